@@ -1,0 +1,1 @@
+//! midair, rocprofv3.

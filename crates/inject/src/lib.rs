@@ -1,0 +1,1 @@
+//! The attach engine: enter a running process through one parked thread.

@@ -1,0 +1,1 @@
+//! Writers of traces: csv, json; names of files; tables.

@@ -1,0 +1,1 @@
+//! What /proc and ELF files tell of a process.

@@ -1,0 +1,1 @@
+//! Type-state ptrace and access to another process's memory.

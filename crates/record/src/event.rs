@@ -1,0 +1,492 @@
+//! Records: what happened, in the form in which the target writes it and the writers read it.
+//!
+//! Every record begins with a [`Header`]; `size` is a multiple of 8 and includes it. Times are nanoseconds of
+//! CLOCK_BOOTTIME. Kinds below 128 are AMD's buffer-tracing kinds (`rocprofiler_buffer_tracing_kind_t`), so that
+//! `kind` + `operation` name a record without a table of ours; kinds from 128 describe things that records refer to.
+
+/// Bytes of the largest record.
+pub const MAX_RECORD: usize = 4096;
+
+/// AMD's buffer-tracing kinds that we write (source: api/rocprofiler_sdk.json).
+pub mod kind {
+    /// HSA core API call.
+    pub const HSA_CORE_API: u8 = 1;
+    /// HSA AMD extension call.
+    pub const HSA_AMD_EXT_API: u8 = 2;
+    /// HSA image extension call.
+    pub const HSA_IMAGE_EXT_API: u8 = 3;
+    /// HSA finalizer extension call.
+    pub const HSA_FINALIZE_EXT_API: u8 = 4;
+    /// Asynchronous copy by a DMA engine.
+    pub const MEMORY_COPY: u8 = 10;
+    /// Kernel dispatch.
+    pub const KERNEL_DISPATCH: u8 = 11;
+    /// HIP runtime call, with arguments.
+    pub const HIP_RUNTIME_API_EXT: u8 = 21;
+    /// HIP compiler call, with arguments.
+    pub const HIP_COMPILER_API_EXT: u8 = 22;
+
+    /// An agent as HSA knows it: node id and handle.
+    pub const AGENT: u8 = 128;
+    /// A loaded code object.
+    pub const CODE_OBJECT: u8 = 129;
+    /// A kernel symbol of a code object.
+    pub const KERNEL_SYMBOL: u8 = 130;
+    /// A queue.
+    pub const QUEUE: u8 = 131;
+    /// A queue's books at detach.
+    pub const BOOKS: u8 = 132;
+    /// A soft error, in words.
+    pub const NOTE: u8 = 133;
+}
+
+/// Bits of [`Header::flags`].
+pub mod flag {
+    /// The call had not returned, or the kernel not finished, when collection stopped.
+    pub const OPEN_AT_DETACH: u8 = 1;
+    /// The dispatch was seen but has no times; the reason is in `untimed`.
+    pub const UNTIMED: u8 = 2;
+    /// The work was launched before the attach.
+    pub const ORPHAN: u8 = 4;
+    /// The correlation id is the record's own: no traced call launched it.
+    pub const NO_CALLER: u8 = 8;
+}
+
+/// Why a dispatch was seen but not timed ([`Kernel::untimed`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Untimed {
+    /// It has times.
+    Timed = 0,
+    /// The packet processor had the packet before our signal was in it.
+    PacketTakenFirst = 1,
+    /// The pool of signals was empty.
+    NoSignal = 2,
+    /// Its own signal was reused or destroyed before its times could be read.
+    SignalReused = 3,
+    /// It still ran when collection stopped.
+    RunningAtDetach = 4,
+    /// The queue was destroyed first.
+    QueueDestroyed = 5,
+    /// The times read were not plausible (zero, or end before start).
+    BadTimes = 6,
+}
+
+impl Untimed {
+    /// All reasons, by number.
+    pub const ALL: [Untimed; 7] = [
+        Untimed::Timed,
+        Untimed::PacketTakenFirst,
+        Untimed::NoSignal,
+        Untimed::SignalReused,
+        Untimed::RunningAtDetach,
+        Untimed::QueueDestroyed,
+        Untimed::BadTimes,
+    ];
+    /// The reason in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Untimed::Timed => "timed",
+            Untimed::PacketTakenFirst => "the packet processor had it before our signal",
+            Untimed::NoSignal => "no signal was free",
+            Untimed::SignalReused => "its own signal was reused before the times were read",
+            Untimed::RunningAtDetach => "still running at detach",
+            Untimed::QueueDestroyed => "its queue was destroyed",
+            Untimed::BadTimes => "the device wrote no plausible times",
+        }
+    }
+}
+
+/// First 8 bytes of every record.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Header {
+    /// Bytes of the record with this header; a multiple of 8.
+    pub size: u16,
+    /// See [`kind`].
+    pub kind: u8,
+    /// See [`flag`].
+    pub flags: u8,
+    /// AMD's operation id within the kind.
+    pub operation: u32,
+}
+
+/// An API call. Followed by `nargs` u64 (raw argument words).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Api {
+    /// Common header.
+    pub header: Header,
+    /// Entry.
+    pub start: u64,
+    /// Return (or the moment of the detach, with [`flag::OPEN_AT_DETACH`]).
+    pub end: u64,
+    /// Correlation id, unique in the session.
+    pub correlation: u64,
+    /// Correlation id of the traced call around it, or 0.
+    pub ancestor: u64,
+    /// Raw stream handle that the call names (0 = default stream).
+    pub stream: u64,
+    /// Raw return value.
+    pub retval: u64,
+    /// Thread id in the target's pid namespace.
+    pub tid: u32,
+    /// Argument words that follow.
+    pub nargs: u32,
+}
+
+/// A kernel dispatch.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Kernel {
+    /// Common header.
+    pub header: Header,
+    /// Start on the device (0 when untimed).
+    pub start: u64,
+    /// End on the device (0 when untimed).
+    pub end: u64,
+    /// Correlation id of the launching call.
+    pub correlation: u64,
+    /// When the doorbell was rung for it.
+    pub rung: u64,
+    /// Number of the dispatch in this session, from 1.
+    pub dispatch_id: u64,
+    /// Index into the kernel symbols ([`KernelSymbol::kernel_id`]); 0 = unknown.
+    pub kernel_id: u64,
+    /// The packet's kernel object.
+    pub kernel_object: u64,
+    /// Index of the packet in its queue.
+    pub packet_index: u64,
+    /// Raw handle of the HIP stream, 0 = default or unknown.
+    pub stream: u64,
+    /// Queue number of ours ([`Queue::queue_id`]).
+    pub queue_id: u32,
+    /// KFD node id of the agent.
+    pub node: u32,
+    /// Launching thread.
+    pub tid: u32,
+    /// See [`Untimed`].
+    pub untimed: u32,
+    /// Private (scratch) bytes per work item.
+    pub private_segment: u32,
+    /// Group (LDS) bytes.
+    pub group_segment: u32,
+    /// Workgroup size.
+    pub workgroup: [u32; 3],
+    /// Grid size in work items.
+    pub grid: [u32; 3],
+}
+
+/// An asynchronous copy.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Copy {
+    /// Common header; `operation` is the direction (1 H2H, 2 H2D, 3 D2H, 4 D2D).
+    pub header: Header,
+    /// Start on the engine (0 when untimed).
+    pub start: u64,
+    /// End on the engine (0 when untimed).
+    pub end: u64,
+    /// Correlation id of the launching call.
+    pub correlation: u64,
+    /// Bytes copied.
+    pub bytes: u64,
+    /// Destination address.
+    pub dst: u64,
+    /// Source address.
+    pub src: u64,
+    /// Raw handle of the HIP stream.
+    pub stream: u64,
+    /// KFD node id of the destination agent.
+    pub dst_node: u32,
+    /// KFD node id of the source agent.
+    pub src_node: u32,
+    /// Calling thread.
+    pub tid: u32,
+    /// See [`Untimed`].
+    pub untimed: u32,
+}
+
+/// An agent: links the runtime's handle to the KFD node.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Agent {
+    /// Common header.
+    pub header: Header,
+    /// `hsa_agent_t` handle.
+    pub handle: u64,
+    /// KFD node id.
+    pub node: u32,
+    /// 1 CPU, 2 GPU.
+    pub agent_type: u32,
+}
+
+/// A loaded code object. Followed by the URI (`uri_len` bytes).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CodeObject {
+    /// Common header.
+    pub header: Header,
+    /// Number of ours, from 1.
+    pub code_object_id: u64,
+    /// Where it lies in the agent's address space.
+    pub load_base: u64,
+    /// Its size there.
+    pub load_size: u64,
+    /// load_base minus the lowest address in the file.
+    pub load_delta: i64,
+    /// Address of the image in host memory (0 if from a file).
+    pub memory_base: u64,
+    /// Bytes of the image in host memory.
+    pub memory_size: u64,
+    /// KFD node id of the agent.
+    pub node: u32,
+    /// Bytes of URI that follow.
+    pub uri_len: u32,
+}
+
+/// A kernel of a loaded code object. Followed by its name (`name_len` bytes, mangled, with `.kd`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KernelSymbol {
+    /// Common header.
+    pub header: Header,
+    /// Number of ours, from 1; an index into the list of symbols.
+    pub kernel_id: u64,
+    /// The code object it is in.
+    pub code_object_id: u64,
+    /// Address of its descriptor: what a dispatch packet names.
+    pub kernel_object: u64,
+    /// Offset of the code from the descriptor.
+    pub entry_offset: i64,
+    /// Bytes of kernel arguments.
+    pub kernarg_size: u32,
+    /// Their alignment.
+    pub kernarg_align: u32,
+    /// Static group segment bytes.
+    pub group_segment: u32,
+    /// Static private segment bytes.
+    pub private_segment: u32,
+    /// Scalar registers.
+    pub sgpr: u32,
+    /// Architectural vector registers.
+    pub arch_vgpr: u32,
+    /// Accumulation vector registers.
+    pub accum_vgpr: u32,
+    /// Bytes of name that follow.
+    pub name_len: u32,
+}
+
+/// A queue as first seen.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Queue {
+    /// Common header.
+    pub header: Header,
+    /// Address of the `hsa_queue_t`.
+    pub handle: u64,
+    /// Number of ours, from 1 in order of first use.
+    pub queue_id: u32,
+    /// KFD node id of its agent.
+    pub node: u32,
+    /// Packets that it holds.
+    pub size: u32,
+    /// Non-zero: an intercept queue.
+    pub intercept: u32,
+}
+
+/// A queue's books. They balance when
+/// `last_index - first_index == dispatches + other_packets + lost` and `dispatches == timed + sum(untimed)`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Books {
+    /// Common header.
+    pub header: Header,
+    /// The queue.
+    pub queue_id: u32,
+    /// Keeps the rest aligned.
+    pub reserved: u32,
+    /// Index of the first packet that was ours to see.
+    pub first_index: u64,
+    /// One past the last packet that was rung before the detach.
+    pub last_index: u64,
+    /// Kernel dispatches among them.
+    pub dispatches: u64,
+    /// Packets of other types.
+    pub other_packets: u64,
+    /// Dispatches with times.
+    pub timed: u64,
+    /// Dispatches without, by [`Untimed`].
+    pub untimed: [u64; 8],
+    /// Packets that went by unseen.
+    pub lost: u64,
+}
+
+/// Words about something that went wrong without stopping the session. Followed by `len` bytes of text.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Note {
+    /// Common header.
+    pub header: Header,
+    /// Bytes of text that follow.
+    pub len: u32,
+    /// Keeps the text aligned.
+    pub reserved: u32,
+}
+
+/// A plain record: `repr(C)`, no padding with meaning, any bit pattern is a value.
+///
+/// # Safety
+/// Implement it only for `repr(C)` structs of integers without padding bytes that begin with a [`Header`].
+pub unsafe trait Plain: core::marker::Copy {
+    /// The struct's own bytes.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: Plain types are repr(C) integers without padding, so every byte is initialised.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
+    }
+    /// Reads one from the front of `bytes` (any alignment).
+    fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < size_of::<Self>() {
+            return None;
+        }
+        // SAFETY: the length was checked, the read is unaligned, and any bit pattern is a value of a Plain type.
+        Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+    }
+}
+
+macro_rules! plain {
+    ($($t:ty),*) => { $(
+        // SAFETY: repr(C), integers only, sizes add up without padding (the assertion below), begins with Header.
+        unsafe impl Plain for $t {}
+        const _: () = assert!(size_of::<$t>() % 8 == 0);
+    )* };
+}
+plain!(Header, Api, Kernel, Copy, Agent, CodeObject, KernelSymbol, Queue, Books, Note);
+
+/// A decoded record. Text and arguments borrow from the bytes it was read from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Record<'a> {
+    /// An API call and its raw argument words (8 bytes each).
+    Api(Api, &'a [u8]),
+    /// A kernel dispatch.
+    Kernel(Kernel),
+    /// A copy.
+    Copy(Copy),
+    /// An agent.
+    Agent(Agent),
+    /// A code object and its URI.
+    CodeObject(CodeObject, &'a [u8]),
+    /// A kernel symbol and its mangled name.
+    KernelSymbol(KernelSymbol, &'a [u8]),
+    /// A queue.
+    Queue(Queue),
+    /// A queue's books.
+    Books(Books),
+    /// A soft error.
+    Note(&'a [u8]),
+}
+
+/// What is wrong with bytes that should be a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// Fewer bytes than the record says it has.
+    #[error("a record is cut off")]
+    Truncated,
+    /// `size` is zero, odd, or does not fit the kind.
+    #[error("a record of kind {kind} has an impossible size of {size} bytes")]
+    Size {
+        /// The kind.
+        kind: u8,
+        /// The size it claims.
+        size: u16,
+    },
+    /// No such kind.
+    #[error("a record has the unknown kind {0}")]
+    Kind(u8),
+}
+
+/// Decodes the record at the front of `bytes`; returns it and its size.
+///
+/// # Errors
+/// [`Malformed`] when the bytes are not a record; the caller must then give up on the rest of the chunk.
+pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
+    let header = Header::read(bytes).ok_or(Malformed::Truncated)?;
+    let size = header.size as usize;
+    let bad = Malformed::Size { kind: header.kind, size: header.size };
+    if size < size_of::<Header>() || !size.is_multiple_of(8) || size > MAX_RECORD {
+        return Err(bad);
+    }
+    let body = bytes.get(..size).ok_or(Malformed::Truncated)?;
+    fn with_tail<T: Plain>(body: &[u8], len: impl Fn(&T) -> usize) -> Option<(T, &[u8])> {
+        let fixed = T::read(body)?;
+        let tail = body.get(size_of::<T>()..)?.get(..len(&fixed))?;
+        Some((fixed, tail))
+    }
+    let record = match header.kind {
+        kind::HSA_CORE_API
+        | kind::HSA_AMD_EXT_API
+        | kind::HSA_IMAGE_EXT_API
+        | kind::HSA_FINALIZE_EXT_API
+        | kind::HIP_RUNTIME_API_EXT
+        | kind::HIP_COMPILER_API_EXT => {
+            with_tail(body, |a: &Api| (a.nargs as usize).saturating_mul(8)).map(|(a, t)| Record::Api(a, t))
+        }
+        kind::KERNEL_DISPATCH => Kernel::read(body).map(Record::Kernel),
+        kind::MEMORY_COPY => Copy::read(body).map(Record::Copy),
+        kind::AGENT => Agent::read(body).map(Record::Agent),
+        kind::CODE_OBJECT => {
+            with_tail(body, |c: &CodeObject| c.uri_len as usize).map(|(c, t)| Record::CodeObject(c, t))
+        }
+        kind::KERNEL_SYMBOL => {
+            with_tail(body, |k: &KernelSymbol| k.name_len as usize).map(|(k, t)| Record::KernelSymbol(k, t))
+        }
+        kind::QUEUE => Queue::read(body).map(Record::Queue),
+        kind::BOOKS => Books::read(body).map(Record::Books),
+        kind::NOTE => with_tail(body, |n: &Note| n.len as usize).map(|(_, t)| Record::Note(t)),
+        other => return Err(Malformed::Kind(other)),
+    };
+    record.map(|r| (r, size)).ok_or(bad)
+}
+
+/// Encodes a fixed part and its tail as one record with the right size, padded to 8 bytes. Allocates: for our own threads
+/// and for tests, never for the hot path.
+pub fn encode<T: Plain>(fixed: &T, tail: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size_of::<T>() + tail.len() + 8);
+    out.extend_from_slice(fixed.bytes());
+    out.extend_from_slice(tail);
+    out.resize(out.len().next_multiple_of(8), 0);
+    let size = out.len() as u16;
+    if let Some(front) = out.get_mut(..2) {
+        front.copy_from_slice(&size.to_ne_bytes());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_encode_and_decode() {
+        let symbol = KernelSymbol {
+            header: Header { kind: kind::KERNEL_SYMBOL, ..Default::default() },
+            kernel_id: 7,
+            name_len: 5,
+            ..Default::default()
+        };
+        let bytes = encode(&symbol, b"hello");
+        let (record, size) = decode(&bytes).unwrap();
+        assert_eq!(size, bytes.len());
+        assert!(matches!(record, Record::KernelSymbol(k, b"hello") if k.kernel_id == 7));
+    }
+
+    #[test]
+    fn lengths_that_lie_are_refused() {
+        let api = Api { header: Header { kind: kind::HSA_CORE_API, ..Default::default() }, nargs: u32::MAX, ..Default::default() };
+        assert!(matches!(decode(&encode(&api, &[0; 16])), Err(Malformed::Size { .. })));
+        assert_eq!(decode(&[0; 4]), Err(Malformed::Truncated));
+        assert!(matches!(decode(&[0; 8]), Err(Malformed::Size { .. })));
+        assert_eq!(decode(&[8, 0, 200, 0, 0, 0, 0, 0]), Err(Malformed::Kind(200)));
+        assert_eq!(decode(&[16, 0, 11, 0, 0, 0, 0, 0]), Err(Malformed::Truncated));
+    }
+}

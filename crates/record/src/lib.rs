@@ -1,0 +1,16 @@
+//! Records, the spool that carries them, and the boot block shared by attacher and target.
+//!
+//! Three parties meet here and nowhere else:
+//! * the **target** side writes records into a [`spool`] (one memfd per session, made by the attacher),
+//! * the **attaching** side follows it live and treats every byte of it as hostile,
+//! * the **boot block** ([`boot`]) is how the attacher finds and wakes our parked thread.
+//!
+//! The layouts are private to one build of midair: [`VERSION`] is checked on both sides, nothing is converted. Bump it with
+//! every change of a `repr(C)` struct here.
+
+pub mod boot;
+pub mod event;
+pub mod spool;
+
+/// Version of every layout in this crate. Both sides must agree exactly.
+pub const VERSION: u32 = 1;

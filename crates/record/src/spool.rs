@@ -1,0 +1,161 @@
+//! The spool: one memfd per session that carries records from the target to the attaching side.
+//!
+//! The attaching side makes, sizes, seals and pre-faults it (its cgroup pays), then passes it to the target. Layout:
+//!
+//! ```text
+//! page 0        Head: identity, control words, counters
+//! settings_at   the environment buffer (what the tool is asked for)
+//! chunks_at     chunk_count chunks of CHUNK bytes, each a ChunkHead and records
+//! ```
+//!
+//! A thread of the target claims a chunk with one atomic add and one compare-and-swap, then fills it alone: store the record,
+//! then publish its bytes with one release store of `committed`. The reader follows `committed` of each chunk, copies the
+//! bytes out, and frees a sealed chunk that it has read whole. When no chunk is free the record is dropped and counted;
+//! nobody ever waits. What a killed target had committed stays readable.
+
+mod reader;
+mod writer;
+
+pub use reader::{MapError, Reader, ReaderOptions};
+pub use writer::{Area, ChunkWriter};
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// First eight bytes of a spool.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00S");
+/// Bytes of a chunk, with its head.
+pub const CHUNK: usize = 64 * 1024;
+/// Default size of a spool in bytes.
+pub const DEFAULT_SIZE: usize = 64 * 1024 * 1024;
+/// Bytes kept for settings.
+pub const SETTINGS: usize = 256 * 1024;
+/// Bytes of [`Head`].
+pub const HEAD: usize = 4096;
+
+/// Values of [`Head::command`], written by the attaching side.
+pub mod command {
+    /// Go on.
+    pub const RUN: u32 = 0;
+    /// Stop collecting, drain, restore, say so.
+    pub const DETACH: u32 = 1;
+}
+
+/// Values of [`Head::state`], written by the target.
+pub mod state {
+    /// Set-up has not ended.
+    pub const STARTING: u32 = 0;
+    /// Tables are in; calls are recorded.
+    pub const ATTACHED: u32 = 1;
+    /// Stopping.
+    pub const DETACHING: u32 = 2;
+    /// Everything that will ever be in this spool is in it.
+    pub const COMPLETE: u32 = 3;
+    /// Set-up failed and was undone; see `status` and `message`.
+    pub const FAILED: u32 = 4;
+}
+
+/// Bits of [`Head::outcome`], written by the target at its end.
+pub mod outcome {
+    /// A slot held somebody else's wrapper over ours: ours stays as a pass-through.
+    pub const SLOT_KEPT: u32 = 1;
+    /// The drain's deadline passed with work still running.
+    pub const STILL_RUNNING: u32 = 2;
+    /// The attacher's lease ran out.
+    pub const LEASE_EXPIRED: u32 = 4;
+    /// The process was about to exit.
+    pub const PROCESS_EXIT: u32 = 8;
+    /// The runtime was shut down.
+    pub const RUNTIME_SHUT_DOWN: u32 = 16;
+    /// A thread stayed inside a record store past the deadline: its memory was left mapped.
+    pub const MEMORY_KEPT: u32 = 32;
+    /// No API table was found to hook (no runtime was loaded).
+    pub const NO_TABLES: u32 = 64;
+}
+
+/// Page 0 of a spool.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Head {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// Bytes of this struct's page.
+    pub head_size: u32,
+    /// Bytes of the whole spool.
+    pub total_size: u64,
+    /// Offset of the settings.
+    pub settings_at: u64,
+    /// Bytes of settings in use.
+    pub settings_len: u64,
+    /// Offset of the first chunk.
+    pub chunks_at: u64,
+    /// Number of chunks.
+    pub chunk_count: u64,
+    /// Random number of the session.
+    pub session: u64,
+    /// How long the target may drain at detach, ms.
+    pub drain_ms: u32,
+    /// Lease: the target stops by itself when `lease_tick` has not moved for so long, ms (0 = never).
+    pub lease_ms: u32,
+    /// Futex word, see [`command`].
+    pub command: AtomicU32,
+    /// Futex word, see [`state`].
+    pub state: AtomicU32,
+    /// Ticked by the attaching side: a count that grows.
+    pub lease_tick: AtomicU64,
+    /// Ticked by our thread in the target while a session is on.
+    pub target_tick: AtomicU64,
+    /// Index of the next chunk to try.
+    pub claim: AtomicU64,
+    /// Records dropped because no chunk was free, by `kind & 31`.
+    pub dropped: [AtomicU64; 32],
+    /// A status of the failed set-up (see the session crate), or 0.
+    pub status: AtomicU32,
+    /// See [`outcome`].
+    pub outcome: AtomicU32,
+    /// CLOCK_BOOTTIME ns when the tables were in.
+    pub attached_at: AtomicU64,
+    /// CLOCK_BOOTTIME ns when the tables were restored.
+    pub detached_at: AtomicU64,
+    /// Bytes of `message` in use.
+    pub message_len: AtomicU32,
+    /// Slots hooked.
+    pub slots: AtomicU32,
+    /// Words about a failure, UTF-8.
+    pub message: [u8; 1024],
+}
+
+const _: () = assert!(size_of::<Head>() <= HEAD);
+
+/// States of a chunk ([`ChunkHead::state`]).
+pub mod chunk {
+    /// Nobody's.
+    pub const FREE: u32 = 0;
+    /// A thread fills it.
+    pub const OPEN: u32 = 1;
+    /// Full, or its thread is gone: no more bytes will come.
+    pub const SEALED: u32 = 2;
+}
+
+/// First 64 bytes of a chunk.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct ChunkHead {
+    /// See [`chunk`].
+    pub state: AtomicU32,
+    /// Bytes of records after this head that are whole.
+    pub committed: AtomicU32,
+    /// Thread id of the owner.
+    pub tid: AtomicU32,
+    /// Keeps `claimed` aligned.
+    pub reserved: u32,
+    /// Number of the claim that took it: the reader visits chunks in this order.
+    pub claimed: AtomicU64,
+    /// Keeps the size.
+    pub reserved_too: [u64; 5],
+}
+
+const _: () = assert!(size_of::<ChunkHead>() == 64);
+/// Bytes of records that fit in a chunk.
+pub const CHUNK_BODY: usize = CHUNK - size_of::<ChunkHead>();

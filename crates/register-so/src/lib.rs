@@ -1,0 +1,1 @@
+//! librocprofiler-register.so.0.

@@ -1,0 +1,1 @@
+//! Registration of runtime API tables (rocprofiler-register).

@@ -1,0 +1,1 @@
+//! librocprofiler-sdk-rocattach.so.1.

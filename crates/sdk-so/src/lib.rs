@@ -1,0 +1,1 @@
+//! librocprofiler-sdk.so.1.

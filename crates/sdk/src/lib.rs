@@ -1,0 +1,1 @@
+//! Interception, queues and records inside a target; the tool-facing API.

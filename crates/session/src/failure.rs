@@ -1,0 +1,97 @@
+//! Everything that can go wrong, each with its own exit code, rocattach status, sentence and remedy.
+
+use std::fmt;
+
+/// What went wrong. The discriminant is the exit code of the command lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A mistake in the caller's words (options, values).
+    Usage = 2,
+    /// No such process.
+    NoProcess = 10,
+    /// The process exists but may not be touched by this user.
+    NotPermitted = 11,
+    /// A kernel thread.
+    KernelThread = 12,
+    /// A zombie: it has ended and waits to be reaped.
+    Zombie = 13,
+    /// No GPU runtime is loaded in it.
+    NotGpu = 14,
+    /// Somebody else's session is on, or another tracer holds the thread.
+    Busy = 15,
+    /// Its C library is too old or of another kind than our libraries need.
+    Libc = 16,
+    /// No thread of it is parked where it is safe to enter.
+    NoParkedThread = 17,
+    /// Another machine type, or a 32-bit process.
+    Architecture = 18,
+    /// It is stopped (job control or a debugger).
+    Stopped = 19,
+    /// Our own files are missing or unreadable.
+    Installation = 20,
+    /// The engine could not enter, for a reason that it names; the target was left as it was.
+    Enter = 21,
+    /// The target refused or failed the set-up, for a reason that it names; it was undone.
+    Setup = 22,
+    /// The detach did not come to its end in time.
+    DetachFailed = 30,
+    /// The target ended by a signal or exec; what was recorded is written.
+    TargetKilled = 31,
+    /// The trace is written but records were lost.
+    Incomplete = 32,
+    /// Outputs could not be written.
+    Output = 33,
+    /// A known option that is not built yet.
+    NotBuilt = 34,
+}
+
+impl Kind {
+    /// The exit code.
+    pub fn exit_code(self) -> u8 {
+        self as u8
+    }
+    /// The `rocattach_status_t` that says it (source: research/upstream-attach.md 2.1).
+    pub fn rocattach_status(self) -> u32 {
+        match self {
+            Kind::Usage => 2,
+            Kind::NotBuilt => 3,
+            Kind::NotPermitted => 5,
+            Kind::NoProcess | Kind::Zombie => 6,
+            Kind::Busy | Kind::NoParkedThread | Kind::Enter | Kind::Stopped => 4,
+            _ => 1,
+        }
+    }
+}
+
+/// A failure: what, in one sentence, and what to do about it.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// Which one.
+    pub kind: Kind,
+    /// One sentence without a full stop, lower case.
+    pub what: String,
+    /// What the user can do, or empty.
+    pub hint: String,
+}
+
+impl Failure {
+    /// A failure with no remedy to name.
+    pub fn new(kind: Kind, what: impl Into<String>) -> Self {
+        Failure { kind, what: what.into(), hint: String::new() }
+    }
+    /// Adds the remedy.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,1 @@
+//! Options, ROCPROF_* settings and the environment buffer.

@@ -1,0 +1,1 @@
+//! librocprofiler-sdk-tool.so.1.

@@ -1,0 +1,1 @@
+//! The default tool: collects what ROCPROF_* asks for.

@@ -1,0 +1,1 @@
+//! A modelled GPU for AMD's ROCr (HSA_MODEL_LIB) with a log of what it consumed.

@@ -1,0 +1,1 @@
+//! Test kit and end-to-end tests on real processes.
