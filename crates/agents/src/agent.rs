@@ -1,0 +1,253 @@
+//! What is known about one agent.
+
+/// CPU or GPU; the discriminants are `rocprofiler_agent_type_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum AgentType {
+    /// Neither cores nor SIMDs are listed.
+    #[default]
+    None = 0,
+    /// Cores and no SIMDs.
+    Cpu = 1,
+    /// SIMDs; an APU (both) counts as a GPU, as AMD has it.
+    Gpu = 2,
+}
+
+impl AgentType {
+    /// "CPU", "GPU" or "UNK", as AMD's csv has it.
+    pub fn text(self) -> &'static str {
+        match self {
+            AgentType::None => "UNK",
+            AgentType::Cpu => "CPU",
+            AgentType::Gpu => "GPU",
+        }
+    }
+}
+
+/// Three extents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dim3 {
+    /// First.
+    pub x: u32,
+    /// Second.
+    pub y: u32,
+    /// Third.
+    pub z: u32,
+}
+
+/// A bank of memory (`mem_banks/N/properties`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MemBank {
+    /// `HSA_HEAPTYPE`: 0 system, 1 public and 2 private frame buffer, 3 GDS, 4 LDS, 5 scratch.
+    pub heap_type: u32,
+    /// Bit 0 hot-pluggable, bit 1 non-volatile.
+    pub flags: u32,
+    /// Bits of the bus.
+    pub width: u32,
+    /// MHz.
+    pub mem_clk_max: u32,
+    /// Bytes.
+    pub size_in_bytes: u64,
+}
+
+/// A cache (`caches/N/properties`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cache {
+    /// First processor that it serves.
+    pub processor_id_low: u64,
+    /// KiB.
+    pub size: u64,
+    /// 1, 2, …
+    pub level: u32,
+    /// Bytes.
+    pub cache_line_size: u32,
+    /// Lines per tag.
+    pub cache_lines_per_tag: u32,
+    /// Ways.
+    pub association: u32,
+    /// Nanoseconds.
+    pub latency: u32,
+    /// `HsaCacheType`: bit 0 data, 1 instruction, 2 CPU, 3 HSA compute unit.
+    pub cache_type: u32,
+}
+
+/// A link to another node (`io_links/N/properties`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IoLink {
+    /// `HSA_IOLINKTYPE`: 2 PCI Express, 11 XGMI, …
+    pub link_type: u32,
+    /// Major version of the bus protocol.
+    pub version_major: u32,
+    /// Minor version of the bus protocol.
+    pub version_minor: u32,
+    /// Node id here.
+    pub node_from: u32,
+    /// Node id there.
+    pub node_to: u32,
+    /// NUMA distance.
+    pub weight: u32,
+    /// Nanoseconds.
+    pub min_latency: u32,
+    /// Nanoseconds.
+    pub max_latency: u32,
+    /// MB/s.
+    pub min_bandwidth: u32,
+    /// MB/s.
+    pub max_bandwidth: u32,
+    /// Bytes.
+    pub recommended_transfer_size: u32,
+    /// `HSA_LINKPROPERTY`: bit 0 override, 1 non-coherent, 2 no 32-bit atomics, 3 no 64-bit atomics, 4 no peer DMA.
+    pub flags: u32,
+}
+
+/// Which runtimes of the process can see the agent (`rocprofiler_agent_runtime_visiblity_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Visibility {
+    /// ROCr.
+    pub hsa: bool,
+    /// HIP.
+    pub hip: bool,
+    /// RCCL.
+    pub rccl: bool,
+    /// rocDecode.
+    pub rocdecode: bool,
+}
+
+impl Visibility {
+    /// All of them.
+    pub const FULL: Visibility = Visibility {
+        hsa: true,
+        hip: true,
+        rccl: true,
+        rocdecode: true,
+    };
+}
+
+/// One agent: the fields of `rocprofiler_agent_v0_t` by their names there. Fields without a unit are counts, ids or
+/// numbers of the hardware as the driver has them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Agent {
+    /// `id.handle`: [`crate::HANDLE_BASE`] plus the logical node id. AMD adds a random number per process instead.
+    pub handle: u64,
+    /// `type`.
+    pub agent_type: AgentType,
+    /// CPU cores.
+    pub cpu_cores_count: u32,
+    /// SIMDs.
+    pub simd_count: u32,
+    /// First APIC id.
+    pub cpu_core_id_base: u32,
+    /// First SIMD id.
+    pub simd_id_base: u32,
+    /// Waves that one SIMD holds.
+    pub max_waves_per_simd: u32,
+    /// KiB.
+    pub lds_size_in_kb: u32,
+    /// KiB.
+    pub gds_size_in_kb: u32,
+    /// Global wave sync entries.
+    pub num_gws: u32,
+    /// Lanes of a wave.
+    pub wave_front_size: u32,
+    /// Accelerator complex dies (1 where the driver does not say).
+    pub num_xcc: u32,
+    /// Compute units (cores of a CPU).
+    pub cu_count: u32,
+    /// Shader arrays.
+    pub array_count: u32,
+    /// Shader engines.
+    pub num_shader_banks: u32,
+    /// Arrays per engine.
+    pub simd_arrays_per_engine: u32,
+    /// Compute units per array.
+    pub cu_per_simd_array: u32,
+    /// SIMDs per compute unit.
+    pub simd_per_cu: u32,
+    /// Scratch slots per compute unit.
+    pub max_slots_scratch_cu: u32,
+    /// major * 10000 + minor * 100 + stepping.
+    pub gfx_target_version: u32,
+    /// PCI vendor.
+    pub vendor_id: u16,
+    /// PCI device.
+    pub device_id: u16,
+    /// PCI bus, device, function.
+    pub location_id: u32,
+    /// PCI domain.
+    pub domain: u32,
+    /// N of /dev/dri/renderDN.
+    pub drm_render_minor: u32,
+    /// DMA engines over PCI.
+    pub num_sdma_engines: u32,
+    /// DMA engines over XGMI.
+    pub num_sdma_xgmi_engines: u32,
+    /// Queues per DMA engine.
+    pub num_sdma_queues_per_engine: u32,
+    /// Compute queues.
+    pub num_cp_queues: u32,
+    /// MHz, of the CPU cores.
+    pub max_engine_clk_ccompute: u32,
+    /// MHz, of the compute units.
+    pub max_engine_clk_fcompute: u32,
+    /// `sdma_fw_version.Value`: microcode in bits 0-9.
+    pub sdma_fw_version: u32,
+    /// `fw_version.Value`: microcode in bits 0-9.
+    pub fw_version: u32,
+    /// `capability.Value` (`HSA_CAPABILITY`).
+    pub capability: u32,
+    /// Compute units per engine.
+    pub cu_per_engine: u32,
+    /// Waves that one compute unit holds.
+    pub max_waves_per_cu: u32,
+    /// amdgpu's family number, or the CPU's family.
+    pub family_id: u32,
+    /// Work items.
+    pub workgroup_max_size: u32,
+    /// Work items.
+    pub grid_max_size: u32,
+    /// Bytes of memory of its own that others cannot see.
+    pub local_mem_size: u64,
+    /// XGMI hive.
+    pub hive_id: u64,
+    /// KFD's number of the GPU.
+    pub gpu_id: u64,
+    /// Work items.
+    pub workgroup_max_dim: Dim3,
+    /// Work items.
+    pub grid_max_dim: Dim3,
+    /// Memory banks.
+    pub mem_banks: Vec<MemBank>,
+    /// Caches.
+    pub caches: Vec<Cache>,
+    /// Links.
+    pub io_links: Vec<IoLink>,
+    /// "gfx942"; the model of a CPU.
+    pub name: String,
+    /// "AMD" or "CPU".
+    pub vendor_name: String,
+    /// Marketing name.
+    pub product_name: String,
+    /// The driver's name of the chip.
+    pub model_name: String,
+    /// Number of the KFD node.
+    pub node_id: u32,
+    /// Its place among the nodes that can be read, from 0.
+    pub logical_node_id: i32,
+    /// Its place among those of its type, from 0.
+    pub logical_node_type_id: i32,
+    /// Who sees it.
+    pub runtime_visibility: Visibility,
+    /// The unique id in the first eight bytes, least significant first.
+    pub uuid: [u8; 16],
+}
+
+impl Agent {
+    /// Position among the GPUs, from 0; -1 for a CPU. (AMD's json calls it `gpu_index`.)
+    pub fn gpu_index(&self) -> i32 {
+        if self.agent_type == AgentType::Gpu {
+            self.logical_node_type_id
+        } else {
+            -1
+        }
+    }
+}

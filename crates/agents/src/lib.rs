@@ -1,0 +1,21 @@
+//! The machine's CPUs and GPUs ("agents"), read from the KFD driver's topology files.
+//!
+//! Entry points: [`Sources::of_root`] names the files as a process sees them (through `/proc/PID/root`),
+//! [`Sources::read`] turns them into [`Agent`]s, [`visibility::apply`] adds what the process's environment hides.
+//!
+//! Files only: no ioctl, no libdrm, no runtime is asked, so this works for any process whose root can be read, and on a
+//! machine without a GPU. Where AMD asks libdrm, we read what libdrm itself reads or derive the same number; each such
+//! place says so ([`product`]).
+//!
+//! The fields and their order are those of `rocprofiler_agent_v0_t` (source: api/rocprofiler_sdk.json).
+
+mod agent;
+mod cpuinfo;
+mod node;
+pub mod product;
+mod topology;
+pub mod visibility;
+
+pub use agent::{Agent, AgentType, Cache, Dim3, IoLink, MemBank, Visibility};
+pub use cpuinfo::Cpu;
+pub use topology::{Error, HANDLE_BASE, Sources};
