@@ -1,1 +1,77 @@
-//! Names, numbers and layouts of AMD's C interfaces, generated from api/*.json; no logic.
+//! Names, numbers and layouts of AMD's C interfaces. Generated from `api/*.json` at build time, or hand-written and checked
+//! against it by the compiler; no logic.
+//!
+//! * [`tables`]: the API tables whose slots we wrap, with parameters and operation ids,
+//! * [`names`]: kinds, operations and statuses, with the strings that AMD's tool prints,
+//! * [`constants`]: the SDK's enumerators under their C names,
+//! * [`records`], [`agent`], [`registration`]: structs that we fill or read,
+//! * [`functions`]: every function of the SDK's headers,
+//! * [`private`]: the table between our own SDK and our own tool.
+
+pub mod agent;
+pub mod names;
+pub mod private;
+pub mod records;
+pub mod registration;
+pub mod tables;
+
+/// The SDK's enumerators under their C names (source: api/rocprofiler_sdk.json).
+pub mod constants {
+    #![allow(non_upper_case_globals, reason = "names are AMD's")]
+    include!(concat!(env!("OUT_DIR"), "/constants.rs"));
+    /// Of `rocprofiler_status_t`; newer than the headers that the JSON was read from (1.2.1).
+    pub const ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_REGISTER_VERSION: i32 = 41;
+}
+
+/// Sizes and field offsets of the SDK's structs (source: api/rocprofiler_sdk.json).
+pub mod layout {
+    #![allow(
+        missing_docs,
+        non_camel_case_types,
+        non_upper_case_globals,
+        reason = "names are AMD's"
+    )]
+    include!(concat!(env!("OUT_DIR"), "/layout.rs"));
+}
+
+/// The functions of the SDK's headers.
+pub mod functions {
+    /// What a function returns.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ResultClass {
+        /// `rocprofiler_status_t`.
+        Status,
+        /// A pointer.
+        Pointer,
+        /// `uint64_t`.
+        Number,
+    }
+    /// A function of the SDK's headers.
+    #[derive(Debug, Clone, Copy)]
+    pub struct SdkFunction {
+        /// C name.
+        pub name: &'static str,
+        /// What it returns.
+        pub result: ResultClass,
+        /// Header that declares it.
+        pub header: &'static str,
+    }
+    include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+}
+
+/// Defines a `repr(C)` struct and proves at compile time that its size, alignment and every field's offset are those of the
+/// C struct of the given name.
+macro_rules! c_struct {
+    ($(#[$meta:meta])* $name:ident = $c:ident { $( $(#[$fmeta:meta])* $field:ident : $ty:ty, )* }) => {
+        $(#[$meta])*
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy)]
+        pub struct $name { $( $(#[$fmeta])* pub $field: $ty, )* }
+        const _: () = {
+            assert!(size_of::<$name>() == crate::layout::$c::SIZE);
+            assert!(align_of::<$name>() == crate::layout::$c::ALIGN);
+            $( assert!(std::mem::offset_of!($name, $field) == crate::layout::$c::$field); )*
+        };
+    };
+}
+use c_struct;

@@ -1,0 +1,40 @@
+//! The table that our SDK hands to our tool. It is ours alone: the tool has no DT_NEEDED on the SDK, since both enter a
+//! process under names that the loader does not know, so it gets what it calls through `midair_tool_bind`.
+
+use std::ffi::{c_char, c_int};
+
+/// Changes with every change of [`SdkTable`].
+pub const SDK_TABLE_VERSION: u32 = 1;
+/// Name of the function of a tool that takes the table: [`ToolBind`].
+pub const TOOL_BIND: &str = "midair_tool_bind";
+/// 0: bound; anything else: the tool cannot work with this table and must not be configured.
+pub type ToolBind = unsafe extern "C" fn(*const SdkTable) -> c_int;
+
+/// Entry points of the SDK. Lives as long as the process; statuses are `rocprofiler_status_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct SdkTable {
+    /// Bytes of this struct.
+    pub size: usize,
+    /// [`SDK_TABLE_VERSION`].
+    pub version: u32,
+    /// The SDK's version, 10000 major + 100 minor + patch.
+    pub sdk_version: u32,
+    /// `rocprofiler_create_context`.
+    pub create_context: unsafe extern "C" fn(*mut u64) -> c_int,
+    /// `rocprofiler_start_context`.
+    pub start_context: unsafe extern "C" fn(u64) -> c_int,
+    /// `rocprofiler_stop_context`.
+    pub stop_context: unsafe extern "C" fn(u64) -> c_int,
+    /// `rocprofiler_context_is_active`.
+    pub context_is_active: unsafe extern "C" fn(u64, *mut c_int) -> c_int,
+    /// `rocprofiler_configure_buffer_tracing_service`. The buffer may be 0 for a context that uses the spool.
+    pub configure_buffer_tracing_service:
+        unsafe extern "C" fn(u64, c_int, *const c_int, usize, u64) -> c_int,
+    /// Records of this context go to the attacher's spool and to no callback. Only while contexts may be configured.
+    pub use_spool: unsafe extern "C" fn(u64) -> c_int,
+    /// The value of a setting (`ROCPROF_...`) in this session, or null. Valid until the next attach.
+    pub get_setting: unsafe extern "C" fn(*const c_char) -> *const c_char,
+    /// Writes a note into the session's records: something that the user must know.
+    pub note: unsafe extern "C" fn(*const c_char),
+}

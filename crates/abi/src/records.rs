@@ -1,0 +1,285 @@
+//! Records that tools get in their buffers and callbacks.
+
+use crate::c_struct;
+use std::ffi::{c_char, c_void};
+
+c_struct! {
+    /// Links a record to the call around it.
+    CorrelationId = rocprofiler_correlation_id_t {
+        /// The SDK's number.
+        internal: u64,
+        /// The tool's value.
+        external: u64,
+        /// `internal` of the traced call around this one.
+        ancestor: u64,
+    }
+}
+c_struct! {
+    /// Links asynchronous work to the call that launched it.
+    AsyncCorrelationId = rocprofiler_async_correlation_id_t {
+        /// The SDK's number.
+        internal: u64,
+        /// The tool's value.
+        external: u64,
+    }
+}
+c_struct! {
+    /// A HIP call. Times are ns of CLOCK_BOOTTIME.
+    HipApi = rocprofiler_buffer_tracing_hip_api_record_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// `rocprofiler_buffer_tracing_kind_t`.
+        kind: i32,
+        /// Operation id.
+        operation: i32,
+        /// Correlation.
+        correlation_id: CorrelationId,
+        /// Entry.
+        start_timestamp: u64,
+        /// Return.
+        end_timestamp: u64,
+        /// Calling thread.
+        thread_id: u64,
+    }
+}
+c_struct! {
+    /// An HSA call. Times are ns of CLOCK_BOOTTIME.
+    HsaApi = rocprofiler_buffer_tracing_hsa_api_record_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// `rocprofiler_buffer_tracing_kind_t`.
+        kind: i32,
+        /// Operation id.
+        operation: i32,
+        /// Correlation.
+        correlation_id: CorrelationId,
+        /// Entry.
+        start_timestamp: u64,
+        /// Return.
+        end_timestamp: u64,
+        /// Calling thread.
+        thread_id: u64,
+    }
+}
+c_struct! {
+    /// A HIP call with arguments and result.
+    HipApiExt = rocprofiler_buffer_tracing_hip_api_ext_record_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// `rocprofiler_buffer_tracing_kind_t`.
+        kind: i32,
+        /// Operation id.
+        operation: i32,
+        /// Correlation.
+        correlation_id: CorrelationId,
+        /// Entry.
+        start_timestamp: u64,
+        /// Return.
+        end_timestamp: u64,
+        /// Calling thread.
+        thread_id: u64,
+        /// `rocprofiler_hip_api_args_t`: the struct of the operation's parameters.
+        args: [u64; 11],
+        /// `rocprofiler_hip_api_retval_t`.
+        retval: [u64; 3],
+    }
+}
+c_struct! {
+    /// An asynchronous copy.
+    MemoryCopy = rocprofiler_buffer_tracing_memory_copy_record_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// `rocprofiler_buffer_tracing_kind_t`.
+        kind: i32,
+        /// Direction.
+        operation: i32,
+        /// Correlation.
+        correlation_id: AsyncCorrelationId,
+        /// Calling thread.
+        thread_id: u64,
+        /// Start on the engine.
+        start_timestamp: u64,
+        /// End on the engine.
+        end_timestamp: u64,
+        /// Agent that got the bytes.
+        dst_agent_id: u64,
+        /// Agent that had them.
+        src_agent_id: u64,
+        /// How many.
+        bytes: u64,
+        /// To where.
+        dst_address: u64,
+        /// From where.
+        src_address: u64,
+    }
+}
+c_struct! {
+    /// Three sizes.
+    Dim3 = rocprofiler_dim3_t {
+        /// First.
+        x: u32,
+        /// Second.
+        y: u32,
+        /// Third.
+        z: u32,
+    }
+}
+c_struct! {
+    /// What was dispatched where.
+    KernelDispatchInfo = rocprofiler_kernel_dispatch_info_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// Agent it ran on.
+        agent_id: u64,
+        /// Queue it came through.
+        queue_id: u64,
+        /// Kernel symbol.
+        kernel_id: u64,
+        /// Number of the dispatch.
+        dispatch_id: u64,
+        /// Scratch bytes per work item.
+        private_segment_size: u32,
+        /// LDS bytes.
+        group_segment_size: u32,
+        /// Work items per group.
+        workgroup_size: Dim3,
+        /// Work items.
+        grid_size: Dim3,
+        /// Zero.
+        reserved_padding: [u8; 56],
+    }
+}
+c_struct! {
+    /// A kernel dispatch.
+    KernelDispatch = rocprofiler_buffer_tracing_kernel_dispatch_record_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// `rocprofiler_buffer_tracing_kind_t`.
+        kind: i32,
+        /// `rocprofiler_kernel_dispatch_operation_t`.
+        operation: i32,
+        /// Correlation.
+        correlation_id: AsyncCorrelationId,
+        /// Launching thread.
+        thread_id: u64,
+        /// Start on the device.
+        start_timestamp: u64,
+        /// End on the device.
+        end_timestamp: u64,
+        /// The rest.
+        dispatch_info: KernelDispatchInfo,
+    }
+}
+
+/// What a buffer callback gets an array of pointers to. Category and kind are a union with their 64-bit hash.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct RecordHeader {
+    /// `rocprofiler_buffer_category_t`.
+    pub category: u32,
+    /// Kind within the category.
+    pub kind: u32,
+    /// The record.
+    pub payload: *mut c_void,
+}
+const _: () = {
+    use crate::layout::rocprofiler_record_header_t as c;
+    assert!(
+        size_of::<RecordHeader>() == c::SIZE
+            && std::mem::offset_of!(RecordHeader, payload) == c::payload
+    );
+};
+
+c_struct! {
+    /// What a tracing callback gets.
+    CallbackRecord = rocprofiler_callback_tracing_record_t {
+        /// Context it is for.
+        context_id: u64,
+        /// Calling thread.
+        thread_id: u64,
+        /// Correlation.
+        correlation_id: CorrelationId,
+        /// `rocprofiler_callback_tracing_kind_t`.
+        kind: i32,
+        /// Operation id.
+        operation: i32,
+        /// `rocprofiler_callback_phase_t`.
+        phase: i32,
+        /// Data of the kind.
+        payload: *mut c_void,
+    }
+}
+
+/// A loaded code object (`rocprofiler_callback_tracing_code_object_load_data_t`; its unions are written as one member each).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CodeObjectLoad {
+    /// Bytes of this struct.
+    pub size: u64,
+    /// Number of ours.
+    pub code_object_id: u64,
+    /// Agent it is loaded on.
+    pub agent_id: u64,
+    /// `hsa_agent_t`.
+    pub hsa_agent: u64,
+    /// Where it came from.
+    pub uri: *const c_char,
+    /// Address on the device.
+    pub load_base: u64,
+    /// Bytes there.
+    pub load_size: u64,
+    /// load_base minus the lowest address in the file.
+    pub load_delta: i64,
+    /// `rocprofiler_code_object_storage_type_t`.
+    pub storage_type: i32,
+    /// Address of the image in host memory.
+    pub memory_base: u64,
+    /// Its bytes.
+    pub memory_size: u64,
+}
+const _: () = {
+    use crate::layout::rocprofiler_callback_tracing_code_object_load_data_t as c;
+    use std::mem::offset_of;
+    assert!(size_of::<CodeObjectLoad>() == c::SIZE);
+    assert!(offset_of!(CodeObjectLoad, code_object_id) == c::code_object_id);
+    assert!(offset_of!(CodeObjectLoad, hsa_agent) == c::hsa_agent);
+    assert!(offset_of!(CodeObjectLoad, uri) == c::uri);
+    assert!(offset_of!(CodeObjectLoad, load_base) == c::load_base);
+    assert!(offset_of!(CodeObjectLoad, load_size) == c::load_size);
+    assert!(offset_of!(CodeObjectLoad, load_delta) == c::load_delta);
+    assert!(offset_of!(CodeObjectLoad, storage_type) == c::storage_type);
+};
+
+c_struct! {
+    /// A kernel of a loaded code object.
+    KernelSymbol = rocprofiler_callback_tracing_code_object_kernel_symbol_register_data_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// Number of ours.
+        kernel_id: u64,
+        /// The code object.
+        code_object_id: u64,
+        /// Mangled name with `.kd`.
+        kernel_name: *const c_char,
+        /// Address of the descriptor.
+        kernel_object: u64,
+        /// Bytes of kernel arguments.
+        kernarg_segment_size: u32,
+        /// Their alignment.
+        kernarg_segment_alignment: u32,
+        /// Static LDS bytes.
+        group_segment_size: u32,
+        /// Static scratch bytes.
+        private_segment_size: u32,
+        /// Scalar registers.
+        sgpr_count: u32,
+        /// Vector registers.
+        arch_vgpr_count: u32,
+        /// Accumulation registers.
+        accum_vgpr_count: u32,
+        /// Offset of the code from the descriptor.
+        kernel_code_entry_byte_offset: i64,
+        /// Address of the code.
+        kernel_address: u64,
+    }
+}
