@@ -1,0 +1,431 @@
+//! The one table of options.
+//!
+//! Each entry says how an option is spelled, what words it takes, which `ROCPROF_*` variables it sets and how, and whether it
+//! is built. Known options that are not built stay in the table, so that they are refused by name and never taken for a typing
+//! mistake. Source of spelling, shapes and variables: research/rocprofv3-contract.md 1.2; the help texts are our own.
+
+mod attach;
+mod collect;
+mod counters;
+mod launch;
+mod output;
+mod thread_trace;
+mod trace;
+
+/// The headings of help, man page and reference, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Category {
+    /// Which process, for how long.
+    Attach,
+    /// What many options at once switch on.
+    Aggregate,
+    /// What is recorded.
+    Trace,
+    /// Hardware counters, counter streams and samples.
+    Counters,
+    /// Where results go and in which form.
+    Output,
+    /// Tables and names.
+    Summary,
+    /// What part is recorded.
+    Filter,
+    /// Details of Perfetto traces.
+    Perfetto,
+    /// Thread trace.
+    ThreadTrace,
+    /// Starting a program, and other things for the few.
+    Advanced,
+}
+
+impl Category {
+    /// All, in the order in which they are shown.
+    pub const ALL: &[Category] = &[
+        Category::Attach,
+        Category::Aggregate,
+        Category::Trace,
+        Category::Output,
+        Category::Summary,
+        Category::Filter,
+        Category::Counters,
+        Category::Perfetto,
+        Category::ThreadTrace,
+        Category::Advanced,
+    ];
+
+    /// The heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Category::Attach => "Attaching",
+            Category::Aggregate => "Tracing, several at once",
+            Category::Trace => "Tracing",
+            Category::Counters => "Counters and sampling",
+            Category::Output => "Output",
+            Category::Summary => "Summaries and names",
+            Category::Filter => "Filters",
+            Category::Perfetto => "Perfetto",
+            Category::ThreadTrace => "Thread trace",
+            Category::Advanced => "Advanced",
+        }
+    }
+}
+
+/// Which command lines have an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Front {
+    /// `rocprofv3` and `midair attach`.
+    Both,
+    /// `rocprofv3` only: AMD's spelling of something that `midair` says otherwise.
+    Rocprofv3,
+    /// `midair` only.
+    Midair,
+}
+
+/// The words that an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// None.
+    Flag,
+    /// None, or one boolean word: on, off, or not said.
+    Boolean,
+    /// One text; the string is its name in the help.
+    Text(&'static str),
+    /// One whole number within the bounds, decimal or `0x`.
+    Number {
+        /// Name in the help.
+        name: &'static str,
+        /// Least.
+        min: u64,
+        /// Greatest.
+        max: u64,
+    },
+    /// A duration ([`crate::duration_word`]).
+    Duration,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// One or more texts.
+    Texts(&'static str),
+    /// One or more of these words.
+    SomeOf(&'static [&'static str]),
+}
+
+/// How an option's value becomes settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sets {
+    /// It sets none.
+    Nothing,
+    /// On is `1`; off takes the variable away, also an inherited one.
+    Switch(&'static str),
+    /// On is `1`, off is `0`.
+    Either(&'static str),
+    /// On is `0`, off is `1`.
+    Inverse(&'static str),
+    /// The words, as given, in each of these variables; a list is joined with the separator.
+    Words(&'static [&'static str], &'static str),
+    /// A directory or file: made absolute by the attacher's working directory.
+    Path(&'static str),
+    /// The number times the factor.
+    Scaled(&'static str, u64),
+    /// Several variables at once, with their values, when it is on (counters and the like).
+    Prefixed(&'static str, &'static str),
+}
+
+/// Whether an option works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It does.
+    Built,
+    /// Known, not built yet. Off is accepted where it can be said, since off is what happens.
+    Later,
+    /// It cannot go with an attach, in AMD's tool neither; the text says so in its words.
+    NotWithAttach(&'static str),
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opt {
+    /// Its long name, without dashes; also its identity in this crate.
+    pub long: &'static str,
+    /// Other long names.
+    pub aliases: &'static [&'static str],
+    /// One letter.
+    pub short: Option<char>,
+    /// What it takes.
+    pub shape: Shape,
+    /// Under which heading.
+    pub category: Category,
+    /// One line, no full stop.
+    pub help: &'static str,
+    /// More, for `--help`, man page and reference; may be empty.
+    pub long_help: &'static str,
+    /// Its settings.
+    pub sets: Sets,
+    /// Other options that it switches on where nothing was said about them.
+    pub expands: &'static [&'static str],
+    /// Words of its shape that are known and not built.
+    pub later_words: &'static [&'static str],
+    /// Whether it works.
+    pub state: State,
+    /// Who has it.
+    pub front: Front,
+    /// Not shown in help.
+    pub hidden: bool,
+}
+
+impl Opt {
+    const fn new(
+        long: &'static str,
+        category: Category,
+        shape: Shape,
+        sets: Sets,
+        help: &'static str,
+    ) -> Opt {
+        Opt {
+            long,
+            aliases: &[],
+            short: None,
+            shape,
+            category,
+            help,
+            long_help: "",
+            sets,
+            expands: &[],
+            later_words: &[],
+            state: State::Built,
+            front: Front::Both,
+            hidden: false,
+        }
+    }
+    const fn short(mut self, letter: char) -> Opt {
+        self.short = Some(letter);
+        self
+    }
+    const fn aliases(mut self, aliases: &'static [&'static str]) -> Opt {
+        self.aliases = aliases;
+        self
+    }
+    const fn more(mut self, long_help: &'static str) -> Opt {
+        self.long_help = long_help;
+        self
+    }
+    const fn expands(mut self, members: &'static [&'static str]) -> Opt {
+        self.expands = members;
+        self
+    }
+    const fn later_words(mut self, words: &'static [&'static str]) -> Opt {
+        self.later_words = words;
+        self
+    }
+    const fn later(mut self) -> Opt {
+        self.state = State::Later;
+        self
+    }
+    const fn not_with_attach(mut self, why: &'static str) -> Opt {
+        self.state = State::NotWithAttach(why);
+        self
+    }
+    const fn front(mut self, front: Front) -> Opt {
+        self.front = front;
+        self
+    }
+    const fn hidden(mut self) -> Opt {
+        self.hidden = true;
+        self
+    }
+
+    /// Whether it works.
+    pub fn is_built(&self) -> bool {
+        self.state == State::Built
+    }
+
+    /// The variables that it sets.
+    pub fn variables(&self) -> Vec<&'static str> {
+        match self.sets {
+            Sets::Nothing => Vec::new(),
+            Sets::Switch(name)
+            | Sets::Either(name)
+            | Sets::Inverse(name)
+            | Sets::Path(name)
+            | Sets::Scaled(name, _)
+            | Sets::Prefixed(name, _) => vec![name],
+            Sets::Words(names, _) => names.to_vec(),
+        }
+    }
+
+    /// Whether it takes more than one word.
+    pub fn is_list(&self) -> bool {
+        matches!(self.shape, Shape::Texts(_) | Shape::SomeOf(_))
+    }
+
+    /// The words to choose from, where its shape has such.
+    pub fn choices(&self) -> &'static [&'static str] {
+        match self.shape {
+            Shape::OneOf(words) | Shape::SomeOf(words) => words,
+            _ => &[],
+        }
+    }
+}
+
+/// Every option, in the order of the help.
+pub fn options() -> impl Iterator<Item = &'static Opt> {
+    let tables = [
+        attach::OPTIONS,
+        trace::OPTIONS,
+        output::OPTIONS,
+        collect::OPTIONS,
+        counters::OPTIONS,
+        thread_trace::OPTIONS,
+        launch::OPTIONS,
+    ];
+    tables.into_iter().flatten()
+}
+
+/// The option of this long name (not of an alias).
+pub fn option(long: &str) -> Option<&'static Opt> {
+    options().find(|option| option.long == long)
+}
+
+/// The option that sets this variable, if there is one.
+pub fn option_of_variable(variable: &str) -> Option<&'static Opt> {
+    options().find(|option| option.variables().contains(&variable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn spellings_are_unique_within_a_front() {
+        for front in [Front::Rocprofv3, Front::Midair] {
+            let (mut longs, mut shorts) = (BTreeSet::new(), BTreeSet::new());
+            for option in
+                options().filter(|option| option.front == Front::Both || option.front == front)
+            {
+                for long in std::iter::once(&option.long).chain(option.aliases) {
+                    assert!(longs.insert(*long), "--{long} twice");
+                }
+                if let Some(short) = option.short {
+                    assert!(shorts.insert(short), "-{short} twice");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn members_of_aggregates_exist_and_do_not_turn_in_circles() {
+        fn depth(option: &Opt, level: usize) {
+            assert!(level < 5, "--{} expands in a circle", option.long);
+            for member in option.expands {
+                let member = super::option(member)
+                    .unwrap_or_else(|| panic!("--{} names {member}", option.long));
+                depth(member, level + 1);
+            }
+        }
+        options().for_each(|option| depth(option, 0));
+    }
+
+    #[test]
+    fn a_built_aggregate_has_built_members() {
+        fn reaches_built(option: &Opt) -> bool {
+            option
+                .expands
+                .iter()
+                .filter_map(|member| super::option(member))
+                .any(|m| {
+                    m.is_built()
+                        && (m.expands.is_empty() || m.sets != Sets::Nothing || reaches_built(m))
+                })
+        }
+        for option in
+            options().filter(|o| o.is_built() && !o.expands.is_empty() && o.sets == Sets::Nothing)
+        {
+            assert!(
+                reaches_built(option),
+                "--{} is built but nothing that it switches on is",
+                option.long
+            );
+        }
+    }
+
+    #[test]
+    fn texts_keep_their_form() {
+        for option in options() {
+            let help = option.help;
+            assert!(
+                !help.is_empty() && !help.ends_with('.') && help.len() <= 90,
+                "--{}: {help:?}",
+                option.long
+            );
+            assert!(
+                help.starts_with(|c: char| c.is_uppercase()),
+                "--{}: {help:?}",
+                option.long
+            );
+            let long = option.long_help;
+            assert!(
+                long.is_empty() || long.ends_with('.'),
+                "--{}: {long:?}",
+                option.long
+            );
+            assert!(Category::ALL.contains(&option.category));
+            for word in option.later_words {
+                assert!(
+                    option.choices().contains(word),
+                    "--{} has no word {word}",
+                    option.long
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn variables_belong_to_one_option() {
+        // Three trace switches are also set by what is no option of its own upstream; none may be set by two entries here.
+        let mut seen = BTreeSet::new();
+        for option in options() {
+            for variable in option.variables() {
+                assert!(
+                    variable.starts_with("ROCP") || variable.starts_with("ROCTX"),
+                    "{variable}"
+                );
+                assert!(seen.insert(variable), "{variable} is set by two options");
+            }
+        }
+    }
+
+    /// Names and variables of the contract, written down a second time: a slip in the table shows here.
+    #[test]
+    fn the_contract_is_covered() {
+        let contract = "version input output-file output-directory output-format output-config log-level extra-counters \
+            sys-trace runtime-trace hip-trace hip-runtime-trace hsa-trace kfd-trace kokkos-trace hip-compiler-trace \
+            hsa-core-trace hsa-amd-trace hsa-image-trace hsa-finalizer-trace marker-trace rccl-trace ompt-trace \
+            rocdecode-trace rocjpeg-trace rocshmem-trace hipfile-trace kernel-trace hip-graph-trace hip-event-trace \
+            memory-copy-trace memory-allocation-trace scratch-memory-trace kfd-page-migration-trace \
+            kfd-page-mapping-trace kfd-queue-trace kfd-dropped-events-trace group-by-queue pmc replay-mode \
+            kernel-replay-beta-enabled spm spm-beta-enabled spm-sample-interval spm-sample-interval-unit \
+            pc-sampling-beta-enabled pc-sampling-unit pc-sampling-method pc-sampling-interval stats summary \
+            summary-per-domain summary-groups summary-output-file summary-units mangled-kernels truncate-kernels \
+            kernel-rename kernel-include-regex kernel-exclude-regex kernel-iteration-range collection-period \
+            collection-period-unit selected-regions selected-regions-ref-count profile-mpi-ranks \
+            mpi-world-rank-variable mpi-world-size-variable perfetto-backend perfetto-buffer-size \
+            perfetto-shmem-size-hint perfetto-buffer-fill-policy list-avail preload rocm-root sdk-soversion sdk-version \
+            readlink realpath benchmark-mode suppress-marker-preload echo agent-index disable-signal-handlers \
+            process-sync minimum-output-data pid attach-duration-msec attach-children attach-sync-output att \
+            att-no-intercept att-library-path att-target-cu att-simd-select att-consecutive-kernels att-buffer-size \
+            att-resource-mode att-shader-engine-mask att-gpu-index att-perfcounters att-perfcounter-ctrl \
+            att-perfcounter-target-only att-activity att-serialize-all att-no-detail";
+        for long in contract.split_whitespace() {
+            assert!(
+                option(long).is_some(),
+                "--{long} of the contract is not known"
+            );
+        }
+        let letters = "viodfEsrSDuMTPLAp";
+        for letter in letters.chars() {
+            assert!(
+                options().any(|option| option.short == Some(letter)),
+                "-{letter} of the contract is not known"
+            );
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Which process, for how long.
+
+use super::{Category::Attach, Front, Opt, Sets, Shape};
+
+/// Greatest pid that Linux can hand out (PID_MAX_LIMIT).
+const PID_MAX: u64 = 4 * 1024 * 1024;
+
+pub(super) const OPTIONS: &[Opt] = &[
+    Opt::new(
+        "pid",
+        Attach,
+        Shape::Number { name: "PID", min: 1, max: PID_MAX },
+        Sets::Words(&["ROCPROF_ATTACH_PID"], ""),
+        "Attach to this running process",
+    )
+    .short('p')
+    .aliases(&["attach"])
+    .more(
+        "The process needs no preparation: no variable at its start, no library loaded beforehand. It goes on running while \
+         it is profiled and after it. Without this option a program would be started, which is not built yet.",
+    )
+    .front(Front::Rocprofv3),
+    Opt::new(
+        "attach-duration-msec",
+        Attach,
+        Shape::Number { name: "MSEC", min: 1, max: u32::MAX as u64 },
+        Sets::Words(&["ROCPROF_ATTACH_DURATION"], ""),
+        "Detach after this many milliseconds",
+    )
+    .more(
+        "Without it, profiling goes on until Enter is pressed, standard input ends, SIGINT, SIGTERM or SIGHUP comes, or the \
+         process ends. With it, standard input is not read.",
+    )
+    .front(Front::Rocprofv3),
+    Opt::new("duration", Attach, Shape::Duration, Sets::Nothing, "Detach after this time: 2s, 500ms, 1m")
+        .more(
+            "A bare number counts seconds. Without it, profiling goes on until Enter is pressed, standard input ends, \
+             SIGINT, SIGTERM or SIGHUP comes, or the process ends. With it, standard input is not read.",
+        )
+        .front(Front::Midair),
+    Opt::new(
+        "drain",
+        Attach,
+        Shape::Duration,
+        Sets::Nothing,
+        "Wait at most this long at detach for work that still runs (default 100ms)",
+    )
+    .more("Kernels and copies that still run after it are written with the mark that they ran at detach.")
+    .front(Front::Midair),
+    Opt::new(
+        "spool-size",
+        Attach,
+        Shape::Number { name: "MIB", min: 1, max: 64 * 1024 },
+        Sets::Nothing,
+        "Memory for records not yet taken over, in MiB (default 64)",
+    )
+    .more("When it is full, records are dropped and counted; the application is never made to wait.")
+    .front(Front::Midair),
+    Opt::new(
+        "attach-children",
+        Attach,
+        Shape::Boolean,
+        Sets::Either("ROCPROF_ATTACH_CHILDREN"),
+        "Attach to the process's descendants, too",
+    )
+    .later()
+    .more("Only the process itself is attached to for now, which is what false asks for."),
+    Opt::new(
+        "attach-sync-output",
+        Attach,
+        Shape::Boolean,
+        Sets::Either("ROCPROF_ATTACH_OUTPUT_GENERATION_SYNC"),
+        "Write the results before returning",
+    )
+    .more("Results are always complete when the command returns, and the process never waits for them; both words are accepted.")
+    .front(Front::Rocprofv3),
+];

@@ -1,0 +1,109 @@
+//! Hardware counters, counter streams and samples. None is built yet.
+
+use super::{Category::Counters, Opt, Sets, Shape};
+
+const INTERVAL: Shape = Shape::Number {
+    name: "N",
+    min: 1,
+    max: u64::MAX,
+};
+
+pub(super) const OPTIONS: &[Opt] = &[
+    Opt::new(
+        "pmc",
+        Counters,
+        Shape::Texts("COUNTER"),
+        Sets::Prefixed("ROCPROF_COUNTERS", "pmc: "),
+        "Count these per kernel",
+    )
+    .later(),
+    Opt::new(
+        "extra-counters",
+        Counters,
+        Shape::Text("FILE"),
+        Sets::Words(&["ROCPROF_EXTRA_COUNTERS_CONTENTS"], ""),
+        "File with definitions of further counters",
+    )
+    .short('E')
+    .later(),
+    Opt::new(
+        "replay-mode",
+        Counters,
+        Shape::OneOf(&["kernel", "application"]),
+        Sets::Nothing,
+        "What is run again when the counters do not fit one pass",
+    )
+    .later(),
+    Opt::new(
+        "kernel-replay-beta-enabled",
+        Counters,
+        Shape::Boolean,
+        Sets::Switch("ROCPROF_KERNEL_REPLAY"),
+        "Allow replay of kernels",
+    )
+    .later(),
+    Opt::new(
+        "spm",
+        Counters,
+        Shape::Texts("COUNTER"),
+        Sets::Prefixed("ROCPROF_SPM_COUNTERS", "spm: "),
+        "Stream these counters",
+    )
+    .later(),
+    Opt::new(
+        "spm-beta-enabled",
+        Counters,
+        Shape::Boolean,
+        Sets::Switch("ROCPROFILER_SPM_BETA_ENABLED"),
+        "Allow streaming of counters",
+    )
+    .later(),
+    Opt::new(
+        "spm-sample-interval",
+        Counters,
+        INTERVAL,
+        Sets::Words(&["ROCPROF_SPM_SAMPLE_INTERVAL"], ""),
+        "Interval of streamed counters",
+    )
+    .later(),
+    Opt::new(
+        "spm-sample-interval-unit",
+        Counters,
+        Shape::OneOf(&["sclk_cycles"]),
+        Sets::Words(&["ROCPROF_SPM_SAMPLE_INTERVAL_UNIT"], ""),
+        "Unit of that interval",
+    )
+    .later(),
+    Opt::new(
+        "pc-sampling-beta-enabled",
+        Counters,
+        Shape::Boolean,
+        Sets::Switch("ROCPROFILER_PC_SAMPLING_BETA_ENABLED"),
+        "Allow sampling of program counters",
+    )
+    .later(),
+    Opt::new(
+        "pc-sampling-unit",
+        Counters,
+        Shape::OneOf(&["instructions", "cycles", "time"]),
+        Sets::Words(&["ROCPROF_PC_SAMPLING_UNIT"], ""),
+        "Unit of the sampling interval",
+    )
+    .later(),
+    Opt::new(
+        "pc-sampling-method",
+        Counters,
+        Shape::OneOf(&["stochastic", "host_trap"]),
+        Sets::Words(&["ROCPROF_PC_SAMPLING_METHOD"], ""),
+        "How program counters are sampled",
+    )
+    .later(),
+    Opt::new(
+        "pc-sampling-interval",
+        Counters,
+        INTERVAL,
+        Sets::Words(&["ROCPROF_PC_SAMPLING_INTERVAL"], ""),
+        "Interval between samples",
+    )
+    .later(),
+];

@@ -1,0 +1,97 @@
+//! Starting a program, and other things for the few. None but the version is built yet.
+
+use super::{Category::Advanced, Front, Opt, Sets, Shape};
+
+const fn launch(long: &'static str, shape: Shape, sets: Sets, help: &'static str) -> Opt {
+    Opt::new(long, Advanced, shape, sets, help)
+        .later()
+        .front(Front::Rocprofv3)
+}
+
+pub(super) const OPTIONS: &[Opt] = &[
+    launch(
+        "input",
+        Shape::Text("FILE"),
+        Sets::Nothing,
+        "Take options from a YAML, JSON or text file",
+    )
+    .short('i'),
+    launch(
+        "list-avail",
+        Shape::Boolean,
+        Sets::Nothing,
+        "List counters and sampling methods of the devices",
+    )
+    .short('L'),
+    launch(
+        "preload",
+        Shape::Texts("LIB"),
+        Sets::Words(&["ROCPROF_PRELOAD"], ":"),
+        "Load these libraries into the started program first",
+    ),
+    launch(
+        "disable-signal-handlers",
+        Shape::Boolean,
+        Sets::Inverse("ROCPROF_SIGNAL_HANDLERS"),
+        "Leave the started program's signal handlers alone",
+    ),
+    launch(
+        "process-sync",
+        Shape::Boolean,
+        Sets::Switch("ROCPROF_PROCESS_SYNC"),
+        "Make started processes end together",
+    ),
+    launch(
+        "rocm-root",
+        Shape::Text("DIR"),
+        Sets::Nothing,
+        "Use the installation below this directory",
+    ),
+    launch(
+        "sdk-soversion",
+        Shape::Text("N"),
+        Sets::Nothing,
+        "Use SDK libraries of this soversion",
+    ),
+    launch(
+        "sdk-version",
+        Shape::Text("X.Y.Z"),
+        Sets::Nothing,
+        "Use SDK libraries of this version",
+    ),
+    launch(
+        "readlink",
+        Shape::Boolean,
+        Sets::Nothing,
+        "Resolve the command's own link",
+    )
+    .hidden(),
+    launch(
+        "realpath",
+        Shape::Boolean,
+        Sets::Nothing,
+        "Resolve the command's own path",
+    )
+    .hidden(),
+    launch(
+        "benchmark-mode",
+        Shape::Text("MODE"),
+        Sets::Words(&["ROCPROF_BENCHMARK_MODE"], ""),
+        "Measure the tool's own cost",
+    )
+    .hidden(),
+    launch(
+        "suppress-marker-preload",
+        Shape::Boolean,
+        Sets::Nothing,
+        "Do not preload the marker library",
+    )
+    .hidden(),
+    launch(
+        "echo",
+        Shape::Boolean,
+        Sets::Nothing,
+        "Print what would be run",
+    )
+    .hidden(),
+];

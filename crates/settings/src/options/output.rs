@@ -1,0 +1,168 @@
+//! Where results go, in which form, and what is said on the way.
+
+use super::{
+    Category::{Advanced, Output, Perfetto, Summary},
+    Opt, Sets, Shape,
+};
+
+pub(super) const OPTIONS: &[Opt] = &[
+    Opt::new(
+        "output-format",
+        Output,
+        Shape::SomeOf(&["csv", "json", "pftrace", "otf2", "rocpd"]),
+        Sets::Words(&["ROCPROF_OUTPUT_FORMAT"], ","),
+        "Formats of the results (default csv)",
+    )
+    .short('f')
+    .later_words(&["pftrace", "otf2", "rocpd"])
+    .more(
+        "Several may be named. Exactly these are written: a value in ROCPROF_OUTPUT_FORMAT counts only without this \
+         option.",
+    ),
+    Opt::new("output-directory", Output, Shape::Text("DIR"), Sets::Path("ROCPROF_OUTPUT_PATH"), "Directory of the results")
+        .short('d')
+        .more(
+            "A relative name counts from the directory in which this command is run, not from the profiled process's. Keys \
+             such as %hostname% and %pid% are replaced. Default: ROCPROF_OUTPUT_PATH, else the current directory.",
+        ),
+    Opt::new(
+        "output-file",
+        Output,
+        Shape::Text("NAME"),
+        Sets::Words(&["ROCPROF_OUTPUT_FILE_NAME"], ""),
+        "What the names of the results begin with",
+    )
+    .short('o')
+    .more(
+        "Keys such as %hostname%, %pid%, %nid%, %rank% and %env{NAME}% are replaced by values of the profiled process. \
+         Default: ROCPROF_OUTPUT_FILE_NAME, else %hostname%/%pid%.",
+    ),
+    Opt::new(
+        "log-level",
+        Output,
+        Shape::OneOf(&["fatal", "error", "warning", "info", "trace", "env", "config"]),
+        Sets::Words(&["ROCPROF_LOG_LEVEL", "ROCPROFILER_LOG_LEVEL", "ROCTX_LOG_LEVEL"], ""),
+        "How much is said on standard error",
+    )
+    .more("The words env and config list the settings that go to the process and leave the level as it is."),
+    Opt::new(
+        "output-config",
+        Output,
+        Shape::Boolean,
+        Sets::Switch("ROCPROF_OUTPUT_CONFIG_FILE"),
+        "Write the settings beside the results",
+    )
+    .later(),
+    Opt::new(
+        "minimum-output-data",
+        Output,
+        Shape::Number { name: "KB", min: 0, max: u64::MAX / 1024 },
+        Sets::Scaled("ROCPROF_MINIMUM_OUTPUT_BYTES", 1024),
+        "Write a result only if it has this many kilobytes",
+    )
+    .later(),
+    Opt::new("stats", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS"), "Write statistics per kernel and call").later(),
+    Opt::new("summary", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS_SUMMARY"), "Print one summary of all").short('S').later(),
+    Opt::new(
+        "summary-per-domain",
+        Summary,
+        Shape::Boolean,
+        Sets::Switch("ROCPROF_STATS_SUMMARY_PER_DOMAIN"),
+        "Print a summary for each domain",
+    )
+    .short('D')
+    .later(),
+    Opt::new(
+        "summary-groups",
+        Summary,
+        Shape::Texts("REGEX"),
+        Sets::Words(&["ROCPROF_STATS_SUMMARY_GROUPS"], "##@@##"),
+        "Print a summary for each group of domains",
+    )
+    .later(),
+    Opt::new(
+        "summary-output-file",
+        Summary,
+        Shape::Text("FILE"),
+        Sets::Words(&["ROCPROF_STATS_SUMMARY_OUTPUT"], ""),
+        "Where summaries go: stdout, stderr or a file",
+    )
+    .later(),
+    Opt::new(
+        "summary-units",
+        Summary,
+        Shape::OneOf(&["sec", "msec", "usec", "nsec"]),
+        Sets::Words(&["ROCPROF_STATS_SUMMARY_UNITS"], ""),
+        "Unit of times in summaries",
+    )
+    .short('u')
+    .later(),
+    Opt::new(
+        "mangled-kernels",
+        Summary,
+        Shape::Boolean,
+        Sets::Inverse("ROCPROF_DEMANGLE_KERNELS"),
+        "Leave kernel names as the compiler made them",
+    )
+    .short('M')
+    .later(),
+    Opt::new(
+        "truncate-kernels",
+        Summary,
+        Shape::Boolean,
+        Sets::Switch("ROCPROF_TRUNCATE_KERNELS"),
+        "Cut template arguments and parameters from kernel names",
+    )
+    .short('T')
+    .later(),
+    Opt::new(
+        "kernel-rename",
+        Summary,
+        Shape::Boolean,
+        Sets::Switch("ROCPROF_KERNEL_RENAME"),
+        "Name kernels after the ROCTx range around them",
+    )
+    .later(),
+    Opt::new(
+        "agent-index",
+        Summary,
+        Shape::OneOf(&["absolute", "relative", "type-relative"]),
+        Sets::Words(&["ROCPROF_AGENT_INDEX"], ""),
+        "How devices are numbered",
+    )
+    .short('A')
+    .later(),
+    Opt::new(
+        "perfetto-backend",
+        Perfetto,
+        Shape::OneOf(&["inprocess", "system"]),
+        Sets::Words(&["ROCPROF_PERFETTO_BACKEND"], ""),
+        "Where the Perfetto trace is gathered",
+    )
+    .later(),
+    Opt::new(
+        "perfetto-buffer-size",
+        Perfetto,
+        Shape::Number { name: "KB", min: 1, max: 4_194_303 },
+        Sets::Words(&["ROCPROF_PERFETTO_BUFFER_SIZE_KB"], ""),
+        "Size of Perfetto's buffer in kilobytes",
+    )
+    .later(),
+    Opt::new(
+        "perfetto-shmem-size-hint",
+        Perfetto,
+        Shape::Number { name: "KB", min: 1, max: 4_194_303 },
+        Sets::Words(&["ROCPROF_PERFETTO_SHMEM_SIZE_HINT_KB"], ""),
+        "Size of the memory shared with Perfetto in kilobytes",
+    )
+    .later(),
+    Opt::new(
+        "perfetto-buffer-fill-policy",
+        Perfetto,
+        Shape::OneOf(&["discard", "ring_buffer"]),
+        Sets::Words(&["ROCPROF_PERFETTO_BUFFER_FILL_POLICY"], ""),
+        "What a full buffer of Perfetto does",
+    )
+    .later(),
+    Opt::new("version", Advanced, Shape::Flag, Sets::Nothing, "Print versions").short('v'),
+];

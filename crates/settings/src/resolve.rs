@@ -1,0 +1,362 @@
+//! From options given and settings inherited to the settings of one attach.
+//!
+//! Precedence, from strong to weak: an option given, an aggregate that switches it on, an inherited variable, a default. This
+//! is AMD's order but for two points, where AMD's differs by accident: an option that says *off* also takes an inherited
+//! variable away, and `--output-format` stands alone instead of being appended to the inherited formats.
+
+use std::collections::BTreeMap;
+
+use crate::options::{self, Opt, Sets, Shape, State, option, options};
+use crate::settings::Settings;
+use crate::words::{boolean_word, duration_word};
+
+/// Written when no format is asked for. AMD's default is rocpd, which is not built yet.
+const DEFAULT_FORMAT: &str = "csv";
+
+/// The value of one option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// On or off.
+    Switch(bool),
+    /// A number.
+    Number(u64),
+    /// A duration.
+    Duration(std::time::Duration),
+    /// One word or text.
+    Text(String),
+    /// Several.
+    Texts(Vec<String>),
+}
+
+/// Why an option, or its words, cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A mistake in the words: exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// Known, not built: the option, spelled as AMD spells it.
+    #[error("{0} is known but not built yet")]
+    NotBuilt(String),
+}
+
+impl Opt {
+    /// Reads the words that stood behind this option. `Ok(None)` says that the option asks for nothing: something that is not
+    /// built, switched off.
+    pub fn read(&self, words: &[String]) -> Result<Option<Value>, Refusal> {
+        let long = self.long;
+        let usage = |text: String| Err(Refusal::Usage(text));
+        match self.state {
+            State::Built => {}
+            State::NotWithAttach(why) => return usage(why.to_owned()),
+            State::Later => {
+                let off = self.shape == Shape::Boolean
+                    && matches!(words, [word] if boolean_word(word) == Some(false));
+                return if off {
+                    Ok(None)
+                } else {
+                    Err(Refusal::NotBuilt(format!("--{long}")))
+                };
+            }
+        }
+        let one = || match words {
+            [word] => Ok(word.as_str()),
+            _ => Err(Refusal::Usage(format!("--{long} takes one value"))),
+        };
+        let value = match self.shape {
+            Shape::Flag => Value::Switch(true),
+            Shape::Boolean if words.is_empty() => Value::Switch(true),
+            Shape::Boolean => match boolean_word(one()?) {
+                Some(on) => Value::Switch(on),
+                None => return usage(format!("--{long} takes true or false, not '{}'", one()?)),
+            },
+            Shape::Text(_) if one()?.is_empty() => return usage(format!("--{long} is empty")),
+            Shape::Text(_) => Value::Text(one()?.to_owned()),
+            Shape::Number { min, max, .. } => {
+                let word = one()?;
+                let parsed = match word.strip_prefix("0x") {
+                    Some(digits) => u64::from_str_radix(digits, 16),
+                    None => word.parse(),
+                };
+                match parsed {
+                    Ok(number) if (min..=max).contains(&number) => Value::Number(number),
+                    Ok(_) => {
+                        return usage(format!("--{long} must be from {min} to {max}, not {word}"));
+                    }
+                    Err(_) => return usage(format!("--{long} takes a whole number, not '{word}'")),
+                }
+            }
+            Shape::Duration => match duration_word(one()?) {
+                Some(duration) => Value::Duration(duration),
+                None => {
+                    return usage(format!(
+                        "--{long} takes a time such as 2s or 500ms, not '{}'",
+                        one()?
+                    ));
+                }
+            },
+            Shape::OneOf(_) => {
+                self.check_choice(one()?)?;
+                Value::Text(one()?.to_owned())
+            }
+            Shape::Texts(_) | Shape::SomeOf(_) if words.is_empty() => {
+                return usage(format!("--{long} needs a value"));
+            }
+            Shape::Texts(_) => Value::Texts(words.to_vec()),
+            Shape::SomeOf(_) => {
+                // A comma is AMD's separator in the variable; people type it on the command line, too.
+                let mut chosen: Vec<String> = Vec::new();
+                for word in words.iter().flat_map(|word| word.split(',')) {
+                    self.check_choice(word)?;
+                    if !chosen.iter().any(|earlier| earlier == word) {
+                        chosen.push(word.to_owned());
+                    }
+                }
+                Value::Texts(chosen)
+            }
+        };
+        Ok(Some(value))
+    }
+
+    fn check_choice(&self, word: &str) -> Result<(), Refusal> {
+        let long = self.long;
+        if !self.choices().contains(&word) {
+            return Err(Refusal::Usage(format!(
+                "--{long} takes {}, not '{word}'",
+                self.choices().join(", ")
+            )));
+        }
+        if self.later_words.contains(&word) {
+            return Err(Refusal::NotBuilt(format!("--{long} {word}")));
+        }
+        Ok(())
+    }
+}
+
+/// The options given, by long name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given {
+    values: BTreeMap<&'static str, Value>,
+}
+
+impl Given {
+    /// None.
+    pub fn new() -> Given {
+        Given::default()
+    }
+
+    /// Reads one option's words and keeps the value. A later value replaces an earlier one.
+    pub fn give(&mut self, option: &Opt, words: &[String]) -> Result<(), Refusal> {
+        if let Some(value) = option.read(words)? {
+            self.values.insert(option.long, value);
+        }
+        Ok(())
+    }
+
+    /// What was said about an option.
+    pub fn get(&self, long: &str) -> Option<&Value> {
+        self.values.get(long)
+    }
+
+    /// A number that was given.
+    pub fn number(&self, long: &str) -> Option<u64> {
+        match self.get(long) {
+            Some(Value::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// A duration that was given.
+    pub fn duration(&self, long: &str) -> Option<std::time::Duration> {
+        match self.get(long) {
+            Some(Value::Duration(duration)) => Some(*duration),
+            _ => None,
+        }
+    }
+
+    /// A word that was given.
+    pub fn text(&self, long: &str) -> Option<&str> {
+        match self.get(long) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether an option was given and is on.
+    pub fn is_on(&self, long: &str) -> bool {
+        self.get(long) == Some(&Value::Switch(true))
+    }
+
+    /// Whether anything was said about what to record, aggregates included.
+    pub fn asks_for_traces(&self) -> bool {
+        options().any(|option| {
+            matches!(
+                option.category,
+                options::Category::Trace | options::Category::Aggregate
+            ) && self.is_on(option.long)
+        })
+    }
+}
+
+/// The outcome of [`resolve`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// What goes to the target and to the writers.
+    pub settings: Settings,
+    /// Members of the aggregates that are not built and were left out, by long name.
+    pub left_out: Vec<&'static str>,
+    /// Inherited variables that ask for something not built: name, and the option that it stands for.
+    pub without_effect: Vec<(String, &'static str)>,
+}
+
+impl Resolved {
+    /// Whether anything is to be recorded.
+    pub fn records_something(&self) -> bool {
+        trace_switches().any(|(_, variable)| self.settings.is_on(variable))
+    }
+}
+
+/// The built switches of single traces, with their variables.
+pub(crate) fn trace_switches() -> impl Iterator<Item = (&'static Opt, &'static str)> {
+    options()
+        .filter(|option| option.category == options::Category::Trace && option.is_built())
+        .filter_map(|option| match option.sets {
+            Sets::Switch(variable) => Some((option, variable)),
+            _ => None,
+        })
+}
+
+/// Works out the settings. `cwd` is the attacher's working directory, absolute.
+pub fn resolve(given: &Given, inherited: &Settings, cwd: &str) -> Result<Resolved, Refusal> {
+    let mut values = given.values.clone();
+    let mut left_out = Vec::new();
+    // In table order: the wide aggregates stand before the narrow ones.
+    for option in options().filter(|option| !option.expands.is_empty()) {
+        if values.get(option.long) == Some(&Value::Switch(true)) {
+            expand(option, &mut values, &mut left_out);
+        }
+    }
+    let mut settings = inherited.clone();
+    let without_effect = find_without_effect(inherited);
+    for (long, value) in &values {
+        if let Some(option) = option(long) {
+            apply(option, value, &mut settings, cwd);
+        }
+    }
+    check_formats(&settings)?;
+    if settings.text("ROCPROF_OUTPUT_FORMAT").is_none() {
+        settings.set("ROCPROF_OUTPUT_FORMAT", DEFAULT_FORMAT);
+    }
+    let path = settings
+        .text("ROCPROF_OUTPUT_PATH")
+        .unwrap_or(cwd)
+        .to_owned();
+    settings.set("ROCPROF_OUTPUT_PATH", absolute(&path, cwd));
+    Ok(Resolved {
+        settings,
+        left_out,
+        without_effect,
+    })
+}
+
+fn expand(
+    option: &Opt,
+    values: &mut BTreeMap<&'static str, Value>,
+    left_out: &mut Vec<&'static str>,
+) {
+    for member in option
+        .expands
+        .iter()
+        .filter_map(|member| self::option(member))
+    {
+        if !member.is_built() {
+            if !left_out.contains(&member.long) {
+                left_out.push(member.long);
+            }
+            continue;
+        }
+        values.entry(member.long).or_insert(Value::Switch(true));
+        if values.get(member.long) == Some(&Value::Switch(true)) {
+            expand(member, values, left_out);
+        }
+    }
+}
+
+fn apply(option: &Opt, value: &Value, settings: &mut Settings, cwd: &str) {
+    let digit = |on: bool| if on { "1" } else { "0" };
+    match (option.sets, value) {
+        (Sets::Switch(name), Value::Switch(true)) => settings.set(name, "1"),
+        (Sets::Switch(name), Value::Switch(false)) => settings.remove(name),
+        (Sets::Either(name), Value::Switch(on)) => settings.set(name, digit(*on)),
+        (Sets::Inverse(name), Value::Switch(on)) => settings.set(name, digit(!*on)),
+        (Sets::Path(name), Value::Text(path)) => settings.set(name, absolute(path, cwd)),
+        (Sets::Scaled(name, factor), Value::Number(number)) => {
+            settings.set(name, number.saturating_mul(factor).to_string())
+        }
+        (Sets::Prefixed(name, prefix), Value::Texts(words)) => {
+            settings.set(name, format!("{prefix}{}", words.join(" ")))
+        }
+        // These two words ask for a listing and are no levels.
+        (Sets::Words(..), Value::Text(word))
+            if option.long == "log-level" && matches!(word.as_str(), "env" | "config") => {}
+        (Sets::Words(names, separator), value) => {
+            let text = match value {
+                Value::Text(text) => text.clone(),
+                Value::Texts(texts) => texts.join(separator),
+                Value::Number(number) => number.to_string(),
+                Value::Switch(on) => digit(*on).to_owned(),
+                Value::Duration(duration) => duration.as_millis().to_string(),
+            };
+            for name in names {
+                settings.set(*name, text.clone());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A path made absolute. One that begins with a key (`%cwd%`, `{cwd}`, `$env{HOME}`) is left to whoever replaces keys: it may
+/// become absolute by that.
+fn absolute(path: &str, cwd: &str) -> String {
+    if path.starts_with(['/', '%', '{', '$']) {
+        return path.to_owned();
+    }
+    let path = path.strip_prefix("./").unwrap_or(path);
+    match path {
+        "" | "." => cwd.to_owned(),
+        _ => format!("{}/{path}", cwd.trim_end_matches('/')),
+    }
+}
+
+/// The inherited variables that would switch on what is not built.
+fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
+    let mut found = Vec::new();
+    for option in options().filter(|option| !option.is_built()) {
+        for variable in option.variables() {
+            let asks = match option.sets {
+                Sets::Switch(_) => inherited.is_on(variable),
+                Sets::Inverse(_) => inherited.boolean(variable) == Ok(Some(false)),
+                // Set to true by default upstream and harmless: only the process itself is attached to.
+                Sets::Either(_) => false,
+                _ => inherited.text(variable).is_some(),
+            };
+            if asks {
+                found.push((variable.to_owned(), option.long));
+            }
+        }
+    }
+    found
+}
+
+/// Formats may come from the environment, and must be known and built there, too.
+fn check_formats(settings: &Settings) -> Result<(), Refusal> {
+    let Some(option) = option("output-format") else {
+        return Ok(());
+    };
+    settings
+        .list("ROCPROF_OUTPUT_FORMAT", ',')
+        .into_iter()
+        .try_for_each(|word| option.check_choice(word))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+use super::*;
+
+fn give(line: &[(&str, &[&str])]) -> Result<Given, Refusal> {
+    let mut given = Given::new();
+    for (long, words) in line {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        given.give(
+            option(long).unwrap_or_else(|| panic!("no --{long}")),
+            &words,
+        )?;
+    }
+    Ok(given)
+}
+
+fn settle(line: &[(&str, &[&str])], inherited: &[(&str, &str)]) -> Resolved {
+    resolve(
+        &give(line).unwrap(),
+        &Settings::from_iter(inherited.iter().copied()),
+        "/work/here",
+    )
+    .unwrap()
+}
+
+/// The trace variables that are on.
+fn on(resolved: &Resolved) -> Vec<&str> {
+    let mut names: Vec<&str> = resolved
+        .settings
+        .iter()
+        .filter(|(name, value)| name.ends_with("_TRACE") && *value == "1")
+        .map(|(name, _)| name)
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+const HIP: [&str; 2] = [
+    "ROCPROF_HIP_COMPILER_API_TRACE",
+    "ROCPROF_HIP_RUNTIME_API_TRACE",
+];
+const HSA: [&str; 4] = [
+    "ROCPROF_HSA_AMD_EXT_API_TRACE",
+    "ROCPROF_HSA_CORE_API_TRACE",
+    "ROCPROF_HSA_FINALIZER_EXT_API_TRACE",
+    "ROCPROF_HSA_IMAGE_EXT_API_TRACE",
+];
+
+#[test]
+fn hip_trace() {
+    assert_eq!(on(&settle(&[("hip-trace", &[])], &[])), HIP);
+}
+
+#[test]
+fn hsa_trace() {
+    assert_eq!(on(&settle(&[("hsa-trace", &["yes"])], &[])), HSA);
+}
+
+#[test]
+fn single_traces_set_their_own_variable_only() {
+    for (option, variable) in trace_switches() {
+        assert_eq!(
+            on(&settle(&[(option.long, &[])], &[])),
+            [variable],
+            "--{}",
+            option.long
+        );
+        assert_eq!(
+            on(&settle(&[(option.long, &["off"])], &[(variable, "1")])),
+            [""; 0],
+            "--{} off",
+            option.long
+        );
+    }
+    // The switches that issue 2 builds, by name: the loop above must not run over an empty list.
+    let names: Vec<_> = trace_switches().map(|(option, _)| option.long).collect();
+    assert_eq!(
+        names,
+        [
+            "hip-runtime-trace",
+            "hip-compiler-trace",
+            "hsa-core-trace",
+            "hsa-amd-trace",
+            "hsa-image-trace",
+            "hsa-finalizer-trace",
+            "kernel-trace",
+            "memory-copy-trace"
+        ]
+    );
+}
+
+#[test]
+fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
+    let resolved = settle(&[("sys-trace", &[])], &[]);
+    let mut all = [
+        &HIP[..],
+        &HSA[..],
+        &["ROCPROF_KERNEL_TRACE", "ROCPROF_MEMORY_COPY_TRACE"],
+    ]
+    .concat();
+    all.sort_unstable();
+    assert_eq!(on(&resolved), all);
+    assert!(
+        resolved.left_out.contains(&"marker-trace")
+            && resolved.left_out.contains(&"hip-event-trace")
+    );
+    assert_eq!(
+        resolved
+            .left_out
+            .iter()
+            .filter(|long| **long == "hip-event-trace")
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn runtime_trace_has_neither_hsa_nor_compiler() {
+    let resolved = settle(&[("runtime-trace", &[])], &[]);
+    assert_eq!(
+        on(&resolved),
+        [
+            "ROCPROF_HIP_RUNTIME_API_TRACE",
+            "ROCPROF_KERNEL_TRACE",
+            "ROCPROF_MEMORY_COPY_TRACE"
+        ]
+    );
+}
+
+#[test]
+fn an_explicit_word_beats_an_aggregate() {
+    let resolved = settle(
+        &[
+            ("sys-trace", &["1"]),
+            ("hsa-trace", &["false"]),
+            ("kernel-trace", &["no"]),
+        ],
+        &[],
+    );
+    assert_eq!(on(&resolved), [HIP[0], HIP[1], "ROCPROF_MEMORY_COPY_TRACE"]);
+    assert_eq!(on(&settle(&[("sys-trace", &["false"])], &[])), [""; 0]);
+    let resolved = settle(&[("hsa-trace", &[]), ("hsa-image-trace", &["f"])], &[]);
+    assert_eq!(on(&resolved), [HSA[0], HSA[1], HSA[2]]);
+}
+
+#[test]
+fn off_takes_an_inherited_variable_and_its_old_name_away() {
+    let resolved = settle(
+        &[("hip-compiler-trace", &["0"])],
+        &[("ROCPROF_HIP_API_TRACE", "1")],
+    );
+    assert!(!resolved.settings.is_on("ROCPROF_HIP_COMPILER_API_TRACE"));
+    assert!(resolved.settings.is_on("ROCPROF_HIP_RUNTIME_API_TRACE"));
+}
+
+#[test]
+fn output_directory_is_relative_to_the_attacher() {
+    let path = |line: &[(&str, &[&str])], inherited: &[(&str, &str)]| {
+        settle(line, inherited)
+            .settings
+            .text("ROCPROF_OUTPUT_PATH")
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(path(&[], &[]), "/work/here");
+    assert_eq!(
+        path(
+            &[("output-directory", &["out"])],
+            &[("ROCPROF_OUTPUT_PATH", "/env")]
+        ),
+        "/work/here/out"
+    );
+    assert_eq!(
+        path(&[("output-directory", &["./out/%pid%"])], &[]),
+        "/work/here/out/%pid%"
+    );
+    assert_eq!(path(&[("output-directory", &["/abs"])], &[]), "/abs");
+    assert_eq!(path(&[("output-directory", &["."])], &[]), "/work/here");
+    assert_eq!(path(&[("output-directory", &["%cwd%/x"])], &[]), "%cwd%/x");
+    assert_eq!(
+        path(&[], &[("ROCPROF_OUTPUT_PATH", "rel")]),
+        "/work/here/rel"
+    );
+}
+
+#[test]
+fn output_file() {
+    let name = |line: &[(&str, &[&str])], inherited: &[(&str, &str)]| {
+        settle(line, inherited)
+            .settings
+            .text("ROCPROF_OUTPUT_FILE_NAME")
+            .map(str::to_owned)
+    };
+    assert_eq!(
+        name(
+            &[("output-file", &["out"])],
+            &[("ROCPROF_OUTPUT_FILE_NAME", "env")]
+        )
+        .as_deref(),
+        Some("out")
+    );
+    assert_eq!(
+        name(&[], &[("ROCPROF_OUTPUT_FILE_NAME", "env")]).as_deref(),
+        Some("env")
+    );
+    assert_eq!(name(&[], &[]), None);
+    assert!(matches!(
+        give(&[("output-file", &[""])]),
+        Err(Refusal::Usage(_))
+    ));
+}
+
+#[test]
+fn output_format_is_honoured_exactly() {
+    let formats = |line: &[(&str, &[&str])], inherited: &[(&str, &str)]| {
+        settle(line, inherited)
+            .settings
+            .text("ROCPROF_OUTPUT_FORMAT")
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(formats(&[], &[]), "csv");
+    assert_eq!(
+        formats(&[("output-format", &["csv", "json"])], &[]),
+        "csv,json"
+    );
+    assert_eq!(
+        formats(&[("output-format", &["json,csv", "json"])], &[]),
+        "json,csv"
+    );
+    assert_eq!(
+        formats(
+            &[("output-format", &["csv"])],
+            &[("ROCPROF_OUTPUT_FORMAT", "json")]
+        ),
+        "csv"
+    );
+    assert_eq!(formats(&[], &[("ROCPROF_OUTPUT_FORMAT", "json")]), "json");
+    assert_eq!(
+        give(&[("output-format", &["csv", "rocpd"])]),
+        Err(Refusal::NotBuilt("--output-format rocpd".into()))
+    );
+    assert!(matches!(
+        give(&[("output-format", &["xml"])]),
+        Err(Refusal::Usage(_))
+    ));
+    let inherited = Settings::from_iter([("ROCPROF_OUTPUT_FORMAT", "csv,pftrace")]);
+    let refused = resolve(&Given::new(), &inherited, "/").unwrap_err();
+    assert_eq!(refused, Refusal::NotBuilt("--output-format pftrace".into()));
+}
+
+#[test]
+fn log_level() {
+    let resolved = settle(
+        &[("log-level", &["info"])],
+        &[("ROCPROF_LOG_LEVEL", "error")],
+    );
+    for name in [
+        "ROCPROF_LOG_LEVEL",
+        "ROCPROFILER_LOG_LEVEL",
+        "ROCTX_LOG_LEVEL",
+    ] {
+        assert_eq!(resolved.settings.text(name), Some("info"));
+    }
+    let resolved = settle(
+        &[("log-level", &["config"])],
+        &[("ROCPROF_LOG_LEVEL", "error")],
+    );
+    assert_eq!(resolved.settings.text("ROCPROF_LOG_LEVEL"), Some("error"));
+    assert!(matches!(
+        give(&[("log-level", &["loud"])]),
+        Err(Refusal::Usage(_))
+    ));
+}
+
+#[test]
+fn pid_and_durations() {
+    let resolved = settle(
+        &[("pid", &["1234"]), ("attach-duration-msec", &["2000"])],
+        &[],
+    );
+    assert_eq!(resolved.settings.text("ROCPROF_ATTACH_PID"), Some("1234"));
+    assert_eq!(
+        resolved.settings.number("ROCPROF_ATTACH_DURATION"),
+        Ok(Some(2000))
+    );
+    for (long, word) in [
+        ("pid", "0"),
+        ("pid", "-1"),
+        ("pid", "self"),
+        ("pid", "99999999999"),
+        ("attach-duration-msec", "0"),
+        ("duration", "soon"),
+    ] {
+        assert!(
+            matches!(give(&[(long, &[word])]), Err(Refusal::Usage(_))),
+            "--{long} {word}"
+        );
+    }
+    let given = give(&[
+        ("duration", &["1.5s"]),
+        ("drain", &["20ms"]),
+        ("spool-size", &["128"]),
+    ])
+    .unwrap();
+    assert_eq!(
+        given.duration("duration"),
+        Some(std::time::Duration::from_millis(1500))
+    );
+    assert_eq!(
+        given.duration("drain"),
+        Some(std::time::Duration::from_millis(20))
+    );
+    assert_eq!(given.number("spool-size"), Some(128));
+}
+
+#[test]
+fn attach_sync_output_and_version() {
+    let resolved = settle(&[("attach-sync-output", &["false"])], &[]);
+    assert_eq!(
+        resolved
+            .settings
+            .text("ROCPROF_ATTACH_OUTPUT_GENERATION_SYNC"),
+        Some("0")
+    );
+    assert!(give(&[("version", &[])]).unwrap().is_on("version"));
+}
+
+#[test]
+fn what_is_not_built_is_refused_by_name_unless_it_is_off() {
+    let mut refused = 0;
+    for option in options().filter(|option| !option.is_built()) {
+        let error = option.read(&[]).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("--{}", option.long)),
+            "--{}: {error}",
+            option.long
+        );
+        refused += 1;
+        if option.shape == Shape::Boolean && option.state == State::Later {
+            assert_eq!(
+                option.read(&["false".into()]),
+                Ok(None),
+                "--{}",
+                option.long
+            );
+        }
+    }
+    assert!(refused > 50, "only {refused}");
+    let period = give(&[("collection-period", &["1:2:3"])]).unwrap_err();
+    assert_eq!(
+        period,
+        Refusal::Usage("--collection-period is not compatible with attach mode".into())
+    );
+}
+
+#[test]
+fn inherited_variables_without_effect_are_told() {
+    let resolved = settle(
+        &[],
+        &[
+            ("ROCPROF_MARKER_TRACE", "1"),
+            ("ROCPROF_RCCL_API_TRACE", "0"),
+            ("ROCPROF_DEMANGLE_KERNELS", "1"),
+            ("ROCPROF_COUNTERS", "pmc: SQ_WAVES"),
+            ("ROCPROF_KERNEL_TRACE", "1"),
+        ],
+    );
+    let told: Vec<&str> = resolved
+        .without_effect
+        .iter()
+        .map(|(_, long)| *long)
+        .collect();
+    assert_eq!(told, ["marker-trace", "pmc"]);
+    assert!(resolved.records_something());
+    assert!(!settle(&[], &[]).records_something());
+}

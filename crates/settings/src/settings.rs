@@ -1,0 +1,286 @@
+//! Names and values, as a tool in the target reads them.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use crate::words::tool_boolean;
+
+/// Names that older documents of AMD's used (seeds/000), and the names that its tool reads today. A current name that is set
+/// wins over an old one.
+pub const ALIASES: &[(&str, &[&str])] = &[
+    (
+        "ROCPROF_HIP_API_TRACE",
+        &[
+            "ROCPROF_HIP_RUNTIME_API_TRACE",
+            "ROCPROF_HIP_COMPILER_API_TRACE",
+        ],
+    ),
+    (
+        "ROCPROF_HSA_API_TRACE",
+        &[
+            "ROCPROF_HSA_CORE_API_TRACE",
+            "ROCPROF_HSA_AMD_EXT_API_TRACE",
+            "ROCPROF_HSA_IMAGE_EXT_API_TRACE",
+            "ROCPROF_HSA_FINALIZER_EXT_API_TRACE",
+        ],
+    ),
+    ("ROCPROF_MARKER_TRACE", &["ROCPROF_MARKER_API_TRACE"]),
+    ("ROCPROF_LOGGING_LEVEL", &["ROCPROF_LOG_LEVEL"]),
+];
+
+/// Variables with the right prefix that must not travel: one selects a library in the attacher only, the other would make
+/// the target's registration library load tools that the user did not name for this attach.
+const STAY_HERE: &[&str] = &["ROCPROFILER_REGISTER_LIBRARY", "ROCP_TOOL_LIBRARIES"];
+
+/// Whether a variable of the attacher's environment travels with an attach: those that begin with `ROCP`, but for two.
+pub fn inheritable(name: &str) -> bool {
+    name.starts_with("ROCP") && !STAY_HERE.contains(&name)
+}
+
+/// A setting whose value does not say what its reader needs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name}={value}: {wanted}")]
+pub struct BadValue {
+    /// The variable.
+    pub name: String,
+    /// What it holds.
+    pub value: String,
+    /// What was wanted.
+    pub wanted: String,
+}
+
+impl BadValue {
+    /// For readers with conversions of their own.
+    pub fn new(name: &str, value: &str, wanted: &str) -> BadValue {
+        BadValue {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            wanted: wanted.to_owned(),
+        }
+    }
+}
+
+/// An ordered map of setting names to values. Getters know the old names of [`ALIASES`]; the map itself keeps what was set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    values: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// No settings.
+    pub fn new() -> Settings {
+        Settings::default()
+    }
+
+    /// Takes the [`inheritable`] variables of an environment. One that is not UTF-8 is refused: it could only be passed on
+    /// damaged.
+    pub fn from_environment(
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Settings, BadValue> {
+        let mut settings = Settings::new();
+        for (name, value) in variables {
+            let Some(name) = name.to_str().filter(|name| inheritable(name)) else {
+                continue;
+            };
+            let Some(text) = value.to_str() else {
+                return Err(BadValue::new(
+                    name,
+                    &OsStr::to_string_lossy(&value),
+                    "is not UTF-8",
+                ));
+            };
+            settings.set(name, text);
+        }
+        Ok(settings)
+    }
+
+    /// Sets a value, replacing an earlier one.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.values.insert(name.into(), value.into());
+    }
+
+    /// Removes a value, and with it the old names that would speak for it. An old name that speaks for several settings goes
+    /// on speaking for the others.
+    pub fn remove(&mut self, name: &str) {
+        for (old, current) in ALIASES {
+            if current.contains(&name)
+                && let Some(value) = self.values.remove(*old)
+            {
+                for other in *current {
+                    self.values
+                        .entry((*other).to_owned())
+                        .or_insert_with(|| value.clone());
+                }
+            }
+        }
+        self.values.remove(name);
+    }
+
+    /// The value of a setting, under its own name or an old one.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        if let Some(value) = self.values.get(name) {
+            return Some(value);
+        }
+        let (old, _) = ALIASES
+            .iter()
+            .find(|(_, current)| current.contains(&name))?;
+        self.values.get(*old).map(String::as_str)
+    }
+
+    /// A boolean by the rules of AMD's tool ([`tool_boolean`]), or `None` if it is not set.
+    pub fn boolean(&self, name: &str) -> Result<Option<bool>, BadValue> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        match tool_boolean(value) {
+            Some(boolean) => Ok(Some(boolean)),
+            None => Err(BadValue::new(
+                name,
+                value,
+                "is empty where a boolean is needed",
+            )),
+        }
+    }
+
+    /// Whether a setting is on. One that is not set, or empty, is off.
+    pub fn is_on(&self, name: &str) -> bool {
+        matches!(self.boolean(name), Ok(Some(true)))
+    }
+
+    /// A whole number, decimal or hexadecimal with `0x`, or `None` if it is not set or empty.
+    pub fn number(&self, name: &str) -> Result<Option<u64>, BadValue> {
+        let Some(value) = self
+            .get(name)
+            .map(str::trim)
+            .filter(|value| !value.is_empty())
+        else {
+            return Ok(None);
+        };
+        let parsed = match value
+            .strip_prefix("0x")
+            .or_else(|| value.strip_prefix("0X"))
+        {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => value.parse(),
+        };
+        parsed
+            .map(Some)
+            .map_err(|_| BadValue::new(name, value, "is not a whole number"))
+    }
+
+    /// A text, or `None` if it is not set or empty.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.get(name).filter(|value| !value.is_empty())
+    }
+
+    /// The parts of a list, trimmed, without empty ones.
+    pub fn list(&self, name: &str, separator: char) -> Vec<&str> {
+        let parts = self.get(name).unwrap_or_default().split(separator);
+        parts
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .collect()
+    }
+
+    /// Names and values, in the order of the names, as they were set (old names stay old).
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Settings {
+    fn from_iter<T: IntoIterator<Item = (N, V)>>(pairs: T) -> Settings {
+        let mut settings = Settings::new();
+        for (name, value) in pairs {
+            settings.set(name, value);
+        }
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    #[test]
+    fn old_names_speak_until_the_current_one_does() {
+        let mut settings = Settings::from_iter([
+            ("ROCPROF_HIP_API_TRACE", "1"),
+            ("ROCPROF_LOGGING_LEVEL", "trace"),
+        ]);
+        assert!(settings.is_on("ROCPROF_HIP_RUNTIME_API_TRACE"));
+        assert!(settings.is_on("ROCPROF_HIP_COMPILER_API_TRACE"));
+        assert_eq!(settings.text("ROCPROF_LOG_LEVEL"), Some("trace"));
+        settings.set("ROCPROF_HIP_RUNTIME_API_TRACE", "0");
+        assert!(!settings.is_on("ROCPROF_HIP_RUNTIME_API_TRACE"));
+        assert!(settings.is_on("ROCPROF_HIP_COMPILER_API_TRACE"));
+        assert!(!settings.is_on("ROCPROF_HSA_CORE_API_TRACE"));
+    }
+
+    #[test]
+    fn removing_takes_the_old_name_along_but_not_its_other_meanings() {
+        let mut settings = Settings::from_iter([("ROCPROF_HIP_API_TRACE", "1")]);
+        settings.remove("ROCPROF_HIP_COMPILER_API_TRACE");
+        assert!(!settings.is_on("ROCPROF_HIP_COMPILER_API_TRACE"));
+        assert!(settings.is_on("ROCPROF_HIP_RUNTIME_API_TRACE"));
+    }
+
+    #[test]
+    fn typed_values() {
+        let settings = Settings::from_iter([
+            ("A", "0x10"),
+            ("B", "12 "),
+            ("C", "twelve"),
+            ("D", ""),
+            ("E", "csv, json,,"),
+        ]);
+        assert_eq!(settings.number("A"), Ok(Some(16)));
+        assert_eq!(settings.number("B"), Ok(Some(12)));
+        assert!(settings.number("C").is_err());
+        assert_eq!(settings.number("D"), Ok(None));
+        assert_eq!(settings.number("Z"), Ok(None));
+        assert!(settings.boolean("D").is_err());
+        assert!(!settings.is_on("D"));
+        assert_eq!(settings.text("D"), None);
+        assert_eq!(settings.list("E", ','), ["csv", "json"]);
+        assert_eq!(settings.boolean("C"), Ok(Some(true)));
+    }
+
+    #[test]
+    fn only_rocp_variables_travel() {
+        let environment = |pairs: &[(&str, &[u8])]| {
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(name, value)| (OsString::from(name), OsString::from_vec(value.to_vec())))
+                .collect();
+            Settings::from_environment(pairs)
+        };
+        let settings = environment(&[
+            ("PATH", b"/bin"),
+            ("ROCPROF_KERNEL_TRACE", b"1"),
+            ("ROCPROFILER_REGISTER_LIBRARY", b"/x"),
+            ("ROCP_TOOL_LIBRARIES", b"/y"),
+            ("LD_PRELOAD", b"\xff"),
+        ])
+        .unwrap();
+        assert_eq!(
+            settings.iter().collect::<Vec<_>>(),
+            [("ROCPROF_KERNEL_TRACE", "1")]
+        );
+        let refused = environment(&[("ROCPROF_OUTPUT_PATH", b"/tmp/\xff")]).unwrap_err();
+        assert_eq!(refused.name, "ROCPROF_OUTPUT_PATH");
+    }
+}

@@ -1,0 +1,124 @@
+//! Single words: booleans, durations, log levels.
+
+use std::time::Duration;
+
+/// A BOOL option's word on the command line, or `None` if it is none (source: research/rocprofv3-contract.md 1.1).
+pub fn boolean_word(word: &str) -> Option<bool> {
+    match word.to_ascii_lowercase().as_str() {
+        "y" | "yes" | "t" | "true" | "on" | "1" => Some(true),
+        "n" | "no" | "f" | "false" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// A setting's value as AMD's tool reads booleans: digits are a number and mean "not zero", a few words mean no, every other
+/// word means yes. An empty value has no meaning (AMD's tool ends the process there; we never do).
+pub fn tool_boolean(value: &str) -> Option<bool> {
+    if value.is_empty() {
+        return None;
+    }
+    if value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // Not parsed as an integer: a number too long for one is still "not zero".
+        return Some(value.bytes().any(|byte| byte != b'0'));
+    }
+    let no = ["off", "false", "no", "n", "f"];
+    Some(!no.contains(&value.to_ascii_lowercase().as_str()))
+}
+
+/// A duration such as `2s`, `1.5s`, `500ms`, `3m`, `1h`; a bare number counts seconds. Zero and less is refused.
+pub fn duration_word(word: &str) -> Option<Duration> {
+    let unit_at = word
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(word.len());
+    let (number, unit) = word.split_at(unit_at);
+    let seconds = match unit {
+        "" | "s" | "sec" => 1.0,
+        "ms" | "msec" => 1e-3,
+        "us" | "usec" => 1e-6,
+        "m" | "min" => 60.0,
+        "h" | "hour" => 3600.0,
+        _ => return None,
+    };
+    let number: f64 = number.trim_end().parse().ok()?;
+    let duration = Duration::try_from_secs_f64(number * seconds).ok()?;
+    (!duration.is_zero()).then_some(duration)
+}
+
+/// How much is said, from least to most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Verbosity {
+    /// Only what ends the run.
+    Fatal,
+    /// Errors.
+    Error,
+    /// Warnings and errors.
+    #[default]
+    Warning,
+    /// What is being done.
+    Info,
+    /// Every step.
+    Trace,
+}
+
+impl Verbosity {
+    /// From a `--log-level` word. `env` and `config` ask for a listing and leave the level as it is.
+    pub fn from_word(word: &str) -> Option<Verbosity> {
+        match word.to_ascii_lowercase().as_str() {
+            "fatal" => Some(Verbosity::Fatal),
+            "error" => Some(Verbosity::Error),
+            "warning" | "env" | "config" => Some(Verbosity::Warning),
+            "info" => Some(Verbosity::Info),
+            "trace" => Some(Verbosity::Trace),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_words() {
+        for word in ["y", "YES", "t", "True", "on", "1"] {
+            assert_eq!(boolean_word(word), Some(true), "{word}");
+        }
+        for word in ["n", "No", "f", "FALSE", "off", "0"] {
+            assert_eq!(boolean_word(word), Some(false), "{word}");
+        }
+        for word in ["", "2", "maybe", "truee", " true"] {
+            assert_eq!(boolean_word(word), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn tool_words_follow_the_tool_not_the_command_line() {
+        assert_eq!(tool_boolean("2"), Some(true));
+        assert_eq!(tool_boolean("000"), Some(false));
+        assert_eq!(tool_boolean("99999999999999999999999999999"), Some(true));
+        assert_eq!(tool_boolean("OFF"), Some(false));
+        assert_eq!(tool_boolean("nope"), Some(true));
+        assert_eq!(tool_boolean("-1"), Some(true));
+        assert_eq!(tool_boolean(""), None);
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration_word("2s"), Some(Duration::from_secs(2)));
+        assert_eq!(duration_word("1.5"), Some(Duration::from_millis(1500)));
+        assert_eq!(duration_word("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(duration_word("2m"), Some(Duration::from_secs(120)));
+        for bad in [
+            "", "s", "0", "0ms", "-1s", "2 weeks", "nan", "inf", "1e400s", "1e30h",
+        ] {
+            assert_eq!(duration_word(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn levels_are_ordered() {
+        assert!(Verbosity::from_word("TRACE") > Verbosity::from_word("info"));
+        assert_eq!(Verbosity::from_word("config"), Some(Verbosity::Warning));
+        assert_eq!(Verbosity::from_word("loud"), None);
+    }
+}
