@@ -1,1 +1,100 @@
-//! librocprofiler-register.so.0.
+//! `librocprofiler-register.so.0`: the C names over `midair-register`, and nothing else.
+//!
+//! Exported are the functions of AMD's header, those that SDKs and injectors look up by name, and the three names of the
+//! first generation of attaching (seeds/000). `attach` and `detach`, which that generation also looked up here, are left to
+//! the attach library: every program that uses a GPU links this one, and names so common would catch calls of its own.
+
+use midair_register::{Code, LibraryId, info};
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs `body` and turns a panic into an answer: nothing may unwind into C, or end the process that we are a guest in.
+fn edge(body: impl FnOnce() -> Code) -> u32 {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Code::RocprofilerError).raw()
+}
+
+/// A runtime hands over its API tables. See [`midair_register::library_api_table`].
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocprofiler_register_library_api_table(
+    lib_name: *const c_char,
+    import_func: *const c_void,
+    lib_version: u32,
+    api_tables: *mut *mut c_void,
+    api_table_length: u64,
+    register_id: *mut LibraryId,
+) -> u32 {
+    edge(|| {
+        // SAFETY: the caller's promise is the same.
+        unsafe {
+            midair_register::library_api_table(lib_name, import_func, lib_version, api_tables, api_table_length, register_id)
+        }
+    })
+}
+
+/// The words for a code: a text that lives for ever, also for a number that is no code.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_register_error_string(error_code: u32) -> *const c_char {
+    midair_register::error_string(error_code)
+}
+
+/// Calls back for each registration. See [`midair_register::iterate`].
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocprofiler_register_iterate_registration_info(
+    callback: Option<unsafe extern "C" fn(*mut info::Info, *mut c_void) -> c_int>,
+    data: *mut c_void,
+) -> u32 {
+    // SAFETY: the caller's promise is the same.
+    edge(|| unsafe { midair_register::iterate(callback, data) })
+}
+
+/// Hands to the SDK what it has not had.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_register_invoke_nonpropagated_registrations() -> u32 {
+    edge(|| midair_register::invoke_registrations(false))
+}
+
+/// Hands everything to the SDK, also what it has had.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_register_invoke_all_registrations() -> u32 {
+    edge(|| midair_register::invoke_registrations(true))
+}
+
+/// Attaches from inside. See [`midair_register::attach()`].
+///
+/// # Safety
+/// As there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocprofiler_register_attach(environment_buffer: *const c_char, tool_lib_path: *const c_char) -> u32 {
+    // SAFETY: the caller's promise is the same.
+    edge(|| unsafe { midair_register::attach(environment_buffer, tool_lib_path) })
+}
+
+/// Detaches from inside.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_register_detach() -> u32 {
+    edge(midair_register::detach)
+}
+
+/// Attaches again with the tool and settings of last time. First generation.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_register_invoke_reattach() -> u32 {
+    edge(midair_register::reattach)
+}
+
+/// As [`rocprofiler_register_invoke_reattach`], without an answer. First generation.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_call_client_reattach() {
+    edge(midair_register::reattach);
+}
+
+/// As [`rocprofiler_register_detach`], without an answer. First generation.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_call_client_detach() {
+    edge(midair_register::detach);
+}

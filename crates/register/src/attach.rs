@@ -1,0 +1,177 @@
+//! Attach and detach from inside: what an injector calls on the listener thread.
+
+use crate::client::{CLIENTS, ROCATTACH};
+use crate::code::Code;
+use crate::config;
+use crate::environment::{self, TOOL_ATTACHED, TOOL_LIBRARIES, Variables};
+use crate::library::{self, Sdk};
+use crate::lock::{self, Which};
+use crate::log::{Level, say};
+use crate::registration::hand_over;
+use crate::store;
+use std::ffi::{CStr, CString, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// What the last attach brought: kept for the next one and for the detach. Changed only under [`Which::Operation`].
+#[derive(Debug)]
+struct Last {
+    tool: CString,
+    variables: Variables,
+}
+
+static LAST: AtomicPtr<Last> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The tool when none is named: ours, beside us; else AMD's name for it, for the loader to find.
+fn default_tool() -> CString {
+    library::own_folder()
+        .map(|folder| folder.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"))
+        .filter(|path| path.is_file())
+        .and_then(|path| CString::new(path.as_os_str().as_bytes()).ok())
+        .unwrap_or_else(|| c"librocprofiler-sdk-tool.so.1".to_owned())
+}
+
+/// Whether anything could come of an attach.
+fn attachable() -> bool {
+    config::enabled() && config::attach() != config::Attach::Refused && (0..CLIENTS.len()).any(store::has)
+}
+
+/// Loads the SDK and the tool, hands over what is kept, starts the tool (`rocprofiler_register_attach`).
+///
+/// Answers: [`Code::AttachmentNotAvailable`] when nothing is registered, attaching is switched off, or the SDK is AMD's and
+/// its attach helper is not there (AMD's register crashes then); [`Code::InvalidArgument`] for a buffer that is none, or
+/// another tool than last time where the SDK is AMD's; [`Code::NoTools`] when there is no SDK, or one that cannot attach;
+/// [`Code::RocprofilerError`] when the SDK or the tool refuses; [`Code::Deadlock`] from within an attach or detach.
+///
+/// The attacher's settings are in the environment only while this runs.
+///
+/// # Safety
+/// `settings` is null or an environment buffer; `tool` is null or NUL-terminated.
+pub unsafe fn attach(settings: *const c_char, tool: *const c_char) -> Code {
+    let Ok(_held) = lock::take(Which::Operation) else { return Code::Deadlock };
+    if !attachable() {
+        return Code::AttachmentNotAvailable;
+    }
+    let tool = if tool.is_null() {
+        default_tool()
+    } else {
+        // SAFETY: not null, and the caller vouches for its end.
+        let named = unsafe { CStr::from_ptr(tool) };
+        if named.is_empty() { default_tool() } else { named.to_owned() }
+    };
+    let variables = if settings.is_null() {
+        say(Level::Warning, "attached without settings");
+        Variables::new()
+    } else {
+        // SAFETY: the caller vouches for the buffer.
+        match unsafe { environment::read_buffer(settings) } {
+            Ok(variables) => variables,
+            Err(code) => return code,
+        }
+    };
+    let last = Box::new(Last { tool, variables });
+    match start(&last) {
+        Ok(()) => {
+            let before = LAST.swap(Box::into_raw(last), Ordering::AcqRel);
+            if !before.is_null() {
+                // SAFETY: a box that an earlier attach leaked here; only this lock's holder reads it.
+                drop(unsafe { Box::from_raw(before) });
+            }
+            Code::Success
+        }
+        Err(code) => {
+            say(Level::Warning, &format!("attach failed: {}", crate::code::text(code.raw()).to_string_lossy()));
+            code
+        }
+    }
+}
+
+fn last() -> Option<&'static Last> {
+    // SAFETY: null or a leaked box. It is freed only by the next attach, which the lock that our callers hold keeps out.
+    unsafe { LAST.load(Ordering::Acquire).as_ref() }
+}
+
+/// The environment that SDK and tool shall see. The attacher's variables come last and win over the tool's list, as in AMD's.
+fn environment_for(with: &Last, tool_list: bool) -> environment::Published {
+    let mut variables: Variables = vec![(TOOL_ATTACHED.to_owned(), c"1".to_owned())];
+    if tool_list && !with.variables.iter().any(|(name, _)| name.as_c_str() == TOOL_LIBRARIES) {
+        variables.push((TOOL_LIBRARIES.to_owned(), with.tool.clone()));
+    }
+    variables.extend(with.variables.iter().cloned());
+    environment::publish(&variables)
+}
+
+fn start(now: &Last) -> Result<(), Code> {
+    let other_tool = last().is_some_and(|last| last.tool != now.tool);
+    let first = last().is_none();
+    // An SDK is looked for before its environment is in place: the attacher's paths must not choose it.
+    let sdk = library::sdk().ok_or(Code::NoTools)?;
+    let attach = sdk.attach.ok_or(Code::NoTools)?;
+    if !sdk.ours && !store::has(ROCATTACH) {
+        return Err(Code::AttachmentNotAvailable);
+    }
+    if other_tool && !(sdk.ours && sdk.load_tool.is_some()) {
+        return Err(Code::InvalidArgument);
+    }
+    let _published = environment_for(now, sdk.load_tool.is_none());
+    if first || other_tool {
+        load(sdk, &now.tool, first)?;
+    }
+    // SAFETY: the SDK's own function, which takes nothing.
+    match unsafe { attach() } {
+        0 => Ok(()),
+        refused => {
+            say(Level::Warning, &format!("rocprofiler_attach returned {refused}"));
+            Err(Code::RocprofilerError)
+        }
+    }
+}
+
+/// Gets the tool into the SDK, and the tables.
+fn load(sdk: Sdk, tool: &CStr, first: bool) -> Result<(), Code> {
+    // No lock but the attach's own is held across the SDK's functions: a runtime that registers meanwhile may hold locks that
+    // the SDK will want. Each table has its own claim, so none is handed over twice.
+    match sdk.load_tool {
+        Some(load_tool) => {
+            // SAFETY: the SDK's own function; the path is NUL-terminated and lives across the call.
+            let refused = unsafe { load_tool(tool.as_ptr()) };
+            if refused != 0 {
+                say(Level::Warning, &format!("the SDK could not load {}: {refused}", tool.to_string_lossy()));
+                return Err(Code::RocprofilerError);
+            }
+            // It may have asked for the tables itself; this is for one that did not.
+            hand_over(sdk, store::entries(), false)
+        }
+        // Older: it loads the tools of ROCP_TOOL_LIBRARIES at the first table.
+        None => hand_over(sdk, store::entries(), first),
+    }
+}
+
+/// Stops the tool (`rocprofiler_register_detach`). Its settings are in the environment again while it does, since a tool may
+/// read there how to write. Detaching twice is not an error of ours; the SDK answers it.
+pub fn detach() -> Code {
+    let Ok(_held) = lock::take(Which::Operation) else { return Code::Deadlock };
+    if !attachable() {
+        return Code::AttachmentNotAvailable;
+    }
+    let Some(detach) = library::known().and_then(|sdk| sdk.detach) else { return Code::NoTools };
+    let _published = last().map(|last| environment_for(last, false));
+    // SAFETY: the SDK's own function, which takes nothing.
+    match unsafe { detach() } {
+        0 => Code::Success,
+        refused => {
+            say(Level::Warning, &format!("rocprofiler_detach returned {refused}"));
+            Code::RocprofilerError
+        }
+    }
+}
+
+/// Attaches again with the tool and settings of last time (`rocprofiler_register_invoke_reattach`, and
+/// `rocprofiler_call_client_reattach`, of the first generation).
+pub fn reattach() -> Code {
+    let Ok(_held) = lock::take(Which::Operation) else { return Code::Deadlock };
+    match last() {
+        Some(last) => start(last).err().unwrap_or(Code::Success),
+        None => Code::AttachmentNotAvailable,
+    }
+}

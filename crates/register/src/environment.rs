@@ -1,0 +1,183 @@
+//! The settings that an attacher sends, and how a tool that reads the environment gets to see them.
+//!
+//! `setenv` in a process with other threads is a race: it moves the array under a reader's feet. Instead a whole new array is
+//! made and put in place by one store, and taken out again by one compare-and-swap when the tool has read it. What was in
+//! place once is never freed, since some thread may still be walking it.
+
+use crate::code::Code;
+use crate::log::{Level, say};
+use std::ffi::{CStr, CString, c_char};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Most variables that a buffer may hold; more means that it is no such buffer.
+const MAX_VARIABLES: u32 = 65_536;
+
+/// Variables by name, in the attacher's order.
+pub type Variables = Vec<(CString, CString)>;
+
+/// Set while a tool is loaded and started by an attach, so that it can tell.
+pub const TOOL_ATTACHED: &CStr = c"ROCPROFILER_REGISTER_TOOL_ATTACHED";
+/// The tools that an SDK without `rocprofiler_load_attachment_tool` loads.
+pub const TOOL_LIBRARIES: &CStr = c"ROCP_TOOL_LIBRARIES";
+/// Paths of the attacher's own installation mean nothing here, and this process knows better than its attacher whether a tool
+/// is attached.
+const NOT_FROM_OUTSIDE: [&CStr; 2] = [c"ROCPROFILER_REGISTER_LIBRARY", TOOL_ATTACHED];
+
+/// Reads an environment buffer: a count of four bytes, then so many pairs of NUL-terminated name and value.
+///
+/// # Errors
+/// [`Code::InvalidArgument`] for an impossible count or a name that no variable can have.
+///
+/// # Safety
+/// `buffer` points to such a buffer. It carries no length, so a wrong count reads past its end.
+pub unsafe fn read_buffer(buffer: *const c_char) -> Result<Variables, Code> {
+    // SAFETY: the caller vouches for the first four bytes, at any alignment.
+    let count = unsafe { buffer.cast::<u32>().read_unaligned() };
+    if count > MAX_VARIABLES {
+        return Err(Code::InvalidArgument);
+    }
+    let mut variables = Variables::new();
+    let mut at = buffer.wrapping_add(size_of::<u32>());
+    for _ in 0..count {
+        let mut text = || {
+            // SAFETY: the caller vouches for `2 * count` NUL-terminated texts after the count.
+            let text = unsafe { CStr::from_ptr(at) };
+            at = at.wrapping_add(text.count_bytes() + 1);
+            text.to_owned()
+        };
+        let (name, value) = (text(), text());
+        if name.is_empty() || name.to_bytes().contains(&b'=') {
+            return Err(Code::InvalidArgument);
+        }
+        if !NOT_FROM_OUTSIDE.contains(&name.as_c_str()) {
+            variables.push((name, value));
+        }
+    }
+    Ok(variables)
+}
+
+unsafe extern "C" {
+    static mut environ: *mut *mut c_char;
+}
+
+fn in_place() -> &'static AtomicPtr<*mut c_char> {
+    // SAFETY: `environ` is a static of the C library, aligned as a pointer. It is also read by other code without atomics,
+    // which on the machines we run on sees either the old or the new address.
+    unsafe { AtomicPtr::from_ptr(&raw mut environ) }
+}
+
+/// An environment with variables added, in place until dropped.
+#[derive(Debug)]
+pub struct Published {
+    before: *mut *mut c_char,
+    ours: *mut *mut c_char,
+}
+
+/// Puts an environment in place that has `variables` over what the process has.
+pub fn publish(variables: &[(CString, CString)]) -> Published {
+    let before = in_place().load(Ordering::Acquire);
+    let mut array: Vec<*mut c_char> = Vec::new();
+    for (name, value) in variables {
+        let mut line = name.as_bytes().to_vec();
+        line.push(b'=');
+        line.extend_from_slice(value.as_bytes());
+        // No NUL can be in the middle: both parts are C strings.
+        if let Ok(line) = CString::new(line) {
+            array.push(line.into_raw());
+        }
+    }
+    let mut at = before;
+    while !at.is_null() {
+        // SAFETY: `at` walks the process's own environment, which ends with a null entry.
+        let line = unsafe { *at };
+        if line.is_null() {
+            break;
+        }
+        // SAFETY: each entry before the null is a NUL-terminated text.
+        let text = unsafe { CStr::from_ptr(line) }.to_bytes();
+        let name = text.split(|b| *b == b'=').next().unwrap_or(text);
+        if !variables.iter().any(|(n, _)| n.as_bytes() == name) {
+            array.push(line);
+        }
+        at = at.wrapping_add(1);
+    }
+    array.push(std::ptr::null_mut());
+    let ours = Box::leak(array.into_boxed_slice()).as_mut_ptr();
+    in_place().store(ours, Ordering::Release);
+    Published { before, ours }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        let back = in_place().compare_exchange(self.ours, self.before, Ordering::AcqRel, Ordering::Acquire);
+        if back.is_err() {
+            // The program called setenv meanwhile: its array is a copy of ours with its change, and must not be lost.
+            say(Level::Warning, "the program changed its environment during the attach; the attacher's variables stay in it");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(pairs: &[(&str, &str)]) -> Vec<u8> {
+        let mut out = (pairs.len() as u32).to_le_bytes().to_vec();
+        for (name, value) in pairs {
+            out.extend_from_slice(name.as_bytes());
+            out.push(0);
+            out.extend_from_slice(value.as_bytes());
+            out.push(0);
+        }
+        out
+    }
+
+    fn read(bytes: &[u8]) -> Result<Variables, Code> {
+        // SAFETY: the bytes are what each test made, with their terminators.
+        unsafe { read_buffer(bytes.as_ptr().cast()) }
+    }
+
+    #[test]
+    fn a_buffer_is_read_in_order_and_filtered() {
+        let bytes = buffer(&[
+            ("ROCPROF_KERNEL_TRACE", "1"),
+            ("ROCPROF_OUTPUT_PATH", ""),
+            ("ROCPROFILER_REGISTER_LIBRARY", "/host/lib.so"),
+            ("ROCPROFILER_REGISTER_TOOL_ATTACHED", "1"),
+            ("ROCP_X", "a=b"),
+        ]);
+        let got = read(&bytes).unwrap();
+        let got: Vec<(&str, &str)> = got.iter().map(|(n, v)| (n.to_str().unwrap(), v.to_str().unwrap())).collect();
+        assert_eq!(got, [("ROCPROF_KERNEL_TRACE", "1"), ("ROCPROF_OUTPUT_PATH", ""), ("ROCP_X", "a=b")]);
+        assert_eq!(read(&buffer(&[])).unwrap(), []);
+        // At an odd address.
+        let mut shifted = vec![0xff];
+        shifted.extend_from_slice(&bytes);
+        assert_eq!(read(&shifted[1..]).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_buffer_that_cannot_be_one_is_refused() {
+        assert_eq!(read(&u32::MAX.to_le_bytes()), Err(Code::InvalidArgument));
+        assert_eq!(read(&buffer(&[("", "x")])), Err(Code::InvalidArgument));
+        assert_eq!(read(&buffer(&[("A=B", "x")])), Err(Code::InvalidArgument));
+    }
+
+    #[test]
+    fn published_variables_are_seen_by_getenv_and_gone_afterwards() {
+        let get = |name: &CStr| crate::config::variable(name);
+        let path_before = get(c"PATH");
+        let array_before = in_place().load(Ordering::Relaxed);
+        let published = publish(&[
+            (c"ROCP_TEST_PUBLISHED".into(), c"yes".into()),
+            (c"PATH".into(), c"/elsewhere".into()),
+        ]);
+        assert_eq!(get(c"ROCP_TEST_PUBLISHED").as_deref(), Some(c"yes"));
+        assert_eq!(get(c"PATH").as_deref(), Some(c"/elsewhere"));
+        assert_eq!(get(c"HOME").is_some(), std::env::var_os("HOME").is_some());
+        drop(published);
+        assert_eq!(get(c"ROCP_TEST_PUBLISHED"), None);
+        assert_eq!(get(c"PATH"), path_before);
+        assert_eq!(in_place().load(Ordering::Relaxed), array_before);
+    }
+}

@@ -1,0 +1,213 @@
+//! Finding and loading the SDK and the attach helper in our own process.
+
+use crate::config;
+use crate::log::{Level, say};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// `rocprofiler_set_api_table`: name, version, instance, tables, how many. 0 = taken.
+pub type SetApiTable = unsafe extern "C" fn(*const c_char, u64, u64, *mut *mut c_void, u64) -> c_int;
+/// `rocprofiler_attach`, `rocprofiler_detach`. 0 = done.
+pub type Operation = unsafe extern "C" fn() -> c_int;
+/// `rocprofiler_load_attachment_tool`: path of the tool. 0 = loaded.
+pub type LoadTool = unsafe extern "C" fn(*const c_char) -> c_int;
+
+/// The SDK's entry points, all from one library.
+#[derive(Debug, Clone, Copy)]
+pub struct Sdk {
+    /// Takes tables.
+    pub set_api_table: SetApiTable,
+    /// Starts the attached tools.
+    pub attach: Option<Operation>,
+    /// Stops them.
+    pub detach: Option<Operation>,
+    /// Loads a tool for attaching; only newer SDKs have it.
+    pub load_tool: Option<LoadTool>,
+    /// It is midair's: it needs no attach helper, and takes another tool at any time.
+    pub ours: bool,
+}
+
+/// A function that only midair's SDK exports (`midair_record::boot::ENTRY`).
+const OUR_MARK: &CStr = c"midair_agent_enter";
+
+static KNOWN: AtomicPtr<Sdk> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The SDK that this process uses, when that is settled.
+pub fn known() -> Option<Sdk> {
+    let at = KNOWN.load(Ordering::Acquire);
+    // SAFETY: null, or a leaked box that `settle` published; it is never changed or freed.
+    unsafe { at.as_ref() }.copied()
+}
+
+fn settle(sdk: Sdk) -> Sdk {
+    let fresh = Box::into_raw(Box::new(sdk));
+    match KNOWN.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => sdk,
+        Err(winner) => {
+            // SAFETY: `fresh` was made above and never published.
+            drop(unsafe { Box::from_raw(fresh) });
+            // SAFETY: `winner` is a leaked box published by another thread.
+            unsafe { *winner }
+        }
+    }
+}
+
+/// A loaded library. Never unloaded: others may hold its functions.
+#[derive(Debug, Clone, Copy)]
+pub struct Library(*mut c_void);
+
+impl Library {
+    /// Loads `path` (or takes it when it is loaded), for itself only.
+    pub fn open(path: &CStr) -> Option<Library> {
+        // SAFETY: a NUL-terminated path. What runs in the library's constructors is the price of loading what was asked for.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            // SAFETY: dlerror gives null or a text that is valid until this thread's next dl call.
+            let why = unsafe {
+                let text = libc::dlerror();
+                if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+            };
+            say(Level::Trace, &format!("not loaded: {why}"));
+            return None;
+        }
+        Some(Library(handle))
+    }
+
+    /// Makes the library's names visible to libraries loaded later, as tools of AMD's expect.
+    pub fn promote(self, path: &CStr) {
+        // SAFETY: the library is loaded under this path; RTLD_NOLOAD changes only its visibility.
+        unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD) };
+    }
+
+    /// Address of a symbol that the library itself defines (not one of its dependencies).
+    pub fn own_symbol(self, name: &CStr, anchor: *const c_void) -> *mut c_void {
+        let found = symbol(self.0, name);
+        if !found.is_null() && (anchor.is_null() || base_of(anchor) == base_of(found)) { found } else { std::ptr::null_mut() }
+    }
+}
+
+fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
+    // SAFETY: the handle is RTLD_DEFAULT or one that dlopen gave; the name is NUL-terminated.
+    unsafe { libc::dlsym(handle, name.as_ptr()) }
+}
+
+fn place_of(address: *const c_void) -> Option<libc::Dl_info> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: dladdr accepts any address and fills the struct when it returns non-zero; all zeroes is a value of it, too.
+    unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init()) }
+}
+
+fn base_of(address: *const c_void) -> *mut c_void {
+    place_of(address).map_or(std::ptr::null_mut(), |i| i.dli_fbase)
+}
+
+/// The file that holds `address`, with links followed, as the kernel would name it.
+pub fn file_of(address: *const c_void) -> Option<PathBuf> {
+    let info = place_of(address)?;
+    if info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr's name belongs to the loaded object, which stays loaded while we copy it.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+    Some(std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()))
+}
+
+/// The folder that this library lies in.
+pub fn own_folder() -> Option<PathBuf> {
+    let here: fn() -> Option<PathBuf> = own_folder;
+    Some(file_of(here as *const c_void)?.parent()?.to_path_buf())
+}
+
+/// Whether anything in the process's global scope asks to be configured, which is how AMD's register decides that the
+/// process is profiled from its start.
+pub fn tool_is_visible() -> bool {
+    !symbol(libc::RTLD_DEFAULT, c"rocprofiler_configure").is_null()
+}
+
+/// As a path for `dlopen`.
+fn c_path(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().as_bytes()).ok()
+}
+
+/// Where a library of this stem may be: beside us in any of the names it is installed under; else, only when nothing of the
+/// same release (`companion`) is beside us, wherever the loader finds it.
+pub fn candidates(stem: &str, companion: &str) -> Vec<CString> {
+    let names = |stem: &str| [".so.1", ".so", ".so.0"].map(|suffix| format!("{stem}{suffix}"));
+    let folder = own_folder();
+    let beside = |stem: &str| -> Vec<PathBuf> {
+        folder.iter().flat_map(|f| names(stem).map(|n| f.join(n))).filter(|p| p.is_file()).collect()
+    };
+    let here: Vec<CString> = beside(stem).iter().filter_map(|p| c_path(p)).collect();
+    if !here.is_empty() || !beside(companion).is_empty() {
+        return here;
+    }
+    names(stem).into_iter().filter_map(|n| CString::new(n).ok()).collect()
+}
+
+/// Stem of the SDK's file name.
+pub const SDK_STEM: &str = "librocprofiler-sdk";
+/// Stem of the attach helper's file name.
+pub const HELPER_STEM: &str = "librocprofiler-sdk-attach";
+
+/// Turns a symbol's address into a function of type `F`, or `None` for null.
+///
+/// # Safety
+/// `F` is a function pointer type that fits the function at `address`.
+pub unsafe fn function<F: Copy>(address: *mut c_void) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // SAFETY: the sizes agree, the address is not null, and the caller vouches for the type.
+    (!address.is_null()).then(|| unsafe { std::mem::transmute_copy::<*mut c_void, F>(&address) })
+}
+
+fn sdk_around(set_api_table: *mut c_void, handle: *mut c_void) -> Option<Sdk> {
+    // Companions must come from the same library: two SDKs may be in one process.
+    let companion = |name: &CStr| Library(handle).own_symbol(name, set_api_table);
+    // SAFETY: these names have these types in every SDK that exports them (research/upstream-attach.md 1.4, 4).
+    unsafe {
+        Some(Sdk {
+            set_api_table: function(set_api_table)?,
+            attach: function(companion(c"rocprofiler_attach")),
+            detach: function(companion(c"rocprofiler_detach")),
+            load_tool: function(companion(c"rocprofiler_load_attachment_tool")),
+            ours: !companion(OUR_MARK).is_null(),
+        })
+    }
+}
+
+/// The SDK that is already visible to everybody, without loading anything.
+pub fn visible_sdk() -> Option<Sdk> {
+    if let Some(sdk) = known() {
+        return Some(sdk);
+    }
+    let found = symbol(libc::RTLD_DEFAULT, c"rocprofiler_set_api_table");
+    sdk_around(found, libc::RTLD_DEFAULT).map(settle)
+}
+
+/// The SDK: settled, visible, or loaded now. `ROCPROFILER_REGISTER_LIBRARY` is the only candidate when it is set.
+pub fn sdk() -> Option<Sdk> {
+    if let Some(sdk) = visible_sdk() {
+        return Some(sdk);
+    }
+    let paths = match config::sdk_path() {
+        Some(named) => {
+            // AMD's register also tries it as a name relative to its own folder.
+            let beside = own_folder().and_then(|f| c_path(&f.join(OsStr::from_bytes(named.to_bytes()))));
+            std::iter::once(named).chain(beside).collect()
+        }
+        None => candidates(SDK_STEM, SDK_STEM),
+    };
+    for path in &paths {
+        let Some(library) = Library::open(path) else { continue };
+        let set_api_table = library.own_symbol(c"rocprofiler_set_api_table", std::ptr::null());
+        if let Some(sdk) = sdk_around(set_api_table, library.0) {
+            say(Level::Info, &format!("SDK: {}", path.to_string_lossy()));
+            library.promote(path);
+            return Some(settle(sdk));
+        }
+        say(Level::Warning, &format!("{} has no rocprofiler_set_api_table", path.to_string_lossy()));
+    }
+    None
+}

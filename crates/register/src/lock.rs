@@ -1,0 +1,172 @@
+//! Locks that know their owner, and that a forked child finds open.
+//!
+//! Other threads wait; the owner itself is told that it would wait for ever. All words lie in one page with
+//! `MADV_WIPEONFORK`: in a child of `fork` every lock is open and no listener is known, without any `atfork` handler.
+
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// Which lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// A runtime registers.
+    Registration = 0,
+    /// Kept tables are handed to an SDK.
+    HandOver = 1,
+    /// An attacher attaches or detaches.
+    Operation = 2,
+}
+
+/// Words of this process only.
+#[repr(C)]
+struct Page {
+    locks: [AtomicU32; 3],
+    listener: AtomicU32,
+}
+
+static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
+/// Used where the kernel gives no page: everything works, except after a fork in the midst of a call.
+static FALLBACK: Page = Page {
+    locks: [const { AtomicU32::new(0) }; 3],
+    listener: AtomicU32::new(0),
+};
+
+/// Set in a lock word while somebody waits; thread ids stay far below it.
+const WAITED_FOR: u32 = 1 << 31;
+/// One page; the kernel rounds up.
+const PAGE_SIZE: usize = 4096;
+
+fn page() -> &'static Page {
+    let mut at = PAGE.load(Ordering::Acquire);
+    if at.is_null() {
+        at = make_page();
+    }
+    // SAFETY: `at` is either FALLBACK or a page that was mapped for this and is never unmapped once published; the kernel
+    // filled it with zeroes, which is a value of Page.
+    unsafe { &*at }
+}
+
+fn make_page() -> *mut Page {
+    let fallback = std::ptr::from_ref(&FALLBACK).cast_mut();
+    // SAFETY: a fresh private mapping at an address of the kernel's choice.
+    let fresh = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            PAGE_SIZE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    let mut chosen = fallback;
+    if fresh != libc::MAP_FAILED {
+        // SAFETY: the range is the mapping made above.
+        let wiped = unsafe { libc::madvise(fresh, PAGE_SIZE, libc::MADV_WIPEONFORK) };
+        if wiped == 0 {
+            chosen = fresh.cast();
+        }
+    }
+    let published = PAGE.compare_exchange(std::ptr::null_mut(), chosen, Ordering::AcqRel, Ordering::Acquire);
+    if fresh != libc::MAP_FAILED && (published.is_err() || chosen == fallback) {
+        // SAFETY: this mapping was not published, so nobody else knows it.
+        unsafe { libc::munmap(fresh, PAGE_SIZE) };
+    }
+    published.err().unwrap_or(chosen)
+}
+
+/// The word that says whether this process (not its parent) has a listener.
+pub(crate) fn listener_word() -> &'static AtomicU32 {
+    &page().listener
+}
+
+/// A lock that is held, until dropped.
+#[derive(Debug)]
+pub struct Held(&'static AtomicU32);
+
+/// The calling thread already holds this lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WouldDeadlock;
+
+fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
+    // SAFETY: the word is alive for the whole call (static or never unmapped); no timeout and no second word are passed.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), operation | libc::FUTEX_PRIVATE_FLAG, value, std::ptr::null::<libc::timespec>());
+    }
+}
+
+/// Takes a lock, waiting for other threads.
+///
+/// # Errors
+/// [`WouldDeadlock`] when the calling thread holds it already.
+pub fn take(which: Which) -> Result<Held, WouldDeadlock> {
+    let word = &page().locks[which as usize];
+    // SAFETY: gettid has no arguments and cannot fail.
+    let own = unsafe { libc::gettid() } as u32;
+    let mut as_owner = own;
+    loop {
+        let now = match word.compare_exchange(0, as_owner, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return Ok(Held(word)),
+            Err(now) => now,
+        };
+        if now & !WAITED_FOR == own {
+            return Err(WouldDeadlock);
+        }
+        let marked = now | WAITED_FOR;
+        if now == marked || word.compare_exchange(now, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            futex(word, libc::FUTEX_WAIT, marked);
+        }
+        // Others may still wait: whoever waited once hands the mark on.
+        as_owner = own | WAITED_FOR;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.0.swap(0, Ordering::Release) & WAITED_FOR != 0 {
+            futex(self.0, libc::FUTEX_WAKE, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // One test: the locks are the process's, and tests run side by side.
+    #[test]
+    fn locks_exclude_threads_tell_their_owner_and_open_in_a_child() {
+        // Exclusion: eight threads, a count that is not atomic in its steps.
+        let count = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let _held = take(Which::HandOver).unwrap();
+                        let seen = count.load(Ordering::Relaxed);
+                        std::hint::spin_loop();
+                        count.store(seen + 1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(count.load(Ordering::Relaxed), 16_000);
+
+        let held = take(Which::HandOver).unwrap();
+        assert_eq!(take(Which::HandOver).unwrap_err(), WouldDeadlock);
+        listener_word().store(7, Ordering::Relaxed);
+        // SAFETY: the child calls only async-signal-safe functions and the lock, then _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let open = take(Which::HandOver).is_ok() && listener_word().load(Ordering::Relaxed) == 0;
+            // SAFETY: ends the child without running the parent's handlers.
+            unsafe { libc::_exit(if open { 0 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: our own child and a status word of ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "a forked child found the lock held");
+        listener_word().store(0, Ordering::Relaxed);
+        drop(held);
+        drop(take(Which::HandOver).unwrap());
+    }
+}
