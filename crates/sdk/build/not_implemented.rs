@@ -1,0 +1,40 @@
+//! Exports for the functions of AMD's headers that are not built yet: they say so with AMD's own status.
+
+use midair_abi::functions::{ResultClass, SDK_FUNCTIONS};
+use std::error::Error;
+use std::fmt::Write;
+
+/// Functions with a body of ours, in `src/capi`. A name that is missing both here and there is exported as not implemented;
+/// a name that has a body and is missing here does not link.
+const BUILT: &[&str] = &[];
+
+/// In the headers, but not the SDK's to export: inline there, or exported by tools.
+const NOT_OURS: &[&str] = &["rocprofiler_record_header_compute_hash", "rocprofiler_configure"];
+
+/// `not_implemented.rs`.
+pub fn generate() -> Result<String, Box<dyn Error>> {
+    let mut out = String::new();
+    for name in BUILT {
+        if !SDK_FUNCTIONS.iter().any(|f| f.name == *name) {
+            return Err(format!("{name} is not a function of the headers").into());
+        }
+    }
+    for function in SDK_FUNCTIONS {
+        if BUILT.contains(&function.name) || NOT_OURS.contains(&function.name) {
+            continue;
+        }
+        let (result, value) = match function.result {
+            ResultClass::Status => ("c_int", "ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED"),
+            ResultClass::Pointer => ("*const c_void", "std::ptr::null()"),
+            ResultClass::Number => ("u64", "0"),
+        };
+        // The arguments are not looked at, and in this calling convention a callee need not declare them.
+        writeln!(
+            out,
+            "/// Not implemented.\n#[unsafe(no_mangle)]\npub extern \"C\" fn {}() -> {result} {{ {value} }}",
+            function.name
+        )?;
+    }
+    writeln!(out, "/// Names that [`super`] exports with a body.\npub const BUILT: &[&str] = &{BUILT:?};")?;
+    Ok(out)
+}

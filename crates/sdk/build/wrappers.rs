@@ -1,0 +1,194 @@
+//! One typed wrapper per slot of the API tables, the pointers that they pass on to, and the list of both.
+
+use midair_abi::tables::{ALL, Class, Function, Parameter, Table, TableId, Type};
+use std::error::Error;
+use std::fmt::Write;
+
+/// Module of a table's wrappers.
+fn module(id: TableId) -> &'static str {
+    match id {
+        TableId::HipRuntime => "hip_runtime",
+        TableId::HipCompiler => "hip_compiler",
+        TableId::HsaCore => "hsa_core",
+        TableId::HsaAmdExt => "hsa_amd_ext",
+        TableId::HsaImageExt => "hsa_image_ext",
+        TableId::HsaFinalizeExt => "hsa_finalize_ext",
+    }
+}
+
+/// The Rust type that the System V x86-64 calling convention passes like the C type. Structs of 8 bytes hold integers only
+/// (HSA handles, hipMemLocation), so they travel like a u64.
+fn rust_type(ty: &Type) -> Result<&'static str, Box<dyn Error>> {
+    Ok(match (ty.class, ty.size) {
+        (Class::Void, _) => "()",
+        (Class::Bool | Class::Uint, 1) => "u8",
+        (Class::Uint, 2) => "u16",
+        (Class::Uint | Class::Enum, 4) => "u32",
+        (Class::Uint, 8) => "u64",
+        (Class::Int, 4) => "i32",
+        (Class::Int, 8) => "i64",
+        (Class::Float, 4) => "f32",
+        (Class::Pointer | Class::Function, 8) => "*mut c_void",
+        (Class::Struct, 8) => "u64",
+        (Class::Struct, size) => match (ty.c, size) {
+            ("dim3", 12) => "Dim3",
+            ("hipExtent", 24) => "Extent",
+            ("hipPitchedPtr", 32) => "PitchedPtr",
+            ("hipIpcMemHandle_t" | "hipIpcEventHandle_t", 64) => "IpcHandle",
+            ("hipChannelFormatDesc", 20) => "ChannelFormatDesc",
+            ("hsa_ext_control_directives_t", 144) => "ControlDirectives",
+            _ => return Err(format!("no Rust type for struct {} of {size} bytes", ty.c).into()),
+        },
+        _ => return Err(format!("no Rust type for {ty:?}").into()),
+    })
+}
+
+/// Expressions of the words of a value, as the records have them.
+fn words(ty: &Type, value: &str) -> Vec<String> {
+    match (ty.class, ty.size) {
+        (Class::Void, _) => Vec::new(),
+        (Class::Uint | Class::Struct, 8) => vec![value.to_owned()],
+        (Class::Int, 4) => vec![format!("i64::from({value}) as u64")],
+        (Class::Int, _) => vec![format!("{value} as u64")],
+        (Class::Float, _) => vec![format!("u64::from({value}.to_bits())")],
+        (Class::Pointer | Class::Function, _) => vec![format!("{value} as u64")],
+        (Class::Struct, size) => (0..size.div_ceil(8)).map(|i| format!("word(&{value}, {i})")).collect(),
+        _ => vec![format!("u64::from({value})")],
+    }
+}
+
+/// `wrappers.rs`.
+pub fn generate() -> Result<String, Box<dyn Error>> {
+    let mut out = String::new();
+    let mut originals = String::new();
+    for table in ALL {
+        table_module(&mut out, &mut originals, table)?;
+    }
+    writeln!(
+        out,
+        "/// Calls the runtime's own functions, past every wrapper. The function's table must have been adopted before.\n\
+         pub mod original {{\nuse super::*;\n{originals}}}"
+    )?;
+    writeln!(out, "/// Every table, indexed by [`midair_abi::tables::TableId`].\npub static TABLES: [Table; {}] = [", ALL.len())?;
+    for table in ALL {
+        writeln!(
+            out,
+            "Table {{ id: TableId::{:?}, name: {:?}, kind: {}, hsa: {}, size: {}, slots: {}::SLOTS }},",
+            table.id,
+            table.c_name,
+            table.kind,
+            !matches!(table.id, TableId::HipRuntime | TableId::HipCompiler),
+            table.size,
+            module(table.id),
+        )?;
+    }
+    out.push_str("];\n");
+    Ok(out)
+}
+
+fn table_module(out: &mut String, originals: &mut String, table: &Table) -> Result<(), Box<dyn Error>> {
+    let module = module(table.id);
+    let count = table.functions.len();
+    writeln!(
+        out,
+        "/// Wrappers of `{}`.\npub mod {module} {{\nuse super::*;\n\
+         /// What the slots held before ours were put in; null until then.\n\
+         pub static ORIGINALS: [AtomicPtr<()>; {count}] = [const {{ AtomicPtr::new(std::ptr::null_mut()) }}; {count}];",
+        table.c_name,
+    )?;
+    let mut slots = String::new();
+    for (index, function) in table.functions.iter().enumerate() {
+        let signature = Signature::of(function).map_err(|e| format!("{}: {e}", function.name))?;
+        wrapper(out, table, index, function, &signature)?;
+        let name = function.name.as_str();
+        writeln!(
+            slots,
+            "Slot {{ name: \"{name}\", offset: {}, operation: {}, wrapper: {name} as *const (), original: \
+             &ORIGINALS[{index}], has_stream: {} }},",
+            function.offset,
+            function.operation,
+            function.stream.is_some(),
+        )?;
+        // SAFETY comments are part of the output: the same rules hold there.
+        writeln!(
+            originals,
+            "/// The runtime's `{name}`.\n///\n/// # Safety\n/// As the C function; its table must have been adopted.\n\
+             #[inline]\npub unsafe fn {name}({params}) -> {ret} {{\n\
+             // SAFETY: an adopted slot of this name holds a function of this type; the caller keeps its contract.\n\
+             unsafe {{ transmute::<*mut (), {ty}>({module}::ORIGINALS[{index}].load(Relaxed))({args}) }}\n}}",
+            params = signature.parameters,
+            ret = signature.result,
+            ty = signature.pointer,
+            args = signature.arguments,
+        )?;
+    }
+    writeln!(out, "/// Its slots in order.\npub static SLOTS: &[Slot] = &[\n{slots}];\n}}")?;
+    Ok(())
+}
+
+/// A function's type in Rust's words.
+struct Signature {
+    /// `a0: T, a1: U`.
+    parameters: String,
+    /// `a0, a1`.
+    arguments: String,
+    /// Result type.
+    result: &'static str,
+    /// Type of a pointer to it.
+    pointer: String,
+    /// Expressions of the argument words.
+    words: Vec<String>,
+}
+
+impl Signature {
+    fn of(function: &Function) -> Result<Signature, Box<dyn Error>> {
+        let (mut parameters, mut arguments, mut types, mut all_words) = (String::new(), String::new(), String::new(), Vec::new());
+        for (index, Parameter { ty, word, .. }) in function.parameters.iter().enumerate() {
+            let rust = rust_type(ty)?;
+            write!(parameters, "a{index}: {rust}, ")?;
+            write!(arguments, "a{index}, ")?;
+            write!(types, "{rust}, ")?;
+            if usize::from(*word) != all_words.len() {
+                return Err("the words of the table and ours differ".into());
+            }
+            all_words.extend(words(ty, &format!("a{index}")));
+        }
+        if usize::from(function.words) != all_words.len() {
+            return Err("the words of the table and ours differ".into());
+        }
+        let result = rust_type(&function.result)?;
+        let pointer = format!("unsafe extern \"C-unwind\" fn({types}) -> {result}");
+        Ok(Signature { parameters, arguments, result, pointer, words: all_words })
+    }
+}
+
+fn wrapper(out: &mut String, table: &Table, index: usize, function: &Function, signature: &Signature) -> Result<(), Box<dyn Error>> {
+    let name = function.name.as_str();
+    let stream = function.stream.map_or_else(|| "0".to_owned(), |i| format!("a{i} as u64"));
+    let result = words(&function.result, "result").into_iter().next().unwrap_or_else(|| "0".to_owned());
+    writeln!(
+        out,
+        "/// Wraps `{name}`.\n///\n/// # Safety\n/// As the C function; only while its original is in place.\n\
+         pub unsafe extern \"C-unwind\" fn {name}({params}) -> {ret} {{\n\
+         let call = crate::probe::enter({kind}, {operation}, {stream});\n\
+         // SAFETY: this wrapper is only ever put into the slot whose old value, a function of this type, was stored here before;\n\
+         // it is never cleared.\n\
+         let original = unsafe {{ transmute::<*mut (), {ty}>(ORIGINALS[{index}].load(Relaxed)) }};\n\
+         if !call.live() {{\n\
+         // SAFETY: the caller's own call, passed on.\n\
+         return unsafe {{ original({args}) }};\n}}\n\
+         // SAFETY: as above.\n\
+         let result = unsafe {{ original({args}) }};\n\
+         crate::probe::exit(call, || [{words}], {value});\n\
+         result\n}}",
+        params = signature.parameters,
+        ret = signature.result,
+        kind = table.kind,
+        operation = function.operation,
+        ty = signature.pointer,
+        args = signature.arguments,
+        words = signature.words.join(", "),
+        value = result,
+    )?;
+    Ok(())
+}

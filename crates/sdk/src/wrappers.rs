@@ -1,0 +1,150 @@
+//! One wrapper per slot of the API tables, generated from `api/*.json` by `build/wrappers.rs`.
+//!
+//! A wrapper asks [`crate::probe`] whether its call is traced, calls what the slot held before, and has the call recorded. It
+//! is `C-unwind`: a C++ exception of an application's callback, or the unwinding of a cancelled thread, passes through; nothing
+//! on its frame has a destructor.
+
+use midair_abi::tables::TableId;
+use std::ffi::c_void;
+use std::mem::transmute;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A table that can be hooked.
+#[derive(Debug)]
+pub struct Table {
+    /// Which.
+    pub id: TableId,
+    /// C name of the struct.
+    pub name: &'static str,
+    /// Record kind of its calls.
+    pub kind: u8,
+    /// HSA tables begin with a version, HIP tables with a size.
+    pub hsa: bool,
+    /// `sizeof` of the newest table that we know; a running one's own size may be smaller or larger.
+    pub size: usize,
+    /// Its slots in order.
+    pub slots: &'static [Slot],
+}
+
+/// A slot of a table.
+#[derive(Debug)]
+pub struct Slot {
+    /// Function's name.
+    pub name: &'static str,
+    /// Byte offset in the table.
+    pub offset: usize,
+    /// Operation id of its records.
+    pub operation: u32,
+    /// Address of our plain wrapper.
+    pub wrapper: *const (),
+    /// Where the wrapper finds the function to call. Store the slot's old value before the wrapper goes in, and never clear
+    /// it: a thread may be inside the wrapper at any time later.
+    pub original: &'static AtomicPtr<()>,
+    /// Whether one of the arguments is a `hipStream_t`.
+    pub has_stream: bool,
+}
+
+// SAFETY: `wrapper` is the address of a function, never written through.
+unsafe impl Sync for Slot {}
+
+/// `dim3`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dim3 {
+    /// First.
+    pub x: u32,
+    /// Second.
+    pub y: u32,
+    /// Third.
+    pub z: u32,
+}
+
+/// `hipExtent`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes or elements.
+    pub width: u64,
+    /// Rows.
+    pub height: u64,
+    /// Slices.
+    pub depth: u64,
+}
+
+/// `hipPitchedPtr`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PitchedPtr {
+    /// Address.
+    pub ptr: *mut c_void,
+    /// Bytes of a row.
+    pub pitch: u64,
+    /// Logical width.
+    pub xsize: u64,
+    /// Logical height.
+    pub ysize: u64,
+}
+
+/// `hipIpcMemHandle_t`, `hipIpcEventHandle_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpcHandle {
+    /// Opaque.
+    pub reserved: [u8; 64],
+}
+
+/// `hipChannelFormatDesc`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelFormatDesc {
+    /// Bits of x.
+    pub x: i32,
+    /// Bits of y.
+    pub y: i32,
+    /// Bits of z.
+    pub z: i32,
+    /// Bits of w.
+    pub w: i32,
+    /// `hipChannelFormatKind`.
+    pub f: u32,
+}
+
+/// `hsa_ext_control_directives_t`: passed in memory whatever its fields are.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ControlDirectives {
+    /// Opaque to us.
+    pub words: [u64; 18],
+}
+
+const _: () = assert!(size_of::<Dim3>() == 12 && size_of::<Extent>() == 24 && size_of::<PitchedPtr>() == 32);
+const _: () = assert!(size_of::<IpcHandle>() == 64 && align_of::<IpcHandle>() == 1);
+const _: () = assert!(size_of::<ChannelFormatDesc>() == 20 && size_of::<ControlDirectives>() == 144);
+
+/// Types without padding, so that their bytes may be read.
+trait Bytes: Copy {}
+impl Bytes for Dim3 {}
+impl Bytes for Extent {}
+impl Bytes for PitchedPtr {}
+impl Bytes for IpcHandle {}
+impl Bytes for ChannelFormatDesc {}
+impl Bytes for ControlDirectives {}
+
+/// The 8-byte word number `index` of a struct, zero-extended at its end.
+#[inline]
+fn word<T: Bytes>(value: &T, index: usize) -> u64 {
+    let mut bytes = [0; 8];
+    let from = (index * 8).min(size_of::<T>());
+    let len = (size_of::<T>() - from).min(8);
+    // SAFETY: `from + len` is at most the size of T, which has no padding; `bytes` has 8.
+    unsafe { std::ptr::copy_nonoverlapping((&raw const *value).cast::<u8>().add(from), bytes.as_mut_ptr(), len) };
+    u64::from_ne_bytes(bytes)
+}
+
+#[allow(non_snake_case, clippy::too_many_arguments, reason = "names and signatures are AMD's")]
+mod generated {
+    use super::*;
+    include!(concat!(env!("OUT_DIR"), "/wrappers.rs"));
+}
+pub use generated::*;
