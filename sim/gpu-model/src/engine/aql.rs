@@ -1,0 +1,288 @@
+//! AQL queues.
+//!
+//! As on the device: a kernel dispatch leaves the ring when it is launched (its header becomes invalid, the read index moves),
+//! not when it ends; a barrier leaves it when it is passed. Packets of one queue run one after another, as if each had its
+//! barrier bit set.
+
+use super::{Dice, Place, Step, signal};
+use crate::log::{Dispatch, Event, Packet};
+use crate::machine::Machine;
+use crate::settings::Settings;
+use std::sync::Arc;
+
+/// Bytes of a packet.
+pub const PACKET: u64 = 64;
+
+/// Packet types: the low byte of the header (source: hsa/hsa.h, hsa_packet_type_t).
+mod packet_type {
+    pub const VENDOR: u16 = 0;
+    pub const INVALID: u16 = 1;
+    pub const DISPATCH: u16 = 2;
+    pub const BARRIER_AND: u16 = 3;
+    pub const BARRIER_OR: u16 = 5;
+}
+
+/// `format` of a vendor packet that waits for a signal (source: hsa/hsa_ext_amd.h).
+const BARRIER_VALUE: u8 = 2;
+
+/// From the write index back to the start of its `amd_queue_t` (source: hsa/amd_hsa_queue.h).
+const WRITE_INDEX_IN_QUEUE: u64 = 56;
+/// `hsa_queue_t::doorbell_signal`.
+const DOORBELL_SIGNAL: u64 = 16;
+/// `amd_queue_t::queue_properties`.
+const PROPERTIES: u64 = 180;
+/// The bit of the properties that asks for times.
+const ENABLE_PROFILING: u32 = 1 << 3;
+
+/// What a doorbell holds before it was ever rung.
+const NOT_RUNG: u64 = u64::MAX;
+
+#[derive(Debug)]
+enum State {
+    Fetch,
+    Kernel { dispatch: Dispatch, until: u64 },
+    Wait { words: [u64; 8], doorbell: i64 },
+    Halted,
+}
+
+/// An AQL queue.
+#[derive(Debug)]
+pub struct AqlQueue {
+    place: Place,
+    settings: Arc<Settings>,
+    read: u64,
+    state: State,
+    dice: Dice,
+    /// Address of the doorbell, once the runtime has made it.
+    doorbell_at: Option<u64>,
+}
+
+impl AqlQueue {
+    pub(super) fn new(place: Place, settings: Arc<Settings>, machine: &impl Machine) -> AqlQueue {
+        let dice = Dice::new(settings.seed, place.number);
+        let read = machine.load_u64(place.read_index_at);
+        AqlQueue {
+            place,
+            settings,
+            read,
+            state: State::Fetch,
+            dice,
+            doorbell_at: None,
+        }
+    }
+
+    pub(super) fn step(&mut self, machine: &impl Machine) -> Step {
+        match self.state {
+            State::Fetch => self.fetch(machine),
+            State::Kernel {
+                mut dispatch,
+                until,
+            } => {
+                let now = machine.now();
+                if now < until {
+                    return Step::Busy(until - now);
+                }
+                dispatch.packet.end = now;
+                self.finish(machine, dispatch.packet, Event::Dispatch(dispatch))
+            }
+            State::Wait { words, doorbell } => self.wait(machine, words, doorbell),
+            State::Halted => Step::Halted,
+        }
+    }
+
+    pub(super) fn end(&mut self, machine: &impl Machine) {
+        if let State::Kernel { mut dispatch, .. } = self.state {
+            dispatch.packet.end = machine.now();
+            dispatch.packet.times_written = false;
+            machine.log(self.place.number, &Event::Cut(dispatch));
+        }
+        self.state = State::Halted;
+        machine.log(self.place.number, &Event::QueueEnd { index: self.read });
+    }
+
+    /// Finds the doorbell, which the runtime makes just after the queue. A doorbell holds the index of the last packet rung,
+    /// and fresh memory is zero, which would ring packet 0 before anybody did: so an untouched doorbell is set to -1.
+    fn find_doorbell(&mut self, machine: &impl Machine) -> Option<u64> {
+        let mut at = self.place.doorbell_at;
+        if at == 0 {
+            let queue = self.place.write_index_at - WRITE_INDEX_IN_QUEUE;
+            let handle = machine.load_u64(queue + DOORBELL_SIGNAL);
+            if handle != 0 {
+                at = machine.load_u64(handle + signal::VALUE);
+            }
+        }
+        if at == 0 {
+            return None;
+        }
+        let unused = || machine.load_u64(self.place.write_index_at) == 0;
+        if unused() && machine.swap_u64(at, 0, NOT_RUNG) && !unused() {
+            // Somebody began to use the queue meanwhile and may have rung 0 just before the swap; a later ring fails this one.
+            machine.swap_u64(at, NOT_RUNG, 0);
+        }
+        self.doorbell_at = Some(at);
+        self.doorbell_at
+    }
+
+    fn profiling(&self, machine: &impl Machine) -> bool {
+        let queue = self.place.write_index_at - WRITE_INDEX_IN_QUEUE;
+        self.settings.always_time || machine.load_u32(queue + PROPERTIES) & ENABLE_PROFILING != 0
+    }
+
+    fn packet_at(&self) -> u64 {
+        self.place.ring + self.read * PACKET % self.place.ring_bytes
+    }
+
+    fn fetch(&mut self, machine: &impl Machine) -> Step {
+        let Some(doorbell_at) = self.doorbell_at.or_else(|| self.find_doorbell(machine)) else {
+            return Step::Unready;
+        };
+        if self.read >= machine.load_u64(self.place.write_index_at) {
+            return Step::Idle { near: false };
+        }
+        let eager = self.settings.eager && self.dice.coin();
+        let doorbell = machine.load_u64(doorbell_at) as i64;
+        if !eager && doorbell < self.read as i64 {
+            return Step::Idle { near: true };
+        }
+        let at = self.packet_at();
+        let header = machine.load_u16(at);
+        if header & 0xff == packet_type::INVALID {
+            return Step::Idle { near: true };
+        }
+        let words: [u64; 8] = std::array::from_fn(|n| machine.load_u64(at + 8 * n as u64));
+        match header & 0xff {
+            packet_type::DISPATCH => self.launch(machine, words, doorbell),
+            packet_type::BARRIER_AND | packet_type::BARRIER_OR | packet_type::VENDOR => {
+                self.state = State::Wait { words, doorbell };
+                self.wait(machine, words, doorbell)
+            }
+            _ => {
+                let event = Event::Unknown {
+                    ring: self.place.ring,
+                    index: self.read,
+                    word: words[0] as u32,
+                };
+                machine.log(self.place.number, &event);
+                self.state = State::Halted;
+                Step::Halted
+            }
+        }
+    }
+
+    /// The common words of the packet at the read index.
+    fn packet(&self, machine: &impl Machine, words: [u64; 8], doorbell: i64) -> Packet {
+        let now = machine.now();
+        Packet {
+            ring: self.place.ring,
+            index: self.read,
+            header: words[0] as u16,
+            signal: words[7],
+            start: now,
+            end: now,
+            times_written: words[7] != 0 && self.profiling(machine),
+            doorbell,
+        }
+    }
+
+    /// Gives the packet's slot back to the application.
+    fn release(&mut self, machine: &impl Machine) {
+        machine.store_u16(self.packet_at(), packet_type::INVALID);
+        self.read += 1;
+        machine.store_u64(self.place.read_index_at, self.read);
+    }
+
+    fn launch(&mut self, machine: &impl Machine, words: [u64; 8], doorbell: i64) -> Step {
+        let half = |word: usize, n: u32| (words[word] >> (32 * n)) as u32;
+        let dispatch = Dispatch {
+            packet: self.packet(machine, words, doorbell),
+            setup: (words[0] >> 16) as u16,
+            workgroup: [
+                (words[0] >> 32) as u16,
+                (words[0] >> 48) as u16,
+                words[1] as u16,
+            ],
+            grid: [half(1, 1), half(2, 0), half(2, 1)],
+            private_size: half(3, 0),
+            group_size: half(3, 1),
+            kernel_object: words[4],
+            kernarg: words[5],
+        };
+        let (ns, of_its_own) = self.settings.kernel_time(dispatch.grid[0]);
+        if of_its_own {
+            let begun = Packet {
+                end: 0,
+                times_written: false,
+                ..dispatch.packet
+            };
+            machine.log(
+                self.place.number,
+                &Event::Begin(Dispatch {
+                    packet: begun,
+                    ..dispatch
+                }),
+            );
+        }
+        self.release(machine);
+        self.state = State::Kernel {
+            dispatch,
+            until: dispatch.packet.start.saturating_add(ns),
+        };
+        Step::Progress
+    }
+
+    /// Passes a barrier or vendor packet if what it waits for has come.
+    fn wait(&mut self, machine: &impl Machine, words: [u64; 8], doorbell: i64) -> Step {
+        let value = |handle: u64| machine.load_u64(handle + signal::VALUE) as i64;
+        let (kind, format) = (words[0] as u16 & 0xff, (words[0] >> 16) as u8);
+        let deps: [u64; 5] = std::array::from_fn(|n| words[n + 1]);
+        let mut real = deps.iter().filter(|handle| **handle != 0).peekable();
+        let passed = match kind {
+            packet_type::BARRIER_AND => real.all(|handle| value(*handle) == 0),
+            packet_type::BARRIER_OR => {
+                real.peek().is_none() || real.any(|handle| value(*handle) == 0)
+            }
+            _ if format == BARRIER_VALUE && words[1] != 0 => compare(
+                words[4] as u32,
+                value(words[1]) & words[3] as i64,
+                words[2] as i64,
+            ),
+            _ => true,
+        };
+        if !passed {
+            return Step::Idle { near: false };
+        }
+        let packet = self.packet(machine, words, doorbell);
+        let event = match kind {
+            packet_type::VENDOR => Event::Vendor { packet, format },
+            _ => Event::Barrier {
+                packet,
+                or: kind == packet_type::BARRIER_OR,
+                deps,
+            },
+        };
+        self.release(machine);
+        self.finish(machine, packet, event)
+    }
+
+    /// Logs a packet, then lets the application see that it is done.
+    fn finish(&mut self, machine: &impl Machine, packet: Packet, event: Event) -> Step {
+        machine.log(self.place.number, &event);
+        signal::complete(
+            machine,
+            packet.signal,
+            packet.times_written.then_some((packet.start, packet.end)),
+        );
+        self.state = State::Fetch;
+        Step::Progress
+    }
+}
+
+/// `hsa_signal_condition_t`: 0 equal, 1 not equal, 2 less, 3 greater or equal.
+fn compare(condition: u32, left: i64, right: i64) -> bool {
+    match condition {
+        0 => left == right,
+        1 => left != right,
+        2 => left < right,
+        _ => left >= right,
+    }
+}

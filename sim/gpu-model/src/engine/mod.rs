@@ -1,0 +1,150 @@
+//! Packets and queues, over the [`Machine`] trait and free of C.
+//!
+//! An engine never blocks: [`Engine::step`] does one piece of work or says what it waits for, so that its thread can be
+//! stopped at any moment, and tests can interleave queues as they like.
+
+mod aql;
+mod rect;
+mod sdma;
+
+pub use aql::AqlQueue;
+pub use sdma::SdmaQueue;
+
+use crate::machine::Machine;
+use crate::settings::Settings;
+use std::sync::Arc;
+
+/// Where a queue lives. Addresses as the application sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the queue, for the log.
+    pub number: u32,
+    /// The ring.
+    pub ring: u64,
+    /// Its size in bytes, a power of two.
+    pub ring_bytes: u64,
+    /// The write index (packets for AQL, bytes for SDMA).
+    pub write_index_at: u64,
+    /// The read index.
+    pub read_index_at: u64,
+    /// The doorbell that the runtime named when it made the queue, or 0.
+    pub doorbell_at: u64,
+}
+
+/// What one step came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Something was done: step again.
+    Progress,
+    /// The runtime has not finished making the queue: look again at once.
+    Unready,
+    /// Nothing to do until memory changes. `near`: a packet is being written or waits for its doorbell, so it pays to look
+    /// again at once.
+    Idle {
+        /// See above.
+        near: bool,
+    },
+    /// A kernel runs for so many ns more.
+    Busy(u64),
+    /// A packet could not be understood: the queue takes no more.
+    Halted,
+}
+
+/// A queue of either kind.
+#[derive(Debug)]
+pub enum Engine {
+    /// Packets of the HSA architected queueing language.
+    Aql(AqlQueue),
+    /// Packets of the DMA engines.
+    Sdma(SdmaQueue),
+}
+
+impl Engine {
+    /// Makes the engine of a queue; reads where it stands from its read index.
+    pub fn new(
+        sdma: bool,
+        place: Place,
+        settings: Arc<Settings>,
+        machine: &impl Machine,
+    ) -> Engine {
+        if sdma {
+            Engine::Sdma(SdmaQueue::new(place, settings, machine))
+        } else {
+            Engine::Aql(AqlQueue::new(place, settings, machine))
+        }
+    }
+    /// Does one piece of work.
+    pub fn step(&mut self, machine: &impl Machine) -> Step {
+        match self {
+            Engine::Aql(queue) => queue.step(machine),
+            Engine::Sdma(queue) => queue.step(machine),
+        }
+    }
+    /// The queue is destroyed: writes the last records.
+    pub fn end(&mut self, machine: &impl Machine) {
+        match self {
+            Engine::Aql(queue) => queue.end(machine),
+            Engine::Sdma(queue) => queue.end(machine),
+        }
+    }
+}
+
+/// Layout of `amd_signal_t` (source: hsa/amd_hsa_signal.h).
+pub mod signal {
+    use crate::machine::Machine;
+
+    /// The value; for a doorbell signal the address of the doorbell.
+    pub const VALUE: u64 = 8;
+    /// Where the event id goes when the signal changes, or 0.
+    pub const MAILBOX: u64 = 16;
+    /// The event to raise.
+    pub const EVENT: u64 = 24;
+    /// When the packet began.
+    pub const START: u64 = 32;
+    /// When it ended.
+    pub const END: u64 = 40;
+
+    /// Completes a packet: times first if they are asked for, then the value, then the interrupt.
+    pub(super) fn complete(machine: &impl Machine, signal: u64, times: Option<(u64, u64)>) {
+        if signal == 0 {
+            return;
+        }
+        // Read first: whoever waits for the value may free the signal as soon as it changes.
+        let (mailbox, event) = (
+            machine.load_u64(signal + MAILBOX),
+            machine.load_u32(signal + EVENT),
+        );
+        if let Some((start, end)) = times {
+            machine.store_u64(signal + START, start);
+            machine.store_u64(signal + END, end);
+        }
+        machine.add_u64(signal + VALUE, u64::MAX);
+        if mailbox != 0 {
+            machine.store_u64(mailbox, u64::from(event));
+            machine.raise(event);
+        }
+    }
+}
+
+/// The moments of the eager mode: splitmix64, one stream per queue.
+#[derive(Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64, queue: u32) -> Dice {
+        Dice(seed ^ (u64::from(queue) + 1).wrapping_mul(0xd1b5_4a32_d192_ed03))
+    }
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    fn coin(&mut self) -> bool {
+        self.roll() & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests;

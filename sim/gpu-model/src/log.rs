@@ -1,0 +1,606 @@
+//! The log: one line of `key=value` words per record.
+//!
+//! Every line begins with `t` (CLOCK_BOOTTIME ns when the record was written: a packet's is written before its completion can
+//! be seen), `pid`, `q` (the queue's number in that process, which is also in the name of its thread) and `ev`. The other words
+//! depend on `ev`:
+//!
+//! | ev | words |
+//! |---|---|
+//! | `model` | `eager seed kernel_ns`: a process has loaded the model |
+//! | `queue` | `kind` (aql, sdma) `ring` (address) `size` (packets, or bytes for sdma) `wp rp` (addresses of the indices) `doorbell` (address, 0 where the runtime tells none to the model: an AQL queue's is then found through its `amd_queue_t`): a queue was made |
+//! | `queue-end` | `idx` (read index at the end): a queue was destroyed |
+//! | `begin` | as `dispatch`, written when a kernel with a time of its own (`MODEL_LONG_KERNEL`) is taken; its `end` is 0 |
+//! | `dispatch` | packet words, then `setup wg grid private group kobj kernarg` |
+//! | `cut` | as `dispatch`: the queue was destroyed while the kernel ran, nothing was completed |
+//! | `barrier` | packet words, then `op` (and, or) `deps` (five signal handles) |
+//! | `vendor` | packet words, then `format` |
+//! | `copy` | `ring idx db op` (linear, rect) `bytes src dst start end` |
+//! | `sdma` | `ring idx db op at value`: any other SDMA packet; `value` is what it wrote, added, compared or raised |
+//! | `unknown` | `ring idx word`: the packet's first word; the queue stops there |
+//!
+//! Packet words: `ring` (address, by which a queue is told from others in the process), `idx` (packet index, counting from 0
+//! when the queue was made), `hdr`, `sig` (completion signal or 0), `start end` (when it ran; a dispatch is taken off the ring at
+//! its start), `times` (`signal`: they were
+//! written into the signal, `none`: they were not), `db` (the doorbell's value when the packet was taken: the index of the last
+//! packet rung, -1 for none; in bytes for sdma). Numbers with `0x` are addresses, handles and headers.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+
+/// What is common to the AQL packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Packet {
+    /// Address of the queue's ring.
+    pub ring: u64,
+    /// Packet index, not reduced to the ring's size.
+    pub index: u64,
+    /// First 16 bits.
+    pub header: u16,
+    /// Handle of the completion signal, or 0.
+    pub signal: u64,
+    /// When it began, CLOCK_BOOTTIME ns.
+    pub start: u64,
+    /// When it ended, CLOCK_BOOTTIME ns.
+    pub end: u64,
+    /// Whether start and end were written into the signal.
+    pub times_written: bool,
+    /// The doorbell's value when the packet was taken.
+    pub doorbell: i64,
+}
+
+/// A kernel dispatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dispatch {
+    /// What all packets have.
+    pub packet: Packet,
+    /// Number of dimensions, as the packet has it.
+    pub setup: u16,
+    /// Work-items per workgroup.
+    pub workgroup: [u16; 3],
+    /// Work-items of the grid.
+    pub grid: [u32; 3],
+    /// Bytes of private segment per work-item.
+    pub private_size: u32,
+    /// Bytes of group segment.
+    pub group_size: u32,
+    /// Address of the kernel descriptor.
+    pub kernel_object: u64,
+    /// Address of the arguments.
+    pub kernarg: u64,
+}
+
+/// A copy by an SDMA queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Copy {
+    /// Address of the queue's ring.
+    pub ring: u64,
+    /// Offset of the packet in bytes, not reduced to the ring's size.
+    pub index: u64,
+    /// The doorbell's value when the packet was taken.
+    pub doorbell: i64,
+    /// Rectangular, else linear.
+    pub rect: bool,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// First byte read.
+    pub src: u64,
+    /// First byte written.
+    pub dst: u64,
+    /// When it began, CLOCK_BOOTTIME ns.
+    pub start: u64,
+    /// When it ended, CLOCK_BOOTTIME ns.
+    pub end: u64,
+}
+
+/// What a record tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A process has loaded the model.
+    Model {
+        /// Mode.
+        eager: bool,
+        /// Seed of the eager mode.
+        seed: u64,
+        /// Length of a kernel in ns.
+        kernel_ns: u64,
+    },
+    /// A queue was made.
+    Queue {
+        /// SDMA, else AQL.
+        sdma: bool,
+        /// Address of the ring.
+        ring: u64,
+        /// Packets (AQL) or bytes (SDMA).
+        size: u64,
+        /// Address of the write index.
+        write_index_at: u64,
+        /// Address of the read index.
+        read_index_at: u64,
+        /// Address of the doorbell, 0 if the runtime named none.
+        doorbell_at: u64,
+    },
+    /// A queue was destroyed; its read index.
+    QueueEnd {
+        /// Read index.
+        index: u64,
+    },
+    /// A kernel with a time of its own was taken.
+    Begin(Dispatch),
+    /// A kernel ran.
+    Dispatch(Dispatch),
+    /// A kernel was cut off by the end of its queue.
+    Cut(Dispatch),
+    /// A barrier was passed.
+    Barrier {
+        /// What all packets have.
+        packet: Packet,
+        /// Barrier-or, else barrier-and.
+        or: bool,
+        /// Handles of the signals waited for, 0 for none.
+        deps: [u64; 5],
+    },
+    /// A vendor packet was passed.
+    Vendor {
+        /// What all packets have.
+        packet: Packet,
+        /// 1: PM4 commands, 2: barrier-value.
+        format: u8,
+    },
+    /// Bytes were moved.
+    Copy(Copy),
+    /// Another SDMA packet.
+    Sdma {
+        /// Address of the queue's ring.
+        ring: u64,
+        /// Offset of the packet in bytes.
+        index: u64,
+        /// The doorbell's value when the packet was taken.
+        doorbell: i64,
+        /// fence, trap, poll, add64, fill, timestamp, gcr, nop.
+        op: &'static str,
+        /// Address, or 0.
+        at: u64,
+        /// What it wrote, added, compared or raised.
+        value: u64,
+    },
+    /// A packet that the model does not know; its queue stops there.
+    Unknown {
+        /// Address of the queue's ring.
+        ring: u64,
+        /// Index (AQL) or offset (SDMA).
+        index: u64,
+        /// First 32 bits.
+        word: u32,
+    },
+}
+
+/// One line of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// When the record was written, CLOCK_BOOTTIME ns.
+    pub time: u64,
+    /// The process.
+    pub pid: u32,
+    /// Number of the queue in that process; 0 too for `model`.
+    pub queue: u32,
+    /// What happened.
+    pub event: Event,
+}
+
+struct Words<'a>(&'a Packet);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let p = self.0;
+        let times = if p.times_written { "signal" } else { "none" };
+        write!(
+            f,
+            "ring={:#x} idx={} hdr={:#06x} sig={:#x} start={} end={} times={times} db={}",
+            p.ring, p.index, p.header, p.signal, p.start, p.end, p.doorbell
+        )
+    }
+}
+
+fn dispatch(f: &mut fmt::Formatter<'_>, name: &str, d: &Dispatch) -> fmt::Result {
+    let ([wx, wy, wz], [gx, gy, gz]) = (d.workgroup, d.grid);
+    write!(
+        f,
+        "{name} {} setup={} wg={wx},{wy},{wz} grid={gx},{gy},{gz} private={} group={} kobj={:#x} kernarg={:#x}",
+        Words(&d.packet),
+        d.setup,
+        d.private_size,
+        d.group_size,
+        d.kernel_object,
+        d.kernarg
+    )
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "t={} pid={} q={} ev=", self.time, self.pid, self.queue)?;
+        match &self.event {
+            Event::Model {
+                eager,
+                seed,
+                kernel_ns,
+            } => {
+                write!(
+                    f,
+                    "model eager={} seed={seed} kernel_ns={kernel_ns}",
+                    u8::from(*eager)
+                )
+            }
+            Event::Queue {
+                sdma,
+                ring,
+                size,
+                write_index_at,
+                read_index_at,
+                doorbell_at,
+            } => write!(
+                f,
+                "queue kind={} ring={ring:#x} size={size} wp={write_index_at:#x} rp={read_index_at:#x} doorbell={doorbell_at:#x}",
+                if *sdma { "sdma" } else { "aql" }
+            ),
+            Event::QueueEnd { index } => write!(f, "queue-end idx={index}"),
+            Event::Begin(d) => dispatch(f, "begin", d),
+            Event::Dispatch(d) => dispatch(f, "dispatch", d),
+            Event::Cut(d) => dispatch(f, "cut", d),
+            Event::Barrier { packet, or, deps } => {
+                write!(
+                    f,
+                    "barrier {} op={} deps=",
+                    Words(packet),
+                    if *or { "or" } else { "and" }
+                )?;
+                for (n, dep) in deps.iter().enumerate() {
+                    write!(f, "{}{dep:#x}", if n > 0 { "," } else { "" })?;
+                }
+                Ok(())
+            }
+            Event::Vendor { packet, format } => {
+                write!(f, "vendor {} format={format}", Words(packet))
+            }
+            Event::Copy(c) => write!(
+                f,
+                "copy ring={:#x} idx={} db={} op={} bytes={} src={:#x} dst={:#x} start={} end={}",
+                c.ring,
+                c.index,
+                c.doorbell,
+                if c.rect { "rect" } else { "linear" },
+                c.bytes,
+                c.src,
+                c.dst,
+                c.start,
+                c.end
+            ),
+            Event::Sdma {
+                ring,
+                index,
+                doorbell,
+                op,
+                at,
+                value,
+            } => {
+                write!(
+                    f,
+                    "sdma ring={ring:#x} idx={index} db={doorbell} op={op} at={at:#x} value={value}"
+                )
+            }
+            Event::Unknown { ring, index, word } => {
+                write!(f, "unknown ring={ring:#x} idx={index} word={word:#x}")
+            }
+        }
+    }
+}
+
+impl Record {
+    /// The record as a line with its newline, ready for one `write`.
+    pub fn line(&self) -> String {
+        let mut line = String::with_capacity(320);
+        // Writing to a String cannot fail.
+        let _ = writeln!(line, "{self}");
+        line
+    }
+}
+
+/// Names of the SDMA packets that are not copies.
+const SDMA_OPS: [&str; 8] = [
+    "nop",
+    "fence",
+    "trap",
+    "poll",
+    "add64",
+    "fill",
+    "timestamp",
+    "gcr",
+];
+
+struct Fields<'a>(HashMap<&'a str, &'a str>);
+
+impl<'a> Fields<'a> {
+    fn text(&self, key: &str) -> Result<&'a str, String> {
+        self.0.get(key).copied().ok_or_else(|| format!("no {key}"))
+    }
+    fn number<T: TryFrom<u64>>(&self, key: &str) -> Result<T, String> {
+        let text = self.text(key)?;
+        let parsed = match text.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16),
+            None => text.parse(),
+        };
+        parsed
+            .ok()
+            .and_then(|value| T::try_from(value).ok())
+            .ok_or_else(|| format!("{key}={text}"))
+    }
+    fn signed(&self, key: &str) -> Result<i64, String> {
+        let text = self.text(key)?;
+        text.parse().map_err(|_| format!("{key}={text}"))
+    }
+    fn list<const N: usize, T: TryFrom<u64> + Default + std::marker::Copy>(
+        &self,
+        key: &str,
+    ) -> Result<[T; N], String> {
+        let text = self.text(key)?;
+        let mut out = [T::default(); N];
+        let mut words = text.split(',');
+        for slot in &mut out {
+            let word = words.next().ok_or_else(|| format!("{key}={text}"))?;
+            *slot = Fields(HashMap::from([(key, word)])).number(key)?;
+        }
+        if words.next().is_some() {
+            Err(format!("{key}={text}"))
+        } else {
+            Ok(out)
+        }
+    }
+    fn either(&self, key: &str, yes: &str, no: &str) -> Result<bool, String> {
+        match self.text(key)? {
+            text if text == yes => Ok(true),
+            text if text == no => Ok(false),
+            text => Err(format!("{key}={text}")),
+        }
+    }
+    fn packet(&self) -> Result<Packet, String> {
+        Ok(Packet {
+            ring: self.number("ring")?,
+            index: self.number("idx")?,
+            header: self.number("hdr")?,
+            signal: self.number("sig")?,
+            start: self.number("start")?,
+            end: self.number("end")?,
+            times_written: self.either("times", "signal", "none")?,
+            doorbell: self.signed("db")?,
+        })
+    }
+    fn dispatch(&self) -> Result<Dispatch, String> {
+        Ok(Dispatch {
+            packet: self.packet()?,
+            setup: self.number("setup")?,
+            workgroup: self.list("wg")?,
+            grid: self.list("grid")?,
+            private_size: self.number("private")?,
+            group_size: self.number("group")?,
+            kernel_object: self.number("kobj")?,
+            kernarg: self.number("kernarg")?,
+        })
+    }
+    fn event(&self) -> Result<Event, String> {
+        Ok(match self.text("ev")? {
+            "model" => Event::Model {
+                eager: self.either("eager", "1", "0")?,
+                seed: self.number("seed")?,
+                kernel_ns: self.number("kernel_ns")?,
+            },
+            "queue" => Event::Queue {
+                sdma: self.either("kind", "sdma", "aql")?,
+                ring: self.number("ring")?,
+                size: self.number("size")?,
+                write_index_at: self.number("wp")?,
+                read_index_at: self.number("rp")?,
+                doorbell_at: self.number("doorbell")?,
+            },
+            "queue-end" => Event::QueueEnd {
+                index: self.number("idx")?,
+            },
+            "begin" => Event::Begin(self.dispatch()?),
+            "dispatch" => Event::Dispatch(self.dispatch()?),
+            "cut" => Event::Cut(self.dispatch()?),
+            "barrier" => Event::Barrier {
+                packet: self.packet()?,
+                or: self.either("op", "or", "and")?,
+                deps: self.list("deps")?,
+            },
+            "vendor" => Event::Vendor {
+                packet: self.packet()?,
+                format: self.number("format")?,
+            },
+            "copy" => Event::Copy(Copy {
+                ring: self.number("ring")?,
+                index: self.number("idx")?,
+                doorbell: self.signed("db")?,
+                rect: self.either("op", "rect", "linear")?,
+                bytes: self.number("bytes")?,
+                src: self.number("src")?,
+                dst: self.number("dst")?,
+                start: self.number("start")?,
+                end: self.number("end")?,
+            }),
+            "sdma" => {
+                let name = self.text("op")?;
+                Event::Sdma {
+                    ring: self.number("ring")?,
+                    index: self.number("idx")?,
+                    doorbell: self.signed("db")?,
+                    op: SDMA_OPS
+                        .into_iter()
+                        .find(|op| *op == name)
+                        .ok_or_else(|| format!("op={name}"))?,
+                    at: self.number("at")?,
+                    value: self.number("value")?,
+                }
+            }
+            "unknown" => Event::Unknown {
+                ring: self.number("ring")?,
+                index: self.number("idx")?,
+                word: self.number("word")?,
+            },
+            other => return Err(format!("ev={other}")),
+        })
+    }
+}
+
+/// Reads one line.
+///
+/// # Errors
+/// The word that is missing or cannot be understood.
+pub fn parse_line(line: &str) -> Result<Record, String> {
+    let fields = Fields(
+        line.split_ascii_whitespace()
+            .filter_map(|word| word.split_once('='))
+            .collect(),
+    );
+    let read = || {
+        Ok::<_, String>(Record {
+            time: fields.number("t")?,
+            pid: fields.number("pid")?,
+            queue: fields.number("q")?,
+            event: fields.event()?,
+        })
+    };
+    read().map_err(|what| format!("{what} in the model's log: {line}"))
+}
+
+/// Reads a whole log. A last line without its newline is refused too: a record is one `write`, so there can be none.
+///
+/// # Errors
+/// The first line that is not a record.
+pub fn parse(text: &str) -> Result<Vec<Record>, String> {
+    if !text.is_empty() && !text.ends_with('\n') {
+        return Err("the model's log ends in the middle of a line".into());
+    }
+    text.lines().map(parse_line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet() -> Packet {
+        Packet {
+            ring: 0x4a0_0000,
+            index: 70_000,
+            header: 0x1502,
+            signal: 0x7f_f100,
+            start: 11,
+            end: 12,
+            times_written: true,
+            doorbell: -1,
+        }
+    }
+
+    #[test]
+    fn every_kind_of_record_survives_the_log() {
+        let d = Dispatch {
+            packet: packet(),
+            setup: 3,
+            workgroup: [256, 2, 1],
+            grid: [65_536, 4, 1],
+            private_size: 16,
+            group_size: 128,
+            kernel_object: 0x10_0019_7d80,
+            kernarg: 0x11_0140_0000,
+        };
+        let copy = Copy {
+            ring: 1,
+            index: 2,
+            doorbell: 3,
+            rect: true,
+            bytes: 4,
+            src: 5,
+            dst: 6,
+            start: 7,
+            end: 8,
+        };
+        let mut events = vec![
+            Event::Model {
+                eager: true,
+                seed: 3,
+                kernel_ns: 4,
+            },
+            Event::Queue {
+                sdma: true,
+                ring: 1,
+                size: 2,
+                write_index_at: 3,
+                read_index_at: 4,
+                doorbell_at: 5,
+            },
+            Event::QueueEnd { index: 9 },
+            Event::Begin(d),
+            Event::Dispatch(Dispatch {
+                packet: Packet {
+                    times_written: false,
+                    ..packet()
+                },
+                ..d
+            }),
+            Event::Cut(d),
+            Event::Barrier {
+                packet: packet(),
+                or: true,
+                deps: [1, 0, 3, 0, u64::MAX],
+            },
+            Event::Vendor {
+                packet: packet(),
+                format: 2,
+            },
+            Event::Copy(copy),
+            Event::Copy(Copy {
+                rect: false,
+                ..copy
+            }),
+            Event::Unknown {
+                ring: 1,
+                index: 2,
+                word: 0xffff,
+            },
+        ];
+        events.extend(SDMA_OPS.map(|op| Event::Sdma {
+            ring: 1,
+            index: 2,
+            doorbell: -1,
+            op,
+            at: 5,
+            value: 6,
+        }));
+        let records: Vec<Record> = events
+            .into_iter()
+            .map(|event| Record {
+                time: 5,
+                pid: 6,
+                queue: 7,
+                event,
+            })
+            .collect();
+        let text: String = records.iter().map(Record::line).collect();
+        assert_eq!(text.lines().count(), records.len());
+        assert_eq!(parse(&text), Ok(records));
+    }
+
+    #[test]
+    fn a_damaged_log_is_refused() {
+        assert!(parse("t=1 pid=2 q=3 ev=queue-end idx=4").is_err());
+        assert!(
+            parse("t=1 pid=2 q=3 ev=queue-end\n")
+                .unwrap_err()
+                .starts_with("no idx")
+        );
+        assert!(
+            parse("t=1 pid=2 q=3 ev=surprise idx=4\n")
+                .unwrap_err()
+                .starts_with("ev=surprise")
+        );
+        assert!(parse("t=-1 pid=2 q=3 ev=queue-end idx=4\n").is_err());
+    }
+}

@@ -1,0 +1,37 @@
+//! What the engine needs of the machine around it: memory, a clock, interrupts and a log.
+
+use crate::log::Event;
+
+/// Memory as packets name it, time, interrupts and the log.
+///
+/// Addresses are those of the packets, which are also those that the application sees. An address that is not mapped is a
+/// fault of the application (or of a test), as it is on a GPU; implementations may do with it what they like short of
+/// undefined behaviour where they can tell.
+pub trait Machine {
+    /// Loads 16 bits, with acquire order.
+    fn load_u16(&self, at: u64) -> u16;
+    /// Loads 32 bits, with acquire order.
+    fn load_u32(&self, at: u64) -> u32;
+    /// Loads 64 bits, with acquire order.
+    fn load_u64(&self, at: u64) -> u64;
+    /// Stores 16 bits, with release order.
+    fn store_u16(&self, at: u64, value: u16);
+    /// Stores 32 bits, with release order.
+    fn store_u32(&self, at: u64, value: u32);
+    /// Stores 64 bits, with release order.
+    fn store_u64(&self, at: u64, value: u64);
+    /// Adds to 64 bits as one operation, wrapping.
+    fn add_u64(&self, at: u64, value: u64);
+    /// Replaces `from` by `to` as one operation; false if something else was there.
+    fn swap_u64(&self, at: u64, from: u64, to: u64) -> bool;
+    /// Copies bytes; the ranges may overlap.
+    fn copy(&self, to: u64, from: u64, bytes: u64);
+    /// Sets `bytes` bytes to `pattern`, repeated.
+    fn fill(&self, to: u64, pattern: &[u8], bytes: u64);
+    /// CLOCK_BOOTTIME in nanoseconds: the GPU's clock.
+    fn now(&self) -> u64;
+    /// Raises the interrupt of an event.
+    fn raise(&self, event: u32);
+    /// Writes one record of queue `queue`; it must be out of the process when this returns.
+    fn log(&self, queue: u32, event: &Event);
+}

@@ -1,0 +1,270 @@
+//! The C edge: what ROCr 7.2 looks up in the library that `HSA_MODEL_LIB` names.
+//!
+//! Interface 0.4 (observed, research/real-rocm.md "The model hook"): one exported function returns a table of functions. ROCr
+//! makes one model per process, tells it where all device memory is mapped, hands it each queue, and passes a function that
+//! raises events.
+
+mod aperture;
+mod worker;
+
+use crate::engine::Place;
+use crate::log::{Event, Record};
+use crate::machine::Machine;
+use crate::settings::Settings;
+use aperture::Aperture;
+use std::ffi::c_void;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use worker::Worker;
+
+type Raise = unsafe extern "C" fn(*mut c_void, u32);
+
+/// How ROCr describes a queue.
+#[repr(C)]
+pub struct QueueInfo {
+    ring: u64,
+    write_index: u64,
+    read_index: u64,
+    doorbell: u64,
+    ring_bytes: u32,
+    kind: u32,
+}
+/// [`QueueInfo::kind`] of an SDMA queue; the others that ROCr makes in model mode are AQL.
+const SDMA: u32 = 1;
+
+/// The table that ROCr asks for.
+#[repr(C)]
+pub struct Functions {
+    major: u32,
+    minor: u32,
+    create: extern "C" fn() -> *mut Model,
+    destroy: unsafe extern "C" fn(*mut Model),
+    set_global_aperture: unsafe extern "C" fn(*mut Model, *mut u8, u64),
+    alloced_memory: extern "C" fn(*mut Model, *mut c_void, u64, u32),
+    freed_memory: extern "C" fn(*mut Model, *mut c_void, u64),
+    set_notify_event: extern "C" fn(*mut Model, *const c_void, *mut c_void),
+    set_wait_event: extern "C" fn(*mut Model, *const c_void, *mut c_void),
+    register_queue: unsafe extern "C" fn(*mut Model, *const QueueInfo) -> *mut Worker,
+    set_set_event: unsafe extern "C" fn(*mut Model, Option<Raise>, *mut c_void),
+    destroy_queue: unsafe extern "C" fn(*mut Model, *mut Worker),
+}
+
+static FUNCTIONS: Functions = Functions {
+    major: 0,
+    minor: 4,
+    create,
+    destroy,
+    set_global_aperture,
+    alloced_memory,
+    freed_memory,
+    set_notify_event,
+    set_wait_event,
+    register_queue,
+    set_set_event,
+    destroy_queue,
+};
+
+/// What ROCr looks up: the table of functions, which lives as long as the library.
+// SAFETY: the name is that of ROCr's interface and of nothing else in a process.
+#[unsafe(no_mangle)]
+pub extern "C" fn get_hsakmt_model_functions() -> *const Functions {
+    &raw const FUNCTIONS
+}
+
+/// The event function that ROCr passed, and its argument.
+struct Interrupt {
+    raise: Raise,
+    data: *mut c_void,
+}
+// SAFETY: ROCr calls for the function to be called from the model's threads; the argument is only handed back to it.
+unsafe impl Send for Interrupt {}
+
+/// One modelled GPU.
+pub struct Model {
+    shared: Arc<Shared>,
+    queues: AtomicU32,
+}
+
+/// What the queues' threads share.
+struct Shared {
+    settings: Arc<Settings>,
+    aperture: Aperture,
+    interrupt: Mutex<Option<Interrupt>>,
+    log: Option<File>,
+}
+
+/// A test must never go on with a model that cannot do what was asked for, or with a log that has holes.
+fn give_up(what: &str) -> ! {
+    eprintln!("[gpu-model] {what}: aborting");
+    std::process::abort()
+}
+
+impl Shared {
+    fn new(settings: Settings) -> Shared {
+        let log = settings.log.as_ref().map(|path| {
+            OpenOptions::new()
+                .append(true)
+                .create(true)
+                .open(path)
+                .unwrap_or_else(|error| give_up(&format!("MODEL_LOG={path}: {error}")))
+        });
+        Shared {
+            settings: Arc::new(settings),
+            aperture: Aperture::default(),
+            interrupt: Mutex::new(None),
+            log,
+        }
+    }
+}
+
+impl Machine for Shared {
+    fn load_u16(&self, at: u64) -> u16 {
+        self.aperture.load_u16(at)
+    }
+    fn load_u32(&self, at: u64) -> u32 {
+        self.aperture.load_u32(at)
+    }
+    fn load_u64(&self, at: u64) -> u64 {
+        self.aperture.load_u64(at)
+    }
+    fn store_u16(&self, at: u64, value: u16) {
+        self.aperture.store_u16(at, value);
+    }
+    fn store_u32(&self, at: u64, value: u32) {
+        self.aperture.store_u32(at, value);
+    }
+    fn store_u64(&self, at: u64, value: u64) {
+        self.aperture.store_u64(at, value);
+    }
+    fn add_u64(&self, at: u64, value: u64) {
+        self.aperture.add_u64(at, value);
+    }
+    fn swap_u64(&self, at: u64, from: u64, to: u64) -> bool {
+        self.aperture.swap_u64(at, from, to)
+    }
+    fn copy(&self, to: u64, from: u64, bytes: u64) {
+        self.aperture.copy(to, from, bytes);
+    }
+    fn fill(&self, to: u64, pattern: &[u8], bytes: u64) {
+        self.aperture.fill(to, pattern, bytes);
+    }
+    fn now(&self) -> u64 {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: clock_gettime writes one timespec, which we own; this clock exists on every Linux that we support.
+        unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+    fn raise(&self, event: u32) {
+        let interrupt = self
+            .interrupt
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(Interrupt { raise, data }) = *interrupt {
+            // Not under the lock: the function takes locks of ROCr's own.
+            drop(interrupt);
+            // SAFETY: ROCr passed this function for this use, with this argument, valid until it destroys the model.
+            unsafe { raise(data, event) };
+        }
+    }
+    fn log(&self, queue: u32, event: &Event) {
+        if self.log.is_none() && !self.settings.debug {
+            return;
+        }
+        let line = Record {
+            time: self.now(),
+            pid: std::process::id(),
+            queue,
+            event: event.clone(),
+        }
+        .line();
+        if let Some(mut log) = self.log.as_ref() {
+            // One write of a line to a file opened for appending: lines of several threads and processes do not mix.
+            match log.write(line.as_bytes()) {
+                Ok(written) if written == line.len() => {}
+                Ok(_) => give_up("the log took only a part of a record"),
+                Err(error) => give_up(&format!("the log cannot be written: {error}")),
+            }
+        }
+        if self.settings.debug {
+            eprint!("[gpu-model] {line}");
+        }
+    }
+}
+
+extern "C" fn create() -> *mut Model {
+    let settings = Settings::from_lookup(|name| std::env::var(name).ok())
+        .unwrap_or_else(|what| give_up(&what));
+    let (eager, seed, kernel_ns) = (settings.eager, settings.seed, settings.kernel_ns);
+    let shared = Arc::new(Shared::new(settings));
+    shared.log(
+        0,
+        &Event::Model {
+            eager,
+            seed,
+            kernel_ns,
+        },
+    );
+    Box::into_raw(Box::new(Model {
+        shared,
+        queues: AtomicU32::new(0),
+    }))
+}
+
+unsafe extern "C" fn destroy(model: *mut Model) {
+    // SAFETY: ROCr passes what create() returned, once, after it destroyed the queues; threads that are left keep their own
+    // reference to what is shared.
+    drop(unsafe { Box::from_raw(model) });
+}
+
+unsafe extern "C" fn set_global_aperture(model: *mut Model, base: *mut u8, bytes: u64) {
+    // SAFETY: ROCr passes a live model.
+    let model = unsafe { &*model };
+    model.shared.aperture.set(base, bytes);
+}
+
+extern "C" fn alloced_memory(_: *mut Model, _: *mut c_void, _: u64, _: u32) {}
+extern "C" fn freed_memory(_: *mut Model, _: *mut c_void, _: u64) {}
+// Both are for models that run elsewhere and have to be waited for; this one polls.
+extern "C" fn set_notify_event(_: *mut Model, _: *const c_void, _: *mut c_void) {}
+extern "C" fn set_wait_event(_: *mut Model, _: *const c_void, _: *mut c_void) {}
+
+unsafe extern "C" fn set_set_event(model: *mut Model, raise: Option<Raise>, data: *mut c_void) {
+    // SAFETY: ROCr passes a live model.
+    let model = unsafe { &*model };
+    *model
+        .shared
+        .interrupt
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = raise.map(|raise| Interrupt { raise, data });
+}
+
+unsafe extern "C" fn register_queue(model: *mut Model, info: *const QueueInfo) -> *mut Worker {
+    // SAFETY: ROCr passes a live model and a queue description that is valid during the call.
+    let (model, info) = unsafe { (&*model, &*info) };
+    let (sdma, number) = (
+        info.kind == SDMA,
+        model.queues.fetch_add(1, Ordering::Relaxed),
+    );
+    let place = Place {
+        number,
+        ring: info.ring,
+        ring_bytes: u64::from(info.ring_bytes),
+        write_index_at: info.write_index,
+        read_index_at: info.read_index,
+        doorbell_at: info.doorbell,
+    };
+    match Worker::start(Arc::clone(&model.shared), sdma, place) {
+        Ok(worker) => Box::into_raw(Box::new(worker)),
+        Err(error) => give_up(&format!("no thread for queue {number}: {error}")),
+    }
+}
+
+unsafe extern "C" fn destroy_queue(_: *mut Model, queue: *mut Worker) {
+    // SAFETY: ROCr passes what register_queue() returned, once.
+    unsafe { Box::from_raw(queue) }.stop();
+}

@@ -1,0 +1,121 @@
+//! One thread per queue.
+
+use super::Shared;
+use crate::engine::{Engine, Place, Step};
+use crate::log::Event;
+use crate::machine::Machine;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Shortest and longest time between two looks at a queue.
+const SHORTEST: Duration = Duration::from_micros(20);
+const LONGEST: Duration = Duration::from_millis(2);
+
+/// The thread of a queue, as ROCr holds it.
+pub struct Worker {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+    pid: u32,
+}
+
+impl Worker {
+    pub(super) fn start(shared: Arc<Shared>, sdma: bool, place: Place) -> io::Result<Worker> {
+        let size = if sdma {
+            place.ring_bytes
+        } else {
+            place.ring_bytes / 64
+        };
+        let (ring, doorbell_at) = (place.ring, place.doorbell_at);
+        let (write_index_at, read_index_at) = (place.write_index_at, place.read_index_at);
+        shared.log(
+            place.number,
+            &Event::Queue {
+                sdma,
+                ring,
+                size,
+                write_index_at,
+                read_index_at,
+                doorbell_at,
+            },
+        );
+        let engine = Engine::new(sdma, place, Arc::clone(&shared.settings), &*shared);
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        let name = format!("gpu-model-{}", place.number);
+        let thread = without_signals(|| {
+            std::thread::Builder::new()
+                .name(name)
+                .spawn(move || serve(&shared, engine, &asked))
+        })?;
+        Ok(Worker {
+            stop,
+            thread,
+            pid: std::process::id(),
+        })
+    }
+
+    /// Ends the thread; returns when it is gone.
+    pub(super) fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        // In a forked child there is no such thread to wait for.
+        if self.pid == std::process::id() {
+            self.thread.thread().unpark();
+            // A thread that panicked has said so on stderr.
+            let _ = self.thread.join();
+        }
+    }
+}
+
+/// Runs `act` with all signals blocked: a device's threads must never run a handler of the application.
+fn without_signals<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: sigset_t is plain data; both calls only write the sets that we own and this thread's mask.
+    let before = unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    };
+    let result = act();
+    // SAFETY: restores the mask saved above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    result
+}
+
+fn serve(shared: &Shared, mut engine: Engine, stop: &AtomicBool) {
+    // SAFETY: takes a number; affects only this thread. Without it each nap is 50 us longer than asked for.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000u64) };
+    let mut active = Instant::now();
+    let mut looks = 0u32;
+    while !stop.load(Ordering::Acquire) {
+        match engine.step(shared) {
+            Step::Progress => {
+                active = Instant::now();
+                looks = 0;
+            }
+            Step::Busy(ns) => {
+                std::thread::park_timeout(Duration::from_nanos(ns));
+                active = Instant::now();
+            }
+            // The first packet may follow at once, and before that the doorbell has to be known.
+            Step::Unready if looks < 100_000 => {
+                looks += 1;
+                std::thread::yield_now();
+            }
+            // In eager mode a packet that is being written is taken the moment it is valid: the hardest case for whoever
+            // edits it. Bounded, so that a producer that was descheduled in the middle does not cost a core.
+            Step::Idle { near: true } if shared.settings.eager && looks < 2_000 => {
+                looks += 1;
+                std::hint::spin_loop();
+            }
+            // The longer nothing came, the longer the nap, so that it adds no more than an eighth to any silence.
+            Step::Idle { .. } | Step::Unready => {
+                std::thread::park_timeout((active.elapsed() / 8).clamp(SHORTEST, LONGEST))
+            }
+            Step::Halted => std::thread::park(),
+        }
+    }
+    engine.end(shared);
+}

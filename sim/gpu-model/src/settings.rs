@@ -1,0 +1,145 @@
+//! What the environment asks of the model.
+
+/// Settings, each from the variable that its comment names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// `MODEL_LOG`: path of the log; appended to. None: no log.
+    pub log: Option<String>,
+    /// `MODEL_DEBUG=1`: the same records on stderr as well.
+    pub debug: bool,
+    /// `MODEL_KERNEL_NS`: how long a kernel takes, in ns (default 50,000).
+    pub kernel_ns: u64,
+    /// `MODEL_LONG_KERNEL=GRID_X:NS[,GRID_X:NS...]`: a dispatch whose grid.x is GRID_X takes NS.
+    pub long_kernels: Vec<(u32, u64)>,
+    /// `MODEL_EAGER=1`: valid packets up to the write index are taken at random moments, without waiting for the doorbell.
+    pub eager: bool,
+    /// `MODEL_SEED`: seed of those moments (default 1). The same seed gives the same decisions, not the same interleaving
+    /// with the application's threads.
+    pub seed: u64,
+    /// `MODEL_ALWAYS_TIME=1`: times go into every completion signal, also where the queue's profiling is off.
+    pub always_time: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            log: None,
+            debug: false,
+            kernel_ns: 50_000,
+            long_kernels: Vec::new(),
+            eager: false,
+            seed: 1,
+            always_time: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the settings by a look-up of environment variables.
+    ///
+    /// # Errors
+    /// The variable and value that cannot be understood. A test must not run with another model than it asked for.
+    pub fn from_lookup(look: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
+        let look = |name: &str| look(name).filter(|value| !value.is_empty());
+        let number = |name: &str, default: u64| match look(name) {
+            None => Ok(default),
+            Some(text) => text
+                .parse()
+                .map_err(|_| format!("{name}={text}: not a number")),
+        };
+        let switch = |name: &str| match look(name).as_deref() {
+            None | Some("0") => Ok(false),
+            Some("1") => Ok(true),
+            Some(text) => Err(format!("{name}={text}: neither 0 nor 1")),
+        };
+        let default = Settings::default();
+        let mut long_kernels = Vec::new();
+        for pair in look("MODEL_LONG_KERNEL")
+            .iter()
+            .flat_map(|text| text.split(','))
+        {
+            let parsed = pair
+                .split_once(':')
+                .and_then(|(grid, ns)| Some((grid.parse().ok()?, ns.parse().ok()?)));
+            long_kernels
+                .push(parsed.ok_or_else(|| format!("MODEL_LONG_KERNEL: {pair} is not GRID_X:NS"))?);
+        }
+        Ok(Settings {
+            log: look("MODEL_LOG"),
+            debug: switch("MODEL_DEBUG")?,
+            kernel_ns: number("MODEL_KERNEL_NS", default.kernel_ns)?,
+            long_kernels,
+            eager: switch("MODEL_EAGER")?,
+            seed: number("MODEL_SEED", default.seed)?,
+            always_time: switch("MODEL_ALWAYS_TIME")?,
+        })
+    }
+
+    /// How long a kernel with this grid takes, in ns; and whether a rule of its own says so.
+    pub fn kernel_time(&self, grid_x: u32) -> (u64, bool) {
+        match self.long_kernels.iter().find(|(grid, _)| *grid == grid_x) {
+            Some((_, ns)) => (*ns, true),
+            None => (self.kernel_ns, false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings, String> {
+        Settings::from_lookup(|name| {
+            pairs
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| v.to_string())
+        })
+    }
+
+    #[test]
+    fn nothing_set_is_the_default() {
+        assert_eq!(read(&[]), Ok(Settings::default()));
+        assert_eq!(
+            read(&[("MODEL_SEED", ""), ("MODEL_EAGER", "0")]),
+            Ok(Settings::default())
+        );
+    }
+
+    #[test]
+    fn every_variable_is_read() {
+        let s = read(&[
+            ("MODEL_LOG", "/x"),
+            ("MODEL_DEBUG", "1"),
+            ("MODEL_KERNEL_NS", "7"),
+            ("MODEL_LONG_KERNEL", "64:1000,128:30000000000"),
+            ("MODEL_EAGER", "1"),
+            ("MODEL_SEED", "9"),
+            ("MODEL_ALWAYS_TIME", "1"),
+        ])
+        .unwrap();
+        assert_eq!(s.log.as_deref(), Some("/x"));
+        assert!(s.debug && s.eager && s.always_time);
+        assert_eq!(
+            (s.kernel_time(64), s.kernel_time(128), s.kernel_time(1)),
+            ((1000, true), (30_000_000_000, true), (7, false))
+        );
+        assert_eq!(s.seed, 9);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        assert_eq!(
+            read(&[("MODEL_EAGER", "yes")]),
+            Err("MODEL_EAGER=yes: neither 0 nor 1".into())
+        );
+        assert_eq!(
+            read(&[("MODEL_LONG_KERNEL", "64")]),
+            Err("MODEL_LONG_KERNEL: 64 is not GRID_X:NS".into())
+        );
+        assert_eq!(
+            read(&[("MODEL_KERNEL_NS", "-1")]),
+            Err("MODEL_KERNEL_NS=-1: not a number".into())
+        );
+    }
+}
