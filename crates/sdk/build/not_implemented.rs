@@ -9,7 +9,10 @@ use std::fmt::Write;
 const BUILT: &[&str] = &[];
 
 /// In the headers, but not the SDK's to export: inline there, or exported by tools.
-const NOT_OURS: &[&str] = &["rocprofiler_record_header_compute_hash", "rocprofiler_configure"];
+const NOT_OURS: &[&str] = &[
+    "rocprofiler_record_header_compute_hash",
+    "rocprofiler_configure",
+];
 
 /// `not_implemented.rs`.
 pub fn generate() -> Result<String, Box<dyn Error>> {
@@ -35,6 +38,9 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
             function.name
         )?;
     }
-    writeln!(out, "/// Names that [`super`] exports with a body.\npub const BUILT: &[&str] = &{BUILT:?};")?;
+    writeln!(
+        out,
+        "/// Names that [`super`] exports with a body.\npub const BUILT: &[&str] = &{BUILT:?};"
+    )?;
     Ok(out)
 }

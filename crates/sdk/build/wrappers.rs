@@ -52,7 +52,9 @@ fn words(ty: &Type, value: &str) -> Vec<String> {
         (Class::Int, _) => vec![format!("{value} as u64")],
         (Class::Float, _) => vec![format!("u64::from({value}.to_bits())")],
         (Class::Pointer | Class::Function, _) => vec![format!("{value} as u64")],
-        (Class::Struct, size) => (0..size.div_ceil(8)).map(|i| format!("word(&{value}, {i})")).collect(),
+        (Class::Struct, size) => (0..size.div_ceil(8))
+            .map(|i| format!("word(&{value}, {i})"))
+            .collect(),
         _ => vec![format!("u64::from({value})")],
     }
 }
@@ -69,7 +71,11 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
         "/// Calls the runtime's own functions, past every wrapper. The function's table must have been adopted before.\n\
          pub mod original {{\nuse super::*;\n{originals}}}"
     )?;
-    writeln!(out, "/// Every table, indexed by [`midair_abi::tables::TableId`].\npub static TABLES: [Table; {}] = [", ALL.len())?;
+    writeln!(
+        out,
+        "/// Every table, indexed by [`midair_abi::tables::TableId`].\npub static TABLES: [Table; {}] = [",
+        ALL.len()
+    )?;
     for table in ALL {
         writeln!(
             out,
@@ -86,7 +92,11 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
     Ok(out)
 }
 
-fn table_module(out: &mut String, originals: &mut String, table: &Table) -> Result<(), Box<dyn Error>> {
+fn table_module(
+    out: &mut String,
+    originals: &mut String,
+    table: &Table,
+) -> Result<(), Box<dyn Error>> {
     let module = module(table.id);
     let count = table.functions.len();
     writeln!(
@@ -122,7 +132,10 @@ fn table_module(out: &mut String, originals: &mut String, table: &Table) -> Resu
             args = signature.arguments,
         )?;
     }
-    writeln!(out, "/// Its slots in order.\npub static SLOTS: &[Slot] = &[\n{slots}];\n}}")?;
+    writeln!(
+        out,
+        "/// Its slots in order.\npub static SLOTS: &[Slot] = &[\n{slots}];\n}}"
+    )?;
     Ok(())
 }
 
@@ -142,7 +155,8 @@ struct Signature {
 
 impl Signature {
     fn of(function: &Function) -> Result<Signature, Box<dyn Error>> {
-        let (mut parameters, mut arguments, mut types, mut all_words) = (String::new(), String::new(), String::new(), Vec::new());
+        let (mut parameters, mut arguments, mut types, mut all_words) =
+            (String::new(), String::new(), String::new(), Vec::new());
         for (index, Parameter { ty, word, .. }) in function.parameters.iter().enumerate() {
             let rust = rust_type(ty)?;
             write!(parameters, "a{index}: {rust}, ")?;
@@ -158,14 +172,31 @@ impl Signature {
         }
         let result = rust_type(&function.result)?;
         let pointer = format!("unsafe extern \"C-unwind\" fn({types}) -> {result}");
-        Ok(Signature { parameters, arguments, result, pointer, words: all_words })
+        Ok(Signature {
+            parameters,
+            arguments,
+            result,
+            pointer,
+            words: all_words,
+        })
     }
 }
 
-fn wrapper(out: &mut String, table: &Table, index: usize, function: &Function, signature: &Signature) -> Result<(), Box<dyn Error>> {
+fn wrapper(
+    out: &mut String,
+    table: &Table,
+    index: usize,
+    function: &Function,
+    signature: &Signature,
+) -> Result<(), Box<dyn Error>> {
     let name = function.name.as_str();
-    let stream = function.stream.map_or_else(|| "0".to_owned(), |i| format!("a{i} as u64"));
-    let result = words(&function.result, "result").into_iter().next().unwrap_or_else(|| "0".to_owned());
+    let stream = function
+        .stream
+        .map_or_else(|| "0".to_owned(), |i| format!("a{i} as u64"));
+    let result = words(&function.result, "result")
+        .into_iter()
+        .next()
+        .unwrap_or_else(|| "0".to_owned());
     writeln!(
         out,
         "/// Wraps `{name}`.\n///\n/// # Safety\n/// As the C function; only while its original is in place.\n\

@@ -118,9 +118,11 @@ pub struct ControlDirectives {
     pub words: [u64; 18],
 }
 
-const _: () = assert!(size_of::<Dim3>() == 12 && size_of::<Extent>() == 24 && size_of::<PitchedPtr>() == 32);
+const _: () =
+    assert!(size_of::<Dim3>() == 12 && size_of::<Extent>() == 24 && size_of::<PitchedPtr>() == 32);
 const _: () = assert!(size_of::<IpcHandle>() == 64 && align_of::<IpcHandle>() == 1);
-const _: () = assert!(size_of::<ChannelFormatDesc>() == 20 && size_of::<ControlDirectives>() == 144);
+const _: () =
+    assert!(size_of::<ChannelFormatDesc>() == 20 && size_of::<ControlDirectives>() == 144);
 
 /// Types without padding, so that their bytes may be read.
 trait Bytes: Copy {}
@@ -138,11 +140,21 @@ fn word<T: Bytes>(value: &T, index: usize) -> u64 {
     let from = (index * 8).min(size_of::<T>());
     let len = (size_of::<T>() - from).min(8);
     // SAFETY: `from + len` is at most the size of T, which has no padding; `bytes` has 8.
-    unsafe { std::ptr::copy_nonoverlapping((&raw const *value).cast::<u8>().add(from), bytes.as_mut_ptr(), len) };
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            (&raw const *value).cast::<u8>().add(from),
+            bytes.as_mut_ptr(),
+            len,
+        )
+    };
     u64::from_ne_bytes(bytes)
 }
 
-#[allow(non_snake_case, clippy::too_many_arguments, reason = "names and signatures are AMD's")]
+#[allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    reason = "names and signatures are AMD's"
+)]
 mod generated {
     use super::*;
     include!(concat!(env!("OUT_DIR"), "/wrappers.rs"));
