@@ -10,7 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs `body` and turns a panic into an answer: nothing may unwind into C, or end the process that we are a guest in.
 fn edge(body: impl FnOnce() -> Code) -> u32 {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Code::RocprofilerError).raw()
+    catch_unwind(AssertUnwindSafe(body))
+        .unwrap_or(Code::RocprofilerError)
+        .raw()
 }
 
 /// A runtime hands over its API tables. See [`midair_register::library_api_table`].
@@ -29,7 +31,14 @@ pub unsafe extern "C" fn rocprofiler_register_library_api_table(
     edge(|| {
         // SAFETY: the caller's promise is the same.
         unsafe {
-            midair_register::library_api_table(lib_name, import_func, lib_version, api_tables, api_table_length, register_id)
+            midair_register::library_api_table(
+                lib_name,
+                import_func,
+                lib_version,
+                api_tables,
+                api_table_length,
+                register_id,
+            )
         }
     })
 }
@@ -70,7 +79,10 @@ pub extern "C" fn rocprofiler_register_invoke_all_registrations() -> u32 {
 /// # Safety
 /// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocprofiler_register_attach(environment_buffer: *const c_char, tool_lib_path: *const c_char) -> u32 {
+pub unsafe extern "C" fn rocprofiler_register_attach(
+    environment_buffer: *const c_char,
+    tool_lib_path: *const c_char,
+) -> u32 {
     // SAFETY: the caller's promise is the same.
     edge(|| unsafe { midair_register::attach(environment_buffer, tool_lib_path) })
 }

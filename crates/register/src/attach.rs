@@ -33,7 +33,9 @@ fn default_tool() -> CString {
 
 /// Whether anything could come of an attach.
 fn attachable() -> bool {
-    config::enabled() && config::attach() != config::Attach::Refused && (0..CLIENTS.len()).any(store::has)
+    config::enabled()
+        && config::attach() != config::Attach::Refused
+        && (0..CLIENTS.len()).any(store::has)
 }
 
 /// Loads the SDK and the tool, hands over what is kept, starts the tool (`rocprofiler_register_attach`).
@@ -48,7 +50,9 @@ fn attachable() -> bool {
 /// # Safety
 /// `settings` is null or an environment buffer; `tool` is null or NUL-terminated.
 pub unsafe fn attach(settings: *const c_char, tool: *const c_char) -> Code {
-    let Ok(_held) = lock::take(Which::Operation) else { return Code::Deadlock };
+    let Ok(_held) = lock::take(Which::Operation) else {
+        return Code::Deadlock;
+    };
     if !attachable() {
         return Code::AttachmentNotAvailable;
     }
@@ -57,7 +61,11 @@ pub unsafe fn attach(settings: *const c_char, tool: *const c_char) -> Code {
     } else {
         // SAFETY: not null, and the caller vouches for its end.
         let named = unsafe { CStr::from_ptr(tool) };
-        if named.is_empty() { default_tool() } else { named.to_owned() }
+        if named.is_empty() {
+            default_tool()
+        } else {
+            named.to_owned()
+        }
     };
     let variables = if settings.is_null() {
         say(Level::Warning, "attached without settings");
@@ -80,7 +88,13 @@ pub unsafe fn attach(settings: *const c_char, tool: *const c_char) -> Code {
             Code::Success
         }
         Err(code) => {
-            say(Level::Warning, &format!("attach failed: {}", crate::code::text(code.raw()).to_string_lossy()));
+            say(
+                Level::Warning,
+                &format!(
+                    "attach failed: {}",
+                    crate::code::text(code.raw()).to_string_lossy()
+                ),
+            );
             code
         }
     }
@@ -94,7 +108,12 @@ fn last() -> Option<&'static Last> {
 /// The environment that SDK and tool shall see. The attacher's variables come last and win over the tool's list, as in AMD's.
 fn environment_for(with: &Last, tool_list: bool) -> environment::Published {
     let mut variables: Variables = vec![(TOOL_ATTACHED.to_owned(), c"1".to_owned())];
-    if tool_list && !with.variables.iter().any(|(name, _)| name.as_c_str() == TOOL_LIBRARIES) {
+    if tool_list
+        && !with
+            .variables
+            .iter()
+            .any(|(name, _)| name.as_c_str() == TOOL_LIBRARIES)
+    {
         variables.push((TOOL_LIBRARIES.to_owned(), with.tool.clone()));
     }
     variables.extend(with.variables.iter().cloned());
@@ -121,7 +140,10 @@ fn start(now: &Last) -> Result<(), Code> {
     match unsafe { attach() } {
         0 => Ok(()),
         refused => {
-            say(Level::Warning, &format!("rocprofiler_attach returned {refused}"));
+            say(
+                Level::Warning,
+                &format!("rocprofiler_attach returned {refused}"),
+            );
             Err(Code::RocprofilerError)
         }
     }
@@ -136,7 +158,13 @@ fn load(sdk: Sdk, tool: &CStr, first: bool) -> Result<(), Code> {
             // SAFETY: the SDK's own function; the path is NUL-terminated and lives across the call.
             let refused = unsafe { load_tool(tool.as_ptr()) };
             if refused != 0 {
-                say(Level::Warning, &format!("the SDK could not load {}: {refused}", tool.to_string_lossy()));
+                say(
+                    Level::Warning,
+                    &format!(
+                        "the SDK could not load {}: {refused}",
+                        tool.to_string_lossy()
+                    ),
+                );
                 return Err(Code::RocprofilerError);
             }
             // It may have asked for the tables itself; this is for one that did not.
@@ -150,17 +178,24 @@ fn load(sdk: Sdk, tool: &CStr, first: bool) -> Result<(), Code> {
 /// Stops the tool (`rocprofiler_register_detach`). Its settings are in the environment again while it does, since a tool may
 /// read there how to write. Detaching twice is not an error of ours; the SDK answers it.
 pub fn detach() -> Code {
-    let Ok(_held) = lock::take(Which::Operation) else { return Code::Deadlock };
+    let Ok(_held) = lock::take(Which::Operation) else {
+        return Code::Deadlock;
+    };
     if !attachable() {
         return Code::AttachmentNotAvailable;
     }
-    let Some(detach) = library::known().and_then(|sdk| sdk.detach) else { return Code::NoTools };
+    let Some(detach) = library::known().and_then(|sdk| sdk.detach) else {
+        return Code::NoTools;
+    };
     let _published = last().map(|last| environment_for(last, false));
     // SAFETY: the SDK's own function, which takes nothing.
     match unsafe { detach() } {
         0 => Code::Success,
         refused => {
-            say(Level::Warning, &format!("rocprofiler_detach returned {refused}"));
+            say(
+                Level::Warning,
+                &format!("rocprofiler_detach returned {refused}"),
+            );
             Code::RocprofilerError
         }
     }
@@ -169,7 +204,9 @@ pub fn detach() -> Code {
 /// Attaches again with the tool and settings of last time (`rocprofiler_register_invoke_reattach`, and
 /// `rocprofiler_call_client_reattach`, of the first generation).
 pub fn reattach() -> Code {
-    let Ok(_held) = lock::take(Which::Operation) else { return Code::Deadlock };
+    let Ok(_held) = lock::take(Which::Operation) else {
+        return Code::Deadlock;
+    };
     match last() {
         Some(last) => start(last).err().unwrap_or(Code::Success),
         None => Code::AttachmentNotAvailable,

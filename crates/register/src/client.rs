@@ -17,16 +17,56 @@ pub struct Client {
 ///
 /// Source: research/upstream-attach.md 1.2. `hsa` also admits major version 1 here: that is the one AMD ships.
 pub static CLIENTS: [Client; 10] = [
-    Client { name: c"hsa", stem: "libhsa-runtime64.so.", majors: '1'..='9' },
-    Client { name: c"hip", stem: "libamdhip64.so.", majors: '6'..='9' },
-    Client { name: c"roctx", stem: "libroctx64.so.", majors: '4'..='9' },
-    Client { name: c"hip_compiler", stem: "libamdhip64.so.", majors: '6'..='9' },
-    Client { name: c"rccl", stem: "librccl.so.", majors: '6'..='9' },
-    Client { name: c"rocdecode", stem: "librocdecode.so.", majors: '0'..='9' },
-    Client { name: c"rocjpeg", stem: "librocjpeg.so.", majors: '0'..='9' },
-    Client { name: c"rocattach", stem: "librocprofiler-sdk-attach.so.", majors: '0'..='9' },
-    Client { name: c"hipFile", stem: "libhipfile.so.", majors: '0'..='9' },
-    Client { name: c"rocshmem", stem: "librocshmem.so.", majors: '0'..='9' },
+    Client {
+        name: c"hsa",
+        stem: "libhsa-runtime64.so.",
+        majors: '1'..='9',
+    },
+    Client {
+        name: c"hip",
+        stem: "libamdhip64.so.",
+        majors: '6'..='9',
+    },
+    Client {
+        name: c"roctx",
+        stem: "libroctx64.so.",
+        majors: '4'..='9',
+    },
+    Client {
+        name: c"hip_compiler",
+        stem: "libamdhip64.so.",
+        majors: '6'..='9',
+    },
+    Client {
+        name: c"rccl",
+        stem: "librccl.so.",
+        majors: '6'..='9',
+    },
+    Client {
+        name: c"rocdecode",
+        stem: "librocdecode.so.",
+        majors: '0'..='9',
+    },
+    Client {
+        name: c"rocjpeg",
+        stem: "librocjpeg.so.",
+        majors: '0'..='9',
+    },
+    Client {
+        name: c"rocattach",
+        stem: "librocprofiler-sdk-attach.so.",
+        majors: '0'..='9',
+    },
+    Client {
+        name: c"hipFile",
+        stem: "libhipfile.so.",
+        majors: '0'..='9',
+    },
+    Client {
+        name: c"rocshmem",
+        stem: "librocshmem.so.",
+        majors: '0'..='9',
+    },
 ];
 
 /// Index of `hsa`.
@@ -43,14 +83,21 @@ pub fn find(name: &CStr) -> Option<usize> {
 
 /// Secure mode: whether `file_name` (without folders) is one that `client` may be loaded from.
 pub fn file_name_fits(client: &Client, file_name: &str) -> bool {
-    let Some(version) = file_name.strip_prefix(client.stem) else { return false };
+    let Some(version) = file_name.strip_prefix(client.stem) else {
+        return false;
+    };
     let mut rest = version.chars();
-    if !rest.next().is_some_and(|major| client.majors.contains(&major)) {
+    if !rest
+        .next()
+        .is_some_and(|major| client.majors.contains(&major))
+    {
         return false;
     }
     match rest.as_str() {
         "" => true,
-        more => more.strip_prefix('.').is_some_and(|m| !m.is_empty() && m.chars().all(|c| c == '.' || c.is_ascii_digit())),
+        more => more
+            .strip_prefix('.')
+            .is_some_and(|m| !m.is_empty() && m.chars().all(|c| c == '.' || c.is_ascii_digit())),
     }
 }
 
@@ -74,7 +121,14 @@ mod tests {
         for good in ["libamdhip64.so.7", "libamdhip64.so.7.2.53211"] {
             assert!(file_name_fits(hip, good), "{good}");
         }
-        for bad in ["libamdhip64.so", "libamdhip64.so.5", "libamdhip64.so.7x", "libamdhip64.so.7.", "xlibamdhip64.so.7", "libamdhip64.so.7.2.evil"] {
+        for bad in [
+            "libamdhip64.so",
+            "libamdhip64.so.5",
+            "libamdhip64.so.7x",
+            "libamdhip64.so.7.",
+            "xlibamdhip64.so.7",
+            "libamdhip64.so.7.2.evil",
+        ] {
             assert!(!file_name_fits(hip, bad), "{bad}");
         }
         assert!(file_name_fits(&CLIENTS[HSA], "libhsa-runtime64.so.1.18.0"));

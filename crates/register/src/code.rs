@@ -47,7 +47,9 @@ pub fn text(raw: u32) -> &'static CStr {
         6 => c"Unspecified rocprofiler-register error",
         7 => c"Too many instances of the same library API were registered",
         8 => c"rocprofiler-register was provided an invalid argument",
-        9 => c"rocprofiler-register attach was invoked, but the attachment library was never loaded.",
+        9 => {
+            c"rocprofiler-register attach was invoked, but the attachment library was never loaded."
+        }
         _ => c"rocprofiler_register_unknown_error",
     }
 }
@@ -62,7 +64,10 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for raw in 0..10 {
             assert!(seen.insert(text(raw)), "two codes share {:?}", text(raw));
-            assert!(json.contains(&format!("\": {raw},")), "code {raw} is not in the ABI file");
+            assert!(
+                json.contains(&format!("\": {raw},")),
+                "code {raw} is not in the ABI file"
+            );
         }
         assert_eq!(text(10), c"rocprofiler_register_unknown_error");
         assert_eq!(text(u32::MAX), c"rocprofiler_register_unknown_error");

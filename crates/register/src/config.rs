@@ -9,7 +9,11 @@ pub fn variable(name: &CStr) -> Option<CString> {
     // concurrently with a library's getenv; it is copied before anything else happens.
     let value = unsafe {
         let raw = libc::getenv(name.as_ptr());
-        if raw.is_null() { None } else { Some(CStr::from_ptr(raw).to_owned()) }
+        if raw.is_null() {
+            None
+        } else {
+            Some(CStr::from_ptr(raw).to_owned())
+        }
     };
     value.filter(|v| !v.is_empty())
 }
@@ -45,7 +49,8 @@ pub fn sdk_path() -> Option<CString> {
 
 /// Whether the SDK is to be loaded at the first registration although nothing in the process asks for it.
 pub fn force_load() -> bool {
-    switch(c"ROCPROFILER_REGISTER_FORCE_LOAD").unwrap_or_else(|| sdk_path().is_some() || variable(c"ROCP_TOOL_LIBRARIES").is_some())
+    switch(c"ROCPROFILER_REGISTER_FORCE_LOAD")
+        .unwrap_or_else(|| sdk_path().is_some() || variable(c"ROCP_TOOL_LIBRARIES").is_some())
 }
 
 /// What `ROCP_TOOL_ATTACH` says about attaching.
@@ -72,7 +77,9 @@ pub fn attach() -> Attach {
 /// Least severity that is printed, from `ROCPROFILER_REGISTER_LOG_LEVEL`: a word, or AMD's -1 (trace) to 4. What is neither
 /// counts as the default, warnings (AMD's library ends the process).
 pub fn log_level() -> log::Level {
-    let Some(value) = variable(c"ROCPROFILER_REGISTER_LOG_LEVEL") else { return log::Level::Warning };
+    let Some(value) = variable(c"ROCPROFILER_REGISTER_LOG_LEVEL") else {
+        return log::Level::Warning;
+    };
     match value.to_string_lossy().to_ascii_lowercase().as_str() {
         "trace" | "-1" => log::Level::Trace,
         "info" | "0" => log::Level::Info,

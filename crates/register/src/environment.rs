@@ -109,10 +109,18 @@ pub fn publish(variables: &[(CString, CString)]) -> Published {
 
 impl Drop for Published {
     fn drop(&mut self) {
-        let back = in_place().compare_exchange(self.ours, self.before, Ordering::AcqRel, Ordering::Acquire);
+        let back = in_place().compare_exchange(
+            self.ours,
+            self.before,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
         if back.is_err() {
             // The program called setenv meanwhile: its array is a copy of ours with its change, and must not be lost.
-            say(Level::Warning, "the program changed its environment during the attach; the attacher's variables stay in it");
+            say(
+                Level::Warning,
+                "the program changed its environment during the attach; the attacher's variables stay in it",
+            );
         }
     }
 }
@@ -147,8 +155,18 @@ mod tests {
             ("ROCP_X", "a=b"),
         ]);
         let got = read(&bytes).unwrap();
-        let got: Vec<(&str, &str)> = got.iter().map(|(n, v)| (n.to_str().unwrap(), v.to_str().unwrap())).collect();
-        assert_eq!(got, [("ROCPROF_KERNEL_TRACE", "1"), ("ROCPROF_OUTPUT_PATH", ""), ("ROCP_X", "a=b")]);
+        let got: Vec<(&str, &str)> = got
+            .iter()
+            .map(|(n, v)| (n.to_str().unwrap(), v.to_str().unwrap()))
+            .collect();
+        assert_eq!(
+            got,
+            [
+                ("ROCPROF_KERNEL_TRACE", "1"),
+                ("ROCPROF_OUTPUT_PATH", ""),
+                ("ROCP_X", "a=b")
+            ]
+        );
         assert_eq!(read(&buffer(&[])).unwrap(), []);
         // At an odd address.
         let mut shifted = vec![0xff];

@@ -16,10 +16,17 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The function that the helper gets, with the signature of `rocprofiler_register_library_api_table`.
-pub type Register =
-    unsafe extern "C" fn(*const c_char, *const c_void, u32, *const *mut c_void, u64, *mut LibraryId) -> u32;
+pub type Register = unsafe extern "C" fn(
+    *const c_char,
+    *const c_void,
+    u32,
+    *const *mut c_void,
+    u64,
+    *mut LibraryId,
+) -> u32;
 type Initialize = unsafe extern "C" fn(Register) -> c_int;
-type SetApiTable = unsafe extern "C" fn(*const c_char, u64, u64, *mut *mut c_void, u64, Register) -> c_int;
+type SetApiTable =
+    unsafe extern "C" fn(*const c_char, u64, u64, *mut *mut c_void, u64, Register) -> c_int;
 
 /// What was found at the first look.
 #[derive(Debug, Clone, Copy)]
@@ -37,9 +44,14 @@ fn find() -> Helper {
     if let Some(helper) = unsafe { FOUND.load(Ordering::Acquire).as_ref() } {
         return *helper;
     }
-    let mut helper = Helper { initialize: None, set_api_table: None };
+    let mut helper = Helper {
+        initialize: None,
+        set_api_table: None,
+    };
     for path in library::candidates(library::HELPER_STEM, library::SDK_STEM) {
-        let Some(opened) = Library::open(&path) else { continue };
+        let Some(opened) = Library::open(&path) else {
+            continue;
+        };
         let own = |name: &CStr| opened.own_symbol(name, std::ptr::null());
         // SAFETY: these names have these types in every helper (research/upstream-attach.md 1.4, 3).
         unsafe {
@@ -62,24 +74,37 @@ pub fn see(entry: &Entry) {
         config::Attach::Asked => {}
     }
     let helper = find();
-    if !listener::present() && !store::has(ROCATTACH) {
-        if let Some(initialize) = helper.initialize {
+    if !listener::present() && !store::has(ROCATTACH)
+        && let Some(initialize) = helper.initialize {
             // SAFETY: the helper's own function, called once per process with a function of the type that it expects.
-            accept(unsafe { initialize(register) }, "rocprofiler_attach_initialize");
+            accept(
+                unsafe { initialize(register) },
+                "rocprofiler_attach_initialize",
+            );
         }
-    }
-    if entry.client() == HSA {
-        if let Some(set_api_table) = helper.set_api_table {
-            let (name, version, instance) = (entry.name(), u64::from(entry.version()), u64::from(entry.instance()));
+    if entry.client() == HSA
+        && let Some(set_api_table) = helper.set_api_table {
+            let (name, version, instance) = (
+                entry.name(),
+                u64::from(entry.version()),
+                u64::from(entry.instance()),
+            );
             // SAFETY: the arguments are a registration that is kept for ever.
             let result = unsafe {
-                set_api_table(name.as_ptr(), version, instance, entry.tables(), entry.length() as u64, register)
+                set_api_table(
+                    name.as_ptr(),
+                    version,
+                    instance,
+                    entry.tables(),
+                    entry.length() as u64,
+                    register,
+                )
             };
             accept(result, "rocprofiler_attach_set_api_table");
         }
-    }
     // A helper that waits for HSA brings its thread then; until that, ours is not there either, or there would be two.
-    let helper_comes_later = helper.initialize.is_none() && helper.set_api_table.is_some() && !store::has(HSA);
+    let helper_comes_later =
+        helper.initialize.is_none() && helper.set_api_table.is_some() && !store::has(HSA);
     if !helper_comes_later {
         listener::ensure();
     }
@@ -89,7 +114,10 @@ fn accept(result: c_int, what: &str) {
     if result == 0 {
         listener::mark_present();
     } else {
-        say(Level::Warning, &format!("{what} returned {result}; attaching goes on without AMD's attach helper"));
+        say(
+            Level::Warning,
+            &format!("{what} returned {result}; attaching goes on without AMD's attach helper"),
+        );
     }
 }
 
@@ -102,7 +130,12 @@ unsafe extern "C" fn register(
     length: u64,
     id: *mut LibraryId,
 ) -> u32 {
-    if name.is_null() || tables.is_null() || id.is_null() || length == 0 || length > store::MAX_TABLES {
+    if name.is_null()
+        || tables.is_null()
+        || id.is_null()
+        || length == 0
+        || length > store::MAX_TABLES
+    {
         return Code::InvalidArgument.raw();
     }
     // SAFETY: the helper passes a NUL-terminated name.
@@ -113,7 +146,11 @@ unsafe extern "C" fn register(
     match unsafe { store::keep(client, version, tables, length as usize) } {
         Ok(entry) => {
             // SAFETY: `id` was checked and belongs to the caller.
-            unsafe { id.write(LibraryId { handle: entry.handle() }) };
+            unsafe {
+                id.write(LibraryId {
+                    handle: entry.handle(),
+                })
+            };
             Code::Success.raw()
         }
         Err(code) => code.raw(),

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// `rocprofiler_set_api_table`: name, version, instance, tables, how many. 0 = taken.
-pub type SetApiTable = unsafe extern "C" fn(*const c_char, u64, u64, *mut *mut c_void, u64) -> c_int;
+pub type SetApiTable =
+    unsafe extern "C" fn(*const c_char, u64, u64, *mut *mut c_void, u64) -> c_int;
 /// `rocprofiler_attach`, `rocprofiler_detach`. 0 = done.
 pub type Operation = unsafe extern "C" fn() -> c_int;
 /// `rocprofiler_load_attachment_tool`: path of the tool. 0 = loaded.
@@ -43,7 +44,12 @@ pub fn known() -> Option<Sdk> {
 
 fn settle(sdk: Sdk) -> Sdk {
     let fresh = Box::into_raw(Box::new(sdk));
-    match KNOWN.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+    match KNOWN.compare_exchange(
+        std::ptr::null_mut(),
+        fresh,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    ) {
         Ok(_) => sdk,
         Err(winner) => {
             // SAFETY: `fresh` was made above and never published.
@@ -67,7 +73,11 @@ impl Library {
             // SAFETY: dlerror gives null or a text that is valid until this thread's next dl call.
             let why = unsafe {
                 let text = libc::dlerror();
-                if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+                if text.is_null() {
+                    String::new()
+                } else {
+                    CStr::from_ptr(text).to_string_lossy().into_owned()
+                }
             };
             say(Level::Trace, &format!("not loaded: {why}"));
             return None;
@@ -78,13 +88,22 @@ impl Library {
     /// Makes the library's names visible to libraries loaded later, as tools of AMD's expect.
     pub fn promote(self, path: &CStr) {
         // SAFETY: the library is loaded under this path; RTLD_NOLOAD changes only its visibility.
-        unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD) };
+        unsafe {
+            libc::dlopen(
+                path.as_ptr(),
+                libc::RTLD_LAZY | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD,
+            )
+        };
     }
 
     /// Address of a symbol that the library itself defines (not one of its dependencies).
     pub fn own_symbol(self, name: &CStr, anchor: *const c_void) -> *mut c_void {
         let found = symbol(self.0, name);
-        if !found.is_null() && (anchor.is_null() || base_of(anchor) == base_of(found)) { found } else { std::ptr::null_mut() }
+        if !found.is_null() && (anchor.is_null() || base_of(anchor) == base_of(found)) {
+            found
+        } else {
+            std::ptr::null_mut()
+        }
     }
 }
 
@@ -138,13 +157,20 @@ pub fn candidates(stem: &str, companion: &str) -> Vec<CString> {
     let names = |stem: &str| [".so.1", ".so", ".so.0"].map(|suffix| format!("{stem}{suffix}"));
     let folder = own_folder();
     let beside = |stem: &str| -> Vec<PathBuf> {
-        folder.iter().flat_map(|f| names(stem).map(|n| f.join(n))).filter(|p| p.is_file()).collect()
+        folder
+            .iter()
+            .flat_map(|f| names(stem).map(|n| f.join(n)))
+            .filter(|p| p.is_file())
+            .collect()
     };
     let here: Vec<CString> = beside(stem).iter().filter_map(|p| c_path(p)).collect();
     if !here.is_empty() || !beside(companion).is_empty() {
         return here;
     }
-    names(stem).into_iter().filter_map(|n| CString::new(n).ok()).collect()
+    names(stem)
+        .into_iter()
+        .filter_map(|n| CString::new(n).ok())
+        .collect()
 }
 
 /// Stem of the SDK's file name.
@@ -194,20 +220,29 @@ pub fn sdk() -> Option<Sdk> {
     let paths = match config::sdk_path() {
         Some(named) => {
             // AMD's register also tries it as a name relative to its own folder.
-            let beside = own_folder().and_then(|f| c_path(&f.join(OsStr::from_bytes(named.to_bytes()))));
+            let beside =
+                own_folder().and_then(|f| c_path(&f.join(OsStr::from_bytes(named.to_bytes()))));
             std::iter::once(named).chain(beside).collect()
         }
         None => candidates(SDK_STEM, SDK_STEM),
     };
     for path in &paths {
-        let Some(library) = Library::open(path) else { continue };
+        let Some(library) = Library::open(path) else {
+            continue;
+        };
         let set_api_table = library.own_symbol(c"rocprofiler_set_api_table", std::ptr::null());
         if let Some(sdk) = sdk_around(set_api_table, library.0) {
             say(Level::Info, &format!("SDK: {}", path.to_string_lossy()));
             library.promote(path);
             return Some(settle(sdk));
         }
-        say(Level::Warning, &format!("{} has no rocprofiler_set_api_table", path.to_string_lossy()));
+        say(
+            Level::Warning,
+            &format!(
+                "{} has no rocprofiler_set_api_table",
+                path.to_string_lossy()
+            ),
+        );
     }
     None
 }

@@ -34,12 +34,21 @@ pub fn mark_present() {
 
 /// Starts the thread unless it is there. What fails is said and tried again at the next registration.
 pub fn ensure() {
-    if listener_word().compare_exchange(ABSENT, PRESENT, Ordering::AcqRel, Ordering::Acquire).is_err() {
+    if listener_word()
+        .compare_exchange(ABSENT, PRESENT, Ordering::AcqRel, Ordering::Acquire)
+        .is_err()
+    {
         return;
     }
     if let Err(errno) = start() {
         listener_word().store(ABSENT, Ordering::Release);
-        say(Level::Warning, &format!("no listener thread: {}", std::io::Error::from_raw_os_error(errno)));
+        say(
+            Level::Warning,
+            &format!(
+                "no listener thread: {}",
+                std::io::Error::from_raw_os_error(errno)
+            ),
+        );
     }
 }
 
@@ -60,7 +69,12 @@ fn start() -> Result<(), c_int> {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
         let mut thread = std::mem::MaybeUninit::<libc::pthread_t>::uninit();
-        let failed = libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), wait_for_ever, std::ptr::null_mut());
+        let failed = libc::pthread_create(
+            thread.as_mut_ptr(),
+            attributes.as_ptr(),
+            wait_for_ever,
+            std::ptr::null_mut(),
+        );
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         if failed == 0 { Ok(()) } else { Err(failed) }

@@ -66,7 +66,12 @@ fn make_page() -> *mut Page {
             chosen = fresh.cast();
         }
     }
-    let published = PAGE.compare_exchange(std::ptr::null_mut(), chosen, Ordering::AcqRel, Ordering::Acquire);
+    let published = PAGE.compare_exchange(
+        std::ptr::null_mut(),
+        chosen,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    );
     if fresh != libc::MAP_FAILED && (published.is_err() || chosen == fallback) {
         // SAFETY: this mapping was not published, so nobody else knows it.
         unsafe { libc::munmap(fresh, PAGE_SIZE) };
@@ -90,7 +95,13 @@ pub struct WouldDeadlock;
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     // SAFETY: the word is alive for the whole call (static or never unmapped); no timeout and no second word are passed.
     unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), operation | libc::FUTEX_PRIVATE_FLAG, value, std::ptr::null::<libc::timespec>());
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            std::ptr::null::<libc::timespec>(),
+        );
     }
 }
 
@@ -112,7 +123,11 @@ pub fn take(which: Which) -> Result<Held, WouldDeadlock> {
             return Err(WouldDeadlock);
         }
         let marked = now | WAITED_FOR;
-        if now == marked || word.compare_exchange(now, marked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        if now == marked
+            || word
+                .compare_exchange(now, marked, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
             futex(word, libc::FUTEX_WAIT, marked);
         }
         // Others may still wait: whoever waited once hands the mark on.
@@ -157,7 +172,8 @@ mod tests {
         // SAFETY: the child calls only async-signal-safe functions and the lock, then _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let open = take(Which::HandOver).is_ok() && listener_word().load(Ordering::Relaxed) == 0;
+            let open =
+                take(Which::HandOver).is_ok() && listener_word().load(Ordering::Relaxed) == 0;
             // SAFETY: ends the child without running the parent's handlers.
             unsafe { libc::_exit(if open { 0 } else { 1 }) };
         }

@@ -34,7 +34,7 @@ pub unsafe fn library_api_table(
     length: u64,
     id: *mut LibraryId,
 ) -> Code {
-    if length < 1 || length > store::MAX_TABLES {
+    if !(1..=store::MAX_TABLES).contains(&length) {
         return Code::BadApiTableLength;
     }
     if !config::enabled() {
@@ -43,12 +43,16 @@ pub unsafe fn library_api_table(
     if tables.is_null() || id.is_null() {
         return Code::InvalidArgument;
     }
-    let Ok(_held) = lock::take(Which::Registration) else { return Code::Deadlock };
+    let Ok(_held) = lock::take(Which::Registration) else {
+        return Code::Deadlock;
+    };
     if name.is_null() {
         return Code::UnsupportedApi;
     }
     // SAFETY: not null, and the caller vouches for its end.
-    let Some(client) = client::find(unsafe { CStr::from_ptr(name) }) else { return Code::UnsupportedApi };
+    let Some(client) = client::find(unsafe { CStr::from_ptr(name) }) else {
+        return Code::UnsupportedApi;
+    };
     if config::secure() && !comes_from_its_own_file(client, import) {
         return Code::InvalidApiAddress;
     }
@@ -58,15 +62,30 @@ pub unsafe fn library_api_table(
         Err(code) => return code,
     };
     // SAFETY: checked above, the caller's.
-    unsafe { id.write(LibraryId { handle: entry.handle() }) };
-    say(Level::Info, &format!("kept {} version {version} instance {}", entry.name().to_string_lossy(), entry.instance()));
+    unsafe {
+        id.write(LibraryId {
+            handle: entry.handle(),
+        })
+    };
+    say(
+        Level::Info,
+        &format!(
+            "kept {} version {version} instance {}",
+            entry.name().to_string_lossy(),
+            entry.instance()
+        ),
+    );
 
     let Some(sdk) = sdk_for_registration() else {
         helper::see(entry);
         return Code::NoTools;
     };
     // A helper's table that is already kept must reach the SDK first.
-    if let Err(code) = hand_over(sdk, store::entries().filter(|e| e.client() == client::ROCATTACH), false) {
+    if let Err(code) = hand_over(
+        sdk,
+        store::entries().filter(|e| e.client() == client::ROCATTACH),
+        false,
+    ) {
         return code;
     }
     let result = hand_over(sdk, std::iter::once(entry), false);
@@ -88,13 +107,18 @@ fn sdk_for_registration() -> Option<Sdk> {
     let sdk = library::sdk();
     if sdk.is_none() {
         // AMD's library ends the process here.
-        say(Level::Warning, "a profiling tool was asked for, but no librocprofiler-sdk could be loaded; going on without");
+        say(
+            Level::Warning,
+            "a profiling tool was asked for, but no librocprofiler-sdk could be loaded; going on without",
+        );
     }
     sdk
 }
 
 fn comes_from_its_own_file(client: usize, import: *const c_void) -> bool {
-    let Some(client) = CLIENTS.get(client) else { return false };
+    let Some(client) = CLIENTS.get(client) else {
+        return false;
+    };
     !import.is_null()
         && library::file_of(import)
             .and_then(|file| Some(client::file_name_fits(client, file.file_name()?.to_str()?)))
@@ -105,17 +129,39 @@ fn comes_from_its_own_file(client: usize, import: *const c_void) -> bool {
 ///
 /// # Errors
 /// [`Code::RocprofilerError`] at the first that the SDK refuses; it counts as not handed over.
-pub(crate) fn hand_over(sdk: Sdk, entries: impl Iterator<Item = &'static Entry>, again: bool) -> Result<(), Code> {
+pub(crate) fn hand_over(
+    sdk: Sdk,
+    entries: impl Iterator<Item = &'static Entry>,
+    again: bool,
+) -> Result<(), Code> {
     for entry in entries {
         if !entry.claim() && !again {
             continue;
         }
-        let (name, version, instance) = (entry.name(), u64::from(entry.version()), u64::from(entry.instance()));
+        let (name, version, instance) = (
+            entry.name(),
+            u64::from(entry.version()),
+            u64::from(entry.instance()),
+        );
         // SAFETY: the SDK's own function; the arguments are a registration that is kept for ever.
-        let refused = unsafe { (sdk.set_api_table)(name.as_ptr(), version, instance, entry.tables(), entry.length() as u64) };
+        let refused = unsafe {
+            (sdk.set_api_table)(
+                name.as_ptr(),
+                version,
+                instance,
+                entry.tables(),
+                entry.length() as u64,
+            )
+        };
         if refused != 0 {
             entry.give_back();
-            say(Level::Warning, &format!("the SDK refused the table of {} with {refused}", name.to_string_lossy()));
+            say(
+                Level::Warning,
+                &format!(
+                    "the SDK refused the table of {} with {refused}",
+                    name.to_string_lossy()
+                ),
+            );
             return Err(Code::RocprofilerError);
         }
     }
@@ -128,10 +174,14 @@ pub(crate) fn hand_over(sdk: Sdk, entries: impl Iterator<Item = &'static Entry>,
 /// With no SDK this is a success that did nothing, as in AMD's library. Unlike there, the SDK need not bring a visible
 /// `rocprofiler_configure` as well.
 pub fn invoke_registrations(again: bool) -> Code {
-    let Ok(_held) = lock::take(Which::HandOver) else { return Code::Deadlock };
+    let Ok(_held) = lock::take(Which::HandOver) else {
+        return Code::Deadlock;
+    };
     let sdk = library::visible_sdk().or_else(sdk_for_registration);
     let Some(sdk) = sdk else { return Code::Success };
-    hand_over(sdk, store::entries(), again).err().unwrap_or(Code::Success)
+    hand_over(sdk, store::entries(), again)
+        .err()
+        .unwrap_or(Code::Success)
 }
 
 /// Tells a callback of every registration (`rocprofiler_register_iterate_registration_info`). Ours passes more than AMD's,
@@ -140,7 +190,9 @@ pub fn invoke_registrations(again: bool) -> Code {
 /// # Safety
 /// The callback may be called with `data`.
 pub unsafe fn iterate(callback: Option<info::Callback>, data: *mut c_void) -> Code {
-    let Some(callback) = callback else { return Code::InvalidArgument };
+    let Some(callback) = callback else {
+        return Code::InvalidArgument;
+    };
     for entry in store::entries() {
         let mut told = info::Extended {
             info: info::Info {

@@ -85,16 +85,27 @@ impl Entry {
 ///
 /// # Safety
 /// `tables` points to `length` readable pointers, `length` at most [`MAX_TABLES`].
-pub unsafe fn keep(client: usize, version: u32, tables: *const *mut c_void, length: usize) -> Result<&'static Entry, Code> {
+pub unsafe fn keep(
+    client: usize,
+    version: u32,
+    tables: *const *mut c_void,
+    length: usize,
+) -> Result<&'static Entry, Code> {
     let count = COUNTS.get(client).ok_or(Code::UnsupportedApi)?;
     let instance = count
-        .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < INSTANCES).then_some(n + 1))
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+            (n < INSTANCES).then_some(n + 1)
+        })
         .map_err(|_| Code::ExcessApiInstances)?;
     // SAFETY: the caller vouches for `length` readable pointers.
     let copy: Box<[*mut c_void]> = unsafe { std::slice::from_raw_parts(tables, length) }.into();
     let kept = Box::leak(copy);
     for entry in &ENTRIES {
-        if entry.state.compare_exchange(EMPTY, FILLING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if entry
+            .state
+            .compare_exchange(EMPTY, FILLING, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             continue;
         }
         entry.client.store(client, Ordering::Relaxed);
@@ -111,8 +122,14 @@ pub unsafe fn keep(client: usize, version: u32, tables: *const *mut c_void, leng
 
 /// Everything kept, in the order in which it must be handed over: the attach helper's table first.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    let ready = || ENTRIES.iter().filter(|e| e.state.load(Ordering::Acquire) == READY);
-    ready().filter(|e| e.client() == ROCATTACH).chain(ready().filter(|e| e.client() != ROCATTACH))
+    let ready = || {
+        ENTRIES
+            .iter()
+            .filter(|e| e.state.load(Ordering::Acquire) == READY)
+    };
+    ready()
+        .filter(|e| e.client() == ROCATTACH)
+        .chain(ready().filter(|e| e.client() != ROCATTACH))
 }
 
 /// Whether a library of this index has registered.

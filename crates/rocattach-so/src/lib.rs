@@ -1,1 +1,207 @@
-//! librocprofiler-sdk-rocattach.so.1.
+//! `librocprofiler-sdk-rocattach.so.1`: the C interface of attaching.
+//!
+//! Two generations of names over one engine: `rocattach_attach(int)` / `rocattach_detach(int)` with a status, and the older
+//! `attach(uint32_t)` / `detach()` without one. What the tool shall do is in the caller's environment, in every variable whose
+//! name begins with `ROCP`. Every failure is one line on standard error, `rocattach: error: ...`, with a `hint:` line where there
+//! is a remedy. When a detach returns the output files are complete.
+
+mod connect;
+mod engine;
+mod sessions;
+mod settings;
+mod status;
+
+use midair_session::{Failure, Kind};
+use sessions::{Ending, Sessions};
+use std::ffi::{CStr, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+static SESSIONS: Sessions = Sessions::new();
+
+/// The SDK's version whose interface this is: major, minor, patch.
+const VERSION: (u32, u32, u32) = (1, 2, 1);
+
+/// `rocattach_version_triplet_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VersionTriplet {
+    /// Major.
+    pub major: u32,
+    /// Minor.
+    pub minor: u32,
+    /// Patch.
+    pub patch: u32,
+}
+
+const _: () = assert!(size_of::<VersionTriplet>() == 12);
+
+/// Runs `body` and turns a panic into a status: nothing may unwind into C, or end the program that loaded us.
+fn edge(body: impl FnOnce() -> u32) -> u32 {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(status::ERROR)
+}
+
+/// Prints a failure and gives its status.
+fn report(failure: &Failure) -> u32 {
+    eprintln_line(&format!("rocattach: error: {}", failure.what));
+    if !failure.hint.is_empty() {
+        eprintln_line(&format!("hint: {}", failure.hint));
+    }
+    failure.kind.rocattach_status()
+}
+
+/// One write per line; a closed standard error is not our caller's failure.
+fn eprintln_line(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+fn attach_to(pid: c_int) -> u32 {
+    let result = settings::of(std::env::vars_os(), settings::runs_with_more_rights()).and_then(|(settings, left_out)| {
+        for name in left_out {
+            eprintln_line(&format!("rocattach: warning: {name} is ignored: this program runs with more rights than its caller"));
+        }
+        SESSIONS.attach(connect::engine(), pid, settings)
+    });
+    match result {
+        Ok(()) => status::SUCCESS,
+        Err(failure) => report(&failure),
+    }
+}
+
+fn told(ending: Ending) -> u32 {
+    match ending {
+        Ok(_) => status::SUCCESS,
+        Err(failure) => report(&failure),
+    }
+}
+
+/// Reports each ending; the first failure's status speaks for all.
+fn all_told(endings: Vec<(c_int, Ending)>) -> u32 {
+    endings
+        .into_iter()
+        .map(|(_, ending)| told(ending))
+        .fold(status::SUCCESS, |all, one| if all == 0 { one } else { all })
+}
+
+/// Attaches to a process. Returns when its calls are being recorded, or with a status that says why not; the process is then
+/// as it was.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocattach_attach(pid: c_int) -> u32 {
+    edge(|| attach_to(pid))
+}
+
+/// Detaches from a process, or from all when `pid` is 0, and writes the outputs. With 0 and no session it succeeds.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocattach_detach(pid: c_int) -> u32 {
+    edge(|| {
+        if pid == 0 {
+            all_told(SESSIONS.detach_all())
+        } else {
+            told(SESSIONS.detach(pid))
+        }
+    })
+}
+
+fn no_trees() -> u32 {
+    report(
+        &Failure::new(
+            Kind::NotBuilt,
+            "attaching to a process and its children is not built yet",
+        )
+        .hint("attach to each process by its own id with rocattach_attach"),
+    )
+}
+
+/// Attaching to a process and its children: not supported yet.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocattach_attach_tree(_pid: c_int) -> u32 {
+    edge(no_trees)
+}
+
+/// Detaching from a process and its children: not supported yet.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocattach_detach_tree(_pid: c_int) -> u32 {
+    edge(no_trees)
+}
+
+/// The version of this interface. Any pointer may be null.
+///
+/// # Safety
+/// Each pointer is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocattach_get_version(
+    major: *mut u32,
+    minor: *mut u32,
+    patch: *mut u32,
+) -> u32 {
+    for (at, value) in [(major, VERSION.0), (minor, VERSION.1), (patch, VERSION.2)] {
+        if !at.is_null() {
+            // SAFETY: not null, so the caller's and writable.
+            unsafe { at.write(value) };
+        }
+    }
+    status::SUCCESS
+}
+
+/// The version of this interface, in one struct. Null is an invalid argument.
+///
+/// # Safety
+/// `info` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rocattach_get_version_triplet(info: *mut VersionTriplet) -> u32 {
+    if info.is_null() {
+        return status::ERROR_INVALID_ARGUMENT;
+    }
+    // SAFETY: not null, so the caller's and writable.
+    unsafe {
+        info.write(VersionTriplet {
+            major: VERSION.0,
+            minor: VERSION.1,
+            patch: VERSION.2,
+        })
+    };
+    status::SUCCESS
+}
+
+/// The name of a status, or null for a number that is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocattach_get_status_name(status: u32) -> *const c_char {
+    status::name(status).map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+/// A sentence about a status, or null for a number that is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocattach_get_status_string(status: u32) -> *const c_char {
+    status::sentence(status).map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+/// First generation: attaches. Failures are on standard error only.
+#[unsafe(no_mangle)]
+pub extern "C" fn attach(pid: u32) {
+    edge(|| match c_int::try_from(pid) {
+        Ok(pid) => attach_to(pid),
+        Err(_) => report(&Failure::new(
+            Kind::Usage,
+            format!("{pid} is not a process id"),
+        )),
+    });
+}
+
+/// First generation: detaches from whatever was attached to, and writes the outputs.
+#[unsafe(no_mangle)]
+pub extern "C" fn detach() {
+    edge(|| {
+        let endings = SESSIONS.detach_all();
+        if endings.is_empty() {
+            let why = match SESSIONS.last_refusal() {
+                Some((pid, failure)) => format!(
+                    "nothing to detach from: the attach to process {pid} failed ({})",
+                    failure.what
+                ),
+                None => "nothing to detach from".to_owned(),
+            };
+            return report(&Failure::new(Kind::Usage, why));
+        }
+        all_told(endings)
+    });
+}

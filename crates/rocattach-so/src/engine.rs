@@ -1,0 +1,43 @@
+//! What this library needs of the engine: one small trait, so that sessions and threads can be tested without a target.
+
+use midair_session::Failure;
+use midair_settings::Settings;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Attaches to processes.
+pub trait Engine: Send + Sync {
+    /// Attaches. Called on the thread that will own the session to its end.
+    ///
+    /// # Errors
+    /// What the engine says; the target is then as it was.
+    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn Live>, Failure>;
+}
+
+/// A session that is on. It stays on the thread that made it.
+pub trait Live {
+    /// Takes over what the target has recorded, for at most `patience`.
+    ///
+    /// # Errors
+    /// When following cannot go on. [`Live::finish`] is called all the same.
+    fn follow(&mut self, patience: Duration) -> Result<Pulse, Failure>;
+
+    /// Detaches if the target lives, and writes the outputs. When this returns the files are complete.
+    ///
+    /// # Errors
+    /// A failed detach, a target that was killed, lost records, outputs that could not be written.
+    fn finish(self: Box<Self>) -> Result<Vec<PathBuf>, Failure>;
+}
+
+/// What following found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "made by the connection to midair-session")
+)]
+pub enum Pulse {
+    /// The target runs.
+    Running,
+    /// The target has ended: nothing more will come.
+    Ended,
+}

@@ -1,0 +1,244 @@
+//! Sessions by process, each owned by a thread of its own between attach and detach.
+
+use crate::engine::{Engine, Live, Pulse};
+use midair_session::{Failure, Kind};
+use midair_settings::Settings;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long the session's thread follows the spool before it looks whether it shall detach: the most that a detach waits for it.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// How long it rests between two looks. A full spool takes far longer than this to fill.
+const REST: Duration = Duration::from_millis(20);
+
+/// How a session ended.
+pub type Ending = Result<Vec<PathBuf>, Failure>;
+
+#[derive(Debug)]
+enum Slot {
+    /// Somebody is attaching or detaching.
+    Taken,
+    /// On.
+    On(Worker),
+}
+
+#[derive(Debug)]
+struct Worker {
+    /// Dropped to ask for the detach.
+    go_on: Sender<()>,
+    thread: JoinHandle<Ending>,
+}
+
+/// The sessions of this process.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    slots: Mutex<BTreeMap<i32, Slot>>,
+    /// The last attach that failed, for the words of a `detach()` that finds nothing.
+    refused: Mutex<Option<(i32, Failure)>>,
+}
+
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // The maps are valid after any panic: every change is one call.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sessions {
+    /// None yet.
+    pub const fn new() -> Sessions {
+        Sessions {
+            slots: Mutex::new(BTreeMap::new()),
+            refused: Mutex::new(None),
+        }
+    }
+
+    /// Attaches to `pid` and returns when the target records, or has refused.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] for a pid that cannot be one or has a session here already; else what the engine says.
+    pub fn attach(
+        &self,
+        engine: &'static dyn Engine,
+        pid: i32,
+        settings: Settings,
+    ) -> Result<(), Failure> {
+        let result = self.attach_inner(engine, pid, settings);
+        *open(&self.refused) = result.as_ref().err().map(|failure| (pid, failure.clone()));
+        result
+    }
+
+    fn attach_inner(
+        &self,
+        engine: &'static dyn Engine,
+        pid: i32,
+        settings: Settings,
+    ) -> Result<(), Failure> {
+        if pid <= 0 {
+            return Err(Failure::new(
+                Kind::Usage,
+                format!("{pid} is not a process id"),
+            ));
+        }
+        {
+            let mut slots = open(&self.slots);
+            if slots.contains_key(&pid) {
+                return Err(Failure::new(
+                    Kind::Usage,
+                    format!("process {pid} has a session of this program already"),
+                )
+                .hint("detach from it first"));
+            }
+            slots.insert(pid, Slot::Taken);
+        }
+        let started = start(engine, pid, settings);
+        let mut slots = open(&self.slots);
+        match started {
+            Ok(worker) => {
+                slots.insert(pid, Slot::On(worker));
+                Ok(())
+            }
+            Err(failure) => {
+                slots.remove(&pid);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Detaches from `pid`; the files are complete when this returns.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] when there is no session with it; else how the session ended.
+    pub fn detach(&self, pid: i32) -> Ending {
+        let worker = {
+            let mut slots = open(&self.slots);
+            match slots.get(&pid) {
+                None => {
+                    return Err(Failure::new(
+                        Kind::Usage,
+                        format!("no session with process {pid}"),
+                    ));
+                }
+                Some(Slot::Taken) => {
+                    return Err(Failure::new(
+                        Kind::Busy,
+                        format!("another thread attaches to or detaches from process {pid}"),
+                    ));
+                }
+                Some(Slot::On(_)) => {}
+            }
+            // The place stays taken until the files are written: a new attach would find the target still busy.
+            match slots.insert(pid, Slot::Taken) {
+                Some(Slot::On(worker)) => worker,
+                _ => {
+                    return Err(Failure::new(
+                        Kind::Usage,
+                        format!("no session with process {pid}"),
+                    ));
+                }
+            }
+        };
+        drop(worker.go_on);
+        let ending = worker.thread.join().unwrap_or_else(|_| Err(broken(pid)));
+        open(&self.slots).remove(&pid);
+        ending
+    }
+
+    /// Detaches from every process, in order, and tells how each ended. Empty when there is no session.
+    pub fn detach_all(&self) -> Vec<(i32, Ending)> {
+        let pids: Vec<i32> = open(&self.slots)
+            .iter()
+            .filter(|(_, s)| matches!(s, Slot::On(_)))
+            .map(|(pid, _)| *pid)
+            .collect();
+        pids.into_iter()
+            .map(|pid| (pid, self.detach(pid)))
+            .collect()
+    }
+
+    /// The last attach, if it failed.
+    pub fn last_refusal(&self) -> Option<(i32, Failure)> {
+        open(&self.refused).clone()
+    }
+}
+
+fn broken(pid: i32) -> Failure {
+    Failure::new(
+        Kind::Enter,
+        format!("the thread of the session with process {pid} came to an unforeseen end"),
+    )
+}
+
+fn start(engine: &'static dyn Engine, pid: i32, settings: Settings) -> Result<Worker, Failure> {
+    let (go_on, stop) = channel::<()>();
+    let (tell, answer) = channel();
+    let thread = with_signals_blocked(|| {
+        std::thread::Builder::new()
+            .name(format!("rocattach {pid}"))
+            .spawn(move || {
+                match engine.attach(pid, settings) {
+                    Ok(live) => {
+                        // The attaching thread waits for this, so it is there.
+                        let _ = tell.send(Ok(()));
+                        follow(live, &stop)
+                    }
+                    Err(failure) => {
+                        let _ = tell.send(Err(failure));
+                        Ok(Vec::new())
+                    }
+                }
+            })
+    })
+    .map_err(|error| Failure::new(Kind::Enter, format!("no thread for the session: {error}")))?;
+    match answer.recv() {
+        Ok(Ok(())) => Ok(Worker { go_on, thread }),
+        Ok(Err(failure)) => {
+            let _ = thread.join();
+            Err(failure)
+        }
+        Err(_) => Err(broken(pid)),
+    }
+}
+
+/// Follows the target until it ends or a detach is asked for, then finishes.
+fn follow(mut live: Box<dyn Live>, stop: &Receiver<()>) -> Ending {
+    let trouble = loop {
+        match live.follow(PATIENCE) {
+            Ok(Pulse::Running) => {}
+            Ok(Pulse::Ended) => break None,
+            Err(failure) => break Some(failure),
+        }
+        match stop.recv_timeout(REST) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => break None,
+        }
+    };
+    let ending = live.finish();
+    match (ending, trouble) {
+        // What was recorded is written, but following broke: that must not look like a success.
+        (Ok(_), Some(failure)) => Err(failure),
+        (ending, _) => ending,
+    }
+}
+
+/// The host program's handlers run on its own threads, never on ours.
+fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
+    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigfillset initialises `all`; pthread_sigmask writes `before`. Both live across the calls.
+    let blocked = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
+    };
+    let result = body();
+    if blocked {
+        // SAFETY: `before` was written by the call that succeeded.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Sessions over an engine that is a script.
+
+use super::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// What the fake target does, by pid.
+const LIVES: i32 = 1;
+const REFUSES: i32 = 2;
+const ENDS: i32 = 3;
+const PANICS: i32 = 4;
+const BREAKS: i32 = 5;
+const LOSES: i32 = 6;
+
+#[derive(Default)]
+struct Fake {
+    followed: AtomicU32,
+    finished: AtomicU32,
+    ended: AtomicBool,
+    owner_is_one_thread: AtomicBool,
+}
+
+struct FakeLive {
+    pid: i32,
+    fake: &'static Fake,
+    owner: std::thread::ThreadId,
+    seen: Arc<AtomicU32>,
+}
+
+impl Engine for Fake {
+    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn Live>, Failure> {
+        if pid == REFUSES {
+            return Err(Failure::new(Kind::NotGpu, "no GPU runtime").hint("pick another"));
+        }
+        assert_ne!(settings.get("ROCPROF_KERNEL_TRACE"), None);
+        // SAFETY: every fake of these tests is leaked.
+        let fake = unsafe { &*std::ptr::from_ref(self) };
+        let owner = std::thread::current().id();
+        fake.owner_is_one_thread.store(true, Ordering::SeqCst);
+        Ok(Box::new(FakeLive {
+            pid,
+            fake,
+            owner,
+            seen: Arc::default(),
+        }))
+    }
+}
+
+impl Live for FakeLive {
+    fn follow(&mut self, _: Duration) -> Result<Pulse, Failure> {
+        self.fake.followed.fetch_add(1, Ordering::SeqCst);
+        if self.owner != std::thread::current().id() {
+            self.fake.owner_is_one_thread.store(false, Ordering::SeqCst);
+        }
+        match (self.pid, self.seen.fetch_add(1, Ordering::SeqCst)) {
+            (ENDS, 3) => {
+                self.fake.ended.store(true, Ordering::SeqCst);
+                Ok(Pulse::Ended)
+            }
+            (PANICS, 1) => panic!("on purpose"),
+            (BREAKS, 1) => Err(Failure::new(Kind::Incomplete, "broke")),
+            _ => Ok(Pulse::Running),
+        }
+    }
+    fn finish(self: Box<Self>) -> Ending {
+        self.fake.finished.fetch_add(1, Ordering::SeqCst);
+        if self.owner != std::thread::current().id() {
+            self.fake.owner_is_one_thread.store(false, Ordering::SeqCst);
+        }
+        if self.pid == LOSES {
+            Err(Failure::new(Kind::Incomplete, "lost 3 records"))
+        } else {
+            Ok(vec!["out.csv".into()])
+        }
+    }
+}
+
+fn fake() -> &'static Fake {
+    Box::leak(Box::default())
+}
+
+fn settings() -> Settings {
+    let mut settings = Settings::new();
+    settings.set("ROCPROF_KERNEL_TRACE", "1");
+    settings
+}
+
+#[test]
+fn a_session_is_followed_and_finished_on_one_thread() {
+    let (sessions, fake) = (Sessions::new(), fake());
+    sessions.attach(fake, LIVES, settings()).unwrap();
+    while fake.followed.load(Ordering::SeqCst) < 3 {
+        std::thread::yield_now();
+    }
+    assert_eq!(fake.finished.load(Ordering::SeqCst), 0);
+    assert_eq!(sessions.detach(LIVES).unwrap(), [PathBuf::from("out.csv")]);
+    assert_eq!(fake.finished.load(Ordering::SeqCst), 1);
+    assert!(fake.owner_is_one_thread.load(Ordering::SeqCst));
+    // And again.
+    sessions.attach(fake, LIVES, settings()).unwrap();
+    sessions.detach(LIVES).unwrap();
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_its_own_words() {
+    let (sessions, fake) = (Sessions::new(), fake());
+    for pid in [0, -1, i32::MIN] {
+        assert_eq!(
+            sessions.attach(fake, pid, settings()).unwrap_err().kind,
+            Kind::Usage
+        );
+    }
+    assert_eq!(
+        sessions.attach(fake, REFUSES, settings()).unwrap_err().kind,
+        Kind::NotGpu
+    );
+    let (pid, failure) = sessions.last_refusal().unwrap();
+    assert_eq!((pid, failure.what.as_str()), (REFUSES, "no GPU runtime"));
+    assert_eq!(sessions.detach(REFUSES).unwrap_err().kind, Kind::Usage);
+
+    sessions.attach(fake, LIVES, settings()).unwrap();
+    assert!(sessions.last_refusal().is_none());
+    assert_eq!(
+        sessions.attach(fake, LIVES, settings()).unwrap_err().kind,
+        Kind::Usage
+    );
+    sessions.detach(LIVES).unwrap();
+    assert_eq!(sessions.detach(LIVES).unwrap_err().kind, Kind::Usage);
+}
+
+#[test]
+fn a_target_that_ends_is_written_at_once_and_told_at_the_detach() {
+    let (sessions, fake) = (Sessions::new(), fake());
+    sessions.attach(fake, ENDS, settings()).unwrap();
+    while fake.finished.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    assert!(fake.ended.load(Ordering::SeqCst));
+    assert_eq!(sessions.detach(ENDS).unwrap().len(), 1);
+}
+
+#[test]
+fn trouble_is_never_a_success() {
+    let (sessions, fake) = (Sessions::new(), fake());
+    for pid in [PANICS, BREAKS, LOSES] {
+        sessions.attach(fake, pid, settings()).unwrap();
+    }
+    // Each is given the time to come to its trouble.
+    while fake.followed.load(Ordering::SeqCst) < 6 {
+        std::thread::yield_now();
+    }
+    let endings = sessions.detach_all();
+    let kinds: Vec<(i32, Kind)> = endings
+        .into_iter()
+        .map(|(pid, ending)| (pid, ending.unwrap_err().kind))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            (PANICS, Kind::Enter),
+            (BREAKS, Kind::Incomplete),
+            (LOSES, Kind::Incomplete)
+        ]
+    );
+    assert!(sessions.detach_all().is_empty());
+}

@@ -1,0 +1,76 @@
+//! `rocattach_status_t`: numbers, names and sentences.
+
+use std::ffi::CStr;
+
+/// Done.
+pub const SUCCESS: u32 = 0;
+/// Anything without a number of its own; the line on standard error says what.
+pub const ERROR: u32 = 1;
+/// An argument that cannot be used, a pid without a session, or one that has a session already.
+pub const ERROR_INVALID_ARGUMENT: u32 = 2;
+
+/// Names and sentences by number; `midair_session::Kind::rocattach_status` gives the numbers from 3 on.
+const TEXTS: [(&CStr, &CStr); 7] = [
+    (c"ROCATTACH_STATUS_SUCCESS", c"Success"),
+    (
+        c"ROCATTACH_STATUS_ERROR",
+        c"The attachment failed; the reason was written to standard error",
+    ),
+    (
+        c"ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT",
+        c"An argument cannot be used, or the process has a session already or none",
+    ),
+    (
+        c"ROCATTACH_STATUS_ERROR_NOT_SUPPORTED",
+        c"The operation is not supported",
+    ),
+    (
+        c"ROCATTACH_STATUS_ERROR_PTRACE_ERROR",
+        c"The process could not be entered",
+    ),
+    (
+        c"ROCATTACH_STATUS_ERROR_PTRACE_OPERATION_NOT_PERMITTED",
+        c"Permission to attach to the process was denied",
+    ),
+    (
+        c"ROCATTACH_STATUS_ERROR_PTRACE_PROCESS_NOT_FOUND",
+        c"There is no such process",
+    ),
+];
+
+/// The enumerator's name, or `None` for a number that is no status.
+pub fn name(status: u32) -> Option<&'static CStr> {
+    TEXTS.get(status as usize).map(|t| t.0)
+}
+
+/// A sentence about it, or `None` for a number that is no status.
+pub fn sentence(status: u32) -> Option<&'static CStr> {
+    TEXTS.get(status as usize).map(|t| t.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_session::Kind;
+
+    #[test]
+    fn numbers_are_amds_and_end_where_amds_end() {
+        assert_eq!(
+            name(6),
+            Some(c"ROCATTACH_STATUS_ERROR_PTRACE_PROCESS_NOT_FOUND")
+        );
+        assert_eq!((name(7), sentence(7)), (None, None));
+        assert_eq!((name(u32::MAX), sentence(u32::MAX)), (None, None));
+        for (kind, status) in [
+            (Kind::Usage, ERROR_INVALID_ARGUMENT),
+            (Kind::NotBuilt, 3),
+            (Kind::NoParkedThread, 4),
+            (Kind::NotPermitted, 5),
+            (Kind::NoProcess, 6),
+            (Kind::NotGpu, ERROR),
+        ] {
+            assert_eq!(kind.rocattach_status(), status, "{kind:?}");
+            assert!(name(kind.rocattach_status()).is_some());
+        }
+    }
+}
