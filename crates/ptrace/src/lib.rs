@@ -1,1 +1,36 @@
 //! Type-state ptrace and access to another process's memory.
+//!
+//! A traced thread is either [`Seized`] (it runs, nothing may be asked of it but to stop) or [`Stopped`] (registers, signal
+//! mask and resumption are methods of this type only), so a ptrace request on a running thread does not compile. The end of
+//! the tracee is an outcome of its own ([`Waited::Gone`], [`Error::Gone`]), never a bare errno.
+//!
+//! Facts that shaped this crate:
+//! * the kernel binds a tracee to the tracing *thread*: both types are neither `Send` nor `Sync`;
+//! * every wait takes a deadline, since a tracee in uninterruptible sleep may not stop for as long as it likes;
+//! * `PTRACE_SEIZE` is used, never `PTRACE_ATTACH` (no SIGSTOP is sent) and never `PTRACE_O_EXITKILL` (the tracee outlives us);
+//! * [`Memory`] is keyed on a live thread id: with a leader that has exited, the process id reads nothing.
+//!
+//! Caller's part: what a stopped thread is made to do. This crate keeps no undo list; dropping [`Stopped`] or [`Seized`] lets
+//! the thread go as it then is.
+
+mod addr;
+mod error;
+pub mod fault;
+mod handles;
+mod memory;
+mod regs;
+mod stop;
+mod xsave;
+
+pub use addr::RemoteAddr;
+pub use error::{Error, Result};
+pub use handles::{
+    memfd_with, pidfd_getfd, pidfd_open_thread, poll_readable, send_bytes, send_with_descriptor,
+};
+pub use memory::Memory;
+pub use regs::{Registers, SignalMask};
+pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited};
+pub use xsave::{ticks_per_millisecond, xsave_bytes_needed, yield_now};
+
+/// A thread id as the attacher's `/proc` shows it.
+pub type Tid = libc::pid_t;

@@ -1,0 +1,208 @@
+//! Whether this process may enter another, and what stands in the way.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use crate::task;
+use crate::{Tid, decimal};
+
+/// `CAP_SYS_PTRACE`.
+const CAP_SYS_PTRACE: u64 = 1 << 19;
+/// `CAP_SYS_ADMIN`.
+const CAP_SYS_ADMIN: u64 = 1 << 21;
+
+/// What bears on the permission to trace a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    /// The kernel lets this process open the target's memory, which asks for the same right as tracing (Yama apart).
+    pub allowed: bool,
+    /// Our effective user id.
+    pub our_uid: u32,
+    /// The target's real, effective, saved user ids.
+    pub target_uids: [u32; 3],
+    /// We have CAP_SYS_PTRACE (in our user namespace).
+    pub ptrace_capability: bool,
+    /// We have CAP_SYS_ADMIN (in our user namespace).
+    pub admin_capability: bool,
+    /// `kernel.yama.ptrace_scope`; None without Yama.
+    pub yama: Option<u32>,
+    /// The target has capabilities that we have not (set-uid, file capabilities).
+    pub target_more_capable: bool,
+    /// Both are in one user namespace.
+    pub same_user_namespace: bool,
+    /// Both are in one pid namespace.
+    pub same_pid_namespace: bool,
+    /// Both see the same mounts and the same root.
+    pub same_mounts: bool,
+}
+
+/// Looks at a live thread of the target. Nothing is traced.
+///
+/// # Errors
+/// The kernel's; not found when it has ended.
+pub fn look(tid: Tid) -> io::Result<Access> {
+    let us = task::status(std::process::id().cast_signed())?;
+    let target = task::status(tid)?;
+    Ok(Access {
+        allowed: fs::File::open(format!("/proc/{tid}/mem")).is_ok(),
+        our_uid: us.uid[1],
+        target_uids: [target.uid[0], target.uid[1], target.uid[2]],
+        ptrace_capability: us.cap_effective & CAP_SYS_PTRACE != 0,
+        admin_capability: us.cap_effective & CAP_SYS_ADMIN != 0,
+        yama: fs::read("/proc/sys/kernel/yama/ptrace_scope")
+            .ok()
+            .and_then(|text| decimal(&text)),
+        target_more_capable: target.cap_permitted & !us.cap_permitted != 0,
+        same_user_namespace: same_namespace(tid, "user"),
+        same_pid_namespace: same_namespace(tid, "pid"),
+        same_mounts: same_namespace(tid, "mnt") && same_root(tid),
+    })
+}
+
+impl Access {
+    /// Why it is refused, in one sentence without a full stop; a remedy, if there is one.
+    pub fn why_not(&self) -> (String, &'static str) {
+        if self.yama == Some(3) {
+            return (
+                "kernel.yama.ptrace_scope is 3: no process may be traced".into(),
+                "it can be changed by a reboot only",
+            );
+        }
+        if self.target_uids.iter().any(|&uid| uid != self.our_uid) && !self.ptrace_capability {
+            return (
+                format!(
+                    "it belongs to user {} and we are user {}",
+                    self.target_uids[1], self.our_uid
+                ),
+                "run this as that user or as root",
+            );
+        }
+        if let Some(scope @ 1..) = self.yama
+            && !self.ptrace_capability
+        {
+            return (
+                format!("kernel.yama.ptrace_scope is {scope} and we have no CAP_SYS_PTRACE"),
+                "run this as root, or set kernel.yama.ptrace_scope to 0",
+            );
+        }
+        if self.target_more_capable && !self.ptrace_capability {
+            return (
+                "it has capabilities that we have not".into(),
+                "run this as root",
+            );
+        }
+        if !self.same_user_namespace {
+            return (
+                "it is in another user namespace".into(),
+                "run this in a parent of that namespace, with CAP_SYS_PTRACE",
+            );
+        }
+        if !self.ptrace_capability {
+            return (
+                "it is not dumpable (set-uid, or it said so), and we have no CAP_SYS_PTRACE".into(),
+                "run this as root; in a container add the capability SYS_PTRACE",
+            );
+        }
+        (
+            "the kernel's security module refuses".into(),
+            "look at its log",
+        )
+    }
+}
+
+fn same_namespace(tid: Tid, kind: &str) -> bool {
+    let link = |who: &str| fs::read_link(format!("/proc/{who}/ns/{kind}"));
+    match (link("self"), link(&tid.to_string())) {
+        (Ok(ours), Ok(theirs)) => ours == theirs,
+        _ => false,
+    }
+}
+
+fn same_root(tid: Tid) -> bool {
+    match (
+        fs::metadata("/"),
+        fs::metadata(format!("/proc/{tid}/root/")),
+    ) {
+        (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_may_look_at_ourselves() {
+        let access = look(std::process::id().cast_signed()).unwrap();
+        assert!(
+            access.allowed
+                && access.same_mounts
+                && access.same_pid_namespace
+                && access.same_user_namespace
+        );
+        assert!(!access.target_more_capable);
+    }
+
+    #[test]
+    fn reasons_are_told_apart() {
+        let fine = Access {
+            allowed: false,
+            our_uid: 1000,
+            target_uids: [1000; 3],
+            ptrace_capability: false,
+            admin_capability: false,
+            yama: None,
+            target_more_capable: false,
+            same_user_namespace: true,
+            same_pid_namespace: true,
+            same_mounts: true,
+        };
+        let said = |access: Access| access.why_not().0;
+        assert!(
+            said(Access {
+                target_uids: [0; 3],
+                ..fine.clone()
+            })
+            .contains("user 0")
+        );
+        assert!(
+            said(Access {
+                yama: Some(1),
+                ..fine.clone()
+            })
+            .contains("ptrace_scope is 1")
+        );
+        assert!(
+            said(Access {
+                yama: Some(3),
+                ptrace_capability: true,
+                ..fine.clone()
+            })
+            .contains("is 3")
+        );
+        assert!(
+            said(Access {
+                target_more_capable: true,
+                ..fine.clone()
+            })
+            .contains("capabilities")
+        );
+        assert!(
+            said(Access {
+                same_user_namespace: false,
+                ..fine.clone()
+            })
+            .contains("user namespace")
+        );
+        assert!(said(fine.clone()).contains("dumpable"));
+        assert!(
+            said(Access {
+                ptrace_capability: true,
+                ..fine
+            })
+            .contains("security module")
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Which C library a process runs on.
+
+use std::io;
+
+use crate::module::{Loaded, Modules};
+
+/// The C library of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LibcKind {
+    /// The GNU C library: index of its module and version.
+    Glibc {
+        /// Into [`Modules::list`].
+        module: usize,
+        /// Major and minor version.
+        version: (u32, u32),
+    },
+    /// musl.
+    Musl,
+    /// None is mapped: linked statically, or no C program at all.
+    Static,
+    /// Two copies are mapped, so it cannot be told which is the program's own.
+    Ambiguous,
+}
+
+/// Finds the C library among the modules. It is told by what it defines, not by its name alone.
+///
+/// # Errors
+/// When a candidate's file cannot be opened or read.
+pub fn find(modules: &Modules) -> io::Result<LibcKind> {
+    let mut found = None;
+    let mut musl = false;
+    for (index, module) in modules.list.iter().enumerate() {
+        let name = module.file_name();
+        if name.starts_with(b"ld-musl") || name.starts_with(b"libc.musl") {
+            musl = true;
+        }
+        // libc.so.6, libc-2.31.so; the C library of a container image may carry no other name.
+        if !(name.starts_with(b"libc.so") || name.starts_with(b"libc-")) {
+            continue;
+        }
+        let Some(version) = glibc_version(&*modules.load(index)?)? else {
+            continue;
+        };
+        if found.is_some() {
+            return Ok(LibcKind::Ambiguous);
+        }
+        found = Some(LibcKind::Glibc {
+            module: index,
+            version,
+        });
+    }
+    Ok(found.unwrap_or(if musl {
+        LibcKind::Musl
+    } else {
+        LibcKind::Static
+    }))
+}
+
+fn glibc_version(loaded: &Loaded) -> io::Result<Option<(u32, u32)>> {
+    Ok(loaded
+        .elf
+        .defined_versions()?
+        .iter()
+        .filter_map(|name| version(name))
+        .max())
+}
+
+/// `GLIBC_2.34` and `GLIBC_2.3.4`, not `GLIBC_PRIVATE`.
+fn version(name: &str) -> Option<(u32, u32)> {
+    let mut parts = name.strip_prefix("GLIBC_")?.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(version("GLIBC_2.34"), Some((2, 34)));
+        assert_eq!(version("GLIBC_2.3.4"), Some((2, 3)));
+        assert_eq!(version("GLIBC_PRIVATE"), None);
+        assert_eq!(version("GLIBCXX_3.4"), None);
+        assert!(version("GLIBC_2.36") > version("GLIBC_2.4"));
+    }
+
+    #[test]
+    fn ours_is_glibc() {
+        let modules = Modules::of(std::process::id() as crate::Tid).unwrap();
+        let LibcKind::Glibc { version, .. } = find(&modules).unwrap() else {
+            panic!("no glibc")
+        };
+        assert!(version >= (2, 34), "{version:?}");
+    }
+}

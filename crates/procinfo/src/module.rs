@@ -1,0 +1,287 @@
+//! Files mapped into a process as programs or libraries.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
+
+use midair_ptrace::{Memory, RemoteAddr};
+
+use crate::elf::{ElfFile, Symbols};
+use crate::maps::{self, Mapping};
+use crate::{Tid, show};
+
+/// A file that is mapped with at least one executable part.
+#[derive(Debug, Clone)]
+pub struct Module {
+    /// Path as the kernel prints it, in the target's eyes.
+    pub path: Vec<u8>,
+    /// Its name was removed after it was mapped.
+    pub deleted: bool,
+    /// Device and inode of the file.
+    pub identity: ((u32, u32), u64),
+    /// First address of its first mapping.
+    pub base: u64,
+    /// Its mappings, by address.
+    pub parts: Vec<Mapping>,
+}
+
+impl Module {
+    /// True when `address` lies in one of its mappings.
+    pub fn holds(&self, address: u64) -> bool {
+        self.parts.iter().any(|part| part.holds(address))
+    }
+    /// Last component of the path.
+    pub fn file_name(&self) -> &[u8] {
+        self.path
+            .rsplit(|&byte| byte == b'/')
+            .next()
+            .unwrap_or(&self.path)
+    }
+    /// The Build-ID as the target's memory holds it, if its note lies in the first page. Reads no file.
+    pub fn build_id(&self, memory: Memory) -> Option<Vec<u8>> {
+        let mut page = vec![0; 4096];
+        let n = memory
+            .read_some(RemoteAddr::new(self.base), &mut page)
+            .ok()?;
+        build_id_in(&page[..n])
+    }
+}
+
+/// Finds the Build-ID note of an ELF image of which `bytes` is the beginning.
+fn build_id_in(bytes: &[u8]) -> Option<Vec<u8>> {
+    if bytes.get(..4)? != b"\x7fELF" {
+        return None;
+    }
+    // A note is: name size (4), description size, type (3), "GNU\0", description (source: the ELF gABI, binutils' --build-id).
+    let at = bytes.windows(16).position(|note| {
+        note[..4] == [4, 0, 0, 0] && note[5..8] == [0, 0, 0] && note[8..] == *b"\x03\0\0\0GNU\0"
+    })?;
+    let len = usize::from(*bytes.get(at + 4)?);
+    bytes.get(at + 16..at + 16 + len).map(<[u8]>::to_vec)
+}
+
+/// The modules of a process at one moment, with their files opened when first needed.
+#[derive(Debug)]
+pub struct Modules {
+    tid: Tid,
+    /// All mappings.
+    pub mappings: Vec<Mapping>,
+    /// Modules by address.
+    pub list: Vec<Module>,
+    loaded: RefCell<HashMap<usize, Rc<Loaded>>>,
+}
+
+/// A module whose file is open.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The file.
+    pub elf: ElfFile,
+    /// What to add to a linked address.
+    pub bias: u64,
+    symbols: OnceCell<Symbols>,
+}
+
+impl Loaded {
+    /// Names of the function that covers `address` of the target.
+    pub fn names_at(&self, address: u64) -> Vec<String> {
+        let symbols = self
+            .symbols
+            .get_or_init(|| self.elf.symbols().unwrap_or_default());
+        symbols
+            .at(address.wrapping_sub(self.bias))
+            .into_iter()
+            .map(show)
+            .collect()
+    }
+}
+
+impl Modules {
+    /// Reads the list through a live thread.
+    ///
+    /// # Errors
+    /// The kernel's; not permitted when this user may not read the process.
+    pub fn of(tid: Tid) -> io::Result<Modules> {
+        let mappings = maps::parse(&std::fs::read(format!("/proc/{tid}/maps"))?);
+        let list = group(&mappings);
+        Ok(Modules {
+            tid,
+            mappings,
+            list,
+            loaded: RefCell::default(),
+        })
+    }
+
+    /// The module that holds `address`.
+    pub fn at(&self, address: u64) -> Option<usize> {
+        self.list.iter().position(|module| module.holds(address))
+    }
+
+    /// The mapping that holds `address`.
+    pub fn mapping_at(&self, address: u64) -> Option<&Mapping> {
+        let after = self
+            .mappings
+            .partition_point(|mapping| mapping.start <= address);
+        self.mappings[..after]
+            .last()
+            .filter(|mapping| mapping.holds(address))
+    }
+
+    /// Opens the file of a module: exactly the one that is mapped, or none.
+    ///
+    /// # Errors
+    /// The kernel's; invalid data when it is no ELF file or the file at its path is another one.
+    pub fn load(&self, index: usize) -> io::Result<Rc<Loaded>> {
+        if let Some(known) = self.loaded.borrow().get(&index) {
+            return Ok(Rc::clone(known));
+        }
+        let module = self
+            .list
+            .get(index)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let elf = ElfFile::open(self.open(module)?)?;
+        let part = module
+            .parts
+            .iter()
+            .find(|part| part.execute)
+            .or(module.parts.first());
+        let bias = part
+            .and_then(|part| elf.bias(part.start, part.offset))
+            .ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "mapped parts do not fit the file",
+                )
+            })?;
+        let loaded = Rc::new(Loaded {
+            elf,
+            bias,
+            symbols: OnceCell::new(),
+        });
+        self.loaded.borrow_mut().insert(index, Rc::clone(&loaded));
+        Ok(loaded)
+    }
+
+    fn open(&self, module: &Module) -> io::Result<File> {
+        // map_files is the mapped file itself, whatever became of its name; it asks for CAP_SYS_ADMIN or
+        // CAP_CHECKPOINT_RESTORE.
+        for part in &module.parts {
+            let path = format!(
+                "/proc/{}/map_files/{:x}-{:x}",
+                self.tid, part.start, part.end
+            );
+            if let Ok(file) = File::open(path) {
+                return Ok(file);
+            }
+        }
+        let mut path = std::path::PathBuf::from(format!("/proc/{}/root", self.tid));
+        let inside = module.path.strip_prefix(b"/").unwrap_or(&module.path);
+        path.push(std::ffi::OsStr::from_bytes(inside));
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        // Overlay and btrfs print another device in maps than stat tells, so the number of the file alone may have to do;
+        // the code that is used later is compared with the target's memory in any case.
+        if metadata.ino() == module.identity.1 {
+            return Ok(file);
+        }
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the file at its path is not the one that is mapped",
+        ))
+    }
+}
+
+/// Puts the mappings of each file together. A second copy of a file (other namespaces of the dynamic loader) is a module of
+/// its own: offsets begin anew.
+fn group(mappings: &[Mapping]) -> Vec<Module> {
+    let mut list: Vec<Module> = Vec::new();
+    for mapping in mappings.iter().filter(|mapping| mapping.is_file()) {
+        let identity = (mapping.device, mapping.inode);
+        let same = list
+            .iter_mut()
+            .rev()
+            .find(|module| module.identity == identity)
+            .filter(|module| {
+                module
+                    .parts
+                    .last()
+                    .is_some_and(|last| mapping.offset >= last.offset && mapping.offset != 0)
+            });
+        match same {
+            Some(module) => module.parts.push(mapping.clone()),
+            None => list.push(Module {
+                path: mapping.path.clone(),
+                deleted: mapping.deleted,
+                identity,
+                base: mapping.start,
+                parts: vec![mapping.clone()],
+            }),
+        }
+    }
+    list.retain(|module| module.parts.iter().any(|part| part.execute));
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(start: u64, execute: bool, offset: u64, inode: u64) -> Mapping {
+        let perms = if execute { "r-xp" } else { "r--p" };
+        let text = format!(
+            "{start:x}-{:x} {perms} {offset:x} 08:01 {inode} /lib/l{inode}.so",
+            start + 0x1000
+        );
+        maps::line(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn two_copies_of_a_file_are_two_modules_and_data_is_none() {
+        let list = group(&[
+            map(0x1000, false, 0, 5),
+            map(0x2000, true, 0x1000, 5),
+            map(0x3000, false, 0, 6),
+            map(0x4000, false, 0, 5),
+            map(0x5000, true, 0x1000, 5),
+            map(0x6000, false, 0x1000, 5),
+        ]);
+        assert_eq!(
+            list.iter()
+                .map(|module| (module.base, module.parts.len()))
+                .collect::<Vec<_>>(),
+            [(0x1000, 2), (0x4000, 3)]
+        );
+        assert_eq!(list[0].file_name(), b"l5.so");
+    }
+
+    #[test]
+    fn ourselves_by_file_and_by_memory() {
+        let me = std::process::id() as Tid;
+        let modules = Modules::of(me).unwrap();
+        let here = ourselves_by_file_and_by_memory as *const () as u64;
+        let index = modules.at(here).unwrap();
+        let loaded = modules.load(index).unwrap();
+        assert!(
+            loaded
+                .names_at(here)
+                .iter()
+                .any(|name| name.contains("ourselves_by_file"))
+        );
+        assert!(modules.mapping_at(here).unwrap().execute);
+        let by_memory = modules.list[index]
+            .build_id(Memory::of(me))
+            .unwrap_or_default();
+        assert_eq!(by_memory, loaded.elf.build_id);
+        let libc = modules
+            .list
+            .iter()
+            .position(|module| module.file_name() == b"libc.so.6")
+            .unwrap();
+        let id = modules.list[libc].build_id(Memory::of(me)).unwrap();
+        assert_eq!(id, modules.load(libc).unwrap().elf.build_id);
+        assert_eq!(id.len(), 20);
+    }
+}

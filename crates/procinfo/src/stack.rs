@@ -1,0 +1,240 @@
+//! Call stacks of sleeping threads, from the unwind tables of the target's own files.
+
+use std::collections::HashSet;
+
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module as FramehopModule, Unwinder};
+use midair_ptrace::{Memory, RemoteAddr};
+
+use crate::module::Modules;
+
+/// Frames looked at; deeper stacks count as not unwound to their root.
+const MOST_FRAMES: usize = 512;
+/// Stack bytes looked at.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Where a thread stands: the registers that unwinding begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Address of the next instruction.
+    pub pc: u64,
+    /// Stack pointer.
+    pub sp: u64,
+    /// Frame pointer register; None when it is not known (the thread was not stopped).
+    pub bp: Option<u64>,
+}
+
+/// One frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// An address inside the call.
+    pub address: u64,
+    /// Index of the module that it lies in, see [`Modules::list`].
+    pub module: Option<usize>,
+    /// Names of the function, none when it has no symbol.
+    pub names: Vec<String>,
+}
+
+/// A call stack, innermost first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Walk {
+    /// Frames.
+    pub frames: Vec<Frame>,
+    /// The outermost frame is where threads or programs begin, as the unwind tables say.
+    pub rooted: bool,
+    /// The result hangs on the frame pointer register, which was not known.
+    pub needs_frame_pointer: bool,
+    /// The stack bytes from the stack pointer to the outermost frame: as long as they and the registers are the same, so is
+    /// this result.
+    pub bytes: Vec<u8>,
+}
+
+/// Unwinds stacks of one process; files are read once.
+pub struct Walker<'a> {
+    modules: &'a Modules,
+    memory: Memory,
+    unwinder: UnwinderX86_64<Vec<u8>>,
+    cache: CacheX86_64,
+    tried: HashSet<usize>,
+}
+
+impl std::fmt::Debug for Walker<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Walker")
+            .field("tried", &self.tried)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one pass gave.
+struct Pass {
+    addresses: Vec<u64>,
+    ended: bool,
+    highest: u64,
+}
+
+impl<'a> Walker<'a> {
+    /// For the process with these modules and this memory.
+    pub fn new(modules: &'a Modules, memory: Memory) -> Self {
+        Walker {
+            modules,
+            memory,
+            unwinder: UnwinderX86_64::new(),
+            cache: CacheX86_64::new(),
+            tried: HashSet::new(),
+        }
+    }
+
+    /// Unwinds the stack of a thread that sleeps at `place`.
+    pub fn walk(&mut self, place: Place) -> Walk {
+        let end = self
+            .modules
+            .mapping_at(place.sp)
+            .map_or(place.sp, |mapping| mapping.end);
+        let len = end.saturating_sub(place.sp).min(MOST_BYTES);
+        let mut stack = vec![0; usize::try_from(len).unwrap_or(0)];
+        let readable = self
+            .memory
+            .read_some(RemoteAddr::new(place.sp), &mut stack)
+            .unwrap_or(0);
+        stack.truncate(readable);
+        let pass = self.settle(place, place.bp.unwrap_or(0), &stack);
+        // Where the register is not known, an answer that is the same for two of its values does not hang on it.
+        let needs_frame_pointer = place.bp.is_none()
+            && self.settle(place, 0x5a5a_5a5a_5a5a_5a58, &stack).addresses != pass.addresses;
+        let used = usize::try_from(pass.highest.saturating_sub(place.sp))
+            .unwrap_or(0)
+            .min(stack.len());
+        stack.truncate(used);
+        let frames: Vec<Frame> = pass
+            .addresses
+            .into_iter()
+            .map(|address| self.frame(address))
+            .collect();
+        let rooted = pass.ended
+            && !needs_frame_pointer
+            && frames.last().is_some_and(|last| self.is_root(last));
+        Walk {
+            frames,
+            rooted,
+            needs_frame_pointer,
+            bytes: stack,
+        }
+    }
+
+    /// Repeats passes until the files of all modules on the stack are known.
+    fn settle(&mut self, place: Place, bp: u64, stack: &[u8]) -> Pass {
+        loop {
+            let pass = self.pass(place, bp, stack);
+            let news = pass
+                .addresses
+                .iter()
+                .filter_map(|&address| self.modules.at(address))
+                .find(|module| !self.tried.contains(module));
+            match news {
+                Some(module) => self.add(module),
+                None => return pass,
+            }
+        }
+    }
+
+    fn pass(&mut self, place: Place, bp: u64, stack: &[u8]) -> Pass {
+        let mut highest = place.sp;
+        let mut read = |address: u64| {
+            let at = usize::try_from(address.checked_sub(place.sp).ok_or(())?).map_err(|_| ())?;
+            let bytes = stack.get(at..at.checked_add(8).ok_or(())?).ok_or(())?;
+            highest = highest.max(address.saturating_add(8));
+            Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| ())?))
+        };
+        let mut addresses = Vec::new();
+        let mut ended = false;
+        let regs = UnwindRegsX86_64::new(place.pc, place.sp, bp);
+        let mut frames = self
+            .unwinder
+            .iter_frames(place.pc, regs, &mut self.cache, &mut read);
+        while addresses.len() < MOST_FRAMES {
+            match frames.next() {
+                Ok(Some(frame)) => addresses.push(match frame {
+                    // The address after the system call's instruction lies in the same function.
+                    FrameAddress::InstructionPointer(pc) => pc,
+                    FrameAddress::ReturnAddress(_) => frame.address_for_lookup(),
+                }),
+                Ok(None) => {
+                    ended = true;
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        Pass {
+            addresses,
+            ended,
+            highest,
+        }
+    }
+
+    fn add(&mut self, index: usize) {
+        self.tried.insert(index);
+        let (Some(module), Ok(loaded)) = (self.modules.list.get(index), self.modules.load(index))
+        else {
+            return;
+        };
+        let Ok([text, frames, header]) =
+            loaded
+                .elf
+                .sections([b".text", b".eh_frame", b".eh_frame_hdr"])
+        else {
+            return;
+        };
+        let Some(frames) = frames else { return };
+        let end = module.parts.last().map_or(module.base, |part| part.end);
+        let sections = ExplicitModuleSectionInfo {
+            base_svma: 0,
+            text_svma: text.as_ref().map(crate::elf::Piece::range),
+            eh_frame_svma: Some(frames.range()),
+            eh_frame: Some(frames.bytes),
+            eh_frame_hdr_svma: header.as_ref().map(crate::elf::Piece::range),
+            eh_frame_hdr: header.map(|piece| piece.bytes),
+            ..Default::default()
+        };
+        // framehop takes `base_svma` as lying at the base address, so the base is the bias, not the first mapping.
+        self.unwinder.add_module(FramehopModule::new(
+            crate::show(&module.path),
+            module.base..end,
+            loaded.bias,
+            sections,
+        ));
+    }
+
+    fn frame(&self, address: u64) -> Frame {
+        let module = self.modules.at(address);
+        let names = module
+            .and_then(|index| self.modules.load(index).ok())
+            .map(|loaded| loaded.names_at(address))
+            .unwrap_or_default();
+        Frame {
+            address,
+            module,
+            names,
+        }
+    }
+
+    /// The unwind tables end a stack in `_start` of the program and in the C library's clone; a null frame pointer in code
+    /// without tables ends it, too, which proves nothing.
+    fn is_root(&self, frame: &Frame) -> bool {
+        let Some(index) = frame.module else {
+            return false;
+        };
+        let Some(module) = self.modules.list.get(index) else {
+            return false;
+        };
+        let name = module.file_name();
+        if name.starts_with(b"libc.so") || name.starts_with(b"libc-") {
+            return true;
+        }
+        self.modules.load(index).is_ok_and(|loaded| {
+            let entry = loaded.elf.entry.wrapping_add(loaded.bias);
+            loaded.elf.interpreter.is_some() && frame.address.wrapping_sub(entry) < 64
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! `/proc/TID/status`.
+
+use crate::{Tid, decimal, hex};
+
+/// What is taken from the file. Fields that an old kernel does not print have their neutral value.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Status {
+    /// State letter, as in [`crate::stat::Stat::state`]; 0 when missing.
+    pub state: u8,
+    /// Process (thread group) id.
+    pub tgid: Tid,
+    /// Thread id.
+    pub pid: Tid,
+    /// Who traces this thread, 0: nobody.
+    pub tracer: Tid,
+    /// Real, effective, saved, file-system user id.
+    pub uid: [u32; 4],
+    /// The same for groups.
+    pub gid: [u32; 4],
+    /// Thread ids from the outermost pid namespace that we see to the target's own.
+    pub ns_pid: Vec<Tid>,
+    /// The same for the process id.
+    pub ns_tgid: Vec<Tid>,
+    /// Signals pending for this thread.
+    pub sig_pending: u64,
+    /// Signals pending for the process.
+    pub shared_pending: u64,
+    /// Blocked signals.
+    pub sig_blocked: u64,
+    /// Ignored signals.
+    pub sig_ignored: u64,
+    /// Signals with a handler.
+    pub sig_caught: u64,
+    /// Permitted capabilities.
+    pub cap_permitted: u64,
+    /// Effective capabilities.
+    pub cap_effective: u64,
+    /// 0 none, 1 strict, 2 filter.
+    pub seccomp: u32,
+    /// The shadow stack is on (`x86_Thread_features: shstk`).
+    pub shadow_stack: bool,
+    /// Times that it went to sleep by itself.
+    pub voluntary_switches: u64,
+    /// Processors that it may run on, as the kernel lists them.
+    pub cpus_allowed: Vec<u8>,
+}
+
+/// Parses the file.
+pub fn parse(text: &[u8]) -> Status {
+    let mut status = Status::default();
+    for line in text.split(|&byte| byte == b'\n') {
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+            continue;
+        };
+        let value = line[colon + 1..].trim_ascii();
+        match &line[..colon] {
+            b"State" => status.state = value.first().copied().unwrap_or(0),
+            b"Tgid" => status.tgid = decimal(value).unwrap_or(0),
+            b"Pid" => status.pid = decimal(value).unwrap_or(0),
+            b"TracerPid" => status.tracer = decimal(value).unwrap_or(0),
+            b"Uid" => status.uid = four(value),
+            b"Gid" => status.gid = four(value),
+            b"NSpid" => status.ns_pid = words(value).filter_map(decimal).collect(),
+            b"NStgid" => status.ns_tgid = words(value).filter_map(decimal).collect(),
+            b"SigPnd" => status.sig_pending = hex(value).unwrap_or(0),
+            b"ShdPnd" => status.shared_pending = hex(value).unwrap_or(0),
+            b"SigBlk" => status.sig_blocked = hex(value).unwrap_or(0),
+            b"SigIgn" => status.sig_ignored = hex(value).unwrap_or(0),
+            b"SigCgt" => status.sig_caught = hex(value).unwrap_or(0),
+            b"CapPrm" => status.cap_permitted = hex(value).unwrap_or(0),
+            b"CapEff" => status.cap_effective = hex(value).unwrap_or(0),
+            b"Seccomp" => status.seccomp = decimal(value).unwrap_or(0),
+            b"x86_Thread_features" => {
+                status.shadow_stack = words(value).any(|word| word == b"shstk")
+            }
+            b"voluntary_ctxt_switches" => status.voluntary_switches = decimal(value).unwrap_or(0),
+            b"Cpus_allowed" => status.cpus_allowed = value.to_vec(),
+            _ => {}
+        }
+    }
+    status
+}
+
+/// The processor mask as the system calls want it: bit n of the little-endian bytes is processor n.
+pub fn cpu_mask(cpus_allowed: &[u8]) -> Vec<u8> {
+    // "00000000,00000003": groups of 32 bits, highest first.
+    let mut bytes = Vec::new();
+    for group in cpus_allowed.rsplit(|&byte| byte == b',') {
+        let Some(bits) = hex(group.trim_ascii()).and_then(|bits| u32::try_from(bits).ok()) else {
+            return Vec::new();
+        };
+        bytes.extend_from_slice(&bits.to_le_bytes());
+    }
+    while bytes.len() % 8 != 0 {
+        bytes.push(0);
+    }
+    bytes
+}
+
+fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+}
+
+fn four(value: &[u8]) -> [u32; 4] {
+    let mut ids = [0; 4];
+    for (id, word) in ids.iter_mut().zip(words(value)) {
+        *id = decimal(word).unwrap_or(u32::MAX);
+    }
+    ids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields() {
+        let got = parse(
+            b"Name:\ta:b\nState:\tS (sleeping)\nTgid:\t7\nPid:\t8\nTracerPid:\t9\nUid:\t1000\t0\t1\t2\nNSpid:\t8\t3\n\
+              SigBlk:\tfffffffe7ffbfeff\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss \nCpus_allowed:\tffff,ffffffff\n\
+              voluntary_ctxt_switches:\t12\nCapEff:\t000001ffffffffff\n",
+        );
+        assert_eq!((got.state, got.tgid, got.pid, got.tracer), (b'S', 7, 8, 9));
+        assert_eq!(
+            (got.uid, got.ns_pid, got.seccomp),
+            ([1000, 0, 1, 2], vec![8, 3], 2)
+        );
+        assert_eq!(got.sig_blocked, 0xffff_fffe_7ffb_feff);
+        assert!(got.shadow_stack);
+        assert_eq!(got.voluntary_switches, 12);
+        assert_eq!(
+            cpu_mask(&got.cpus_allowed),
+            [255, 255, 255, 255, 255, 255, 0, 0]
+        );
+    }
+
+    #[test]
+    fn nothing_and_nonsense() {
+        assert_eq!(parse(b""), Status::default());
+        assert_eq!(parse(b"Tgid:\t-\nUid:\tx\n:\n").uid[0], u32::MAX);
+        assert_eq!(cpu_mask(b"fffffffff"), [0_u8; 0]);
+        assert_eq!(cpu_mask(b"3"), [3, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}

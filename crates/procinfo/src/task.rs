@@ -1,0 +1,132 @@
+//! Threads of a process.
+
+use std::fs;
+use std::io;
+
+use crate::stat::{self, Stat};
+use crate::status::{self, Status};
+use crate::syscall::{self, Doing};
+use crate::{Tid, decimal};
+
+/// All thread ids of the process that `tid` belongs to, in the kernel's order. A snapshot: threads come and go.
+///
+/// # Errors
+/// The kernel's; not found when the process is gone.
+pub fn list(tid: Tid) -> io::Result<Vec<Tid>> {
+    let mut tids = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{tid}/task"))? {
+        if let Some(tid) = decimal(std::os::unix::ffi::OsStrExt::as_bytes(
+            entry?.file_name().as_os_str(),
+        )) {
+            tids.push(tid);
+        }
+    }
+    Ok(tids)
+}
+
+/// `/proc/TID/stat`, parsed.
+///
+/// # Errors
+/// The kernel's; invalid data when the line is of no known form.
+pub fn stat(tid: Tid) -> io::Result<Stat> {
+    let path = format!("/proc/{tid}/stat");
+    stat::parse(&fs::read(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// `/proc/TID/status`, parsed.
+///
+/// # Errors
+/// The kernel's.
+pub fn status(tid: Tid) -> io::Result<Status> {
+    Ok(status::parse(&fs::read(format!("/proc/{tid}/status"))?))
+}
+
+/// The name of a thread.
+///
+/// # Errors
+/// The kernel's.
+pub fn comm(tid: Tid) -> io::Result<Vec<u8>> {
+    let mut name = fs::read(format!("/proc/{tid}/comm"))?;
+    if name.last() == Some(&b'\n') {
+        name.pop();
+    }
+    Ok(name)
+}
+
+/// What a thread is doing now.
+///
+/// # Errors
+/// The kernel's; invalid data when the line is of no known form.
+pub fn doing(tid: Tid) -> io::Result<Doing> {
+    let path = format!("/proc/{tid}/syscall");
+    syscall::parse(&fs::read(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+/// A thread of the process of `pid` that has not ended, the leader if it lives. None when all have.
+///
+/// # Errors
+/// The kernel's; not found when there is no such process.
+pub fn live(pid: Tid) -> io::Result<Option<Tid>> {
+    if !stat(pid)?.is_dead() {
+        return Ok(Some(pid));
+    }
+    Ok(list(pid)?
+        .into_iter()
+        .find(|&tid| stat(tid).is_ok_and(|stat| !stat.is_dead())))
+}
+
+/// True while the thread is there and has not ended.
+pub fn is_alive(tid: Tid) -> bool {
+    stat(tid).is_ok_and(|stat| !stat.is_dead())
+}
+
+/// Open descriptor numbers of a process.
+///
+/// # Errors
+/// The kernel's.
+pub fn descriptors(tid: Tid) -> io::Result<Vec<i32>> {
+    let mut fds = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{tid}/fd"))? {
+        if let Some(fd) = decimal(std::os::unix::ffi::OsStrExt::as_bytes(
+            entry?.file_name().as_os_str(),
+        )) {
+            fds.push(fd);
+        }
+    }
+    fds.sort_unstable();
+    Ok(fds)
+}
+
+/// The soft limit on descriptor numbers.
+///
+/// # Errors
+/// The kernel's.
+pub fn descriptor_limit(tid: Tid) -> io::Result<u64> {
+    let text = fs::read(format!("/proc/{tid}/limits"))?;
+    Ok(text
+        .split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"Max open files"))
+        .and_then(|rest| {
+            rest.split(u8::is_ascii_whitespace)
+                .find(|word| !word.is_empty())
+        })
+        .and_then(decimal)
+        .unwrap_or(256))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ourselves() {
+        let me = std::process::id() as Tid;
+        assert!(list(me).unwrap().contains(&me));
+        assert_eq!(live(me).unwrap(), Some(me));
+        assert!(is_alive(me) && !is_alive(Tid::MAX));
+        assert_eq!(status(me).unwrap().tgid, me);
+        assert!(descriptors(me).unwrap().contains(&0) || !descriptors(me).unwrap().is_empty());
+        assert!(descriptor_limit(me).unwrap() > 0);
+        assert!(live(Tid::MAX).is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! Descriptors across processes: pidfds, memfds, and descriptors sent over a socket.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::{Deadline, Error, Result, Tid, fault};
+
+/// `PIDFD_THREAD` (linux/pidfd.h): the descriptor names a thread, not its process. Since Linux 6.9.
+const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
+
+fn own(raw: libc::c_long, operation: &'static str, tid: Tid) -> Result<OwnedFd> {
+    match RawFd::try_from(raw) {
+        // SAFETY: the kernel just made this descriptor for us; nobody else knows it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(Error::last(operation, tid)),
+    }
+}
+
+/// A pidfd of thread `tid` where the kernel has such (then it works with a leader that has ended), else of its process `pid`.
+///
+/// # Errors
+/// [`Error::Gone`], [`Error::System`].
+pub fn pidfd_open_thread(tid: Tid, pid: Tid) -> Result<OwnedFd> {
+    // SAFETY: pidfd_open takes numbers only.
+    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, tid, PIDFD_THREAD) };
+    if raw >= 0 {
+        return own(raw, "pidfd_open", tid);
+    }
+    // SAFETY: as above.
+    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    own(raw, "pidfd_open", pid)
+}
+
+/// A copy of descriptor `fd` of the process that `pidfd` names.
+///
+/// # Errors
+/// [`Error::System`]: EBADF when it has no such descriptor, EPERM, ENOSYS before Linux 5.6.
+pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, fd: RawFd) -> Result<OwnedFd> {
+    // SAFETY: pidfd_getfd takes numbers only.
+    let raw = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) };
+    let fd = own(raw, "pidfd_getfd", fd)?;
+    fault::count();
+    Ok(fd)
+}
+
+/// A memory file with these bytes. `name` is what `/proc/PID/maps` shows of it.
+///
+/// # Errors
+/// The kernel's, as `memfd_create` or `write` gives it.
+pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
+    /// `MFD_EXEC` (linux/memfd.h), since Linux 6.3: says that it is meant to be mapped executable, which `vm.memfd_noexec=1`
+    /// otherwise takes away.
+    const MFD_EXEC: libc::c_uint = 0x10;
+    // SAFETY: `name` is a C string that outlives the call.
+    let mut raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | MFD_EXEC) };
+    if raw < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
+        // SAFETY: as above; an older kernel does not know the flag.
+        raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    }
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made for us.
+    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// Sends `bytes` as one message of a sequenced-packet socket.
+///
+/// # Errors
+/// The kernel's; EPIPE when the other end is gone (no SIGPIPE is raised).
+pub fn send_bytes(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the pointer and length are those of a live slice.
+    let n = unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_NOSIGNAL,
+        )
+    };
+    sent(n, bytes.len())
+}
+
+/// Sends `bytes` and a copy of `descriptor` as one message.
+///
+/// # Errors
+/// As [`send_bytes`].
+pub fn send_with_descriptor(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // u64 for the alignment that a control header needs; 24 bytes are CMSG_SPACE of one descriptor.
+    let mut control = [0_u64; 3];
+    // SAFETY: msghdr is plain data. The pointers put into it are to `part` and `control`, which outlive sendmsg; the control
+    // buffer has room for one header and one descriptor, so CMSG_FIRSTHDR is not null and CMSG_DATA lies inside it.
+    let n = unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = std::mem::size_of_val(&control);
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(4) as usize;
+        std::ptr::write_unaligned(
+            libc::CMSG_DATA(header).cast::<RawFd>(),
+            descriptor.as_raw_fd(),
+        );
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+    };
+    sent(n, bytes.len())
+}
+
+fn sent(n: isize, wanted: usize) -> io::Result<()> {
+    match usize::try_from(n) {
+        Ok(n) if n == wanted => {
+            fault::count();
+            Ok(())
+        }
+        Ok(_) => Err(io::Error::from(io::ErrorKind::WriteZero)),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Waits until `fd` is readable or its other end is closed; false when the deadline passed first.
+///
+/// # Errors
+/// The kernel's.
+pub fn poll_readable(fd: BorrowedFd<'_>, deadline: Deadline) -> io::Result<bool> {
+    loop {
+        let millis = i32::try_from(deadline.left().as_millis())
+            .unwrap_or(i32::MAX)
+            .saturating_add(1);
+        let mut entry = libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one live pollfd.
+        let n = unsafe { libc::poll(&raw mut entry, 1, millis) };
+        if n > 0 {
+            return Ok(true);
+        }
+        if n < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        if deadline.passed() {
+            return Ok(false);
+        }
+    }
+}

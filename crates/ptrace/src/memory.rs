@@ -1,0 +1,179 @@
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::{Error, RemoteAddr, Result, Tid, fault};
+
+/// The memory of a target, through one of its live threads. Nothing is stopped for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    tid: Tid,
+}
+
+impl Memory {
+    /// The memory that thread `tid` lives in.
+    pub fn of(tid: Tid) -> Self {
+        Memory { tid }
+    }
+
+    /// Reads exactly `into.len()` bytes, respecting page protections.
+    ///
+    /// # Errors
+    /// [`Error::Short`] when a page in the middle is not readable, [`Error::System`] with EFAULT when the first is not.
+    pub fn read(&self, at: RemoteAddr, into: &mut [u8]) -> Result<()> {
+        let wanted = into.len();
+        let done = self.read_some(at, into)?;
+        self.whole("process_vm_readv", at, done, wanted)
+    }
+
+    /// Reads up to `into.len()` bytes and tells how many were readable.
+    ///
+    /// # Errors
+    /// As [`Memory::read`], when nothing is readable.
+    pub fn read_some(&self, at: RemoteAddr, into: &mut [u8]) -> Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        let local = libc::iovec {
+            iov_base: into.as_mut_ptr().cast(),
+            iov_len: into.len(),
+        };
+        let remote = libc::iovec {
+            iov_base: at.get() as usize as *mut libc::c_void,
+            iov_len: into.len(),
+        };
+        // SAFETY: `local` covers exactly the exclusive slice; `remote` is only a number for the kernel, which checks it.
+        let n = unsafe { libc::process_vm_readv(self.tid, &local, 1, &remote, 1, 0) };
+        usize::try_from(n).map_err(|_| Error::last("process_vm_readv", self.tid))
+    }
+
+    /// Reads `len` bytes.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn read_vec(&self, at: RemoteAddr, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.read(at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads a native-endian 8-byte word.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn read_u64(&self, at: RemoteAddr) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.read(at, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// Reads a native-endian 4-byte word.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn read_u32(&self, at: RemoteAddr) -> Result<u32> {
+        let mut bytes = [0; 4];
+        self.read(at, &mut bytes)?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+
+    /// Writes all of `bytes`, respecting page protections.
+    ///
+    /// # Errors
+    /// As [`Memory::read`]; after [`Error::Short`] the first `done` bytes are written.
+    pub fn write(&self, at: RemoteAddr, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        // The kernel only reads through this pointer for a write; iovec has no const form.
+        let local = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let remote = libc::iovec {
+            iov_base: at.get() as usize as *mut libc::c_void,
+            iov_len: bytes.len(),
+        };
+        // SAFETY: `local` covers exactly the shared slice and is only read; `remote` is a number that the kernel checks.
+        let n = unsafe { libc::process_vm_writev(self.tid, &local, 1, &remote, 1, 0) };
+        let done = usize::try_from(n).map_err(|_| Error::last("process_vm_writev", self.tid))?;
+        fault::count();
+        self.whole("process_vm_writev", at, done, bytes.len())
+    }
+
+    /// Writes through `/proc/TID/mem`, which also reaches private pages that are not writable (our own code page, which is
+    /// never writable and executable at once). Only while a thread of the target is held by ptrace.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the kernel or its policy (`proc_mem.force_override`) refuses.
+    pub fn write_through(&self, at: RemoteAddr, bytes: &[u8]) -> Result<()> {
+        let failed = |source: io::Error| Error::System {
+            operation: "writing /proc/TID/mem",
+            tid: self.tid,
+            source,
+        };
+        let file: File = OpenOptions::new()
+            .write(true)
+            .open(format!("/proc/{}/mem", self.tid))
+            .map_err(failed)?;
+        file.write_all_at(bytes, at.get()).map_err(failed)?;
+        fault::count();
+        Ok(())
+    }
+
+    fn whole(
+        &self,
+        operation: &'static str,
+        at: RemoteAddr,
+        done: usize,
+        wanted: usize,
+    ) -> Result<()> {
+        if done == wanted {
+            return Ok(());
+        }
+        Err(Error::Short {
+            operation,
+            tid: self.tid,
+            address: at.get(),
+            done,
+            wanted,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn me() -> Memory {
+        Memory::of(std::process::id() as Tid)
+    }
+
+    #[test]
+    fn reads_and_writes_our_own_memory() {
+        let source = *b"what is here";
+        let at = RemoteAddr::new(source.as_ptr() as u64);
+        assert_eq!(me().read_vec(at, source.len()).unwrap(), source);
+        let sink = vec![0_u8; 12];
+        me().write(RemoteAddr::new(sink.as_ptr() as u64), b"what is here")
+            .unwrap();
+        assert_eq!(std::hint::black_box(&sink), b"what is here");
+    }
+
+    #[test]
+    fn an_unmapped_address_is_an_error_with_errno() {
+        let error = me().read_vec(RemoteAddr::new(16), 8).unwrap_err();
+        assert_eq!(error.errno(), Some(libc::EFAULT));
+        assert!(me().write(RemoteAddr::new(16), b"x").is_err());
+    }
+
+    #[test]
+    fn no_such_thread_is_gone() {
+        assert!(
+            Memory::of(Tid::MAX)
+                .read_u32(RemoteAddr::new(16))
+                .unwrap_err()
+                .is_gone()
+        );
+    }
+}

@@ -1,0 +1,12 @@
+/// General registers, as the kernel lays them out for ptrace.
+pub type Registers = libc::user_regs_struct;
+
+/// A signal mask: bit n-1 set means that signal n is blocked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignalMask(pub u64);
+
+impl SignalMask {
+    /// Every signal blocked but SIGTRAP. With SIGTRAP blocked the kernel would force a trap's delivery by resetting the
+    /// process-wide handler (research/injection-anchors.md 0.3).
+    pub const ALL_BUT_TRAP: SignalMask = SignalMask(!(1 << (libc::SIGTRAP - 1)));
+}

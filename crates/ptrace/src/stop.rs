@@ -1,0 +1,485 @@
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use crate::{Error, Registers, Result, SignalMask, Tid, fault, yield_now};
+
+/// `PTRACE_EVENT_STOP` (linux/ptrace.h); libc has it only for some targets.
+const EVENT_STOP: i32 = 128;
+const NT_X86_XSTATE: usize = 0x202;
+const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
+const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
+
+/// The moment until which a wait may last.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline(Instant);
+
+impl Deadline {
+    /// `span` from now.
+    pub fn after(span: Duration) -> Self {
+        let now = Instant::now();
+        Deadline(now.checked_add(span).unwrap_or(now))
+    }
+    /// True once it has passed.
+    pub fn passed(self) -> bool {
+        Instant::now() >= self.0
+    }
+    /// What is left, zero once it has passed.
+    pub fn left(self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+}
+
+/// How a traced thread ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// With this exit code.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+    /// It is not there any more, and no status came.
+    Unknown,
+}
+
+impl fmt::Display for Death {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Death::Exited(code) => write!(f, "exit code {code}"),
+            Death::Killed(signal) => write!(f, "signal {signal}"),
+            Death::Unknown => f.write_str("no status"),
+        }
+    }
+}
+
+/// Why a thread is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopKind {
+    /// It obeyed our interrupt.
+    Event,
+    /// Job control holds the whole process, by this signal. It stays so after a detach.
+    Group(i32),
+    /// This signal is about to be delivered; it is lost unless handed back on resuming.
+    Signal(i32),
+    /// At the beginning or the end of a system call, see [`Stopped::resume_to_syscall`].
+    Syscall,
+}
+
+/// What a wait brought.
+#[derive(Debug)]
+pub enum Waited {
+    /// The thread is stopped.
+    Stopped(Stopped),
+    /// The deadline passed; it still runs.
+    TimedOut(Seized),
+    /// The thread has ended.
+    Gone(Death),
+}
+
+/// A traced thread that runs. Dropping it tries to stop it for an instant, to let it go.
+#[derive(Debug)]
+pub struct Seized {
+    tid: Tid,
+    /// Tells `drop` that the thread has changed hands.
+    released: bool,
+    /// The kernel knows the tracer by its thread.
+    here: PhantomData<*const ()>,
+}
+
+/// A traced thread that is stopped. Dropping it detaches: the thread goes on with the registers it has then.
+#[derive(Debug)]
+pub struct Stopped {
+    tid: Tid,
+    kind: StopKind,
+    released: bool,
+    here: PhantomData<*const ()>,
+}
+
+fn request(
+    operation: &'static str,
+    code: libc::c_uint,
+    tid: Tid,
+    addr: usize,
+    data: usize,
+) -> Result<()> {
+    // SAFETY: the callers below pass numbers, or pointers to live objects of the size that the request fills or reads.
+    let answer = unsafe {
+        libc::ptrace(
+            code as _,
+            tid,
+            addr as *mut libc::c_void,
+            data as *mut libc::c_void,
+        )
+    };
+    if answer == -1 {
+        Err(Error::last(operation, tid))
+    } else {
+        Ok(())
+    }
+}
+
+impl Seized {
+    /// Begins to trace `tid` without stopping it. With `suspend_seccomp` the thread's seccomp filters are off while it is
+    /// traced (CAP_SYS_ADMIN, and a tracer that is itself not filtered).
+    ///
+    /// # Errors
+    /// [`Error::System`] with EPERM when it may not be traced or already is; [`Error::Gone`].
+    pub fn seize(tid: Tid, suspend_seccomp: bool) -> Result<Seized> {
+        let mut options = libc::PTRACE_O_TRACESYSGOOD;
+        if suspend_seccomp {
+            options |= libc::PTRACE_O_SUSPEND_SECCOMP;
+        }
+        request("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, 0, options as usize)?;
+        let seized = Seized {
+            tid,
+            released: false,
+            here: PhantomData,
+        };
+        fault::count();
+        Ok(seized)
+    }
+
+    /// The thread.
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+
+    /// Asks it to stop; [`Seized::wait`] tells when it has.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn interrupt(&self) -> Result<()> {
+        request("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
+        fault::count();
+        Ok(())
+    }
+
+    /// Waits until it is stopped for any reason.
+    ///
+    /// # Errors
+    /// [`Error::System`] when waiting itself fails.
+    pub fn wait(mut self, deadline: Deadline) -> Result<Waited> {
+        // A stop takes microseconds: first yield, then sleep in small steps, since blocking for ever is not allowed here and
+        // no descriptor becomes readable when a tracee stops.
+        let began = Instant::now();
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` outlives the call.
+            let got = unsafe { libc::waitpid(self.tid, &mut status, libc::WNOHANG | libc::__WALL) };
+            if got == self.tid {
+                self.released = true;
+                return Ok(match decode(status) {
+                    Ok(kind) => Waited::Stopped(Stopped {
+                        tid: self.tid,
+                        kind,
+                        released: false,
+                        here: PhantomData,
+                    }),
+                    Err(death) => Waited::Gone(death),
+                });
+            }
+            if got < 0 {
+                let source = io::Error::last_os_error();
+                match source.raw_os_error() {
+                    Some(libc::EINTR) => continue,
+                    Some(libc::ECHILD) => {
+                        self.released = true;
+                        return Ok(Waited::Gone(Death::Unknown));
+                    }
+                    _ => {
+                        return Err(Error::System {
+                            operation: "waitpid",
+                            tid: self.tid,
+                            source,
+                        });
+                    }
+                }
+            }
+            if deadline.passed() {
+                return Ok(Waited::TimedOut(self));
+            }
+            if began.elapsed() < Duration::from_millis(3) {
+                yield_now();
+            } else {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    }
+
+    /// Waits for a stop that we asked for by [`Seized::interrupt`]. Signals that come first are handed on.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] (the thread is still traced until this value's drop has let it go), [`Error::Gone`].
+    pub fn wait_for_event(self, deadline: Deadline) -> Result<Stopped> {
+        let tid = self.tid;
+        let operation = "PTRACE_INTERRUPT";
+        let mut running = self;
+        loop {
+            match running.wait(deadline)? {
+                Waited::Gone(death) => {
+                    return Err(Error::Gone {
+                        operation,
+                        tid,
+                        death,
+                    });
+                }
+                Waited::TimedOut(_still) => return Err(Error::TimedOut { operation, tid }),
+                Waited::Stopped(stopped) => match stopped.kind {
+                    StopKind::Event | StopKind::Group(_) => return Ok(stopped),
+                    StopKind::Signal(signal) => running = stopped.resume(signal)?,
+                    // The interrupt comes before the thread is back in user code.
+                    StopKind::Syscall => running = stopped.resume(0)?,
+                },
+            }
+        }
+    }
+}
+
+impl Drop for Seized {
+    fn drop(&mut self) {
+        if self.released {
+            return;
+        }
+        // PTRACE_DETACH works on stopped threads only. If it does not stop in time (uninterruptible sleep), it stays traced
+        // until our thread ends, when the kernel lets it go.
+        let again = Seized {
+            tid: self.tid,
+            released: true,
+            here: PhantomData,
+        };
+        if again.interrupt().is_err() {
+            return;
+        }
+        if let Ok(stopped) = again.wait_for_event(Deadline::after(Duration::from_millis(200))) {
+            drop(stopped);
+        }
+    }
+}
+
+fn decode(status: i32) -> std::result::Result<StopKind, Death> {
+    if libc::WIFEXITED(status) {
+        return Err(Death::Exited(libc::WEXITSTATUS(status)));
+    }
+    if libc::WIFSIGNALED(status) {
+        return Err(Death::Killed(libc::WTERMSIG(status)));
+    }
+    if !libc::WIFSTOPPED(status) {
+        return Err(Death::Unknown);
+    }
+    let signal = libc::WSTOPSIG(status);
+    let event = status >> 16;
+    Ok(match (event, signal) {
+        (EVENT_STOP, libc::SIGTRAP) => StopKind::Event,
+        (EVENT_STOP, other) => StopKind::Group(other),
+        (0, other) if other == (libc::SIGTRAP | 0x80) => StopKind::Syscall,
+        (0, other) => StopKind::Signal(other),
+        // No other event is asked for; the kernel would report it with SIGTRAP, which must not reach the program.
+        (_, _) => StopKind::Event,
+    })
+}
+
+impl Stopped {
+    /// The thread.
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+    /// Why it is stopped.
+    pub fn kind(&self) -> StopKind {
+        self.kind
+    }
+
+    /// Its general registers.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn registers(&self) -> Result<Registers> {
+        // SAFETY: an all-zero user_regs_struct is a valid value: it holds integers only.
+        let mut regs: Registers = unsafe { std::mem::zeroed() };
+        request(
+            "PTRACE_GETREGS",
+            libc::PTRACE_GETREGS,
+            self.tid,
+            0,
+            (&raw mut regs) as usize,
+        )?;
+        Ok(regs)
+    }
+
+    /// Sets its general registers, all at once.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn set_registers(&self, regs: &Registers) -> Result<()> {
+        request(
+            "PTRACE_SETREGS",
+            libc::PTRACE_SETREGS,
+            self.tid,
+            0,
+            (&raw const *regs) as usize,
+        )?;
+        fault::count();
+        Ok(())
+    }
+
+    /// Its extended state (x87, SSE, AVX, …) in the standard XSAVE format, of the size that the kernel reports.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn extended_state(&self) -> Result<Vec<u8>> {
+        // 16 KiB hold everything up to AMX tiles.
+        let mut bytes = vec![0_u8; 16 * 1024];
+        let mut area = libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        let data = (&raw mut area) as usize;
+        request(
+            "PTRACE_GETREGSET",
+            libc::PTRACE_GETREGSET,
+            self.tid,
+            NT_X86_XSTATE,
+            data,
+        )?;
+        bytes.truncate(area.iov_len);
+        Ok(bytes)
+    }
+
+    /// Sets its extended state from what [`Stopped::extended_state`] gave.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the bytes are not such a state; [`Error::Gone`].
+    pub fn set_extended_state(&self, bytes: &[u8]) -> Result<()> {
+        let area = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let data = (&raw const area) as usize;
+        request(
+            "PTRACE_SETREGSET",
+            libc::PTRACE_SETREGSET,
+            self.tid,
+            NT_X86_XSTATE,
+            data,
+        )?;
+        fault::count();
+        Ok(())
+    }
+
+    /// Its signal mask.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn signal_mask(&self) -> Result<SignalMask> {
+        let mut mask = 0_u64;
+        request(
+            "PTRACE_GETSIGMASK",
+            PTRACE_GETSIGMASK,
+            self.tid,
+            8,
+            (&raw mut mask) as usize,
+        )?;
+        Ok(SignalMask(mask))
+    }
+
+    /// Sets its signal mask.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn set_signal_mask(&self, mask: SignalMask) -> Result<()> {
+        request(
+            "PTRACE_SETSIGMASK",
+            PTRACE_SETSIGMASK,
+            self.tid,
+            8,
+            (&raw const mask.0) as usize,
+        )?;
+        fault::count();
+        Ok(())
+    }
+
+    /// Lets it run on, delivering `signal` (0: none).
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn resume(self, signal: i32) -> Result<Seized> {
+        self.go("PTRACE_CONT", libc::PTRACE_CONT, signal)
+    }
+
+    /// Lets it run to the next beginning or end of a system call.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn resume_to_syscall(self) -> Result<Seized> {
+        self.go("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)
+    }
+
+    fn go(mut self, operation: &'static str, code: libc::c_uint, signal: i32) -> Result<Seized> {
+        request(operation, code, self.tid, 0, signal as usize)?;
+        self.released = true;
+        fault::count();
+        Ok(Seized {
+            tid: self.tid,
+            released: false,
+            here: PhantomData,
+        })
+    }
+
+    /// Asks for one more stop before the thread is back in user code; resume it, then wait.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn interrupt_again(&self) -> Result<()> {
+        request("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
+        fault::count();
+        Ok(())
+    }
+
+    /// Ends the tracing. A signal that was about to be delivered is; a group stop stays one.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn detach(self) -> Result<()> {
+        let signal = match self.kind {
+            StopKind::Signal(signal) => signal,
+            _ => 0,
+        };
+        self.detach_with(signal)
+    }
+
+    /// Ends the tracing, delivering `signal` (0: none, also in the place of one that waits).
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn detach_with(mut self, signal: i32) -> Result<()> {
+        self.released = true;
+        request(
+            "PTRACE_DETACH",
+            libc::PTRACE_DETACH,
+            self.tid,
+            0,
+            signal as usize,
+        )?;
+        fault::count();
+        Ok(())
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if self.released {
+            return;
+        }
+        let signal = match self.kind {
+            StopKind::Signal(signal) => signal,
+            _ => 0,
+        };
+        // Nothing to be done about a failure: the thread is gone then.
+        let _gone = request(
+            "PTRACE_DETACH",
+            libc::PTRACE_DETACH,
+            self.tid,
+            0,
+            signal as usize,
+        );
+    }
+}
