@@ -1,1 +1,52 @@
-//! Writers of traces: csv, json; names of files; tables.
+//! Writers of traces.
+//!
+//! A session collects records into a [`RecordWriter`], finishes it into a [`RecordFile`], puts a [`Trace`] together, and
+//! calls [`Index::build`] and then [`write()`]. [`names::expand`] makes directory and prefix from what the user asked for;
+//! [`table::summary`] is what `midair attach` prints at its end.
+//!
+//! Writers stream: memory depends on how many different kernels, streams and calls there are, not on how many records.
+//! They know records and names ([`Names`]), not runtimes. Each format is one module behind one trait; files appear whole or
+//! not at all.
+
+mod api;
+mod arguments;
+mod csv;
+mod ctype;
+mod files;
+mod index;
+mod job;
+mod json;
+mod kernel_name;
+mod model;
+mod notes;
+mod record_file;
+
+pub use api::{Field, Kind, Names, Parameter, Shape, Text};
+pub use files::WriteError;
+pub use index::{Index, Object, Stat, Symbol};
+pub use model::{AgentIndex, Format, KernelNames, Node, Outcome, Plan, Process, Trace};
+pub use record_file::{RecordFile, RecordWriter, WalkError};
+
+use files::FileSet;
+use job::{Job, Writer};
+use std::path::PathBuf;
+
+/// Writes a trace in all formats of the plan. Returns the files in the order in which they were written.
+///
+/// Either all files get their names or none (unless the renaming itself fails half-way, which the error then says); on
+/// failure no temporary file stays.
+///
+/// # Errors
+/// [`WriteError`] names the file or directory that could not be written.
+pub fn write(trace: &Trace, index: &Index, names: &Names, plan: &Plan) -> Result<Vec<PathBuf>, WriteError> {
+    let job = Job::new(trace, index, names, plan);
+    let mut files = FileSet::new(&plan.directory, &plan.prefix)?;
+    for format in &plan.formats {
+        let writer: &dyn Writer = match format {
+            Format::Csv => &csv::Csv,
+            Format::Json => &json::Json,
+        };
+        writer.write(&job, &mut files)?;
+    }
+    files.commit()
+}

@@ -1,0 +1,117 @@
+//! Names of kinds, operations and parameters, as the writers need them.
+//!
+//! Plain data, so that the writers do not depend on where it comes from: in the product from AMD's headers, in a test from a
+//! golden file.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// A text that is usually in a table of the program.
+pub type Text = Cow<'static, str>;
+
+/// A tracing kind and its operations, by number.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kind {
+    /// Without prefix: "HSA_CORE_API".
+    pub name: Text,
+    /// By operation id.
+    pub operations: Vec<Text>,
+}
+
+/// How the words of a parameter become text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shape {
+    /// Hexadecimal, or "(null)"; never followed.
+    Pointer,
+    /// Signed, of so many bytes.
+    Signed(u8),
+    /// Unsigned, of so many bytes.
+    Unsigned(u8),
+    /// IEEE, of 4 or 8 bytes.
+    Float(u8),
+    /// A number with names; `prefix` begins the text of a number without one.
+    Enum {
+        /// "hipMemcpy".
+        prefix: Text,
+        /// Value and short name ("HostToDevice").
+        values: Vec<(i64, Text)>,
+    },
+    /// A struct by value, printed as `{last=…, first=…}`.
+    Struct(Vec<Field>),
+    /// A struct by value of so many bytes whose fields are not known: its bytes in hexadecimal.
+    Bytes(u32),
+}
+
+impl Shape {
+    /// Bytes that a value takes.
+    pub fn size(&self) -> u32 {
+        match self {
+            Shape::Pointer => 8,
+            Shape::Signed(size) | Shape::Unsigned(size) | Shape::Float(size) => u32::from(*size),
+            Shape::Enum { .. } => 4,
+            Shape::Struct(fields) => fields.iter().map(|f| f.offset + f.shape.size()).max().unwrap_or(0),
+            Shape::Bytes(size) => *size,
+        }
+    }
+
+    /// 8-byte words that a value takes in a record: each parameter begins a new word.
+    pub fn words(&self) -> usize {
+        self.size().div_ceil(8) as usize
+    }
+}
+
+/// A field of a struct by value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: Text,
+    /// Bytes from the struct's begin.
+    pub offset: u32,
+    /// What it is.
+    pub shape: Shape,
+}
+
+/// A parameter of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its type as C++'s `typeid` names it ("PKv"): what AMD's json has.
+    pub type_name: Text,
+    /// Its name.
+    pub name: Text,
+    /// How to print it.
+    pub shape: Shape,
+}
+
+/// Everything that has a name.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    /// `rocprofiler_buffer_tracing_kind_t` by number.
+    pub buffer: Vec<Kind>,
+    /// `rocprofiler_callback_tracing_kind_t` by number.
+    pub callback: Vec<Kind>,
+    /// Parameters by buffer kind and operation.
+    pub parameters: HashMap<(u8, u32), Vec<Parameter>>,
+}
+
+impl Names {
+    /// Name of a buffer kind; of an unknown one, words that say so.
+    pub fn kind(&self, kind: u8) -> Text {
+        match self.buffer.get(kind as usize) {
+            Some(known) => known.name.clone(),
+            None => Cow::Owned(format!("KIND_{kind}")),
+        }
+    }
+
+    /// Name of an operation; of an unknown one (a runtime newer than our tables), words that say so.
+    pub fn operation(&self, kind: u8, operation: u32) -> Cow<'_, str> {
+        match self.buffer.get(kind as usize).and_then(|k| k.operations.get(operation as usize)) {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(format!("{}_OPERATION_{operation}", self.kind(kind))),
+        }
+    }
+
+    /// Parameters of a call, if known.
+    pub fn parameters(&self, kind: u8, operation: u32) -> &[Parameter] {
+        self.parameters.get(&(kind, operation)).map_or(&[], Vec::as_slice)
+    }
+}

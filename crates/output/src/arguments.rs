@@ -1,0 +1,125 @@
+//! Raw argument words as text.
+//!
+//! A pointer is printed, never followed: the memory is the target's, may be gone, and was not copied. This is where we differ
+//! from AMD's tool, which prints the text behind `char *`.
+
+use crate::api::{Field, Parameter, Shape};
+use std::fmt::Write;
+
+/// Calls `each` with every parameter whose words are there and its text.
+pub(crate) fn each<E>(
+    parameters: &[Parameter],
+    words: &[u8],
+    mut each: impl FnMut(&Parameter, &str) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut at = 0;
+    let mut text = String::new();
+    for parameter in parameters {
+        let end = at + parameter.shape.words() * 8;
+        // A shorter record is of another version of the runtime: what is there is still right.
+        let Some(value) = words.get(at..end) else { break };
+        text.clear();
+        print(&mut text, &parameter.shape, value);
+        each(parameter, &text)?;
+        at = end;
+    }
+    Ok(())
+}
+
+/// Writing to a String cannot fail, hence the ignored results below.
+fn print(out: &mut String, shape: &Shape, bytes: &[u8]) {
+    match shape {
+        Shape::Pointer => match unsigned(bytes, 8) {
+            0 => out.push_str("(null)"),
+            address => drop(write!(out, "{address:#x}")),
+        },
+        Shape::Signed(size) => drop(write!(out, "{}", signed(bytes, *size))),
+        Shape::Unsigned(size) => drop(write!(out, "{}", unsigned(bytes, *size))),
+        Shape::Float(4) => drop(write!(out, "{}", f32::from_bits(unsigned(bytes, 4) as u32))),
+        Shape::Float(_) => drop(write!(out, "{}", f64::from_bits(unsigned(bytes, 8)))),
+        Shape::Enum { prefix, values } => {
+            let value = signed(bytes, 4);
+            match values.iter().find(|(known, _)| *known == value) {
+                Some((_, name)) => out.push_str(name),
+                None => drop(write!(out, "{prefix}_UNKNOWN={value}")),
+            }
+        }
+        Shape::Struct(fields) => print_struct(out, fields, bytes),
+        Shape::Bytes(size) => {
+            out.push_str("0x");
+            for byte in bytes.iter().take(*size as usize) {
+                let _ = write!(out, "{byte:02x}");
+            }
+        }
+    }
+}
+
+/// The last field first, as AMD prints `dim3`.
+fn print_struct(out: &mut String, fields: &[Field], bytes: &[u8]) {
+    out.push('{');
+    for (n, field) in fields.iter().rev().enumerate() {
+        if n > 0 {
+            out.push_str(", ");
+        }
+        let _ = write!(out, "{}=", field.name);
+        print(out, &field.shape, bytes.get(field.offset as usize..).unwrap_or_default());
+    }
+    out.push('}');
+}
+
+/// The first `size` bytes as a number; missing ones count as zero.
+fn unsigned(bytes: &[u8], size: u8) -> u64 {
+    let mut word = [0; 8];
+    for (to, from) in word.iter_mut().zip(bytes).take(size as usize) {
+        *to = *from;
+    }
+    u64::from_le_bytes(word)
+}
+
+fn signed(bytes: &[u8], size: u8) -> i64 {
+    let unused = 64 - 8 * u32::from(size.clamp(1, 8));
+    ((unsigned(bytes, size) << unused) as i64) >> unused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(shape: &Shape, words: &[u64]) -> String {
+        let parameter = Parameter { type_name: "".into(), name: "".into(), shape: shape.clone() };
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut all = Vec::new();
+        each(&[parameter], &bytes, |_, text| {
+            all.push(text.to_owned());
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+        all.join("|")
+    }
+
+    #[test]
+    fn words_are_printed_by_shape() {
+        let dim3 = ["x", "y", "z"]
+            .iter()
+            .enumerate()
+            .map(|(n, name)| Field { name: (*name).into(), offset: 4 * n as u32, shape: Shape::Unsigned(4) })
+            .collect();
+        let kind = Shape::Enum { prefix: "hipMemcpy".into(), values: vec![(1, "HostToDevice".into())] };
+        for (shape, words, wanted) in [
+            (Shape::Pointer, vec![0x1100e00000], "0x1100e00000"),
+            (Shape::Pointer, vec![0], "(null)"),
+            (Shape::Signed(4), vec![0xdead_beef_ffff_ffff], "-1"),
+            (Shape::Unsigned(4), vec![0xdead_beef_ffff_ffff], "4294967295"),
+            (Shape::Unsigned(8), vec![u64::MAX], "18446744073709551615"),
+            (Shape::Float(4), vec![u64::from(1.5_f32.to_bits())], "1.5"),
+            (Shape::Float(8), vec![0.25_f64.to_bits()], "0.25"),
+            (kind.clone(), vec![1], "HostToDevice"),
+            (kind, vec![77], "hipMemcpy_UNKNOWN=77"),
+            (Shape::Struct(dim3), vec![256 | 2 << 32, 0xffff_ffff_0000_0003], "{z=3, y=2, x=256}"),
+            (Shape::Bytes(10), vec![0x0102, 3], "0x02010000000000000300"),
+            (Shape::Bytes(10), vec![1], ""),
+        ] {
+            assert_eq!(text(&shape, &words), wanted, "{shape:?}");
+        }
+    }
+}

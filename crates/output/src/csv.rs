@@ -1,0 +1,274 @@
+//! rocprofv3's csv: one file per domain that has records, and agent_info always.
+//!
+//! Texts are quoted, numbers are not, lines end in `\n`. AMD's tool writes quotes within a text as they are; we double them
+//! (RFC 4180), since what it writes then cannot be read back. Line breaks within a text become spaces: one record, one line.
+//! A dispatch or copy without times has 0 in both columns; why is said in the notes and in json.
+
+use crate::files::{FileSet, OutputFile, WriteError};
+use crate::index::{is_hip, is_hsa};
+use crate::job::{Job, Writer};
+use crate::notes;
+use midair_agents::Agent;
+use midair_record::event::{Api, Copy, Kernel, Record, kind};
+use std::io::Write;
+
+const CALLS: &[&str] =
+    &["Domain", "Function", "Process_Id", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"];
+
+const KERNELS: &[&str] = &[
+    "Kind",
+    "Agent_Id",
+    "Queue_Id",
+    "Stream_Id",
+    "Thread_Id",
+    "Dispatch_Id",
+    "Kernel_Id",
+    "Kernel_Name",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+    "LDS_Block_Size",
+    "Scratch_Size",
+    "VGPR_Count",
+    "Accum_VGPR_Count",
+    "SGPR_Count",
+    "Workgroup_Size_X",
+    "Workgroup_Size_Y",
+    "Workgroup_Size_Z",
+    "Grid_Size_X",
+    "Grid_Size_Y",
+    "Grid_Size_Z",
+];
+
+const COPIES: &[&str] = &[
+    "Kind",
+    "Direction",
+    "Stream_Id",
+    "Source_Agent_Id",
+    "Destination_Agent_Id",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+];
+
+/// LDS is given out in blocks of so many bytes.
+const LDS_BLOCK: u32 = 512;
+
+/// The writer.
+pub(crate) struct Csv;
+
+impl Writer for Csv {
+    fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
+        let index = job.index;
+        let mut hip = open(files, index.has_hip(), "hip_api_trace.csv", CALLS)?;
+        let mut hsa = open(files, index.has_hsa(), "hsa_api_trace.csv", CALLS)?;
+        let mut kernels = open(files, index.dispatches > 0, "kernel_trace.csv", KERNELS)?;
+        let mut copies = open(files, index.copy_count > 0, "memory_copy_trace.csv", COPIES)?;
+        let mut row = Row::default();
+        let walked = job.trace.records.walk(
+            |kind| is_hip(kind) || is_hsa(kind) || kind == kind::KERNEL_DISPATCH || kind == kind::MEMORY_COPY,
+            |record| {
+                let file = match record {
+                    Record::Api(api, _) => {
+                        call_row(&mut row, job, api);
+                        if is_hip(api.header.kind) { &mut hip } else { &mut hsa }
+                    }
+                    Record::Kernel(kernel) => {
+                        kernel_row(&mut row, job, kernel);
+                        &mut kernels
+                    }
+                    Record::Copy(copy) => {
+                        copy_row(&mut row, job, copy);
+                        &mut copies
+                    }
+                    _ => return Ok(()),
+                };
+                let line = row.end();
+                let written = file.as_mut().map_or(Ok(()), |file| file.put(line));
+                row.clear();
+                written
+            },
+        );
+        walked?;
+        for file in [hip, hsa, kernels, copies].into_iter().flatten() {
+            files.add(file)?;
+        }
+        agent_info(job, files)?;
+        notes::write(job, files)
+    }
+}
+
+fn open(files: &FileSet, wanted: bool, suffix: &str, columns: &[&str]) -> Result<Option<OutputFile>, WriteError> {
+    if !wanted {
+        return Ok(None);
+    }
+    let mut file = files.create(suffix)?;
+    let mut row = Row::default();
+    for column in columns {
+        row.text(column);
+    }
+    file.put(row.end())?;
+    Ok(Some(file))
+}
+
+/// One line under construction; kept between records to save the allocation.
+#[derive(Debug, Default)]
+struct Row(Vec<u8>);
+
+impl Row {
+    fn separate(&mut self) {
+        if !self.0.is_empty() {
+            self.0.push(b',');
+        }
+    }
+
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.separate();
+        self.0.push(b'"');
+        for byte in text.bytes() {
+            match byte {
+                b'"' => self.0.extend_from_slice(b"\"\""),
+                b'\n' | b'\r' => self.0.push(b' '),
+                other => self.0.push(other),
+            }
+        }
+        self.0.push(b'"');
+        self
+    }
+
+    fn number(&mut self, number: impl Into<i128>) -> &mut Self {
+        self.separate();
+        // Writing to a Vec cannot fail.
+        let _ = write!(self.0, "{}", number.into());
+        self
+    }
+
+    fn end(&mut self) -> &[u8] {
+        self.0.push(b'\n');
+        &self.0
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+fn call_row(row: &mut Row, job: &Job<'_>, api: &Api) {
+    let kind = api.header.kind;
+    row.text(&job.names.kind(kind)).text(&job.names.operation(kind, api.header.operation));
+    row.number(job.trace.process.pid).number(api.tid).number(api.correlation).number(api.start).number(api.end);
+}
+
+fn kernel_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel) {
+    let symbol = job.index.symbols.get(&kernel.kernel_id).map(|symbol| symbol.record).unwrap_or_default();
+    row.text(&job.names.kind(kind::KERNEL_DISPATCH)).text(&job.agent_name(kernel.node));
+    row.number(kernel.queue_id).number(job.index.stream(kernel.stream)).number(kernel.tid).number(kernel.dispatch_id);
+    row.number(kernel.kernel_id).text(job.kernel_name(kernel.kernel_id)).number(kernel.correlation);
+    row.number(kernel.start).number(kernel.end);
+    // The size that the code object asks for, in whole blocks. Dynamic LDS is not in it: AMD's column has never had it.
+    row.number(u64::from(symbol.group_segment).next_multiple_of(u64::from(LDS_BLOCK)));
+    row.number(kernel.private_segment).number(symbol.arch_vgpr).number(symbol.accum_vgpr).number(symbol.sgpr);
+    for size in kernel.workgroup.into_iter().chain(kernel.grid) {
+        row.number(size);
+    }
+}
+
+fn copy_row(row: &mut Row, job: &Job<'_>, copy: &Copy) {
+    row.text(&job.names.kind(kind::MEMORY_COPY)).text(&job.names.operation(kind::MEMORY_COPY, copy.header.operation));
+    row.number(job.index.stream(copy.stream)).text(&job.agent_name(copy.src_node)).text(&job.agent_name(copy.dst_node));
+    row.number(copy.correlation).number(copy.start).number(copy.end);
+}
+
+/// Value of a column of agent_info.
+enum Value<'a> {
+    Number(u64),
+    Text(&'a str),
+}
+
+/// Name and value of each column of agent_info, in order.
+fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
+    let number = |value: u32| Value::Number(u64::from(value));
+    [
+        ("Node_Id", number(agent.node_id)),
+        ("Logical_Node_Id", Value::Number(u64::try_from(agent.logical_node_id).unwrap_or(0))),
+        ("Agent_Type", Value::Text(agent.agent_type.text())),
+        ("Cpu_Cores_Count", number(agent.cpu_cores_count)),
+        ("Simd_Count", number(agent.simd_count)),
+        ("Cpu_Core_Id_Base", number(agent.cpu_core_id_base)),
+        ("Simd_Id_Base", number(agent.simd_id_base)),
+        ("Max_Waves_Per_Simd", number(agent.max_waves_per_simd)),
+        ("Lds_Size_In_Kb", number(agent.lds_size_in_kb)),
+        ("Gds_Size_In_Kb", number(agent.gds_size_in_kb)),
+        ("Num_Gws", number(agent.num_gws)),
+        ("Wave_Front_Size", number(agent.wave_front_size)),
+        ("Num_Xcc", number(agent.num_xcc)),
+        ("Cu_Count", number(agent.cu_count)),
+        ("Array_Count", number(agent.array_count)),
+        ("Num_Shader_Banks", number(agent.num_shader_banks)),
+        ("Simd_Arrays_Per_Engine", number(agent.simd_arrays_per_engine)),
+        ("Cu_Per_Simd_Array", number(agent.cu_per_simd_array)),
+        ("Simd_Per_Cu", number(agent.simd_per_cu)),
+        ("Max_Slots_Scratch_Cu", number(agent.max_slots_scratch_cu)),
+        ("Gfx_Target_Version", number(agent.gfx_target_version)),
+        ("Vendor_Id", number(u32::from(agent.vendor_id))),
+        ("Device_Id", number(u32::from(agent.device_id))),
+        ("Location_Id", number(agent.location_id)),
+        ("Domain", number(agent.domain)),
+        ("Drm_Render_Minor", number(agent.drm_render_minor)),
+        ("Num_Sdma_Engines", number(agent.num_sdma_engines)),
+        ("Num_Sdma_Xgmi_Engines", number(agent.num_sdma_xgmi_engines)),
+        ("Num_Sdma_Queues_Per_Engine", number(agent.num_sdma_queues_per_engine)),
+        ("Num_Cp_Queues", number(agent.num_cp_queues)),
+        ("Max_Engine_Clk_Ccompute", number(agent.max_engine_clk_ccompute)),
+        ("Max_Engine_Clk_Fcompute", number(agent.max_engine_clk_fcompute)),
+        ("Sdma_Fw_Version", number(agent.sdma_fw_version & 0x3ff)),
+        ("Fw_Version", number(agent.fw_version & 0x3ff)),
+        ("Capability", number(agent.capability)),
+        ("Cu_Per_Engine", number(agent.cu_per_engine)),
+        ("Max_Waves_Per_Cu", number(agent.max_waves_per_cu)),
+        ("Family_Id", number(agent.family_id)),
+        ("Workgroup_Max_Size", number(agent.workgroup_max_size)),
+        ("Grid_Max_Size", number(agent.grid_max_size)),
+        ("Local_Mem_Size", Value::Number(agent.local_mem_size)),
+        ("Hive_Id", Value::Number(agent.hive_id)),
+        ("Gpu_Id", Value::Number(agent.gpu_id)),
+        ("Workgroup_Max_Dim_X", number(agent.workgroup_max_dim.x)),
+        ("Workgroup_Max_Dim_Y", number(agent.workgroup_max_dim.y)),
+        ("Workgroup_Max_Dim_Z", number(agent.workgroup_max_dim.z)),
+        ("Grid_Max_Dim_X", number(agent.grid_max_dim.x)),
+        ("Grid_Max_Dim_Y", number(agent.grid_max_dim.y)),
+        ("Grid_Max_Dim_Z", number(agent.grid_max_dim.z)),
+        ("Name", Value::Text(&agent.name)),
+        ("Vendor_Name", Value::Text(&agent.vendor_name)),
+        ("Product_Name", Value::Text(&agent.product_name)),
+        ("Model_Name", Value::Text(&agent.model_name)),
+    ]
+}
+
+fn agent_info(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
+    let header = columns(&Agent::default()).map(|(name, _)| name);
+    let Some(mut file) = open(files, true, "agent_info.csv", &header)? else { return Ok(()) };
+    for agent in &job.trace.agents {
+        let mut row = Row::default();
+        for (_, value) in columns(agent) {
+            match value {
+                Value::Number(value) => row.number(value),
+                Value::Text(text) => row.text(text),
+            };
+        }
+        file.put(row.end())?;
+    }
+    files.add(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_quoted_and_stay_on_one_line() {
+        let mut row = Row::default();
+        row.text("a \"b\"\nc,d").number(7_u32).number(-1_i64);
+        assert_eq!(row.end(), b"\"a \"\"b\"\" c,d\",7,-1\n");
+    }
+}

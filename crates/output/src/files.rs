@@ -1,0 +1,215 @@
+//! Files that are there whole or not at all.
+//!
+//! Each is written under a temporary name beside its final one (mode 0600, never over something that exists) and renamed when
+//! everything of the trace is written. When anything fails, the temporary files are removed; files of an earlier run stay.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// What could not be written, and why.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// A directory could not be made.
+    #[error("cannot make the directory {}: {source}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file could not be made, written, or given its name.
+    #[error("cannot write {}: {source}", path.display())]
+    File {
+        /// Its final name.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Our own store of records could not be read.
+    #[error("cannot read the records collected: {0}")]
+    Records(io::Error),
+}
+
+/// The files of one trace.
+#[derive(Debug)]
+pub(crate) struct FileSet {
+    /// Directory and first part of the names.
+    base: PathBuf,
+    /// Written, not yet renamed.
+    ready: Vec<Pending>,
+}
+
+/// A file under its temporary name; removed unless it is renamed.
+#[derive(Debug)]
+struct Pending {
+    temporary: PathBuf,
+    path: PathBuf,
+    renamed: bool,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // Nothing more can be done about a file that cannot be removed; the failure that led here is reported.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+impl FileSet {
+    /// Makes the directories that `directory`/`prefix` needs.
+    pub(crate) fn new(directory: &Path, prefix: &str) -> Result<FileSet, WriteError> {
+        let base = directory.join(prefix);
+        let parent = base.parent().unwrap_or(directory).to_owned();
+        fs::create_dir_all(&parent).map_err(|source| WriteError::Directory { path: parent, source })?;
+        Ok(FileSet { base, ready: Vec::new() })
+    }
+
+    /// Begins `PREFIX_suffix`.
+    pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
+        let mut name = self.base.file_name().unwrap_or_default().to_owned();
+        name.push("_");
+        name.push(suffix);
+        let path = self.base.with_file_name(&name);
+        let failed = |source| WriteError::File { path: path.clone(), source };
+        // Hidden while unfinished; the pid keeps two sessions that write to one place apart.
+        for attempt in 0..64 {
+            let temporary = format!(".{}.{}.{attempt}.tmp", name.to_string_lossy(), std::process::id());
+            let temporary = path.with_file_name(temporary);
+            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary) {
+                Ok(file) => {
+                    let pending = Pending { temporary, path, renamed: false };
+                    return Ok(OutputFile { writer: BufWriter::with_capacity(128 * 1024, file), pending });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Err(failed(io::ErrorKind::AlreadyExists.into()))
+    }
+
+    /// Takes a finished file.
+    pub(crate) fn add(&mut self, file: OutputFile) -> Result<(), WriteError> {
+        self.ready.push(file.finish()?);
+        Ok(())
+    }
+
+    /// Gives all files their names and returns these.
+    pub(crate) fn commit(mut self) -> Result<Vec<PathBuf>, WriteError> {
+        for pending in &mut self.ready {
+            fs::rename(&pending.temporary, &pending.path)
+                .map_err(|source| WriteError::File { path: pending.path.clone(), source })?;
+            pending.renamed = true;
+        }
+        Ok(self.ready.iter().map(|pending| pending.path.clone()).collect())
+    }
+}
+
+/// A file being written.
+#[derive(Debug)]
+pub(crate) struct OutputFile {
+    writer: BufWriter<File>,
+    pending: Pending,
+}
+
+impl OutputFile {
+    /// Appends bytes; the error names the file.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.writer.write_all(bytes).map_err(|source| self.failed(source))
+    }
+
+    /// The error for a failed write to this file.
+    pub(crate) fn failed(&self, source: io::Error) -> WriteError {
+        WriteError::File { path: self.pending.path.clone(), source }
+    }
+
+    fn finish(mut self) -> Result<Pending, WriteError> {
+        self.writer.flush().map_err(|source| self.failed(source))?;
+        let OutputFile { writer, pending } = self;
+        // A failure to close (a quota, a network file system) would be silent in Drop; a BufWriter that was flushed has nothing
+        // left, and write errors were seen above.
+        drop(writer);
+        Ok(pending)
+    }
+}
+
+impl Write for OutputFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn entries(path: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(path).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_appear_together_with_mode_0600_and_replace_older_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("r_b.csv"), "old").unwrap();
+        let mut files = FileSet::new(directory.path(), "r").unwrap();
+        for suffix in ["a.csv", "b.csv"] {
+            let mut file = files.create(suffix).unwrap();
+            file.put(b"new").unwrap();
+            files.add(file).unwrap();
+        }
+        assert_eq!(fs::read(directory.path().join("r_b.csv")).unwrap(), b"old");
+        let paths = files.commit().unwrap();
+        assert_eq!(entries(directory.path()), ["r_a.csv", "r_b.csv"]);
+        for path in paths {
+            assert_eq!(fs::read(&path).unwrap(), b"new");
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn nothing_stays_of_what_was_not_committed() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut files = FileSet::new(directory.path(), "sub/r").unwrap();
+        let done = files.create("done.csv").unwrap();
+        files.add(done).unwrap();
+        let open = files.create("open.csv").unwrap();
+        assert_eq!(entries(&directory.path().join("sub")).len(), 2);
+        drop((files, open));
+        assert!(entries(&directory.path().join("sub")).is_empty());
+    }
+
+    /// A full disk is met at the flush, since writes are buffered.
+    #[test]
+    fn a_full_device_is_an_error_with_the_files_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut files = FileSet::new(directory.path(), "r").unwrap();
+        let mut file = files.create("full.csv").unwrap();
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        file.writer = BufWriter::new(full);
+        file.put(b"x").unwrap();
+        let error = files.add(file).unwrap_err();
+        assert!(error.to_string().contains("r_full.csv") && error.to_string().contains("No space"), "{error}");
+        assert!(entries(directory.path()).is_empty());
+    }
+
+    #[test]
+    fn a_name_taken_by_a_directory_is_refused_and_cleaned_up() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("r_a.csv")).unwrap();
+        let mut files = FileSet::new(directory.path(), "r").unwrap();
+        let file = files.create("a.csv").unwrap();
+        files.add(file).unwrap();
+        let error = files.commit().unwrap_err();
+        assert!(error.to_string().contains("r_a.csv"), "{error}");
+        assert_eq!(entries(directory.path()), ["r_a.csv"]);
+    }
+}

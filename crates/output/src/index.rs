@@ -1,0 +1,330 @@
+//! The first pass over the records: what other records refer to, the numbers of streams, counts and sums.
+//!
+//! Its size depends on how many different kernels, code objects, queues, streams and calls there are, not on how often they
+//! occur. The target writes all of these, so each has a limit; what is beyond it is counted and said.
+
+use crate::record_file::{RecordFile, WalkError};
+use midair_record::event::{Api, Books, CodeObject, Copy, Kernel, KernelSymbol, Queue, Record, Untimed, flag, kind};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+/// Kernels and code objects beyond this number are not described (their arrays in json are as long as the largest id).
+const MOST_IDS: u64 = 1 << 18;
+/// Streams and queues beyond this many share one number.
+const MOST_STREAMS: usize = 1 << 18;
+/// Notes of the target beyond this many are only counted.
+const MOST_NOTES: usize = 256;
+
+/// Calls and time of one thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// How often.
+    pub calls: u64,
+    /// Nanoseconds.
+    pub total: u64,
+    /// Nanoseconds of the shortest.
+    pub min: u64,
+    /// Nanoseconds of the longest.
+    pub max: u64,
+}
+
+impl Default for Stat {
+    fn default() -> Self {
+        Stat { calls: 0, total: 0, min: u64::MAX, max: 0 }
+    }
+}
+
+impl Stat {
+    fn add(&mut self, start: u64, end: u64) {
+        let duration = end.saturating_sub(start);
+        self.calls += 1;
+        self.total = self.total.saturating_add(duration);
+        self.min = self.min.min(duration);
+        self.max = self.max.max(duration);
+    }
+}
+
+/// A kernel symbol and its mangled name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Symbol {
+    /// The record.
+    pub record: KernelSymbol,
+    /// Bytes of the name, with ".kd".
+    pub name: Vec<u8>,
+}
+
+/// A code object and where it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Object {
+    /// The record.
+    pub record: CodeObject,
+    /// Bytes of the URI.
+    pub uri: Vec<u8>,
+}
+
+/// What the first pass found.
+#[derive(Debug, Default)]
+pub struct Index {
+    /// By kernel id.
+    pub symbols: BTreeMap<u64, Symbol>,
+    /// By code object id.
+    pub code_objects: BTreeMap<u64, Object>,
+    /// By queue id.
+    pub queues: BTreeMap<u32, Queue>,
+    /// Numbers of streams by raw handle.
+    streams: HashMap<u64, u64>,
+    /// Timed dispatches by kernel id.
+    pub kernels: HashMap<u64, Stat>,
+    /// Calls by kind and operation.
+    pub calls: HashMap<(u8, u32), Stat>,
+    /// Timed copies by direction.
+    pub copies: HashMap<u32, Stat>,
+    /// All dispatches, timed or not.
+    pub dispatches: u64,
+    /// All copies, timed or not.
+    pub copy_count: u64,
+    /// Dispatches and copies without times, by reason.
+    pub untimed: BTreeMap<&'static str, u64>,
+    /// Calls that had not returned, kernels and copies that had not finished.
+    pub open_at_detach: u64,
+    /// Dispatches and copies that no traced call launched.
+    pub orphans: u64,
+    /// Books of the queues.
+    pub books: Vec<Books>,
+    /// Soft errors, in words.
+    pub notes: Vec<String>,
+    /// Further notes that were only counted.
+    pub notes_left_out: u64,
+    /// Descriptions of kernels and code objects with impossible numbers.
+    pub ids_refused: u64,
+}
+
+impl Index {
+    /// Makes the pass.
+    ///
+    /// # Errors
+    /// When the file of records cannot be read.
+    pub fn build(records: &RecordFile) -> io::Result<Index> {
+        let mut index = Index::default();
+        let walked = records.walk(
+            |_| true,
+            |record| {
+                index.see(record);
+                Ok::<(), std::convert::Infallible>(())
+            },
+        );
+        match walked {
+            Ok(()) => Ok(index),
+            Err(WalkError::Read(error)) => Err(error),
+            Err(WalkError::Visit(never)) => match never {},
+        }
+    }
+
+    fn see(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Api(api, _) => self.see_call(api),
+            Record::Kernel(kernel) => self.see_kernel(kernel),
+            Record::Copy(copy) => self.see_copy(copy),
+            Record::Agent(_) => {}
+            Record::CodeObject(object, uri) => {
+                if self.id_fits(object.code_object_id) {
+                    self.code_objects.insert(object.code_object_id, Object { record: *object, uri: uri.to_vec() });
+                }
+            }
+            Record::KernelSymbol(symbol, name) => {
+                if self.id_fits(symbol.kernel_id) {
+                    self.symbols.insert(symbol.kernel_id, Symbol { record: *symbol, name: name.to_vec() });
+                }
+            }
+            Record::Queue(queue) => {
+                if self.queues.len() < MOST_STREAMS {
+                    self.queues.insert(queue.queue_id, *queue);
+                }
+            }
+            Record::Books(books) => {
+                if self.books.len() < MOST_STREAMS {
+                    self.books.push(*books);
+                }
+            }
+            Record::Note(text) => {
+                if self.notes.len() < MOST_NOTES {
+                    self.notes.push(printable(text));
+                } else {
+                    self.notes_left_out += 1;
+                }
+            }
+        }
+    }
+
+    fn id_fits(&mut self, id: u64) -> bool {
+        let fits = (1..MOST_IDS).contains(&id);
+        self.ids_refused += u64::from(!fits);
+        fits
+    }
+
+    fn see_call(&mut self, api: &Api) {
+        self.see_stream(api.stream);
+        self.open_at_detach += u64::from(api.header.flags & flag::OPEN_AT_DETACH != 0);
+        let key = (api.header.kind, api.header.operation);
+        if self.calls.len() < MOST_IDS as usize || self.calls.contains_key(&key) {
+            self.calls.entry(key).or_default().add(api.start, api.end);
+        }
+    }
+
+    fn see_kernel(&mut self, kernel: &Kernel) {
+        self.see_stream(kernel.stream);
+        self.dispatches += 1;
+        self.see_flags(kernel.header.flags);
+        if self.see_untimed(kernel.header.flags, kernel.untimed) {
+            return;
+        }
+        let id = if kernel.kernel_id < MOST_IDS { kernel.kernel_id } else { 0 };
+        self.kernels.entry(id).or_default().add(kernel.start, kernel.end);
+    }
+
+    fn see_copy(&mut self, copy: &Copy) {
+        self.see_stream(copy.stream);
+        self.copy_count += 1;
+        self.see_flags(copy.header.flags);
+        if !self.see_untimed(copy.header.flags, copy.untimed) {
+            // Directions that do not exist share one place.
+            self.copies.entry(copy.header.operation.min(5)).or_default().add(copy.start, copy.end);
+        }
+    }
+
+    fn see_flags(&mut self, flags: u8) {
+        self.open_at_detach += u64::from(flags & flag::OPEN_AT_DETACH != 0);
+        self.orphans += u64::from(flags & (flag::ORPHAN | flag::NO_CALLER) != 0);
+    }
+
+    /// Counts the reason and says whether there was one.
+    fn see_untimed(&mut self, flags: u8, reason: u32) -> bool {
+        if reason == Untimed::Timed as u32 && flags & flag::UNTIMED == 0 {
+            return false;
+        }
+        let known = Untimed::ALL.iter().skip(1).find(|known| **known as u32 == reason);
+        *self.untimed.entry(known.map_or("no reason was recorded", |known| known.text())).or_default() += 1;
+        true
+    }
+
+    /// Streams are numbered from 1 in the order in which they appear; 0 is the default stream.
+    fn see_stream(&mut self, handle: u64) {
+        if handle != 0 && self.streams.len() < MOST_STREAMS {
+            let next = self.streams.len() as u64 + 1;
+            self.streams.entry(handle).or_insert(next);
+        }
+    }
+
+    /// Number of a stream.
+    pub fn stream(&self, handle: u64) -> u64 {
+        self.streams.get(&handle).copied().unwrap_or(0)
+    }
+
+    /// Whether there are HIP calls.
+    pub fn has_hip(&self) -> bool {
+        self.calls.keys().any(|(kind, _)| is_hip(*kind))
+    }
+
+    /// Whether there are HSA calls.
+    pub fn has_hsa(&self) -> bool {
+        self.calls.keys().any(|(kind, _)| is_hsa(*kind))
+    }
+
+    /// Queues whose books do not balance, in words.
+    pub fn unbalanced(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for books in &self.books {
+            let moved = books.last_index.wrapping_sub(books.first_index);
+            let seen = u128::from(books.dispatches) + u128::from(books.other_packets) + u128::from(books.lost);
+            let timed = u128::from(books.timed) + books.untimed.iter().map(|n| u128::from(*n)).sum::<u128>();
+            if u128::from(moved) != seen || u128::from(books.dispatches) != timed {
+                all.push(format!(
+                    "the books of queue {} do not balance: {moved} packets went by, {seen} are accounted for; {} dispatches, {timed} with times or a reason",
+                    books.queue_id, books.dispatches
+                ));
+            }
+        }
+        all
+    }
+}
+
+/// Whether a kind is one of the HIP calls.
+pub(crate) fn is_hip(kind: u8) -> bool {
+    matches!(kind, kind::HIP_RUNTIME_API_EXT | kind::HIP_COMPILER_API_EXT)
+}
+
+/// Whether a kind is one of the HSA calls.
+pub(crate) fn is_hsa(kind: u8) -> bool {
+    matches!(
+        kind,
+        kind::HSA_CORE_API | kind::HSA_AMD_EXT_API | kind::HSA_IMAGE_EXT_API | kind::HSA_FINALIZE_EXT_API
+    )
+}
+
+/// Bytes of the target as one line that no terminal obeys.
+fn printable(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record_file::RecordWriter;
+    use midair_record::event::{self, Header, Note};
+
+    fn index(records: &[Vec<u8>]) -> Index {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        for record in records {
+            assert_eq!(writer.append(record).unwrap(), 1);
+        }
+        Index::build(&writer.finish().unwrap()).unwrap()
+    }
+
+    fn kernel(kernel_id: u64, stream: u64, untimed: u32, flags: u8) -> Vec<u8> {
+        let header = Header { kind: kind::KERNEL_DISPATCH, flags, ..Header::default() };
+        let (start, end) = if untimed == 0 { (100, 130) } else { (0, 0) };
+        event::encode(&Kernel { header, kernel_id, stream, untimed, start, end, ..Kernel::default() }, &[])
+    }
+
+    #[test]
+    fn streams_are_numbered_in_order_of_appearance() {
+        let index = index(&[kernel(1, 0xb0, 0, 0), kernel(1, 0, 0, 0), kernel(1, 0xa0, 0, 0), kernel(1, 0xb0, 0, 0)]);
+        assert_eq!([0, 0xb0, 0xa0, 0xc0].map(|handle| index.stream(handle)), [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn untimed_work_is_counted_by_reason_and_not_summed() {
+        let index = index(&[kernel(7, 0, 0, 0), kernel(7, 0, 2, flag::UNTIMED), kernel(7, 0, 99, 0), kernel(7, 0, 4, flag::OPEN_AT_DETACH | flag::ORPHAN)]);
+        assert_eq!(index.kernels[&7], Stat { calls: 1, total: 30, min: 30, max: 30 });
+        assert_eq!(index.dispatches, 4);
+        let reasons: Vec<_> = index.untimed.iter().map(|(reason, n)| (*reason, *n)).collect();
+        assert_eq!(reasons, [("no reason was recorded", 1), ("no signal was free", 1), ("still running at detach", 1)]);
+        assert_eq!((index.open_at_detach, index.orphans), (1, 1));
+    }
+
+    #[test]
+    fn impossible_ids_and_endless_notes_are_limited() {
+        let header = Header { kind: kind::KERNEL_SYMBOL, ..Header::default() };
+        let symbol = |kernel_id| event::encode(&KernelSymbol { header, kernel_id, name_len: 1, ..KernelSymbol::default() }, b"k");
+        let note = event::encode(
+            &Note { header: Header { kind: kind::NOTE, ..Header::default() }, len: 6, reserved: 0 },
+            b"a\x1b[2Jz",
+        );
+        let mut records = vec![symbol(0), symbol(u64::MAX), symbol(3)];
+        records.extend(std::iter::repeat_n(note, MOST_NOTES + 2));
+        let index = index(&records);
+        assert_eq!((index.symbols.keys().copied().collect::<Vec<_>>(), index.ids_refused), (vec![3], 2));
+        assert_eq!((index.notes.len(), index.notes_left_out), (MOST_NOTES, 2));
+        assert_eq!(index.notes[0], "a [2Jz");
+    }
+
+    #[test]
+    fn books_are_checked() {
+        let header = Header { kind: kind::BOOKS, ..Header::default() };
+        let books = Books { header, queue_id: 3, first_index: 10, last_index: 20, dispatches: 6, other_packets: 3, lost: 1, timed: 6, ..Books::default() };
+        let wrong = Books { queue_id: 4, timed: 5, ..books };
+        let found = index(&[event::encode(&books, &[]), event::encode(&wrong, &[])]).unbalanced();
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("queue 4"), "{found:?}");
+    }
+}

@@ -1,0 +1,69 @@
+//! Everything that a writer looks things up in.
+
+use crate::api::Names;
+use crate::files::{FileSet, WriteError};
+use crate::index::Index;
+use crate::kernel_name;
+use crate::model::{AgentIndex, Plan, Trace};
+use crate::record_file::WalkError;
+use midair_agents::Agent;
+use std::collections::HashMap;
+
+/// One format.
+pub(crate) trait Writer {
+    /// Writes the format's files into the set.
+    fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError>;
+}
+
+/// A trace with what was found in its first pass.
+pub(crate) struct Job<'a> {
+    pub(crate) trace: &'a Trace,
+    pub(crate) index: &'a Index,
+    pub(crate) names: &'a Names,
+    pub(crate) plan: &'a Plan,
+    /// Names of kernels as the user wants them.
+    kernels: HashMap<u64, String>,
+}
+
+impl<'a> Job<'a> {
+    pub(crate) fn new(trace: &'a Trace, index: &'a Index, names: &'a Names, plan: &'a Plan) -> Job<'a> {
+        let format = |name: &[u8]| kernel_name::formatted(&String::from_utf8_lossy(name), plan.kernel_names);
+        let kernels = index.symbols.iter().map(|(id, symbol)| (*id, format(&symbol.name))).collect();
+        Job { trace, index, names, plan, kernels }
+    }
+
+    /// The agent of a KFD node.
+    pub(crate) fn agent(&self, node: u32) -> Option<&'a Agent> {
+        self.trace.agents.iter().find(|agent| agent.node_id == node)
+    }
+
+    /// Handle of the agent of a KFD node; 0 when it is not known.
+    pub(crate) fn handle(&self, node: u32) -> u64 {
+        self.agent(node).map_or(0, |agent| agent.handle)
+    }
+
+    /// "Agent 1" or "GPU 0", as asked for.
+    pub(crate) fn agent_name(&self, node: u32) -> String {
+        match (self.agent(node), self.plan.agent_index) {
+            (Some(agent), AgentIndex::Relative) => format!("Agent {}", agent.logical_node_id),
+            (Some(agent), AgentIndex::TypeRelative) => {
+                format!("{} {}", agent.agent_type.text(), agent.logical_node_type_id)
+            }
+            (_, AgentIndex::Absolute) | (None, _) => format!("Agent {node}"),
+        }
+    }
+
+    /// Name of a kernel; empty when its symbol was never seen.
+    pub(crate) fn kernel_name(&self, kernel_id: u64) -> &str {
+        self.kernels.get(&kernel_id).map_or("", String::as_str)
+    }
+}
+
+impl From<WalkError<WriteError>> for WriteError {
+    fn from(error: WalkError<WriteError>) -> Self {
+        match error {
+            WalkError::Read(source) => WriteError::Records(source),
+            WalkError::Visit(error) => error,
+        }
+    }
+}

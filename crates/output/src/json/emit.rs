@@ -1,0 +1,151 @@
+//! JSON, piece by piece, without a tree.
+
+use std::io::{self, Write};
+
+/// Writes JSON without spaces. Keys and values come in the order of the calls; the caller keeps opens and closes paired.
+pub(super) struct Emit<W> {
+    out: W,
+    /// Whether the next key or value in this container follows another.
+    comma: bool,
+}
+
+impl<W: Write> Emit<W> {
+    pub(super) fn new(out: W) -> Self {
+        Emit { out, comma: false }
+    }
+
+    fn separate(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.comma, true) { self.out.write_all(b",") } else { Ok(()) }
+    }
+
+    fn open(&mut self, bracket: &[u8]) -> io::Result<()> {
+        self.separate()?;
+        self.comma = false;
+        self.out.write_all(bracket)
+    }
+
+    fn close(&mut self, bracket: &[u8]) -> io::Result<()> {
+        self.comma = true;
+        self.out.write_all(bracket)
+    }
+
+    pub(super) fn open_object(&mut self) -> io::Result<()> {
+        self.open(b"{")
+    }
+
+    pub(super) fn close_object(&mut self) -> io::Result<()> {
+        self.close(b"}")
+    }
+
+    pub(super) fn open_array(&mut self) -> io::Result<()> {
+        self.open(b"[")
+    }
+
+    pub(super) fn close_array(&mut self) -> io::Result<()> {
+        self.close(b"]")
+    }
+
+    fn quoted(&mut self, text: &str) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, text).map_err(io::Error::from)
+    }
+
+    /// The key of the value that comes next.
+    pub(super) fn key(&mut self, key: &str) -> io::Result<()> {
+        self.separate()?;
+        self.quoted(key)?;
+        self.comma = false;
+        self.out.write_all(b":")
+    }
+
+    pub(super) fn text(&mut self, key: &str, text: &str) -> io::Result<()> {
+        self.key(key)?;
+        self.comma = true;
+        self.quoted(text)
+    }
+
+    pub(super) fn texts<T: AsRef<str>>(&mut self, key: &str, texts: &[T]) -> io::Result<()> {
+        self.key(key)?;
+        self.open_array()?;
+        for text in texts {
+            self.separate()?;
+            self.quoted(text.as_ref())?;
+        }
+        self.close_array()
+    }
+
+    pub(super) fn number(&mut self, key: &str, number: impl Into<i128>) -> io::Result<()> {
+        self.key(key)?;
+        self.value(number)
+    }
+
+    /// A number in an array, or after [`Emit::key`].
+    pub(super) fn value(&mut self, number: impl Into<i128>) -> io::Result<()> {
+        self.separate()?;
+        write!(self.out, "{}", number.into())
+    }
+
+    pub(super) fn boolean(&mut self, key: &str, value: bool) -> io::Result<()> {
+        self.key(key)?;
+        self.comma = true;
+        self.out.write_all(if value { b"true" } else { b"false" })
+    }
+
+    /// `{"handle":n}`.
+    pub(super) fn handle(&mut self, key: &str, handle: u64) -> io::Result<()> {
+        self.key(key)?;
+        self.open_object()?;
+        self.number("handle", handle)?;
+        self.close_object()
+    }
+
+    /// `{"x":…,"y":…,"z":…}`.
+    pub(super) fn extents(&mut self, key: &str, extents: [u32; 3]) -> io::Result<()> {
+        let [x, y, z] = extents;
+        self.key(key)?;
+        self.open_object()?;
+        self.number("x", x)?;
+        self.number("y", y)?;
+        self.number("z", z)?;
+        self.close_object()
+    }
+
+    /// `{"name":bits,…}` of a word with bit fields, given as name, first bit and number of bits.
+    pub(super) fn bits(&mut self, key: &str, word: u32, fields: &[(&str, u32, u32)]) -> io::Result<()> {
+        self.key(key)?;
+        self.open_object()?;
+        for (name, first, count) in fields {
+            let mask = if *count >= 32 { u32::MAX } else { (1 << count) - 1 };
+            self.number(name, (word >> first) & mask)?;
+        }
+        self.close_object()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_and_escapes_are_right() {
+        let mut bytes = Vec::new();
+        let mut out = Emit::new(&mut bytes);
+        out.open_object().unwrap();
+        out.key("a").unwrap();
+        out.open_array().unwrap();
+        out.close_array().unwrap();
+        out.texts("b", &["x\"\n\u{1}", "y"]).unwrap();
+        out.number("c", -1_i64).unwrap();
+        out.boolean("d", true).unwrap();
+        out.bits("e", 0b1101, &[("low", 0, 1), ("high", 2, 2)]).unwrap();
+        out.handle("f", u64::MAX).unwrap();
+        out.key("g").unwrap();
+        out.open_array().unwrap();
+        out.value(1_u8).unwrap();
+        out.value(2_u8).unwrap();
+        out.close_array().unwrap();
+        out.close_object().unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let wanted = r#"{"a":[],"b":["x\"\n\u0001","y"],"c":-1,"d":true,"e":{"low":1,"high":3},"f":{"handle":18446744073709551615},"g":[1,2]}"#;
+        assert_eq!(text, wanted);
+    }
+}

@@ -1,0 +1,117 @@
+//! `code_objects[]`, `kernel_symbols[]` and `host_functions[]`.
+//!
+//! Readers index these by id, so each begins with a dummy for id 0 and gaps are filled with dummies.
+
+use super::emit::Emit;
+use crate::index::{Object, Symbol};
+use crate::job::Job;
+use crate::kernel_name::{self, Spellings};
+use midair_record::event::{CodeObject, KernelSymbol};
+use std::io;
+
+/// Bytes of AMD's code object and kernel symbol data (source: api/rocprofiler_sdk.json).
+const DATA_SIZE: u32 = 88;
+/// `ROCPROFILER_CODE_OBJECT_STORAGE_TYPE_*`.
+const STORAGE_FILE: u32 = 1;
+const STORAGE_MEMORY: u32 = 2;
+
+pub(super) fn code_objects<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
+    let objects = &job.index.code_objects;
+    out.key("code_objects")?;
+    out.open_array()?;
+    for id in 0..=objects.last_key_value().map_or(0, |(id, _)| *id) {
+        code_object(out, job, id, objects.get(&id))?;
+    }
+    out.close_array()
+}
+
+fn code_object<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, id: u64, object: Option<&Object>) -> io::Result<()> {
+    let record = object.map_or_else(CodeObject::default, |object| object.record);
+    let storage = match object {
+        None => 0,
+        Some(object) if object.record.memory_base != 0 => STORAGE_MEMORY,
+        Some(_) => STORAGE_FILE,
+    };
+    let uri = object.map(|object| String::from_utf8_lossy(&object.uri)).unwrap_or_default();
+    out.open_object()?;
+    out.number("size", if object.is_some() { DATA_SIZE } else { 0 })?;
+    out.number("code_object_id", id)?;
+    out.handle("agent_id", if object.is_some() { job.handle(record.node) } else { 0 })?;
+    out.text("uri", &uri)?;
+    out.number("load_base", record.load_base)?;
+    out.number("load_size", record.load_size)?;
+    out.number("load_delta", record.load_delta)?;
+    out.number("storage_type", storage)?;
+    match storage {
+        STORAGE_MEMORY => {
+            out.number("memory_base", record.memory_base)?;
+            out.number("memory_size", record.memory_size)?;
+        }
+        // The target's file descriptor, which nobody else could use.
+        STORAGE_FILE => out.number("storage_file", -1)?,
+        _ => {}
+    }
+    out.close_object()
+}
+
+pub(super) fn kernel_symbols<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
+    let symbols = &job.index.symbols;
+    out.key("kernel_symbols")?;
+    out.open_array()?;
+    for id in 0..=symbols.last_key_value().map_or(0, |(id, _)| *id) {
+        kernel_symbol(out, job, id, symbols.get(&id))?;
+    }
+    out.close_array()
+}
+
+fn kernel_symbol<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, id: u64, symbol: Option<&Symbol>) -> io::Result<()> {
+    let record = symbol.map_or_else(KernelSymbol::default, |symbol| symbol.record);
+    let name = symbol.map(|symbol| String::from_utf8_lossy(&symbol.name)).unwrap_or_default();
+    let spellings = match symbol {
+        Some(symbol) => kernel_name::spellings(&symbol.name, job.plan.kernel_names),
+        // AMD's dummy is spelt so.
+        None => Spellings { formatted: "0".into(), demangled: "0".into(), truncated: "0".into() },
+    };
+    out.open_object()?;
+    out.number("size", if symbol.is_some() { DATA_SIZE } else { 0 })?;
+    out.number("kernel_id", id)?;
+    out.number("code_object_id", record.code_object_id)?;
+    out.text("kernel_name", &name)?;
+    out.number("kernel_object", record.kernel_object)?;
+    out.number("kernarg_segment_size", record.kernarg_size)?;
+    out.number("kernarg_segment_alignment", record.kernarg_align)?;
+    out.number("group_segment_size", record.group_segment)?;
+    out.number("private_segment_size", record.private_segment)?;
+    out.number("sgpr_count", record.sgpr)?;
+    out.number("arch_vgpr_count", record.arch_vgpr)?;
+    out.number("accum_vgpr_count", record.accum_vgpr)?;
+    out.number("kernel_code_entry_byte_offset", record.entry_offset)?;
+    out.handle("kernel_address", record.kernel_object.wrapping_add_signed(record.entry_offset))?;
+    out.text("formatted_kernel_name", &spellings.formatted)?;
+    out.text("demangled_kernel_name", &spellings.demangled)?;
+    out.text("truncated_kernel_name", &spellings.truncated)?;
+    out.close_object()
+}
+
+/// Only the dummy: host functions are what a compiler registers at start, which is before an attach.
+pub(super) fn host_functions<W: io::Write>(out: &mut Emit<W>) -> io::Result<()> {
+    out.key("host_functions")?;
+    out.open_array()?;
+    out.open_object()?;
+    for key in ["size", "host_function_id", "kernel_id", "code_object_id"] {
+        out.number(key, 0)?;
+    }
+    out.handle("host_function", 0)?;
+    out.handle("modules", 0)?;
+    out.text("device_function", "")?;
+    out.number("thread_limit", 0)?;
+    for key in ["thread_ids", "block_ids", "block_dims", "grid_dims"] {
+        out.extents(key, [0; 3])?;
+    }
+    out.number("workgroup_size", 0)?;
+    for key in ["formatted_host_function_name", "demangled_host_function_name", "truncated_host_function_name"] {
+        out.text(key, "")?;
+    }
+    out.close_object()?;
+    out.close_array()
+}

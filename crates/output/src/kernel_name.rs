@@ -1,0 +1,146 @@
+//! Names of kernels: from the code object's symbol to what people read.
+
+use crate::model::KernelNames;
+use cpp_demangle::{DemangleNodeType, DemangleOptions, DemangleWrite, ParseOptions, Symbol};
+use std::fmt;
+
+/// Bytes of a demangled name beyond which the mangled one is kept: substitutions can make a short symbol huge.
+const LONGEST: usize = 64 * 1024;
+/// Nesting beyond which a symbol is not demangled.
+const DEEPEST: u32 = 96;
+
+/// The three spellings that json has beside the symbol itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spellings {
+    /// What the user asked for.
+    pub(crate) formatted: String,
+    /// Demangled with the descriptor's suffix, as AMD has it ("f(int) [clone .kd]").
+    pub(crate) demangled: String,
+    /// Without template arguments and parameters.
+    pub(crate) truncated: String,
+}
+
+/// Spellings of a symbol (bytes of the target: any).
+pub(crate) fn spellings(symbol: &[u8], names: KernelNames) -> Spellings {
+    let symbol = String::from_utf8_lossy(symbol);
+    let demangled = demangle(&symbol);
+    let truncated = truncate(&demangled).to_owned();
+    Spellings { formatted: formatted(&symbol, names), demangled, truncated }
+}
+
+/// The name that the user asked for.
+pub(crate) fn formatted(symbol: &str, names: KernelNames) -> String {
+    let bare = symbol.strip_suffix(".kd").unwrap_or(symbol);
+    match names {
+        KernelNames::Mangled => bare.to_owned(),
+        KernelNames::Demangled => demangle(bare),
+        KernelNames::Truncated => truncate(&demangle(bare)).to_owned(),
+    }
+}
+
+/// Demangles, or returns the text as it is.
+pub(crate) fn demangle(symbol: &str) -> String {
+    let options = ParseOptions::default().recursion_limit(DEEPEST);
+    let Ok(parsed) = Symbol::<&str>::new_with_options(symbol, &options) else { return symbol.to_owned() };
+    let mut out = Bounded(String::new());
+    let options = DemangleOptions::new().recursion_limit(DEEPEST);
+    match parsed.structured_demangle(&mut out, &options) {
+        Ok(()) => out.0,
+        Err(_) => symbol.to_owned(),
+    }
+}
+
+/// A text that refuses to grow too long.
+struct Bounded(String);
+
+impl DemangleWrite for Bounded {
+    fn push_demangle_node(&mut self, _: DemangleNodeType) {}
+    fn pop_demangle_node(&mut self) {}
+    fn write_string(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+/// The function's own name: from the end, whole groups of brackets and spaces are skipped, then everything up to a space or a
+/// colon is taken. (AMD's rule, so that `-T` gives the same names.)
+pub(crate) fn truncate(name: &str) -> &str {
+    let bytes = name.as_bytes();
+    let mut end = bytes.len();
+    let mut open: Vec<u8> = Vec::new();
+    while let Some(&byte) = end.checked_sub(1).and_then(|last| bytes.get(last)) {
+        match (byte, open.last()) {
+            (b')', _) => open.push(b'('),
+            (b']', _) => open.push(b'['),
+            // Inside other brackets an angle may be an operator.
+            (b'>', None | Some(b'<')) => open.push(b'<'),
+            (_, Some(&wanted)) if byte == wanted => {
+                open.pop();
+            }
+            (_, Some(_)) | (b' ', None) => {}
+            _ => break,
+        }
+        end -= 1;
+    }
+    let head = name.get(..end).unwrap_or(name);
+    let start = head.rfind([' ', ':']).map_or(0, |at| at + 1);
+    match head.get(start..) {
+        Some(bare) if !bare.is_empty() => bare,
+        _ => name,
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The three spellings of the golden json.
+    #[test]
+    fn spellings_are_amds() {
+        let spell = |symbol: &str| spellings(symbol.as_bytes(), KernelNames::Demangled);
+        let scale = spell("_Z5scalePffi.kd");
+        assert_eq!(scale.formatted, "scale(float*, float, int)");
+        assert_eq!(scale.demangled, "scale(float*, float, int) [clone .kd]");
+        assert_eq!(scale.truncated, "scale");
+        let fill = spell("__amd_rocclr_fillBufferAligned.kd");
+        assert_eq!(fill.formatted, "__amd_rocclr_fillBufferAligned");
+        assert_eq!(fill.demangled, "__amd_rocclr_fillBufferAligned.kd");
+        assert_eq!(fill.truncated, "__amd_rocclr_fillBufferAligned.kd");
+    }
+
+    #[test]
+    fn options_choose_the_spelling() {
+        let symbol = "_ZN2ns3fooIiLi3EEEvPT_.kd";
+        assert_eq!(formatted(symbol, KernelNames::Mangled), "_ZN2ns3fooIiLi3EEEvPT_");
+        assert_eq!(formatted(symbol, KernelNames::Demangled), "void ns::foo<int, 3>(int*)");
+        assert_eq!(formatted(symbol, KernelNames::Truncated), "foo");
+    }
+
+    #[test]
+    fn odd_names_stay_themselves() {
+        for name in ["", "(", ")", "<>", "a(b", "Cijk_Ailk_Bljk_S_B_Bias_HA", "void (*)(int)"] {
+            assert!(!truncate(name).is_empty() || name.is_empty(), "{name:?}");
+        }
+        assert_eq!(truncate("f(int (*)(long, char))"), "f");
+        assert_eq!(truncate("void k<(E)1, a::b<c> >(x<y>)"), "k");
+        let lossy = spellings(b"\xff\xfe.kd", KernelNames::Demangled);
+        assert_eq!(lossy.formatted, "\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn a_symbol_that_explodes_keeps_its_mangled_name() {
+        // Each substitution doubles the text.
+        let mut symbol = String::from("_Z1fI1AS_E");
+        for at in 0..40 {
+            let seq = if at == 0 { "S_".to_owned() } else { format!("S{}_", (b'0' + (at % 10) as u8) as char) };
+            symbol.push_str(&format!("1TI{seq}{seq}E"));
+        }
+        assert!(demangle(&symbol).len() <= LONGEST);
+        let deep = format!("_Z1f{}i", "P".repeat(4000));
+        assert!(demangle(&deep).len() <= LONGEST);
+    }
+}

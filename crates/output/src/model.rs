@@ -1,0 +1,143 @@
+//! What the writers are given.
+
+use crate::record_file::RecordFile;
+use midair_agents::Agent;
+use std::path::PathBuf;
+
+/// The machine, as uname(2) and /etc/machine-id have it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Text of /etc/machine-id.
+    pub machine_id: String,
+    /// uname's sysname ("Linux").
+    pub system_name: String,
+    /// uname's nodename.
+    pub hostname: String,
+    /// uname's release.
+    pub release: String,
+    /// uname's version.
+    pub version: String,
+    /// uname's machine ("x86_64").
+    pub hardware_name: String,
+    /// uname's domainname ("(none)" where unset).
+    pub domain_name: String,
+}
+
+impl Node {
+    /// A number for the machine. AMD hashes the machine id with its C++ library's hash; ours is FNV-1a, since the number only
+    /// has to be stable and different between machines.
+    pub fn hash(&self) -> u64 {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for byte in self.machine_id.bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        hash % (i64::MAX as u64)
+    }
+
+    /// The hash as a 32-bit id.
+    pub fn id(&self) -> u64 {
+        self.hash() % u64::from(u32::MAX)
+    }
+}
+
+/// The process that was traced. Pids are those of its own pid namespace where that is known, since its threads' ids in the
+/// records are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Its pid.
+    pub pid: u32,
+    /// Its parent's.
+    pub ppid: u32,
+    /// Command line.
+    pub command: Vec<String>,
+    /// When collecting began, CLOCK_BOOTTIME ns.
+    pub init_time: u64,
+    /// When it ended, CLOCK_BOOTTIME ns.
+    pub fini_time: u64,
+    /// The machine.
+    pub node: Node,
+}
+
+/// How the session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// In words: "complete", "the process was killed by signal 9", …
+    pub text: String,
+    /// Whether there is nothing to warn about.
+    pub ordinary: bool,
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Outcome { text: "complete".to_owned(), ordinary: true }
+    }
+}
+
+/// A finished session.
+#[derive(Debug)]
+pub struct Trace {
+    /// Who.
+    pub process: Process,
+    /// The machine's CPUs and GPUs.
+    pub agents: Vec<Agent>,
+    /// What happened.
+    pub records: RecordFile,
+    /// Records that were dropped because nothing was free to hold them: what they were ("kernel dispatches") and how many.
+    pub lost: Vec<(String, u64)>,
+    /// Soft errors of the attaching side, in words. Those of the target are in the records.
+    pub notes: Vec<String>,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How kernels are named (rocprofv3's `-M` and `-T`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KernelNames {
+    /// With template arguments and parameters.
+    #[default]
+    Demangled,
+    /// The bare name.
+    Truncated,
+    /// As in the code object.
+    Mangled,
+}
+
+/// How csv files name agents (rocprofv3's `-A`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AgentIndex {
+    /// `Agent N` with the place among the agents that can be seen.
+    #[default]
+    Relative,
+    /// `Agent N` with the number of the KFD node.
+    Absolute,
+    /// `GPU N`, `CPU N`.
+    TypeRelative,
+}
+
+/// A kind of output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// One file per domain.
+    Csv,
+    /// One file.
+    Json,
+}
+
+/// What to write and where.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// Directory, expanded; made if absent.
+    pub directory: PathBuf,
+    /// First part of each file's name, expanded; may contain directories.
+    pub prefix: String,
+    /// Directory as the user gave it (said in json's `config`).
+    pub raw_directory: String,
+    /// First part as the user gave it.
+    pub raw_prefix: String,
+    /// Which formats.
+    pub formats: Vec<Format>,
+    /// How kernels are named.
+    pub kernel_names: KernelNames,
+    /// How agents are named.
+    pub agent_index: AgentIndex,
+}

@@ -1,0 +1,58 @@
+//! What there is to say about a trace beside its records.
+
+use crate::files::{FileSet, WriteError};
+use crate::job::Job;
+use std::fmt::Write;
+
+impl Job<'_> {
+    /// Soft errors of both sides, in words.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = self.trace.notes.clone();
+        notes.extend(self.index.notes.iter().cloned());
+        notes.extend(self.index.unbalanced());
+        if self.index.notes_left_out > 0 {
+            notes.push(format!("{} more notes were left out", self.index.notes_left_out));
+        }
+        if self.index.ids_refused > 0 {
+            notes.push(format!(
+                "{} kernels or code objects had impossible numbers and are not described",
+                self.index.ids_refused
+            ));
+        }
+        notes
+    }
+
+    /// Everything that a reader should know, one line each; empty when the trace is whole.
+    fn report(&self) -> String {
+        // Writing to a String cannot fail.
+        let mut out = String::new();
+        if !self.trace.outcome.ordinary {
+            let _ = writeln!(out, "{}", self.trace.outcome.text);
+        }
+        for (what, count) in self.trace.lost.iter().filter(|(_, count)| *count > 0) {
+            let _ = writeln!(out, "lost: {count} {what}");
+        }
+        for (reason, count) in &self.index.untimed {
+            let _ = writeln!(out, "without times: {count} (start and end are 0): {reason}");
+        }
+        let malformed = self.trace.records.malformed_bytes();
+        if malformed > 0 {
+            let _ = writeln!(out, "lost: {malformed} bytes that were no records");
+        }
+        for note in self.notes() {
+            let _ = writeln!(out, "{note}");
+        }
+        out
+    }
+}
+
+/// `notes.txt` beside the csv files, which have no place for it; only when there is something to say.
+pub(crate) fn write(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
+    let report = job.report();
+    if report.is_empty() {
+        return Ok(());
+    }
+    let mut file = files.create("notes.txt")?;
+    file.put(report.as_bytes())?;
+    files.add(file)
+}

@@ -1,0 +1,247 @@
+//! The store between collecting and writing: records one after the other in a file that nobody else can open.
+//!
+//! The collecting side appends what it drained from the spool while the target runs; the writers walk the file several times
+//! afterwards, in constant memory. The bytes come from the target, so each record is decoded once before it is kept: what
+//! the writers read later is well formed.
+
+use midair_record::event::{self, Header, MAX_RECORD, Plain, Record};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes gathered before a write, and read at once.
+const BLOCK: usize = 256 * 1024;
+
+/// Why a walk ended early: the file, or the visitor.
+#[derive(Debug)]
+pub enum WalkError<E> {
+    /// The file could not be read.
+    Read(io::Error),
+    /// The visitor stopped.
+    Visit(E),
+}
+
+/// The appending half.
+#[derive(Debug)]
+pub struct RecordWriter {
+    file: File,
+    pending: Vec<u8>,
+    written: u64,
+    records: u64,
+    malformed_bytes: u64,
+}
+
+impl RecordWriter {
+    /// A file without a name in `directory`: it vanishes with this process.
+    ///
+    /// # Errors
+    /// When the file cannot be made there.
+    pub fn create_in(directory: &Path) -> io::Result<RecordWriter> {
+        let file = tempfile::tempfile_in(directory)?;
+        Ok(RecordWriter { file, pending: Vec::with_capacity(BLOCK), written: 0, records: 0, malformed_bytes: 0 })
+    }
+
+    /// Appends whole records, as the spool's reader hands them over. At the first malformed one the rest of `bytes` is
+    /// counted and given up: where the next record would begin is not known. Returns how many were kept.
+    ///
+    /// # Errors
+    /// When the disk is full or fails; what was appended before stays.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        let (mut at, mut kept) = (0, 0);
+        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            match event::decode(rest) {
+                Ok((_, size)) => {
+                    at += size;
+                    kept += 1;
+                }
+                Err(_) => {
+                    self.malformed_bytes += rest.len() as u64;
+                    break;
+                }
+            }
+        }
+        if self.pending.len() + at > BLOCK {
+            self.flush()?;
+        }
+        self.pending.extend_from_slice(bytes.get(..at).unwrap_or_default());
+        self.records += kept;
+        Ok(kept)
+    }
+
+    /// Records kept so far.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Bytes kept so far.
+    pub fn bytes(&self) -> u64 {
+        self.written + self.pending.len() as u64
+    }
+
+    /// Bytes that were no records.
+    pub fn malformed_bytes(&self) -> u64 {
+        self.malformed_bytes
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // At an offset of our own, so that a write that failed half-way can be tried again.
+        self.file.write_all_at(&self.pending, self.written)?;
+        self.file.flush()?;
+        self.written += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Ends the appending.
+    ///
+    /// # Errors
+    /// When the last block cannot be written.
+    pub fn finish(mut self) -> io::Result<RecordFile> {
+        self.flush()?;
+        Ok(RecordFile {
+            file: self.file,
+            len: self.written,
+            records: self.records,
+            malformed_bytes: self.malformed_bytes,
+        })
+    }
+}
+
+/// The reading half; can be walked any number of times.
+#[derive(Debug)]
+pub struct RecordFile {
+    file: File,
+    len: u64,
+    records: u64,
+    malformed_bytes: u64,
+}
+
+impl RecordFile {
+    /// Number of records.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Bytes of records.
+    pub fn bytes(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes from the target that were no records.
+    pub fn malformed_bytes(&self) -> u64 {
+        self.malformed_bytes
+    }
+
+    /// Visits the records whose kind is wanted, in the order in which they were appended.
+    ///
+    /// # Errors
+    /// [`WalkError::Read`] when the file fails, [`WalkError::Visit`] when the visitor does.
+    pub fn walk<E>(
+        &self,
+        want: impl Fn(u8) -> bool,
+        mut visit: impl FnMut(&Record<'_>) -> Result<(), E>,
+    ) -> Result<(), WalkError<E>> {
+        let mut block = vec![0_u8; BLOCK.max(MAX_RECORD)];
+        let mut at = 0_u64;
+        while at < self.len {
+            let size = block.len().min(usize::try_from(self.len - at).unwrap_or(usize::MAX));
+            let bytes = block.get_mut(..size).unwrap_or_default();
+            self.file.read_exact_at(bytes, at).map_err(WalkError::Read)?;
+            let used = visit_block(bytes, &want, &mut visit)?;
+            if used == 0 {
+                return Err(WalkError::Read(io::Error::new(io::ErrorKind::InvalidData, "the file of records changed")));
+            }
+            at += used as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Visits the whole records of a block and returns how many bytes they took.
+fn visit_block<E>(
+    bytes: &[u8],
+    want: &impl Fn(u8) -> bool,
+    visit: &mut impl FnMut(&Record<'_>) -> Result<(), E>,
+) -> Result<usize, WalkError<E>> {
+    let mut used = 0;
+    while let Some(rest) = bytes.get(used..) {
+        let Some(header) = Header::read(rest) else { break };
+        let size = header.size as usize;
+        if size == 0 || rest.len() < size {
+            break;
+        }
+        if want(header.kind) {
+            let Ok((record, _)) = event::decode(rest) else { break };
+            visit(&record).map_err(WalkError::Visit)?;
+        }
+        used += size;
+    }
+    Ok(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_record::event::{Copy, Kernel, kind};
+
+    fn kernel(dispatch_id: u64) -> Vec<u8> {
+        let header = Header { kind: kind::KERNEL_DISPATCH, ..Header::default() };
+        event::encode(&Kernel { header, dispatch_id, ..Kernel::default() }, &[])
+    }
+
+    fn ids(file: &RecordFile) -> Vec<u64> {
+        let mut ids = Vec::new();
+        let walked = file.walk(
+            |k| k == kind::KERNEL_DISPATCH,
+            |record| {
+                if let Record::Kernel(kernel) = record {
+                    ids.push(kernel.dispatch_id);
+                }
+                Ok::<(), ()>(())
+            },
+        );
+        walked.unwrap();
+        ids
+    }
+
+    #[test]
+    fn more_than_a_block_comes_back_in_order_and_twice() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        let copy = event::encode(&Copy { header: Header { kind: kind::MEMORY_COPY, ..Header::default() }, ..Copy::default() }, &[]);
+        let many = (3 * BLOCK / kernel(0).len()) as u64;
+        for id in 0..many {
+            writer.append(&kernel(id)).unwrap();
+            writer.append(&copy).unwrap();
+        }
+        assert_eq!((writer.records(), writer.malformed_bytes()), (2 * many, 0));
+        let file = writer.finish().unwrap();
+        assert!(file.bytes() > 2 * BLOCK as u64);
+        for _ in 0..2 {
+            assert_eq!(ids(&file), (0..many).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_rest_of_a_piece_is_given_up_at_the_first_malformed_record() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        let mut piece = [kernel(1), kernel(2)].concat();
+        piece.extend_from_slice(&[7, 0, 11, 0, 0, 0, 0, 0]);
+        piece.extend_from_slice(&kernel(3));
+        assert_eq!(writer.append(&piece).unwrap(), 2);
+        assert_eq!(writer.append(&kernel(4)).unwrap(), 1);
+        assert_eq!(writer.append(&[1, 2, 3]).unwrap(), 0);
+        let file = writer.finish().unwrap();
+        assert_eq!(ids(&file), [1, 2, 4]);
+        assert_eq!(file.malformed_bytes(), 8 + kernel(3).len() as u64 + 3);
+    }
+
+    #[test]
+    fn a_visitor_can_stop_the_walk() {
+        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        writer.append(&kernel(1)).unwrap();
+        let file = writer.finish().unwrap();
+        let stopped = file.walk(|_| true, |_| Err("enough"));
+        assert!(matches!(stopped, Err(WalkError::Visit("enough"))));
+    }
+}
