@@ -1,1 +1,20 @@
-//! midair, rocprofv3.
+//! The command lines: `rocprofv3`, spelled and worded as AMD's, and `midair`, the friendlier one over the same engine.
+//!
+//! * [`command`] makes clap commands from the table of options in `midair-settings`; nothing is listed here a second time.
+//! * [`engine`] is what the command lines need of the attaching side, as traits: the tests have an engine of their own.
+//! * [`wait`] is the one wait of an attach: signals, standard input, time, the target's end.
+//! * [`attach`] is the way of one attach, which both fronts share; they differ in what they print ([`attach::Words`]).
+//!
+//! Standard output carries what was asked for; notes, warnings, progress and errors go to standard error.
+#![forbid(unsafe_code)]
+
+pub mod attach;
+pub mod command;
+pub mod connect;
+pub mod engine;
+pub mod man;
+pub mod midair;
+pub mod report;
+pub mod rocprofv3;
+mod version;
+pub mod wait;

@@ -2,7 +2,7 @@
 
 use super::{
     Category::{Advanced, Output, Perfetto, Summary},
-    Opt, Sets, Shape,
+    Front, Opt, Sets, Shape,
 };
 
 pub(super) const OPTIONS: &[Opt] = &[
@@ -164,5 +164,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "What a full buffer of Perfetto does",
     )
     .later(),
-    Opt::new("version", Advanced, Shape::Flag, Sets::Nothing, "Print versions").short('v'),
+    Opt::new("version", Advanced, Shape::Flag, Sets::Nothing, "Print versions")
+        .short('v')
+        .front(Front::Rocprofv3),
 ];

@@ -1,0 +1,231 @@
+//! The way of one attach, from the request to the exit code.
+
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use midair_session::{Failure, Kind};
+use midair_settings::{Resolved, Settings};
+use nix::sys::signal::Signal;
+
+use crate::engine::{Attached, End, Engine, Event, Request, Trace, Written};
+use crate::report::{Report, bytes};
+use crate::wait::{Ended, Input, Signals, wait};
+
+/// Default size of the spool (design 6).
+pub const SPOOL_BYTES: u64 = 64 << 20;
+/// Default bound of the wait for running work at a detach (design 2.5).
+pub const DRAIN: Duration = Duration::from_millis(100);
+
+/// What a front says at each step; every text goes through its [`Report`].
+pub trait Words {
+    /// Before the attach.
+    fn attaching(&self);
+    /// Records flow.
+    fn attached(&self, took: Duration, duration: Option<Duration>);
+    /// The wait is over.
+    fn ended(&self, ended: Ended);
+    /// Before the detach of a target that still runs.
+    fn detaching(&self);
+    /// The target is free.
+    fn detached(&self, took: Duration);
+    /// The detach failed.
+    fn detach_failed(&self, failure: &Failure);
+    /// The results are written.
+    fn written(&self, written: &Written);
+}
+
+/// Attaches, waits, detaches, writes. The exit code.
+pub fn run(
+    engine: &dyn Engine,
+    request: Request,
+    duration: Option<Duration>,
+    words: &dyn Words,
+    report: &Report,
+) -> u8 {
+    let signals = match Signals::block() {
+        Ok(signals) => signals,
+        Err(failure) => return report.failure(&failure),
+    };
+    words.attaching();
+    let began = Instant::now();
+    let attached = {
+        let _progress = report.progress("attaching");
+        engine.attach(request)
+    };
+    let mut attached = match attached {
+        Ok(attached) => attached,
+        Err(failure) => return report.failure(&failure),
+    };
+    words.attached(began.elapsed(), duration);
+
+    let waited = wait_for_end(attached.as_mut(), &signals, duration, report);
+    // A wait that failed still detaches: the target must be free before anything is reported.
+    let (ended, mut code) = match waited {
+        Ok(ended) => (Some(ended), 0),
+        Err(failure) => (None, report.failure(&failure)),
+    };
+    if let Some(ended) = ended {
+        words.ended(ended);
+    }
+    let trace = match detach(attached, ended, words, report) {
+        Ok(trace) => trace,
+        Err(failure) => return first(code, report.failure(&failure)),
+    };
+    signals.release();
+    let written = {
+        let _progress = report.progress("writing results");
+        trace.write()
+    };
+    match written {
+        Ok(written) => {
+            written
+                .warnings
+                .iter()
+                .for_each(|warning| report.warning(warning));
+            words.written(&written);
+            if let Some(failure) = &written.incomplete {
+                code = first(code, report.failure(failure));
+            }
+        }
+        Err(failure) => code = first(code, report.failure(&failure)),
+    }
+    match ended {
+        Some(Ended::Target(end)) => first(code, target_code(end, report)),
+        _ => code,
+    }
+}
+
+/// The code that was there first, unless it said success.
+fn first(code: u8, next: u8) -> u8 {
+    if code == 0 { next } else { code }
+}
+
+/// The exit code for a target that ended while attached, saying why where it is not 0.
+fn target_code(end: End, report: &Report) -> u8 {
+    let why = match end {
+        End::Exited(_) => return 0,
+        End::Signal(number) => {
+            let name = Signal::try_from(number)
+                .map_or_else(|_| number.to_string(), |signal| signal.as_str().to_owned());
+            format!(
+                "the process was ended by signal {name}; what was recorded until then is written"
+            )
+        }
+        End::Exec => {
+            "the process became another program by exec; what was recorded until then is written"
+                .to_owned()
+        }
+    };
+    report.failure(&Failure::new(Kind::TargetKilled, why))
+}
+
+fn wait_for_end(
+    attached: &mut dyn Attached,
+    signals: &Signals,
+    duration: Option<Duration>,
+    report: &Report,
+) -> Result<Ended, Failure> {
+    let stdin = std::io::stdin();
+    // With a duration standard input belongs to whoever called: it may be a pipe that others read.
+    let input = if duration.is_some() {
+        Input::ignored()
+    } else {
+        Input::watched(stdin.as_fd())
+    };
+    let began = Instant::now();
+    let mut shown_second = 0;
+    let mut show = |event: Event| {
+        let second = began.elapsed().as_secs();
+        if let Event::Running {
+            records,
+            bytes: size,
+        } = event
+            && report.is_watched()
+            && second > shown_second
+        {
+            shown_second = second;
+            report.status(&format!("{second} s  {records} records  {}", bytes(size)));
+        }
+    };
+    let ended = wait(attached, signals, input, duration, &mut show);
+    if shown_second > 0 {
+        report.status("");
+    }
+    if matches!(ended, Ok(Ended::EndOfInput))
+        && !stdin.is_terminal()
+        && began.elapsed() < Duration::from_secs(1)
+    {
+        report.warning("standard input was at its end, which detaches; a duration or an open input would profile longer");
+    }
+    ended
+}
+
+fn detach(
+    attached: Box<dyn Attached>,
+    ended: Option<Ended>,
+    words: &dyn Words,
+    report: &Report,
+) -> Result<Box<dyn Trace>, Failure> {
+    let target_runs = !matches!(ended, Some(Ended::Target(_)));
+    if target_runs {
+        words.detaching();
+    }
+    let began = Instant::now();
+    let trace = {
+        let _progress = report.progress("detaching");
+        attached.detach()
+    };
+    match &trace {
+        Ok(_) if target_runs => words.detached(began.elapsed()),
+        Ok(_) => {}
+        Err(failure) => words.detach_failed(failure),
+    }
+    trace
+}
+
+/// The settings that the environment of this process brings, and its working directory.
+pub fn surroundings() -> Result<(Settings, String), Failure> {
+    let inherited = Settings::from_environment(std::env::vars_os()).map_err(|bad| {
+        Failure::new(
+            Kind::Usage,
+            format!("the environment variable {} {}", bad.name, bad.wanted),
+        )
+    })?;
+    let cwd = std::env::current_dir().map_err(|error| {
+        Failure::new(
+            Kind::Output,
+            format!("the current directory cannot be used: {error}"),
+        )
+    })?;
+    let cwd = cwd.into_os_string().into_string();
+    let cwd = cwd.map_err(|_| {
+        Failure::new(
+            Kind::Usage,
+            "the path of the current directory is not UTF-8",
+        )
+    })?;
+    Ok((inherited, cwd))
+}
+
+/// Says what of the user's wishes has no effect, and lists the settings where that was asked for.
+pub fn tell_settings(resolved: &Resolved, log_word: Option<&str>, report: &Report) {
+    for (variable, option) in &resolved.without_effect {
+        report.warning(&format!(
+            "{variable} in the environment has no effect: --{option} is not built yet"
+        ));
+    }
+    if !resolved.left_out.is_empty() {
+        let names: Vec<String> = resolved
+            .left_out
+            .iter()
+            .map(|long| format!("--{long}"))
+            .collect();
+        report.info(&format!("not built yet and left out: {}", names.join(" ")));
+    }
+    if matches!(log_word, Some("env" | "config" | "info" | "trace")) {
+        for (name, value) in resolved.settings.iter() {
+            report.note(&format!("{name}={value}"));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! clap commands made from the table of options, and what was given, read back from them.
+
+use std::ffi::OsString;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use midair_session::{Failure, Kind};
+use midair_settings::{Front, Given, Opt, Refusal, Shape, State, options};
+
+/// The options that a front has.
+pub fn options_of(front: Front) -> impl Iterator<Item = &'static Opt> {
+    options().filter(move |option| option.front == Front::Both || option.front == front)
+}
+
+/// Adds every option of a front to a command.
+pub fn with_options(command: Command, front: Front) -> Command {
+    options_of(front).fold(command, |command, option| {
+        command.arg(argument(option, front))
+    })
+}
+
+fn argument(option: &'static Opt, front: Front) -> Arg {
+    let built = option.is_built();
+    let help = if built {
+        option.help.to_owned()
+    } else {
+        format!("[not built yet] {}", option.help)
+    };
+    let mut long_help = help.clone();
+    if !option.long_help.is_empty() {
+        long_help = format!("{long_help}.\n{}", option.long_help);
+    }
+    if !option.later_words.is_empty() {
+        long_help = format!(
+            "{long_help}\nNot built yet: {}.",
+            option.later_words.join(", ")
+        );
+    }
+    if !option.variables().is_empty() {
+        long_help = format!("{long_help}\nSets {}.", option.variables().join(", "));
+    }
+    let arg = Arg::new(option.long)
+        .long(option.long)
+        .visible_aliases(option.aliases.iter().copied())
+        .help(help)
+        .long_help(long_help)
+        .help_heading(option.category.heading())
+        .hide(option.hidden)
+        .hide_short_help(!built);
+    let arg = match option.short {
+        Some(short) => arg.short(short),
+        None => arg,
+    };
+    // rocprofv3 takes AMD's forms: `--opt true`, `-f csv json`. In midair a value that is optional stands behind `=` and a
+    // list is written with commas, so that the pid may stand anywhere.
+    let amd = front == Front::Rocprofv3;
+    let arg = match option.shape {
+        Shape::Flag => return arg.action(ArgAction::SetTrue),
+        Shape::Boolean => arg
+            .num_args(0..=1)
+            .require_equals(!amd)
+            .value_name("true|false")
+            .value_parser(booleans()),
+        Shape::Text(name) | Shape::Number { name, .. } => arg.num_args(1).value_name(name),
+        Shape::Duration => arg.num_args(1).value_name("TIME"),
+        Shape::OneOf(words) => arg
+            .num_args(1)
+            .value_name("WORD")
+            .value_parser(choices(option, words)),
+        Shape::Texts(name) => arg.num_args(1..).value_name(name),
+        Shape::SomeOf(words) if amd => arg
+            .num_args(1..)
+            .value_name("WORD")
+            .value_delimiter(',')
+            .value_parser(choices(option, words)),
+        Shape::SomeOf(words) => arg
+            .num_args(1)
+            .action(ArgAction::Append)
+            .value_name("WORD,...")
+            .value_delimiter(',')
+            .value_parser(choices(option, words)),
+    };
+    // Whatever stands behind an option that is not built, the option is named in the refusal, not its words.
+    match (option.state, option.shape) {
+        (State::Built, _) => arg,
+        (_, Shape::Boolean) => arg.value_parser(clap::value_parser!(String)),
+        _ => arg.num_args(0..).value_parser(clap::value_parser!(String)),
+    }
+}
+
+fn booleans() -> PossibleValuesParser {
+    let words = [
+        ("true", ["yes", "y", "t", "on", "1"]),
+        ("false", ["no", "n", "f", "off", "0"]),
+    ];
+    words
+        .map(|(word, others)| PossibleValue::new(word).aliases(others))
+        .into()
+}
+
+fn choices(option: &Opt, words: &'static [&'static str]) -> PossibleValuesParser {
+    let value =
+        |word: &'static str| PossibleValue::new(word).hide(option.later_words.contains(&word));
+    words
+        .iter()
+        .map(|word| value(word))
+        .collect::<Vec<_>>()
+        .into()
+}
+
+/// Reads the options of a front back.
+pub fn given(matches: &ArgMatches, front: Front) -> Result<Given, Failure> {
+    let mut given = Given::new();
+    for option in options_of(front) {
+        let present = match option.shape {
+            Shape::Flag => matches.get_flag(option.long),
+            _ => matches.value_source(option.long).is_some(),
+        };
+        if !present {
+            continue;
+        }
+        let raw = matches.get_raw(option.long).into_iter().flatten();
+        let words: Option<Vec<String>> = raw.map(|word| word.to_str().map(str::to_owned)).collect();
+        let Some(words) = words else {
+            return Err(Failure::new(
+                Kind::Usage,
+                format!("--{}: the value is not UTF-8", option.long),
+            ));
+        };
+        given.give(option, &words).map_err(refused)?;
+    }
+    Ok(given)
+}
+
+/// A refusal of the settings as a failure of the command line.
+pub fn refused(refusal: Refusal) -> Failure {
+    let text = refusal.to_string();
+    match refusal {
+        Refusal::Usage(_) => Failure::new(Kind::Usage, text),
+        Refusal::NotBuilt(_) => Failure::new(Kind::NotBuilt, text)
+            .hint("leave it away, or see --help for what is built"),
+    }
+}
+
+/// What came of a command line.
+#[derive(Debug)]
+pub enum Parsed {
+    /// Something to do.
+    Matches(ArgMatches),
+    /// Help or the like, to be printed on standard output.
+    Text(String),
+}
+
+/// Parses a command line.
+pub fn parse(command: Command, words: &[OsString]) -> Result<Parsed, Failure> {
+    match command.try_get_matches_from(words) {
+        Ok(matches) => Ok(Parsed::Matches(matches)),
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                Ok(Parsed::Text(error.render().to_string()))
+            }
+            _ => Err(usage(&error)),
+        },
+    }
+}
+
+/// clap's message as one line and a hint.
+fn usage(error: &clap::Error) -> Failure {
+    let message = error.render().to_string();
+    let mut lines = message
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let what = lines.next().unwrap_or("unusable command line");
+    let mut what = what.strip_prefix("error: ").unwrap_or(what).to_owned();
+    // clap lists what is missing on lines of their own.
+    if let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::MissingRequiredArgument
+    {
+        what = format!("missing: {}", missing.join(" "));
+    }
+    let tip = message
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("tip: "));
+    Failure::new(Kind::Usage, what).hint(tip.unwrap_or("see --help"))
+}
+
+#[cfg(test)]
+mod tests;

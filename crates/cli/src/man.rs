@@ -1,0 +1,99 @@
+//! Manual pages, made from the same commands that parse.
+
+use std::io;
+use std::path::Path;
+
+use clap::Command;
+
+use crate::{midair, rocprofv3};
+
+/// The pages there are, by their names.
+pub const PAGES: [&str; 4] = ["midair", "midair-attach", "midair-doctor", "rocprofv3"];
+
+/// One page, in troff.
+pub fn page(name: &str) -> io::Result<Vec<u8>> {
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, "no such page");
+    let command: Command = match name {
+        "rocprofv3" => rocprofv3::command(),
+        "midair" => midair::command(),
+        _ => {
+            let subcommand = name.strip_prefix("midair-").ok_or_else(unknown)?;
+            let command = midair::command();
+            let command = command
+                .find_subcommand(subcommand)
+                .ok_or_else(unknown)?
+                .clone();
+            command
+                .bin_name(format!("midair {subcommand}"))
+                .display_name(name.to_owned())
+        }
+    };
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command)
+        .title(name.to_uppercase())
+        .source(concat!("midair ", env!("CARGO_PKG_VERSION")))
+        .manual("midair")
+        .render(&mut page)?;
+    Ok(page)
+}
+
+/// Writes every page into a directory, as `NAME.1`.
+pub fn write_all(directory: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    for name in PAGES {
+        std::fs::write(directory.join(format!("{name}.1")), page(name)?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_settings::Front;
+
+    fn text(name: &str) -> String {
+        // troff escapes a hyphen by a backslash.
+        String::from_utf8(page(name).unwrap())
+            .unwrap()
+            .replace('\\', "")
+    }
+
+    #[test]
+    fn every_option_is_on_its_page() {
+        for (name, front) in [
+            ("rocprofv3", Front::Rocprofv3),
+            ("midair-attach", Front::Midair),
+        ] {
+            let page = text(name);
+            assert!(
+                page.contains(&format!(".TH {}", name.to_uppercase())),
+                "{page:.200}"
+            );
+            let mut seen = 0;
+            for option in crate::command::options_of(front).filter(|option| !option.hidden) {
+                assert!(
+                    page.contains(&format!("--{}", option.long)),
+                    "{name}: --{}",
+                    option.long
+                );
+                seen += 1;
+            }
+            assert!(seen > 80, "{name}: only {seen} options");
+        }
+    }
+
+    #[test]
+    fn all_pages_are_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let below = directory.path().join("man1");
+        write_all(&below).unwrap();
+        for name in PAGES {
+            let page = std::fs::read_to_string(below.join(format!("{name}.1"))).unwrap();
+            assert!(
+                page.contains(&format!(".TH {}", name.to_uppercase())),
+                "{name}: {page}"
+            );
+        }
+        assert!(page("nothing").is_err());
+    }
+}

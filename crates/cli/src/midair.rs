@@ -1,0 +1,293 @@
+//! `midair`: the friendlier command line over the same engine.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, Command};
+use clap_complete::Shell;
+use midair_session::{Failure, Kind};
+use midair_settings::options::option;
+use midair_settings::{Front, resolve};
+
+use crate::attach::{self, DRAIN, SPOOL_BYTES, Words};
+use crate::command::{self, Parsed, given, refused, with_options};
+use crate::engine::{Engine, Request, Written};
+use crate::report::Report;
+use crate::wait::Ended;
+use crate::{man, rocprofv3};
+
+/// Subcommands that are known and not built yet, with what they will do.
+const LATER: &[(&str, &str)] = &[
+    ("run", "Start a program under the profiler"),
+    ("ps", "List processes that can be attached to"),
+    ("top", "Watch kernels live"),
+    ("convert", "Convert results to another format"),
+    ("demo", "Profile a built-in workload"),
+];
+
+fn pid_argument() -> Arg {
+    Arg::new("PID")
+        .required(true)
+        .value_parser(clap::value_parser!(u32).range(1..))
+        .help("Process to look at")
+}
+
+/// The clap command.
+pub fn command() -> Command {
+    let attach = Command::new("attach")
+        .about("Profile a running process: attach, record, detach, show the top kernels and calls")
+        .long_about(
+            "Profile a running process: attach, record, detach, show the top kernels and calls, and write the results.\n\
+             Without an option that says what to record, HIP calls, kernels and memory copies are recorded.",
+        )
+        .args_override_self(true)
+        .arg(pid_argument().help("Process to attach to"));
+    let commands = Command::new("midair")
+        .about("Attach a GPU profiler to a running process")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(with_options(attach, Front::Midair))
+        .subcommand(
+            Command::new("doctor")
+                .about("Check every precondition of an attach, without touching the process")
+                .arg(pid_argument()),
+        )
+        .subcommand(
+            Command::new("completions")
+                .about("Print completions for a shell")
+                .arg(
+                    Arg::new("SHELL")
+                        .required(true)
+                        .value_parser(clap::value_parser!(Shell)),
+                )
+                .arg(
+                    Arg::new("command")
+                        .long("command")
+                        .value_name("NAME")
+                        .value_parser(["midair", "rocprofv3"])
+                        .default_value("midair")
+                        .help("For which command"),
+                ),
+        )
+        .subcommand(
+            Command::new("man")
+                .about("Print a manual page, or write all of them")
+                .arg(
+                    Arg::new("PAGE")
+                        .value_parser(man::PAGES.to_vec())
+                        .default_value("midair"),
+                )
+                .arg(
+                    Arg::new("directory")
+                        .long("directory")
+                        .value_name("DIR")
+                        .value_parser(clap::value_parser!(PathBuf))
+                        .help("Write every page into this directory"),
+                ),
+        );
+    LATER.iter().fold(commands, |commands, (name, about)| {
+        let any = Arg::new("any")
+            .num_args(0..)
+            .allow_hyphen_values(true)
+            .trailing_var_arg(true)
+            .hide(true);
+        commands.subcommand(
+            Command::new(*name)
+                .about(format!("[not built yet] {about}"))
+                .disable_help_flag(true)
+                .hide(true)
+                .arg(any),
+        )
+    })
+}
+
+/// Runs the command line. The exit code.
+pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
+    let report = Report::new("midair");
+    run(&words, engine, report).unwrap_or_else(|failure| report.failure(&failure))
+}
+
+fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
+    let matches = match command::parse(command(), words)? {
+        Parsed::Matches(matches) => matches,
+        Parsed::Text(text) => {
+            report.text(text.as_bytes());
+            return Ok(0);
+        }
+    };
+    match matches.subcommand() {
+        Some(("attach", matches)) => run_attach(matches, engine, report),
+        Some(("doctor", matches)) => doctor(pid_of(matches), engine, report),
+        Some(("completions", matches)) => completions(matches, report),
+        Some(("man", matches)) => print_man(matches, report),
+        Some((name, _)) => Err(Failure::new(
+            Kind::NotBuilt,
+            format!("midair {name} is known but not built yet"),
+        )),
+        None => Err(Failure::new(Kind::Usage, "no command").hint("see --help")),
+    }
+}
+
+fn pid_of(matches: &ArgMatches) -> u32 {
+    // clap has checked it: it is required and a number above zero. Zero is refused by every engine.
+    matches.get_one::<u32>("PID").copied().unwrap_or_default()
+}
+
+fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
+    let mut given = given(matches, Front::Midair)?;
+    let (inherited, cwd) = attach::surroundings()?;
+    let mut resolved = resolve(&given, &inherited, &cwd).map_err(refused)?;
+    if !resolved.records_something() && !given.asks_for_traces() {
+        for long in ["runtime-trace", "hip-trace"] {
+            if let Some(option) = option(long).filter(|_| given.get(long).is_none()) {
+                given.give(option, &[]).map_err(refused)?;
+            }
+        }
+        resolved = resolve(&given, &inherited, &cwd).map_err(refused)?;
+    }
+    let report = report.at_level_of(&resolved.settings);
+    attach::tell_settings(&resolved, given.text("log-level"), &report);
+    let request = Request {
+        pid: pid_of(matches),
+        settings: resolved.settings,
+        spool_bytes: given
+            .number("spool-size")
+            .map_or(SPOOL_BYTES, |mib| mib << 20),
+        drain: given.duration("drain").unwrap_or(DRAIN),
+    };
+    let words = Sentences {
+        pid: request.pid,
+        report,
+    };
+    Ok(attach::run(
+        engine,
+        request,
+        given.duration("duration"),
+        &words,
+        &report,
+    ))
+}
+
+/// What `midair attach` says: notes on standard error, the table and the files on standard output.
+struct Sentences {
+    pid: u32,
+    report: Report,
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+impl Words for Sentences {
+    fn attaching(&self) {
+        self.report
+            .info(&format!("attaching to process {}", self.pid));
+    }
+
+    fn attached(&self, took: Duration, duration: Option<Duration>) {
+        let end = match duration {
+            Some(duration) => format!("for {} s", duration.as_secs_f64()),
+            None => "until Enter or Ctrl-C".to_owned(),
+        };
+        self.report.note(&format!(
+            "attached to process {} in {}; recording {end}",
+            self.pid,
+            milliseconds(took)
+        ));
+    }
+
+    fn ended(&self, ended: Ended) {
+        match ended {
+            Ended::Signal(signal) => self.report.note(&format!("{} came", signal.as_str())),
+            Ended::Target(_) => self.report.note(&format!("process {} has ended", self.pid)),
+            Ended::Duration | Ended::Enter | Ended::EndOfInput => {}
+        }
+    }
+
+    fn detaching(&self) {}
+
+    fn detached(&self, took: Duration) {
+        self.report
+            .note(&format!("detached in {}", milliseconds(took)));
+    }
+
+    fn detach_failed(&self, _failure: &Failure) {}
+
+    fn written(&self, written: &Written) {
+        if !written.table.is_empty() {
+            self.report.line(written.table.trim_end());
+            self.report.line("");
+        }
+        for file in &written.files {
+            self.report.line(&file.display().to_string());
+        }
+    }
+}
+
+/// Prints each check; the exit code is that of the first that forbids the attach.
+fn doctor(pid: u32, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
+    let checks = engine.look(pid)?;
+    let width = checks
+        .iter()
+        .map(|check| check.name.len())
+        .max()
+        .unwrap_or(0);
+    let mut code = 0;
+    for check in &checks {
+        let mark = if check.failure.is_none() { "ok" } else { "NO" };
+        report.line(&format!("{mark}  {:width$}  {}", check.name, check.found));
+        if let Some(failure) = &check.failure {
+            if !failure.hint.is_empty() {
+                report.line(&format!("    {:width$}  hint: {}", "", failure.hint));
+            }
+            code = if code == 0 {
+                failure.kind.exit_code()
+            } else {
+                code
+            };
+        }
+    }
+    report.line(if code == 0 {
+        "process can be attached to"
+    } else {
+        "process cannot be attached to"
+    });
+    Ok(code)
+}
+
+fn completions(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
+    let Some(shell) = matches.get_one::<Shell>("SHELL").copied() else {
+        return Err(Failure::new(Kind::Usage, "no shell named"));
+    };
+    let name = matches
+        .get_one::<String>("command")
+        .map_or("midair", String::as_str);
+    let mut command = if name == "rocprofv3" {
+        rocprofv3::command()
+    } else {
+        command()
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, name, &mut script);
+    report.text(&script);
+    Ok(0)
+}
+
+fn print_man(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
+    if let Some(directory) = matches.get_one::<PathBuf>("directory") {
+        man::write_all(directory).map_err(|error| {
+            Failure::new(Kind::Output, format!("{}: {error}", directory.display()))
+        })?;
+        return Ok(0);
+    }
+    let name = matches
+        .get_one::<String>("PAGE")
+        .map_or("midair", String::as_str);
+    let page = man::page(name)
+        .map_err(|error| Failure::new(Kind::Output, format!("manual page {name}: {error}")))?;
+    report.text(&page);
+    Ok(0)
+}

@@ -1,0 +1,205 @@
+//! Lines on standard output and standard error.
+//!
+//! Nothing here fails: when the reader of a pipe is gone, the line is lost and the work goes on, since a target that stays
+//! attached would be worse than a line that nobody reads.
+
+use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use midair_session::Failure;
+use midair_settings::{Settings, Verbosity};
+
+/// Where one command line's words go.
+#[derive(Debug, Clone, Copy)]
+pub struct Report {
+    program: &'static str,
+    verbosity: Verbosity,
+    colour: bool,
+    terminal: bool,
+}
+
+impl Report {
+    /// For the program of this name, as the environment and the terminal want it.
+    pub fn new(program: &'static str) -> Report {
+        let terminal = std::io::stderr().is_terminal();
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let plain =
+            variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb");
+        Report {
+            program,
+            verbosity: Verbosity::default(),
+            colour: terminal && !plain,
+            terminal,
+        }
+    }
+
+    /// With the level that the settings ask for.
+    #[must_use]
+    pub fn at_level_of(mut self, settings: &Settings) -> Report {
+        let word = settings
+            .text("ROCPROF_LOG_LEVEL")
+            .and_then(Verbosity::from_word);
+        self.verbosity = word.unwrap_or_default();
+        self
+    }
+
+    /// A line of the result, on standard output, at once.
+    pub fn line(&self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    }
+
+    /// Text of the result that brings its own line ends.
+    pub fn text(&self, text: &[u8]) {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(text).and_then(|()| out.flush());
+    }
+
+    /// A failure: what, and on a second line the remedy. Its exit code.
+    pub fn failure(&self, failure: &Failure) -> u8 {
+        self.marked("error", "31", &failure.what);
+        if !failure.hint.is_empty() {
+            self.beside(&format!("{} {}", self.painted("hint:", "36"), failure.hint));
+        }
+        failure.kind.exit_code()
+    }
+
+    /// Something that the user should know.
+    pub fn warning(&self, text: &str) {
+        if self.verbosity >= Verbosity::Warning {
+            self.marked("warning", "33", text);
+        }
+    }
+
+    /// Something that the user can know.
+    pub fn info(&self, text: &str) {
+        if self.verbosity >= Verbosity::Info {
+            self.marked("info", "2", text);
+        }
+    }
+
+    /// A note for a person, on standard error at every level above errors, without a mark.
+    pub fn note(&self, text: &str) {
+        if self.verbosity >= Verbosity::Warning {
+            self.beside(text);
+        }
+    }
+
+    /// Shows on a terminal that `what` still goes on, each second after the first, until the result is dropped.
+    pub fn progress(&self, what: &'static str) -> Progress {
+        Progress::start(self.terminal.then_some(what))
+    }
+
+    /// A line on the terminal that the next one replaces.
+    pub fn status(&self, text: &str) {
+        if self.terminal {
+            replace_line(text);
+        }
+    }
+
+    /// Whether somebody watches.
+    pub fn is_watched(&self) -> bool {
+        self.terminal
+    }
+
+    fn marked(&self, mark: &str, colour: &str, text: &str) {
+        self.beside(&format!(
+            "{}: {} {text}",
+            self.program,
+            self.painted(&format!("{mark}:"), colour)
+        ));
+    }
+
+    fn painted(&self, text: &str, colour: &str) -> String {
+        if self.colour {
+            format!("\x1b[{colour}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn beside(&self, text: &str) {
+        if self.terminal {
+            replace_line("");
+        }
+        let _ = writeln!(std::io::stderr().lock(), "{text}");
+    }
+}
+
+fn replace_line(text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = write!(err, "\r\x1b[K{text}").and_then(|()| err.flush());
+}
+
+/// See [`Report::progress`].
+#[derive(Debug)]
+pub struct Progress {
+    thread: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Progress {
+    fn start(what: Option<&'static str>) -> Progress {
+        let thread = what.and_then(|what| {
+            let (stop, stopped) = channel::<()>();
+            let began = Instant::now();
+            let show = move || {
+                let mut shown = false;
+                while stopped.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout)
+                {
+                    replace_line(&format!("{what} ... {} s", began.elapsed().as_secs()));
+                    shown = true;
+                }
+                if shown {
+                    replace_line("");
+                }
+            };
+            // Without a thread there is no progress to see, and nothing else is lost.
+            let thread = std::thread::Builder::new()
+                .name("progress".into())
+                .spawn(show)
+                .ok()?;
+            Some((stop, thread))
+        });
+        Progress { thread }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.thread.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A number of bytes for people.
+pub fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{count} B")
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_for_people() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(u64::MAX), "16777216.0 TiB");
+    }
+}

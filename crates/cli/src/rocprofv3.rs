@@ -1,0 +1,160 @@
+//! `rocprofv3`: AMD's command line, for attaching.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, Command};
+use midair_session::{Failure, Kind};
+use midair_settings::{Front, resolve};
+
+use crate::attach::{self, DRAIN, SPOOL_BYTES, Words};
+use crate::command::{self, Parsed, given, refused, with_options};
+use crate::engine::{Engine, Request, Written};
+use crate::report::Report;
+use crate::version;
+use crate::wait::Ended;
+
+/// The clap command.
+pub fn command() -> Command {
+    let command = Command::new("rocprofv3")
+        .about("Profile GPU work of a process that is already running")
+        .after_help("Exit codes: 0 done, 2 usage, 10-22 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet.")
+        .override_usage("rocprofv3 --pid PID [OPTIONS]")
+        .args_override_self(true)
+        .disable_help_flag(true)
+        .arg(Arg::new("help").short('h').long("help").action(ArgAction::Help).help("Print help (-h: what is built; --help: all)"))
+        .arg(
+            Arg::new("application")
+                .num_args(0..)
+                .last(true)
+                .value_name("APP")
+                .value_parser(clap::value_parser!(OsString))
+                .help("[not built yet] Program to start under the profiler, with its arguments"),
+        );
+    with_options(command, Front::Rocprofv3)
+}
+
+/// Runs the command line. The exit code.
+pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
+    let report = Report::new("rocprofv3");
+    run(&words, engine, report).unwrap_or_else(|failure| report.failure(&failure))
+}
+
+fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
+    if words.len() <= 1 {
+        report.text(command().render_help().to_string().as_bytes());
+        return Ok(0);
+    }
+    let matches = match command::parse(command(), words)? {
+        Parsed::Matches(matches) => matches,
+        Parsed::Text(text) => {
+            report.text(text.as_bytes());
+            return Ok(0);
+        }
+    };
+    if matches.get_flag("version") {
+        report.text(version::rocprofv3().as_bytes());
+        return Ok(0);
+    }
+    let given = given(&matches, Front::Rocprofv3)?;
+    if matches.contains_id("application") {
+        return Err(Failure::new(
+            Kind::NotBuilt,
+            "starting a program (rocprofv3 [OPTIONS] -- APP) is known but not built yet",
+        )
+        .hint("start it yourself and give its pid: rocprofv3 --pid PID"));
+    }
+    let Some(pid) = given.number("pid").and_then(|pid| u32::try_from(pid).ok()) else {
+        return Err(
+            Failure::new(Kind::Usage, "no process to attach to").hint("give --pid PID; see --help")
+        );
+    };
+    let (inherited, cwd) = attach::surroundings()?;
+    let resolved = resolve(&given, &inherited, &cwd).map_err(refused)?;
+    let report = report.at_level_of(&resolved.settings);
+    attach::tell_settings(&resolved, given.text("log-level"), &report);
+    if !resolved.records_something() {
+        report.warning("No tracing options were enabled.");
+    }
+    let duration = given
+        .number("attach-duration-msec")
+        .map(Duration::from_millis);
+    let words = Lines {
+        pid,
+        library: engine.library().display().to_string(),
+        report,
+    };
+    let request = Request {
+        pid,
+        settings: resolved.settings,
+        spool_bytes: SPOOL_BYTES,
+        drain: DRAIN,
+    };
+    Ok(attach::run(engine, request, duration, &words, &report))
+}
+
+/// AMD's lines on standard output, word for word: scripts look for them (research/rocprofv3-contract.md 1.4).
+struct Lines {
+    pid: u32,
+    library: String,
+    report: Report,
+}
+
+impl Words for Lines {
+    fn attaching(&self) {
+        self.report.line(&format!(
+            "Attaching to PID {} using library {}",
+            self.pid, self.library
+        ));
+    }
+
+    fn attached(&self, _took: Duration, duration: Option<Duration>) {
+        self.report.line(&format!(
+            "Attaching to PID {} using library {} :: success",
+            self.pid, self.library
+        ));
+        match duration {
+            None => self.report.line("Press Enter to detach..."),
+            Some(duration) => self
+                .report
+                .line(&format!("Attaching for {} msec...\n", duration.as_millis())),
+        }
+    }
+
+    fn ended(&self, ended: Ended) {
+        match ended {
+            Ended::Signal(signal) => self
+                .report
+                .line(&format!("\nCaught signal {}", signal.as_str())),
+            Ended::Target(_) => self.report.note(&format!("process {} has ended", self.pid)),
+            Ended::Duration | Ended::Enter | Ended::EndOfInput => {}
+        }
+    }
+
+    fn detaching(&self) {
+        self.report
+            .line("Detaching. Please wait, this can take up to 1-2 minutes");
+    }
+
+    fn detached(&self, _took: Duration) {
+        self.report.line(&format!(
+            "Detaching from PID {} using library {} :: success",
+            self.pid, self.library
+        ));
+    }
+
+    fn detach_failed(&self, failure: &Failure) {
+        let status = failure.kind.rocattach_status();
+        self.report.line(&format!(
+            "Calling detach in {} returned non-zero status {status}",
+            self.library
+        ));
+    }
+
+    fn written(&self, written: &Written) {
+        for file in &written.files {
+            self.report
+                .line(&format!("Opened result file: {}", file.display()));
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `rocprofv3 --version`.
+
+/// Version of the ROCm interfaces that this build speaks.
+const INTERFACES: &str = "7.2";
+
+/// AMD's nine lines, with our values.
+pub fn rocprofv3() -> String {
+    let kernel = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+        text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+    };
+    let architecture = std::env::consts::ARCH;
+    let lines = [
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        (
+            "git_revision",
+            option_env!("MIDAIR_GIT_REVISION")
+                .unwrap_or("unknown")
+                .to_owned(),
+        ),
+        ("library_arch", format!("{architecture}-linux-gnu")),
+        ("system_name", kernel("ostype")),
+        ("system_processor", architecture.to_owned()),
+        ("system_version", kernel("osrelease")),
+        ("compiler_id", "rustc".to_owned()),
+        ("compiler_version", env!("MIDAIR_RUSTC_VERSION").to_owned()),
+        ("rocm_version", INTERFACES.to_owned()),
+    ];
+    lines
+        .iter()
+        .map(|(key, value)| format!("    {key:>16}: {value}\n"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn nine_lines_of_keys_and_values() {
+        let text = super::rocprofv3();
+        assert_eq!(text.lines().count(), 9);
+        for line in text.lines() {
+            let (key, value) = line.split_once(": ").unwrap();
+            assert_eq!(key.len(), 20, "{line}");
+            assert!(!value.is_empty(), "{line}");
+        }
+    }
+}

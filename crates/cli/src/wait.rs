@@ -1,0 +1,186 @@
+//! The one wait of an attach.
+//!
+//! SIGINT, SIGTERM and SIGHUP are blocked before the attach begins and are read from a signalfd here, so that they can never
+//! end this process half way through an attach or a detach; one that comes early is seen when the wait begins.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use midair_session::{Failure, Kind};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::engine::{Attached, End, Event};
+
+/// Why an attach ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The time asked for is over.
+    Duration,
+    /// Enter was pressed.
+    Enter,
+    /// Standard input has ended.
+    EndOfInput,
+    /// This signal came.
+    Signal(Signal),
+    /// The target ended.
+    Target(End),
+}
+
+/// The signals that end an attach, blocked in this thread and in every thread that it starts from now on.
+#[derive(Debug)]
+pub struct Signals {
+    set: SigSet,
+    fd: SignalFd,
+}
+
+impl Signals {
+    /// Blocks them. To be called before any other thread exists: a thread without the block would get the signal.
+    pub fn block() -> Result<Signals, Failure> {
+        let mut set = SigSet::empty();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+            set.add(signal);
+        }
+        let failed = |what: &str, errno: Errno| {
+            Failure::new(Kind::Enter, format!("{what}: {}", errno.desc()))
+        };
+        set.thread_block()
+            .map_err(|errno| failed("signals could not be blocked", errno))?;
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            .map_err(|errno| failed("no descriptor for signals could be made", errno))?;
+        Ok(Signals { set, fd })
+    }
+
+    /// The next signal that has come, if one has.
+    pub fn next(&self) -> Option<Signal> {
+        let info = self.fd.read_signal().ok().flatten()?;
+        Signal::try_from(info.ssi_signo as i32).ok()
+    }
+
+    /// Gives the signals their usual effect again, forgetting those that have come. Once the target is free, a further Ctrl-C
+    /// may end this process while it writes.
+    pub fn release(self) {
+        while self.next().is_some() {}
+        let _ = self.set.thread_unblock();
+    }
+}
+
+/// Standard input, as far as it can end an attach.
+#[derive(Debug)]
+pub struct Input<'a> {
+    fd: Option<BorrowedFd<'a>>,
+}
+
+impl<'a> Input<'a> {
+    /// Enter or the end of this input ends the attach.
+    pub fn watched(fd: BorrowedFd<'a>) -> Input<'a> {
+        Input { fd: Some(fd) }
+    }
+
+    /// Not looked at.
+    pub fn ignored() -> Input<'a> {
+        Input { fd: None }
+    }
+
+    /// The descriptor to wait for. A terminal that another job holds is left alone: reading it would stop this process.
+    fn ready_to_watch(&self) -> Option<BorrowedFd<'a>> {
+        let fd = self.fd?;
+        match nix::unistd::tcgetpgrp(fd) {
+            Ok(holder) if holder != nix::unistd::getpgrp() => None,
+            _ => Some(fd),
+        }
+    }
+
+    fn read(&mut self) -> Option<Ended> {
+        let mut chunk = [0; 256];
+        match nix::unistd::read(self.fd?, &mut chunk) {
+            Ok(0) => Some(Ended::EndOfInput),
+            Ok(count) => chunk[..count].contains(&b'\n').then_some(Ended::Enter),
+            Err(Errno::EAGAIN | Errno::EINTR) => None,
+            // Not readable at all, such as a terminal that is gone for an orphaned job: only the other ends are left.
+            Err(_) => {
+                self.fd = None;
+                None
+            }
+        }
+    }
+}
+
+/// Waits until something ends the attach. `seen` is called after every poll of the session, at least once per heartbeat.
+pub fn wait(
+    attached: &mut dyn Attached,
+    signals: &Signals,
+    mut input: Input<'_>,
+    duration: Option<Duration>,
+    seen: &mut dyn FnMut(Event),
+) -> Result<Ended, Failure> {
+    // A duration too long for the clock never ends.
+    let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
+    loop {
+        let event = attached.poll()?;
+        seen(event);
+        if let Event::TargetExited(end) = event {
+            return Ok(Ended::Target(end));
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return Ok(Ended::Duration);
+        }
+        let pause = attached.heartbeat().min(left.unwrap_or(Duration::MAX));
+        // Rounded up: a wait of zero would spin through the last millisecond.
+        let pause =
+            PollTimeout::try_from(pause + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+
+        let watched = input.ready_to_watch();
+        let mut fds = vec![PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN)];
+        fds.extend(watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        fds.extend(attached.wake().map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        match poll(&mut fds, pause) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => {
+                return Err(Failure::new(
+                    Kind::Enter,
+                    format!("waiting failed: {}", errno.desc()),
+                ));
+            }
+        }
+        let ready = |index: usize| fds.get(index).and_then(|fd| fd.any()).unwrap_or(false);
+        let (signalled, typed) = (ready(0), watched.is_some() && ready(1));
+        if signalled && let Some(signal) = signals.next() {
+            return Ok(Ended::Signal(signal));
+        }
+        if typed && let Some(ended) = input.read() {
+            return Ok(ended);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn only_a_whole_line_or_the_end_counts() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut input = Input::watched(reader.as_fd());
+        assert!(input.ready_to_watch().is_some());
+        writer.write_all(b"typed, not entered").unwrap();
+        assert_eq!(input.read(), None);
+        writer.write_all(b" yet\nmore").unwrap();
+        assert_eq!(input.read(), Some(Ended::Enter));
+        drop(writer);
+        assert_eq!(input.read(), Some(Ended::EndOfInput));
+    }
+
+    #[test]
+    fn input_that_cannot_be_read_is_given_up() {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        // The writing end cannot be read: EBADF each time, which must not turn into a busy loop.
+        let mut input = Input::watched(writer.as_fd());
+        assert_eq!(input.read(), None);
+        assert!(input.ready_to_watch().is_none());
+    }
+}

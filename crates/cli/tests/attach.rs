@@ -1,0 +1,568 @@
+//! The command lines as processes: real pipes, real signals, exit codes. The engine is the example's, which attaches to
+//! nothing, so what is tested is everything but the attach. Every wait has a deadline; nothing sleeps.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test ends by panicking"
+)]
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, mkfifo};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn example() -> PathBuf {
+    // target/PROFILE/deps/attach-HASH: examples lie beside deps.
+    let tests = std::env::current_exe().unwrap();
+    let path = tests
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("examples/on_fake_engine");
+    assert!(
+        path.exists(),
+        "{} was not built; cargo test and cargo nextest build it",
+        path.display()
+    );
+    path
+}
+
+struct Run {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    out: Receiver<String>,
+    seen: Vec<String>,
+    err: Option<std::thread::JoinHandle<String>>,
+}
+
+struct Outcome {
+    code: Option<i32>,
+    out: Vec<String>,
+    err: String,
+}
+
+impl Outcome {
+    /// How often the wait woke up.
+    fn polls(&self) -> u64 {
+        self.err
+            .lines()
+            .find_map(|line| line.strip_prefix("polls "))
+            .and_then(|count| count.parse().ok())
+            .expect(&self.err)
+    }
+}
+
+impl Run {
+    fn start(words: &[&str], does: &str, stdin: Stdio, target: Option<&Path>) -> Run {
+        let mut command = Command::new(example());
+        command
+            .args(words)
+            .env("FAKE", does)
+            .env("TERM", "dumb")
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ROCP"))
+        {
+            command.env_remove(name);
+        }
+        if let Some(target) = target {
+            command.env("FAKE_TARGET", target);
+        }
+        command.current_dir("/tmp");
+        let mut child = command.spawn().unwrap();
+        let (lines, out) = channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            stdout
+                .lines()
+                .map_while(Result::ok)
+                .for_each(|line| drop(lines.send(line)))
+        });
+        let mut stderr = child.stderr.take().unwrap();
+        let err = std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        Run {
+            stdin: child.stdin.take(),
+            child,
+            out,
+            seen: Vec::new(),
+            err: Some(err),
+        }
+    }
+
+    /// Reads standard output up to this line.
+    fn until(&mut self, line: &str) -> &mut Run {
+        let deadline = Instant::now() + PATIENCE;
+        while self.seen.last().map(String::as_str) != Some(line) {
+            match self
+                .out
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(next) => self.seen.push(next),
+                Err(_) => panic!("no line {line:?} after {:?}", self.seen),
+            }
+        }
+        self
+    }
+
+    fn signal(&mut self, signal: Signal) -> &mut Run {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+        self
+    }
+
+    fn end(mut self) -> Outcome {
+        let deadline = Instant::now() + PATIENCE;
+        // Standard output ends when the process does, so this waits for it, with a deadline.
+        while let Ok(line) = self
+            .out
+            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            self.seen.push(line);
+        }
+        assert!(
+            Instant::now() < deadline,
+            "it did not end; it said {:?}",
+            self.seen
+        );
+        let code = self.child.wait().unwrap().code();
+        let err = self.err.take().unwrap().join().unwrap();
+        Outcome {
+            code,
+            out: std::mem::take(&mut self.seen),
+            err,
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const ATTACH: [&str; 5] = [
+    "rocprofv3",
+    "--pid",
+    "4242",
+    "--hip-trace",
+    "--kernel-trace",
+];
+const PROMPT: &str = "Press Enter to detach...";
+const BEGIN: [&str; 2] = [
+    "Attaching to PID 4242 using library libfake.so.1",
+    "Attaching to PID 4242 using library libfake.so.1 :: success",
+];
+const END: [&str; 3] = [
+    "Detaching. Please wait, this can take up to 1-2 minutes",
+    "Detaching from PID 4242 using library libfake.so.1 :: success",
+    "Opened result file: /tmp/out.csv",
+];
+
+fn start(does: &str) -> Run {
+    Run::start(&ATTACH, does, Stdio::piped(), None)
+}
+
+#[test]
+fn enter_detaches() {
+    let mut run = start("");
+    run.until(PROMPT);
+    run.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    let end = run.end();
+    assert_eq!(end.code, Some(0), "{}", end.err);
+    assert_eq!(end.out, [&BEGIN[..], &[PROMPT], &END].concat());
+    assert!(
+        end.err.contains("rocprofv3: warning: a warning"),
+        "{}",
+        end.err
+    );
+}
+
+#[test]
+fn each_signal_detaches() {
+    for (signal, line) in [
+        (Signal::SIGINT, "Caught signal SIGINT"),
+        (Signal::SIGTERM, "Caught signal SIGTERM"),
+        (Signal::SIGHUP, "Caught signal SIGHUP"),
+    ] {
+        let mut run = start("");
+        run.until(PROMPT).signal(signal);
+        let end = run.end();
+        assert_eq!(end.code, Some(0), "{signal}: {}", end.err);
+        assert_eq!(
+            end.out,
+            [&BEGIN[..], &[PROMPT, "", line], &END].concat(),
+            "{signal}"
+        );
+    }
+}
+
+#[test]
+fn a_signal_ends_an_attach_with_a_duration() {
+    let words = [&ATTACH[..], &["--attach-duration-msec", "600000"]].concat();
+    let mut run = Run::start(&words, "", Stdio::piped(), None);
+    run.until("Attaching for 600000 msec...")
+        .signal(Signal::SIGINT);
+    let end = run.end();
+    assert_eq!(
+        (end.code, end.out.last().map(String::as_str)),
+        (Some(0), Some(END[2])),
+        "{}",
+        end.err
+    );
+}
+
+#[test]
+fn the_end_of_input_detaches() {
+    let mut run = start("");
+    run.until(PROMPT);
+    drop(run.stdin.take());
+    let end = run.end();
+    assert_eq!(end.code, Some(0), "{}", end.err);
+    assert_eq!(end.out, [&BEGIN[..], &[PROMPT], &END].concat());
+}
+
+#[test]
+fn no_input_and_no_duration_detaches_at_once_and_says_so() {
+    let end = Run::start(&ATTACH, "", Stdio::null(), None).end();
+    assert_eq!(end.code, Some(0));
+    assert!(
+        end.err.contains("standard input was at its end"),
+        "{}",
+        end.err
+    );
+}
+
+#[test]
+fn the_duration_rules_whatever_standard_input_is() {
+    for stdin in [Stdio::null(), Stdio::piped()] {
+        let words = [&ATTACH[..], &["--attach-duration-msec", "350"]].concat();
+        let began = Instant::now();
+        let mut run = Run::start(&words, "", stdin, None);
+        // A line, then the end of the input: neither counts.
+        if let Some(mut stdin) = run.stdin.take() {
+            stdin.write_all(b"\n").unwrap();
+        }
+        let end = run.end();
+        assert!(began.elapsed() >= Duration::from_millis(350));
+        assert_eq!(end.code, Some(0), "{}", end.err);
+        assert_eq!(
+            end.out,
+            [&BEGIN[..], &["Attaching for 350 msec...", ""], &END].concat()
+        );
+        // Three heartbeats and the ends: a wait that turns round and round would have thousands.
+        assert!((2..=12).contains(&end.polls()), "{} polls", end.polls());
+    }
+}
+
+#[test]
+fn the_end_of_the_target() {
+    let directory = tempfile::tempdir().unwrap();
+    for (word, code, said) in [
+        ("exit", 0, ""),
+        ("9", 31, "ended by signal SIGKILL"),
+        ("exec", 31, "another program by exec"),
+    ] {
+        let fifo = directory.path().join(word);
+        mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // Open at both ends, so that neither side waits for the other.
+        let mut target = File::options().read(true).write(true).open(&fifo).unwrap();
+        let mut run = Run::start(&ATTACH, "", Stdio::piped(), Some(&fifo));
+        run.until(PROMPT);
+        target.write_all(word.as_bytes()).unwrap();
+        let end = run.end();
+        assert_eq!(end.code, Some(code), "{word}: {}", end.err);
+        assert_eq!(end.out, [&BEGIN[..], &[PROMPT, END[2]]].concat(), "{word}");
+        assert!(
+            end.err.contains("process 4242 has ended") && end.err.contains(said),
+            "{word}: {}",
+            end.err
+        );
+    }
+}
+
+#[test]
+fn refusals_and_failures_have_their_codes_and_lines() {
+    let end = start("refuse").end();
+    assert_eq!(end.code, Some(11));
+    assert_eq!(end.out, BEGIN[..1]);
+    assert_eq!(
+        end.err,
+        "rocprofv3: error: process may not be touched\nhint: be root\n"
+    );
+
+    let run = |does: &str| {
+        let words = [&ATTACH[..], &["--attach-duration-msec", "1"]].concat();
+        Run::start(&words, does, Stdio::null(), None).end()
+    };
+    let end = run("stay");
+    assert_eq!(end.code, Some(30));
+    assert!(
+        end.out
+            .contains(&"Calling detach in libfake.so.1 returned non-zero status 1".to_owned()),
+        "{:?}",
+        end.out
+    );
+    assert!(
+        end.err
+            .contains("rocprofv3: error: the detach did not end in time"),
+        "{}",
+        end.err
+    );
+
+    let end = run("lose");
+    assert_eq!(
+        (end.code, end.out.last().map(String::as_str)),
+        (Some(32), Some(END[2]))
+    );
+    assert!(
+        end.err.contains("rocprofv3: error: 7 records were lost"),
+        "{}",
+        end.err
+    );
+
+    assert_eq!(run("full").code, Some(33));
+
+    // A session that breaks is still detached, and its results are written.
+    let end = run("break");
+    assert_eq!(
+        (end.code, end.out.last().map(String::as_str)),
+        (Some(22), Some(END[2]))
+    );
+    assert!(
+        end.err.contains("the agent does not answer") && end.err.contains("polls 1"),
+        "{}",
+        end.err
+    );
+}
+
+#[test]
+fn words_that_end_before_an_attach() {
+    let run = |words: &[&str]| {
+        Run::start(&[&["rocprofv3"], words].concat(), "", Stdio::null(), None).end()
+    };
+    for (words, code, said) in [
+        (
+            &["--nonsense"][..],
+            2,
+            "rocprofv3: error: unexpected argument '--nonsense'",
+        ),
+        (&["--hip-trace"], 2, "no process to attach to"),
+        (
+            &["--pid", "1", "--pmc", "SQ_WAVES"],
+            34,
+            "--pmc is known but not built yet",
+        ),
+        (
+            &["--pid", "1", "-f", "rocpd"],
+            34,
+            "--output-format rocpd is known but not built yet",
+        ),
+        (
+            &["--hip-trace", "--", "app", "--hip-trace"],
+            34,
+            "-- APP) is known but not built yet",
+        ),
+        (
+            &["--pid", "1", "-P", "1:2:3"],
+            2,
+            "--collection-period is not compatible with attach mode",
+        ),
+    ] {
+        let end = run(words);
+        assert_eq!(end.code, Some(code), "{words:?}: {}", end.err);
+        assert!(
+            end.err.contains(said) && end.out.is_empty(),
+            "{words:?}: {} {:?}",
+            end.err,
+            end.out
+        );
+        // One line for what, one for what to do.
+        assert!(end.err.lines().count() <= 2, "{words:?}: {}", end.err);
+    }
+    let help = run(&[]);
+    assert_eq!(help.code, Some(0));
+    assert!(help.out.iter().any(|line| line.contains("--pid")));
+    let version = run(&["--version"]);
+    assert_eq!((version.code, version.out.len()), (Some(0), 9));
+}
+
+#[test]
+fn nothing_asked_for_is_warned_of() {
+    let end = Run::start(
+        &["rocprofv3", "-p", "4242", "--attach-duration-msec", "1"],
+        "",
+        Stdio::null(),
+        None,
+    )
+    .end();
+    assert_eq!(end.code, Some(0));
+    assert!(
+        end.err
+            .contains("rocprofv3: warning: No tracing options were enabled."),
+        "{}",
+        end.err
+    );
+}
+
+#[test]
+fn a_reader_that_is_gone_does_not_leave_the_target_attached() {
+    let mut child = Command::new(example());
+    let words = [&ATTACH[..], &["--attach-duration-msec", "50"]].concat();
+    let mut child = child
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut err = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut err)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{err}");
+    assert!(err.contains("polls "), "not detached: {err}");
+}
+
+#[test]
+fn midair_attach_ends_with_the_table_and_the_files() {
+    let words = [
+        "midair",
+        "attach",
+        "4242",
+        "--duration",
+        "20ms",
+        "-f",
+        "csv,json",
+        "-d",
+        "out",
+    ];
+    let end = Run::start(&words, "", Stdio::null(), None).end();
+    assert_eq!(end.code, Some(0), "{}", end.err);
+    // The fake's table lists the traces asked for: the default is HIP, kernels and copies.
+    let expected = [
+        "ROCPROF_HIP_COMPILER_API_TRACE",
+        "ROCPROF_HIP_RUNTIME_API_TRACE",
+        "ROCPROF_KERNEL_TRACE",
+        "ROCPROF_MEMORY_COPY_TRACE",
+        "",
+        "/tmp/out/out.csv",
+        "/tmp/out/out.json",
+    ];
+    assert_eq!(end.out, expected);
+    assert!(
+        end.err.contains("attached to process 4242 in ")
+            && end.err.contains("recording for 0.02 s"),
+        "{}",
+        end.err
+    );
+    assert!(
+        !end.err.contains('\x1b'),
+        "colour without a terminal: {}",
+        end.err
+    );
+}
+
+#[test]
+fn midair_attach_records_only_what_is_asked_for() {
+    let words = [
+        "midair",
+        "attach",
+        "--kernel-trace",
+        "4242",
+        "--duration",
+        "1ms",
+    ];
+    let end = Run::start(&words, "", Stdio::null(), None).end();
+    assert_eq!(
+        (end.code, end.out[0].as_str(), end.out[1].as_str()),
+        (Some(0), "ROCPROF_KERNEL_TRACE", ""),
+        "{}",
+        end.err
+    );
+}
+
+#[test]
+fn midair_doctor_prints_each_check() {
+    let end = Run::start(&["midair", "doctor", "77"], "", Stdio::null(), None).end();
+    assert_eq!(end.code, Some(0));
+    assert_eq!(
+        end.out,
+        [
+            "ok  alive    process 77",
+            "ok  runtime  process 77",
+            "process can be attached to"
+        ]
+    );
+    let end = Run::start(&["midair", "doctor", "77"], "refuse", Stdio::null(), None).end();
+    assert_eq!(end.code, Some(14));
+    assert_eq!(
+        end.out[1..],
+        [
+            "NO  runtime  process 77",
+            "             hint: start one",
+            "process cannot be attached to"
+        ]
+    );
+}
+
+#[test]
+fn midair_names_what_is_to_come() {
+    for name in ["run", "ps", "top", "convert", "demo"] {
+        let end = Run::start(
+            &["midair", name, "--whatever", "x"],
+            "",
+            Stdio::null(),
+            None,
+        )
+        .end();
+        assert_eq!(end.code, Some(34), "{name}");
+        assert!(
+            end.err
+                .contains(&format!("midair {name} is known but not built yet")),
+            "{}",
+            end.err
+        );
+    }
+    let end = Run::start(&["midair", "fly"], "", Stdio::null(), None).end();
+    assert_eq!(end.code, Some(2));
+}
+
+#[test]
+fn midair_prints_completions_and_manual_pages() {
+    for (words, has) in [
+        (&["midair", "completions", "bash"][..], "_midair"),
+        (
+            &["midair", "completions", "zsh", "--command", "rocprofv3"],
+            "#compdef rocprofv3",
+        ),
+        (&["midair", "man"], ".TH MIDAIR"),
+        (&["midair", "man", "rocprofv3"], ".TH ROCPROFV3"),
+    ] {
+        let end = Run::start(words, "", Stdio::null(), None).end();
+        assert_eq!(end.code, Some(0), "{words:?}: {}", end.err);
+        assert!(
+            end.out.iter().any(|line| line.contains(has)),
+            "{words:?}: {:?}",
+            end.out.first()
+        );
+    }
+}
