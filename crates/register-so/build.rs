@@ -1,12 +1,5 @@
-//! Link arguments: the name that runtimes need, a build id for attachers in other namespaces, never unloaded.
+//! Link arguments, the same for every C library of ours.
 
 fn main() {
-    for argument in [
-        "-Wl,-soname,librocprofiler-register.so.0",
-        "-Wl,-z,nodelete",
-        "-Wl,--build-id=sha1",
-    ] {
-        println!("cargo:rustc-cdylib-link-arg={argument}");
-    }
-    println!("cargo:rerun-if-changed=build.rs");
+    midair_capi_build::cdylib("librocprofiler-register.so.0");
 }

@@ -1,13 +1,5 @@
-//! Link arguments: the name that programs load, a build id, never unloaded (a program may close it while a session's thread
-//! still runs in it).
+//! Link arguments, the same for every C library of ours.
 
 fn main() {
-    for argument in [
-        "-Wl,-soname,librocprofiler-sdk-rocattach.so.1",
-        "-Wl,-z,nodelete",
-        "-Wl,--build-id=sha1",
-    ] {
-        println!("cargo:rustc-cdylib-link-arg={argument}");
-    }
-    println!("cargo:rerun-if-changed=build.rs");
+    midair_capi_build::cdylib("librocprofiler-sdk-rocattach.so.1");
 }

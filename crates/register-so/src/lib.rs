@@ -6,13 +6,10 @@
 
 use midair_register::{Code, LibraryId, info};
 use std::ffi::{c_char, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `body` and turns a panic into an answer: nothing may unwind into C, or end the process that we are a guest in.
+/// The edge between C and Rust: a panic becomes the plain error.
 fn edge(body: impl FnOnce() -> Code) -> u32 {
-    catch_unwind(AssertUnwindSafe(body))
-        .unwrap_or(Code::RocprofilerError)
-        .raw()
+    midair_capi_build::edge(Code::RocprofilerError, body).raw()
 }
 
 /// A runtime hands over its API tables. See [`midair_register::library_api_table`].

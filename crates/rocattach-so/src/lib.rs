@@ -14,7 +14,6 @@ mod status;
 use midair_session::{Failure, Kind};
 use sessions::{Ending, Sessions};
 use std::ffi::{CStr, c_char, c_int};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 static SESSIONS: Sessions = Sessions::new();
 
@@ -35,9 +34,9 @@ pub struct VersionTriplet {
 
 const _: () = assert!(size_of::<VersionTriplet>() == 12);
 
-/// Runs `body` and turns a panic into a status: nothing may unwind into C, or end the program that loaded us.
+/// The edge between C and Rust: a panic becomes the plain error.
 fn edge(body: impl FnOnce() -> u32) -> u32 {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(status::ERROR)
+    midair_capi_build::edge(status::ERROR, body)
 }
 
 /// Prints a failure and gives its status.
