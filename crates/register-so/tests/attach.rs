@@ -1,5 +1,8 @@
 //! Attaching from inside, as an injector calls it, with SDKs of each generation.
 
+// A test says what went wrong by panicking.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod common;
 use common::Home;
 

@@ -1,5 +1,8 @@
 //! The file itself: what loaders, linkers and injectors see of it.
 
+// A test says what went wrong by panicking.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod common;
 #[path = "common/elf.rs"]
 mod elf;

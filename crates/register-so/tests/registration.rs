@@ -1,5 +1,8 @@
 //! Registering, keeping and handing over, seen from a C program.
 
+// A test says what went wrong by panicking.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod common;
 use common::Home;
 
