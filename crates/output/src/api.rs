@@ -49,7 +49,11 @@ impl Shape {
             Shape::Pointer => 8,
             Shape::Signed(size) | Shape::Unsigned(size) | Shape::Float(size) => u32::from(*size),
             Shape::Enum { .. } => 4,
-            Shape::Struct(fields) => fields.iter().map(|f| f.offset + f.shape.size()).max().unwrap_or(0),
+            Shape::Struct(fields) => fields
+                .iter()
+                .map(|f| f.offset + f.shape.size())
+                .max()
+                .unwrap_or(0),
             Shape::Bytes(size) => *size,
         }
     }
@@ -104,7 +108,11 @@ impl Names {
 
     /// Name of an operation; of an unknown one (a runtime newer than our tables), words that say so.
     pub fn operation(&self, kind: u8, operation: u32) -> Cow<'_, str> {
-        match self.buffer.get(kind as usize).and_then(|k| k.operations.get(operation as usize)) {
+        match self
+            .buffer
+            .get(kind as usize)
+            .and_then(|k| k.operations.get(operation as usize))
+        {
             Some(name) => Cow::Borrowed(name),
             None => Cow::Owned(format!("{}_OPERATION_{operation}", self.kind(kind))),
         }
@@ -112,6 +120,8 @@ impl Names {
 
     /// Parameters of a call, if known.
     pub fn parameters(&self, kind: u8, operation: u32) -> &[Parameter] {
-        self.parameters.get(&(kind, operation)).map_or(&[], Vec::as_slice)
+        self.parameters
+            .get(&(kind, operation))
+            .map_or(&[], Vec::as_slice)
     }
 }

@@ -17,7 +17,9 @@ pub(crate) fn each<E>(
     for parameter in parameters {
         let end = at + parameter.shape.words() * 8;
         // A shorter record is of another version of the runtime: what is there is still right.
-        let Some(value) = words.get(at..end) else { break };
+        let Some(value) = words.get(at..end) else {
+            break;
+        };
         text.clear();
         print(&mut text, &parameter.shape, value);
         each(parameter, &text)?;
@@ -62,7 +64,11 @@ fn print_struct(out: &mut String, fields: &[Field], bytes: &[u8]) {
             out.push_str(", ");
         }
         let _ = write!(out, "{}=", field.name);
-        print(out, &field.shape, bytes.get(field.offset as usize..).unwrap_or_default());
+        print(
+            out,
+            &field.shape,
+            bytes.get(field.offset as usize..).unwrap_or_default(),
+        );
     }
     out.push('}');
 }
@@ -86,7 +92,11 @@ mod tests {
     use super::*;
 
     fn text(shape: &Shape, words: &[u64]) -> String {
-        let parameter = Parameter { type_name: "".into(), name: "".into(), shape: shape.clone() };
+        let parameter = Parameter {
+            type_name: "".into(),
+            name: "".into(),
+            shape: shape.clone(),
+        };
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut all = Vec::new();
         each(&[parameter], &bytes, |_, text| {
@@ -102,20 +112,35 @@ mod tests {
         let dim3 = ["x", "y", "z"]
             .iter()
             .enumerate()
-            .map(|(n, name)| Field { name: (*name).into(), offset: 4 * n as u32, shape: Shape::Unsigned(4) })
+            .map(|(n, name)| Field {
+                name: (*name).into(),
+                offset: 4 * n as u32,
+                shape: Shape::Unsigned(4),
+            })
             .collect();
-        let kind = Shape::Enum { prefix: "hipMemcpy".into(), values: vec![(1, "HostToDevice".into())] };
+        let kind = Shape::Enum {
+            prefix: "hipMemcpy".into(),
+            values: vec![(1, "HostToDevice".into())],
+        };
         for (shape, words, wanted) in [
             (Shape::Pointer, vec![0x1100e00000], "0x1100e00000"),
             (Shape::Pointer, vec![0], "(null)"),
             (Shape::Signed(4), vec![0xdead_beef_ffff_ffff], "-1"),
-            (Shape::Unsigned(4), vec![0xdead_beef_ffff_ffff], "4294967295"),
+            (
+                Shape::Unsigned(4),
+                vec![0xdead_beef_ffff_ffff],
+                "4294967295",
+            ),
             (Shape::Unsigned(8), vec![u64::MAX], "18446744073709551615"),
             (Shape::Float(4), vec![u64::from(1.5_f32.to_bits())], "1.5"),
             (Shape::Float(8), vec![0.25_f64.to_bits()], "0.25"),
             (kind.clone(), vec![1], "HostToDevice"),
             (kind, vec![77], "hipMemcpy_UNKNOWN=77"),
-            (Shape::Struct(dim3), vec![256 | 2 << 32, 0xffff_ffff_0000_0003], "{z=3, y=2, x=256}"),
+            (
+                Shape::Struct(dim3),
+                vec![256 | 2 << 32, 0xffff_ffff_0000_0003],
+                "{z=3, y=2, x=256}",
+            ),
             (Shape::Bytes(10), vec![0x0102, 3], "0x02010000000000000300"),
             (Shape::Bytes(10), vec![1], ""),
         ] {

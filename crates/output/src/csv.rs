@@ -12,8 +12,15 @@ use midair_agents::Agent;
 use midair_record::event::{Api, Copy, Kernel, Record, kind};
 use std::io::Write;
 
-const CALLS: &[&str] =
-    &["Domain", "Function", "Process_Id", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp"];
+const CALLS: &[&str] = &[
+    "Domain",
+    "Function",
+    "Process_Id",
+    "Thread_Id",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+];
 
 const KERNELS: &[&str] = &[
     "Kind",
@@ -66,12 +73,21 @@ impl Writer for Csv {
         let mut copies = open(files, index.copy_count > 0, "memory_copy_trace.csv", COPIES)?;
         let mut row = Row::default();
         let walked = job.trace.records.walk(
-            |kind| is_hip(kind) || is_hsa(kind) || kind == kind::KERNEL_DISPATCH || kind == kind::MEMORY_COPY,
+            |kind| {
+                is_hip(kind)
+                    || is_hsa(kind)
+                    || kind == kind::KERNEL_DISPATCH
+                    || kind == kind::MEMORY_COPY
+            },
             |record| {
                 let file = match record {
                     Record::Api(api, _) => {
                         call_row(&mut row, job, api);
-                        if is_hip(api.header.kind) { &mut hip } else { &mut hsa }
+                        if is_hip(api.header.kind) {
+                            &mut hip
+                        } else {
+                            &mut hsa
+                        }
                     }
                     Record::Kernel(kernel) => {
                         kernel_row(&mut row, job, kernel);
@@ -98,7 +114,12 @@ impl Writer for Csv {
     }
 }
 
-fn open(files: &FileSet, wanted: bool, suffix: &str, columns: &[&str]) -> Result<Option<OutputFile>, WriteError> {
+fn open(
+    files: &FileSet,
+    wanted: bool,
+    suffix: &str,
+    columns: &[&str],
+) -> Result<Option<OutputFile>, WriteError> {
     if !wanted {
         return Ok(None);
     }
@@ -155,28 +176,54 @@ impl Row {
 
 fn call_row(row: &mut Row, job: &Job<'_>, api: &Api) {
     let kind = api.header.kind;
-    row.text(&job.names.kind(kind)).text(&job.names.operation(kind, api.header.operation));
-    row.number(job.trace.process.pid).number(api.tid).number(api.correlation).number(api.start).number(api.end);
+    row.text(&job.names.kind(kind))
+        .text(&job.names.operation(kind, api.header.operation));
+    row.number(job.trace.process.pid)
+        .number(api.tid)
+        .number(api.correlation)
+        .number(api.start)
+        .number(api.end);
 }
 
 fn kernel_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel) {
-    let symbol = job.index.symbols.get(&kernel.kernel_id).map(|symbol| symbol.record).unwrap_or_default();
-    row.text(&job.names.kind(kind::KERNEL_DISPATCH)).text(&job.agent_name(kernel.node));
-    row.number(kernel.queue_id).number(job.index.stream(kernel.stream)).number(kernel.tid).number(kernel.dispatch_id);
-    row.number(kernel.kernel_id).text(job.kernel_name(kernel.kernel_id)).number(kernel.correlation);
+    let symbol = job
+        .index
+        .symbols
+        .get(&kernel.kernel_id)
+        .map(|symbol| symbol.record)
+        .unwrap_or_default();
+    row.text(&job.names.kind(kind::KERNEL_DISPATCH))
+        .text(&job.agent_name(kernel.node));
+    row.number(kernel.queue_id)
+        .number(job.index.stream(kernel.stream))
+        .number(kernel.tid)
+        .number(kernel.dispatch_id);
+    row.number(kernel.kernel_id)
+        .text(job.kernel_name(kernel.kernel_id))
+        .number(kernel.correlation);
     row.number(kernel.start).number(kernel.end);
     // The size that the code object asks for, in whole blocks. Dynamic LDS is not in it: AMD's column has never had it.
     row.number(u64::from(symbol.group_segment).next_multiple_of(u64::from(LDS_BLOCK)));
-    row.number(kernel.private_segment).number(symbol.arch_vgpr).number(symbol.accum_vgpr).number(symbol.sgpr);
+    row.number(kernel.private_segment)
+        .number(symbol.arch_vgpr)
+        .number(symbol.accum_vgpr)
+        .number(symbol.sgpr);
     for size in kernel.workgroup.into_iter().chain(kernel.grid) {
         row.number(size);
     }
 }
 
 fn copy_row(row: &mut Row, job: &Job<'_>, copy: &Copy) {
-    row.text(&job.names.kind(kind::MEMORY_COPY)).text(&job.names.operation(kind::MEMORY_COPY, copy.header.operation));
-    row.number(job.index.stream(copy.stream)).text(&job.agent_name(copy.src_node)).text(&job.agent_name(copy.dst_node));
-    row.number(copy.correlation).number(copy.start).number(copy.end);
+    row.text(&job.names.kind(kind::MEMORY_COPY)).text(
+        &job.names
+            .operation(kind::MEMORY_COPY, copy.header.operation),
+    );
+    row.number(job.index.stream(copy.stream))
+        .text(&job.agent_name(copy.src_node))
+        .text(&job.agent_name(copy.dst_node));
+    row.number(copy.correlation)
+        .number(copy.start)
+        .number(copy.end);
 }
 
 /// Value of a column of agent_info.
@@ -190,7 +237,10 @@ fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
     let number = |value: u32| Value::Number(u64::from(value));
     [
         ("Node_Id", number(agent.node_id)),
-        ("Logical_Node_Id", Value::Number(u64::try_from(agent.logical_node_id).unwrap_or(0))),
+        (
+            "Logical_Node_Id",
+            Value::Number(u64::try_from(agent.logical_node_id).unwrap_or(0)),
+        ),
         ("Agent_Type", Value::Text(agent.agent_type.text())),
         ("Cpu_Cores_Count", number(agent.cpu_cores_count)),
         ("Simd_Count", number(agent.simd_count)),
@@ -205,7 +255,10 @@ fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
         ("Cu_Count", number(agent.cu_count)),
         ("Array_Count", number(agent.array_count)),
         ("Num_Shader_Banks", number(agent.num_shader_banks)),
-        ("Simd_Arrays_Per_Engine", number(agent.simd_arrays_per_engine)),
+        (
+            "Simd_Arrays_Per_Engine",
+            number(agent.simd_arrays_per_engine),
+        ),
         ("Cu_Per_Simd_Array", number(agent.cu_per_simd_array)),
         ("Simd_Per_Cu", number(agent.simd_per_cu)),
         ("Max_Slots_Scratch_Cu", number(agent.max_slots_scratch_cu)),
@@ -217,10 +270,19 @@ fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
         ("Drm_Render_Minor", number(agent.drm_render_minor)),
         ("Num_Sdma_Engines", number(agent.num_sdma_engines)),
         ("Num_Sdma_Xgmi_Engines", number(agent.num_sdma_xgmi_engines)),
-        ("Num_Sdma_Queues_Per_Engine", number(agent.num_sdma_queues_per_engine)),
+        (
+            "Num_Sdma_Queues_Per_Engine",
+            number(agent.num_sdma_queues_per_engine),
+        ),
         ("Num_Cp_Queues", number(agent.num_cp_queues)),
-        ("Max_Engine_Clk_Ccompute", number(agent.max_engine_clk_ccompute)),
-        ("Max_Engine_Clk_Fcompute", number(agent.max_engine_clk_fcompute)),
+        (
+            "Max_Engine_Clk_Ccompute",
+            number(agent.max_engine_clk_ccompute),
+        ),
+        (
+            "Max_Engine_Clk_Fcompute",
+            number(agent.max_engine_clk_fcompute),
+        ),
         ("Sdma_Fw_Version", number(agent.sdma_fw_version & 0x3ff)),
         ("Fw_Version", number(agent.fw_version & 0x3ff)),
         ("Capability", number(agent.capability)),
@@ -247,7 +309,9 @@ fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
 
 fn agent_info(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
     let header = columns(&Agent::default()).map(|(name, _)| name);
-    let Some(mut file) = open(files, true, "agent_info.csv", &header)? else { return Ok(()) };
+    let Some(mut file) = open(files, true, "agent_info.csv", &header)? else {
+        return Ok(());
+    };
     for agent in &job.trace.agents {
         let mut row = Row::default();
         for (_, value) in columns(agent) {

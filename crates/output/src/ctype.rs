@@ -54,7 +54,10 @@ const HANDLES: &[(&str, &str)] = &[
     ("hipUserObject_t", "hipUserObject"),
     ("hipTextureObject_t", "__hip_texture"),
     ("hipSurfaceObject_t", "__hip_surface"),
-    ("hipMemGenericAllocationHandle_t", "ihipMemGenericAllocationHandle"),
+    (
+        "hipMemGenericAllocationHandle_t",
+        "ihipMemGenericAllocationHandle",
+    ),
     ("hipGraphicsResource_t", "_hipGraphicsResource"),
     ("hipLinkState_t", "ihipLinkState_t"),
     ("hipLibrary_t", "ihipLibrary_t"),
@@ -62,7 +65,10 @@ const HANDLES: &[(&str, &str)] = &[
 ];
 
 /// Typedefs of structs with another tag.
-const TAGS: &[(&str, &str)] = &[("hipUUID", "hipUUID_t"), ("hipGraphicsResource", "_hipGraphicsResource")];
+const TAGS: &[(&str, &str)] = &[
+    ("hipUUID", "hipUUID_t"),
+    ("hipGraphicsResource", "_hipGraphicsResource"),
+];
 
 /// `typeid(c).name()`.
 pub(crate) fn mangled(c: &str) -> Text {
@@ -72,7 +78,11 @@ pub(crate) fn mangled(c: &str) -> Text {
         return Cow::Borrowed("18rocprofiler_dim3_t");
     }
     // Top-level const is no part of a parameter's type.
-    let c = if c.ends_with('*') { c } else { c.strip_prefix("const ").unwrap_or(c) };
+    let c = if c.ends_with('*') {
+        c
+    } else {
+        c.strip_prefix("const ").unwrap_or(c)
+    };
     Cow::Owned(inner(c))
 }
 
@@ -87,7 +97,11 @@ fn inner(c: &str) -> String {
     if let Some(rest) = c.strip_prefix("const ") {
         return format!("K{}", inner(rest));
     }
-    let c = ["struct ", "enum ", "union "].iter().find_map(|word| c.strip_prefix(word)).unwrap_or(c).trim();
+    let c = ["struct ", "enum ", "union "]
+        .iter()
+        .find_map(|word| c.strip_prefix(word))
+        .unwrap_or(c)
+        .trim();
     if let Some(handle) = c.strip_suffix("_const_t") {
         let tag = lookup(HANDLES, &format!("{handle}_t")).unwrap_or(handle);
         return format!("PK{}{tag}", tag.len());
@@ -103,7 +117,10 @@ fn inner(c: &str) -> String {
 }
 
 fn lookup(table: &[(&str, &'static str)], c: &str) -> Option<&'static str> {
-    table.iter().find(|(name, _)| *name == c).map(|(_, value)| *value)
+    table
+        .iter()
+        .find(|(name, _)| *name == c)
+        .map(|(_, value)| *value)
 }
 
 /// Enums that AMD's tool prints by name: prefix of the enumerators, and the enumerators without it. All others are printed
@@ -121,22 +138,59 @@ fn named_enum(c: &str) -> Option<Shape> {
                 (1024, "DeviceToDeviceNoCU"),
             ],
         ),
-        "hipMemAllocationType" => ("hipMemAllocationType", &[(0, "Invalid"), (1, "Pinned"), (0x4000_0000, "Uncached"), (0x7fff_ffff, "Max")]),
-        "hipMemAllocationHandleType" => {
-            ("hipMemHandleType", &[(0, "None"), (1, "PosixFileDescriptor"), (2, "Win32"), (4, "Win32Kmt")])
-        }
-        "hipMemLocationType" => ("hipMemLocationType", &[(0, "Invalid"), (1, "Device"), (2, "Host"), (3, "HostNuma"), (4, "HostNumaCurrent")]),
+        "hipMemAllocationType" => (
+            "hipMemAllocationType",
+            &[
+                (0, "Invalid"),
+                (1, "Pinned"),
+                (0x4000_0000, "Uncached"),
+                (0x7fff_ffff, "Max"),
+            ],
+        ),
+        "hipMemAllocationHandleType" => (
+            "hipMemHandleType",
+            &[
+                (0, "None"),
+                (1, "PosixFileDescriptor"),
+                (2, "Win32"),
+                (4, "Win32Kmt"),
+            ],
+        ),
+        "hipMemLocationType" => (
+            "hipMemLocationType",
+            &[
+                (0, "Invalid"),
+                (1, "Device"),
+                (2, "Host"),
+                (3, "HostNuma"),
+                (4, "HostNumaCurrent"),
+            ],
+        ),
         _ => return None,
     };
-    let values = values.iter().map(|(value, name)| (*value, Cow::Borrowed(*name))).collect();
-    Some(Shape::Enum { prefix: Cow::Borrowed(prefix), values })
+    let values = values
+        .iter()
+        .map(|(value, name)| (*value, Cow::Borrowed(*name)))
+        .collect();
+    Some(Shape::Enum {
+        prefix: Cow::Borrowed(prefix),
+        values,
+    })
 }
 
 /// Fields of the structs that calls take by value.
 fn known_struct(c: &str) -> Option<Shape> {
-    let field = |name: &'static str, offset, shape| Field { name: Cow::Borrowed(name), offset, shape };
+    let field = |name: &'static str, offset, shape| Field {
+        name: Cow::Borrowed(name),
+        offset,
+        shape,
+    };
     let fields = match c {
-        "dim3" => ["x", "y", "z"].into_iter().zip([0, 4, 8]).map(|(n, at)| field(n, at, Shape::Unsigned(4))).collect(),
+        "dim3" => ["x", "y", "z"]
+            .into_iter()
+            .zip([0, 4, 8])
+            .map(|(n, at)| field(n, at, Shape::Unsigned(4)))
+            .collect(),
         "hipExtent" => ["width", "height", "depth"]
             .into_iter()
             .zip([0, 8, 16])
@@ -151,7 +205,11 @@ fn known_struct(c: &str) -> Option<Shape> {
         // AMD prints this one first field first; ours are reversed when printed.
         "hipMemLocation" => vec![
             field("id", 4, Shape::Signed(4)),
-            field("type", 0, named_enum("hipMemLocationType").unwrap_or(Shape::Signed(4))),
+            field(
+                "type",
+                0,
+                named_enum("hipMemLocationType").unwrap_or(Shape::Signed(4)),
+            ),
         ],
         _ => return None,
     };
@@ -177,7 +235,9 @@ pub(crate) enum Class {
 
 /// How a value of the type is printed.
 pub(crate) fn shape(c: &str, class: Class, size: u32) -> Shape {
-    let c = ["struct ", "enum ", "union ", "const "].iter().fold(c.trim(), |c, word| c.strip_prefix(word).unwrap_or(c));
+    let c = ["struct ", "enum ", "union ", "const "]
+        .iter()
+        .fold(c.trim(), |c, word| c.strip_prefix(word).unwrap_or(c));
     let small = u8::try_from(size).unwrap_or(8).clamp(1, 8);
     match class {
         Class::Pointer => Shape::Pointer,

@@ -63,8 +63,14 @@ impl FileSet {
     pub(crate) fn new(directory: &Path, prefix: &str) -> Result<FileSet, WriteError> {
         let base = directory.join(prefix);
         let parent = base.parent().unwrap_or(directory).to_owned();
-        fs::create_dir_all(&parent).map_err(|source| WriteError::Directory { path: parent, source })?;
-        Ok(FileSet { base, ready: Vec::new() })
+        fs::create_dir_all(&parent).map_err(|source| WriteError::Directory {
+            path: parent,
+            source,
+        })?;
+        Ok(FileSet {
+            base,
+            ready: Vec::new(),
+        })
     }
 
     /// Begins `PREFIX_suffix`.
@@ -73,15 +79,34 @@ impl FileSet {
         name.push("_");
         name.push(suffix);
         let path = self.base.with_file_name(&name);
-        let failed = |source| WriteError::File { path: path.clone(), source };
+        let failed = |source| WriteError::File {
+            path: path.clone(),
+            source,
+        };
         // Hidden while unfinished; the pid keeps two sessions that write to one place apart.
         for attempt in 0..64 {
-            let temporary = format!(".{}.{}.{attempt}.tmp", name.to_string_lossy(), std::process::id());
+            let temporary = format!(
+                ".{}.{}.{attempt}.tmp",
+                name.to_string_lossy(),
+                std::process::id()
+            );
             let temporary = path.with_file_name(temporary);
-            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary) {
+            match OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&temporary)
+            {
                 Ok(file) => {
-                    let pending = Pending { temporary, path, renamed: false };
-                    return Ok(OutputFile { writer: BufWriter::with_capacity(128 * 1024, file), pending });
+                    let pending = Pending {
+                        temporary,
+                        path,
+                        renamed: false,
+                    };
+                    return Ok(OutputFile {
+                        writer: BufWriter::with_capacity(128 * 1024, file),
+                        pending,
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(error)),
@@ -99,11 +124,17 @@ impl FileSet {
     /// Gives all files their names and returns these.
     pub(crate) fn commit(mut self) -> Result<Vec<PathBuf>, WriteError> {
         for pending in &mut self.ready {
-            fs::rename(&pending.temporary, &pending.path)
-                .map_err(|source| WriteError::File { path: pending.path.clone(), source })?;
+            fs::rename(&pending.temporary, &pending.path).map_err(|source| WriteError::File {
+                path: pending.path.clone(),
+                source,
+            })?;
             pending.renamed = true;
         }
-        Ok(self.ready.iter().map(|pending| pending.path.clone()).collect())
+        Ok(self
+            .ready
+            .iter()
+            .map(|pending| pending.path.clone())
+            .collect())
     }
 }
 
@@ -117,12 +148,17 @@ pub(crate) struct OutputFile {
 impl OutputFile {
     /// Appends bytes; the error names the file.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
-        self.writer.write_all(bytes).map_err(|source| self.failed(source))
+        self.writer
+            .write_all(bytes)
+            .map_err(|source| self.failed(source))
     }
 
     /// The error for a failed write to this file.
     pub(crate) fn failed(&self, source: io::Error) -> WriteError {
-        WriteError::File { path: self.pending.path.clone(), source }
+        WriteError::File {
+            path: self.pending.path.clone(),
+            source,
+        }
     }
 
     fn finish(mut self) -> Result<Pending, WriteError> {
@@ -150,8 +186,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn entries(path: &Path) -> Vec<String> {
-        let mut names: Vec<_> =
-            fs::read_dir(path).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<_> = fs::read_dir(path)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         names
     }
@@ -171,7 +209,10 @@ mod tests {
         assert_eq!(entries(directory.path()), ["r_a.csv", "r_b.csv"]);
         for path in paths {
             assert_eq!(fs::read(&path).unwrap(), b"new");
-            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
     }
 
@@ -197,7 +238,10 @@ mod tests {
         file.writer = BufWriter::new(full);
         file.put(b"x").unwrap();
         let error = files.add(file).unwrap_err();
-        assert!(error.to_string().contains("r_full.csv") && error.to_string().contains("No space"), "{error}");
+        assert!(
+            error.to_string().contains("r_full.csv") && error.to_string().contains("No space"),
+            "{error}"
+        );
         assert!(entries(directory.path()).is_empty());
     }
 

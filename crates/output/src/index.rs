@@ -4,7 +4,9 @@
 //! occur. The target writes all of these, so each has a limit; what is beyond it is counted and said.
 
 use crate::record_file::{RecordFile, WalkError};
-use midair_record::event::{Api, Books, CodeObject, Copy, Kernel, KernelSymbol, Queue, Record, Untimed, flag, kind};
+use midair_record::event::{
+    Api, Books, CodeObject, Copy, Kernel, KernelSymbol, Queue, Record, Untimed, flag, kind,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
@@ -30,7 +32,12 @@ pub struct Stat {
 
 impl Default for Stat {
     fn default() -> Self {
-        Stat { calls: 0, total: 0, min: u64::MAX, max: 0 }
+        Stat {
+            calls: 0,
+            total: 0,
+            min: u64::MAX,
+            max: 0,
+        }
     }
 }
 
@@ -128,12 +135,24 @@ impl Index {
             Record::Agent(_) => {}
             Record::CodeObject(object, uri) => {
                 if self.id_fits(object.code_object_id) {
-                    self.code_objects.insert(object.code_object_id, Object { record: *object, uri: uri.to_vec() });
+                    self.code_objects.insert(
+                        object.code_object_id,
+                        Object {
+                            record: *object,
+                            uri: uri.to_vec(),
+                        },
+                    );
                 }
             }
             Record::KernelSymbol(symbol, name) => {
                 if self.id_fits(symbol.kernel_id) {
-                    self.symbols.insert(symbol.kernel_id, Symbol { record: *symbol, name: name.to_vec() });
+                    self.symbols.insert(
+                        symbol.kernel_id,
+                        Symbol {
+                            record: *symbol,
+                            name: name.to_vec(),
+                        },
+                    );
                 }
             }
             Record::Queue(queue) => {
@@ -178,8 +197,15 @@ impl Index {
         if self.see_untimed(kernel.header.flags, kernel.untimed) {
             return;
         }
-        let id = if kernel.kernel_id < MOST_IDS { kernel.kernel_id } else { 0 };
-        self.kernels.entry(id).or_default().add(kernel.start, kernel.end);
+        let id = if kernel.kernel_id < MOST_IDS {
+            kernel.kernel_id
+        } else {
+            0
+        };
+        self.kernels
+            .entry(id)
+            .or_default()
+            .add(kernel.start, kernel.end);
     }
 
     fn see_copy(&mut self, copy: &Copy) {
@@ -188,7 +214,10 @@ impl Index {
         self.see_flags(copy.header.flags);
         if !self.see_untimed(copy.header.flags, copy.untimed) {
             // Directions that do not exist share one place.
-            self.copies.entry(copy.header.operation.min(5)).or_default().add(copy.start, copy.end);
+            self.copies
+                .entry(copy.header.operation.min(5))
+                .or_default()
+                .add(copy.start, copy.end);
         }
     }
 
@@ -202,8 +231,14 @@ impl Index {
         if reason == Untimed::Timed as u32 && flags & flag::UNTIMED == 0 {
             return false;
         }
-        let known = Untimed::ALL.iter().skip(1).find(|known| **known as u32 == reason);
-        *self.untimed.entry(known.map_or("no reason was recorded", |known| known.text())).or_default() += 1;
+        let known = Untimed::ALL
+            .iter()
+            .skip(1)
+            .find(|known| **known as u32 == reason);
+        *self
+            .untimed
+            .entry(known.map_or("no reason was recorded", |known| known.text()))
+            .or_default() += 1;
         true
     }
 
@@ -235,8 +270,11 @@ impl Index {
         let mut all = Vec::new();
         for books in &self.books {
             let moved = books.last_index.wrapping_sub(books.first_index);
-            let seen = u128::from(books.dispatches) + u128::from(books.other_packets) + u128::from(books.lost);
-            let timed = u128::from(books.timed) + books.untimed.iter().map(|n| u128::from(*n)).sum::<u128>();
+            let seen = u128::from(books.dispatches)
+                + u128::from(books.other_packets)
+                + u128::from(books.lost);
+            let timed = u128::from(books.timed)
+                + books.untimed.iter().map(|n| u128::from(*n)).sum::<u128>();
             if u128::from(moved) != seen || u128::from(books.dispatches) != timed {
                 all.push(format!(
                     "the books of queue {} do not balance: {moved} packets went by, {seen} are accounted for; {} dispatches, {timed} with times or a reason",
@@ -257,13 +295,19 @@ pub(crate) fn is_hip(kind: u8) -> bool {
 pub(crate) fn is_hsa(kind: u8) -> bool {
     matches!(
         kind,
-        kind::HSA_CORE_API | kind::HSA_AMD_EXT_API | kind::HSA_IMAGE_EXT_API | kind::HSA_FINALIZE_EXT_API
+        kind::HSA_CORE_API
+            | kind::HSA_AMD_EXT_API
+            | kind::HSA_IMAGE_EXT_API
+            | kind::HSA_FINALIZE_EXT_API
     )
 }
 
 /// Bytes of the target as one line that no terminal obeys.
 fn printable(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    String::from_utf8_lossy(text)
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 #[cfg(test)]
@@ -281,48 +325,138 @@ mod tests {
     }
 
     fn kernel(kernel_id: u64, stream: u64, untimed: u32, flags: u8) -> Vec<u8> {
-        let header = Header { kind: kind::KERNEL_DISPATCH, flags, ..Header::default() };
+        let header = Header {
+            kind: kind::KERNEL_DISPATCH,
+            flags,
+            ..Header::default()
+        };
         let (start, end) = if untimed == 0 { (100, 130) } else { (0, 0) };
-        event::encode(&Kernel { header, kernel_id, stream, untimed, start, end, ..Kernel::default() }, &[])
+        event::encode(
+            &Kernel {
+                header,
+                kernel_id,
+                stream,
+                untimed,
+                start,
+                end,
+                ..Kernel::default()
+            },
+            &[],
+        )
     }
 
     #[test]
     fn streams_are_numbered_in_order_of_appearance() {
-        let index = index(&[kernel(1, 0xb0, 0, 0), kernel(1, 0, 0, 0), kernel(1, 0xa0, 0, 0), kernel(1, 0xb0, 0, 0)]);
-        assert_eq!([0, 0xb0, 0xa0, 0xc0].map(|handle| index.stream(handle)), [0, 1, 2, 0]);
+        let index = index(&[
+            kernel(1, 0xb0, 0, 0),
+            kernel(1, 0, 0, 0),
+            kernel(1, 0xa0, 0, 0),
+            kernel(1, 0xb0, 0, 0),
+        ]);
+        assert_eq!(
+            [0, 0xb0, 0xa0, 0xc0].map(|handle| index.stream(handle)),
+            [0, 1, 2, 0]
+        );
     }
 
     #[test]
     fn untimed_work_is_counted_by_reason_and_not_summed() {
-        let index = index(&[kernel(7, 0, 0, 0), kernel(7, 0, 2, flag::UNTIMED), kernel(7, 0, 99, 0), kernel(7, 0, 4, flag::OPEN_AT_DETACH | flag::ORPHAN)]);
-        assert_eq!(index.kernels[&7], Stat { calls: 1, total: 30, min: 30, max: 30 });
+        let index = index(&[
+            kernel(7, 0, 0, 0),
+            kernel(7, 0, 2, flag::UNTIMED),
+            kernel(7, 0, 99, 0),
+            kernel(7, 0, 4, flag::OPEN_AT_DETACH | flag::ORPHAN),
+        ]);
+        assert_eq!(
+            index.kernels[&7],
+            Stat {
+                calls: 1,
+                total: 30,
+                min: 30,
+                max: 30
+            }
+        );
         assert_eq!(index.dispatches, 4);
-        let reasons: Vec<_> = index.untimed.iter().map(|(reason, n)| (*reason, *n)).collect();
-        assert_eq!(reasons, [("no reason was recorded", 1), ("no signal was free", 1), ("still running at detach", 1)]);
+        let reasons: Vec<_> = index
+            .untimed
+            .iter()
+            .map(|(reason, n)| (*reason, *n))
+            .collect();
+        assert_eq!(
+            reasons,
+            [
+                ("no reason was recorded", 1),
+                ("no signal was free", 1),
+                ("still running at detach", 1)
+            ]
+        );
         assert_eq!((index.open_at_detach, index.orphans), (1, 1));
     }
 
     #[test]
     fn impossible_ids_and_endless_notes_are_limited() {
-        let header = Header { kind: kind::KERNEL_SYMBOL, ..Header::default() };
-        let symbol = |kernel_id| event::encode(&KernelSymbol { header, kernel_id, name_len: 1, ..KernelSymbol::default() }, b"k");
+        let header = Header {
+            kind: kind::KERNEL_SYMBOL,
+            ..Header::default()
+        };
+        let symbol = |kernel_id| {
+            event::encode(
+                &KernelSymbol {
+                    header,
+                    kernel_id,
+                    name_len: 1,
+                    ..KernelSymbol::default()
+                },
+                b"k",
+            )
+        };
         let note = event::encode(
-            &Note { header: Header { kind: kind::NOTE, ..Header::default() }, len: 6, reserved: 0 },
+            &Note {
+                header: Header {
+                    kind: kind::NOTE,
+                    ..Header::default()
+                },
+                len: 6,
+                reserved: 0,
+            },
             b"a\x1b[2Jz",
         );
         let mut records = vec![symbol(0), symbol(u64::MAX), symbol(3)];
         records.extend(std::iter::repeat_n(note, MOST_NOTES + 2));
         let index = index(&records);
-        assert_eq!((index.symbols.keys().copied().collect::<Vec<_>>(), index.ids_refused), (vec![3], 2));
+        assert_eq!(
+            (
+                index.symbols.keys().copied().collect::<Vec<_>>(),
+                index.ids_refused
+            ),
+            (vec![3], 2)
+        );
         assert_eq!((index.notes.len(), index.notes_left_out), (MOST_NOTES, 2));
         assert_eq!(index.notes[0], "a [2Jz");
     }
 
     #[test]
     fn books_are_checked() {
-        let header = Header { kind: kind::BOOKS, ..Header::default() };
-        let books = Books { header, queue_id: 3, first_index: 10, last_index: 20, dispatches: 6, other_packets: 3, lost: 1, timed: 6, ..Books::default() };
-        let wrong = Books { queue_id: 4, timed: 5, ..books };
+        let header = Header {
+            kind: kind::BOOKS,
+            ..Header::default()
+        };
+        let books = Books {
+            header,
+            queue_id: 3,
+            first_index: 10,
+            last_index: 20,
+            dispatches: 6,
+            other_packets: 3,
+            lost: 1,
+            timed: 6,
+            ..Books::default()
+        };
+        let wrong = Books {
+            queue_id: 4,
+            timed: 5,
+            ..books
+        };
         let found = index(&[event::encode(&books, &[]), event::encode(&wrong, &[])]).unbalanced();
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("queue 4"), "{found:?}");

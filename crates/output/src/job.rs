@@ -26,10 +26,26 @@ pub(crate) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    pub(crate) fn new(trace: &'a Trace, index: &'a Index, names: &'a Names, plan: &'a Plan) -> Job<'a> {
-        let format = |name: &[u8]| kernel_name::formatted(&String::from_utf8_lossy(name), plan.kernel_names);
-        let kernels = index.symbols.iter().map(|(id, symbol)| (*id, format(&symbol.name))).collect();
-        Job { trace, index, names, plan, kernels }
+    pub(crate) fn new(
+        trace: &'a Trace,
+        index: &'a Index,
+        names: &'a Names,
+        plan: &'a Plan,
+    ) -> Job<'a> {
+        let format =
+            |name: &[u8]| kernel_name::formatted(&String::from_utf8_lossy(name), plan.kernel_names);
+        let kernels = index
+            .symbols
+            .iter()
+            .map(|(id, symbol)| (*id, format(&symbol.name)))
+            .collect();
+        Job {
+            trace,
+            index,
+            names,
+            plan,
+            kernels,
+        }
     }
 
     /// The agent of a KFD node.

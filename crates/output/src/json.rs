@@ -200,7 +200,14 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.open_object()?;
     empty_arrays(out, &["dimension_ids"])?;
     out.close_object()?;
-    empty_arrays(out, &["pc_sample_instructions", "pc_sample_comments", "att_filenames"])?;
+    empty_arrays(
+        out,
+        &[
+            "pc_sample_instructions",
+            "pc_sample_comments",
+            "att_filenames",
+        ],
+    )?;
     // AMD's list begins with an empty name.
     out.texts("code_object_snapshot_filenames", &[""])?;
     out.close_object()
@@ -246,7 +253,9 @@ fn list<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, key: &str, want: fn(u8) 
         match record {
             Record::Kernel(record) => kernel(out, job, record)?,
             Record::Copy(record) => copy(out, job, record)?,
-            Record::Api(record, words) if is_hip(record.header.kind) => hip(out, job, record, words)?,
+            Record::Api(record, words) if is_hip(record.header.kind) => {
+                hip(out, job, record, words)?
+            }
             Record::Api(record, _) => hsa(out, record)?,
             _ => {}
         }
@@ -257,7 +266,11 @@ fn list<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, key: &str, want: fn(u8) 
 }
 
 /// `internal` and `external`: what device work has. The external id belongs to tools that push one.
-fn correlation<W: io::Write>(out: &mut Emit<W>, internal: u64, ancestor: Option<u64>) -> io::Result<()> {
+fn correlation<W: io::Write>(
+    out: &mut Emit<W>,
+    internal: u64,
+    ancestor: Option<u64>,
+) -> io::Result<()> {
     out.key("correlation_id")?;
     out.open_object()?;
     out.number("internal", internal)?;
@@ -328,12 +341,19 @@ fn hsa<W: io::Write>(out: &mut Emit<W>, record: &Api) -> io::Result<()> {
     out.close_object()
 }
 
-fn hip<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Api, words: &[u8]) -> io::Result<()> {
+fn hip<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    record: &Api,
+    words: &[u8],
+) -> io::Result<()> {
     out.open_object()?;
     call(out, record, size::HIP_API)?;
     out.key("args")?;
     out.open_array()?;
-    let parameters = job.names.parameters(record.header.kind, record.header.operation);
+    let parameters = job
+        .names
+        .parameters(record.header.kind, record.header.operation);
     arguments::each(parameters, words, |parameter, text| -> io::Result<()> {
         out.open_object()?;
         out.text("type", &parameter.type_name)?;

@@ -25,7 +25,11 @@ pub(crate) fn spellings(symbol: &[u8], names: KernelNames) -> Spellings {
     let symbol = String::from_utf8_lossy(symbol);
     let demangled = demangle(&symbol);
     let truncated = truncate(&demangled).to_owned();
-    Spellings { formatted: formatted(&symbol, names), demangled, truncated }
+    Spellings {
+        formatted: formatted(&symbol, names),
+        demangled,
+        truncated,
+    }
 }
 
 /// The name that the user asked for.
@@ -41,7 +45,9 @@ pub(crate) fn formatted(symbol: &str, names: KernelNames) -> String {
 /// Demangles, or returns the text as it is.
 pub(crate) fn demangle(symbol: &str) -> String {
     let options = ParseOptions::default().recursion_limit(DEEPEST);
-    let Ok(parsed) = Symbol::<&str>::new_with_options(symbol, &options) else { return symbol.to_owned() };
+    let Ok(parsed) = Symbol::<&str>::new_with_options(symbol, &options) else {
+        return symbol.to_owned();
+    };
     let mut out = Bounded(String::new());
     let options = DemangleOptions::new().recursion_limit(DEEPEST);
     match parsed.structured_demangle(&mut out, &options) {
@@ -93,7 +99,6 @@ pub(crate) fn truncate(name: &str) -> &str {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,14 +120,28 @@ mod tests {
     #[test]
     fn options_choose_the_spelling() {
         let symbol = "_ZN2ns3fooIiLi3EEEvPT_.kd";
-        assert_eq!(formatted(symbol, KernelNames::Mangled), "_ZN2ns3fooIiLi3EEEvPT_");
-        assert_eq!(formatted(symbol, KernelNames::Demangled), "void ns::foo<int, 3>(int*)");
+        assert_eq!(
+            formatted(symbol, KernelNames::Mangled),
+            "_ZN2ns3fooIiLi3EEEvPT_"
+        );
+        assert_eq!(
+            formatted(symbol, KernelNames::Demangled),
+            "void ns::foo<int, 3>(int*)"
+        );
         assert_eq!(formatted(symbol, KernelNames::Truncated), "foo");
     }
 
     #[test]
     fn odd_names_stay_themselves() {
-        for name in ["", "(", ")", "<>", "a(b", "Cijk_Ailk_Bljk_S_B_Bias_HA", "void (*)(int)"] {
+        for name in [
+            "",
+            "(",
+            ")",
+            "<>",
+            "a(b",
+            "Cijk_Ailk_Bljk_S_B_Bias_HA",
+            "void (*)(int)",
+        ] {
             assert!(!truncate(name).is_empty() || name.is_empty(), "{name:?}");
         }
         assert_eq!(truncate("f(int (*)(long, char))"), "f");
@@ -136,7 +155,11 @@ mod tests {
         // Each substitution doubles the text.
         let mut symbol = String::from("_Z1fI1AS_E");
         for at in 0..40 {
-            let seq = if at == 0 { "S_".to_owned() } else { format!("S{}_", (b'0' + (at % 10) as u8) as char) };
+            let seq = if at == 0 {
+                "S_".to_owned()
+            } else {
+                format!("S{}_", (b'0' + (at % 10) as u8) as char)
+            };
             symbol.push_str(&format!("1TI{seq}{seq}E"));
         }
         assert!(demangle(&symbol).len() <= LONGEST);

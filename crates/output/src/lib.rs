@@ -8,6 +8,7 @@
 //! They know records and names ([`Names`]), not runtimes. Each format is one module behind one trait; files appear whole or
 //! not at all.
 
+mod amd;
 mod api;
 mod arguments;
 mod csv;
@@ -38,7 +39,12 @@ use std::path::PathBuf;
 ///
 /// # Errors
 /// [`WriteError`] names the file or directory that could not be written.
-pub fn write(trace: &Trace, index: &Index, names: &Names, plan: &Plan) -> Result<Vec<PathBuf>, WriteError> {
+pub fn write(
+    trace: &Trace,
+    index: &Index,
+    names: &Names,
+    plan: &Plan,
+) -> Result<Vec<PathBuf>, WriteError> {
     let job = Job::new(trace, index, names, plan);
     let mut files = FileSet::new(&plan.directory, &plan.prefix)?;
     for format in &plan.formats {

@@ -69,7 +69,10 @@ pub struct Outcome {
 
 impl Default for Outcome {
     fn default() -> Self {
-        Outcome { text: "complete".to_owned(), ordinary: true }
+        Outcome {
+            text: "complete".to_owned(),
+            ordinary: true,
+        }
     }
 }
 

@@ -11,7 +11,10 @@ impl Job<'_> {
         notes.extend(self.index.notes.iter().cloned());
         notes.extend(self.index.unbalanced());
         if self.index.notes_left_out > 0 {
-            notes.push(format!("{} more notes were left out", self.index.notes_left_out));
+            notes.push(format!(
+                "{} more notes were left out",
+                self.index.notes_left_out
+            ));
         }
         if self.index.ids_refused > 0 {
             notes.push(format!(
@@ -33,7 +36,10 @@ impl Job<'_> {
             let _ = writeln!(out, "lost: {count} {what}");
         }
         for (reason, count) in &self.index.untimed {
-            let _ = writeln!(out, "without times: {count} (start and end are 0): {reason}");
+            let _ = writeln!(
+                out,
+                "without times: {count} (start and end are 0): {reason}"
+            );
         }
         let malformed = self.trace.records.malformed_bytes();
         if malformed > 0 {

@@ -39,7 +39,13 @@ impl RecordWriter {
     /// When the file cannot be made there.
     pub fn create_in(directory: &Path) -> io::Result<RecordWriter> {
         let file = tempfile::tempfile_in(directory)?;
-        Ok(RecordWriter { file, pending: Vec::with_capacity(BLOCK), written: 0, records: 0, malformed_bytes: 0 })
+        Ok(RecordWriter {
+            file,
+            pending: Vec::with_capacity(BLOCK),
+            written: 0,
+            records: 0,
+            malformed_bytes: 0,
+        })
     }
 
     /// Appends whole records, as the spool's reader hands them over. At the first malformed one the rest of `bytes` is
@@ -64,7 +70,8 @@ impl RecordWriter {
         if self.pending.len() + at > BLOCK {
             self.flush()?;
         }
-        self.pending.extend_from_slice(bytes.get(..at).unwrap_or_default());
+        self.pending
+            .extend_from_slice(bytes.get(..at).unwrap_or_default());
         self.records += kept;
         Ok(kept)
     }
@@ -145,12 +152,19 @@ impl RecordFile {
         let mut block = vec![0_u8; BLOCK.max(MAX_RECORD)];
         let mut at = 0_u64;
         while at < self.len {
-            let size = block.len().min(usize::try_from(self.len - at).unwrap_or(usize::MAX));
+            let size = block
+                .len()
+                .min(usize::try_from(self.len - at).unwrap_or(usize::MAX));
             let bytes = block.get_mut(..size).unwrap_or_default();
-            self.file.read_exact_at(bytes, at).map_err(WalkError::Read)?;
+            self.file
+                .read_exact_at(bytes, at)
+                .map_err(WalkError::Read)?;
             let used = visit_block(bytes, &want, &mut visit)?;
             if used == 0 {
-                return Err(WalkError::Read(io::Error::new(io::ErrorKind::InvalidData, "the file of records changed")));
+                return Err(WalkError::Read(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the file of records changed",
+                )));
             }
             at += used as u64;
         }
@@ -166,13 +180,17 @@ fn visit_block<E>(
 ) -> Result<usize, WalkError<E>> {
     let mut used = 0;
     while let Some(rest) = bytes.get(used..) {
-        let Some(header) = Header::read(rest) else { break };
+        let Some(header) = Header::read(rest) else {
+            break;
+        };
         let size = header.size as usize;
         if size == 0 || rest.len() < size {
             break;
         }
         if want(header.kind) {
-            let Ok((record, _)) = event::decode(rest) else { break };
+            let Ok((record, _)) = event::decode(rest) else {
+                break;
+            };
             visit(&record).map_err(WalkError::Visit)?;
         }
         used += size;
@@ -186,8 +204,18 @@ mod tests {
     use midair_record::event::{Copy, Kernel, kind};
 
     fn kernel(dispatch_id: u64) -> Vec<u8> {
-        let header = Header { kind: kind::KERNEL_DISPATCH, ..Header::default() };
-        event::encode(&Kernel { header, dispatch_id, ..Kernel::default() }, &[])
+        let header = Header {
+            kind: kind::KERNEL_DISPATCH,
+            ..Header::default()
+        };
+        event::encode(
+            &Kernel {
+                header,
+                dispatch_id,
+                ..Kernel::default()
+            },
+            &[],
+        )
     }
 
     fn ids(file: &RecordFile) -> Vec<u64> {
@@ -208,7 +236,16 @@ mod tests {
     #[test]
     fn more_than_a_block_comes_back_in_order_and_twice() {
         let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
-        let copy = event::encode(&Copy { header: Header { kind: kind::MEMORY_COPY, ..Header::default() }, ..Copy::default() }, &[]);
+        let copy = event::encode(
+            &Copy {
+                header: Header {
+                    kind: kind::MEMORY_COPY,
+                    ..Header::default()
+                },
+                ..Copy::default()
+            },
+            &[],
+        );
         let many = (3 * BLOCK / kernel(0).len()) as u64;
         for id in 0..many {
             writer.append(&kernel(id)).unwrap();

@@ -34,9 +34,19 @@ const CAPABILITY: &[(&str, u32, u32)] = &[
     ("DebugSupportedFirmware", 29, 1),
 ];
 const ENGINE_VERSION: &[(&str, u32, u32)] = &[("uCodeSDMA", 0, 10), ("uCodeRes", 10, 10)];
-const ENGINE_ID: &[(&str, u32, u32)] = &[("uCode", 0, 10), ("Major", 10, 6), ("Minor", 16, 8), ("Stepping", 24, 8)];
+const ENGINE_ID: &[(&str, u32, u32)] = &[
+    ("uCode", 0, 10),
+    ("Major", 10, 6),
+    ("Minor", 16, 8),
+    ("Stepping", 24, 8),
+];
 const MEMORY: &[(&str, u32, u32)] = &[("HotPluggable", 0, 1), ("NonVolatile", 1, 1)];
-const CACHE: &[(&str, u32, u32)] = &[("Data", 0, 1), ("Instruction", 1, 1), ("CPU", 2, 1), ("HSACU", 3, 1)];
+const CACHE: &[(&str, u32, u32)] = &[
+    ("Data", 0, 1),
+    ("Instruction", 1, 1),
+    ("CPU", 2, 1),
+    ("HSACU", 3, 1),
+];
 const LINK: &[(&str, u32, u32)] = &[
     ("Override", 0, 1),
     ("NonCoherent", 1, 1),
@@ -94,7 +104,10 @@ fn hardware<W: io::Write>(out: &mut Emit<W>, agent: &Agent) -> io::Result<()> {
         ("drm_render_minor", agent.drm_render_minor),
         ("num_sdma_engines", agent.num_sdma_engines),
         ("num_sdma_xgmi_engines", agent.num_sdma_xgmi_engines),
-        ("num_sdma_queues_per_engine", agent.num_sdma_queues_per_engine),
+        (
+            "num_sdma_queues_per_engine",
+            agent.num_sdma_queues_per_engine,
+        ),
         ("num_cp_queues", agent.num_cp_queues),
         ("max_engine_clk_ccompute", agent.max_engine_clk_ccompute),
         ("max_engine_clk_fcompute", agent.max_engine_clk_fcompute),
@@ -131,7 +144,12 @@ fn identity<W: io::Write>(out: &mut Emit<W>, agent: &Agent) -> io::Result<()> {
     let seen = agent.runtime_visibility;
     out.key("runtime_visibility")?;
     out.open_object()?;
-    for (key, value) in [("hsa", seen.hsa), ("hip", seen.hip), ("rccl", seen.rccl), ("rocdecode", seen.rocdecode)] {
+    for (key, value) in [
+        ("hsa", seen.hsa),
+        ("hip", seen.hip),
+        ("rccl", seen.rccl),
+        ("rocdecode", seen.rocdecode),
+    ] {
         out.number(key, u8::from(value))?;
     }
     out.close_object()?;

@@ -15,7 +15,11 @@ impl<W: Write> Emit<W> {
     }
 
     fn separate(&mut self) -> io::Result<()> {
-        if std::mem::replace(&mut self.comma, true) { self.out.write_all(b",") } else { Ok(()) }
+        if std::mem::replace(&mut self.comma, true) {
+            self.out.write_all(b",")
+        } else {
+            Ok(())
+        }
     }
 
     fn open(&mut self, bracket: &[u8]) -> io::Result<()> {
@@ -110,11 +114,20 @@ impl<W: Write> Emit<W> {
     }
 
     /// `{"name":bits,…}` of a word with bit fields, given as name, first bit and number of bits.
-    pub(super) fn bits(&mut self, key: &str, word: u32, fields: &[(&str, u32, u32)]) -> io::Result<()> {
+    pub(super) fn bits(
+        &mut self,
+        key: &str,
+        word: u32,
+        fields: &[(&str, u32, u32)],
+    ) -> io::Result<()> {
         self.key(key)?;
         self.open_object()?;
         for (name, first, count) in fields {
-            let mask = if *count >= 32 { u32::MAX } else { (1 << count) - 1 };
+            let mask = if *count >= 32 {
+                u32::MAX
+            } else {
+                (1 << count) - 1
+            };
             self.number(name, (word >> first) & mask)?;
         }
         self.close_object()
@@ -136,7 +149,8 @@ mod tests {
         out.texts("b", &["x\"\n\u{1}", "y"]).unwrap();
         out.number("c", -1_i64).unwrap();
         out.boolean("d", true).unwrap();
-        out.bits("e", 0b1101, &[("low", 0, 1), ("high", 2, 2)]).unwrap();
+        out.bits("e", 0b1101, &[("low", 0, 1), ("high", 2, 2)])
+            .unwrap();
         out.handle("f", u64::MAX).unwrap();
         out.key("g").unwrap();
         out.open_array().unwrap();

@@ -25,18 +25,32 @@ pub(super) fn code_objects<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io
     out.close_array()
 }
 
-fn code_object<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, id: u64, object: Option<&Object>) -> io::Result<()> {
+fn code_object<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    id: u64,
+    object: Option<&Object>,
+) -> io::Result<()> {
     let record = object.map_or_else(CodeObject::default, |object| object.record);
     let storage = match object {
         None => 0,
         Some(object) if object.record.memory_base != 0 => STORAGE_MEMORY,
         Some(_) => STORAGE_FILE,
     };
-    let uri = object.map(|object| String::from_utf8_lossy(&object.uri)).unwrap_or_default();
+    let uri = object
+        .map(|object| String::from_utf8_lossy(&object.uri))
+        .unwrap_or_default();
     out.open_object()?;
     out.number("size", if object.is_some() { DATA_SIZE } else { 0 })?;
     out.number("code_object_id", id)?;
-    out.handle("agent_id", if object.is_some() { job.handle(record.node) } else { 0 })?;
+    out.handle(
+        "agent_id",
+        if object.is_some() {
+            job.handle(record.node)
+        } else {
+            0
+        },
+    )?;
     out.text("uri", &uri)?;
     out.number("load_base", record.load_base)?;
     out.number("load_size", record.load_size)?;
@@ -64,13 +78,24 @@ pub(super) fn kernel_symbols<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> 
     out.close_array()
 }
 
-fn kernel_symbol<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, id: u64, symbol: Option<&Symbol>) -> io::Result<()> {
+fn kernel_symbol<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    id: u64,
+    symbol: Option<&Symbol>,
+) -> io::Result<()> {
     let record = symbol.map_or_else(KernelSymbol::default, |symbol| symbol.record);
-    let name = symbol.map(|symbol| String::from_utf8_lossy(&symbol.name)).unwrap_or_default();
+    let name = symbol
+        .map(|symbol| String::from_utf8_lossy(&symbol.name))
+        .unwrap_or_default();
     let spellings = match symbol {
         Some(symbol) => kernel_name::spellings(&symbol.name, job.plan.kernel_names),
         // AMD's dummy is spelt so.
-        None => Spellings { formatted: "0".into(), demangled: "0".into(), truncated: "0".into() },
+        None => Spellings {
+            formatted: "0".into(),
+            demangled: "0".into(),
+            truncated: "0".into(),
+        },
     };
     out.open_object()?;
     out.number("size", if symbol.is_some() { DATA_SIZE } else { 0 })?;
@@ -86,7 +111,12 @@ fn kernel_symbol<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, id: u64, symbol
     out.number("arch_vgpr_count", record.arch_vgpr)?;
     out.number("accum_vgpr_count", record.accum_vgpr)?;
     out.number("kernel_code_entry_byte_offset", record.entry_offset)?;
-    out.handle("kernel_address", record.kernel_object.wrapping_add_signed(record.entry_offset))?;
+    out.handle(
+        "kernel_address",
+        record
+            .kernel_object
+            .wrapping_add_signed(record.entry_offset),
+    )?;
     out.text("formatted_kernel_name", &spellings.formatted)?;
     out.text("demangled_kernel_name", &spellings.demangled)?;
     out.text("truncated_kernel_name", &spellings.truncated)?;
@@ -109,7 +139,11 @@ pub(super) fn host_functions<W: io::Write>(out: &mut Emit<W>) -> io::Result<()> 
         out.extents(key, [0; 3])?;
     }
     out.number("workgroup_size", 0)?;
-    for key in ["formatted_host_function_name", "demangled_host_function_name", "truncated_host_function_name"] {
+    for key in [
+        "formatted_host_function_name",
+        "demangled_host_function_name",
+        "truncated_host_function_name",
+    ] {
         out.text(key, "")?;
     }
     out.close_object()?;

@@ -1,0 +1,151 @@
+//! Names from AMD's headers, through `midair-abi`.
+
+use crate::api::{Kind, Names, Parameter};
+use crate::ctype::{self, Class};
+use midair_abi::names::{self, Name};
+use midair_abi::tables::{self, Class as AbiClass, Table};
+use std::borrow::Cow;
+
+/// Parameters whose name in the SDK's own argument structs (hip/api_args.h), which AMD's json shows, is not that of HIP's
+/// headers: function, name in HIP's header, name in the SDK. Only what a golden file shows.
+const SDK_NAMES: &[(&str, &str, &str)] = &[("hipGetDevicePropertiesR0600", "device", "deviceId")];
+
+impl Names {
+    /// Names of everything that AMD's headers describe. Operations that AMD has no number for yet stand behind those that it
+    /// has, so that numbers index the lists.
+    pub fn amd() -> Names {
+        let mut all = Names {
+            buffer: names::BUFFER_KINDS.iter().map(kind).collect(),
+            callback: names::CALLBACK_KINDS.iter().map(kind).collect(),
+            ..Names::default()
+        };
+        // Only HIP calls have arguments in json.
+        for table in [&tables::HIP_RUNTIME, &tables::HIP_COMPILER] {
+            add_parameters(&mut all, table);
+        }
+        all
+    }
+}
+
+fn kind(kind: &names::Kind) -> Kind {
+    let text = |name: &Name| Cow::Borrowed(name.as_str());
+    Kind {
+        name: text(&kind.name),
+        operations: kind.operations.iter().chain(kind.added).map(text).collect(),
+    }
+}
+
+fn add_parameters(names: &mut Names, table: &Table) {
+    for function in table.functions {
+        let parameters = function
+            .parameters
+            .iter()
+            .map(|p| parameter(function.name.as_str(), p))
+            .collect();
+        names
+            .parameters
+            .insert((table.kind, function.operation), parameters);
+    }
+}
+
+fn parameter(function: &str, parameter: &tables::Parameter) -> Parameter {
+    let ty = parameter.ty;
+    let other = SDK_NAMES
+        .iter()
+        .find(|(of, name, _)| *of == function && *name == parameter.name);
+    let class = match ty.class {
+        AbiClass::Int => Class::Int,
+        AbiClass::Void | AbiClass::Bool | AbiClass::Uint => Class::Uint,
+        AbiClass::Enum => Class::Enum,
+        AbiClass::Float => Class::Float,
+        AbiClass::Pointer | AbiClass::Function => Class::Pointer,
+        AbiClass::Struct => Class::Struct,
+    };
+    Parameter {
+        type_name: ctype::mangled(ty.c),
+        name: Cow::Borrowed(other.map_or(parameter.name, |(_, _, name)| name)),
+        shape: ctype::shape(ty.c, class, u32::from(ty.size)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_abi::tables::Function;
+
+    fn function<'a>(table: &'a Table, name: &str) -> &'a Function {
+        table
+            .functions
+            .iter()
+            .find(|f| f.name.as_str() == name)
+            .unwrap()
+    }
+
+    #[test]
+    fn words_are_where_the_wrappers_put_them() {
+        let names = Names::amd();
+        let mut seen = 0;
+        for table in [&tables::HIP_RUNTIME, &tables::HIP_COMPILER] {
+            for function in table.functions {
+                let ours = names.parameters(table.kind, function.operation);
+                let mut word = 0;
+                for (ours, theirs) in ours.iter().zip(function.parameters) {
+                    assert_eq!(
+                        word,
+                        usize::from(theirs.word),
+                        "{} {}",
+                        function.name,
+                        theirs.name
+                    );
+                    assert_eq!(
+                        ours.shape.size(),
+                        u32::from(theirs.ty.size),
+                        "{} {}",
+                        function.name,
+                        theirs.name
+                    );
+                    word += ours.shape.words();
+                }
+                assert_eq!(word, usize::from(function.words), "{}", function.name);
+                seen += ours.len();
+            }
+        }
+        assert!(seen > 1000, "{seen}");
+    }
+
+    #[test]
+    fn operations_have_their_names() {
+        let names = Names::amd();
+        for table in tables::ALL {
+            for function in table.functions {
+                assert_eq!(
+                    names.operation(table.kind, function.operation),
+                    function.name.as_str()
+                );
+            }
+        }
+        let unknown = names.operation(tables::HIP_RUNTIME.kind, 60_000);
+        assert_eq!(unknown, "HIP_RUNTIME_API_EXT_OPERATION_60000");
+        assert_eq!(names.operation(250, 1), "KIND_250_OPERATION_1");
+    }
+
+    #[test]
+    fn a_launch_is_described_as_amd_does() {
+        let names = Names::amd();
+        let launch = function(&tables::HIP_RUNTIME, "hipLaunchKernel");
+        let types: Vec<_> = names
+            .parameters(tables::HIP_RUNTIME.kind, launch.operation)
+            .iter()
+            .map(|p| format!("{} {}", p.type_name, p.name))
+            .collect();
+        let wanted = [
+            "PKv function_address",
+            "18rocprofiler_dim3_t numBlocks",
+            "18rocprofiler_dim3_t dimBlocks",
+            "PPv args",
+            "m sharedMemBytes",
+            "P12ihipStream_t stream",
+        ];
+        assert_eq!(types, wanted);
+    }
+}
