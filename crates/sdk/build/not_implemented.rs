@@ -6,7 +6,39 @@ use std::fmt::Write;
 
 /// Functions with a body of ours, in `src/capi`. A name that is missing both here and there is exported as not implemented;
 /// a name that has a body and is missing here does not link.
-const BUILT: &[&str] = &[];
+const BUILT: &[&str] = &[
+    "rocprofiler_assign_callback_thread",
+    "rocprofiler_at_internal_thread_create",
+    "rocprofiler_configure_buffer_tracing_service",
+    "rocprofiler_configure_callback_tracing_service",
+    "rocprofiler_context_is_active",
+    "rocprofiler_context_is_valid",
+    "rocprofiler_create_buffer",
+    "rocprofiler_create_callback_thread",
+    "rocprofiler_create_context",
+    "rocprofiler_destroy_buffer",
+    "rocprofiler_flush_buffer",
+    "rocprofiler_force_configure",
+    "rocprofiler_get_status_name",
+    "rocprofiler_get_status_string",
+    "rocprofiler_get_thread_id",
+    "rocprofiler_get_timestamp",
+    "rocprofiler_get_version",
+    "rocprofiler_get_version_triplet",
+    "rocprofiler_is_finalized",
+    "rocprofiler_is_initialized",
+    "rocprofiler_iterate_buffer_tracing_kind_operations",
+    "rocprofiler_iterate_buffer_tracing_kinds",
+    "rocprofiler_iterate_callback_tracing_kind_operations",
+    "rocprofiler_iterate_callback_tracing_kinds",
+    "rocprofiler_query_available_agents",
+    "rocprofiler_query_buffer_tracing_kind_name",
+    "rocprofiler_query_buffer_tracing_kind_operation_name",
+    "rocprofiler_query_callback_tracing_kind_name",
+    "rocprofiler_query_callback_tracing_kind_operation_name",
+    "rocprofiler_start_context",
+    "rocprofiler_stop_context",
+];
 
 /// In the headers, but not the SDK's to export: inline there, or exported by tools.
 const NOT_OURS: &[&str] = &[

@@ -1,7 +1,35 @@
 //! Interception, queues and records inside a target; the tool-facing API.
+//!
+//! What runs on whose thread:
+//! * the **application's** threads run [`wrappers`] and [`hooks`], which go through [`probe`]: no lock that another thread may
+//!   hold for long, no allocation, no system call;
+//! * **our own** thread runs [`agent`]: set-up, the device's side ([`queue`], [`copies`], [`symbols`]), tear-down, and the
+//!   functions of tools ([`registration`], [`context`], [`buffer`]).
+//!
+//! The library is never unloaded, and after a detach nothing of it runs.
 
+pub mod agent;
+mod agents;
+pub mod buffer;
+pub mod callback_thread;
+pub mod capi;
 pub mod clock;
+mod code_object;
+pub mod collect;
+pub mod collector;
+pub mod context;
+mod convert;
+pub mod copies;
+pub mod hooks;
+pub mod install;
+pub mod layout;
 pub mod probe;
+pub mod queue;
+pub mod registration;
+pub mod setting;
+mod state;
+pub mod status;
+pub mod symbols;
 pub mod tables;
 pub mod threads;
 pub mod wrappers;

@@ -1,0 +1,84 @@
+//! What every C library of ours has in common: how it is linked ([`cdylib`], called by the build script of each `*-so` crate)
+//! and the edge between C and Rust ([`c_api!`], used where the exported functions are written).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Tells cargo how to link the cdylib of the calling build script's crate.
+///
+/// * the SONAME, since cargo can only make `libNAME.so`,
+/// * a Build-ID: injectors compare it across containers,
+/// * NODELETE: threads may be inside our code whenever somebody calls `dlclose`,
+/// * no text relocations and no lazy binding: the first call of a function must not take the loader's lock in an
+///   application's thread.
+pub fn cdylib(soname: &str) {
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
+    for argument in [
+        "-z,nodelete",
+        "--build-id=sha1",
+        "-z,now",
+        "-z,relro",
+        "-z,defs",
+    ] {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,{argument}");
+    }
+    println!("cargo:rerun-if-changed=build.rs");
+}
+
+/// Runs the body of a C function and turns a panic into `on_panic`: nothing may unwind into C, or end the process that we are
+/// a guest in.
+pub fn edge<R>(on_panic: R, body: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(on_panic)
+}
+
+/// Defines exported C functions that return a status. The body is a block of type `Result<(), S>` with `S: Into<c_int>`;
+/// `Ok` is 0, a panic is 1 (the plain error of every status enum of AMD's).
+///
+/// Pointers come from C and are only as good as the caller: each body says what it needs of them, and null is checked.
+#[macro_export]
+macro_rules! c_api {
+    ($( $(#[$meta:meta])* fn $name:ident ( $($argument:ident : $type:ty),* $(,)? ) $body:block )*) => { $(
+        $(#[$meta])*
+        ///
+        /// # Safety
+        /// Pointers are null or valid for what the C function of this name does with them; function pointers have its types.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> ::std::ffi::c_int {
+            $crate::edge(1, move || {
+                let result: ::std::result::Result<(), _> = (move || $body)();
+                result.map_or_else(::std::convert::Into::into, |()| 0)
+            })
+        }
+    )* };
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_panic_becomes_an_error() {
+        struct Code(i32);
+        impl From<Code> for std::ffi::c_int {
+            fn from(code: Code) -> Self {
+                code.0
+            }
+        }
+        c_api! {
+            /// For the test.
+            fn midair_test_edge(which: i32) {
+                match which {
+                    0 => Ok(()),
+                    1 => Err(Code(17)),
+                    _ => panic!("on purpose"),
+                }
+            }
+        }
+        // SAFETY: no pointers.
+        let answers = unsafe {
+            [
+                midair_test_edge(0),
+                midair_test_edge(1),
+                midair_test_edge(2),
+            ]
+        };
+        assert_eq!(answers, [0, 17, 1]);
+    }
+}

@@ -1,0 +1,106 @@
+//! Tools, attach and detach, and what registration libraries call.
+
+use super::{list, put};
+use crate::status::Status;
+use crate::{collector, registration, setting};
+use midair_abi::registration::Configure;
+use midair_capi_build::{c_api, edge};
+use midair_settings::Settings;
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+c_api! {
+    /// Stores 0 before the first tool is initialised, -1 while one is, then 1.
+    fn rocprofiler_is_initialized(status: *mut c_int) {
+        // SAFETY: the caller's pointer.
+        unsafe { put(status, registration::is_initialized()) }
+    }
+
+    /// Stores 1 after the end, else 0.
+    fn rocprofiler_is_finalized(status: *mut c_int) {
+        // SAFETY: the caller's pointer.
+        unsafe { put(status, registration::is_finalized()) }
+    }
+
+    /// Configures and initialises a tool that is part of the application.
+    fn rocprofiler_force_configure(configure_func: Option<Configure>) {
+        let configure = configure_func.ok_or(Status::INVALID_ARGUMENT)?;
+        // SAFETY: the caller's function.
+        unsafe { registration::force(configure) }
+    }
+
+    /// Attaches the tools that are loaded. Called by a registration library; settings that no session brought are taken from the
+    /// environment, where it has put the attacher's.
+    fn rocprofiler_attach() {
+        if !setting::is_published() {
+            // A variable that is not UTF-8 cannot be one that we read.
+            setting::publish(Settings::from_environment(std::env::vars_os()).unwrap_or_default());
+        }
+        registration::attach()
+    }
+
+    /// Detaches the tools that are attached.
+    fn rocprofiler_detach() {
+        registration::detach()
+    }
+
+    /// Loads the tool that was named for an attach, and configures and initialises it.
+    fn rocprofiler_load_attachment_tool(path: *const c_char) {
+        if path.is_null() {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        // SAFETY: the caller's C string.
+        registration::load_path(unsafe { CStr::from_ptr(path) })
+    }
+}
+
+/// 1 inside the configuration of a tool that was named for an attach, else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_is_current_client_attachment() -> c_int {
+    edge(0, || {
+        c_int::from(registration::is_current_client_attachment())
+    })
+}
+
+/// Names of the libraries whose tables come through [`rocprofiler_set_api_table`], and how many tables each has
+/// (source: research/upstream-attach.md 1.2).
+const LIBRARIES: &[(&CStr, usize)] = &[
+    (c"hsa", 1),
+    (c"hip", 1),
+    (c"hip_compiler", 1),
+    (c"roctx", 3),
+    (c"rccl", 1),
+    (c"rocdecode", 1),
+    (c"rocjpeg", 1),
+    (c"rocattach", 1),
+    (c"hipFile", 1),
+    (c"rocshmem", 1),
+];
+
+c_api! {
+    /// Takes a runtime's tables. A library that we do not trace is accepted and left alone.
+    fn rocprofiler_set_api_table(
+        name: *const c_char,
+        lib_version: u64,
+        lib_instance: u64,
+        tables: *mut *mut c_void,
+        num_tables: u64,
+    ) {
+        if name.is_null() || tables.is_null() {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        // SAFETY: the caller's C string.
+        let name = unsafe { CStr::from_ptr(name) };
+        let expected = LIBRARIES.iter().find(|(known, _)| *known == name).ok_or(Status::INVALID_ARGUMENT)?.1;
+        let count = usize::try_from(num_tables).map_err(|_| Status::INVALID_ARGUMENT)?;
+        if count < expected {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        // SAFETY: the caller's list.
+        let tables: Vec<usize> = unsafe { list(tables, count)? }.iter().map(|table| table.addr()).collect();
+        if tables.contains(&0) {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        collector::adopt(name, lib_version, lib_instance, &tables);
+        Ok(())
+    }
+}
