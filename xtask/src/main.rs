@@ -1,2 +1,117 @@
-//! Tasks of the project.
-fn main() {}
+//! Tasks of the project: `cargo xtask TASK`. The table below is all there is.
+#![forbid(unsafe_code)]
+
+mod demo;
+mod docs;
+mod lab;
+mod layout;
+mod run;
+mod stage;
+mod suite;
+
+use std::process::ExitCode;
+
+use run::Outcome;
+
+/// One task.
+struct Task {
+    name: &'static str,
+    words: &'static str,
+    help: &'static str,
+    run: fn(&[String]) -> Outcome<()>,
+}
+
+const TASKS: &[Task] = &[
+    Task {
+        name: "stage",
+        words: "[--release]",
+        help: "Build everything that is shipped and lay it out below target/stage",
+        run: stage::stage_task,
+    },
+    Task {
+        name: "install",
+        words: "--prefix DIR [--dev]",
+        help: "Build with optimisation and copy what is staged below DIR",
+        run: stage::install_task,
+    },
+    Task {
+        name: "test",
+        words: "",
+        help: "Run the whole suite, as CI does",
+        run: suite::test_task,
+    },
+    Task {
+        name: "demo",
+        words: "",
+        help: "Attach to a running HIP program for two seconds and show what it did (root, Debian)",
+        run: demo::demo_task,
+    },
+    Task {
+        name: "lab",
+        words: "setup | run [VAR=VALUE ...] PROGRAM [ARG ...] | teardown",
+        help: "AMD's own runtimes on a modelled GPU, for tests and by hand (root, Debian)",
+        run: lab::lab_task,
+    },
+    Task {
+        name: "docs",
+        words: "[--check]",
+        help: "Write docs/options.md from the table of options",
+        run: docs::docs_task,
+    },
+];
+
+fn usage() -> String {
+    let mut text = String::from("usage: cargo xtask TASK\n\n");
+    for task in TASKS {
+        text.push_str(&format!(
+            "  {} {}\n      {}\n",
+            task.name, task.words, task.help
+        ));
+    }
+    text
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let task = words
+        .first()
+        .and_then(|name| TASKS.iter().find(|task| task.name == name));
+    let Some(task) = task else {
+        let asked = matches!(
+            words.first().map(String::as_str),
+            None | Some("help" | "-h" | "--help")
+        );
+        if asked {
+            println!("{}", usage());
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("{}", usage());
+        return ExitCode::from(2);
+    };
+    match (task.run)(&words[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask {}: {failure}", task.name);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_names_are_unique_and_listed() {
+        let text = usage();
+        for task in TASKS {
+            assert_eq!(
+                TASKS.iter().filter(|other| other.name == task.name).count(),
+                1,
+                "{}",
+                task.name
+            );
+            assert!(text.contains(&format!("  {} ", task.name)) && text.contains(task.help));
+        }
+    }
+}

@@ -61,7 +61,8 @@ fn argument(option: &'static Opt, front: Front) -> Arg {
             .num_args(0..=1)
             .require_equals(!amd)
             .value_name("true|false")
-            .value_parser(booleans()),
+            .value_parser(booleans())
+            .hide_possible_values(true),
         Shape::Text(name) | Shape::Number { name, .. } => arg.num_args(1).value_name(name),
         Shape::Duration => arg.num_args(1).value_name("TIME"),
         Shape::OneOf(words) => arg

@@ -1,0 +1,138 @@
+//! AMD's own runtimes on a modelled GPU: a Debian root directory with AMD's unmodified packages (see lab/).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::run::{Outcome, failed, is_root, root, run};
+
+/// Where the root directory is looked for when MIDAIR_LAB does not say.
+const DEFAULT_ROOT: &str = "/var/tmp/rocm-lab";
+
+/// `cargo xtask lab`.
+pub fn lab_task(words: &[String]) -> Outcome<()> {
+    match words
+        .split_first()
+        .map(|(first, rest)| (first.as_str(), rest))
+    {
+        Some(("setup", [])) => {
+            let lab = ready()?;
+            println!("ready: {}", lab.display());
+            Ok(())
+        }
+        Some(("run", program @ [_, ..])) => run(command(&ready()?).args(program)),
+        Some(("teardown", [])) => run(Command::new("bash")
+            .arg(root().join("lab/teardown.sh"))
+            .arg(lab_root())),
+        _ => failed("takes setup, run PROGRAM [ARG ...] or teardown"),
+    }
+}
+
+/// Whether the tests that need the lab are to be left out.
+pub fn is_skipped() -> bool {
+    std::env::var_os("MIDAIR_SKIP_LAB").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// The root directory that is used, whether it is ready or not.
+pub fn lab_root() -> PathBuf {
+    std::env::var_os("MIDAIR_LAB")
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| DEFAULT_ROOT.into(), PathBuf::from)
+}
+
+/// A lab that is ready, made if it has to be.
+pub fn ready() -> Outcome<PathBuf> {
+    let lab = lab_root();
+    let hint = "MIDAIR_SKIP_LAB=1 leaves out the tests that need it";
+    if !is_root() {
+        return failed(format!("the lab needs root; {hint}"));
+    }
+    if is_ready(&lab, &root().join("lab/src")) {
+        return Ok(lab);
+    }
+    if !Path::new("/etc/debian_version").exists() {
+        return failed(format!(
+            "the lab is made from Debian's packages and this is no Debian; {hint}"
+        ));
+    }
+    println!(
+        "making the lab in {} (a minute, 1.2 GB from Debian's mirror)",
+        lab.display()
+    );
+    run(Command::new("bash")
+        .arg(root().join("lab/setup.sh"))
+        .arg(&lab))
+    .or_else(|failure| {
+        failed(format!(
+            "the lab's packages could not be had: {failure}; {hint}"
+        ))
+    })?;
+    if is_ready(&lab, &root().join("lab/src")) {
+        Ok(lab)
+    } else {
+        failed(format!("{} was made and is not ready", lab.display()))
+    }
+}
+
+/// Whether the packages are in, the mounts are there (they do not outlive a reboot), and the stand-ins are built from the
+/// sources that the project has now.
+fn is_ready(lab: &Path, sources: &Path) -> bool {
+    let same = |name: &Path| {
+        let ours = std::fs::read(sources.join(name));
+        let theirs = std::fs::read(lab.join("lab").join(name));
+        matches!((ours, theirs), (Ok(ours), Ok(theirs)) if ours == theirs)
+    };
+    let built = [
+        "lab/vadd",
+        "lab/libmodel.so",
+        "lab/libregshim.so",
+        "lab/topo/generation_id",
+        ".rocm",
+        "proc/self",
+    ];
+    built.iter().all(|name| lab.join(name).exists())
+        && std::fs::read_dir(sources).is_ok_and(|entries| {
+            entries
+                .filter_map(Result::ok)
+                .all(|entry| same(Path::new(&entry.file_name())))
+        })
+}
+
+/// Runs a program in the lab; its words are still to be added.
+pub fn command(lab: &Path) -> Command {
+    let mut command = Command::new("bash");
+    command.arg(root().join("lab/run.sh")).arg(lab);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_lab_is_ready_when_all_of_it_is_there_and_current() {
+        let directory = tempfile::tempdir().unwrap();
+        let (lab, sources) = (directory.path().join("root"), directory.path().join("src"));
+        fs::create_dir_all(&sources).unwrap();
+        fs::create_dir_all(lab.join("lab/topo")).unwrap();
+        fs::create_dir_all(lab.join("proc/self")).unwrap();
+        fs::write(sources.join("model.c"), "new").unwrap();
+        for name in [
+            "lab/vadd",
+            "lab/libmodel.so",
+            "lab/libregshim.so",
+            "lab/topo/generation_id",
+            ".rocm",
+            "lab/model.c",
+        ] {
+            assert!(!is_ready(&lab, &sources), "ready without {name}");
+            fs::write(lab.join(name), "new").unwrap();
+        }
+        assert!(is_ready(&lab, &sources));
+        fs::write(lab.join("lab/model.c"), "old").unwrap();
+        assert!(!is_ready(&lab, &sources), "ready with an old stand-in");
+        fs::write(lab.join("lab/model.c"), "new").unwrap();
+        fs::remove_dir(lab.join("proc/self")).unwrap();
+        assert!(!is_ready(&lab, &sources), "ready without mounts");
+    }
+}

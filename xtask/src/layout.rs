@@ -1,0 +1,179 @@
+//! What is shipped, and where it lies.
+
+use std::path::{Path, PathBuf};
+
+/// Where a shipped file comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// cargo's output directory: this file.
+    Built(&'static str),
+    /// The project: this file.
+    File(&'static str),
+    /// The project: everything below this directory.
+    Tree(&'static str),
+}
+
+/// One shipped file or tree.
+#[derive(Debug, Clone, Copy)]
+pub struct Item {
+    /// Where it comes from.
+    pub source: Source,
+    /// Where it goes, below the prefix.
+    pub to: &'static str,
+    /// Links to it, beside it.
+    pub links: &'static [&'static str],
+    /// To be run.
+    pub executable: bool,
+}
+
+const fn library(artefact: &'static str, to: &'static str, links: &'static [&'static str]) -> Item {
+    Item {
+        source: Source::Built(artefact),
+        to,
+        links,
+        executable: true,
+    }
+}
+
+const fn program(artefact: &'static str, to: &'static str) -> Item {
+    Item {
+        source: Source::Built(artefact),
+        to,
+        links: &[],
+        executable: true,
+    }
+}
+
+/// The packages that make the built files.
+pub const PACKAGES: &[&str] = &[
+    "midair-cli",
+    "midair-sdk-so",
+    "midair-tool-so",
+    "midair-register-so",
+    "midair-rocattach-so",
+];
+
+/// Everything that is shipped. The names of libraries are their SONAMEs (design 1): cargo cannot make them, since a
+/// library's name must be an identifier there. The links are for linking and for programs that load by an older name.
+pub const ITEMS: &[Item] = &[
+    program("midair", "bin/midair"),
+    program("rocprofv3", "bin/rocprofv3"),
+    Item {
+        source: Source::File("python/rocprof-attach.py"),
+        to: "bin/rocprof-attach",
+        links: &[],
+        executable: true,
+    },
+    library(
+        "librocprofiler_sdk_rocattach.so",
+        "lib/librocprofiler-sdk-rocattach.so.1",
+        &[
+            "librocprofiler-sdk-rocattach.so",
+            "librocprofiler-attach.so",
+            "librocprofv3-attach.so",
+        ],
+    ),
+    library(
+        "librocprofiler_register.so",
+        "lib/librocprofiler-register.so.0",
+        &["librocprofiler-register.so"],
+    ),
+    library(
+        "librocprofiler_sdk.so",
+        "lib/librocprofiler-sdk.so.1",
+        &["librocprofiler-sdk.so"],
+    ),
+    library(
+        "librocprofiler_sdk_tool.so",
+        "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
+        &["librocprofiler-sdk-tool.so"],
+    ),
+    Item {
+        source: Source::Tree("include"),
+        to: "include",
+        links: &[],
+        executable: false,
+    },
+];
+
+/// Files made by the staged programs: words for `midair`, and where its standard output goes.
+pub const GENERATED: &[(&[&str], &str)] = &[
+    (&["man", "midair"], "share/man/man1/midair.1"),
+    (&["man", "midair-attach"], "share/man/man1/midair-attach.1"),
+    (&["man", "midair-doctor"], "share/man/man1/midair-doctor.1"),
+    (&["man", "rocprofv3"], "share/man/man1/rocprofv3.1"),
+    (
+        &["completions", "bash"],
+        "share/bash-completion/completions/midair",
+    ),
+    (
+        &["completions", "bash", "--command", "rocprofv3"],
+        "share/bash-completion/completions/rocprofv3",
+    ),
+    (&["completions", "zsh"], "share/zsh/site-functions/_midair"),
+    (
+        &["completions", "zsh", "--command", "rocprofv3"],
+        "share/zsh/site-functions/_rocprofv3",
+    ),
+    (
+        &["completions", "fish"],
+        "share/fish/vendor_completions.d/midair.fish",
+    ),
+    (
+        &["completions", "fish", "--command", "rocprofv3"],
+        "share/fish/vendor_completions.d/rocprofv3.fish",
+    ),
+];
+
+impl Item {
+    /// The source's path.
+    pub fn path(&self, project: &Path, built: &Path) -> PathBuf {
+        match self.source {
+            Source::Built(name) => built.join(name),
+            Source::File(name) | Source::Tree(name) => project.join(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_things_share_a_place() {
+        let mut places = BTreeSet::new();
+        for item in ITEMS {
+            let to = Path::new(item.to);
+            assert!(places.insert(to.to_path_buf()), "{}", item.to);
+            for link in item.links {
+                assert!(places.insert(to.parent().unwrap().join(link)), "{link}");
+            }
+        }
+        for (_, to) in GENERATED {
+            assert!(places.insert(PathBuf::from(to)), "{to}");
+        }
+    }
+
+    #[test]
+    fn every_name_of_the_design_is_there() {
+        let names: Vec<&str> = ITEMS
+            .iter()
+            .flat_map(|item| std::iter::once(item.to).chain(item.links.iter().copied()))
+            .collect();
+        for name in [
+            "bin/midair",
+            "bin/rocprofv3",
+            "bin/rocprof-attach",
+            "lib/librocprofiler-sdk-rocattach.so.1",
+            "librocprofiler-attach.so",
+            "librocprofv3-attach.so",
+            "lib/librocprofiler-register.so.0",
+            "lib/librocprofiler-sdk.so.1",
+            "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
+            "librocprofiler-sdk-tool.so",
+        ] {
+            assert!(names.contains(&name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Commands, and where things are.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Why a task ended early: one sentence.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+/// What a task comes to.
+pub type Outcome<T> = Result<T, Failure>;
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A failure with these words.
+pub fn failed<T>(what: impl Into<String>) -> Outcome<T> {
+    Err(Failure(what.into()))
+}
+
+/// Names the file in an I/O error.
+pub trait At<T> {
+    /// Adds what was done to which file.
+    fn at(self, doing: &str, path: &Path) -> Outcome<T>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, doing: &str, path: &Path) -> Outcome<T> {
+        self.map_err(|error| Failure(format!("{doing} {}: {error}", path.display())))
+    }
+}
+
+/// The project's root directory.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// cargo's target directory.
+pub fn target_directory() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(directory) => root().join(directory),
+        None => root().join("target"),
+    }
+}
+
+/// cargo, in the project's root.
+pub fn cargo(words: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(words).current_dir(root());
+    command
+}
+
+/// Runs a command to its end; anything but success is a failure that names it.
+pub fn run(command: &mut Command) -> Outcome<()> {
+    let said = words_of(command);
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => failed(format!("{said}: {status}")),
+        Err(error) => failed(format!("{said}: {error}")),
+    }
+}
+
+/// The standard output of a command that must succeed.
+pub fn output(command: &mut Command) -> Outcome<Vec<u8>> {
+    let said = words_of(command);
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(output.stdout),
+        Ok(output) => failed(format!(
+            "{said}: {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+        Err(error) => failed(format!("{said}: {error}")),
+    }
+}
+
+fn words_of(command: &Command) -> String {
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let words = command
+        .get_args()
+        .map(|word| word.to_string_lossy().into_owned());
+    std::iter::once(program)
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Whether this process may do what only root may.
+pub fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+}

@@ -1,0 +1,352 @@
+//! Building what is shipped and laying it out.
+//!
+//! A file that is already right is left alone, and one that is not is replaced by a rename: a process that has the old
+//! library mapped keeps it, instead of finding other bytes under its feet.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::layout::{GENERATED, ITEMS, Item, PACKAGES, Source};
+use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
+
+/// `cargo xtask stage`.
+pub fn stage_task(words: &[String]) -> Outcome<()> {
+    let release = match words {
+        [] => false,
+        [word] if word == "--release" => true,
+        _ => return failed("takes --release or nothing"),
+    };
+    let prefix = stage(release)?;
+    println!("staged: {}", prefix.display());
+    Ok(())
+}
+
+/// `cargo xtask install`.
+pub fn install_task(words: &[String]) -> Outcome<()> {
+    let mut prefix = None;
+    let mut release = true;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--prefix" => prefix = words.next().map(PathBuf::from),
+            "--dev" => release = false,
+            _ => return failed(format!("takes --prefix DIR and --dev, not {word}")),
+        }
+    }
+    let Some(prefix) = prefix else {
+        return failed("needs --prefix DIR");
+    };
+    let staged = stage(release)?;
+    let mut kept = BTreeSet::new();
+    copy_tree(&staged, &prefix, &mut kept)?;
+    println!("installed below {}: {} files", prefix.display(), kept.len());
+    Ok(())
+}
+
+/// Builds and stages. The prefix.
+pub fn stage(release: bool) -> Outcome<PathBuf> {
+    let mut build = cargo(&["build", "--quiet"]);
+    for package in PACKAGES {
+        build.args(["--package", package]);
+    }
+    if release {
+        build.arg("--release");
+        // Only in release builds: in others it would compile the command lines again at each commit.
+        if let Ok(revision) = output(
+            Command::new("git")
+                .args(["rev-parse", "HEAD"])
+                .current_dir(root()),
+        ) {
+            build.env(
+                "MIDAIR_GIT_REVISION",
+                String::from_utf8_lossy(&revision).trim(),
+            );
+        }
+    }
+    run(&mut build)?;
+    let prefix = target_directory().join("stage");
+    let built = target_directory().join(if release { "release" } else { "debug" });
+    let mut staged = lay_out(&root(), &built, &prefix)?;
+    generate(&prefix, &mut staged)?;
+    remove_others(&prefix, &staged.kept)?;
+    if staged.missing.is_empty() {
+        Ok(prefix)
+    } else {
+        failed(format!(
+            "{} is staged, but for {}",
+            prefix.display(),
+            staged.missing.join(", ")
+        ))
+    }
+}
+
+/// What a layout came to.
+#[derive(Debug, Default)]
+pub struct Staged {
+    /// Files and links that belong there.
+    pub kept: BTreeSet<PathBuf>,
+    /// What could not be had: place and reason.
+    pub missing: Vec<String>,
+}
+
+/// Lays everything out that does not need a program to be run.
+pub fn lay_out(project: &Path, built: &Path, prefix: &Path) -> Outcome<Staged> {
+    let mut staged = Staged::default();
+    for item in ITEMS {
+        let source = item.path(project, built);
+        if !source.exists() {
+            staged
+                .missing
+                .push(format!("{} (no {})", item.to, source.display()));
+            continue;
+        }
+        place(item, &source, prefix, &mut staged.kept)?;
+    }
+    Ok(staged)
+}
+
+fn place(item: &Item, source: &Path, prefix: &Path, kept: &mut BTreeSet<PathBuf>) -> Outcome<()> {
+    let to = prefix.join(item.to);
+    if matches!(item.source, Source::Tree(_)) {
+        return copy_tree(source, &to, kept);
+    }
+    let bytes = fs::read(source).at("reading", source)?;
+    write_if_other(&to, &bytes, if item.executable { 0o755 } else { 0o644 })?;
+    for link in item.links {
+        let link = to.with_file_name(link);
+        let target = PathBuf::from(to.file_name().unwrap_or_default());
+        link_if_other(&link, &target)?;
+        kept.insert(link);
+    }
+    kept.insert(to);
+    Ok(())
+}
+
+fn generate(prefix: &Path, staged: &mut Staged) -> Outcome<()> {
+    for (words, to) in GENERATED {
+        let text = output(Command::new(prefix.join("bin/midair")).args(*words))?;
+        let to = prefix.join(to);
+        write_if_other(&to, &text, 0o644)?;
+        staged.kept.insert(to);
+    }
+    Ok(())
+}
+
+fn copy_tree(from: &Path, to: &Path, kept: &mut BTreeSet<PathBuf>) -> Outcome<()> {
+    let mut entries: Vec<_> = fs::read_dir(from)
+        .at("listing", from)?
+        .filter_map(Result::ok)
+        .collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().at("looking at", &source)?;
+        if kind.is_dir() {
+            copy_tree(&source, &target, kept)?;
+            continue;
+        }
+        if kind.is_symlink() {
+            let link = fs::read_link(&source).at("reading", &source)?;
+            link_if_other(&target, &link)?;
+        } else {
+            let bytes = fs::read(&source).at("reading", &source)?;
+            let mode = fs::metadata(&source)
+                .at("looking at", &source)?
+                .permissions()
+                .mode();
+            write_if_other(
+                &target,
+                &bytes,
+                if mode & 0o111 == 0 { 0o644 } else { 0o755 },
+            )?;
+        }
+        kept.insert(target);
+    }
+    Ok(())
+}
+
+fn write_if_other(to: &Path, bytes: &[u8], mode: u32) -> Outcome<()> {
+    let is_file = fs::symlink_metadata(to)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o777 == mode);
+    if is_file && fs::read(to).is_ok_and(|found| found == bytes) {
+        return Ok(());
+    }
+    replace(to, |new| {
+        fs::write(new, bytes)?;
+        fs::set_permissions(new, fs::Permissions::from_mode(mode))
+    })
+}
+
+fn link_if_other(link: &Path, target: &Path) -> Outcome<()> {
+    if fs::read_link(link).is_ok_and(|found| found == target) {
+        return Ok(());
+    }
+    replace(link, |new| symlink(target, new))
+}
+
+/// Makes a file beside its place and renames it there.
+fn replace(to: &Path, make: impl FnOnce(&Path) -> std::io::Result<()>) -> Outcome<()> {
+    let directory = to.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(directory).at("making", directory)?;
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    let new = directory.join(format!(".{name}.{}", std::process::id()));
+    // Left over from a run that was killed, if it is there at all.
+    let _ = fs::remove_file(&new);
+    let result = make(&new).and_then(|()| fs::rename(&new, to));
+    if result.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    result.at("writing", to)
+}
+
+/// Removes what an earlier layout left.
+fn remove_others(directory: &Path, kept: &BTreeSet<PathBuf>) -> Outcome<()> {
+    for entry in fs::read_dir(directory)
+        .at("listing", directory)?
+        .filter_map(Result::ok)
+    {
+        let path = entry.path();
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_directory && kept.iter().any(|file| file.starts_with(&path)) {
+            remove_others(&path, kept)?;
+        } else if is_directory {
+            fs::remove_dir_all(&path).at("removing", &path)?;
+        } else if !kept.contains(&path) {
+            fs::remove_file(&path).at("removing", &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The staged command line, for tasks that run it.
+pub fn staged_program(prefix: &Path, name: &str) -> Outcome<PathBuf> {
+    let program = prefix.join("bin").join(name);
+    if program.exists() {
+        Ok(program)
+    } else {
+        Err(Failure(format!("{} is not there", program.display())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    /// A project and a build output with something in every place.
+    fn fixture() -> (tempfile::TempDir, PathBuf, PathBuf, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let (project, built, prefix) = (
+            directory.path().join("project"),
+            directory.path().join("built"),
+            directory.path().join("stage"),
+        );
+        for item in ITEMS {
+            let source = item.path(&project, &built);
+            let file = if matches!(item.source, Source::Tree(_)) {
+                source.join("sub/x.h")
+            } else {
+                source
+            };
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, item.to).unwrap();
+        }
+        (directory, project, built, prefix)
+    }
+
+    #[test]
+    fn everything_lies_where_the_layout_says() {
+        let (_directory, project, built, prefix) = fixture();
+        let staged = lay_out(&project, &built, &prefix).unwrap();
+        assert!(staged.missing.is_empty(), "{:?}", staged.missing);
+        for item in ITEMS
+            .iter()
+            .filter(|item| !matches!(item.source, Source::Tree(_)))
+        {
+            let to = prefix.join(item.to);
+            assert_eq!(fs::read_to_string(&to).unwrap(), item.to);
+            assert_eq!(
+                fs::metadata(&to).unwrap().mode() & 0o777,
+                0o755,
+                "{}",
+                item.to
+            );
+            for link in item.links {
+                let link = to.with_file_name(link);
+                assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+                assert!(
+                    fs::read_link(&link).unwrap().is_relative(),
+                    "{} must move with the prefix",
+                    link.display()
+                );
+                assert_eq!(fs::read_to_string(&link).unwrap(), item.to);
+            }
+        }
+        assert!(prefix.join("include/sub/x.h").exists());
+        let linked = prefix.join("lib/librocprofiler-attach.so");
+        assert_eq!(
+            fs::read_to_string(linked).unwrap(),
+            "lib/librocprofiler-sdk-rocattach.so.1"
+        );
+    }
+
+    #[test]
+    fn what_is_right_is_left_alone_and_what_changed_gets_a_new_inode() {
+        let (_directory, project, built, prefix) = fixture();
+        lay_out(&project, &built, &prefix).unwrap();
+        let inode = |name: &str| fs::metadata(prefix.join(name)).unwrap().ino();
+        let (sdk, tool) = (
+            "lib/librocprofiler-sdk.so.1",
+            "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
+        );
+        let before = (inode(sdk), inode(tool));
+        fs::write(built.join("librocprofiler_sdk.so"), "new").unwrap();
+        lay_out(&project, &built, &prefix).unwrap();
+        assert_ne!(
+            inode(sdk),
+            before.0,
+            "a mapped library would have been overwritten"
+        );
+        assert_eq!(inode(tool), before.1);
+        assert_eq!(fs::read_to_string(prefix.join(sdk)).unwrap(), "new");
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_the_rest_is_laid_out() {
+        let (_directory, project, built, prefix) = fixture();
+        fs::remove_file(built.join("librocprofiler_register.so")).unwrap();
+        let staged = lay_out(&project, &built, &prefix).unwrap();
+        assert_eq!(staged.missing.len(), 1);
+        assert!(
+            staged.missing[0].starts_with("lib/librocprofiler-register.so.0 (no "),
+            "{:?}",
+            staged.missing
+        );
+        assert!(prefix.join("bin/midair").exists());
+    }
+
+    #[test]
+    fn leftovers_go_and_a_copy_is_whole() {
+        let (directory, project, built, prefix) = fixture();
+        let staged = lay_out(&project, &built, &prefix).unwrap();
+        fs::create_dir_all(prefix.join("old/deep")).unwrap();
+        fs::write(prefix.join("lib/librocprofiler-old.so.9"), "").unwrap();
+        remove_others(&prefix, &staged.kept).unwrap();
+        assert!(
+            !prefix.join("old").exists() && !prefix.join("lib/librocprofiler-old.so.9").exists()
+        );
+
+        let installed = directory.path().join("usr");
+        let mut kept = BTreeSet::new();
+        copy_tree(&prefix, &installed, &mut kept).unwrap();
+        assert_eq!(kept.len(), staged.kept.len());
+        let link = installed.join("lib/librocprofv3-attach.so");
+        assert_eq!(
+            fs::read_link(link).unwrap(),
+            Path::new("librocprofiler-sdk-rocattach.so.1")
+        );
+    }
+}

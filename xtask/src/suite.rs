@@ -1,0 +1,162 @@
+//! The whole suite, in the order in which a mistake is cheapest to find.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::run::{Outcome, cargo, failed, run, target_directory};
+use crate::{docs, lab, stage};
+
+/// One step.
+struct Step {
+    name: &'static str,
+    run: fn() -> Outcome<Done>,
+    /// Whether later steps make no sense without it.
+    needed: bool,
+}
+
+/// How a step ended.
+enum Done {
+    Passed,
+    /// Left out, and why: never counted as passed.
+    LeftOut(&'static str),
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "format",
+        run: || passed(cargo(&["fmt", "--all", "--check"])),
+        needed: false,
+    },
+    Step {
+        name: "lints",
+        run: || {
+            passed(cargo(&[
+                "clippy",
+                "--quiet",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ]))
+        },
+        needed: false,
+    },
+    Step {
+        name: "options page",
+        run: || docs::docs_task(&["--check".to_owned()]).map(|()| Done::Passed),
+        needed: false,
+    },
+    Step {
+        name: "dependencies",
+        run: dependencies,
+        needed: false,
+    },
+    Step {
+        name: "stage",
+        run: || stage::stage(false).map(|_| Done::Passed),
+        needed: true,
+    },
+    Step {
+        name: "lab",
+        run: prepare_lab,
+        needed: true,
+    },
+    Step {
+        name: "tests",
+        run: tests,
+        needed: false,
+    },
+];
+
+fn passed(mut command: Command) -> Outcome<Done> {
+    run(&mut command).map(|()| Done::Passed)
+}
+
+/// `cargo xtask test`.
+pub fn test_task(words: &[String]) -> Outcome<()> {
+    if !words.is_empty() {
+        return failed("takes no words; to run a part, use cargo test -p PACKAGE");
+    }
+    let mut rows: Vec<(&str, String, Duration)> = Vec::new();
+    let mut bad = 0;
+    let mut stopped = false;
+    for step in STEPS {
+        if stopped {
+            rows.push((step.name, "not run".to_owned(), Duration::ZERO));
+            bad += 1;
+            continue;
+        }
+        println!("== {}", step.name);
+        let began = Instant::now();
+        let outcome = (step.run)();
+        let text = match &outcome {
+            Ok(Done::Passed) => "passed".to_owned(),
+            Ok(Done::LeftOut(why)) => format!("left out: {why}"),
+            Err(failure) => {
+                eprintln!("{}: {failure}", step.name);
+                "FAILED".to_owned()
+            }
+        };
+        if outcome.is_err() {
+            bad += 1;
+            stopped = step.needed;
+        }
+        rows.push((step.name, text, began.elapsed()));
+    }
+    println!("== summary");
+    for (name, text, took) in &rows {
+        println!("{name:14} {:7.1} s  {text}", took.as_secs_f64());
+    }
+    if bad == 0 {
+        Ok(())
+    } else {
+        failed(format!(
+            "{bad} of {} steps failed or could not run",
+            STEPS.len()
+        ))
+    }
+}
+
+fn dependencies() -> Outcome<Done> {
+    if !has_subcommand("deny") {
+        return Ok(Done::LeftOut("cargo-deny is not installed"));
+    }
+    passed(cargo(&[
+        "deny",
+        "--offline",
+        "check",
+        "bans",
+        "licenses",
+        "sources",
+    ]))
+}
+
+fn prepare_lab() -> Outcome<Done> {
+    if lab::is_skipped() {
+        return Ok(Done::LeftOut(
+            "MIDAIR_SKIP_LAB is set; tests on AMD's runtimes do not run",
+        ));
+    }
+    lab::ready().map(|_| Done::Passed)
+}
+
+fn tests() -> Outcome<Done> {
+    let mut command = if has_subcommand("nextest") {
+        cargo(&["nextest", "run", "--workspace", "--no-fail-fast"])
+    } else {
+        cargo(&["test", "--workspace", "--no-fail-fast"])
+    };
+    command
+        .env("MIDAIR_STAGE", target_directory().join("stage"))
+        .env("MIDAIR_LAB", lab::lab_root());
+    passed(command)
+}
+
+fn has_subcommand(name: &str) -> bool {
+    let found = cargo(&[name, "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    found.is_ok_and(|status| status.success())
+}
