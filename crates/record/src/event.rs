@@ -361,7 +361,18 @@ macro_rules! plain {
         const _: () = assert!(size_of::<$t>() % 8 == 0);
     )* };
 }
-plain!(Header, Api, Kernel, Copy, Agent, CodeObject, KernelSymbol, Queue, Books, Note);
+plain!(
+    Header,
+    Api,
+    Kernel,
+    Copy,
+    Agent,
+    CodeObject,
+    KernelSymbol,
+    Queue,
+    Books,
+    Note
+);
 
 /// A decoded record. Text and arguments borrow from the bytes it was read from.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -412,7 +423,10 @@ pub enum Malformed {
 pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
     let header = Header::read(bytes).ok_or(Malformed::Truncated)?;
     let size = header.size as usize;
-    let bad = Malformed::Size { kind: header.kind, size: header.size };
+    let bad = Malformed::Size {
+        kind: header.kind,
+        size: header.size,
+    };
     if size < size_of::<Header>() || !size.is_multiple_of(8) || size > MAX_RECORD {
         return Err(bad);
     }
@@ -429,17 +443,16 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         | kind::HSA_FINALIZE_EXT_API
         | kind::HIP_RUNTIME_API_EXT
         | kind::HIP_COMPILER_API_EXT => {
-            with_tail(body, |a: &Api| (a.nargs as usize).saturating_mul(8)).map(|(a, t)| Record::Api(a, t))
+            with_tail(body, |a: &Api| (a.nargs as usize).saturating_mul(8))
+                .map(|(a, t)| Record::Api(a, t))
         }
         kind::KERNEL_DISPATCH => Kernel::read(body).map(Record::Kernel),
         kind::MEMORY_COPY => Copy::read(body).map(Record::Copy),
         kind::AGENT => Agent::read(body).map(Record::Agent),
-        kind::CODE_OBJECT => {
-            with_tail(body, |c: &CodeObject| c.uri_len as usize).map(|(c, t)| Record::CodeObject(c, t))
-        }
-        kind::KERNEL_SYMBOL => {
-            with_tail(body, |k: &KernelSymbol| k.name_len as usize).map(|(k, t)| Record::KernelSymbol(k, t))
-        }
+        kind::CODE_OBJECT => with_tail(body, |c: &CodeObject| c.uri_len as usize)
+            .map(|(c, t)| Record::CodeObject(c, t)),
+        kind::KERNEL_SYMBOL => with_tail(body, |k: &KernelSymbol| k.name_len as usize)
+            .map(|(k, t)| Record::KernelSymbol(k, t)),
         kind::QUEUE => Queue::read(body).map(Record::Queue),
         kind::BOOKS => Books::read(body).map(Record::Books),
         kind::NOTE => with_tail(body, |n: &Note| n.len as usize).map(|(_, t)| Record::Note(t)),
@@ -469,7 +482,10 @@ mod tests {
     #[test]
     fn a_record_survives_encode_and_decode() {
         let symbol = KernelSymbol {
-            header: Header { kind: kind::KERNEL_SYMBOL, ..Default::default() },
+            header: Header {
+                kind: kind::KERNEL_SYMBOL,
+                ..Default::default()
+            },
             kernel_id: 7,
             name_len: 5,
             ..Default::default()
@@ -482,11 +498,27 @@ mod tests {
 
     #[test]
     fn lengths_that_lie_are_refused() {
-        let api = Api { header: Header { kind: kind::HSA_CORE_API, ..Default::default() }, nargs: u32::MAX, ..Default::default() };
-        assert!(matches!(decode(&encode(&api, &[0; 16])), Err(Malformed::Size { .. })));
+        let api = Api {
+            header: Header {
+                kind: kind::HSA_CORE_API,
+                ..Default::default()
+            },
+            nargs: u32::MAX,
+            ..Default::default()
+        };
+        assert!(matches!(
+            decode(&encode(&api, &[0; 16])),
+            Err(Malformed::Size { .. })
+        ));
         assert_eq!(decode(&[0; 4]), Err(Malformed::Truncated));
         assert!(matches!(decode(&[0; 8]), Err(Malformed::Size { .. })));
-        assert_eq!(decode(&[8, 0, 200, 0, 0, 0, 0, 0]), Err(Malformed::Kind(200)));
-        assert_eq!(decode(&[16, 0, 11, 0, 0, 0, 0, 0]), Err(Malformed::Truncated));
+        assert_eq!(
+            decode(&[8, 0, 200, 0, 0, 0, 0, 0]),
+            Err(Malformed::Kind(200))
+        );
+        assert_eq!(
+            decode(&[16, 0, 11, 0, 0, 0, 0, 0]),
+            Err(Malformed::Truncated)
+        );
     }
 }

@@ -10,6 +10,7 @@
 
 pub mod boot;
 pub mod event;
+pub mod offer;
 pub mod spool;
 
 /// Version of every layout in this crate. Both sides must agree exactly.

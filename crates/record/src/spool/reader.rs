@@ -66,21 +66,41 @@ impl Reader {
         let chunk_count = options.size.div_ceil(CHUNK).max(2);
         let chunks_at = HEAD + SETTINGS;
         let len = chunks_at + chunk_count * CHUNK;
-        let fail = |step: &'static str| MapError::System { step, size: len, source: io::Error::last_os_error() };
+        let fail = |step: &'static str| MapError::System {
+            step,
+            size: len,
+            source: io::Error::last_os_error(),
+        };
 
         // SAFETY: a NUL-terminated name and known flags.
-        let raw = unsafe { libc::memfd_create(c"midair-spool".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        let raw = unsafe {
+            libc::memfd_create(
+                c"midair-spool".as_ptr(),
+                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
+            )
+        };
         if raw < 0 {
             return Err(fail("memfd_create"));
         }
         // SAFETY: memfd_create returned a descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
         let file = File::from(fd);
-        file.set_len(len as u64).map_err(|source| MapError::System { step: "ftruncate", size: len, source })?;
+        file.set_len(len as u64)
+            .map_err(|source| MapError::System {
+                step: "ftruncate",
+                size: len,
+                source,
+            })?;
         let fd = OwnedFd::from(file);
         // The size can never change: the target cannot make us fault, and we cannot make it fault.
         // SAFETY: a descriptor of ours and known flags.
-        let sealed = unsafe { libc::fcntl(raw, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL) };
+        let sealed = unsafe {
+            libc::fcntl(
+                raw,
+                libc::F_ADD_SEALS,
+                libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL,
+            )
+        };
         if sealed < 0 {
             return Err(fail("sealing"));
         }
@@ -99,7 +119,13 @@ impl Reader {
         if base == libc::MAP_FAILED {
             return Err(fail("mmap"));
         }
-        let reader = Reader { base: base.cast(), len, fd, cursors: vec![0; chunk_count], chunks_at };
+        let reader = Reader {
+            base: base.cast(),
+            len,
+            fd,
+            cursors: vec![0; chunk_count],
+            chunks_at,
+        };
         // SAFETY: the mapping is fresh, ours alone until the descriptor is passed on, large enough for Head and SETTINGS,
         // and page-aligned; the fields written are plain integers.
         unsafe {
@@ -115,7 +141,11 @@ impl Reader {
             head.drain_ms = options.drain_ms;
             head.lease_ms = options.lease_ms;
             head.magic = MAGIC;
-            std::ptr::copy_nonoverlapping(options.settings.as_ptr(), reader.base.add(HEAD), options.settings.len());
+            std::ptr::copy_nonoverlapping(
+                options.settings.as_ptr(),
+                reader.base.add(HEAD),
+                options.settings.len(),
+            );
         }
         Ok(reader)
     }
@@ -123,6 +153,12 @@ impl Reader {
     /// The descriptor to pass to the target.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// The spool as writers see it, for a spool that this process itself fills. The result must not outlive the reader.
+    pub fn area(&self) -> Option<super::Area> {
+        // SAFETY: the mapping lives as long as self; the caller keeps the result within that.
+        unsafe { super::Area::new(self.base, self.len) }
     }
 
     /// Bytes of the whole spool.
@@ -145,7 +181,10 @@ impl Reader {
             let at = (&raw const (*self.base.cast::<Head>()).message).cast::<u8>();
             std::ptr::copy_nonoverlapping(at, copy.as_mut_ptr(), len);
         }
-        String::from_utf8_lossy(&copy).chars().filter(|c| !c.is_control()).collect()
+        String::from_utf8_lossy(&copy)
+            .chars()
+            .filter(|c| !c.is_control())
+            .collect()
     }
 
     /// Copies out what was committed since the last call and frees chunks that are read whole. `sink` gets runs of whole
@@ -171,12 +210,18 @@ impl Reader {
             if committed > from {
                 copy.resize(committed - from, 0);
                 // SAFETY: from < committed <= CHUNK_BODY, so the range lies inside the chunk.
-                unsafe { std::ptr::copy_nonoverlapping(body.add(from), copy.as_mut_ptr(), copy.len()) };
+                unsafe {
+                    std::ptr::copy_nonoverlapping(body.add(from), copy.as_mut_ptr(), copy.len())
+                };
             } else {
                 copy.clear();
             }
             if let Some(cursor) = self.cursors.get_mut(index) {
-                *cursor = if sealed { 0 } else { committed.max(from) as u32 };
+                *cursor = if sealed {
+                    0
+                } else {
+                    committed.max(from) as u32
+                };
             }
             if sealed {
                 let (head, _) = self.chunk(index);
@@ -221,8 +266,14 @@ mod tests {
     use crate::event::{Api, Header, Plain, kind};
 
     fn small() -> Reader {
-        Reader::create(&ReaderOptions { size: 4 * CHUNK, settings: b"abc".to_vec(), drain_ms: 1, lease_ms: 0, session: 1 })
-            .unwrap()
+        Reader::create(&ReaderOptions {
+            size: 4 * CHUNK,
+            settings: b"abc".to_vec(),
+            drain_ms: 1,
+            lease_ms: 0,
+            session: 1,
+        })
+        .unwrap()
     }
 
     fn area(reader: &Reader) -> Area {
@@ -232,7 +283,15 @@ mod tests {
 
     fn api(n: u64) -> Api {
         let size = size_of::<Api>() as u16;
-        Api { header: Header { size, kind: kind::HSA_CORE_API, ..Default::default() }, start: n, ..Default::default() }
+        Api {
+            header: Header {
+                size,
+                kind: kind::HSA_CORE_API,
+                ..Default::default()
+            },
+            start: n,
+            ..Default::default()
+        }
     }
 
     #[test]
@@ -249,7 +308,11 @@ mod tests {
             if n % 100 == 0 {
                 reader
                     .drain(|bytes| {
-                        seen.extend(bytes.chunks(size_of::<Api>()).map(|c| Api::read(c).unwrap().start));
+                        seen.extend(
+                            bytes
+                                .chunks(size_of::<Api>())
+                                .map(|c| Api::read(c).unwrap().start),
+                        );
                         Ok::<_, ()>(())
                     })
                     .unwrap();
@@ -257,7 +320,11 @@ mod tests {
         }
         reader
             .drain(|bytes| {
-                seen.extend(bytes.chunks(size_of::<Api>()).map(|c| Api::read(c).unwrap().start));
+                seen.extend(
+                    bytes
+                        .chunks(size_of::<Api>())
+                        .map(|c| Api::read(c).unwrap().start),
+                );
                 Ok::<_, ()>(())
             })
             .unwrap();
@@ -274,7 +341,9 @@ mod tests {
         let mut stored = 0;
         for n in 0..fits + 100 {
             // SAFETY: the area is mapped and the writer belongs to it.
-            stored += u64::from(unsafe { writer.store(area, 1, kind::HSA_CORE_API, [api(n).bytes(), &[]]) });
+            stored += u64::from(unsafe {
+                writer.store(area, 1, kind::HSA_CORE_API, [api(n).bytes(), &[]])
+            });
         }
         assert_eq!(stored, fits);
         assert_eq!(reader.dropped()[kind::HSA_CORE_API as usize], 100);

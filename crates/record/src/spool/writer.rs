@@ -54,7 +54,12 @@ impl Area {
     pub fn settings(&self) -> &[u8] {
         let head = self.head();
         // SAFETY: `new` checked that the range lies inside the mapping; nobody writes it after the spool was passed on.
-        unsafe { std::slice::from_raw_parts(self.base.add(head.settings_at as usize), head.settings_len as usize) }
+        unsafe {
+            std::slice::from_raw_parts(
+                self.base.add(head.settings_at as usize),
+                head.settings_len as usize,
+            )
+        }
     }
 
     /// Writes words about a failure where the attaching side reads them. Only our own thread calls this.
@@ -85,7 +90,11 @@ impl Area {
             let candidate = unsafe { self.base.add(offset).cast::<ChunkHead>() };
             // SAFETY: as above; only atomics of it are touched before the chunk is ours.
             let chunk_head = unsafe { &*candidate };
-            if chunk_head.state.compare_exchange(chunk::FREE, chunk::OPEN, AcqRel, Relaxed).is_ok() {
+            if chunk_head
+                .state
+                .compare_exchange(chunk::FREE, chunk::OPEN, AcqRel, Relaxed)
+                .is_ok()
+            {
                 chunk_head.tid.store(tid, Relaxed);
                 chunk_head.claimed.store(claim, Relaxed);
                 return Some(candidate);
@@ -103,10 +112,16 @@ pub struct ChunkWriter {
     used: u32,
 }
 
+// SAFETY: a writer belongs to whoever holds it; nothing in it is bound to a thread.
+unsafe impl Send for ChunkWriter {}
+
 impl ChunkWriter {
     /// A writer with no chunk.
     pub const fn new() -> Self {
-        ChunkWriter { current: std::ptr::null_mut(), used: 0 }
+        ChunkWriter {
+            current: std::ptr::null_mut(),
+            used: 0,
+        }
     }
 
     /// Stores one record made of `parts` in order; their sizes must add up to the record's size (a multiple of 8). Drops and

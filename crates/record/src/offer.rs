@@ -1,0 +1,64 @@
+//! The first words of a session: what the attacher sends over the socket, with the spool and the tools as descriptors.
+
+/// Tools in one session at most.
+pub const MAX_TOOLS: usize = 8;
+const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00O");
+
+/// The attacher's offer. Descriptors that come with it: the spool, then the tools.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offer {
+    magic: u64,
+    version: u32,
+    /// Number of tools.
+    pub tools: u32,
+    /// Bytes of the spool.
+    pub spool_size: u64,
+    /// What tells one tool's file from another's (equal for equal contents): a tool is loaded once per process.
+    pub tool_identity: [u64; MAX_TOOLS],
+}
+
+impl Offer {
+    /// An offer.
+    pub fn new(spool_size: u64, tools: u32, tool_identity: [u64; MAX_TOOLS]) -> Offer {
+        Offer {
+            magic: MAGIC,
+            version: crate::VERSION,
+            tools,
+            spool_size,
+            tool_identity,
+        }
+    }
+    /// Whether it is one of this version.
+    pub fn is_ours(&self) -> bool {
+        self.magic == MAGIC && self.version == crate::VERSION && self.tools as usize <= MAX_TOOLS
+    }
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: repr(C), integers only, no padding (8 + 4 + 4 + 8 + 64).
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Offer>()) }
+    }
+}
+
+/// The target's answer: whether it took the spool. The rest is told in the spool's head.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    magic: u64,
+    accepted: u64,
+}
+
+impl Reply {
+    /// An answer.
+    pub fn new(accepted: bool) -> Reply {
+        Reply {
+            magic: MAGIC,
+            accepted: accepted.into(),
+        }
+    }
+    /// Reads one; `None` when the bytes are none.
+    pub fn read(bytes: &[u8]) -> Option<bool> {
+        let (magic, accepted) = bytes.get(..16)?.split_at(8);
+        (magic == MAGIC.to_ne_bytes()).then(|| accepted != [0; 8])
+    }
+}

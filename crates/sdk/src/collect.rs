@@ -1,0 +1,444 @@
+//! A session of collecting: brings hooks, queues and spool into line with what the running contexts want.
+//!
+//! Only our own thread (the *agent*) changes anything; others ask through [`apply`] and wait. The order on the way in: originals
+//! saved, signals ready, recording on, slots taken. On the way out: recording off, everyone seen outside, slots restored, the
+//! device's rest drained, books written.
+
+use crate::buffer;
+use crate::clock::now;
+use crate::context::{self, Wanted};
+use crate::copies;
+use crate::install::{Installed, Need};
+use crate::probe;
+use crate::queue::harvest::{Harvester, Sink};
+use crate::queue::{scan, state, watch};
+use crate::symbols;
+use crate::tables::{self, Live};
+use crate::wrappers::{TABLES, original};
+use midair_record::event::{self, Header, Note, Untimed, kind};
+use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::time::Duration;
+
+/// 1 while the application shuts its HSA runtime down.
+pub static RUNTIME_LEAVES: AtomicU32 = AtomicU32::new(0);
+/// 1 once the process runs its exit handlers.
+pub static PROCESS_LEAVES: AtomicU32 = AtomicU32::new(0);
+/// Whether a session collects.
+static COLLECTING: AtomicBool = AtomicBool::new(false);
+/// Requests of [`apply`] made and served.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+static SERVED: AtomicU64 = AtomicU64::new(0);
+/// Thread id of the agent.
+static AGENT: AtomicU32 = AtomicU32::new(0);
+
+/// How long an application's thread waits for a session to end before its runtime or process goes.
+const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
+/// How long a thread may stay in a record store.
+const QUIESCE_LIMIT: Duration = Duration::from_millis(250);
+/// Bytes of the private spool that feeds tools' buffers.
+const PRIVATE_SPOOL: usize = 8 << 20;
+/// How often the list of libraries is looked at for runtimes loaded since, in ns.
+const LOADER_LOOK: u64 = 5_000_000;
+
+/// The calling thread is the agent.
+pub fn i_am_the_agent() {
+    // SAFETY: a system call without arguments.
+    AGENT.store(unsafe { libc::syscall(libc::SYS_gettid) } as u32, Release);
+}
+
+/// Whether the calling thread is the agent.
+pub fn is_agent() -> bool {
+    // SAFETY: as above.
+    AGENT.load(Acquire) == unsafe { libc::syscall(libc::SYS_gettid) } as u32
+}
+
+/// For threads of the application, before the runtime or the process goes: waits until no session collects, within a limit.
+pub fn wait_for_stop() {
+    let end = std::time::Instant::now() + LEAVE_LIMIT;
+    while COLLECTING.load(SeqCst) && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// For tools' threads: the set of running contexts changed. Waits until the agent has seen it, within a limit.
+pub fn ask() {
+    let ticket = ASKED.fetch_add(1, SeqCst) + 1;
+    let end = std::time::Instant::now() + LEAVE_LIMIT;
+    while COLLECTING.load(SeqCst) && SERVED.load(SeqCst) < ticket && std::time::Instant::now() < end
+    {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Where records go.
+#[derive(Debug)]
+enum Route {
+    /// From every thread straight into the attacher's spool.
+    Direct,
+    /// Into a spool of ours first, since tools in this process want them too.
+    Relay { reader: Reader, onward: ChunkWriter },
+}
+
+/// A session that collects.
+#[derive(Debug)]
+struct Running {
+    generation: u64,
+    need: Need,
+    sink: Sink,
+    route: Route,
+    live: Vec<Live>,
+    hsa_ready: bool,
+    copies_switched: bool,
+    looked_at: u64,
+    epoch: u64,
+    told: Vec<String>,
+}
+
+/// The agent's collecting side.
+#[derive(Debug, Default)]
+pub struct Collection {
+    harvester: Harvester,
+    installed: Installed,
+    running: Option<Running>,
+    /// The attacher's spool, while a session is on.
+    spool: Option<Area>,
+    /// What is to be said of the end, see [`outcome`].
+    pub outcome: u32,
+    /// A thread may still be inside a record store of this session.
+    pub memory_kept: bool,
+}
+
+/// What [`Collection::stop`] leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Nobody refers to the spool any more.
+    Nothing,
+    /// A thread may still be inside a record store: the spool must stay mapped.
+    Memory,
+}
+
+impl Collection {
+    /// A session begins: `spool` is the attacher's.
+    pub fn begin(&mut self, spool: Area) {
+        self.spool = Some(spool);
+        self.outcome = 0;
+        self.memory_kept = false;
+    }
+
+    /// [`Self::stop`], if something still runs.
+    pub fn stop_all(&mut self, deadline: u64) {
+        self.memory_kept |= self.stop(deadline) == Left::Memory;
+    }
+
+    /// The session is over. Returns whether its spool must stay mapped.
+    pub fn end(&mut self) -> bool {
+        self.spool = None;
+        self.memory_kept
+    }
+
+    /// Words for the user.
+    pub fn note(&mut self, text: &str) {
+        if let Some(running) = &mut self.running {
+            running.sink.put(kind::NOTE, &note(text));
+        }
+    }
+
+    /// Whether it collects.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Brings everything into line with what the running contexts want. Returns complaints, if it cannot.
+    pub fn apply(&mut self) -> Result<(), String> {
+        let wanted = context::wanted();
+        SERVED.store(ASKED.load(SeqCst), SeqCst);
+        if wanted.is_empty() {
+            self.stop_all(now());
+            return Ok(());
+        }
+        if self.running.is_none() {
+            return self.start(&wanted);
+        }
+        let need = need_of(&wanted);
+        if let Some(running) = &mut self.running {
+            running.need = need;
+            probe::set_kinds(need.tracked(), need.recorded);
+            running.looked_at = 0;
+        }
+        self.look_for_tables();
+        Ok(())
+    }
+
+    fn start(&mut self, wanted: &Wanted) -> Result<(), String> {
+        let spool = self.spool.ok_or("no spool")?;
+        if !probe::prepare() || !state::provide() {
+            return Err("cannot map memory for the hooks".to_owned());
+        }
+        watch::clear();
+        state::clear();
+        scan::NEXT_DISPATCH.store(1, Relaxed);
+        symbols::begin();
+        let (route, area) = if wanted.delivers() {
+            let options = ReaderOptions {
+                size: PRIVATE_SPOOL,
+                settings: Vec::new(),
+                drain_ms: 0,
+                lease_ms: 0,
+                session: 0,
+            };
+            let reader = Reader::create(&options).map_err(|error| error.to_string())?;
+            let area = reader.area().ok_or("the private spool is not one")?;
+            (
+                Route::Relay {
+                    reader,
+                    onward: ChunkWriter::new(),
+                },
+                area,
+            )
+        } else {
+            (Route::Direct, spool)
+        };
+        let need = need_of(wanted);
+        let tid = AGENT.load(Relaxed);
+        // SAFETY: the area is the attacher's spool, which the agent unmaps only when `stop` has returned Left::Nothing, or that of
+        // the private reader, which lives in `route` until then.
+        let generation = unsafe { probe::start(area, need.tracked(), need.recorded) };
+        self.running = Some(Running {
+            generation,
+            need,
+            sink: Sink {
+                area,
+                writer: ChunkWriter::new(),
+                tid,
+            },
+            route,
+            live: Vec::new(),
+            hsa_ready: false,
+            copies_switched: false,
+            looked_at: 0,
+            epoch: 0,
+            told: Vec::new(),
+        });
+        COLLECTING.store(true, SeqCst);
+        self.look_for_tables();
+        Ok(())
+    }
+
+    /// Slots that hold ours.
+    pub fn slots(&self) -> u32 {
+        self.installed.len() as u32
+    }
+
+    fn look_for_tables(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        running.looked_at = now();
+        let epoch = tables::loader_epoch();
+        let found = tables::find();
+        running.epoch = if found.not_yet.is_empty() { epoch } else { 0 };
+        for why in found.refused {
+            if !running.told.contains(&why) {
+                running.sink.put(kind::NOTE, &note(&why));
+                running.told.push(why);
+            }
+        }
+        for live in found.live {
+            match running
+                .live
+                .iter_mut()
+                .find(|known| known.index == live.index)
+            {
+                Some(known) if known.base == live.base => {}
+                Some(known) => *known = live,
+                None => {
+                    self.installed.adopt(&live);
+                    running.live.push(live);
+                }
+            }
+        }
+        Self::open_hsa(running, &mut self.harvester);
+        for live in &running.live {
+            self.installed.take(live, &running.need);
+        }
+    }
+
+    /// Once the HSA runtime is there and open: signals, names, profiling of copies.
+    fn open_hsa(running: &mut Running, harvester: &mut Harvester) {
+        let has = |name: &str| {
+            running.live.iter().any(|live| {
+                TABLES
+                    .get(live.index)
+                    .is_some_and(|table| table.name == name)
+            })
+        };
+        if running.hsa_ready
+            || !(running.need.kernels || running.need.copies)
+            || !has("CoreApiTable")
+            || !has("AmdExtTable")
+            || !symbols::runtime_is_open()
+            || !harvester.prepare()
+        {
+            return;
+        }
+        running.hsa_ready = true;
+        symbols::write_agents(&mut running.sink);
+        if let Some(complaint) = symbols::refresh(&mut running.sink) {
+            running.sink.put(kind::NOTE, &note(complaint));
+        }
+        if running.need.copies {
+            // Whether somebody had it on already cannot be asked; AMD's HIP never switches it.
+            // SAFETY: the runtime's own function.
+            running.copies_switched =
+                unsafe { original::hsa_amd_profiling_async_copy_enable(1) } == 0;
+        }
+    }
+
+    /// One round of the agent while a session is on. Returns whether there was anything to do.
+    pub fn tick(&mut self) -> bool {
+        if SERVED.load(SeqCst) < ASKED.load(SeqCst) {
+            let _ = self.apply();
+        }
+        let Some(running) = &mut self.running else {
+            return false;
+        };
+        let mut busy = false;
+        if running.hsa_ready {
+            busy |= self.harvester.pass(&mut running.sink) > 0;
+            busy |= copies::pass(&mut self.harvester, &mut running.sink, None) > 0;
+            busy |= copies::under_way() > 0
+                || state::all().any(|queue| !queue.flights.range().is_empty());
+            symbols::refresh(&mut running.sink);
+        }
+        busy |= relay(&mut running.route, self.spool, AGENT.load(Relaxed));
+        let time = now();
+        if time - running.looked_at > LOADER_LOOK {
+            let waiting_for_hsa =
+                !running.hsa_ready && (running.need.kernels || running.need.copies);
+            if running.epoch != tables::loader_epoch() || waiting_for_hsa {
+                self.look_for_tables();
+            } else {
+                running.looked_at = time;
+            }
+        }
+        busy
+    }
+
+    /// Ends the collecting: what still runs on the device may take until `deadline`.
+    pub fn stop(&mut self, deadline: u64) -> Left {
+        let Some(mut running) = self.running.take() else {
+            return Left::Nothing;
+        };
+        probe::stop();
+        let outside = probe::quiesce(QUIESCE_LIMIT);
+        if self.installed.restore() > 0 {
+            self.outcome |= outcome::SLOT_KEPT;
+        }
+        if outside {
+            probe::close_session(running.generation, running.need.recorded);
+        }
+        if running.hsa_ready {
+            symbols::refresh(&mut running.sink);
+            while copies::pass(&mut self.harvester, &mut running.sink, None) > 0
+                || copies::under_way() > 0
+            {
+                if now() >= deadline {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            if self.harvester.finish(&mut running.sink, deadline) > 0 || copies::under_way() > 0 {
+                self.outcome |= outcome::STILL_RUNNING;
+            }
+            copies::pass(
+                &mut self.harvester,
+                &mut running.sink,
+                Some(Untimed::RunningAtDetach),
+            );
+            if running.copies_switched {
+                // SAFETY: the runtime's own function; we switched it on.
+                unsafe { original::hsa_amd_profiling_async_copy_enable(0) };
+            }
+            let unseen = state::UNSEEN.load(Relaxed);
+            if unseen > 0 {
+                running.sink.put(
+                    kind::NOTE,
+                    &note(&format!(
+                        "{unseen} uses of queues beyond those that fit were not looked at"
+                    )),
+                );
+            }
+            if RUNTIME_LEAVES.load(SeqCst) != 0 {
+                self.harvester.forget_signals();
+            }
+        } else if running.live.is_empty() {
+            self.outcome |= outcome::NO_TABLES;
+        }
+        // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the agent uses this writer.
+        unsafe { running.sink.writer.seal() };
+        relay(&mut running.route, self.spool, AGENT.load(Relaxed));
+        if let Route::Relay { onward, .. } = &mut running.route {
+            // SAFETY: the attacher's spool is mapped until the session ends.
+            unsafe { onward.seal() };
+        }
+        COLLECTING.store(false, SeqCst);
+        if outside {
+            Left::Nothing
+        } else {
+            self.outcome |= outcome::MEMORY_KEPT;
+            // The private spool, too, may still be written to.
+            std::mem::forget(running.route);
+            Left::Memory
+        }
+    }
+}
+
+fn need_of(wanted: &Wanted) -> Need {
+    let apis: u64 = TABLES
+        .iter()
+        .fold(0, |mask, table| mask | (1 << table.kind));
+    let mask = wanted.mask();
+    Need {
+        recorded: mask & apis,
+        kernels: mask & (1 << kind::KERNEL_DISPATCH) != 0 || wanted.code_objects,
+        copies: mask & (1 << kind::MEMORY_COPY) != 0,
+    }
+}
+
+/// Moves what the private spool holds on: to the tools' buffers, and to the attacher's spool what is meant for it. Returns whether
+/// there was anything.
+fn relay(route: &mut Route, spool: Option<Area>, tid: u32) -> bool {
+    let Route::Relay { reader, onward } = route else {
+        return false;
+    };
+    let moved = reader.drain(|bytes| {
+        let _ = buffer::deliver(bytes);
+        let mut rest = bytes;
+        while let (Some(spool), Ok((_, size))) = (spool, event::decode(rest)) {
+            let (record, after) = rest.split_at(size);
+            let record_kind = record.get(2).copied().unwrap_or(0);
+            // SAFETY: the attacher's spool is mapped while the session lasts, and `onward` is only used with it.
+            unsafe { onward.store(spool, tid, record_kind, [record, &[]]) };
+            rest = after;
+        }
+        Ok::<(), ()>(())
+    });
+    moved.is_ok_and(|bytes| bytes > 0)
+}
+
+/// A soft error as a record.
+pub fn note(text: &str) -> Vec<u8> {
+    let text = text.as_bytes();
+    let text = text.get(..text.len().min(2000)).unwrap_or_default();
+    let record = Note {
+        header: Header {
+            kind: kind::NOTE,
+            ..Header::default()
+        },
+        len: text.len() as u32,
+        reserved: 0,
+    };
+    event::encode(&record, text)
+}

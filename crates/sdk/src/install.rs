@@ -1,0 +1,182 @@
+//! Slots of the live tables: taken by one aligned store each, given back only if they still hold ours.
+
+use crate::hooks::{HOOKS, Purpose};
+use crate::tables::Live;
+use crate::wrappers::{TABLES, Table};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// What a session needs of the tables.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Kinds whose calls are recorded (bit = buffer-tracing kind).
+    pub recorded: u64,
+    /// Kernel dispatches.
+    pub kernels: bool,
+    /// Asynchronous copies.
+    pub copies: bool,
+}
+
+impl Need {
+    /// Kinds whose calls get a correlation id: what is recorded, and HIP's when something that it launches is.
+    pub fn tracked(&self) -> u64 {
+        use midair_record::event::kind::{HIP_COMPILER_API_EXT, HIP_RUNTIME_API_EXT};
+        let launches = (1 << HIP_RUNTIME_API_EXT) | (1 << HIP_COMPILER_API_EXT);
+        self.recorded
+            | if self.kernels || self.copies {
+                launches
+            } else {
+                0
+            }
+    }
+
+    fn wants(&self, purpose: Purpose) -> bool {
+        match purpose {
+            Purpose::Kernels => self.kernels,
+            Purpose::Copies => self.copies,
+            Purpose::Signals => self.kernels || self.copies,
+            Purpose::Always => true,
+        }
+    }
+}
+
+/// A slot that holds ours.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    address: usize,
+    ours: *mut (),
+    before: *mut (),
+}
+
+/// Slots that hold ours, and those where somebody put a wrapper over ours in an earlier session: ours stays below it as a
+/// pass-through, is in use again when a session is on, and goes when it comes to the top again.
+#[derive(Debug, Default)]
+pub struct Installed {
+    taken: Vec<Taken>,
+    buried: Vec<Taken>,
+}
+
+// SAFETY: the pointers are addresses of functions and slots, only used by our own thread.
+unsafe impl Send for Installed {}
+
+fn slot_at(address: usize) -> &'static AtomicPtr<()> {
+    // SAFETY: the address of an aligned slot inside a live table, checked writable when the table was found; a runtime's tables are
+    // statics of a library that is not unloaded.
+    unsafe { &*std::ptr::with_exposed_provenance::<AtomicPtr<()>>(address) }
+}
+
+fn table_of(live: &Live) -> Option<&'static Table> {
+    TABLES.get(live.index)
+}
+
+impl Installed {
+    /// Saves what the slots of a table hold, for the wrappers and for our own calls. Takes nothing yet.
+    pub fn adopt(&self, live: &Live) {
+        let Some(table) = table_of(live) else { return };
+        for slot in table
+            .slots
+            .iter()
+            .filter(|slot| slot.offset + 8 <= live.size)
+        {
+            let address = live.base + slot.offset;
+            if self.buried.iter().any(|buried| buried.address == address) {
+                // What is in the slot calls ours, and ours calls what it always called.
+                continue;
+            }
+            let value = slot_at(address).load(Acquire);
+            if !value.is_null() {
+                slot.original.store(value, Release);
+            }
+        }
+    }
+
+    /// Takes the slots that `need` asks for. Returns how many hold ours now.
+    pub fn take(&mut self, live: &Live, need: &Need) -> usize {
+        let Some(table) = table_of(live) else {
+            return 0;
+        };
+        let all = need.tracked() & (1 << table.kind) != 0;
+        for slot in table
+            .slots
+            .iter()
+            .filter(|slot| slot.offset + 8 <= live.size)
+        {
+            let address = live.base + slot.offset;
+            let hook = HOOKS
+                .iter()
+                .find(|hook| hook.name == slot.name && need.wants(hook.purpose));
+            let ours = match hook {
+                Some(hook) => hook.function,
+                None if all => slot.wrapper,
+                None => continue,
+            }
+            .cast_mut();
+            let cell = slot_at(address);
+            if let Some(at) = self
+                .buried
+                .iter()
+                .position(|buried| buried.address == address)
+            {
+                // Below somebody's wrapper, or on top again since that one left.
+                let buried = self.buried.swap_remove(at);
+                if cell.load(Acquire) == buried.ours
+                    && buried.ours != ours
+                    && cell
+                        .compare_exchange(buried.ours, ours, AcqRel, Relaxed)
+                        .is_ok()
+                {
+                    self.taken.push(Taken {
+                        address,
+                        ours,
+                        before: buried.before,
+                    });
+                } else {
+                    self.taken.push(buried);
+                }
+                continue;
+            }
+            if self.taken.iter().any(|taken| taken.address == address) {
+                continue;
+            }
+            let before = slot.original.load(Acquire);
+            // Nothing there (an extension that is not loaded), or changed since it was saved: the next look will find it.
+            if !before.is_null() && cell.compare_exchange(before, ours, AcqRel, Relaxed).is_ok() {
+                self.taken.push(Taken {
+                    address,
+                    ours,
+                    before,
+                });
+            }
+        }
+        self.taken.len()
+    }
+
+    /// Gives every slot back that still holds ours. Returns how many hold somebody else's wrapper over ours.
+    pub fn restore(&mut self) -> usize {
+        for taken in self
+            .taken
+            .drain(..)
+            .chain(std::mem::take(&mut self.buried))
+            .collect::<Vec<_>>()
+        {
+            if slot_at(taken.address)
+                .compare_exchange(taken.ours, taken.before, AcqRel, Relaxed)
+                .is_err()
+            {
+                self.buried.push(taken);
+            }
+        }
+        self.buried.len()
+    }
+}
+
+impl Installed {
+    /// Slots that hold ours.
+    pub fn len(&self) -> usize {
+        self.taken.len()
+    }
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+}

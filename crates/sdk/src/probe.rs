@@ -1,0 +1,458 @@
+//! The hot path: what a wrapper does before and after the call that it wraps.
+//!
+//! **Off means off.** The first thing that a wrapper reads is the *generation*, a word in a page that a fork wipes: 0 means
+//! pass through. So a forked child is off from its first instruction, and a thread that stayed in a call across a detach (or
+//! across a detach and a new attach) finds another generation at the end and writes nothing.
+//!
+//! **Leaving while others write.** A thread sets its slot's `busy`, then reads the generation; whoever stops a session moves
+//! the generation first and then waits for every `busy` to be 0. The store and the load of the thread may be seen in the other
+//! order by the processor; `membarrier` on the stopping side makes up for it, so that the hot path needs no fence.
+//!
+//! Cost per call: two clock reads, one atomic add (the correlation id), one record store. No lock, no allocation, no system call
+//! (but for a thread's very first call, which claims its slot).
+
+use crate::clock::now;
+use crate::threads::{self, MAX_OPEN, OpenCall, Owned, ThreadSlot};
+use midair_record::event::{Api, Header, Plain, flag};
+use midair_record::spool::Area;
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU64, compiler_fence};
+use std::time::{Duration, Instant};
+
+/// Shared state of a session, in a page of its own that a fork wipes (all zero = off).
+#[repr(C)]
+#[derive(Debug)]
+struct Control {
+    /// 0 = off, else the number of the session.
+    generation: AtomicU64,
+    /// Kinds whose calls get a correlation id (bit = buffer-tracing kind).
+    tracked: AtomicU64,
+    /// Kinds whose calls are recorded; a subset of `tracked`.
+    recorded: AtomicU64,
+    /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
+    area: UnsafeCell<Option<Area>>,
+    /// Keeps the counter, which every call writes, out of the cache line that every call reads.
+    apart: [u64; 24],
+    /// The next correlation id.
+    next_correlation: AtomicU64,
+}
+
+static CONTROL: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
+/// Number of the last session. Not in the wiped page: a child's own session must not repeat its parent's.
+static LAST_GENERATION: AtomicU64 = AtomicU64::new(0);
+
+#[inline]
+fn control() -> Option<&'static Control> {
+    // SAFETY: null, or a page made by `prepare` that is never unmapped and is valid when zeroed.
+    unsafe { CONTROL.load(Relaxed).as_ref() }
+}
+
+/// Makes the control page. On our own thread, before any wrapper is installed.
+pub fn prepare() -> bool {
+    if control().is_some() {
+        return threads::prepare();
+    }
+    // SAFETY: a fresh private page at an address of the kernel's choice.
+    let page = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: our own fresh page. Without MADV_WIPEONFORK (Linux 4.14) a child would go on recording into its parent's spool.
+    if unsafe { libc::madvise(page, 4096, libc::MADV_WIPEONFORK) } != 0 {
+        // SAFETY: as above, not published.
+        unsafe { libc::munmap(page, 4096) };
+        return false;
+    }
+    // SAFETY: a registration without arguments; failure only makes `quiesce` wait by time.
+    unsafe {
+        libc::syscall(
+            libc::SYS_membarrier,
+            libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+            0,
+            0,
+        )
+    };
+    CONTROL.store(page.cast(), Release);
+    threads::prepare()
+}
+
+/// Switches recording on. On our own thread; nobody may be inside (see [`quiesce`]). Returns the generation.
+///
+/// # Safety
+/// `area` must stay mapped until [`quiesce`] has returned true after [`stop`].
+pub unsafe fn start(area: Area, tracked: u64, recorded: u64) -> u64 {
+    let Some(control) = control() else { return 0 };
+    let generation = LAST_GENERATION.fetch_add(1, Relaxed) + 1;
+    // SAFETY: generation is 0 and everyone was seen outside, so no other thread reads `area`.
+    unsafe { *control.area.get() = Some(area) };
+    control.next_correlation.store(1, Relaxed);
+    control.recorded.store(recorded & tracked, Relaxed);
+    control.tracked.store(tracked, Relaxed);
+    control.generation.store(generation, Release);
+    generation
+}
+
+/// Changes what is recorded in the running session.
+pub fn set_kinds(tracked: u64, recorded: u64) {
+    if let Some(control) = control() {
+        control.tracked.store(tracked | recorded, Relaxed);
+        control.recorded.store(recorded, Relaxed);
+    }
+}
+
+/// Switches recording off: no call that begins from now on is recorded. Follow with [`quiesce`].
+pub fn stop() {
+    if let Some(control) = control() {
+        control.generation.store(0, SeqCst);
+    }
+}
+
+/// The running session's generation, 0 when off (also in a forked child).
+#[inline]
+pub fn generation() -> u64 {
+    control().map_or(0, |c| c.generation.load(Acquire))
+}
+
+/// The running session's spool, for code that holds a [`Busy`].
+fn area(control: &Control) -> Option<Area> {
+    // SAFETY: read only by threads that are busy inside a live generation, or by our own thread; written only when there is none.
+    unsafe { *control.area.get() }
+}
+
+/// Waits until no thread is inside. True when all were seen outside before the deadline; then nothing holds a reference to the
+/// spool any more. Only after [`stop`].
+pub fn quiesce(limit: Duration) -> bool {
+    // After this, a thread either has `busy` visible, or will read the new generation.
+    // SAFETY: a system call without pointers.
+    let barrier = unsafe {
+        libc::syscall(
+            libc::SYS_membarrier,
+            libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+            0,
+            0,
+        )
+    };
+    let end = Instant::now() + limit;
+    if barrier != 0 {
+        // No membarrier (seccomp, old kernel): store buffers drain within microseconds; a scheduling round is far beyond that.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    loop {
+        if threads::all()
+            .iter()
+            .all(|slot| slot.busy.load(Acquire) == 0)
+        {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A thread inside: it has said so and the session is alive. Ends when dropped.
+#[derive(Debug)]
+pub struct Busy {
+    slot: &'static ThreadSlot,
+    control: &'static Control,
+    generation: u64,
+}
+
+impl Busy {
+    /// Enters with the calling thread. `None` when nothing is on.
+    #[inline]
+    pub fn enter() -> Option<Busy> {
+        let control = control()?;
+        if control.generation.load(Relaxed) == 0 {
+            return None;
+        }
+        Self::enter_with(control, threads::current()?)
+    }
+
+    #[inline]
+    fn enter_with(control: &'static Control, slot: &'static ThreadSlot) -> Option<Busy> {
+        if slot.busy.load(Relaxed) != 0 {
+            // A signal handler of the application interrupted us and calls the API itself: pass it through.
+            return None;
+        }
+        slot.busy.store(1, Relaxed);
+        compiler_fence(SeqCst); // the processor's order is made up for by membarrier in `quiesce`
+        let generation = control.generation.load(Acquire);
+        let busy = Busy {
+            slot,
+            control,
+            generation,
+        };
+        (generation != 0).then_some(busy)
+    }
+
+    #[inline]
+    fn owned(&mut self) -> &mut Owned {
+        // SAFETY: this thread owns the slot and is busy.
+        let owned = unsafe { self.slot.owned() };
+        if owned.generation != self.generation {
+            // A session that ended: its chunk was sealed by whoever ended it and may be unmapped.
+            owned.generation = self.generation;
+            owned.depth = 0;
+            owned.writer.forget();
+        }
+        owned
+    }
+
+    /// Thread id of the calling thread.
+    #[inline]
+    pub fn tid(&self) -> u32 {
+        self.slot.tid.load(Relaxed)
+    }
+
+    /// Correlation id and stream of the innermost traced call of this thread, if any.
+    #[inline]
+    pub fn innermost(&mut self) -> Option<(u64, u64)> {
+        let owned = self.owned();
+        let open = owned.open.get(..owned.depth)?;
+        let stream = open
+            .iter()
+            .rev()
+            .map(|call| call.stream)
+            .find(|&stream| stream != 0)
+            .unwrap_or(0);
+        // The launching call as the user knows it: the outermost HIP call, or else the innermost call.
+        let launching = open
+            .iter()
+            .find(|call| call.kind >= midair_record::event::kind::HIP_RUNTIME_API_EXT);
+        launching
+            .or(open.last())
+            .map(|call| (call.correlation, stream))
+    }
+
+    /// A fresh correlation id.
+    #[inline]
+    pub fn fresh_correlation(&self) -> u64 {
+        self.control.next_correlation.fetch_add(1, Relaxed)
+    }
+
+    /// Counts a record that found no room.
+    pub fn dropped(&self, kind: u8) {
+        if let Some(area) = area(self.control) {
+            area.drop_record(kind);
+        }
+    }
+
+    /// Stores a record made of a fixed part and a tail; see [`midair_record::spool::ChunkWriter::store`].
+    #[inline]
+    pub fn store(&mut self, kind: u8, parts: [&[u8]; 2]) -> bool {
+        let tid = self.tid();
+        let Some(area) = area(self.control) else {
+            return false;
+        };
+        // SAFETY: the generation was alive after `busy` was set, so the spool stays mapped until we leave; `owned` made sure that
+        // the writer's chunk is of this session.
+        unsafe { self.owned().writer.store(area, tid, kind, parts) }
+    }
+}
+
+impl Drop for Busy {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.busy.store(0, Release);
+    }
+}
+
+/// A traced call between entry and exit. Plain data without a destructor: an exception or a cancelled thread may pass through
+/// the wrapper.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    generation: u64,
+    slot: Option<&'static ThreadSlot>,
+    depth: usize,
+    recorded: bool,
+}
+
+impl Call {
+    const DEAD: Call = Call {
+        generation: 0,
+        slot: None,
+        depth: 0,
+        recorded: false,
+    };
+    /// Whether anything is traced.
+    #[inline]
+    pub fn live(&self) -> bool {
+        self.generation != 0
+    }
+}
+
+/// Before the wrapped call: `kind` and `operation` of the slot, and the raw stream handle among its arguments (0 = none).
+#[inline]
+pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
+    let Some(control) = control() else {
+        return Call::DEAD;
+    };
+    if control.generation.load(Relaxed) == 0 || control.tracked.load(Relaxed) & (1 << kind) == 0 {
+        return Call::DEAD;
+    }
+    let Some(slot) = threads::current() else {
+        return Call::DEAD;
+    };
+    let Some(mut busy) = Busy::enter_with(control, slot) else {
+        return Call::DEAD;
+    };
+    let recorded = control.recorded.load(Relaxed) & (1 << kind) != 0;
+    let correlation = busy.fresh_correlation();
+    let generation = busy.generation;
+    let owned = busy.owned();
+    let marker = 0_u8;
+    let frame = (&raw const marker).addr();
+    // Calls whose frames lie below ours were left by longjmp, an exception or a cancelled thread.
+    while owned.depth > 0
+        && owned
+            .open
+            .get(owned.depth - 1)
+            .is_some_and(|call| call.frame <= frame)
+    {
+        owned.depth -= 1;
+    }
+    let depth = owned.depth;
+    let Some(entry) = owned.open.get_mut(depth) else {
+        if let (true, Some(area)) = (recorded, area(control)) {
+            area.drop_record(kind);
+        }
+        return Call::DEAD;
+    };
+    *entry = OpenCall {
+        start: now(),
+        correlation,
+        stream,
+        frame,
+        operation,
+        kind,
+    };
+    owned.depth = depth + 1;
+    drop(busy);
+    Call {
+        generation,
+        slot: Some(slot),
+        depth,
+        recorded,
+    }
+}
+
+/// After the wrapped call. `arguments` is only evaluated when the call is recorded.
+#[inline]
+pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], retval: u64) {
+    let (Some(slot), Some(control)) = (call.slot, control()) else {
+        return;
+    };
+    let end = now();
+    let Some(mut busy) = Busy::enter_with(control, slot) else {
+        return;
+    };
+    if busy.generation != call.generation {
+        return;
+    }
+    let owned = busy.owned();
+    let Some(open) = owned.open.get(call.depth).copied() else {
+        return;
+    };
+    owned.depth = call.depth;
+    if !call.recorded {
+        return;
+    }
+    let ancestor = call
+        .depth
+        .checked_sub(1)
+        .and_then(|above| owned.open.get(above))
+        .map_or(0, |above| above.correlation);
+    let arguments = arguments();
+    // SAFETY: an array of u64 is N * 8 initialised bytes.
+    let tail = unsafe { std::slice::from_raw_parts(arguments.as_ptr().cast::<u8>(), N * 8) };
+    let record = api_record(&open, ancestor, end, retval, busy.tid(), N as u32, 0);
+    busy.store(open.kind, [record.bytes(), tail]);
+}
+
+fn api_record(
+    open: &OpenCall,
+    ancestor: u64,
+    end: u64,
+    retval: u64,
+    tid: u32,
+    nargs: u32,
+    flags: u8,
+) -> Api {
+    Api {
+        header: Header {
+            size: (size_of::<Api>() as u32 + nargs * 8) as u16,
+            kind: open.kind,
+            flags,
+            operation: open.operation,
+        },
+        start: open.start,
+        end,
+        correlation: open.correlation,
+        ancestor,
+        stream: open.stream,
+        retval,
+        tid,
+        nargs,
+    }
+}
+
+/// After [`stop`] and a successful [`quiesce`]: writes calls that are still open, marked, and seals every thread's chunk.
+/// Only our own thread calls it.
+pub fn close_session(generation: u64, recorded: u64) {
+    let Some(area) = control().and_then(area) else {
+        return;
+    };
+    let end = now();
+    for slot in threads::all() {
+        // SAFETY: the session is stopped and everyone was seen outside; a thread that enters now sees generation 0 and does
+        // not touch its slot's data.
+        let owned = unsafe { slot.owned() };
+        if owned.generation != generation {
+            continue;
+        }
+        let tid = slot.tid.load(Relaxed);
+        let mut ancestor = 0;
+        for open in owned
+            .open
+            .get(..owned.depth.min(MAX_OPEN))
+            .unwrap_or_default()
+        {
+            if recorded & (1 << open.kind) != 0 && tid != 0 {
+                let record = api_record(open, ancestor, end, 0, tid, 0, flag::OPEN_AT_DETACH);
+                // SAFETY: the spool is still mapped (the caller unmaps it after this) and the writer is of this session.
+                unsafe {
+                    owned
+                        .writer
+                        .store(area, tid, open.kind, [record.bytes(), &[]])
+                };
+            }
+            ancestor = open.correlation;
+        }
+        owned.depth = 0;
+        // SAFETY: as above.
+        unsafe { owned.writer.seal() };
+    }
+}
+
+/// A thread ends: gives its chunk back, so that short-lived threads do not hold the spool.
+pub(crate) fn thread_ended(slot: &'static ThreadSlot) {
+    let Some(control) = control() else { return };
+    if let Some(mut busy) = Busy::enter_with(control, slot) {
+        let owned = busy.owned();
+        owned.depth = 0;
+        // SAFETY: the generation is alive and we are busy, so the chunk is of this session and mapped.
+        unsafe { owned.writer.seal() };
+    }
+}

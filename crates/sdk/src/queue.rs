@@ -1,0 +1,14 @@
+//! Kernel times of queues that were there before us, and of those made since (design §5).
+//!
+//! The application's threads come by in [`crate::hooks`]: a write-index call tells which queue and who reserves; a doorbell tells
+//! that packets are ready. Then, under the queue's spin word, the packets since the last time are looked at: a dispatch without a
+//! completion signal gets one of our [`pool`]; one with its own keeps it and is put under [`watch`]. Each goes into the queue's
+//! [`flight`] ring. Our own thread follows the flights and writes the records ([`harvest`]); the application's threads never wait
+//! for the device, allocate, or call into the runtime but for the call that they were making.
+
+pub mod flight;
+pub mod harvest;
+pub mod pool;
+pub mod scan;
+pub mod state;
+pub mod watch;

@@ -1,0 +1,168 @@
+//! Dispatches under way: one ring per queue, filled under the queue's spin word, emptied by our own thread.
+
+use crate::layout::{Dispatch, Signal};
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Dispatches that one queue can have under way: as many packets as HIP's largest ring holds.
+pub const FLIGHTS: usize = 1 << 14;
+
+/// States of a [`Flight`].
+pub mod stage {
+    /// Waiting for the device.
+    pub const UNDER_WAY: u32 = 0;
+    /// Somebody reads its times.
+    pub const READING: u32 = 1;
+    /// Its ticks were read from its own signal before that was used again.
+    pub const SEEN: u32 = 2;
+    /// It will never have times; `reason` says why.
+    pub const UNTIMED: u32 = 3;
+    /// Its record is written.
+    pub const WRITTEN: u32 = 4;
+}
+
+/// Who launched a packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Launch {
+    /// Correlation id.
+    pub correlation: u64,
+    /// Raw HIP stream handle.
+    pub stream: u64,
+    /// Thread.
+    pub tid: u32,
+    /// Bits of [`midair_record::event::flag`].
+    pub flags: u8,
+}
+
+/// What does not change after the entry is published.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Facts {
+    /// Packet index.
+    pub index: u64,
+    /// Number in the session.
+    pub dispatch_id: u64,
+    /// When the doorbell was rung.
+    pub rung: u64,
+    /// Who launched it.
+    pub launch: Launch,
+    /// What it is.
+    pub dispatch: Dispatch,
+    /// Its completion signal: ours or its own (0 = none).
+    pub signal: u64,
+    /// Its own signal's end ticks when it was rung: another value means that it has ended.
+    pub stale_end: u64,
+    /// Whether the signal is ours.
+    pub ours: bool,
+}
+
+/// One dispatch under way.
+#[derive(Debug)]
+pub struct Flight {
+    facts: UnsafeCell<Facts>,
+    /// See [`stage`].
+    pub stage: AtomicU32,
+    /// See [`midair_record::event::Untimed`].
+    pub reason: AtomicU32,
+    /// Start ticks, with [`stage::SEEN`].
+    pub start: AtomicU64,
+    /// End ticks, with [`stage::SEEN`].
+    pub end: AtomicU64,
+}
+
+// SAFETY: `facts` is written before the entry is published (release of the ring's tail) and only read while it is.
+unsafe impl Sync for Flight {}
+
+impl Flight {
+    /// Its facts.
+    pub fn facts(&self) -> &Facts {
+        // SAFETY: published entries are not written.
+        unsafe { &*self.facts.get() }
+    }
+
+    /// Its own signal is about to be used for something else: takes the times now, if they are there.
+    pub fn read_own_signal(&self) {
+        if self
+            .stage
+            .compare_exchange(stage::UNDER_WAY, stage::READING, AcqRel, Relaxed)
+            .is_err()
+        {
+            // Our thread is reading it this instant: two loads. Without the wait the application could destroy the signal meanwhile.
+            for _ in 0..100_000 {
+                if self.stage.load(Acquire) != stage::READING {
+                    break;
+                }
+                std::hint::spin_loop();
+            }
+            return;
+        }
+        let facts = self.facts();
+        let signal = Signal(facts.signal);
+        // SAFETY: the application holds this signal and is about to store to it or destroy it, so it is alive now.
+        let (start, end) = unsafe { (signal.start_ticks(), signal.end_ticks()) };
+        if end != 0 && end != facts.stale_end {
+            self.start.store(start, Relaxed);
+            self.end.store(end, Relaxed);
+            self.stage.store(stage::SEEN, Release);
+        } else {
+            self.give_up(midair_record::event::Untimed::SignalReused);
+        }
+    }
+
+    /// It will have no times.
+    pub fn give_up(&self, why: midair_record::event::Untimed) {
+        self.reason.store(why as u32, Relaxed);
+        self.stage.store(stage::UNTIMED, Release);
+    }
+}
+
+/// The ring.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Flights {
+    head: AtomicU64,
+    tail: AtomicU64,
+    entries: [Flight; FLIGHTS],
+}
+
+impl Flights {
+    /// Entry at a position.
+    pub fn at(&self, position: u64) -> &Flight {
+        let index = position as usize % FLIGHTS;
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "the index is reduced modulo the length"
+        )]
+        &self.entries[index]
+    }
+
+    /// Positions that are in the ring.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.head.load(Relaxed)..self.tail.load(Acquire)
+    }
+
+    /// Adds one. Only under the queue's spin word. `None` when the ring is full.
+    pub fn push(&self, facts: Facts, stage: u32, reason: u32) -> Option<&Flight> {
+        let tail = self.tail.load(Relaxed);
+        if tail - self.head.load(Acquire) >= FLIGHTS as u64 {
+            return None;
+        }
+        let entry = self.at(tail);
+        // SAFETY: the entry is outside head..tail, so nobody reads it, and the spin word makes us the only writer.
+        unsafe { *entry.facts.get() = facts };
+        entry.reason.store(reason, Relaxed);
+        entry.stage.store(stage, Relaxed);
+        self.tail.store(tail + 1, Release);
+        Some(entry)
+    }
+
+    /// Frees written entries at the front. Only our own thread.
+    pub fn retire(&self) {
+        let mut range = self.range();
+        while range.start < range.end && self.at(range.start).stage.load(Acquire) == stage::WRITTEN
+        {
+            range.start += 1;
+        }
+        self.head.store(range.start, Release);
+    }
+}

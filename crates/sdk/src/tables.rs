@@ -1,0 +1,164 @@
+//! Finding the live API tables of the HIP and HSA runtimes in this process, with no opt-in and no side effect.
+//!
+//! Every exported HIP and HSA function is a stub that jumps through the runtime's live table. [`decode`] reads the stubs and
+//! finds the table; several functions must agree on it, each at the offset that the ABI gives its name, before it is believed.
+//! Nothing is called, so a runtime that is not initialised stays so.
+
+pub mod decode;
+pub mod elf;
+pub mod maps;
+
+use crate::wrappers::{self, Table};
+use maps::Maps;
+
+/// A live table of a runtime.
+#[derive(Debug, Clone, Copy)]
+pub struct Live {
+    /// Which table; an index into [`wrappers::TABLES`].
+    pub index: usize,
+    /// Its address.
+    pub base: usize,
+    /// Its own size, which no access may exceed.
+    pub size: usize,
+}
+
+/// What a look at the loaded libraries brought.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Tables that can be hooked.
+    pub live: Vec<Live>,
+    /// Libraries that are there, but whose table is not made yet.
+    pub not_yet: Vec<&'static str>,
+    /// Libraries whose stubs could not be understood, with the reason.
+    pub refused: Vec<String>,
+}
+
+/// How many functions of a library must agree on its table.
+const WITNESSES: usize = 3;
+/// How many are asked at most.
+const ASKED: usize = 12;
+
+/// Looks for all tables.
+pub fn find() -> Found {
+    let mut found = Found::default();
+    let Some(maps) = Maps::of_self() else {
+        found.refused.push("cannot read /proc/self/maps".to_owned());
+        return found;
+    };
+    elf::with_modules(|module| {
+        for (index, table) in wrappers::TABLES.iter().enumerate() {
+            if found.live.iter().any(|live| live.index == index) {
+                continue;
+            }
+            match look(&maps, module, index, table) {
+                Look::Absent => {}
+                Look::Live(live) => found.live.push(live),
+                Look::NotYet => found.not_yet.push(table.name),
+                Look::Refused(why) => found
+                    .refused
+                    .push(format!("{} of {}: {why}", table.name, module.name)),
+            }
+        }
+    });
+    found
+}
+
+enum Look {
+    Absent,
+    NotYet,
+    Live(Live),
+    Refused(String),
+}
+
+fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> Look {
+    let mut agreed: Option<(u64, usize)> = None;
+    let mut not_yet = 0;
+    let mut trouble = None;
+    let mut asked = 0;
+    for slot in table.slots {
+        if asked == ASKED {
+            break;
+        }
+        let Some(function) = module.symbol(slot.name) else {
+            continue;
+        };
+        asked += 1;
+        match decode::stub(maps, function) {
+            Ok(decode::Stub {
+                table: None,
+                offset,
+            }) if offset as usize == slot.offset => not_yet += 1,
+            Ok(decode::Stub {
+                table: Some(base),
+                offset,
+            }) if offset as usize == slot.offset => match &mut agreed {
+                None => agreed = Some((base, 1)),
+                Some((known, votes)) if *known == base => *votes += 1,
+                Some((known, _)) => {
+                    trouble = Some(format!(
+                        "{} names a table at {base:#x}, others at {known:#x}",
+                        slot.name
+                    ))
+                }
+            },
+            Ok(stub) => {
+                trouble = Some(format!(
+                    "{} jumps through offset {}, not {}",
+                    slot.name, stub.offset, slot.offset
+                ))
+            }
+            // A function with a body of its own among the stubs is nothing unusual (hsa_init, hip*Spt …).
+            Err(_) => {}
+        }
+    }
+    if asked == 0 {
+        return Look::Absent;
+    }
+    if let Some(why) = trouble {
+        return Look::Refused(why);
+    }
+    match agreed {
+        Some((base, votes)) if votes >= WITNESSES.min(asked) => {
+            check(maps, index, table, base as usize)
+        }
+        None if not_yet >= WITNESSES.min(asked) => Look::NotYet,
+        _ if asked < WITNESSES => Look::Absent,
+        _ => Look::Refused("its functions are not the stubs that we know".to_owned()),
+    }
+}
+
+fn check(maps: &Maps, index: usize, table: &Table, base: usize) -> Look {
+    let Some(size) = own_size(maps, table, base) else {
+        return Look::Refused(format!("the table at {base:#x} has no plausible size"));
+    };
+    if !base.is_multiple_of(8) || !maps.is_writable(base, size) {
+        return Look::Refused(format!("the table at {base:#x} is not writable memory"));
+    }
+    for slot in table.slots.iter().filter(|slot| slot.offset + 8 <= size) {
+        let entry = maps.read_u64(base + slot.offset).unwrap_or(0) as usize;
+        if entry != 0 && !maps.is_text(entry) {
+            return Look::Refused(format!(
+                "the entry of {} ({entry:#x}) is not code",
+                slot.name
+            ));
+        }
+    }
+    Look::Live(Live { index, base, size })
+}
+
+/// A HIP table begins with its size as a `size_t`; an HSA table with `{u32 major, u32 minor = size, …}`
+/// (source: research/real-rocm.md).
+fn own_size(maps: &Maps, table: &Table, base: usize) -> Option<usize> {
+    let first = maps.read_u64(base)?;
+    let size = if table.hsa {
+        (first >> 32) as usize
+    } else {
+        first as usize
+    };
+    (size.is_multiple_of(8) && (16..=16 * 1024).contains(&size)).then_some(size)
+}
+
+/// The process's count of loaded and unloaded libraries: changes when a runtime may have been loaded.
+pub fn loader_epoch() -> u64 {
+    elf::epoch()
+}
