@@ -49,6 +49,14 @@ impl Stat {
         self.min = self.min.min(duration);
         self.max = self.max.max(duration);
     }
+
+    /// Adds another's calls.
+    pub(crate) fn merge(&mut self, other: &Stat) {
+        self.calls += other.calls;
+        self.total = self.total.saturating_add(other.total);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
 }
 
 /// A kernel symbol and its mangled name.

@@ -19,8 +19,10 @@ mod job;
 mod json;
 mod kernel_name;
 mod model;
+pub mod names;
 mod notes;
 mod record_file;
+pub mod table;
 
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
 pub use files::WriteError;

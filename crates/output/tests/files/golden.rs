@@ -1,13 +1,6 @@
 //! What we write for a session against what AMD's own tool wrote for it, byte by byte.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, too, stop at the first surprise"
-)]
 
-mod common;
-
-use common::{TEXT_POINTER, entries, golden, golden_json, index, names, trace};
+use crate::common::{TEXT_POINTER, entries, golden, golden_json, index, names, trace};
 use midair_output::{AgentIndex, Format, KernelNames, Plan, write};
 use std::fs;
 use std::path::Path;

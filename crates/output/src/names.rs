@@ -1,0 +1,467 @@
+//! Names of output files: keys like `%pid%` in what the user gave, with the values of the process that was traced.
+//!
+//! The keys are those of rocprofv3: `%key%` and `{key}`, the short `%h %p %j %r %s`, and environment variables as
+//! `%env{NAME}%`, `$env{NAME}` and `%q{NAME}`. Values may contain keys, which are expanded in turn, within limits.
+//!
+//! Where AMD's tool does not do what its manual says, we do: `%q{NAME}` works, and `%nid%` is the pid where there is no rank.
+
+use std::path::{Path, PathBuf};
+
+/// Rounds of expansion: values that name each other would otherwise go on for ever.
+const MOST_ROUNDS: usize = 16;
+/// Bytes beyond which nothing more is expanded (a path has at most 4096).
+const LONGEST: usize = 8192;
+
+/// The directory when none is asked for: the caller's own.
+pub const DEFAULT_DIRECTORY: &str = "%cwd%";
+/// The file when none is asked for.
+pub const DEFAULT_FILE: &str = "%hostname%/%pid%";
+
+/// Variables that tell an MPI rank; of those that are set, the last wins (AMD's order).
+const RANKS: &[&str] = &[
+    "MPI_RANK",
+    "MPI_LOCALRANKID",
+    "MPI_RANKID",
+    "MV2_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+    "PBS_NODENUM",
+];
+/// Variables that tell the number of ranks, in the same way.
+const SIZES: &[&str] = &[
+    "MPI_SIZE",
+    "MPI_LOCALNRANKS",
+    "MPI_NRANKS",
+    "MV2_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_SIZE",
+    "SLURM_NTASKS",
+    "PBS_O_TASKNUM",
+];
+
+/// What keys stand for. All of it is the target's but for `cwd`.
+#[derive(Debug, Clone, Default)]
+pub struct Keys {
+    /// `%hostname%`.
+    pub hostname: String,
+    /// `%pid%`.
+    pub pid: u32,
+    /// `%ppid%`.
+    pub ppid: u32,
+    /// `%pgid%`.
+    pub pgid: u32,
+    /// `%psid%`.
+    pub psid: u32,
+    /// `%psize%`: children of the parent.
+    pub siblings: u32,
+    /// `%cwd%`: the directory of whoever attaches. In AMD's tool it is the target's; files of an attach belong to the one
+    /// who asked for them, who may not even be able to write there.
+    pub cwd: String,
+    /// Command line, for `%argv%`, `%args%`, `%argt%`, `%tag%`, `%arg0%`, …
+    pub command: Vec<String>,
+    /// Environment as `NAME=value`. Only what a key names is used; none of it is stored.
+    pub environment: Vec<String>,
+    /// When collecting began, seconds since 1970, for `%launch_date%` and `%launch_time%`.
+    pub launched: i64,
+    /// Seconds that local time is ahead of UTC.
+    pub utc_offset: i64,
+}
+
+/// A directory and the first part of the names of files in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputName {
+    /// Absolute, if `cwd` is.
+    pub directory: PathBuf,
+    /// May begin with directories.
+    pub prefix: String,
+}
+
+/// Expands both parts (defaults where `None`). A relative directory is below `cwd`.
+pub fn output_name(directory: Option<&str>, file: Option<&str>, keys: &Keys) -> OutputName {
+    let directory = expand(directory.unwrap_or(DEFAULT_DIRECTORY), keys);
+    OutputName {
+        directory: Path::new(&keys.cwd).join(directory),
+        prefix: expand(file.unwrap_or(DEFAULT_FILE), keys),
+    }
+}
+
+/// Expands keys until nothing changes, at most 16 times over. Unknown keys stay as they are, but for `%argN%` past the end,
+/// which is removed with the separators behind it.
+pub fn expand(text: &str, keys: &Keys) -> String {
+    let mut text = text.to_owned();
+    for _ in 0..MOST_ROUNDS {
+        let next = pass(&text, keys);
+        if next == text || next.len() > LONGEST {
+            return text;
+        }
+        text = next;
+    }
+    text
+}
+
+/// One round: every key from left to right, without looking into what was put in.
+fn pass(text: &str, keys: &Keys) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(['%', '{', '$']) {
+        let (before, from) = rest.split_at(at);
+        out.push_str(before);
+        if let Some((used, value)) = key(from, keys) {
+            out.push_str(&value);
+            rest = from.get(used..).unwrap_or_default();
+            if value.is_empty() && is_argument(from) {
+                rest = rest.trim_start_matches(['-', '/', '_']);
+            }
+        } else {
+            // The first byte is one of the three, all ASCII.
+            let (sign, after) = from.split_at(1);
+            out.push_str(sign);
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn is_argument(text: &str) -> bool {
+    text.trim_start_matches(['%', '{']).starts_with("arg")
+}
+
+/// The key at the front of the text: how many bytes it takes, and its value.
+fn key(text: &str, keys: &Keys) -> Option<(usize, String)> {
+    if let Some(found) = variable(text, keys) {
+        return Some(found);
+    }
+    for (open, close) in [('%', '%'), ('{', '}')] {
+        let Some(inner) = text.strip_prefix(open) else {
+            continue;
+        };
+        let Some(end) = inner.find(close) else {
+            continue;
+        };
+        let name = inner.get(..end)?;
+        if let Some(value) = named(name, keys) {
+            return Some((end + 2, value));
+        }
+    }
+    let short = match text.get(..2)? {
+        "%h" => "hostname",
+        "%p" => "pid",
+        "%j" => "job",
+        "%r" => "rank",
+        "%s" => "size",
+        _ => return None,
+    };
+    Some((2, named(short, keys)?))
+}
+
+/// `%env{NAME}%`, `$env{NAME}`, `%q{NAME}`; `ENV` as well. A variable that is not set is empty.
+fn variable(text: &str, keys: &Keys) -> Option<(usize, String)> {
+    let forms = [
+        ("%env{", "}%"),
+        ("%ENV{", "}%"),
+        ("$env{", "}"),
+        ("$ENV{", "}"),
+        ("%q{", "}"),
+    ];
+    let (open, close) = forms.into_iter().find(|(open, _)| text.starts_with(open))?;
+    let inner = text.get(open.len()..)?;
+    let end = inner.find('}')?;
+    let name = inner.get(..end)?;
+    let proper = !name.is_empty()
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    if !proper || !inner.get(end..)?.starts_with(close) {
+        return None;
+    }
+    let value = keys.variable(name).unwrap_or_default();
+    Some((
+        open.len() + end + close.len(),
+        harmless(value.trim_start_matches(['\t', ' ', '/'])),
+    ))
+}
+
+/// A value of the target within a file name: no directories, no control characters, nothing that leads upwards.
+fn harmless(value: &str) -> String {
+    let value: String = value
+        .chars()
+        .map(|c| {
+            if c.is_control() || matches!(c, ' ' | '/') {
+                '_'
+            } else {
+                c
+            }
+        })
+        .collect();
+    match value.as_str() {
+        "." | ".." => "_".to_owned(),
+        _ => value,
+    }
+}
+
+fn named(name: &str, keys: &Keys) -> Option<String> {
+    Some(match name {
+        "hostname" => harmless(&keys.hostname),
+        "pid" => keys.pid.to_string(),
+        "ppid" => keys.ppid.to_string(),
+        "pgid" => keys.pgid.to_string(),
+        "psid" => keys.psid.to_string(),
+        "psize" => keys.siblings.to_string(),
+        "cwd" => keys.cwd.clone(),
+        "job" => harmless(keys.variable("SLURM_JOB_ID").unwrap_or("0")),
+        "rank" => keys.rank().unwrap_or_else(|| "0".to_owned()),
+        "size" => keys
+            .number(SIZES)
+            .filter(|size| *size > 0)
+            .unwrap_or(1)
+            .to_string(),
+        "nid" => keys.rank().unwrap_or_else(|| keys.pid.to_string()),
+        "launch_date" => keys.launch(keys.variable("ROCPROF_DATE_FORMAT").unwrap_or("%F")),
+        "launch_time" => keys.launch(keys.variable("ROCPROF_TIME_FORMAT").unwrap_or("%F_%H.%M")),
+        "tag" => keys.tag(),
+        "argv" => keys.arguments(0).join("_"),
+        "args" => keys.arguments(1).join("_"),
+        "argt" => keys.tag() + &keys.arguments(1).join("_"),
+        _ => {
+            let index: usize = name
+                .strip_prefix("arg")
+                .filter(|n| n.bytes().all(|b| b.is_ascii_digit()))?
+                .parse()
+                .ok()?;
+            keys.arguments(0).into_iter().nth(index).unwrap_or_default()
+        }
+    })
+}
+
+impl Keys {
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.environment
+            .iter()
+            .find_map(|entry| entry.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// The last of the variables that is set to a number.
+    fn number(&self, names: &[&str]) -> Option<u64> {
+        names
+            .iter()
+            .rev()
+            .find_map(|name| self.variable(name)?.trim().parse().ok())
+    }
+
+    fn rank(&self) -> Option<String> {
+        let slurm = self
+            .variable("SLURM_PROCID")
+            .and_then(|rank| rank.trim().parse::<u64>().ok());
+        slurm
+            .or_else(|| self.number(RANKS))
+            .map(|rank| rank.to_string())
+    }
+
+    /// Base name of the program.
+    fn tag(&self) -> String {
+        let program = self.command.first().map_or("", String::as_str);
+        harmless(program.rsplit('/').next().unwrap_or_default())
+    }
+
+    /// Arguments from `first` on, each made fit for a file name; a `--` behind the program is left out.
+    fn arguments(&self, first: usize) -> Vec<String> {
+        let dashes = self.command.get(1).is_some_and(|argument| argument == "--");
+        let kept = self
+            .command
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !(dashes && *at == 1));
+        kept.map(|(_, argument)| {
+            harmless(argument.trim())
+                .trim_start_matches('.')
+                .trim_start_matches('_')
+                .to_owned()
+        })
+        .skip(first)
+        .collect()
+    }
+
+    /// The launch in the given format: the parts of strftime(3) that make sense in a file name.
+    fn launch(&self, format: &str) -> String {
+        let local = self.launched.saturating_add(self.utc_offset);
+        let (days, seconds) = (local.div_euclid(86_400), local.rem_euclid(86_400));
+        let (year, month, day) = date(days);
+        let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        let mut out = String::new();
+        let mut chars = format.chars();
+        while let Some(c) = chars.next() {
+            if c != '%' {
+                out.push(c);
+                continue;
+            }
+            match chars.next() {
+                Some('F') => out += &format!("{year:04}-{month:02}-{day:02}"),
+                Some('T') => out += &format!("{hour:02}:{minute:02}:{second:02}"),
+                Some('R') => out += &format!("{hour:02}:{minute:02}"),
+                Some('Y') => out += &format!("{year:04}"),
+                Some('y') => out += &format!("{:02}", year.rem_euclid(100)),
+                Some('m') => out += &format!("{month:02}"),
+                Some('d') => out += &format!("{day:02}"),
+                Some('H') => out += &format!("{hour:02}"),
+                Some('M') => out += &format!("{minute:02}"),
+                Some('S') => out += &format!("{second:02}"),
+                Some('s') => out += &self.launched.to_string(),
+                Some('%') | None => out.push('%'),
+                Some(other) => out.extend(['%', other]),
+            }
+        }
+        harmless(&out)
+    }
+}
+
+/// Year, month and day of a number of days since 1970-01-01 (Gregorian). Counts from 0000-03-01, so that the leap day is the
+/// last of a year; 146097 days are 400 years.
+fn date(days: i64) -> (i64, i64, i64) {
+    let days = days.saturating_add(719_468);
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_based = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_based + 2) / 5 + 1;
+    let month = if march_based < 10 {
+        march_based + 3
+    } else {
+        march_based - 9
+    };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> Keys {
+        Keys {
+            hostname: "node7".into(),
+            pid: 2371,
+            ppid: 12,
+            pgid: 2370,
+            psid: 2369,
+            siblings: 3,
+            cwd: "/home/me".into(),
+            command: ["/opt/app/vadd", "--", "./in/x.bin", "3"]
+                .map(String::from)
+                .to_vec(),
+            environment: [
+                "USER=me",
+                "OUT= /a b/c",
+                "LOOP=%env{LOOP}%x",
+                "PAGE=%pid%",
+                "UP=..",
+                "EMPTY=",
+            ]
+            .map(String::from)
+            .to_vec(),
+            launched: 1_732_097_130,
+            utc_offset: 0,
+        }
+    }
+
+    #[test]
+    fn every_form_of_key_is_expanded() {
+        let keys = keys();
+        for (text, wanted) in [
+            ("%hostname%/%pid%", "node7/2371"),
+            ("{hostname}-{pid}", "node7-2371"),
+            ("%h.%p.%j.%r.%s", "node7.2371.0.0.1"),
+            ("%ppid%.%pgid%.%psid%.%psize%", "12.2370.2369.3"),
+            ("%tag%", "vadd"),
+            ("%argv%", "opt_app_vadd_in_x.bin_3"),
+            ("%args%", "in_x.bin_3"),
+            ("%argt%", "vaddin_x.bin_3"),
+            ("%arg0%|%arg2%", "opt_app_vadd|3"),
+            ("%arg7%-out", "out"),
+            ("%env{USER}% $ENV{USER} %q{USER} $env{USER}", "me me me me"),
+            ("%env{OUT}%", "a_b_c"),
+            ("%env{PAGE}%", "2371"),
+            ("%env{UP}%/%env{EMPTY}%x%env{NONE}%", "_/x"),
+            ("%launch_date%", "2024-11-20"),
+            ("%launch_time%", "2024-11-20_10.05"),
+            (
+                "100%% {nothing} %nothing% $x",
+                "100%% {nothing} %nothing% $x",
+            ),
+            ("%", "%"),
+            ("%env{lower}%", "%env{lower}%"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(expand(text, &keys), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_that_name_themselves_end() {
+        let text = expand("%env{LOOP}%", &keys());
+        assert!(text.ends_with('x') && text.len() < LONGEST, "{text}");
+        let mut keys = keys();
+        keys.environment = vec!["B=%env{B}%%env{B}%%env{B}%%env{B}%".into()];
+        assert!(expand("%env{B}%", &keys).len() <= LONGEST);
+    }
+
+    #[test]
+    fn ranks_come_from_the_variables_of_the_launcher() {
+        let rank = |environment: &[&str]| {
+            let environment = environment
+                .iter()
+                .map(|entry| (*entry).to_owned())
+                .collect();
+            let keys = Keys {
+                environment,
+                ..keys()
+            };
+            expand("%rank%/%size%/%nid%", &keys)
+        };
+        assert_eq!(rank(&[]), "0/1/2371");
+        assert_eq!(
+            rank(&["OMPI_COMM_WORLD_RANK=5", "OMPI_COMM_WORLD_SIZE=8"]),
+            "5/8/5"
+        );
+        assert_eq!(
+            rank(&["SLURM_PROCID=2", "PBS_NODENUM=9", "MPI_RANK=1"]),
+            "2/1/2"
+        );
+        assert_eq!(rank(&["SLURM_PROCID=../../x"]), "0/1/2371");
+    }
+
+    #[test]
+    fn defaults_and_relative_directories_are_the_callers() {
+        let keys = keys();
+        let name = output_name(None, None, &keys);
+        assert_eq!(
+            (name.directory, name.prefix.as_str()),
+            ("/home/me".into(), "node7/2371")
+        );
+        let name = output_name(Some("out/%pid%"), Some("r"), &keys);
+        assert_eq!(
+            (name.directory, name.prefix.as_str()),
+            ("/home/me/out/2371".into(), "r")
+        );
+        assert_eq!(
+            output_name(Some("/abs"), None, &keys).directory,
+            PathBuf::from("/abs")
+        );
+    }
+
+    #[test]
+    fn dates_are_right_around_leap_days() {
+        for (days, wanted) in [
+            (0, (1970, 1, 1)),
+            (-1, (1969, 12, 31)),
+            (11_016, (2000, 2, 29)),
+            (11_017, (2000, 3, 1)),
+            (20_047, (2024, 11, 20)),
+            (47_540, (2100, 2, 28)),
+            (47_541, (2100, 3, 1)),
+        ] {
+            assert_eq!(date(days), wanted, "{days}");
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The table at the end of `midair attach`: where the time went.
+//!
+//! Plain functions from the first pass's sums to text. Names come from the target, so nothing that a terminal would obey gets
+//! through.
+
+use crate::api::Names;
+use crate::index::{Index, Stat};
+use crate::kernel_name;
+use crate::model::KernelNames;
+use midair_record::event::kind;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt::Write;
+
+/// How a table looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Columns of the terminal; tables use up to 160 and need at least 40.
+    pub columns: usize,
+    /// Rows of each table; what does not fit is summed up in one more.
+    pub rows: usize,
+    /// Bold titles and dim bars by ANSI sequences.
+    pub colour: bool,
+    /// Bars and ellipses beyond ASCII.
+    pub unicode: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Style {
+            columns: 100,
+            rows: 10,
+            colour: false,
+            unicode: true,
+        }
+    }
+}
+
+/// Width of the columns behind the name, each with the space before it.
+const CALLS: usize = 10;
+const TOTAL: usize = 11;
+const MEAN: usize = 11;
+const SHARE: usize = 8;
+const BAR: usize = 14;
+
+struct Line {
+    name: String,
+    stat: Stat,
+}
+
+/// Kernels, calls and copies, each with what took longest first; an empty text when nothing was recorded.
+pub fn summary(index: &Index, names: &Names, kernel_names: KernelNames, style: Style) -> String {
+    let parts = [
+        kernels(index, kernel_names, style),
+        calls(index, names, style),
+        copies(index, names, style),
+    ];
+    parts
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Kernels by time on the device. Dispatches without times are not in it; a line below says how many there are.
+pub fn kernels(index: &Index, kernel_names: KernelNames, style: Style) -> String {
+    // Several code objects can have one kernel (a library loaded for each device): one line for a name.
+    let mut by_name: HashMap<String, Stat> = HashMap::new();
+    for (id, stat) in &index.kernels {
+        let name = match index.symbols.get(id) {
+            Some(symbol) => {
+                kernel_name::formatted(&String::from_utf8_lossy(&symbol.name), kernel_names)
+            }
+            None => "(kernel whose name was not seen)".to_owned(),
+        };
+        by_name.entry(name).or_default().merge(stat);
+    }
+    let mut out = table("KERNEL", by_name, style);
+    let timed: u64 = index.kernels.values().map(|stat| stat.calls).sum();
+    let untimed = index.dispatches.saturating_sub(timed);
+    if untimed > 0 {
+        let _ = writeln!(
+            out,
+            "{untimed} of {} dispatches were seen without times",
+            index.dispatches
+        );
+    }
+    out
+}
+
+/// HIP and HSA calls by time between entry and return. Calls within calls count in both.
+pub fn calls(index: &Index, names: &Names, style: Style) -> String {
+    let named =
+        |(key, stat): (&(u8, u32), &Stat)| (names.operation(key.0, key.1).into_owned(), *stat);
+    table("CALL", index.calls.iter().map(named).collect(), style)
+}
+
+/// Copies by time on the engine.
+pub fn copies(index: &Index, names: &Names, style: Style) -> String {
+    let named = |(direction, stat): (&u32, &Stat)| {
+        let name = names
+            .operation(kind::MEMORY_COPY, *direction)
+            .replace("MEMORY_COPY_", "");
+        (name.to_lowercase().replace('_', " "), *stat)
+    };
+    table("COPY", index.copies.iter().map(named).collect(), style)
+}
+
+fn table(title: &str, stats: HashMap<String, Stat>, style: Style) -> String {
+    if stats.is_empty() {
+        return String::new();
+    }
+    let all: u64 = stats
+        .values()
+        .fold(0, |sum, stat| sum.saturating_add(stat.total));
+    let mut lines: Vec<Line> = stats
+        .into_iter()
+        .map(|(name, stat)| Line { name, stat })
+        .collect();
+    lines.sort_by(|a, b| (Reverse(a.stat.total), &a.name).cmp(&(Reverse(b.stat.total), &b.name)));
+    fold_rest(&mut lines, style);
+
+    let columns = style.columns.clamp(40, 160);
+    // What matters least goes first when the terminal is narrow.
+    let (mut bar, mut mean) = (BAR, MEAN);
+    let fixed = |bar: usize, mean: usize| CALLS + TOTAL + mean + SHARE + bar;
+    if columns < fixed(bar, mean) + 20 {
+        bar = 0;
+    }
+    if columns < fixed(bar, mean) + 16 {
+        mean = 0;
+    }
+    let longest = lines
+        .iter()
+        .map(|line| line.name.chars().count())
+        .max()
+        .unwrap_or(0)
+        .max(title.len());
+    let width = longest.min(columns - fixed(bar, mean)).max(8);
+
+    let mut out = String::new();
+    let (bold, dim, plain) = if style.colour {
+        ("\x1b[1m", "\x1b[2m", "\x1b[0m")
+    } else {
+        ("", "", "")
+    };
+    let _ = write!(
+        out,
+        "{bold}{title:<width$}{:>CALLS$}{:>TOTAL$}",
+        "CALLS", "TOTAL"
+    );
+    if mean > 0 {
+        let _ = write!(out, "{:>MEAN$}", "MEAN");
+    }
+    let _ = writeln!(out, "{:>SHARE$}{plain}", "SHARE");
+    for line in &lines {
+        let share = if all == 0 {
+            0.0
+        } else {
+            line.stat.total as f64 / all as f64
+        };
+        let _ = write!(out, "{:<width$}", fit(&line.name, width, style.unicode));
+        let _ = write!(
+            out,
+            "{:>CALLS$}{:>TOTAL$}",
+            line.stat.calls,
+            duration(line.stat.total as f64)
+        );
+        if mean > 0 {
+            let _ = write!(
+                out,
+                "{:>MEAN$}",
+                duration(line.stat.total as f64 / line.stat.calls.max(1) as f64)
+            );
+        }
+        let _ = write!(out, "{:>width$.1}%", share * 100.0, width = SHARE - 1);
+        if bar > 0 {
+            let drawn = draw(share, BAR - 2, style.unicode);
+            if !drawn.is_empty() {
+                let _ = write!(out, "  {dim}{drawn}{plain}");
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Sums what is beyond the last row into one line.
+fn fold_rest(lines: &mut Vec<Line>, style: Style) {
+    let rows = style.rows.max(1);
+    // One line more than asked for takes no more room than the line that would stand for it.
+    if lines.len() <= rows + 1 {
+        return;
+    }
+    let rest = lines.split_off(rows);
+    let mut stat = Stat::default();
+    for line in &rest {
+        stat.merge(&line.stat);
+    }
+    lines.push(Line {
+        name: format!("({} others)", rest.len()),
+        stat,
+    });
+}
+
+/// The text in at most `width` characters, with no control characters; cut texts end in an ellipsis.
+fn fit(text: &str, width: usize, unicode: bool) -> String {
+    let clean: Vec<char> = text
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
+    if clean.len() <= width {
+        return clean.into_iter().collect();
+    }
+    let ellipsis = if unicode { "…" } else { "..." };
+    let kept = width.saturating_sub(ellipsis.chars().count());
+    clean
+        .into_iter()
+        .take(kept)
+        .chain(ellipsis.chars())
+        .collect()
+}
+
+/// A bar of at most `width` characters, in eighths where the terminal can.
+fn draw(share: f64, width: usize, unicode: bool) -> String {
+    let full = share.clamp(0.0, 1.0) * width as f64;
+    if !unicode {
+        return "#".repeat(full.round() as usize);
+    }
+    let eighths = (full * 8.0).round() as usize;
+    let mut bar = "█".repeat(eighths / 8);
+    bar.extend(
+        " ▏▎▍▌▋▊▉"
+            .chars()
+            .nth(eighths % 8)
+            .filter(|part| *part != ' '),
+    );
+    bar
+}
+
+/// A duration in nanoseconds with three digits and a unit.
+pub fn duration(nanoseconds: f64) -> String {
+    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let (unit, scale) = units
+        .into_iter()
+        .rev()
+        .find(|(_, scale)| nanoseconds >= *scale)
+        .unwrap_or(("ns", 1.0));
+    let value = nanoseconds / scale;
+    let digits = match value {
+        v if unit == "ns" && v.fract() == 0.0 => 0,
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(entries: &[(&str, u64, u64)]) -> HashMap<String, Stat> {
+        let stat = |(name, calls, total): &(&str, u64, u64)| {
+            (
+                (*name).to_owned(),
+                Stat {
+                    calls: *calls,
+                    total: *total,
+                    min: 1,
+                    max: 2,
+                },
+            )
+        };
+        entries.iter().map(stat).collect()
+    }
+
+    #[test]
+    fn a_table_is_sorted_and_summed_up() {
+        let entries = [
+            ("a", 1, 500_000),
+            ("bbb", 20, 250_000),
+            ("c", 2, 150_000),
+            ("d", 3, 60_000),
+            ("e", 4, 40_000),
+        ];
+        let style = Style {
+            rows: 3,
+            columns: 80,
+            unicode: false,
+            ..Style::default()
+        };
+        let text = table("CALL", stats(&entries), style);
+        let wanted = "\
+CALL           CALLS      TOTAL       MEAN   SHARE
+a                  1     500 us     500 us   50.0%  ######
+bbb               20     250 us    12.5 us   25.0%  ###
+c                  2     150 us    75.0 us   15.0%  ##
+(2 others)         7     100 us    14.3 us   10.0%  #
+";
+        assert_eq!(text, wanted);
+        assert_eq!(table("CALL", HashMap::new(), style), "");
+    }
+
+    #[test]
+    fn lines_fit_the_terminal_and_obey_nothing() {
+        let long =
+            "void really::long::name<int, float, 3>(float const*, float const*, float*, int)"
+                .repeat(3);
+        let entries = [(long.as_str(), 1, 5), ("\x1b[31mred\n", 1, 3)];
+        for columns in [0, 40, 47, 55, 60, 63, 72, 80, 120, 500] {
+            for unicode in [true, false] {
+                let text = table(
+                    "KERNEL",
+                    stats(&entries),
+                    Style {
+                        columns,
+                        unicode,
+                        ..Style::default()
+                    },
+                );
+                assert_eq!(text.lines().count(), 3, "{text}");
+                assert!(!text.contains('\x1b'));
+                for line in text.lines() {
+                    assert!(
+                        line.chars().count() <= columns.clamp(40, 160),
+                        "{columns}: {line:?}"
+                    );
+                }
+            }
+        }
+        let coloured = table(
+            "KERNEL",
+            stats(&entries),
+            Style {
+                colour: true,
+                ..Style::default()
+            },
+        );
+        assert!(coloured.starts_with("\x1b[1mKERNEL"));
+    }
+
+    #[test]
+    fn durations_have_three_digits() {
+        for (nanoseconds, wanted) in [
+            (0.0, "0 ns"),
+            (7.0, "7 ns"),
+            (1_500.0, "1.50 us"),
+            (12_345_678.0, "12.3 ms"),
+            (3e11, "300 s"),
+            (7.5, "7.50 ns"),
+        ] {
+            assert_eq!(duration(nanoseconds), wanted);
+        }
+    }
+}

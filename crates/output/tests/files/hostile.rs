@@ -1,0 +1,321 @@
+//! What the target or the disk can do to us: garbage, names that are no text, nowhere to write, no room.
+
+use crate::common::{
+    agents, append, entries, golden_json, index, kernel, list, names, trace_of, writer,
+};
+use midair_output::{Format, Names, Outcome, Plan, RecordWriter, Trace, WriteError, write};
+use midair_record::event::{self, Copy, Header, Kernel, KernelSymbol, Note, Untimed, flag, kind};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+fn plan(directory: &Path) -> Plan {
+    Plan {
+        directory: directory.to_owned(),
+        prefix: "r".to_owned(),
+        formats: vec![Format::Csv, Format::Json],
+        ..Plan::default()
+    }
+}
+
+fn one_kernel() -> Kernel {
+    let golden = golden_json();
+    kernel(
+        &agents(),
+        &list(&golden["buffer_records"]["kernel_dispatch"])[0],
+    )
+}
+
+fn some_trace(writer: RecordWriter) -> (Trace, Names) {
+    let golden = golden_json();
+    let names = names(&golden);
+    (trace_of(writer, &golden), names)
+}
+
+fn read_json(directory: &Path) -> Value {
+    let text = fs::read(directory.join("r_results.json")).unwrap();
+    let mut all: Value = serde_json::from_slice(&text).unwrap();
+    all["rocprofiler-sdk-tool"][0].take()
+}
+
+/// Csv as RFC 4180 has it.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let parse = |line: &str| {
+        let (mut fields, mut field, mut quoted) = (Vec::new(), String::new(), false);
+        let mut chars = line.chars().peekable();
+        while let Some(c) = chars.next() {
+            match c {
+                '"' if quoted && chars.peek() == Some(&'"') => field.extend(chars.next()),
+                '"' => quoted = !quoted,
+                ',' if !quoted => fields.push(std::mem::take(&mut field)),
+                other => field.push(other),
+            }
+        }
+        assert!(!quoted, "{line}");
+        fields.push(field);
+        fields
+    };
+    text.lines().map(parse).collect()
+}
+
+#[test]
+fn names_that_are_no_text_make_valid_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer();
+    let name = b"k\xff\"quote\"\n,\x01.kd";
+    let symbol = KernelSymbol {
+        header: Header {
+            kind: kind::KERNEL_SYMBOL,
+            ..Header::default()
+        },
+        kernel_id: 5,
+        name_len: name.len() as u32,
+        group_segment: 513,
+        ..KernelSymbol::default()
+    };
+    append(&mut writer, &event::encode(&symbol, name));
+    append(
+        &mut writer,
+        &event::encode(
+            &Kernel {
+                kernel_id: 5,
+                ..one_kernel()
+            },
+            &[],
+        ),
+    );
+    // A kernel that nobody described, on an agent that nobody knows.
+    append(
+        &mut writer,
+        &event::encode(
+            &Kernel {
+                kernel_id: u64::MAX,
+                node: 77,
+                ..one_kernel()
+            },
+            &[],
+        ),
+    );
+    let (trace, names) = some_trace(writer);
+    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+
+    let csv = fs::read_to_string(directory.path().join("r_kernel_trace.csv")).unwrap();
+    let rows = rows(&csv);
+    assert_eq!(rows.iter().map(Vec::len).collect::<Vec<_>>(), [22, 22, 22]);
+    assert_eq!(rows[1][7], "k\u{fffd}\"quote\" ,\u{1}");
+    assert_eq!(rows[1][11], "1024", "LDS in whole blocks");
+    assert_eq!((rows[2][1].as_str(), rows[2][7].as_str()), ("Agent 77", ""));
+
+    let json = read_json(directory.path());
+    let symbols = list(&json["kernel_symbols"]);
+    assert_eq!(symbols.len(), 6, "index and id are the same");
+    assert_eq!(symbols[5]["kernel_name"], "k\u{fffd}\"quote\"\n,\u{1}.kd");
+    assert_eq!(
+        symbols[5]["formatted_kernel_name"],
+        "k\u{fffd}\"quote\"\n,\u{1}"
+    );
+    assert_eq!(
+        json["buffer_records"]["kernel_dispatch"][1]["dispatch_info"]["agent_id"]["handle"],
+        0
+    );
+}
+
+#[test]
+fn what_is_missing_is_said_in_json_and_notes() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer();
+    append(&mut writer, &event::encode(&one_kernel(), &[]));
+    let header = Header {
+        flags: flag::UNTIMED | flag::OPEN_AT_DETACH,
+        ..one_kernel().header
+    };
+    let running = Kernel {
+        header,
+        start: 0,
+        end: 0,
+        untimed: Untimed::RunningAtDetach as u32,
+        ..one_kernel()
+    };
+    append(&mut writer, &event::encode(&running, &[]));
+    let note = Note {
+        header: Header {
+            kind: kind::NOTE,
+            ..Header::default()
+        },
+        len: 14,
+        reserved: 0,
+    };
+    append(&mut writer, &event::encode(&note, b"a slot is kept"));
+    assert_eq!(writer.append(&[9; 24]).unwrap(), 0);
+    let (mut trace, names) = some_trace(writer);
+    trace.lost = vec![
+        ("kernel dispatches".to_owned(), 7),
+        ("memory copies".to_owned(), 0),
+    ];
+    trace.notes = vec!["the lease ran out".to_owned()];
+    trace.outcome = Outcome {
+        text: "the process was killed by signal 9".to_owned(),
+        ordinary: false,
+    };
+    let files = write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    assert!(
+        files.iter().any(|path| path.ends_with("r_notes.txt")),
+        "{files:?}"
+    );
+
+    let notes = fs::read_to_string(directory.path().join("r_notes.txt")).unwrap();
+    let wanted = "\
+the process was killed by signal 9
+lost: 7 kernel dispatches
+without times: 1 (start and end are 0): still running at detach
+lost: 24 bytes that were no records
+the lease ran out
+a slot is kept
+";
+    assert_eq!(notes, wanted);
+    let midair = &read_json(directory.path())["metadata"]["midair"];
+    assert_eq!(midair["outcome"], "the process was killed by signal 9");
+    assert_eq!(midair["lost"]["kernel dispatches"], 7);
+    assert_eq!(midair["untimed"]["still running at detach"], 1);
+    assert_eq!(
+        (&midair["open_at_detach"], &midair["malformed_bytes"]),
+        (&1.into(), &24.into())
+    );
+    assert_eq!(
+        midair["notes"],
+        serde_json::json!(["the lease ran out", "a slot is kept"])
+    );
+    let csv = fs::read_to_string(directory.path().join("r_kernel_trace.csv")).unwrap();
+    assert_eq!(rows(&csv)[2][9..11], ["0", "0"]);
+}
+
+#[test]
+fn an_empty_session_has_agents_and_an_empty_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let (trace, names) = some_trace(writer());
+    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    assert_eq!(
+        entries(directory.path()),
+        ["r_agent_info.csv", "r_results.json"]
+    );
+    let json = read_json(directory.path());
+    assert_eq!(list(&json["agents"]).len(), 2);
+    assert!(
+        json["buffer_records"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|records| list(records).is_empty())
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    let (trace, names) = some_trace(writer());
+    let error = write(&trace, &index(&trace), &names, &plan(&file.join("below"))).unwrap_err();
+    assert!(matches!(error, WriteError::Directory { .. }), "{error:?}");
+    assert!(error.to_string().contains("file/below"), "{error}");
+    // A file system that nobody can write to, not even root.
+    let error = write(
+        &trace,
+        &index(&trace),
+        &names,
+        &plan(Path::new("/proc/self")),
+    )
+    .unwrap_err();
+    assert!(
+        error.to_string().contains("/proc/self/r_agent_info.csv"),
+        "{error}"
+    );
+}
+
+/// In a mount namespace of its own, so that a small file system can be filled. Started by `a_full_disk_leaves_nothing`.
+#[test]
+#[ignore = "needs the file system that a_full_disk_leaves_nothing makes, which runs it"]
+fn within_a_full_disk() {
+    let directory = std::env::var("MIDAIR_SMALL_DISK").unwrap();
+    let directory = Path::new(&directory);
+    let mut writer = writer();
+    let copy = Copy {
+        header: Header {
+            kind: kind::MEMORY_COPY,
+            operation: 2,
+            ..Header::default()
+        },
+        ..Copy::default()
+    };
+    for _ in 0..20_000 {
+        append(&mut writer, &event::encode(&copy, &[]));
+    }
+    let (trace, names) = some_trace(writer);
+    let error = write(&trace, &index(&trace), &names, &plan(directory)).unwrap_err();
+    assert!(
+        error.to_string().contains("r_memory_copy_trace.csv")
+            && error.to_string().contains("No space"),
+        "{error}"
+    );
+    assert!(entries(directory).is_empty(), "{:?}", entries(directory));
+    println!("the small disk was filled and left empty");
+}
+
+#[test]
+fn a_full_disk_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=256k none \"$MIDAIR_SMALL_DISK\" && exec \"$0\" --exact --ignored --nocapture hostile::within_a_full_disk";
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .arg(std::env::current_exe().unwrap());
+    let output = command
+        .env("MIDAIR_SMALL_DISK", directory.path())
+        .output()
+        .unwrap_or_else(|error| panic!("unshare: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("the small disk was filled and left empty"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Bytes flipped everywhere in good records: nothing panics, and what is kept can be written.
+#[test]
+fn damaged_records_are_survived() {
+    let golden = golden_json();
+    let good: Vec<u8> = list(&golden["buffer_records"]["kernel_dispatch"])
+        .iter()
+        .flat_map(|record| event::encode(&kernel(&agents(), record), &[]))
+        .collect();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut writer = writer();
+    let mut malformed = 0;
+    for _ in 0..2000 {
+        let mut bytes = good.clone();
+        for _ in 0..1 + random() % 8 {
+            let at = random() as usize % bytes.len();
+            bytes[at] = random() as u8;
+        }
+        writer.append(&bytes).unwrap();
+        malformed = writer.malformed_bytes();
+    }
+    assert!(malformed > 0 && writer.records() > 1000);
+    let (trace, names) = some_trace(writer);
+    let directory = tempfile::tempdir().unwrap();
+    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    let json = read_json(directory.path());
+    let csv = fs::read_to_string(directory.path().join("r_kernel_trace.csv")).unwrap();
+    assert_eq!(
+        list(&json["buffer_records"]["kernel_dispatch"]).len() + 1,
+        rows(&csv).len()
+    );
+}

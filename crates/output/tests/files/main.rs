@@ -1,0 +1,10 @@
+//! Files written for whole sessions: against AMD's own, and against what the target or the disk can do to us.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, too, stop at the first surprise"
+)]
+
+mod common;
+mod golden;
+mod hostile;
