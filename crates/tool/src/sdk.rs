@@ -1,0 +1,101 @@
+//! The SDK as the tool sees it: safe calls through the table that it was bound to.
+
+use midair_abi::private::{SDK_TABLE_VERSION, SdkTable};
+use std::ffi::{CStr, CString, c_int};
+use std::sync::OnceLock;
+
+/// A status of the SDK other than success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused(pub c_int);
+
+/// A bound SDK. The table was checked, and its functions live as long as the process.
+#[derive(Debug, Clone, Copy)]
+pub struct Sdk {
+    table: &'static SdkTable,
+}
+
+static BOUND: OnceLock<Sdk> = OnceLock::new();
+
+/// Binds the tool to an SDK; false when the table is another build's, or it is bound to another one.
+///
+/// # Safety
+/// `table` must be null or point to a table whose first two fields are those of [`SdkTable`], and which lives for ever; with
+/// our version number it must be an [`SdkTable`].
+pub unsafe fn bind(table: *const SdkTable) -> bool {
+    if table.is_null() || !table.is_aligned() {
+        return false;
+    }
+    // SAFETY: the caller's promise about the first two fields.
+    let (size, version) = unsafe { ((*table).size, (*table).version) };
+    if version != SDK_TABLE_VERSION || size != size_of::<SdkTable>() {
+        return false;
+    }
+    // SAFETY: the caller's promise about tables of our version.
+    let sdk = Sdk {
+        table: unsafe { &*table },
+    };
+    std::ptr::eq(BOUND.get_or_init(|| sdk).table, table)
+}
+
+/// The SDK, if the tool was bound to one.
+pub fn bound() -> Option<Sdk> {
+    BOUND.get().copied()
+}
+
+fn checked(status: c_int) -> Result<(), Refused> {
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(Refused(status))
+    }
+}
+
+impl Sdk {
+    /// Makes a context whose records go to the spool.
+    pub fn create_spool_context(&self) -> Result<u64, Refused> {
+        let mut context = 0;
+        // SAFETY: the SDK's functions with valid arguments; so in all that follows.
+        unsafe {
+            checked((self.table.create_context)(&raw mut context))?;
+            checked((self.table.use_spool)(context))?;
+        }
+        Ok(context)
+    }
+    /// Has every operation of a buffer-tracing kind recorded while the context runs.
+    pub fn trace(&self, context: u64, kind: c_int) -> Result<(), Refused> {
+        // SAFETY: see above; no list of operations, no buffer.
+        checked(unsafe {
+            (self.table.configure_buffer_tracing_service)(context, kind, std::ptr::null(), 0, 0)
+        })
+    }
+    /// Starts a context.
+    pub fn start(&self, context: u64) -> Result<(), Refused> {
+        // SAFETY: see above.
+        checked(unsafe { (self.table.start_context)(context) })
+    }
+    /// Stops a context.
+    pub fn stop(&self, context: u64) -> Result<(), Refused> {
+        // SAFETY: see above.
+        checked(unsafe { (self.table.stop_context)(context) })
+    }
+    /// Whether a context runs.
+    pub fn is_active(&self, context: u64) -> bool {
+        let mut active = 0;
+        // SAFETY: see above.
+        unsafe { (self.table.context_is_active)(context, &raw mut active) == 0 && active != 0 }
+    }
+    /// A setting of the session, under its own name or an older one.
+    pub fn setting(&self, name: &CStr) -> Option<String> {
+        // SAFETY: see above; the value is valid until the next session brings new ones, and is copied at once.
+        unsafe {
+            let value = (self.table.get_setting)(name.as_ptr());
+            (!value.is_null()).then(|| CStr::from_ptr(value).to_string_lossy().into_owned())
+        }
+    }
+    /// Tells the user something.
+    pub fn note(&self, text: &str) {
+        let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+        // SAFETY: see above.
+        unsafe { (self.table.note)(text.as_ptr()) };
+    }
+}

@@ -1,0 +1,93 @@
+//! Contexts: one per domain, made when the tool is initialised, since later none can be. Each attach starts those that its
+//! settings ask for.
+
+use crate::domain::{DOMAINS, Domain, NOT_BUILT};
+use crate::sdk::{Refused, Sdk};
+use midair_settings::tool_boolean;
+use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
+
+/// Domains and their contexts.
+static CONTEXTS: Mutex<Vec<(Domain, u64)>> = Mutex::new(Vec::new());
+
+fn contexts() -> Vec<(Domain, u64)> {
+    CONTEXTS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
+/// Makes the contexts.
+///
+/// # Errors
+/// The SDK's status when it refuses one.
+pub fn initialize(sdk: Sdk) -> Result<(), Refused> {
+    let mut made = Vec::with_capacity(DOMAINS.len());
+    for domain in DOMAINS {
+        let context = sdk.create_spool_context()?;
+        sdk.trace(context, domain.kind)?;
+        made.push((domain, context));
+    }
+    *CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner) = made;
+    Ok(())
+}
+
+/// Whether a setting is on. A value without meaning is said and counts as off.
+fn is_on(sdk: Sdk, setting: &CStr) -> bool {
+    let Some(value) = sdk.setting(setting) else {
+        return false;
+    };
+    tool_boolean(&value).unwrap_or_else(|| {
+        sdk.note(&format!(
+            "{} is empty where a boolean is needed: taken as off",
+            setting.to_string_lossy()
+        ));
+        false
+    })
+}
+
+/// Starts what this session's settings ask for, and stops what they do not.
+///
+/// # Errors
+/// The SDK's status when it refuses to start something; nothing is left running then.
+pub fn attach(sdk: Sdk) -> Result<(), Refused> {
+    let contexts = contexts();
+    let mut any = false;
+    for (domain, context) in &contexts {
+        if is_on(sdk, domain.setting) {
+            any = true;
+            if let Err(refused) = sdk.start(*context) {
+                sdk.note(&format!(
+                    "{} cannot be collected (status {})",
+                    domain.setting.to_string_lossy(),
+                    refused.0
+                ));
+                detach(sdk);
+                return Err(refused);
+            }
+        } else if sdk.is_active(*context) {
+            let _ = sdk.stop(*context);
+        }
+    }
+    for setting in NOT_BUILT {
+        if is_on(sdk, setting) {
+            sdk.note(&format!(
+                "{} is set, but this is not collected yet",
+                setting.to_string_lossy()
+            ));
+        }
+    }
+    if !any {
+        sdk.note("no setting asks for anything that can be collected");
+    }
+    Ok(())
+}
+
+/// Stops everything that runs.
+pub fn detach(sdk: Sdk) {
+    for (_, context) in contexts() {
+        if sdk.is_active(context) {
+            let _ = sdk.stop(context);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The tool under an SDK of the test's own: which contexts it makes, starts and stops for which settings. One test, since a
+//! tool is bound once per process.
+
+use midair_abi::private::{SDK_TABLE_VERSION, SdkTable};
+use midair_abi::registration::{ClientId, ConfigureAttachResult, ConfigureResult};
+use midair_tool::capi::{midair_tool_bind, rocprofiler_configure, rocprofiler_configure_attach};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::Mutex;
+
+#[derive(Default)]
+struct Fake {
+    contexts: BTreeMap<u64, Vec<c_int>>,
+    spool: BTreeSet<u64>,
+    running: BTreeSet<u64>,
+    settings: BTreeMap<CString, CString>,
+    notes: Vec<String>,
+    refuse_start: Option<c_int>,
+}
+static FAKE: Mutex<Option<Fake>> = Mutex::new(None);
+
+fn with<R>(body: impl FnOnce(&mut Fake) -> R) -> R {
+    body(FAKE.lock().unwrap().get_or_insert_default())
+}
+
+unsafe extern "C" fn create(context: *mut u64) -> c_int {
+    let handle = with(|fake| {
+        let handle = fake.contexts.len() as u64 + 1;
+        fake.contexts.insert(handle, Vec::new());
+        handle
+    });
+    // SAFETY: the tool's variable.
+    unsafe { *context = handle };
+    0
+}
+unsafe extern "C" fn start(context: u64) -> c_int {
+    with(|fake| {
+        if fake
+            .refuse_start
+            .is_some_and(|kind| fake.contexts[&context].contains(&kind))
+        {
+            return 9;
+        }
+        fake.running.insert(context);
+        0
+    })
+}
+unsafe extern "C" fn stop(context: u64) -> c_int {
+    with(|fake| if fake.running.remove(&context) { 0 } else { 11 })
+}
+unsafe extern "C" fn is_active(context: u64, active: *mut c_int) -> c_int {
+    // SAFETY: the tool's variable.
+    unsafe { *active = c_int::from(with(|fake| fake.running.contains(&context))) };
+    0
+}
+unsafe extern "C" fn configure(
+    context: u64,
+    kind: c_int,
+    operations: *const c_int,
+    count: usize,
+    buffer: u64,
+) -> c_int {
+    assert!(operations.is_null() && count == 0 && buffer == 0);
+    with(|fake| fake.contexts.get_mut(&context).unwrap().push(kind));
+    0
+}
+unsafe extern "C" fn use_spool(context: u64) -> c_int {
+    with(|fake| fake.spool.insert(context));
+    0
+}
+unsafe extern "C" fn setting(name: *const c_char) -> *const c_char {
+    // SAFETY: the tool passes C strings.
+    let name = unsafe { CStr::from_ptr(name) };
+    with(|fake| {
+        fake.settings
+            .get(name)
+            .map_or(std::ptr::null(), |value| value.as_ptr())
+    })
+}
+unsafe extern "C" fn note(text: *const c_char) {
+    // SAFETY: the tool passes C strings.
+    let text = unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned();
+    with(|fake| fake.notes.push(text));
+}
+
+static TABLE: SdkTable = SdkTable {
+    size: size_of::<SdkTable>(),
+    version: SDK_TABLE_VERSION,
+    sdk_version: 10201,
+    create_context: create,
+    start_context: start,
+    stop_context: stop,
+    context_is_active: is_active,
+    configure_buffer_tracing_service: configure,
+    use_spool,
+    get_setting: setting,
+    note,
+};
+static OTHER_BUILD: SdkTable = SdkTable {
+    version: SDK_TABLE_VERSION + 1,
+    ..TABLE
+};
+
+/// Sets the settings of the next attach.
+fn settings(pairs: &[(&str, &str)]) {
+    with(|fake| {
+        fake.notes.clear();
+        let owned = |text: &str| CString::new(text).unwrap();
+        fake.settings = pairs
+            .iter()
+            .map(|(name, value)| (owned(name), owned(value)))
+            .collect();
+    });
+}
+
+/// Kinds that are being collected.
+fn running() -> Vec<c_int> {
+    with(|fake| {
+        fake.running
+            .iter()
+            .flat_map(|context| fake.contexts[context].clone())
+            .collect()
+    })
+}
+
+#[test]
+fn each_attach_collects_what_its_settings_ask_for() {
+    let mut id = ClientId {
+        size: size_of::<ClientId>(),
+        name: std::ptr::null(),
+        handle: 1,
+    };
+    // SAFETY (whole test): the tool's functions with tables and data that live for ever.
+    unsafe {
+        // Nobody bound it, or a table of another build did: it declines, and touches nothing.
+        assert_eq!(midair_tool_bind(std::ptr::null()), -1);
+        assert_eq!(midair_tool_bind(&OTHER_BUILD), -1);
+        assert!(rocprofiler_configure(10201, c"1.2.1".as_ptr(), 0, &raw mut id).is_null());
+        assert!(rocprofiler_configure_attach(10201, c"1.2.1".as_ptr(), 0, &raw mut id).is_null());
+
+        assert_eq!(midair_tool_bind(&TABLE), 0);
+        let result: ConfigureResult =
+            *rocprofiler_configure(10201, c"1.2.1".as_ptr(), 0, &raw mut id);
+        let attach: ConfigureAttachResult =
+            *rocprofiler_configure_attach(10201, c"1.2.1".as_ptr(), 0, &raw mut id);
+        assert_eq!(CStr::from_ptr(id.name), c"midair");
+
+        assert_eq!(result.initialize.unwrap()(None, result.tool_data), 0);
+        with(|fake| {
+            assert_eq!(
+                fake.contexts
+                    .values()
+                    .flatten()
+                    .copied()
+                    .collect::<Vec<_>>(),
+                [21, 22, 1, 2, 3, 4, 11, 10]
+            );
+            assert_eq!(fake.spool.len(), 8);
+        });
+        let on = |attach: &ConfigureAttachResult| {
+            attach.tool_attach.unwrap()(None, std::ptr::null_mut(), 0, attach.tool_data)
+        };
+        let off = |attach: &ConfigureAttachResult| attach.tool_detach.unwrap()(attach.tool_data);
+
+        settings(&[
+            ("ROCPROF_HIP_RUNTIME_API_TRACE", "1"),
+            ("ROCPROF_KERNEL_TRACE", "yes"),
+            ("ROCPROF_MEMORY_COPY_TRACE", "off"),
+        ]);
+        assert_eq!(on(&attach), 0);
+        assert_eq!(running(), [21, 11]);
+        assert!(with(|fake| fake.notes.is_empty()));
+
+        // Another attach without a detach between: what is not asked for any more is stopped.
+        settings(&[
+            ("ROCPROF_HSA_CORE_API_TRACE", "True"),
+            ("ROCPROF_KERNEL_TRACE", "0"),
+        ]);
+        assert_eq!(on(&attach), 0);
+        assert_eq!(running(), [1]);
+        off(&attach);
+        assert!(running().is_empty());
+
+        // Nothing asked for, an empty value, something that is not built: attached, and said.
+        settings(&[
+            ("ROCPROF_KERNEL_TRACE", ""),
+            ("ROCPROF_MARKER_API_TRACE", "1"),
+        ]);
+        assert_eq!(on(&attach), 0);
+        assert!(running().is_empty());
+        let notes = with(|fake| fake.notes.join("\n"));
+        for words in [
+            "ROCPROF_KERNEL_TRACE is empty",
+            "ROCPROF_MARKER_API_TRACE is set",
+            "no setting asks",
+        ] {
+            assert!(notes.contains(words), "{words}: {notes}");
+        }
+
+        // The SDK refuses one: nothing is left running.
+        settings(&[
+            ("ROCPROF_HIP_RUNTIME_API_TRACE", "1"),
+            ("ROCPROF_KERNEL_TRACE", "1"),
+        ]);
+        with(|fake| fake.refuse_start = Some(11));
+        assert_eq!(on(&attach), 9);
+        assert!(running().is_empty());
+        with(|fake| fake.refuse_start = None);
+
+        assert_eq!(on(&attach), 0);
+        result.finalize.unwrap()(result.tool_data);
+        assert!(running().is_empty());
+    }
+}
