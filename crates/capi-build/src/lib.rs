@@ -1,6 +1,7 @@
 //! What every C library of ours has in common: how it is linked ([`cdylib`], called by the build script of each `*-so` crate)
 //! and the edge between C and Rust ([`c_api!`], used where the exported functions are written).
 
+use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Tells cargo how to link the cdylib of the calling build script's crate.
@@ -30,6 +31,11 @@ pub fn edge<R>(on_panic: R, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(on_panic)
 }
 
+/// The status of a body that fails with an `S`: 0, the failure's number, or 1 after a panic.
+pub fn status<S: Into<c_int>>(body: impl FnOnce() -> Result<(), S>) -> c_int {
+    edge(1, || body().map_or_else(S::into, |()| 0))
+}
+
 /// Defines exported C functions that return a status. The body is a block of type `Result<(), S>` with `S: Into<c_int>`;
 /// `Ok` is 0, a panic is 1 (the plain error of every status enum of AMD's).
 ///
@@ -43,10 +49,7 @@ macro_rules! c_api {
         /// Pointers are null or valid for what the C function of this name does with them; function pointers have its types.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> ::std::ffi::c_int {
-            $crate::edge(1, move || {
-                let result: ::std::result::Result<(), _> = (move || $body)();
-                result.map_or_else(::std::convert::Into::into, |()| 0)
-            })
+            $crate::status(move || $body)
         }
     )* };
 }

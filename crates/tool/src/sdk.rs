@@ -31,9 +31,8 @@ pub unsafe fn bind(table: *const SdkTable) -> bool {
         return false;
     }
     // SAFETY: the caller's promise about tables of our version.
-    let sdk = Sdk {
-        table: unsafe { &*table },
-    };
+    let table = unsafe { &*table };
+    let sdk = Sdk { table };
     std::ptr::eq(BOUND.get_or_init(|| sdk).table, table)
 }
 
