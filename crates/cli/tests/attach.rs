@@ -566,3 +566,43 @@ fn midair_prints_completions_and_manual_pages() {
         );
     }
 }
+
+/// Standard error is a terminal: progress once a second, and colours unless they are not wanted.
+#[test]
+fn a_terminal_sees_progress_and_colour() {
+    for (no_colour, coloured) in [("", true), ("1", false)] {
+        let terminal = nix::pty::openpty(None, None).unwrap();
+        let mut command = Command::new(example());
+        command
+            .args([
+                "midair",
+                "attach",
+                "1",
+                "--duration",
+                "1200ms",
+                "-d",
+                "/tmp",
+            ])
+            .env("TERM", "xterm")
+            .env("NO_COLOR", no_colour)
+            .env_remove("FAKE")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::from(terminal.slave));
+        let mut child = command.spawn().unwrap();
+        // The command holds the other end of the terminal, too; without it, reading ends with the child.
+        drop(command);
+        let mut seen = Vec::new();
+        // A terminal whose last user is gone reads as an error, not as an end.
+        let _ = File::from(terminal.master).read_to_end(&mut seen);
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        let seen = String::from_utf8(seen).unwrap();
+        assert!(seen.contains("\r\x1b[K1 s  "), "no progress: {seen:?}");
+        assert_eq!(
+            seen.contains("\x1b[33mwarning:\x1b[0m"),
+            coloured,
+            "NO_COLOR={no_colour:?}: {seen:?}"
+        );
+        assert!(seen.contains("a warning"), "{seen:?}");
+    }
+}
