@@ -78,7 +78,11 @@ pub struct Failure {
 impl Failure {
     /// A failure with no remedy to name.
     pub fn new(kind: Kind, what: impl Into<String>) -> Self {
-        Failure { kind, what: what.into(), hint: String::new() }
+        Failure {
+            kind,
+            what: what.into(),
+            hint: String::new(),
+        }
     }
     /// Adds the remedy.
     #[must_use]

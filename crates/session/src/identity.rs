@@ -1,0 +1,137 @@
+//! Who the target is, read while it lives: for the headers of outputs and the names of files.
+
+use midair_agents::{Agent, Sources};
+use midair_output::names::Keys;
+use midair_output::{Node, Process};
+use std::path::{Path, PathBuf};
+
+/// What outputs say of the process and its machine.
+#[derive(Debug, Clone, Default)]
+pub struct Identity {
+    /// For the headers.
+    pub process: Process,
+    /// For the names of files.
+    pub keys: Keys,
+    /// CPUs and GPUs of its machine.
+    pub agents: Vec<Agent>,
+    /// What could not be learned, in words.
+    pub notes: Vec<String>,
+}
+
+impl Identity {
+    /// Reads it. What cannot be read stays empty.
+    pub fn read(pid: u32) -> Identity {
+        let proc = PathBuf::from(format!("/proc/{pid}"));
+        let command = list(&proc.join("cmdline"));
+        let status = std::fs::read_to_string(proc.join("status")).unwrap_or_default();
+        let field = |name: &str| {
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim)
+                .unwrap_or_default()
+        };
+        // Records carry thread ids of the target's own pid namespace; so must the pid.
+        let inner = field("NSpid")
+            .split_ascii_whitespace()
+            .last()
+            .and_then(|pid| pid.parse().ok())
+            .unwrap_or(pid);
+        let ppid = field("PPid").parse().unwrap_or(0);
+        let node = node(&proc);
+        let stat = std::fs::read_to_string(proc.join("stat")).unwrap_or_default();
+        let after_name: Vec<&str> = stat
+            .rsplit(") ")
+            .next()
+            .unwrap_or_default()
+            .split_ascii_whitespace()
+            .collect();
+        let number = |index: usize| {
+            after_name
+                .get(index)
+                .and_then(|word| word.parse().ok())
+                .unwrap_or(0)
+        };
+        let siblings = std::fs::read_to_string(format!("/proc/{ppid}/task/{ppid}/children"))
+            .map(|children| children.split_ascii_whitespace().count() as u32)
+            .unwrap_or(0);
+        let keys = Keys {
+            hostname: node.hostname.clone(),
+            pid: inner,
+            ppid,
+            pgid: number(2),
+            psid: number(3),
+            siblings,
+            cwd: std::env::current_dir()
+                .map(|path| path.to_string_lossy().into_owned())
+                .unwrap_or_else(|_| ".".to_owned()),
+            command: command.clone(),
+            environment: list(&proc.join("environ")),
+            launched: std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map(|since| since.as_secs() as i64)
+                .unwrap_or(0),
+            utc_offset: 0,
+        };
+        let mut notes = Vec::new();
+        let agents = agents(&proc).unwrap_or_else(|why| {
+            notes.push(why);
+            Vec::new()
+        });
+        Identity {
+            process: Process {
+                pid: inner,
+                ppid,
+                command,
+                init_time: 0,
+                fini_time: 0,
+                node,
+            },
+            keys,
+            agents,
+            notes,
+        }
+    }
+}
+
+/// The GPU driver's topology as the target sees it, else as this process does (a container may hide /sys).
+fn agents(proc: &Path) -> Result<Vec<Agent>, String> {
+    let theirs = proc.join("root");
+    let hidden = !theirs.join("sys/class/kfd/kfd/topology").is_dir();
+    let root = if hidden { PathBuf::from("/") } else { theirs };
+    Sources::of_root(&root)
+        .read()
+        .map_err(|error| format!("the machine's agents are not known: {error}"))
+}
+
+fn list(path: &Path) -> Vec<String> {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    bytes
+        .split(|byte| *byte == 0)
+        .filter(|part| !part.is_empty())
+        .map(|part| String::from_utf8_lossy(part).into_owned())
+        .collect()
+}
+
+fn node(proc: &Path) -> Node {
+    let kernel = |name: &str| {
+        std::fs::read_to_string(format!("/proc/sys/kernel/{name}"))
+            .map(|text| text.trim().to_owned())
+            .unwrap_or_default()
+    };
+    let machine_id = ["etc/machine-id", "var/lib/dbus/machine-id"]
+        .iter()
+        .flat_map(|file| [proc.join("root").join(file), Path::new("/").join(file)])
+        .find_map(|file| std::fs::read_to_string(file).ok())
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default();
+    Node {
+        machine_id,
+        system_name: kernel("ostype"),
+        hostname: kernel("hostname"),
+        release: kernel("osrelease"),
+        version: kernel("version"),
+        hardware_name: std::env::consts::ARCH.to_owned(),
+        domain_name: kernel("domainname"),
+    }
+}

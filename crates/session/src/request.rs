@@ -1,0 +1,99 @@
+//! What a caller asks for and gets told.
+
+use crate::failure::Failure;
+use midair_settings::Settings;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What to attach to, and how.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The process, as the caller's pid namespace numbers it.
+    pub pid: u32,
+    /// What to record and where to write it, under the names of `ROCPROF_*`.
+    pub settings: Settings,
+    /// Memory for records that were not taken over yet, in bytes.
+    pub spool_bytes: u64,
+    /// How long a detach waits at most for work that still runs on the device.
+    pub drain: Duration,
+    /// The target stops by itself when this side has not been heard of for so long.
+    pub lease: Duration,
+}
+
+impl Request {
+    /// A request with the usual sizes and times.
+    pub fn new(pid: u32, settings: Settings) -> Request {
+        Request {
+            pid,
+            settings,
+            spool_bytes: midair_record::spool::DEFAULT_SIZE as u64,
+            drain: Duration::from_millis(100),
+            lease: Duration::from_secs(5),
+        }
+    }
+}
+
+/// One precondition of an attach.
+#[derive(Debug, Clone)]
+pub struct Check {
+    /// What was looked at, in a word or two.
+    pub name: String,
+    /// What was found, in one sentence.
+    pub found: String,
+    /// Why it forbids the attach, if it does.
+    pub failure: Option<Failure>,
+}
+
+/// How the target ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// By itself; with its exit code where that could be learned.
+    Exited(Option<i32>),
+    /// By this signal.
+    Signal(i32),
+    /// It became another program by `exec`.
+    Exec,
+}
+
+/// How a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The target runs.
+    Running {
+        /// Records so far.
+        records: u64,
+        /// Their size in bytes.
+        bytes: u64,
+    },
+    /// The target's side has ended by itself (the process exits, or shut its runtime down), or the process has ended; what was
+    /// recorded can still be written.
+    TargetExited(End),
+}
+
+/// Results on the disk.
+#[derive(Debug, Clone, Default)]
+pub struct Written {
+    /// Complete files, in the order in which they were written.
+    pub files: Vec<PathBuf>,
+    /// The top kernels and calls, ready to print.
+    pub table: String,
+    /// What the user should know about the results.
+    pub warnings: Vec<String>,
+    /// Why the results are not whole, if they are not: records were lost, or the target was killed.
+    pub incomplete: Option<Failure>,
+}
+
+/// How the borrowed thread was found and how long it stood, for `-v` and the benchmarks.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// Which way in, in words.
+    pub via: String,
+    /// From the request to the stop, until the thread stood.
+    pub seize: Duration,
+    /// While it ran our stub.
+    pub stub: Duration,
+    /// Until it ran again.
+    pub release: Duration,
+    /// From the start of the attach until the first call could be recorded.
+    pub attached_after: Duration,
+}

@@ -1,0 +1,386 @@
+//! One attach of one process, from the look to the end of collecting.
+
+use crate::collected::Collected;
+use crate::failure::{Failure, Kind};
+use crate::identity::Identity;
+use crate::request::{End, Entry, Event, Request};
+use crate::target::Target;
+use midair_output::RecordWriter;
+use midair_record::offer::{MAX_TOOLS, Offer, Reply};
+use midair_record::spool::{Reader, ReaderOptions, command, outcome, state};
+use midair_settings::Settings;
+use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
+use std::fs::File;
+use std::io::{IoSlice, Read};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+/// How long the target's side may take to set up: it loads a tool and configures it.
+const SETUP_LIMIT: Duration = Duration::from_secs(20);
+/// How long a detach may take beyond the drain.
+const DETACH_LIMIT: Duration = Duration::from_secs(5);
+/// How long the target may take to answer the offer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// The target's agent counts up at least every few ms; when it has not for so long, its thread is looked for.
+const SILENCE: Duration = Duration::from_millis(250);
+
+/// An attached process.
+#[derive(Debug)]
+pub struct Session {
+    target: Target,
+    identity: Identity,
+    settings: Settings,
+    reader: Reader,
+    records: RecordWriter,
+    drain: Duration,
+    entry: Entry,
+    notes: Vec<String>,
+    ended: Option<End>,
+    heard: (u64, Instant),
+}
+
+impl Session {
+    /// Attaches over a channel to our thread in the target, which the engine opened.
+    ///
+    /// # Errors
+    /// What went wrong, after it was undone.
+    pub(crate) fn over(
+        target: Target,
+        channel: OwnedFd,
+        tools: &[PathBuf],
+        request: &Request,
+        entry: Entry,
+        began: Instant,
+    ) -> Result<Session, Failure> {
+        let mut identity = Identity::read(target.pid());
+        let settings = request
+            .settings
+            .encode()
+            .map_err(|error| Failure::new(Kind::Usage, error.to_string()))?;
+        let options = ReaderOptions {
+            size: usize::try_from(request.spool_bytes).unwrap_or(usize::MAX),
+            settings,
+            drain_ms: millis(request.drain),
+            lease_ms: millis(request.lease),
+            session: identity.keys.launched as u64,
+        };
+        let reader = Reader::create(&options).map_err(|error| {
+            Failure::new(Kind::Setup, error.to_string()).hint("a smaller spool needs less memory")
+        })?;
+        let records = RecordWriter::create_in(&std::env::temp_dir()).map_err(|error| {
+            Failure::new(
+                Kind::Output,
+                format!("no temporary file for records: {error}"),
+            )
+        })?;
+        offer(&channel, &reader, tools)?;
+        drop(channel);
+        let notes = std::mem::take(&mut identity.notes);
+        let mut session = Session {
+            target,
+            identity,
+            settings: request.settings.clone(),
+            reader,
+            records,
+            drain: request.drain,
+            entry,
+            notes,
+            ended: None,
+            heard: (0, Instant::now()),
+        };
+        session.wait_for_setup()?;
+        session.entry.attached_after = began.elapsed();
+        Ok(session)
+    }
+
+    fn wait_for_setup(&mut self) -> Result<(), Failure> {
+        let limit = Instant::now() + SETUP_LIMIT;
+        loop {
+            match self.reader.head().state.load(Acquire) {
+                state::FAILED => {
+                    return Err(Failure::new(
+                        Kind::Setup,
+                        format!(
+                            "the target's side could not be set up: {}",
+                            self.reader.message()
+                        ),
+                    ));
+                }
+                state::STARTING => {}
+                _ => return Ok(()),
+            }
+            self.tick();
+            if let Some(end) = self.target.ended() {
+                return Err(Failure::new(
+                    Kind::TargetKilled,
+                    format!("the process ended during the set-up ({})", describe(end)),
+                ));
+            }
+            if Instant::now() >= limit {
+                // The lease ends what was begun; nothing of ours is stopped or traced.
+                return Err(Failure::new(Kind::Setup, "the target's side did not finish its set-up in time")
+                    .hint("is the process starved of CPU? Its side gives up by itself when this one is gone"));
+            }
+            self.wait_for_state(state::STARTING, Duration::from_millis(20));
+        }
+    }
+
+    /// How we came in.
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// Becomes readable when the target ends.
+    pub fn wake(&self) -> BorrowedFd<'_> {
+        self.target.pidfd()
+    }
+
+    /// Slots of API tables that are hooked now; 0 while no runtime is loaded.
+    pub fn slots(&self) -> u32 {
+        self.reader.head().slots.load(Relaxed)
+    }
+
+    fn tick(&self) {
+        self.reader.head().lease_tick.fetch_add(1, Release);
+    }
+
+    /// Takes over what is there, tells the target that we live, and tells how it stands. Does not wait. Call it every 100 ms or so.
+    ///
+    /// # Errors
+    /// When records cannot be kept (the disk is full); the session is still on.
+    pub fn poll(&mut self) -> Result<Event, Failure> {
+        self.tick();
+        self.take()?;
+        if self.ended.is_none() {
+            self.ended = self.look_for_end();
+            if self.ended.is_some() {
+                self.take()?;
+            }
+        }
+        Ok(match self.ended {
+            Some(end) => Event::TargetExited(end),
+            None => Event::Running {
+                records: self.records.records(),
+                bytes: self.records.bytes(),
+            },
+        })
+    }
+
+    fn take(&mut self) -> Result<usize, Failure> {
+        let records = &mut self.records;
+        self.reader
+            .drain(|bytes| records.append(bytes).map(drop))
+            .map_err(|error| Failure::new(Kind::Output, format!("records cannot be kept: {error}")))
+    }
+
+    fn look_for_end(&mut self) -> Option<End> {
+        if let Some(end) = self.target.ended() {
+            return Some(end);
+        }
+        let head = self.reader.head();
+        let tick = head.target_tick.load(Acquire);
+        if tick != self.heard.0 {
+            self.heard = (tick, Instant::now());
+        } else if self.heard.1.elapsed() > SILENCE {
+            // Our thread says nothing: the process is stopped, starved, or has become another program.
+            if !self.target.agent_lives() {
+                return Some(self.target.ended().unwrap_or(End::Exec));
+            }
+            self.heard.1 = Instant::now();
+        }
+        // The target's side ended by itself: the process is about to exit, or shut its runtime down.
+        let finished = head.state.load(Acquire) == state::COMPLETE;
+        finished.then_some(End::Exited(None))
+    }
+
+    /// Detaches, or ends the session of a target that has ended. The target is free when this returns.
+    ///
+    /// # Errors
+    /// [`Kind::DetachFailed`] when the target's side did not come to its end in time.
+    pub fn detach(mut self) -> Result<Collected, Failure> {
+        let head = self.reader.head();
+        head.command.store(command::DETACH, Release);
+        wake(&head.command);
+        let limit = Instant::now() + self.drain + DETACH_LIMIT;
+        let mut failure = None;
+        while self.reader.head().state.load(Acquire) != state::COMPLETE {
+            self.tick();
+            self.take()?;
+            self.ended = self.ended.or_else(|| self.look_for_end());
+            if self.ended.is_some() {
+                break;
+            }
+            if Instant::now() >= limit {
+                failure = Some(
+                    Failure::new(Kind::DetachFailed, "the target's side did not finish the detach in time")
+                        .hint("what was recorded is written; the target stops recording by itself when it runs again"),
+                );
+                break;
+            }
+            let now = self.reader.head().state.load(Acquire);
+            if now != state::COMPLETE {
+                self.wait_for_state(now, Duration::from_millis(10));
+            }
+        }
+        // A process that exits runs its own clean-up for a moment after its side is complete: wait for its exit code.
+        let reason = self.reader.head().outcome.load(Acquire);
+        if reason & outcome::PROCESS_EXIT != 0 {
+            self.ended = self
+                .target
+                .ended_within(Duration::from_secs(2))
+                .or(self.ended);
+        } else if reason & outcome::RUNTIME_SHUT_DOWN != 0 {
+            self.ended = self.target.ended();
+        }
+        while self.take()? > 0 {}
+        let head = self.reader.head();
+        self.identity.process.init_time = head.attached_at.load(Relaxed);
+        self.identity.process.fini_time = match head.detached_at.load(Relaxed) {
+            0 => boottime(),
+            time => time,
+        };
+        let records = self.records.finish().map_err(|error| {
+            Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
+        })?;
+        Ok(Collected {
+            identity: self.identity,
+            settings: self.settings,
+            records,
+            dropped: self.reader.dropped(),
+            outcome: reason,
+            ended: self.ended,
+            failure,
+            notes: self.notes,
+            entry: self.entry,
+        })
+    }
+
+    fn wait_for_state(&self, unwanted: u32, limit: Duration) {
+        let word = &self.reader.head().state;
+        let time = libc::timespec {
+            tv_sec: limit.as_secs() as _,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        };
+        futex(word, libc::FUTEX_WAIT, unwanted, Some(&time));
+    }
+}
+
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+fn boottime() -> u64 {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
+        .map(|time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+        .unwrap_or(0)
+}
+
+/// How it ended, in words.
+pub(crate) fn describe(end: End) -> String {
+    match end {
+        End::Exited(Some(code)) => format!("it exited with code {code}"),
+        End::Exited(None) => "it exited".to_owned(),
+        End::Signal(signal) => format!("it was killed by signal {signal}"),
+        End::Exec => "it became another program by exec".to_owned(),
+    }
+}
+
+fn wake(word: &std::sync::atomic::AtomicU32) {
+    futex(word, libc::FUTEX_WAKE, i32::MAX as u32, None);
+}
+
+fn futex(
+    word: &std::sync::atomic::AtomicU32,
+    operation: i32,
+    value: u32,
+    limit: Option<&libc::timespec>,
+) {
+    let limit = limit.map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: a futex word in a live shared mapping of ours, and a null or valid timeout; every return is fine with the callers,
+    // which look again.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            std::ptr::from_ref(word),
+            operation,
+            value,
+            limit,
+            0,
+            0,
+        )
+    };
+}
+
+/// Sends the spool and the tools, and waits for the answer.
+fn offer(channel: &OwnedFd, reader: &Reader, tools: &[PathBuf]) -> Result<(), Failure> {
+    let setup = |what: String| Failure::new(Kind::Setup, what);
+    if tools.len() > MAX_TOOLS {
+        return Err(Failure::new(
+            Kind::Usage,
+            format!(
+                "{} tools are named, at most {MAX_TOOLS} can be used",
+                tools.len()
+            ),
+        ));
+    }
+    let mut identity = [0; MAX_TOOLS];
+    let mut files = Vec::new();
+    for (tool, identity) in tools.iter().zip(&mut identity) {
+        let (file, id) = memory_copy(tool).map_err(|error| {
+            Failure::new(
+                Kind::Installation,
+                format!("the tool {} cannot be read: {error}", tool.display()),
+            )
+        })?;
+        *identity = id;
+        files.push(file);
+    }
+    let offer = Offer::new(reader.size() as u64, tools.len() as u32, identity);
+    let fds: Vec<RawFd> = std::iter::once(reader.fd().as_raw_fd())
+        .chain(files.iter().map(|file| file.as_raw_fd()))
+        .collect();
+    let parts = [IoSlice::new(offer.bytes())];
+    let control = [ControlMessage::ScmRights(&fds)];
+    sendmsg::<()>(
+        channel.as_raw_fd(),
+        &parts,
+        &control,
+        MsgFlags::MSG_NOSIGNAL,
+        None,
+    )
+    .map_err(|error| setup(format!("the target's side took no offer: {error}")))?;
+    let mut poll = [nix::poll::PollFd::new(
+        std::os::fd::AsFd::as_fd(channel),
+        nix::poll::PollFlags::POLLIN,
+    )];
+    let limit =
+        nix::poll::PollTimeout::try_from(ANSWER_LIMIT).unwrap_or(nix::poll::PollTimeout::MAX);
+    nix::poll::poll(&mut poll, limit)
+        .map_err(|error| setup(format!("waiting for the target's side: {error}")))?;
+    let mut answer = [0; 16];
+    let got = recv(channel.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT).unwrap_or(0);
+    match answer.get(..got).and_then(Reply::read) {
+        Some(true) => Ok(()),
+        Some(false) => Err(setup("the target's side could not map the spool".to_owned())
+            .hint("its limit of address space (RLIMIT_AS) or its memory cgroup may be too tight: try a smaller spool")),
+        None => Err(setup("the target's side did not answer".to_owned())),
+    }
+}
+
+/// A library in memory, so that neither our path nor our file system matters to the target, and a number that is the same for the
+/// same bytes.
+pub(crate) fn memory_copy(path: &Path) -> std::io::Result<(File, u64)> {
+    let mut bytes = Vec::new();
+    File::open(path)?.read_to_end(&mut bytes)?;
+    let name = c"midair-tool";
+    let fd = nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
+    let file = File::from(fd);
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0)?;
+    // FNV-1a.
+    let identity = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    Ok((file, identity))
+}

@@ -1,0 +1,91 @@
+//! The target as the attaching side holds it: by a pidfd, so that its number cannot come to mean another process.
+
+use crate::request::End;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// A live process.
+#[derive(Debug)]
+pub struct Target {
+    pid: u32,
+    /// Our thread in it, as our pid namespace numbers it.
+    agent: u32,
+    pidfd: OwnedFd,
+}
+
+impl Target {
+    /// The process `pid`, in which our thread is `agent`.
+    pub fn new(pid: u32, agent: u32, pidfd: OwnedFd) -> Target {
+        Target { pid, agent, pidfd }
+    }
+
+    /// Its number in our pid namespace.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Readable once it has ended.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<End> {
+        self.ended_within(Duration::ZERO)
+    }
+
+    /// How it ended, waiting for the end for at most `limit`.
+    pub fn ended_within(&self, limit: Duration) -> Option<End> {
+        let mut polled = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
+        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        match poll(&mut polled, limit) {
+            Ok(count) if count > 0 => Some(exit_status(self.pidfd.as_fd(), self.pid)),
+            _ => None,
+        }
+    }
+
+    /// Whether our thread is still one of the process's: it is not after an exec.
+    pub fn agent_lives(&self) -> bool {
+        std::fs::read(format!("/proc/{}/task/{}/comm", self.pid, self.agent))
+            .is_ok_and(|comm| comm.trim_ascii_end() == midair_record::boot::THREAD_NAME.as_bytes())
+    }
+}
+
+/// `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT` (Linux 6.15) tells how a process ended even after it was reaped; before that the zombie's
+/// stat does, as long as its parent leaves it.
+fn exit_status(pidfd: BorrowedFd<'_>, pid: u32) -> End {
+    let code = exit_code_by_pidfd(pidfd).or_else(|| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let after_name: Vec<&str> = stat.rsplit(") ").next()?.split_ascii_whitespace().collect();
+        (*after_name.first()? == "Z").then_some(())?;
+        after_name.get(49)?.parse().ok()
+    });
+    match code {
+        Some(code) if code & 0x7f != 0 => End::Signal(code & 0x7f),
+        Some(code) => End::Exited(Some(code >> 8 & 0xff)),
+        None => End::Exited(None),
+    }
+}
+
+fn exit_code_by_pidfd(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    /// `struct pidfd_info` as of Linux 6.15 (uapi/linux/pidfd.h): 80 bytes, later kernels take a shorter one.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        pids: [u32; 3],
+        ids: [u32; 8],
+        exit_code: i32,
+    }
+    const INFO_EXIT: u64 = 1 << 3;
+    nix::ioctl_readwrite!(get_info, 0xff, 11, Info);
+    let mut info = Info {
+        mask: INFO_EXIT,
+        ..Info::default()
+    };
+    // SAFETY: the ioctl number carries the struct's size, and the kernel writes no more than that.
+    let asked = unsafe { get_info(std::os::fd::AsRawFd::as_raw_fd(&pidfd), &mut info) };
+    (asked.is_ok() && info.mask & INFO_EXIT != 0).then_some(info.exit_code)
+}
