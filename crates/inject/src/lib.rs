@@ -1,1 +1,41 @@
 //! The attach engine: enter a running process through one parked thread.
+//!
+//! Two steps. [`look`] touches nothing and says what a process is, or why it cannot be entered. [`enter`] borrows *one* thread
+//! that is proven to be parked, for a fraction of a millisecond, to start one thread of ours; that one loads a library and
+//! talks to the caller over a socket ([`Entered::channel`]). If a thread of ours is parked there since an earlier session, it
+//! is woken instead and no thread of the program is touched.
+//!
+//! Design constraints:
+//! * the attacher may die after any single operation: the borrowed thread then restores itself (`hold`);
+//! * no byte of the program's code is changed; our code page is never writable and executable at once (`mappings`);
+//! * a thread inside the allocator, the loader, fork or exit is never borrowed (`parked`, `names`);
+//! * every wait has a deadline ([`Options`]);
+//! * all ptrace requests come from the calling thread, and none is outstanding when a call returns.
+//!
+//! Caller's part: one attach to a process at a time from one thread; the library must export
+//! [`midair_record::boot::ENTRY`].
+#![deny(unsafe_code)]
+
+mod agent;
+mod arch;
+mod code;
+mod enter;
+mod entered;
+mod error;
+mod hold;
+mod look;
+mod mappings;
+pub mod names;
+mod options;
+mod parked;
+mod wake;
+
+pub use agent::Agent;
+pub use code::TargetCode;
+pub use enter::enter;
+pub use entered::{Entered, Tier, Times, Via};
+pub use error::{EnterError, Refusal, Seen};
+pub use look::{LISTENER_NAME, Look, look};
+pub use mappings::Mappings;
+pub use options::{FaultPoint, Library, Options};
+pub use parked::{Candidate, Grade};

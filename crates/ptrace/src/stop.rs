@@ -413,6 +413,14 @@ impl Stopped {
         self.go("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)
     }
 
+    /// The same, delivering `signal` on the way.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn resume_to_syscall_with(self, signal: i32) -> Result<Seized> {
+        self.go("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, signal)
+    }
+
     fn go(mut self, operation: &'static str, code: libc::c_uint, signal: i32) -> Result<Seized> {
         request(operation, code, self.tid, 0, signal as usize)?;
         self.released = true;

@@ -1,0 +1,163 @@
+//! Our thread in a target: finding one, reading its boot block.
+
+use std::mem::offset_of;
+
+use midair_procinfo::syscall::Doing;
+use midair_procinfo::{Tid, task};
+use midair_ptrace::{Memory, RemoteAddr};
+use midair_record::VERSION;
+use midair_record::boot::{BootBlock, MAGIC, MAILBOX_OFFSET, mailbox, step};
+
+use crate::error::EnterError;
+
+/// A thread of ours that was found in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agent {
+    /// The thread.
+    pub tid: Tid,
+    /// Its boot block, if it is parked on one.
+    pub block: Option<RemoteAddr>,
+    /// Layout version of the block.
+    pub version: u32,
+    /// Its mailbox, see [`mailbox`]; [`mailbox::EMPTY`] when there is no block.
+    pub mailbox: u32,
+}
+
+impl Agent {
+    /// True when it waits to be woken by this build.
+    pub fn is_parked(&self) -> bool {
+        self.block.is_some() && self.version == VERSION && self.mailbox == mailbox::PARKED
+    }
+    /// Its state in words.
+    pub fn state(&self) -> &'static str {
+        if self.block.is_none() {
+            "at work"
+        } else {
+            mailbox_words(self.mailbox)
+        }
+    }
+}
+
+/// The first parked one of `tids`, else the first.
+pub(crate) fn find(memory: Memory, tids: impl Iterator<Item = Tid>) -> Option<Agent> {
+    let mut any = None;
+    for tid in tids {
+        let agent = examine(memory, tid);
+        if agent.is_parked() {
+            return Some(agent);
+        }
+        any = any.or(Some(agent));
+    }
+    any
+}
+
+fn examine(memory: Memory, tid: Tid) -> Agent {
+    let busy = Agent {
+        tid,
+        block: None,
+        version: 0,
+        mailbox: mailbox::EMPTY,
+    };
+    /// FUTEX
+    const FUTEX: u64 = 202;
+    let Ok(Doing::Syscall(call)) = task::doing(tid) else {
+        return busy;
+    };
+    if call.number != FUTEX {
+        return busy;
+    }
+    let block = Block {
+        memory,
+        at: RemoteAddr::new(call.args[0]).minus(MAILBOX_OFFSET as u64),
+    };
+    match (
+        block.word64(offset_of!(BootBlock, magic)),
+        block.word(offset_of!(BootBlock, version)),
+        block.mailbox(),
+    ) {
+        (Ok(MAGIC), Ok(version), Ok(mailbox)) => Agent {
+            tid,
+            block: Some(block.at),
+            version,
+            mailbox,
+        },
+        _ => busy,
+    }
+}
+
+/// A boot block in the target.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block {
+    pub(crate) memory: Memory,
+    pub(crate) at: RemoteAddr,
+}
+
+impl Block {
+    pub(crate) fn word(&self, offset: usize) -> midair_ptrace::Result<u32> {
+        self.memory.read_u32(self.at.plus(offset as u64))
+    }
+    pub(crate) fn word64(&self, offset: usize) -> midair_ptrace::Result<u64> {
+        self.memory.read_u64(self.at.plus(offset as u64))
+    }
+    pub(crate) fn mailbox(&self) -> midair_ptrace::Result<u32> {
+        self.word(MAILBOX_OFFSET)
+    }
+    pub(crate) fn signed(&self, offset: usize) -> midair_ptrace::Result<i32> {
+        self.word(offset).map(u32::cast_signed)
+    }
+
+    /// What our thread says that it failed at, if it did.
+    pub(crate) fn failure(&self) -> Option<EnterError> {
+        let code = self.word(offset_of!(BootBlock, error_step)).ok()?;
+        if code == 0 {
+            return None;
+        }
+        let errno = self.signed(offset_of!(BootBlock, error)).unwrap_or(0);
+        if code == step::THREAD {
+            return Some(EnterError::ThreadRefused { errno });
+        }
+        let text = match self.word64(offset_of!(BootBlock, error_text)) {
+            Ok(at) if code == step::LOAD && at != 0 => self.text(RemoteAddr::new(at)),
+            _ => String::new(),
+        };
+        Some(EnterError::Boot {
+            step: step_words(code),
+            errno,
+            text,
+        })
+    }
+
+    fn text(&self, at: RemoteAddr) -> String {
+        let mut bytes = [0; 512];
+        let n = self.memory.read_some(at, &mut bytes).unwrap_or(0);
+        let end = bytes[..n].iter().position(|&byte| byte == 0).unwrap_or(n);
+        midair_procinfo::show(&bytes[..end])
+    }
+}
+
+/// A mailbox value in words.
+pub(crate) fn mailbox_words(value: u32) -> &'static str {
+    match value {
+        mailbox::EMPTY => "not begun",
+        mailbox::STARTED => "starting",
+        mailbox::OPEN => "waiting for its attacher",
+        mailbox::TALKING => "in a session",
+        mailbox::PARKED => "parked",
+        mailbox::KICK => "being woken",
+        mailbox::FAILED => "failed",
+        mailbox::ENDED => "ending",
+        _ => "in an unknown state",
+    }
+}
+
+fn step_words(code: u32) -> &'static str {
+    match code {
+        step::SOCKET => "making a socket pair",
+        step::SILENCE => "waiting for the library",
+        step::RECEIVE => "receiving the library",
+        step::LOAD => "loading the library",
+        step::ENTRY => "finding the entry of the library",
+        step::THREAD => "making a thread",
+        _ => "an unknown step",
+    }
+}

@@ -1,0 +1,148 @@
+//! Addresses in the target's own C library: the functions that the stub and our thread call, and two pieces of code that
+//! system calls are made with. Found in its file, then compared with its memory.
+
+use std::io;
+
+use midair_procinfo::libc_kind::{self, LibcKind};
+use midair_procinfo::module::Modules;
+use midair_procinfo::{Tid, elf};
+use midair_ptrace::{Memory, RemoteAddr};
+
+use crate::arch;
+use crate::error::Refusal;
+
+/// Oldest version that our libraries run on; since this one, threads and dlopen are in libc.so.6 itself.
+const OLDEST: (u32, u32) = (2, 34);
+
+/// Addresses in the target.
+#[derive(Debug, Clone)]
+pub struct TargetCode {
+    /// Version of its glibc.
+    pub version: (u32, u32),
+    /// Index of libc.so.6 in the modules.
+    pub module: usize,
+    pub(crate) pthread_create: RemoteAddr,
+    pub(crate) attr_init: RemoteAddr,
+    pub(crate) attr_setdetachstate: RemoteAddr,
+    pub(crate) attr_setstack: RemoteAddr,
+    pub(crate) dlopen: RemoteAddr,
+    pub(crate) dlsym: RemoteAddr,
+    pub(crate) dlerror: RemoteAddr,
+    /// A `syscall; ret`.
+    pub(crate) gadget: RemoteAddr,
+    /// `mov $15,%rax; syscall`.
+    pub(crate) restorer: RemoteAddr,
+}
+
+impl TargetCode {
+    /// Finds everything, or says why the C library will not do.
+    pub(crate) fn find(pid: Tid, modules: &Modules, memory: Memory) -> Result<TargetCode, Refusal> {
+        let unreadable = |source: io::Error| Refusal::Unreadable {
+            pid,
+            what: "the C library".into(),
+            source,
+        };
+        let (module, version) = match libc_kind::find(modules).map_err(unreadable)? {
+            LibcKind::Glibc { version, .. } if version < OLDEST => {
+                return Err(Refusal::LibcTooOld { pid, version });
+            }
+            LibcKind::Glibc { module, version } => (module, version),
+            LibcKind::Musl => {
+                return Err(Refusal::LibcKind {
+                    pid,
+                    what: "it runs on musl",
+                });
+            }
+            LibcKind::Static => {
+                return Err(Refusal::LibcKind {
+                    pid,
+                    what: "it is linked statically",
+                });
+            }
+            LibcKind::Ambiguous => {
+                return Err(Refusal::LibcKind {
+                    pid,
+                    what: "it has two C libraries",
+                });
+            }
+        };
+        let loaded = modules.load(module).map_err(unreadable)?;
+        let found = loaded
+            .elf
+            .exported([
+                "pthread_create",
+                "pthread_attr_init",
+                "pthread_attr_setdetachstate",
+                "pthread_attr_setstack",
+                "dlopen",
+                "dlsym",
+                "dlerror",
+            ])
+            .map_err(unreadable)?;
+        let missing = Refusal::LibcKind {
+            pid,
+            what: "its C library lacks a function that is needed",
+        };
+        let [
+            Some(create),
+            Some(init),
+            Some(detach),
+            Some(stack),
+            Some(open),
+            Some(sym),
+            Some(error),
+        ] = found
+        else {
+            return Err(missing);
+        };
+        let at = |linked: u64| RemoteAddr::new(linked.wrapping_add(loaded.bias));
+        let pieces = loaded.elf.code().map_err(unreadable)?;
+        let gadget = search(&pieces, &arch::GETPID_BODY)
+            .map(|linked| at(linked).plus(5))
+            .or_else(|| search(&pieces, &arch::SYSCALL_RETURN).map(at));
+        let restorer = search(&pieces, &arch::RESTORER).map(at);
+        let (Some(gadget), Some(restorer)) = (gadget, restorer) else {
+            return Err(missing);
+        };
+        // Somebody may have changed the code in memory; or the file is not what we took it for.
+        let same = |address: RemoteAddr, bytes: &[u8]| {
+            memory
+                .read_vec(address, bytes.len())
+                .is_ok_and(|got| got == bytes)
+        };
+        if !same(gadget, &arch::SYSCALL_RETURN) || !same(restorer, &arch::RESTORER) {
+            return Err(Refusal::LibcKind {
+                pid,
+                what: "its C library in memory differs from its file",
+            });
+        }
+        Ok(TargetCode {
+            version,
+            module,
+            pthread_create: at(create),
+            attr_init: at(init),
+            attr_setdetachstate: at(detach),
+            attr_setstack: at(stack),
+            dlopen: at(open),
+            dlsym: at(sym),
+            dlerror: at(error),
+            gadget,
+            restorer,
+        })
+    }
+
+    /// True when `address` is the return into the restorer: the frame of a signal handler.
+    pub(crate) fn is_signal_return(&self, address: u64) -> bool {
+        address.wrapping_sub(self.restorer.get().wrapping_sub(1)) <= arch::RESTORER.len() as u64
+    }
+}
+
+fn search(pieces: &[elf::Piece], pattern: &[u8]) -> Option<u64> {
+    pieces.iter().find_map(|piece| {
+        let at = piece
+            .bytes
+            .windows(pattern.len())
+            .position(|window| window == pattern)?;
+        Some(piece.address.wrapping_add(at as u64))
+    })
+}

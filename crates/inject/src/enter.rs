@@ -1,0 +1,389 @@
+//! The phases of entering a process.
+
+use std::ffi::CString;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use midair_procinfo::stack::{Place, Walker};
+use midair_procinfo::{Tid, task};
+use midair_ptrace::{
+    Deadline, Registers, memfd_with, pidfd_getfd, pidfd_open_thread, send_bytes,
+    send_with_descriptor,
+};
+use midair_record::boot::{BootBlock, mailbox};
+
+use crate::agent::{Block, mailbox_words};
+use crate::arch::{self, number};
+use crate::entered::{Entered, Times, Via};
+use crate::error::{During, EnterError, Seen};
+use crate::hold::{self, Hold, Miss, Stub, StubEnd};
+use crate::look::Look;
+use crate::mappings::{CODE_LEN, DATA_LEN, Draft, Mappings, library_fd, memfd_name, protection};
+use crate::names::{self, Ground};
+use crate::options::{FaultPoint, Library, Options};
+use crate::parked::{Candidate, Judge, Verdict};
+
+/// Enters the process: wakes our thread if one is parked there, else makes one through a borrowed thread; then has it load
+/// `library`. When this returns, no thread of the target is stopped or traced.
+///
+/// All ptrace requests are made by the calling thread.
+///
+/// # Errors
+/// [`EnterError`]; unless its variant says otherwise, the target is as it was, less what the C library keeps of a thread that
+/// came and went.
+pub fn enter(look: &Look, library: &Library, options: &Options) -> Result<Entered, EnterError> {
+    let library = read(library)?;
+    if let Some(agent) = &look.agent {
+        return crate::wake::wake(look, agent, options);
+    }
+    let fd = library_fd(look);
+    let draft = Draft::new(look, options, fd);
+    let (mappings, via, times) = make_thread(look, draft, options)?;
+    let block = Block {
+        memory: look.memory(),
+        at: mappings.data,
+    };
+    match meet(look, block, options).and_then(|(channel, agent)| {
+        send(&channel, library.as_deref(), fd)?;
+        options.reached(FaultPoint::Sent);
+        Ok((channel, agent))
+    }) {
+        Ok((channel, agent_tid)) => Ok(Entered {
+            channel,
+            pid: look.pid,
+            agent_tid,
+            via,
+            times,
+            mappings: Some(mappings),
+            block,
+        }),
+        Err(error) => {
+            // Our thread gives up by itself when its patience is over; its memory goes with it.
+            if let Some(agent_tid) = find_agent(look, block) {
+                let _undone =
+                    crate::entered::unmap_after(look.pid, agent_tid, block, mappings, options);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn read(library: &Library) -> Result<Option<Vec<u8>>, EnterError> {
+    Ok(match library {
+        Library::File(path) => Some(std::fs::read(path).during("reading the library")?),
+        Library::Bytes(bytes) => Some(bytes.clone()),
+        Library::Nothing => None,
+    })
+}
+
+/// Sends the library, or word that there is none.
+pub(crate) fn send(channel: &OwnedFd, library: Option<&[u8]>, fd: i32) -> Result<(), EnterError> {
+    const PHASE: &str = "sending the library";
+    let Some(bytes) = library else {
+        return send_bytes(channel.as_fd(), b"none").during(PHASE);
+    };
+    let name = CString::new(memfd_name(fd)).unwrap_or_default();
+    let file = memfd_with(&name, bytes).during(PHASE)?;
+    send_with_descriptor(channel.as_fd(), b"library", file.as_fd()).during(PHASE)
+}
+
+/// Borrows one parked thread and has it make ours.
+fn make_thread(
+    look: &Look,
+    draft: Draft,
+    options: &Options,
+) -> Result<(Mappings, Via, Times), EnterError> {
+    let mut judge = Judge::new(look);
+    let mut draft = Some(draft);
+    let began = Instant::now();
+    borrow(
+        look,
+        &mut judge,
+        options,
+        |candidate, mut hold, seized, judge| {
+            let Some(draft) = draft.take() else {
+                return Err(EnterError::Silent { at: "a second try" });
+            };
+            options.reached(FaultPoint::Framed);
+            let stub_began = Instant::now();
+            let map = |hold: &mut Hold, call, protection, len| {
+                hold.system_call(
+                    call,
+                    number::MMAP,
+                    [0, len, protection, protection::FLAGS, u64::MAX, 0],
+                )
+                .map(midair_ptrace::RemoteAddr::new)
+            };
+            let data = map(&mut hold, "mmap of data", protection::READ_WRITE, DATA_LEN)?;
+            let code = match map(
+                &mut hold,
+                "mmap of code",
+                protection::READ_EXECUTE,
+                CODE_LEN,
+            ) {
+                Ok(code) => code,
+                Err(error) => {
+                    let _undone = hold.system_call(
+                        "munmap",
+                        number::MUNMAP,
+                        [data.get(), DATA_LEN, 0, 0, 0, 0],
+                    );
+                    return Err(error);
+                }
+            };
+            let mappings = Mappings {
+                code,
+                code_len: CODE_LEN,
+                data,
+                data_len: DATA_LEN,
+            };
+            options.reached(FaultPoint::Mapped);
+            if let Err(error) = fill(look, draft, &mappings, &hold) {
+                let _undone = unmap(&mut hold, &mappings);
+                return Err(error);
+            }
+            options.reached(FaultPoint::Written);
+            let stub = Stub {
+                code,
+                code_len: CODE_LEN,
+                stack: mappings.stub_stack(),
+                block: data,
+                result: data.plus(offset_of!(BootBlock, stub_result) as u64),
+            };
+            let end = hold.run_stub(stub, Deadline::after(options.stub), || {
+                options.reached(FaultPoint::Started)
+            })?;
+            options.reached(FaultPoint::Made);
+            let release_began = Instant::now();
+            let done = |hold: Option<Hold>| {
+                if let Some(hold) = hold {
+                    hold.release()?;
+                }
+                let times = Times {
+                    find: seized.began.saturating_duration_since(began),
+                    seize: seized.took,
+                    stub: release_began.saturating_duration_since(stub_began),
+                    release: release_began.elapsed(),
+                };
+                options.reached(FaultPoint::Released);
+                Ok((mappings, Via::of(candidate), times))
+            };
+            match end {
+                StubEnd::Made => done(Some(hold)),
+                StubEnd::Freed { made: true } => done(None),
+                StubEnd::Refused => {
+                    let failure = Block {
+                        memory: look.memory(),
+                        at: data,
+                    }
+                    .failure();
+                    unmap(&mut hold, &mappings)?;
+                    hold.release()?;
+                    Err(failure.unwrap_or(EnterError::ThreadRefused { errno: 0 }))
+                }
+                StubEnd::Freed { made: false } => Err(Block {
+                    memory: look.memory(),
+                    at: data,
+                }
+                .failure()
+                .unwrap_or(EnterError::ThreadRefused { errno: 0 })),
+                StubEnd::Crashed { signal, at } => {
+                    unmap(&mut hold, &mappings)?;
+                    hold.release()?;
+                    Err(EnterError::StubCrashed { signal, at })
+                }
+                StubEnd::Overdue => {
+                    let regs = hold.registers()?;
+                    if waits_for_allocator(judge.walker(), &regs) {
+                        hold.abandon_stub()?;
+                        return Err(EnterError::StubBlocked { tid: candidate.tid });
+                    }
+                    hold.leave()?;
+                    Err(EnterError::StubLeft { tid: candidate.tid })
+                }
+            }
+        },
+    )
+}
+
+fn fill(look: &Look, draft: Draft, mappings: &Mappings, hold: &Hold) -> Result<(), EnterError> {
+    const PHASE: &str = "writing the boot block";
+    let memory = look.memory();
+    memory
+        .write(mappings.data, &draft.finish(mappings, hold.context()))
+        .during(PHASE)?;
+    memory
+        .write_through(mappings.code, arch::code())
+        .during(PHASE)
+}
+
+pub(crate) fn unmap(hold: &mut Hold, mappings: &Mappings) -> Result<(), EnterError> {
+    for (base, len) in [
+        (mappings.code, mappings.code_len),
+        (mappings.data, mappings.data_len),
+    ] {
+        hold.system_call("munmap", number::MUNMAP, [base.get(), len, 0, 0, 0, 0])?;
+    }
+    Ok(())
+}
+
+/// True when the stub waits for a lock in the allocator, called by pthread_create: it has taken nothing yet, so the thread can
+/// be taken back. It may never get that lock, if the borrowed thread itself holds it.
+fn waits_for_allocator(walker: &mut Walker<'_>, regs: &Registers) -> bool {
+    let Some((_, arch::Blocked::Futex)) = arch::blocked_in(regs.orig_rax, &arch::arguments(regs))
+    else {
+        return false;
+    };
+    if !matches!(arch::restart_as(regs), Some(arch::RestartAs::Again)) {
+        return false;
+    }
+    let walk = walker.walk(Place {
+        pc: regs.rip,
+        sp: regs.rsp,
+        bp: Some(regs.rbp),
+    });
+    let grounds: Vec<Ground> = walk
+        .frames
+        .iter()
+        .flat_map(|frame| &frame.names)
+        .filter_map(|name| names::function_ground(name))
+        .collect();
+    grounds.first() == Some(&Ground::Allocator) && grounds.contains(&Ground::ThreadCreation)
+}
+
+/// How long the stop of a thread took.
+pub(crate) struct SeizeTime {
+    pub(crate) began: Instant,
+    pub(crate) took: Duration,
+}
+
+/// Finds a parked thread, holds it and hands it to `then`, which must release it. Looks again until the deadline.
+pub(crate) fn borrow<'a, T>(
+    look: &Look,
+    judge: &mut Judge<'a>,
+    options: &Options,
+    mut then: impl FnMut(&Candidate, Hold, &SeizeTime, &mut Judge<'a>) -> Result<T, EnterError>,
+) -> Result<T, EnterError> {
+    let deadline = Deadline::after(options.find);
+    let suspend = look.status.seccomp != 0 && look.access.admin_capability;
+    loop {
+        let (verdicts, mut seen) = judge.survey().map_err(|_| EnterError::Gone {
+            during: "looking for a thread",
+        })?;
+        let mut none_yet = true;
+        for verdict in verdicts {
+            let candidate = match verdict {
+                Verdict::Parked(candidate) => candidate,
+                Verdict::AskRegisters(candidate) => {
+                    let bp = hold::frame_pointer(&candidate, Deadline::after(options.stop));
+                    match bp.and_then(|bp| judge.judge(candidate.tid, Some(bp))) {
+                        Some(Verdict::Parked(candidate)) => candidate,
+                        Some(Verdict::Not(thread)) => {
+                            seen.push(thread);
+                            continue;
+                        }
+                        _ => continue,
+                    }
+                }
+                Verdict::Not(thread) => {
+                    seen.push(thread);
+                    continue;
+                }
+            };
+            none_yet = false;
+            options.reached(FaultPoint::Chosen);
+            let began = Instant::now();
+            let held = hold::stop(
+                &candidate,
+                look.memory(),
+                suspend,
+                Deadline::after(options.stop),
+            )
+            .and_then(|proven| {
+                options.reached(FaultPoint::Proven);
+                let took = began.elapsed();
+                let hold = Hold::begin(
+                    proven,
+                    look.memory(),
+                    &look.modules,
+                    &look.code,
+                    // The calls that follow are the kernel's own work: they take as long as a stop may.
+                    Deadline::after(options.stop),
+                )?;
+                Ok((hold, SeizeTime { began, took }))
+            });
+            match held {
+                Ok((hold, times)) => return then(&candidate, hold, &times, judge),
+                Err(Miss::Failed(error)) => return Err(error),
+                Err(Miss::NotParked(why)) => {
+                    seen.push(Seen {
+                        tid: candidate.tid,
+                        name: candidate.name,
+                        doing: format!("{}, but {why}", candidate.doing),
+                    });
+                }
+            }
+        }
+        if deadline.passed() {
+            return Err(EnterError::NoneParked { threads: seen });
+        }
+        // Nothing tells when a thread goes to sleep; a running process does so at any time.
+        std::thread::sleep(if none_yet {
+            Duration::from_millis(2)
+        } else {
+            Duration::from_micros(200)
+        });
+    }
+}
+
+/// Waits until our thread has opened its socket, and takes the far end.
+pub(crate) fn meet(
+    look: &Look,
+    block: Block,
+    options: &Options,
+) -> Result<(OwnedFd, Tid), EnterError> {
+    const PHASE: &str = "meeting our thread";
+    let deadline = Deadline::after(options.boot);
+    let began = Instant::now();
+    loop {
+        match block.mailbox().during(PHASE)? {
+            mailbox::OPEN => break,
+            mailbox::FAILED | mailbox::ENDED => {
+                return Err(block
+                    .failure()
+                    .unwrap_or(EnterError::Silent { at: "its socket" }));
+            }
+            other if deadline.passed() => {
+                return Err(EnterError::Silent {
+                    at: mailbox_words(other),
+                });
+            }
+            _ if began.elapsed() < Duration::from_millis(2) => midair_ptrace::yield_now(),
+            _ => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+    options.reached(FaultPoint::Opened);
+    let agent = find_agent(look, block).ok_or(EnterError::Gone { during: PHASE })?;
+    let pidfd = pidfd_open_thread(agent, look.pid).during(PHASE)?;
+    let far = block.signed(offset_of!(BootBlock, fd_far)).during(PHASE)?;
+    let channel = pidfd_getfd(pidfd.as_fd(), far).during(PHASE)?;
+    options.reached(FaultPoint::Taken);
+    Ok((channel, agent))
+}
+
+/// The thread that the block names, by the id that this process knows it by: the block has the target's own.
+pub(crate) fn find_agent(look: &Look, block: Block) -> Option<Tid> {
+    let inside = block
+        .signed(offset_of!(BootBlock, tid))
+        .ok()
+        .filter(|&tid| tid != 0)?;
+    let is_it = |&tid: &Tid| {
+        task::status(tid).is_ok_and(|status| status.ns_pid.last().unwrap_or(&status.pid) == &inside)
+    };
+    // In one pid namespace both are the same: no search.
+    if look.access.same_pid_namespace {
+        return Some(inside).filter(is_it);
+    }
+    task::list(look.tid).ok()?.into_iter().find(is_it)
+}

@@ -1,0 +1,183 @@
+//! A process that was entered.
+
+use std::mem::offset_of;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use midair_procinfo::{Tid, task};
+use midair_ptrace::{Deadline, poll_readable};
+use midair_record::boot::BootBlock;
+
+use crate::agent::Block;
+use crate::enter::{borrow, unmap};
+use crate::error::{During, EnterError};
+use crate::look::look;
+use crate::mappings::Mappings;
+use crate::options::{FaultPoint, Options};
+use crate::parked::{Candidate, Grade, Judge};
+
+/// By which way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Via {
+    /// Which tier of the design.
+    pub tier: Tier,
+    /// The thread that was stopped.
+    pub tid: Tid,
+    /// Its name.
+    pub name: String,
+    /// What it was parked in.
+    pub doing: String,
+}
+
+/// How the process was entered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// Our own thread of an earlier session was woken.
+    OwnThread,
+    /// Through the listener of a register library.
+    Listener,
+    /// Through a parked thread of the program.
+    Parked(Grade),
+}
+
+impl Via {
+    pub(crate) fn of(candidate: &Candidate) -> Via {
+        Via {
+            tier: match candidate.grade {
+                Grade::Listener => Tier::Listener,
+                grade => Tier::Parked(grade),
+            },
+            tid: candidate.tid,
+            name: candidate.name.clone(),
+            doing: candidate.doing.clone(),
+        }
+    }
+}
+
+/// Where the time went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Times {
+    /// Looking for a thread; nothing was stopped.
+    pub find: Duration,
+    /// The borrowed thread stopped: until it stood and was proven.
+    pub seize: Duration,
+    /// The borrowed thread stopped: mappings, writing, the stub.
+    pub stub: Duration,
+    /// The borrowed thread stopped: until it was let go.
+    pub release: Duration,
+}
+
+impl Times {
+    /// How long the borrowed thread stood still.
+    pub fn stopped(&self) -> Duration {
+        self.seize
+            .saturating_add(self.stub)
+            .saturating_add(self.release)
+    }
+}
+
+/// A process that was entered: our thread runs in it, and this is the way to talk to it.
+#[derive(Debug)]
+pub struct Entered {
+    /// A sequenced-packet socket; the library in the target has the other end (`fd_near` of the boot block). It is closed
+    /// there when our thread parks or ends.
+    pub channel: OwnedFd,
+    /// The process.
+    pub pid: Tid,
+    /// Our thread, by the id that this process knows it by.
+    pub agent_tid: Tid,
+    /// By which way.
+    pub via: Via,
+    /// Where the time went.
+    pub times: Times,
+    /// What was mapped now; None when a parked thread was woken.
+    pub mappings: Option<Mappings>,
+    pub(crate) block: Block,
+}
+
+impl Entered {
+    /// Waits until the library has said its first word on the channel (which is left there to be read).
+    ///
+    /// # Errors
+    /// [`EnterError::Boot`] when it could not be loaded, [`EnterError::Silent`] at the deadline, [`EnterError::Gone`].
+    pub fn wait_for_word(&self, within: Duration) -> Result<(), EnterError> {
+        const PHASE: &str = "waiting for the library";
+        let readable =
+            poll_readable(self.channel.as_fd(), Deadline::after(within)).during(PHASE)?;
+        if let Some(failure) = self.block.failure() {
+            return Err(failure);
+        }
+        if !readable {
+            return Err(EnterError::Silent { at: "the library" });
+        }
+        if !task::is_alive(self.agent_tid) {
+            return Err(EnterError::Gone { during: PHASE });
+        }
+        Ok(())
+    }
+
+    /// What our thread says that it failed at, if it did.
+    pub fn failure(&self) -> Option<EnterError> {
+        self.block.failure()
+    }
+
+    /// A word of the boot block, for the caller's own use of it.
+    ///
+    /// # Errors
+    /// [`EnterError::Gone`].
+    pub fn mailbox(&self) -> Result<u32, EnterError> {
+        self.block.mailbox().during("reading the mailbox")
+    }
+
+    /// Takes everything back, for a session that will not be: hangs up, waits until our thread has ended, and unmaps what
+    /// was mapped. A library that was loaded stays.
+    ///
+    /// # Errors
+    /// [`EnterError::Silent`] when our thread does not end in time; then its mappings stay.
+    pub fn withdraw(self, options: &Options) -> Result<(), EnterError> {
+        let Entered {
+            channel,
+            pid,
+            agent_tid,
+            mappings,
+            block,
+            ..
+        } = self;
+        drop(channel);
+        match mappings {
+            Some(mappings) => unmap_after(pid, agent_tid, block, mappings, options),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Waits for the end of our thread, then unmaps.
+pub(crate) fn unmap_after(
+    pid: Tid,
+    agent: Tid,
+    block: Block,
+    mappings: Mappings,
+    options: &Options,
+) -> Result<(), EnterError> {
+    let deadline = Deadline::after(options.boot.saturating_add(options.stop));
+    // Its own word for itself, so that another thread that got the same number is not waited for.
+    let inside = block.signed(offset_of!(BootBlock, tid)).unwrap_or(0);
+    let there = || {
+        task::status(agent).is_ok_and(|status| {
+            status.ns_pid.last().unwrap_or(&status.pid) == &inside && status.tgid == pid
+        })
+    };
+    while there() {
+        if deadline.passed() {
+            return Err(EnterError::Silent { at: "its end" });
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let look = look(pid)?;
+    let mut judge = Judge::new(&look);
+    borrow(&look, &mut judge, options, |_, mut hold, _, _| {
+        unmap(&mut hold, &mappings)?;
+        options.reached(FaultPoint::Unmapped);
+        hold.release()
+    })
+}

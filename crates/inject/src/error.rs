@@ -1,0 +1,344 @@
+//! Refusals and failures, each with its data and its sentence (lower case, no full stop).
+
+use std::fmt;
+use std::io;
+
+use midair_procinfo::Tid;
+
+/// Why a process cannot be entered, told by looking alone: it was not touched.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// There is no such process.
+    NoProcess {
+        /// The id that was asked for.
+        pid: Tid,
+    },
+    /// It has ended and waits to be reaped.
+    Zombie {
+        /// The process.
+        pid: Tid,
+    },
+    /// A thread of the kernel.
+    KernelThread {
+        /// The process.
+        pid: Tid,
+        /// Its name.
+        name: String,
+    },
+    /// This user may not.
+    NotPermitted {
+        /// The process.
+        pid: Tid,
+        /// Why, as far as can be told.
+        why: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// Somebody traces it (a debugger, strace).
+    Traced {
+        /// The process.
+        pid: Tid,
+        /// The tracer, as this process sees it.
+        by: Tid,
+        /// Its name.
+        name: String,
+    },
+    /// It is stopped by job control.
+    Stopped {
+        /// The process.
+        pid: Tid,
+    },
+    /// Another machine type, or a 32-bit process.
+    Architecture {
+        /// The process.
+        pid: Tid,
+        /// What was found.
+        what: String,
+    },
+    /// The C library is older than our libraries need.
+    LibcTooOld {
+        /// The process.
+        pid: Tid,
+        /// Its version.
+        version: (u32, u32),
+    },
+    /// The C library is of another kind, or there is none.
+    LibcKind {
+        /// The process.
+        pid: Tid,
+        /// What was found.
+        what: &'static str,
+    },
+    /// The seccomp mode of its threads allows nothing (strict).
+    Seccomp {
+        /// The process.
+        pid: Tid,
+    },
+    /// Something that must be known of it could not be read.
+    Unreadable {
+        /// The process.
+        pid: Tid,
+        /// What.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoProcess { pid } => write!(f, "there is no process {pid}"),
+            Refusal::Zombie { pid } => {
+                write!(f, "process {pid} has ended and only waits to be reaped")
+            }
+            Refusal::KernelThread { pid, name } => {
+                write!(f, "{pid} ({name}) is a thread of the kernel")
+            }
+            Refusal::NotPermitted { pid, why, .. } => {
+                write!(f, "process {pid} may not be entered: {why}")
+            }
+            Refusal::Traced { pid, by, name } => {
+                write!(f, "process {pid} is traced by {by} ({name})")
+            }
+            Refusal::Stopped { pid } => write!(f, "process {pid} is stopped"),
+            Refusal::Architecture { pid, what } => {
+                write!(f, "process {pid} is not an x86-64 process: {what}")
+            }
+            Refusal::LibcTooOld {
+                pid,
+                version: (major, minor),
+            } => {
+                write!(
+                    f,
+                    "the C library of process {pid} is too old: glibc {major}.{minor}, needed is 2.34"
+                )
+            }
+            Refusal::LibcKind { pid, what } => {
+                write!(f, "process {pid} does not run on glibc: {what}")
+            }
+            Refusal::Seccomp { pid } => write!(f, "process {pid} is in seccomp's strict mode"),
+            Refusal::Unreadable { pid, what, source } => {
+                write!(f, "{what} of process {pid} cannot be read: {source}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// One thread and why it was not borrowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The thread.
+    pub tid: Tid,
+    /// Its name.
+    pub name: String,
+    /// What it was doing.
+    pub doing: String,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}) {}", self.tid, self.name, self.doing)
+    }
+}
+
+/// Why entering failed. Unless it says otherwise the target is as it was.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EnterError {
+    /// It cannot be entered at all.
+    Refused(Refusal),
+    /// No thread of it was parked where it is safe to borrow one, until the deadline.
+    NoneParked {
+        /// What each was doing when last seen.
+        threads: Vec<Seen>,
+    },
+    /// Somebody else's session is on, or is being set up.
+    Busy {
+        /// Our thread there.
+        tid: Tid,
+        /// What its boot block says.
+        state: &'static str,
+    },
+    /// The thread that is parked there belongs to another build of midair.
+    OtherVersion {
+        /// Our thread there.
+        tid: Tid,
+        /// Its layout version.
+        version: u32,
+    },
+    /// The target ended meanwhile.
+    Gone {
+        /// During what.
+        during: &'static str,
+    },
+    /// The target refused a system call that was made on the borrowed thread.
+    SystemCall {
+        /// Which.
+        call: &'static str,
+        /// Its errno.
+        errno: i32,
+    },
+    /// `pthread_create` failed in the target.
+    ThreadRefused {
+        /// Its result, an errno.
+        errno: i32,
+    },
+    /// The stub got a signal: it was taken back.
+    StubCrashed {
+        /// The signal.
+        signal: i32,
+        /// Where.
+        at: u64,
+    },
+    /// `pthread_create` did not return in time. The thread was let go and will go on by itself once it does.
+    StubLeft {
+        /// The thread.
+        tid: Tid,
+    },
+    /// `pthread_create` waited for a lock of the allocator that did not come free; the thread was taken back.
+    StubBlocked {
+        /// The thread.
+        tid: Tid,
+    },
+    /// Our thread did not come to the point named, in time.
+    Silent {
+        /// Which point.
+        at: &'static str,
+    },
+    /// Our thread in the target failed.
+    Boot {
+        /// At which step.
+        step: &'static str,
+        /// An errno, or 0.
+        errno: i32,
+        /// Words of the dynamic loader, if it is one that refused.
+        text: String,
+    },
+    /// An operation on the target failed.
+    Engine {
+        /// During what.
+        during: &'static str,
+        /// The cause.
+        source: midair_ptrace::Error,
+    },
+    /// Something on our own side failed (reading the library, sending it).
+    Ours {
+        /// During what.
+        during: &'static str,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for EnterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EnterError::Refused(refusal) => refusal.fmt(f),
+            EnterError::NoneParked { threads } => {
+                f.write_str("no thread is parked where it is safe to enter")?;
+                for (index, seen) in threads.iter().take(16).enumerate() {
+                    write!(f, "{} {seen}", if index == 0 { ":" } else { ";" })?;
+                }
+                match threads.len().saturating_sub(16) {
+                    0 => Ok(()),
+                    more => write!(f, "; and {more} more"),
+                }
+            }
+            EnterError::Busy { tid, state } => {
+                write!(f, "another session is on (thread {tid}: {state})")
+            }
+            EnterError::OtherVersion { tid, version } => {
+                write!(
+                    f,
+                    "thread {tid} was left there by another build of midair (layout {version})"
+                )
+            }
+            EnterError::Gone { during } => write!(f, "the process ended during {during}"),
+            EnterError::SystemCall { call, errno } => {
+                write!(
+                    f,
+                    "{call} failed in the target: {}",
+                    io::Error::from_raw_os_error(*errno)
+                )
+            }
+            EnterError::ThreadRefused { errno } => {
+                write!(
+                    f,
+                    "the target could not make a thread: {}",
+                    io::Error::from_raw_os_error(*errno)
+                )
+            }
+            EnterError::StubCrashed { signal, at } => {
+                write!(
+                    f,
+                    "signal {signal} at {at:#x} on the borrowed thread; it was taken back"
+                )
+            }
+            EnterError::StubLeft { tid } => write!(
+                f,
+                "making a thread took too long on thread {tid}; it was let go and goes on by itself once that returns"
+            ),
+            EnterError::StubBlocked { tid } => write!(
+                f,
+                "thread {tid} would have waited for a lock of the allocator that does not come free; it was taken back"
+            ),
+            EnterError::Silent { at } => {
+                write!(f, "our thread in the target did not answer in time ({at})")
+            }
+            EnterError::Boot { step, errno, text } => {
+                write!(f, "our thread in the target failed at {step}")?;
+                if *errno != 0 {
+                    write!(f, ": {}", io::Error::from_raw_os_error(*errno))?;
+                }
+                if !text.is_empty() {
+                    write!(f, ": {text}")?;
+                }
+                Ok(())
+            }
+            EnterError::Engine { during, source } => write!(f, "{during}: {source}"),
+            EnterError::Ours { during, source } => write!(f, "{during}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for EnterError {}
+
+impl From<Refusal> for EnterError {
+    fn from(refusal: Refusal) -> Self {
+        EnterError::Refused(refusal)
+    }
+}
+
+/// Names the phase in which an operation failed.
+pub(crate) trait During<T> {
+    /// The result, with `phase` in its error; the end of the target becomes [`EnterError::Gone`].
+    fn during(self, phase: &'static str) -> Result<T, EnterError>;
+}
+
+impl<T> During<T> for midair_ptrace::Result<T> {
+    fn during(self, phase: &'static str) -> Result<T, EnterError> {
+        self.map_err(|source| {
+            if source.is_gone() {
+                EnterError::Gone { during: phase }
+            } else {
+                EnterError::Engine {
+                    during: phase,
+                    source,
+                }
+            }
+        })
+    }
+}
+
+impl<T> During<T> for io::Result<T> {
+    fn during(self, phase: &'static str) -> Result<T, EnterError> {
+        self.map_err(|source| EnterError::Ours {
+            during: phase,
+            source,
+        })
+    }
+}

@@ -1,0 +1,391 @@
+//! A borrowed thread: stopped, able to restore itself, and given back as it was.
+//!
+//! The order of operations is the safety of the whole engine. First the frame is written below the red zone of the thread's
+//! own stack. From then on the thread is only ever sent to code that ends in the frame: a `syscall; ret` of the C library
+//! that returns to the C library's restorer, or the stub, whose way out is the frame. So if this process dies between any two
+//! operations, the kernel lets the thread run and it puts itself back. No byte of existing code is changed.
+
+use midair_procinfo::module::Modules;
+use midair_ptrace::{
+    Deadline, Memory, Registers, RemoteAddr, Seized, SignalMask, StopKind, Stopped, Waited,
+};
+
+use crate::arch::{self, FrameLayout};
+use crate::code::TargetCode;
+use crate::error::{During, EnterError};
+use crate::parked::{self, Candidate};
+
+const SIGILL: i32 = 4;
+const SIGBUS: i32 = 7;
+const SIGFPE: i32 = 8;
+const SIGSEGV: i32 = 11;
+
+/// Why a thread was not held.
+pub(crate) enum Miss {
+    /// It is not what it was taken for; it was let go.
+    NotParked(&'static str),
+    Failed(EnterError),
+}
+
+impl From<EnterError> for Miss {
+    fn from(error: EnterError) -> Self {
+        Miss::Failed(error)
+    }
+}
+
+/// A thread that stands still, proven to be parked. Nothing of it is changed yet.
+#[derive(Debug)]
+pub(crate) struct Proven {
+    stopped: Stopped,
+    regs: Registers,
+}
+
+/// Stops a candidate and proves it again.
+pub(crate) fn stop(
+    candidate: &Candidate,
+    memory: Memory,
+    suspend_seccomp: bool,
+    deadline: Deadline,
+) -> Result<Proven, Miss> {
+    const PHASE: &str = "stopping a thread";
+    let seized = match Seized::seize(candidate.tid, suspend_seccomp) {
+        Ok(seized) => seized,
+        Err(error) if error.is_gone() => return Err(Miss::NotParked("it ended meanwhile")),
+        Err(error) => {
+            return Err(Err::<(), _>(error)
+                .during(PHASE)
+                .err()
+                .map_or(Miss::NotParked("it ended"), Miss::Failed));
+        }
+    };
+    let stopped = match seized
+        .interrupt()
+        .and_then(|()| seized.wait_for_event(deadline))
+    {
+        Ok(stopped) => stopped,
+        Err(midair_ptrace::Error::TimedOut { .. }) => {
+            return Err(Miss::NotParked("it did not stop in time"));
+        }
+        Err(error) if error.is_gone() => return Err(Miss::NotParked("it ended meanwhile")),
+        Err(error) => {
+            return Err(Miss::Failed(EnterError::Engine {
+                during: PHASE,
+                source: error,
+            }));
+        }
+    };
+    if stopped.kind() != StopKind::Event {
+        return Err(Miss::NotParked("it is stopped by job control"));
+    }
+    let regs = stopped.registers().during(PHASE)?;
+    let stack = memory.read_vec(RemoteAddr::new(regs.rsp), candidate.stack.len());
+    let before = RemoteAddr::new(regs.rip).minus(2);
+    let instruction = memory.read_vec(before, 2);
+    if !instruction.is_ok_and(|bytes| bytes == arch::SYSCALL_INSTRUCTION) {
+        return Err(Miss::NotParked("it does not stand behind a system call"));
+    }
+    let stack = stack.map_err(|_| Miss::NotParked("its stack cannot be read"))?;
+    parked::unchanged(candidate, &regs, &stack).map_err(Miss::NotParked)?;
+    Ok(Proven { stopped, regs })
+}
+
+/// The registers of a candidate whose stack hangs on them: it is stopped for an instant and goes on.
+pub(crate) fn frame_pointer(candidate: &Candidate, deadline: Deadline) -> Option<u64> {
+    let seized = Seized::seize(candidate.tid, false).ok()?;
+    seized.interrupt().ok()?;
+    let stopped = seized.wait_for_event(deadline).ok()?;
+    let regs = stopped.registers().ok()?;
+    (regs.rip == candidate.blocking.pc && regs.rsp == candidate.blocking.sp).then_some(regs.rbp)
+}
+
+/// A borrowed thread with the frame on its stack.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    /// None only while it runs, or when it is gone.
+    stopped: Option<Stopped>,
+    memory: Memory,
+    original: Registers,
+    mask: SignalMask,
+    extended: Vec<u8>,
+    layout: FrameLayout,
+    /// What lay where the frame is.
+    under_frame: Vec<u8>,
+    gadget: RemoteAddr,
+    masked: bool,
+    /// It stands in the middle of the stub, perhaps with a lock: only the stub's own way leads back.
+    in_stub: bool,
+    deadline: Deadline,
+}
+
+/// What became of a stub.
+pub(crate) enum StubEnd {
+    /// It made our thread; the borrowed thread is held again.
+    Made,
+    /// It was refused; the borrowed thread is held again.
+    Refused,
+    /// It got a signal; the borrowed thread is held again, at that signal.
+    Crashed { signal: i32, at: u64 },
+    /// It did not come back in time; the borrowed thread is held, in the middle of it.
+    Overdue,
+    /// The borrowed thread restored itself before it was taken back; it is free.
+    Freed { made: bool },
+}
+
+impl Hold {
+    /// Prepares the way back: reads the whole state, writes the frame.
+    pub(crate) fn begin(
+        proven: Proven,
+        memory: Memory,
+        modules: &Modules,
+        code: &TargetCode,
+        deadline: Deadline,
+    ) -> Result<Hold, Miss> {
+        const PHASE: &str = "preparing the way back";
+        let Proven { stopped, regs } = proven;
+        let mask = stopped.signal_mask().during(PHASE)?;
+        let extended = stopped.extended_state().during(PHASE)?;
+        let layout = arch::lay_out(&regs, &extended);
+        let room = modules
+            .mapping_at(regs.rsp)
+            .is_some_and(|mapping| mapping.write && mapping.holds(layout.stack.get()));
+        if !room {
+            return Err(Miss::NotParked("its stack has no room"));
+        }
+        let bytes = arch::frame_bytes(&layout, &regs, mask, &extended, code.restorer);
+        let under_frame = memory
+            .read_vec(layout.stack, bytes.len())
+            .map_err(|_| Miss::NotParked("its stack has no room"))?;
+        memory.write(layout.stack, &bytes).during(PHASE)?;
+        Ok(Hold {
+            stopped: Some(stopped),
+            memory,
+            original: regs,
+            mask,
+            extended,
+            layout,
+            under_frame,
+            gadget: code.gadget,
+            masked: false,
+            in_stub: false,
+            deadline,
+        })
+    }
+
+    /// Address of the frame, for the stub.
+    pub(crate) fn context(&self) -> RemoteAddr {
+        self.layout.context
+    }
+
+    fn held(&self, during: &'static str) -> Result<&Stopped, EnterError> {
+        self.stopped.as_ref().ok_or(EnterError::Gone { during })
+    }
+
+    fn take(&mut self, during: &'static str) -> Result<Stopped, EnterError> {
+        self.stopped.take().ok_or(EnterError::Gone { during })
+    }
+
+    /// Blocks signals once the thread stands in code of ours; before, the way back would not be the frame's.
+    fn block_signals(&mut self, during: &'static str) -> Result<(), EnterError> {
+        if !self.masked {
+            self.held(during)?
+                .set_signal_mask(SignalMask::ALL_BUT_TRAP)
+                .during(during)?;
+            self.masked = true;
+        }
+        Ok(())
+    }
+
+    /// Makes a system call on the thread and gives its result. The thread then stands at the end of the call.
+    pub(crate) fn system_call(
+        &mut self,
+        during: &'static str,
+        nr: u64,
+        args: [u64; 6],
+    ) -> Result<u64, EnterError> {
+        let regs = arch::for_system_call(&self.original, self.gadget, self.layout.stack, nr, args);
+        self.held(during)?.set_registers(&regs).during(during)?;
+        self.block_signals(during)?;
+        // Its beginning, then its end.
+        for _ in 0..2 {
+            self.next_syscall_stop(during)?;
+        }
+        let result = self
+            .held(during)?
+            .registers()
+            .during(during)?
+            .rax
+            .cast_signed();
+        if (-4095..0).contains(&result) {
+            let errno = i32::try_from(-result).unwrap_or(0);
+            return Err(EnterError::SystemCall {
+                call: during,
+                errno,
+            });
+        }
+        Ok(result.cast_unsigned())
+    }
+
+    fn next_syscall_stop(&mut self, during: &'static str) -> Result<(), EnterError> {
+        let mut signal = 0;
+        loop {
+            let stopped = self.take(during)?;
+            let running = match signal {
+                0 => stopped.resume_to_syscall(),
+                // Only SIGTRAP is open; one that comes is somebody's, and its handler runs as ever.
+                other => stopped.resume_to_syscall_with(other),
+            }
+            .during(during)?;
+            match running.wait(self.deadline).during(during)? {
+                Waited::Gone(_) => return Err(EnterError::Gone { during }),
+                Waited::TimedOut(_running) => return Err(EnterError::Silent { at: during }),
+                Waited::Stopped(stopped) => {
+                    let kind = stopped.kind();
+                    self.stopped = Some(stopped);
+                    match kind {
+                        StopKind::Syscall => return Ok(()),
+                        StopKind::Signal(other) => signal = other,
+                        // Job control waits until the thread is let go.
+                        StopKind::Event | StopKind::Group(_) => signal = 0,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs the stub until `result` tells that it is done, then stops the thread again. `started` is called once it runs.
+    pub(crate) fn run_stub(
+        &mut self,
+        stub: Stub,
+        deadline: Deadline,
+        started: impl FnOnce(),
+    ) -> Result<StubEnd, EnterError> {
+        const PHASE: &str = "the stub";
+        let regs = arch::for_stub(&self.original, stub.code, stub.stack, stub.block);
+        self.held(PHASE)?.set_registers(&regs).during(PHASE)?;
+        self.block_signals(PHASE)?;
+        self.in_stub = true;
+        let mut running = self.take(PHASE)?.resume(0).during(PHASE)?;
+        started();
+        loop {
+            if self.memory.read_u32(stub.result).during(PHASE)? != 0 || deadline.passed() {
+                break;
+            }
+            // One look, no waiting: whether it was stopped by a signal.
+            running = match running
+                .wait(Deadline::after(std::time::Duration::ZERO))
+                .during(PHASE)?
+            {
+                Waited::TimedOut(running) => running,
+                Waited::Gone(_) => return Err(EnterError::Gone { during: PHASE }),
+                Waited::Stopped(stopped) => match stopped.kind() {
+                    StopKind::Signal(signal @ (SIGILL | SIGBUS | SIGFPE | SIGSEGV)) => {
+                        let at = stopped.registers().during(PHASE)?.rip;
+                        self.stopped = Some(stopped);
+                        self.in_stub = false;
+                        return Ok(StubEnd::Crashed { signal, at });
+                    }
+                    StopKind::Signal(signal) => stopped.resume(signal).during(PHASE)?,
+                    _ => stopped.resume(0).during(PHASE)?,
+                },
+            };
+            midair_ptrace::yield_now();
+        }
+        running.interrupt().during(PHASE)?;
+        let stopped = running
+            .wait_for_event(self.deadline_for_stop())
+            .during(PHASE)?;
+        let rip = stopped.registers().during(PHASE)?.rip;
+        let result = self.memory.read_u32(stub.result).during(PHASE)?;
+        let inside = rip.wrapping_sub(stub.code.get()) < stub.code_len;
+        if result != 0 && !inside {
+            // Its patience was over first.
+            stopped.detach().during(PHASE)?;
+            return Ok(StubEnd::Freed { made: result == 1 });
+        }
+        self.stopped = Some(stopped);
+        self.in_stub = result == 0;
+        Ok(match result {
+            0 => StubEnd::Overdue,
+            1 => StubEnd::Made,
+            _ => StubEnd::Refused,
+        })
+    }
+
+    /// After a long stub the deadline for the whole is over; a stop needs a little of its own.
+    fn deadline_for_stop(&self) -> Deadline {
+        Deadline::after(std::time::Duration::from_millis(100).max(self.deadline.left()))
+    }
+
+    /// Gives the thread back as it was and lets it go on.
+    pub(crate) fn release(mut self) -> Result<(), EnterError> {
+        self.restore()?;
+        self.take("giving the thread back")?
+            .detach_with(0)
+            .during("giving the thread back")
+    }
+
+    /// Its registers in the middle of the stub.
+    pub(crate) fn registers(&self) -> Result<Registers, EnterError> {
+        self.held("reading registers")?
+            .registers()
+            .during("reading registers")
+    }
+
+    /// Takes a thread out of the middle of the stub. Only for one that waits for a lock and holds none of its own.
+    pub(crate) fn abandon_stub(mut self) -> Result<(), EnterError> {
+        self.in_stub = false;
+        self.release()
+    }
+
+    /// Lets it go on as it stands: in the middle of the stub, which brings it back by the frame.
+    pub(crate) fn leave(mut self) -> Result<(), EnterError> {
+        self.take("leaving the thread")?
+            .detach_with(0)
+            .during("leaving the thread")
+    }
+
+    fn restore(&mut self) -> Result<(), EnterError> {
+        const PHASE: &str = "restoring the thread";
+        if matches!(self.held(PHASE)?.kind(), StopKind::Syscall) {
+            // Registers that ask for a restart must not be set here: only on the way out of a stop for signals does the
+            // kernel look at them.
+            let stopped = self.take(PHASE)?;
+            stopped.interrupt_again().during(PHASE)?;
+            let running = stopped.resume(0).during(PHASE)?;
+            self.stopped = Some(
+                running
+                    .wait_for_event(self.deadline_for_stop())
+                    .during(PHASE)?,
+            );
+        }
+        let stopped = self.held(PHASE)?;
+        stopped.set_signal_mask(self.mask).during(PHASE)?;
+        stopped.set_extended_state(&self.extended).during(PHASE)?;
+        stopped.set_registers(&self.original).during(PHASE)?;
+        self.memory
+            .write(self.layout.stack, &self.under_frame)
+            .during(PHASE)
+    }
+}
+
+impl Drop for Hold {
+    /// On a failure half way: the thread is given back as it was, if it stands. If it runs, the frame brings it back.
+    fn drop(&mut self) {
+        if !self.in_stub && self.stopped.is_some() && self.restore().is_ok() {
+            // Detached by the drop of `Stopped`, delivering nothing.
+            if let Some(stopped) = self.stopped.take() {
+                let _gone = stopped.detach_with(0);
+            }
+        }
+    }
+}
+
+/// Where the stub and its words lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stub {
+    pub(crate) code: RemoteAddr,
+    pub(crate) code_len: u64,
+    pub(crate) stack: RemoteAddr,
+    pub(crate) block: RemoteAddr,
+    pub(crate) result: RemoteAddr,
+}

@@ -1,0 +1,142 @@
+//! The first step: look at a process, touching nothing.
+
+use std::fs::File;
+use std::io;
+
+use midair_procinfo::access::{self, Access};
+use midair_procinfo::elf::ElfFile;
+use midair_procinfo::module::Modules;
+use midair_procinfo::status::Status;
+use midair_procinfo::{Tid, show, task};
+use midair_ptrace::Memory;
+use midair_record::boot::THREAD_NAME;
+
+use crate::agent::{self, Agent};
+use crate::code::TargetCode;
+use crate::error::Refusal;
+
+/// Name of the listener thread that a register library of AMD's scheme (or ours) keeps.
+pub const LISTENER_NAME: &str = "rocp-bg-attach";
+
+/// What was seen of a process.
+#[derive(Debug)]
+pub struct Look {
+    /// The process, as this process sees it.
+    pub pid: Tid,
+    /// A live thread of it, the leader if that lives: what everything is keyed on.
+    pub tid: Tid,
+    /// Name of that thread.
+    pub name: String,
+    /// Status of that thread: users, namespaces, seccomp, capabilities.
+    pub status: Status,
+    /// Permission.
+    pub access: Access,
+    /// Mappings, programs and libraries.
+    pub modules: Modules,
+    /// Addresses in its C library.
+    pub code: TargetCode,
+    /// Our thread in it, left by an earlier session or busy with one.
+    pub agent: Option<Agent>,
+    /// The listener thread, if it has one.
+    pub listener: Option<Tid>,
+    /// Start time of the process since boot, clock ticks: with the pid it names one process for good.
+    pub start_ticks: u64,
+}
+
+/// Looks at the process of `pid` (any thread id of it will do).
+///
+/// # Errors
+/// A [`Refusal`]: why it cannot be entered.
+pub fn look(pid: Tid) -> Result<Look, Refusal> {
+    let gone = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Refusal::NoProcess { pid },
+        _ if error.raw_os_error() == Some(ESRCH) => Refusal::NoProcess { pid },
+        _ => Refusal::Unreadable {
+            pid,
+            what: "the state".into(),
+            source: error,
+        },
+    };
+    if pid <= 0 {
+        return Err(Refusal::NoProcess { pid });
+    }
+    let first = task::stat(pid).map_err(gone)?;
+    if first.is_kernel_thread() {
+        return Err(Refusal::KernelThread {
+            pid,
+            name: show(&first.comm),
+        });
+    }
+    let Some(tid) = task::live(pid).map_err(gone)? else {
+        return Err(Refusal::Zombie { pid });
+    };
+    let status = task::status(tid).map_err(gone)?;
+    let pid = status.tgid;
+    let access = access::look(tid).map_err(gone)?;
+    if !access.allowed {
+        if !task::is_alive(tid) {
+            return Err(Refusal::NoProcess { pid });
+        }
+        let (why, hint) = access.why_not();
+        return Err(Refusal::NotPermitted { pid, why, hint });
+    }
+    if status.tracer != 0 {
+        let name = task::comm(status.tracer).map_or_else(|_| "unknown".into(), |name| show(&name));
+        return Err(Refusal::Traced {
+            pid,
+            by: status.tracer,
+            name,
+        });
+    }
+    if matches!(status.state, b'T' | b't') {
+        return Err(Refusal::Stopped { pid });
+    }
+    if status.seccomp == 1 {
+        return Err(Refusal::Seccomp { pid });
+    }
+    let exe = File::open(format!("/proc/{tid}/exe")).map_err(|source| Refusal::Unreadable {
+        pid,
+        what: "the program".into(),
+        source,
+    })?;
+    ElfFile::open(exe).map_err(|error| Refusal::Architecture {
+        pid,
+        what: error.to_string(),
+    })?;
+    let modules = Modules::of(tid).map_err(|source| Refusal::Unreadable {
+        pid,
+        what: "the mappings".into(),
+        source,
+    })?;
+    let memory = Memory::of(tid);
+    let code = TargetCode::find(pid, &modules, memory)?;
+    let tids = task::list(tid).map_err(gone)?;
+    let named = |name: &str| {
+        let name = name.as_bytes().to_vec();
+        move |tid: &Tid| task::comm(*tid).is_ok_and(|comm| comm == name)
+    };
+    let listener = tids.iter().copied().find(named(LISTENER_NAME));
+    let agent = agent::find(memory, tids.iter().copied().filter(named(THREAD_NAME)));
+    let start_ticks = task::stat(tid).map_err(gone)?.start_ticks;
+    Ok(Look {
+        pid,
+        tid,
+        name: show(&first.comm),
+        status,
+        access,
+        modules,
+        code,
+        agent,
+        listener,
+        start_ticks,
+    })
+}
+
+const ESRCH: i32 = 3;
+
+impl Look {
+    /// The target's memory.
+    pub fn memory(&self) -> Memory {
+        Memory::of(self.tid)
+    }
+}

@@ -1,0 +1,156 @@
+//! The two mappings that the engine makes in a target, and what is written into them.
+
+use std::mem::offset_of;
+
+use midair_procinfo::status::cpu_mask;
+use midair_procinfo::{show, task};
+use midair_ptrace::{RemoteAddr, ticks_per_millisecond};
+use midair_record::VERSION;
+use midair_record::boot::{BootBlock, MAGIC};
+
+use crate::arch;
+use crate::look::Look;
+use crate::options::Options;
+
+const PAGE: u64 = 4096;
+/// Stack of the stub: pthread_create and an allocator run on it.
+const STUB_STACK: u64 = 64 * 1024;
+/// Stack of our thread: dlopen, constructors, and what the library does.
+const THREAD_STACK: u64 = 1024 * 1024;
+
+/// Length of the code mapping, bytes.
+pub(crate) const CODE_LEN: u64 = PAGE;
+/// Length of the data mapping, bytes: boot block, stub stack, a page without rights, thread stack.
+pub(crate) const DATA_LEN: u64 = PAGE + STUB_STACK + PAGE + THREAD_STACK;
+
+/// `PROT_*` and `MAP_*` of the two (linux/mman.h): never writable and executable at once.
+pub(crate) mod protection {
+    pub(crate) const READ_WRITE: u64 = 1 | 2;
+    pub(crate) const READ_EXECUTE: u64 = 1 | 4;
+    /// Private, anonymous, not counted against overcommit.
+    pub(crate) const FLAGS: u64 = 0x2 | 0x20 | 0x4000;
+}
+
+/// Where they lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mappings {
+    /// Base of the code mapping.
+    pub code: RemoteAddr,
+    /// Its length, bytes.
+    pub code_len: u64,
+    /// Base of the data mapping, which begins with the boot block.
+    pub data: RemoteAddr,
+    /// Its length, bytes.
+    pub data_len: u64,
+}
+
+impl Mappings {
+    /// Stack pointer for the stub.
+    pub(crate) fn stub_stack(&self) -> RemoteAddr {
+        self.data.plus(PAGE + STUB_STACK)
+    }
+}
+
+/// The bytes of a boot block, ready but for the addresses of the mappings.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    bytes: Vec<u8>,
+}
+
+/// Writes a member of [`BootBlock`].
+macro_rules! set {
+    ($bytes:expr, $member:ident, $value:expr) => {
+        put(
+            $bytes,
+            offset_of!(BootBlock, $member),
+            &$value.to_le_bytes(),
+        )
+    };
+}
+
+fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
+    if let Some(place) = bytes.get_mut(offset..offset.saturating_add(value.len())) {
+        place.copy_from_slice(value);
+    }
+}
+
+impl Draft {
+    /// Fills in all that does not hang on the mappings, so that no time goes into it while a thread is held.
+    pub(crate) fn new(look: &Look, options: &Options, library_fd: i32) -> Draft {
+        let mut bytes = vec![0; size_of::<BootBlock>()];
+        let code = &look.code;
+        set!(&mut bytes, magic, MAGIC);
+        set!(&mut bytes, version, VERSION);
+        set!(&mut bytes, fd_near, -1_i32);
+        set!(&mut bytes, fd_far, -1_i32);
+        set!(&mut bytes, library_fd, library_fd);
+        set!(&mut bytes, fn_pthread_create, code.pthread_create.get());
+        set!(&mut bytes, fn_attr_init, code.attr_init.get());
+        set!(
+            &mut bytes,
+            fn_attr_setdetachstate,
+            code.attr_setdetachstate.get()
+        );
+        set!(&mut bytes, fn_attr_setstack, code.attr_setstack.get());
+        set!(&mut bytes, fn_dlopen, code.dlopen.get());
+        set!(&mut bytes, fn_dlsym, code.dlsym.get());
+        set!(&mut bytes, fn_dlerror, code.dlerror.get());
+        let patience_us = u64::try_from(options.patience.as_micros()).unwrap_or(20_000);
+        set!(
+            &mut bytes,
+            stub_patience_tsc,
+            (ticks_per_millisecond().saturating_mul(patience_us) / 1000)
+        );
+        set!(
+            &mut bytes,
+            patience_ms,
+            u32::try_from(options.boot.as_millis()).unwrap_or(5000)
+        );
+        // The process's own mask: the borrowed thread may be pinned.
+        let mask = cpu_mask(&look.status.cpus_allowed);
+        let mask = &mask[..mask.len().min(128)];
+        set!(&mut bytes, affinity_len, (mask.len() as u32));
+        put(&mut bytes, offset_of!(BootBlock, affinity), mask);
+        Draft { bytes }
+    }
+
+    /// The block for these mappings.
+    pub(crate) fn finish(mut self, mappings: &Mappings, context: RemoteAddr) -> Vec<u8> {
+        let bytes = &mut self.bytes;
+        let base = mappings.data.get();
+        let guard = base.wrapping_add(PAGE + STUB_STACK);
+        set!(bytes, code_base, mappings.code.get());
+        set!(bytes, code_len, mappings.code_len);
+        set!(bytes, data_base, base);
+        set!(bytes, data_len, mappings.data_len);
+        set!(bytes, stack_base, guard.wrapping_add(PAGE));
+        set!(bytes, stack_len, THREAD_STACK);
+        set!(bytes, stub_stack_top, mappings.stub_stack().get());
+        set!(bytes, sigframe, context.get());
+        arch::fill_scratch(bytes, base, (guard, PAGE));
+        self.bytes
+    }
+}
+
+/// A descriptor number for the library that no earlier load had: glibc knows libraries by the path they were loaded from,
+/// and each of ours tells its number in the name of its memory file, which `maps` shows as long as it is loaded.
+pub(crate) fn library_fd(look: &Look) -> i32 {
+    let limit = task::descriptor_limit(look.tid).unwrap_or(256).min(1024);
+    let top = i32::try_from(limit).unwrap_or(256) - 1;
+    let open = task::descriptors(look.tid).unwrap_or_default();
+    let used = |fd: i32| {
+        let name = memfd_name(fd);
+        open.contains(&fd)
+            || look
+                .modules
+                .mappings
+                .iter()
+                .any(|mapping| show(&mapping.path).contains(&name))
+    };
+    (3..=top).rev().find(|&fd| !used(fd)).unwrap_or(top)
+}
+
+/// Name of the memory file for a library at this number, ended so that 9 is not found in 99.
+pub(crate) fn memfd_name(fd: i32) -> String {
+    format!("midair-agent-{fd}.so")
+}

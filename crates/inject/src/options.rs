@@ -1,0 +1,109 @@
+//! What a caller may choose, and where a test may let the engine die.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use midair_ptrace::fault;
+
+/// Deadlines of the engine. Each wait has one.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How long to look for a parked thread.
+    pub find: Duration,
+    /// How long a thread may take to stop.
+    pub stop: Duration,
+    /// How long `pthread_create` may take: it may wait for a lock of the allocator that a running thread holds.
+    pub stub: Duration,
+    /// How long the stub waits to be taken back before the thread restores itself.
+    pub patience: Duration,
+    /// How long our new thread may take to open its socket, and it waits for our first words.
+    pub boot: Duration,
+    /// Dies at this point. For tests.
+    pub fault: Option<FaultPoint>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            find: Duration::from_millis(500),
+            stop: Duration::from_millis(100),
+            stub: Duration::from_secs(2),
+            patience: Duration::from_millis(20),
+            boot: Duration::from_secs(5),
+            fault: None,
+        }
+    }
+}
+
+/// The library that our thread loads.
+#[derive(Debug, Clone)]
+pub enum Library {
+    /// A file of ours; its bytes are sent, its path means nothing to the target.
+    File(PathBuf),
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// None: our thread ends again. Proves that entering works.
+    Nothing,
+}
+
+/// Points at which the engine can be told to die by SIGKILL, in the order in which it comes to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultPoint {
+    /// A thread is chosen; nothing was touched.
+    Chosen,
+    /// It is stopped and proven.
+    Proven,
+    /// The frame by which it can restore itself is on its stack.
+    Framed,
+    /// Both mappings are made; the thread still stands in our call.
+    Mapped,
+    /// Code and boot block are written.
+    Written,
+    /// The stub runs.
+    Started,
+    /// Our thread was made; the stub waits.
+    Made,
+    /// The borrowed thread was let go.
+    Released,
+    /// Our thread has opened its socket.
+    Opened,
+    /// We hold the far end.
+    Taken,
+    /// The library was sent.
+    Sent,
+    /// In [`crate::Entered::withdraw`]: the mappings are gone, the borrowed thread is still held.
+    Unmapped,
+    /// Waking a parked thread of ours: it is stopped.
+    WakeStopped,
+    /// Waking: its mailbox is written.
+    WakeKicked,
+}
+
+impl FaultPoint {
+    /// All of them, in order.
+    pub const ALL: [FaultPoint; 14] = [
+        FaultPoint::Chosen,
+        FaultPoint::Proven,
+        FaultPoint::Framed,
+        FaultPoint::Mapped,
+        FaultPoint::Written,
+        FaultPoint::Started,
+        FaultPoint::Made,
+        FaultPoint::Released,
+        FaultPoint::Opened,
+        FaultPoint::Taken,
+        FaultPoint::Sent,
+        FaultPoint::Unmapped,
+        FaultPoint::WakeStopped,
+        FaultPoint::WakeKicked,
+    ];
+}
+
+impl Options {
+    /// Dies here if told so.
+    pub(crate) fn reached(&self, point: FaultPoint) {
+        if self.fault == Some(point) {
+            fault::die();
+        }
+    }
+}

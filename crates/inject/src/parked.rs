@@ -1,0 +1,289 @@
+//! Which thread to borrow: only one that is proven to be parked.
+
+use std::collections::HashMap;
+
+use midair_procinfo::module::Modules;
+use midair_procinfo::stack::{Frame, Place, Walk, Walker};
+use midair_procinfo::syscall::{Blocking, Doing};
+use midair_procinfo::{Tid, show, task};
+use midair_ptrace::Registers;
+use midair_record::boot::THREAD_NAME;
+
+use crate::arch::{self, Blocked};
+use crate::error::Seen;
+use crate::look::{LISTENER_NAME, Look};
+use crate::names::{self, Wait};
+
+/// Threads of the modelled GPU: a process with a real one has none, so nothing may be proven by them.
+const MODEL_PREFIX: &[u8] = b"gpu-model-";
+
+/// How good a thread is to borrow, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// The listener of a register library: made for this.
+    Listener,
+    /// In a system call that restarts unseen; its stack is known to the root.
+    Call,
+    /// In a wait of the program's own (condition, semaphore, join), known to the root.
+    Condition,
+    /// In a system call that restarts unseen; some of the stack is not known.
+    CallUnknown,
+    /// Waits for a lock of the program, by functions that all have names.
+    Lock,
+    /// In a system call that our stop turns into EINTR.
+    Disturbed,
+}
+
+/// A thread that seems to be parked, and what has to be found again when it is stopped.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    /// The thread.
+    pub tid: Tid,
+    /// Its name.
+    pub name: String,
+    /// How good it is.
+    pub grade: Grade,
+    /// What it is in, in words.
+    pub doing: String,
+    pub(crate) blocking: Blocking,
+    /// Its frame pointer register, where the stack could not be unwound without.
+    pub(crate) bp: Option<u64>,
+    /// Stack bytes that the judgement rests on.
+    pub(crate) stack: Vec<u8>,
+    /// The call returns EINTR once stopped.
+    pub(crate) disturbed: bool,
+    switches: u64,
+}
+
+/// What a look at one thread gave.
+pub(crate) enum Verdict {
+    Parked(Candidate),
+    /// Its stack hangs on a register that only a stop can tell.
+    AskRegisters(Candidate),
+    Not(Seen),
+}
+
+/// Looks at threads of one process, again and again; files are read once.
+#[derive(Debug)]
+pub(crate) struct Judge<'a> {
+    look: &'a Look,
+    modules: &'a Modules,
+    walker: Walker<'a>,
+    /// Voluntary switches when last seen.
+    switches: HashMap<Tid, u64>,
+}
+
+impl<'a> Judge<'a> {
+    pub(crate) fn new(look: &'a Look) -> Self {
+        Judge {
+            look,
+            modules: &look.modules,
+            walker: Walker::new(&look.modules, look.memory()),
+            switches: HashMap::new(),
+        }
+    }
+
+    /// The unwinder, for other stacks of the same process.
+    pub(crate) fn walker(&mut self) -> &mut Walker<'a> {
+        &mut self.walker
+    }
+
+    /// All candidates, best first (of one grade, who slept longest), then why the others are none.
+    pub(crate) fn survey(&mut self) -> std::io::Result<(Vec<Verdict>, Vec<Seen>)> {
+        let mut good = Vec::new();
+        let mut seen = Vec::new();
+        for tid in task::list(self.look.tid)? {
+            match self.judge(tid, None) {
+                Some(Verdict::Not(thread)) => seen.push(thread),
+                Some(verdict) => good.push(verdict),
+                // It ended meanwhile.
+                None => {}
+            }
+        }
+        good.sort_by_key(|verdict| match verdict {
+            Verdict::Parked(candidate) => (0, candidate.grade, candidate.switches),
+            Verdict::AskRegisters(candidate) => (1, candidate.grade, candidate.switches),
+            Verdict::Not(_) => (2, Grade::Disturbed, 0),
+        });
+        Ok((good, seen))
+    }
+
+    /// Judges one thread, `bp` being its frame pointer register if that is known.
+    pub(crate) fn judge(&mut self, tid: Tid, bp: Option<u64>) -> Option<Verdict> {
+        let stat = task::stat(tid).ok()?;
+        let not = |doing: String| {
+            Some(Verdict::Not(Seen {
+                tid,
+                name: show(&stat.comm),
+                doing,
+            }))
+        };
+        if stat.is_dead() {
+            return None;
+        }
+        if stat.comm.starts_with(MODEL_PREFIX) {
+            return not("belongs to the modelled GPU".into());
+        }
+        if stat.comm == THREAD_NAME.as_bytes() {
+            return not("is ours".into());
+        }
+        match stat.state {
+            b'S' => {}
+            b'R' => return not("is running".into()),
+            b'D' => return not("is in an uninterruptible wait".into()),
+            b'T' | b't' => return not("is stopped".into()),
+            _ => return not(format!("is in state {}", char::from(stat.state))),
+        }
+        let blocking = match task::doing(tid) {
+            Ok(Doing::Syscall(blocking)) => blocking,
+            Ok(Doing::Running) => return not("is running".into()),
+            Ok(Doing::Blocked { .. }) => return not("is blocked outside system calls".into()),
+            Err(_) => return not("does not tell what it does".into()),
+        };
+        let Some((call, blocked)) = arch::blocked_in(blocking.number, &blocking.args) else {
+            return not(format!("is in system call {}", blocking.number));
+        };
+        let status = task::status(tid).ok()?;
+        if status.shadow_stack {
+            return not(format!("is in {call}, with a shadow stack"));
+        }
+        // A switch since the last look: it is not parked, it comes and goes.
+        let moved = self
+            .switches
+            .insert(tid, status.voluntary_switches)
+            .is_some_and(|before| before != status.voluntary_switches);
+        let place = Place {
+            pc: blocking.pc,
+            sp: blocking.sp,
+            bp,
+        };
+        let walk = self.walker.walk(place);
+        let (grade, what) = match self.grade(&walk, call, blocked) {
+            Ok(found) => found,
+            // The frames that spoke against it may be wrong ones.
+            Err(why) if !walk.needs_frame_pointer => return not(why),
+            Err(why) => (Grade::Disturbed, why),
+        };
+        let grade = if stat.comm == LISTENER_NAME.as_bytes() {
+            Grade::Listener
+        } else {
+            grade
+        };
+        let penalty = if moved { 1 << 40 } else { 0 };
+        let candidate = Candidate {
+            tid,
+            name: show(&stat.comm),
+            grade,
+            doing: what,
+            blocking,
+            bp,
+            stack: walk.bytes,
+            disturbed: blocked == Blocked::Disturbed,
+            switches: status.voluntary_switches.saturating_add(penalty),
+        };
+        Some(if walk.needs_frame_pointer {
+            Verdict::AskRegisters(candidate)
+        } else {
+            Verdict::Parked(candidate)
+        })
+    }
+
+    fn grade(&self, walk: &Walk, call: &str, blocked: Blocked) -> Result<(Grade, String), String> {
+        for frame in &walk.frames {
+            if self.look.code.is_signal_return(frame.address) {
+                return Err(format!("is in {call}, in a signal handler"));
+            }
+            if let Some((what, ground)) = self.ground(frame) {
+                return Err(format!("is in {call}, {} ({what})", ground.words()));
+            }
+        }
+        let wait = self.innermost(walk);
+        let waits = |name: &str| format!("in {name}");
+        match blocked {
+            Blocked::Futex | Blocked::Restarted => {
+                let Some((name, wait)) = wait else {
+                    return Err(format!(
+                        "is in {call}, in no function that is known to wait"
+                    ));
+                };
+                if !walk.rooted {
+                    return Err(format!(
+                        "is in {call} ({name}), its stack cannot be followed to its root"
+                    ));
+                }
+                match wait {
+                    Wait::Condition => Ok((Grade::Condition, waits(name))),
+                    Wait::Call if blocked == Blocked::Restarted => Ok((Grade::Call, waits(name))),
+                    // An allocator without names may have its own locks.
+                    Wait::Lock if walk.frames.iter().all(|frame| self.is_named(frame)) => {
+                        Ok((Grade::Lock, waits(name)))
+                    }
+                    _ => Err(format!(
+                        "is in {call} ({name}), which may be a lock of an allocator"
+                    )),
+                }
+            }
+            Blocked::Restarts if walk.rooted => Ok((Grade::Call, waits(call))),
+            Blocked::Restarts => Ok((Grade::CallUnknown, waits(call))),
+            Blocked::Disturbed => Ok((Grade::Disturbed, waits(call))),
+        }
+    }
+
+    fn ground(&self, frame: &Frame) -> Option<(String, names::Ground)> {
+        for name in &frame.names {
+            if let Some(ground) = names::function_ground(name) {
+                return Some((name.clone(), ground));
+            }
+        }
+        let module = self.modules.list.get(frame.module?)?;
+        names::file_ground(module.file_name()).map(|ground| (show(module.file_name()), ground))
+    }
+
+    fn is_named(&self, frame: &Frame) -> bool {
+        // The C library's start of threads and programs has no name in a stripped file.
+        !frame.names.is_empty() || frame.module == Some(self.look.code.module)
+    }
+
+    /// The innermost function of the C library that has a name and is no mere helper, if it is one that waits. Functions
+    /// that have no symbol are helpers of the next outer one; but they must all be of the C library.
+    fn innermost<'w>(&self, walk: &'w Walk) -> Option<(&'w str, Wait)> {
+        for frame in &walk.frames {
+            if frame.module != Some(self.look.code.module) {
+                return None;
+            }
+            let mut telling = frame
+                .names
+                .iter()
+                .filter(|name| !names::is_helper(name))
+                .peekable();
+            if telling.peek().is_none() {
+                continue;
+            }
+            return telling.find_map(|name| names::wait_in(name).map(|wait| (name.as_str(), wait)));
+        }
+        None
+    }
+}
+
+/// What a stopped thread must still be, to be the one that was judged.
+pub(crate) fn unchanged(
+    candidate: &Candidate,
+    regs: &Registers,
+    stack: &[u8],
+) -> Result<(), &'static str> {
+    let call = &candidate.blocking;
+    if regs.orig_rax != call.number || regs.rip != call.pc || regs.rsp != call.sp {
+        return Err("it went on meanwhile");
+    }
+    if candidate.bp.is_some_and(|bp| bp != regs.rbp) || stack != candidate.stack {
+        return Err("its stack changed meanwhile");
+    }
+    match arch::restart_as(regs) {
+        Some(arch::RestartAs::Again | arch::RestartAs::Interrupted) => Ok(()),
+        // EINTR is what the stop made of it; any other result is the end of the call.
+        Some(arch::RestartAs::Done) if candidate.disturbed && regs.rax.cast_signed() == -4 => {
+            Ok(())
+        }
+        _ => Err("its system call has ended"),
+    }
+}

@@ -1,0 +1,94 @@
+//! Waking our own thread, parked in a target since an earlier session.
+
+use std::time::{Duration, Instant};
+
+use midair_ptrace::{Deadline, Seized, StopKind};
+use midair_record::VERSION;
+use midair_record::boot::{MAILBOX_OFFSET, mailbox};
+
+use crate::agent::{Agent, Block, mailbox_words};
+use crate::enter::meet;
+use crate::entered::{Entered, Tier, Times, Via};
+use crate::error::{During, EnterError};
+use crate::look::Look;
+use crate::options::{FaultPoint, Options};
+
+/// Wakes `agent`. No thread of the program is touched.
+pub(crate) fn wake(look: &Look, agent: &Agent, options: &Options) -> Result<Entered, EnterError> {
+    const PHASE: &str = "waking our thread";
+    let tid = agent.tid;
+    let Some(at) = agent.block else {
+        return Err(EnterError::Busy {
+            tid,
+            state: agent.state(),
+        });
+    };
+    if agent.version != VERSION {
+        return Err(EnterError::OtherVersion {
+            tid,
+            version: agent.version,
+        });
+    }
+    let block = Block {
+        memory: look.memory(),
+        at,
+    };
+    let began = Instant::now();
+    // Only one may trace a thread, so of two attachers one changes the mailbox and the other then sees it changed.
+    let seized = match Seized::seize(tid, false) {
+        Ok(seized) => seized,
+        Err(error) if error.errno() == Some(EPERM) => {
+            return Err(EnterError::Busy {
+                tid,
+                state: "being woken by another",
+            });
+        }
+        Err(error) => return Err(error).during(PHASE),
+    };
+    seized.interrupt().during(PHASE)?;
+    let stopped = seized
+        .wait_for_event(Deadline::after(options.stop))
+        .during(PHASE)?;
+    options.reached(FaultPoint::WakeStopped);
+    let seize = began.elapsed();
+    let now = block.mailbox().during(PHASE)?;
+    if now != mailbox::PARKED || stopped.kind() != StopKind::Event {
+        stopped.detach().during(PHASE)?;
+        return Err(EnterError::Busy {
+            tid,
+            state: mailbox_words(now),
+        });
+    }
+    block
+        .memory
+        .write(at.plus(MAILBOX_OFFSET as u64), &mailbox::KICK.to_ne_bytes())
+        .during(PHASE)?;
+    options.reached(FaultPoint::WakeKicked);
+    let release_began = Instant::now();
+    // The stop itself made the kernel leave the wait; it looks at the word again before it waits on.
+    stopped.detach().during(PHASE)?;
+    let times = Times {
+        find: Duration::ZERO,
+        seize,
+        stub: Duration::ZERO,
+        release: release_began.elapsed(),
+    };
+    let (channel, agent_tid) = meet(look, block, options)?;
+    let via = Via {
+        tier: Tier::OwnThread,
+        tid,
+        name: midair_record::boot::THREAD_NAME.into(),
+        doing: "parked".into(),
+    };
+    Ok(Entered {
+        channel,
+        pid: look.pid,
+        agent_tid,
+        via,
+        times,
+        mappings: None,
+        block,
+    })
+}
+
+const EPERM: i32 = 1;

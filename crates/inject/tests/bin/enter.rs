@@ -1,0 +1,70 @@
+//! An attacher as a process of its own: enters a process, says how it went, withdraws. The tests kill it half way.
+//!
+//! `midair-enter PID [--library FILE] [--fault POINT] [--die-after N] [--cycles N] [--stay]`
+
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use midair_inject::{FaultPoint, Library, Options, enter, look};
+
+fn main() -> ExitCode {
+    match run(std::env::args().skip(1).collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("failed: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = args.into_iter();
+    let pid: i32 = words.next().ok_or("no process named")?.parse()?;
+    let (mut library, mut options) = (Library::Nothing, Options::default());
+    let (mut cycles, mut stay, mut die_after) = (1_u32, false, None);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        match word.as_str() {
+            "--library" => library = Library::File(value()?.into()),
+            "--cycles" => cycles = value()?.parse()?,
+            "--die-after" => die_after = Some(value()?.parse::<u64>()?),
+            "--find-ms" => options.find = Duration::from_millis(value()?.parse()?),
+            "--boot-ms" => options.boot = Duration::from_millis(value()?.parse()?),
+            "--stay" => stay = true,
+            "--fault" => {
+                let name = value()?;
+                let point = FaultPoint::ALL.into_iter().find(|point| format!("{point:?}") == name);
+                options.fault = Some(point.ok_or(format!("no point is called {name}"))?);
+            }
+            other => return Err(format!("unknown word {other}").into()),
+        }
+    }
+    if let Some(operations) = die_after {
+        midair_ptrace::fault::arm(operations);
+    }
+    for _ in 0..cycles {
+        let seen = look(pid)?;
+        let entered = enter(&seen, &library, &options)?;
+        println!(
+            "entered agent={} via={:?} thread={} name={:?} doing={:?} find={} seize={} stub={} release={}",
+            entered.agent_tid,
+            entered.via.tier,
+            entered.via.tid,
+            entered.via.name,
+            entered.via.doing,
+            entered.times.find.as_nanos(),
+            entered.times.seize.as_nanos(),
+            entered.times.stub.as_nanos(),
+            entered.times.release.as_nanos(),
+        );
+        std::io::stdout().flush()?;
+        if stay {
+            let mut line = String::new();
+            std::io::stdin().lock().read_line(&mut line)?;
+        }
+        entered.withdraw(&options)?;
+        println!("withdrawn operations={}", midair_ptrace::fault::operations());
+    }
+    Ok(())
+}
