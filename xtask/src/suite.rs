@@ -3,8 +3,11 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::run::{Outcome, cargo, failed, run, target_directory};
+use crate::run::{Outcome, cargo, failed, root, run, target_directory};
 use crate::{docs, lab, stage};
+
+/// How long the tests may take together, for timeout(1).
+const PATIENCE: &str = "30m";
 
 /// One step.
 struct Step {
@@ -141,11 +144,19 @@ fn prepare_lab() -> Outcome<Done> {
     lab::ready().map(|_| Done::Passed)
 }
 
+/// The test runner. nextest ends what hangs, test by test (.config/nextest.toml); cargo test cannot, so it is bounded as a whole.
 fn tests() -> Outcome<Done> {
     let mut command = if has_subcommand("nextest") {
         cargo(&["nextest", "run", "--workspace", "--no-fail-fast"])
     } else {
-        cargo(&["test", "--workspace", "--no-fail-fast"])
+        let cargo = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        let mut bounded = Command::new("timeout");
+        bounded
+            .args(["--kill-after=10", PATIENCE])
+            .arg(cargo.get_program())
+            .args(cargo.get_args())
+            .current_dir(root());
+        bounded
     };
     command
         .env("MIDAIR_STAGE", target_directory().join("stage"))

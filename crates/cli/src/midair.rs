@@ -138,6 +138,9 @@ fn pid_of(matches: &ArgMatches) -> u32 {
 
 fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
     let mut given = given(matches, Front::Midair)?;
+    if given.is_on("dry-run") {
+        return doctor(pid_of(matches), engine, report);
+    }
     let (inherited, cwd) = attach::surroundings()?;
     let mut resolved = resolve(&given, &inherited, &cwd).map_err(refused)?;
     if !resolved.records_something() && !given.asks_for_traces() {

@@ -512,6 +512,14 @@ fn midair_doctor_prints_each_check() {
             "process can be attached to"
         ]
     );
+    let dry = Run::start(
+        &["midair", "attach", "77", "--dry-run"],
+        "",
+        Stdio::null(),
+        None,
+    )
+    .end();
+    assert_eq!((dry.code, &dry.out), (Some(0), &end.out), "{}", dry.err);
     let end = Run::start(&["midair", "doctor", "77"], "refuse", Stdio::null(), None).end();
     assert_eq!(end.code, Some(14));
     assert_eq!(

@@ -56,6 +56,8 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .more("When it is full, records are dropped and counted; the application is never made to wait.")
     .front(Front::Midair),
+    Opt::new("dry-run", Attach, Shape::Flag, Sets::Nothing, "Check every precondition and stop there, as midair doctor does")
+        .front(Front::Midair),
     Opt::new(
         "attach-children",
         Attach,
