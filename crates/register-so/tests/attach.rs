@@ -52,7 +52,7 @@ fn an_older_sdk_gets_tool_tables_and_settings() {
             "  sdk: detach probe=one two",
             "detach 0",
             "  sdk: set rccl 70204 0 1 size 32",
-            "add rccl 0 24",
+            "add rccl 0 32",
             "env -",
         ]
     );
@@ -70,7 +70,7 @@ fn amds_sdk_without_its_helper_is_refused_where_amds_register_crashes() {
             "attach:libtool.so",
         ],
     );
-    assert_eq!(lines[..2], ["add hip 1 6", "attach 9"]);
+    assert_eq!(lines[..2], ["add hip 1 8", "attach 9"]);
     assert_eq!(lines.last().unwrap(), "attach 0");
 }
 
@@ -135,7 +135,7 @@ fn our_sdk_needs_no_helper_and_takes_another_tool() {
     assert_eq!(
         answers,
         [
-            "add hip 1 6",
+            "add hip 1 8",
             "attach 0",
             "detach 0",
             "attach 0",
@@ -184,7 +184,7 @@ fn failures_have_their_codes_and_can_be_tried_again() {
         .filter(|l| !l.starts_with(' '))
         .map(String::as_str)
         .collect();
-    assert_eq!(answers, ["add hip 1 6", "attach 6", "env -", "attach 0"]);
+    assert_eq!(answers, ["add hip 1 8", "attach 6", "env -", "attach 0"]);
 
     let lines = home.run(
         &[("PROBE_REFUSES", "hip")],
@@ -276,13 +276,13 @@ fn amds_helper_of_each_generation_brings_its_table_and_its_thread() {
         if newer {
             assert_eq!(
                 helper,
-                ["  helper: rocattach 0 42", "  helper: set hsa 70204 0 1"]
+                ["  helper: rocattach 0 56", "  helper: set hsa 70204 0 1"]
             );
             assert_eq!(lines[0], helper[0]);
         } else {
             assert_eq!(
                 helper,
-                ["  helper: set hsa 70204 0 1", "  helper: rocattach 0 42"]
+                ["  helper: set hsa 70204 0 1", "  helper: rocattach 0 56"]
             );
         }
         let sets: Vec<&str> = lines

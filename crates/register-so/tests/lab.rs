@@ -4,30 +4,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+#[path = "common/root.rs"]
+mod root;
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(90);
-
-/// The lab's root. `MIDAIR_SKIP_LAB=1` is the only way past these tests.
-fn root() -> Option<PathBuf> {
-    if std::env::var_os("MIDAIR_SKIP_LAB").is_some_and(|v| v == "1") {
-        eprintln!("MIDAIR_SKIP_LAB=1: not run");
-        return None;
-    }
-    let root =
-        PathBuf::from(std::env::var_os("MIDAIR_LAB").unwrap_or_else(|| "/var/tmp/rocm-lab".into()));
-    assert!(
-        root.join("lab/vadd").is_file(),
-        "no lab at {}: `cargo xtask lab` makes one, MIDAIR_SKIP_LAB=1 goes without",
-        root.display()
-    );
-    Some(root)
-}
 
 /// A folder inside the root with our library under its real name.
 fn install(root: &Path) -> tempfile::TempDir {
@@ -71,7 +57,7 @@ fn vadd(root: &Path, folder: &Path, arguments: &[&str]) -> Command {
 
 #[test]
 fn real_runtimes_register_and_their_results_stay_right() {
-    let Some(root) = root() else { return };
+    let Some(root) = root::find() else { return };
     let folder = install(&root);
     let out = vadd(&root, folder.path(), &["3"]).output().unwrap();
     let (text, errors) = (
@@ -102,7 +88,7 @@ fn real_runtimes_register_and_their_results_stay_right() {
 
 #[test]
 fn a_real_process_has_one_listener_parked_and_deaf() {
-    let Some(root) = root() else { return };
+    let Some(root) = root::find() else { return };
     let folder = install(&root);
     let mut child = vadd(&root, folder.path(), &["1000000", "2000"])
         .stderr(Stdio::null())

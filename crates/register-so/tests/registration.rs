@@ -30,14 +30,14 @@ fn tables_are_kept_where_nothing_profiles() {
         .collect();
     let lines = home.run(&[], &words);
     for (index, name) in NAMES.iter().enumerate() {
-        assert_eq!(lines[index], format!("add {name} 1 {}", 6 * index));
+        assert_eq!(lines[index], format!("add {name} 1 {}", 8 * index));
     }
     // The attach helper's table first, the rest as they came; ours also gives the tables.
     let mut order = vec!["rocattach"];
     order.extend(NAMES.iter().filter(|n| **n != "rocattach"));
     let told: Vec<String> = order
         .iter()
-        .map(|n| format!("  info {n} 70204 1 table"))
+        .map(|n| format!("  info {n} 70204 1"))
         .collect();
     assert_eq!(lines[10..20], told);
     assert_eq!(
@@ -69,28 +69,46 @@ fn what_cannot_be_registered_has_its_own_code() {
         ]
     );
 
-    let words = vec!["add:hip"; 7];
+    let words = vec!["add:hip"; 9];
     let lines = home.run(&[], &words);
     assert_eq!(
-        lines[..6],
-        (0..6)
-            .map(|i| format!("add hip 1 {}", 6 + i))
+        lines[..8],
+        (0..8)
+            .map(|i| format!("add hip 1 {}", 8 + i))
             .collect::<Vec<_>>()
     );
-    assert_eq!(lines[6], "add hip 7 -1");
+    assert_eq!(lines[8], "add hip 7 -1");
     assert_eq!(
         home.run(&[], &["add:roctx*3", "list:0"])[1],
-        "  info roctx 70204 3 table"
+        "  info roctx 70204 3"
+    );
+}
+
+#[test]
+fn our_sdk_finds_the_tables_themselves_in_the_iteration() {
+    let lines = Home::new().run(
+        &[("HOST_SHOWS_TABLES", "1")],
+        &["add:hip", "add:roctx*3", "list:0"],
+    );
+    assert_eq!(
+        lines[2..],
+        [
+            "  info hip 70204 1",
+            "  table",
+            "  info roctx 70204 3",
+            "  table",
+            "list 0"
+        ]
     );
 }
 
 #[test]
 fn many_threads_register_at_once_and_none_is_turned_away() {
     let home = Home::new();
-    // Six threads with six libraries fill every place that there is.
-    let lines = home.run(&[], &["many:6", "listeners:1", "list:0", "add:hsa"]);
+    // Eight threads with six libraries fill every place that these have.
+    let lines = home.run(&[], &["many:8", "listeners:1", "list:0", "add:hsa"]);
     assert_eq!(lines[..2], ["many 0", "listeners 1"]);
-    assert_eq!(lines.iter().filter(|l| l.starts_with("  info")).count(), 36);
+    assert_eq!(lines.iter().filter(|l| l.starts_with("  info")).count(), 48);
     assert_eq!(lines.last().unwrap(), "add hsa 7 -1");
 }
 
@@ -101,7 +119,7 @@ fn switches_off_mean_off() {
         &[("ROCP_TOOL_ATTACH", "0")],
         &["add:hip", "attach:libtool.so", "detach", "listeners:0"],
     );
-    assert_eq!(off, ["add hip 1 6", "attach 9", "detach 9", "listeners 0"]);
+    assert_eq!(off, ["add hip 1 8", "attach 9", "detach 9", "listeners 0"]);
     let disabled = home.run(
         &[("ROCPROFILER_REGISTER_ENABLED", "off")],
         &["add:hip", "list:0", "attach:libtool.so", "listeners:0"],
@@ -124,7 +142,7 @@ fn values_that_end_amds_library_do_not_end_ours() {
     ];
     assert_eq!(
         home.run(&strange, &["add:hip", "listeners:1"]),
-        ["add hip 1 6", "listeners 1"]
+        ["add hip 1 8", "listeners 1"]
     );
     // A tool is asked for, and no SDK is there.
     let (lines, errors) = home.run_with_errors(
@@ -133,7 +151,7 @@ fn values_that_end_amds_library_do_not_end_ours() {
     );
     assert_eq!(
         lines,
-        ["add hip 1 6", "all 0", "  info hip 70204 1 table", "list 0"]
+        ["add hip 1 8", "all 0", "  info hip 70204 1", "list 0"]
     );
     assert!(
         errors.contains("rocprofiler-register: warning: a profiling tool was asked for"),
@@ -174,22 +192,22 @@ fn a_tool_named_at_the_start_gets_each_table_as_it_comes() {
             "  sdk: tool libtool.so loaded",
             "  tool: configure 10201 1.2.1",
             "  sdk: set hip_compiler 70204 0 1 size 32",
-            "add hip_compiler 0 18",
+            "add hip_compiler 0 24",
             "  sdk: set hip 70204 0 1 size 32",
-            "add hip 0 6",
+            "add hip 0 8",
             "  sdk: set roctx 70204 0 3 size 32",
-            "add roctx 0 12",
+            "add roctx 0 16",
         ]
     );
     // The explicit switch wins; a refusal has its code and the rest goes on.
     let forced_off = [tool[0], ("ROCPROFILER_REGISTER_FORCE_LOAD", "0")];
-    assert_eq!(home.run(&forced_off, &["add:hip"]), ["add hip 1 6"]);
+    assert_eq!(home.run(&forced_off, &["add:hip"]), ["add hip 1 8"]);
     let refuses = [
         ("ROCPROFILER_REGISTER_FORCE_LOAD", "1"),
         ("PROBE_REFUSES", "hip"),
     ];
     let lines = home.run(&refuses, &["add:hip", "add:hsa", "rest"]);
-    assert_eq!(lines[1], "add hip 6 6");
+    assert_eq!(lines[1], "add hip 6 8");
     assert_eq!(lines[3], "add hsa 0 0");
     assert_eq!(lines[4..], ["  sdk: set hip 70204 0 1 size 32", "rest 6"]);
     // Registering from inside a registration.
@@ -202,7 +220,7 @@ fn a_tool_named_at_the_start_gets_each_table_as_it_comes() {
             .count(),
         2
     );
-    assert!(lines.contains(&"add hip 0 6".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"add hip 0 8".to_owned()), "{lines:?}");
 }
 
 #[test]
@@ -216,10 +234,10 @@ fn a_named_sdk_is_the_only_one() {
         ("ROCPROFILER_REGISTER_LOG_LEVEL", "info"),
     ];
     let (lines, errors) = home.run_with_errors(&named, &["add:hip"]);
-    assert_eq!(lines, ["  sdk: set hip 70204 0 1 size 32", "add hip 0 6"]);
+    assert_eq!(lines, ["  sdk: set hip 70204 0 1 size 32", "add hip 0 8"]);
     assert!(errors.contains("libmysdk.so"), "{errors}");
     let missing = [("ROCPROFILER_REGISTER_LIBRARY", "/nowhere/libmysdk.so")];
-    assert_eq!(home.run(&missing, &["add:hip"]), ["add hip 1 6"]);
+    assert_eq!(home.run(&missing, &["add:hip"]), ["add hip 1 8"]);
 }
 
 #[test]
@@ -243,7 +261,7 @@ fn an_sdk_that_comes_late_asks_for_what_is_kept() {
     ];
     assert_eq!(
         lines[..4],
-        ["add hip 1 6", "add hsa 1 0", "all 0", "load ok"]
+        ["add hip 1 8", "add hsa 1 0", "all 0", "load ok"]
     );
     assert_eq!(lines[4..6], both);
     assert_eq!(lines[6..8], ["rest 0", "rest 0"]);
@@ -269,10 +287,10 @@ fn a_forked_child_has_the_tables_and_gets_its_own_listener() {
     assert_eq!(
         lines,
         [
-            "add hip 1 6",
+            "add hip 1 8",
             "listeners 1",
             "listeners 0",
-            "  info hip 70204 1 table",
+            "  info hip 70204 1",
             "list 0",
             "add hsa 1 0",
             "listeners 1",

@@ -73,8 +73,9 @@ pub static CLIENTS: [Client; 10] = [
 pub const HSA: usize = 0;
 /// Index of `rocattach`, the table of the attach helper, which is always handed over first.
 pub const ROCATTACH: usize = 7;
-/// How many copies of one library may register.
-pub const INSTANCES: u32 = 64 / CLIENTS.len() as u32;
+/// How many copies of one library may register: as in AMD's released libraries (8; the newest source, with more libraries, has 6).
+/// Handles are made of it, so they are those of the released ones, too.
+pub const INSTANCES: u32 = 8;
 
 /// Index of the library with this name. Case counts, as in AMD's library.
 pub fn find(name: &CStr) -> Option<usize> {

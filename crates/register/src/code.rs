@@ -46,7 +46,7 @@ pub fn text(raw: u32) -> &'static CStr {
         5 => c"Invalid API address (secure mode enabled)",
         6 => c"Unspecified rocprofiler-register error",
         7 => c"Too many instances of the same library API were registered",
-        8 => c"rocprofiler-register was provided an invalid argument",
+        8 => c"rocprofiler-register API function was provided an invalid argument",
         9 => {
             c"rocprofiler-register attach was invoked, but the attachment library was never loaded."
         }

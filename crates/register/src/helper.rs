@@ -74,34 +74,37 @@ pub fn see(entry: &Entry) {
         config::Attach::Asked => {}
     }
     let helper = find();
-    if !listener::present() && !store::has(ROCATTACH)
-        && let Some(initialize) = helper.initialize {
-            // SAFETY: the helper's own function, called once per process with a function of the type that it expects.
-            accept(
-                unsafe { initialize(register) },
-                "rocprofiler_attach_initialize",
-            );
-        }
+    if !listener::present()
+        && !store::has(ROCATTACH)
+        && let Some(initialize) = helper.initialize
+    {
+        // SAFETY: the helper's own function, called once per process with a function of the type that it expects.
+        accept(
+            unsafe { initialize(register) },
+            "rocprofiler_attach_initialize",
+        );
+    }
     if entry.client() == HSA
-        && let Some(set_api_table) = helper.set_api_table {
-            let (name, version, instance) = (
-                entry.name(),
-                u64::from(entry.version()),
-                u64::from(entry.instance()),
-            );
-            // SAFETY: the arguments are a registration that is kept for ever.
-            let result = unsafe {
-                set_api_table(
-                    name.as_ptr(),
-                    version,
-                    instance,
-                    entry.tables(),
-                    entry.length() as u64,
-                    register,
-                )
-            };
-            accept(result, "rocprofiler_attach_set_api_table");
-        }
+        && let Some(set_api_table) = helper.set_api_table
+    {
+        let (name, version, instance) = (
+            entry.name(),
+            u64::from(entry.version()),
+            u64::from(entry.instance()),
+        );
+        // SAFETY: the arguments are a registration that is kept for ever.
+        let result = unsafe {
+            set_api_table(
+                name.as_ptr(),
+                version,
+                instance,
+                entry.tables(),
+                entry.length() as u64,
+                register,
+            )
+        };
+        accept(result, "rocprofiler_attach_set_api_table");
+    }
     // A helper that waits for HSA brings its thread then; until that, ours is not there either, or there would be two.
     let helper_comes_later =
         helper.initialize.is_none() && helper.set_api_table.is_some() && !store::has(HSA);

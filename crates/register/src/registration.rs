@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_char, c_void};
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LibraryId {
-    /// Six times the library's index, plus which copy of it.
+    /// Eight times the library's index, plus which copy of it.
     pub handle: u64,
 }
 

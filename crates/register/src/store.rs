@@ -25,7 +25,9 @@ pub struct Entry {
     handed_over: AtomicBool,
 }
 
-static ENTRIES: [Entry; 64] = [const {
+const PLACES: usize = CLIENTS.len() * INSTANCES as usize;
+
+static ENTRIES: [Entry; PLACES] = [const {
     Entry {
         state: AtomicU32::new(EMPTY),
         client: AtomicUsize::new(0),
@@ -35,7 +37,7 @@ static ENTRIES: [Entry; 64] = [const {
         length: AtomicUsize::new(0),
         handed_over: AtomicBool::new(false),
     }
-}; 64];
+}; PLACES];
 
 static COUNTS: [AtomicU32; CLIENTS.len()] = [const { AtomicU32::new(0) }; CLIENTS.len()];
 
@@ -116,7 +118,7 @@ pub unsafe fn keep(
         entry.state.store(READY, Ordering::Release);
         return Ok(entry);
     }
-    // Cannot come: there are more entries than libraries times instances.
+    // Cannot come: there is a place for every copy of every library.
     Err(Code::ExcessApiInstances)
 }
 
@@ -136,5 +138,3 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
 pub fn has(client: usize) -> bool {
     entries().any(|e| e.client() == client)
 }
-
-const _: () = assert!(CLIENTS.len() * INSTANCES as usize <= 64);

@@ -38,8 +38,8 @@ static int told(rocprofiler_register_registration_info_t* info, void* data)
     const uint64_t* more = (const uint64_t*)(const void*)info;
     int             wide = info->size >= 64 && memcmp(&more[4], "midair\0R", 8) == 0;
     void**          list = wide ? (void**)(uintptr_t)more[5] : NULL;
-    printf("  info %s %u %lu %s\n", info->common_name, info->lib_version, (unsigned long)info->api_table_length,
-           list && list[0] == (void*)table ? "table" : "no table");
+    printf("  info %s %u %lu\n", info->common_name, info->lib_version, (unsigned long)info->api_table_length);
+    if(getenv("HOST_SHOWS_TABLES")) printf("  %s\n", list && list[0] == (void*)table ? "table" : "no table");
     return *(int*)data;
 }
 
@@ -64,6 +64,9 @@ static int threads(const char* name, int wanted)
     }
     return count;
 }
+
+/* Settings that any register library understands alike. */
+static const char plain[] = "\1\0\0\0ROCPROF_PROBE\0one two";
 
 /* Settings: two variables, as an attacher lays them out. */
 static const char settings[] = "\2\0\0\0ROCPROF_PROBE\0one two\0ROCPROFILER_REGISTER_LIBRARY\0/elsewhere.so";
@@ -109,6 +112,7 @@ static void obey(char** word)
             printf("add %s %d %ld\n", *word + 4, code, (long)handle);
         }
         else if(!strncmp(*word, "attach:", 7)) printf("attach %d\n", CODE(rocprofiler_register_attach(settings, *word + 7)));
+        else if(!strncmp(*word, "attach-plain:", 13)) printf("attach %d\n", CODE(rocprofiler_register_attach(plain, *word + 13)));
         else if(!strcmp(*word, "attach-null")) printf("attach %d\n", CODE(rocprofiler_register_attach(NULL, NULL)));
         else if(!strcmp(*word, "attach-garbage")) printf("attach %d\n", CODE(rocprofiler_register_attach("\377\377\377\377", "libtool.so")));
         else if(!strcmp(*word, "detach")) printf("detach %d\n", CODE(rocprofiler_register_detach()));
