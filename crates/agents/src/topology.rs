@@ -56,6 +56,26 @@ impl Sources {
         self
     }
 
+    /// The topology that the process's environment names, if it does: the variables that AMD's SDK and runtime read for a
+    /// modelled GPU, in AMD's order. Paths are the process's, so they are taken below `root`.
+    #[must_use]
+    pub fn with_environment(self, root: &Path, env: impl Fn(&str) -> Option<String>) -> Sources {
+        let named = [
+            "ROCPROFILER_KFD_TOPOLOGY",
+            "AMD_KFD_TOPOLOGY",
+            "HSA_MODEL_TOPOLOGY",
+        ]
+        .into_iter()
+        .find_map(|name| {
+            let path = env(name).filter(|path| !path.is_empty())?;
+            Some(root.join(path.trim_start_matches('/'))).filter(|path| path.is_dir())
+        });
+        match named {
+            Some(topology) => self.with_topology(topology),
+            None => self,
+        }
+    }
+
     /// Reads all agents in the order of their node ids. Nodes that this process may not read (device cgroups make their
     /// files empty or unreadable) are left out and have no logical id, as AMD has it.
     ///

@@ -180,3 +180,18 @@ fn a_missing_topology_is_an_error_with_its_path() {
         .unwrap_err();
     assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
 }
+
+#[test]
+fn a_modelled_topology_is_found_below_the_processs_root() {
+    let with = |value: &str| {
+        let env = |name: &str| (name == "HSA_MODEL_TOPOLOGY").then(|| value.to_owned());
+        Sources::of_root(&fixtures())
+            .with_environment(&fixtures(), env)
+            .topology
+    };
+    assert_eq!(with("/topology"), fixtures().join("topology"));
+    assert_eq!(
+        with("/absent"),
+        fixtures().join("sys/class/kfd/kfd/topology")
+    );
+}

@@ -4,13 +4,13 @@
 //! (RFC 4180), since what it writes then cannot be read back. Line breaks within a text become spaces: one record, one line.
 //! A dispatch or copy without times has 0 in both columns; why is said in the notes and in json.
 
+use crate::digits;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::index::{is_hip, is_hsa};
 use crate::job::{Job, Writer};
 use crate::notes;
 use midair_agents::Agent;
 use midair_record::event::{Api, Copy, Kernel, Record, kind};
-use std::io::Write;
 
 const CALLS: &[&str] = &[
     "Domain",
@@ -159,8 +159,7 @@ impl Row {
 
     fn number(&mut self, number: impl Into<i128>) -> &mut Self {
         self.separate();
-        // Writing to a Vec cannot fail.
-        let _ = write!(self.0, "{}", number.into());
+        digits::push(&mut self.0, number);
         self
     }
 
@@ -199,7 +198,7 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel) {
         .number(kernel.tid)
         .number(kernel.dispatch_id);
     row.number(kernel.kernel_id)
-        .text(job.kernel_name(kernel.kernel_id))
+        .text(&job.kernel_name(kernel))
         .number(kernel.correlation);
     row.number(kernel.start).number(kernel.end);
     // The size that the code object asks for, in whole blocks. Dynamic LDS is not in it: AMD's column has never had it.

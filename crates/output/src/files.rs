@@ -35,8 +35,10 @@ pub enum WriteError {
 /// The files of one trace.
 #[derive(Debug)]
 pub(crate) struct FileSet {
-    /// Directory and first part of the names.
-    base: PathBuf,
+    /// Where the files go.
+    directory: PathBuf,
+    /// First part of their names, with the separator; empty when none was asked for.
+    stem: String,
     /// Written, not yet renamed.
     ready: Vec<Pending>,
 }
@@ -61,35 +63,43 @@ impl Drop for Pending {
 impl FileSet {
     /// Makes the directories that `directory`/`prefix` needs.
     pub(crate) fn new(directory: &Path, prefix: &str) -> Result<FileSet, WriteError> {
-        let base = directory.join(prefix);
-        let parent = base.parent().unwrap_or(directory).to_owned();
-        fs::create_dir_all(&parent).map_err(|source| WriteError::Directory {
-            path: parent,
+        let (below, stem) = prefix
+            .rsplit_once('/')
+            .map_or(("", prefix), |(below, stem)| (below, stem));
+        // "/x" is absolute and means what it says.
+        let below = if prefix.starts_with('/') && below.is_empty() {
+            "/"
+        } else {
+            below
+        };
+        let directory = directory.join(below);
+        fs::create_dir_all(&directory).map_err(|source| WriteError::Directory {
+            path: directory.clone(),
             source,
         })?;
+        let stem = if stem.is_empty() {
+            String::new()
+        } else {
+            format!("{stem}_")
+        };
         Ok(FileSet {
-            base,
+            directory,
+            stem,
             ready: Vec::new(),
         })
     }
 
     /// Begins `PREFIX_suffix`.
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
-        let mut name = self.base.file_name().unwrap_or_default().to_owned();
-        name.push("_");
-        name.push(suffix);
-        let path = self.base.with_file_name(&name);
+        let name = format!("{}{suffix}", self.stem);
+        let path = self.directory.join(&name);
         let failed = |source| WriteError::File {
             path: path.clone(),
             source,
         };
         // Hidden while unfinished; the pid keeps two sessions that write to one place apart.
         for attempt in 0..64 {
-            let temporary = format!(
-                ".{}.{}.{attempt}.tmp",
-                name.to_string_lossy(),
-                std::process::id()
-            );
+            let temporary = format!(".{name}.{}.{attempt}.tmp", std::process::id());
             let temporary = path.with_file_name(temporary);
             match OpenOptions::new()
                 .write(true)
@@ -214,6 +224,25 @@ mod tests {
                 0o600
             );
         }
+    }
+
+    #[test]
+    fn prefixes_may_have_directories_and_may_be_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        for (prefix, wanted) in [
+            ("", "x.csv"),
+            ("sub/", "sub/x.csv"),
+            ("sub/deep/r", "sub/deep/r_x.csv"),
+            ("..", ".._x.csv"),
+        ] {
+            let mut files = FileSet::new(directory.path(), prefix).unwrap();
+            let file = files.create("x.csv").unwrap();
+            files.add(file).unwrap();
+            assert_eq!(files.commit().unwrap(), [directory.path().join(wanted)]);
+        }
+        let elsewhere = directory.path().join("absolute/r");
+        let files = FileSet::new(Path::new("/nowhere"), elsewhere.to_str().unwrap()).unwrap();
+        assert_eq!(files.directory, directory.path().join("absolute"));
     }
 
     #[test]

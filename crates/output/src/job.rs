@@ -7,6 +7,8 @@ use crate::kernel_name;
 use crate::model::{AgentIndex, Plan, Trace};
 use crate::record_file::WalkError;
 use midair_agents::Agent;
+use midair_record::event::Kernel;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// One format.
@@ -69,9 +71,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Name of a kernel; empty when its symbol was never seen.
-    pub(crate) fn kernel_name(&self, kernel_id: u64) -> &str {
-        self.kernels.get(&kernel_id).map_or("", String::as_str)
+    /// Name of a dispatch's kernel; where its symbol was never seen, one made of the kernel object's address, so that
+    /// different kernels stay different.
+    pub(crate) fn kernel_name(&self, kernel: &Kernel) -> Cow<'_, str> {
+        match self.kernels.get(&kernel.kernel_id) {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(format!("unknown_kernel@{:#x}", kernel.kernel_object)),
+        }
     }
 }
 

@@ -57,7 +57,8 @@ pub(crate) struct Json;
 impl Writer for Json {
     fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
         let mut file = files.create("results.json")?;
-        match document(&mut Emit::new(&mut file), job) {
+        let mut out = Emit::new(&mut file);
+        match document(&mut out, job).and_then(|()| Ok(out.finish()?)) {
             Ok(()) => files.add(file),
             Err(Stop::Read(source)) => Err(WriteError::Records(source)),
             Err(Stop::Write(source)) => Err(file.failed(source)),

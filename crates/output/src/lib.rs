@@ -13,6 +13,7 @@ mod api;
 mod arguments;
 mod csv;
 mod ctype;
+mod digits;
 mod files;
 mod index;
 mod job;

@@ -1,36 +1,64 @@
 //! JSON, piece by piece, without a tree.
 
+use crate::digits;
 use std::io::{self, Write};
 
-/// Writes JSON without spaces. Keys and values come in the order of the calls; the caller keeps opens and closes paired.
+/// Bytes gathered before they are passed on.
+const BLOCK: usize = 64 * 1024;
+
+/// Writes JSON without spaces. Keys and values come in the order of the calls; the caller keeps opens and closes paired and
+/// calls [`Emit::finish`] at the end.
 pub(super) struct Emit<W> {
     out: W,
+    /// Pieces are small: gathering them here is several times faster than passing each on.
+    pending: Vec<u8>,
     /// Whether the next key or value in this container follows another.
     comma: bool,
 }
 
 impl<W: Write> Emit<W> {
     pub(super) fn new(out: W) -> Self {
-        Emit { out, comma: false }
+        Emit {
+            out,
+            pending: Vec::with_capacity(BLOCK + 4096),
+            comma: false,
+        }
     }
 
-    fn separate(&mut self) -> io::Result<()> {
+    /// Passes on what is left.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.pass_on()?;
+        self.out.flush()
+    }
+
+    fn pass_on(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.pending)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn separate(&mut self) {
         if std::mem::replace(&mut self.comma, true) {
-            self.out.write_all(b",")
-        } else {
-            Ok(())
+            self.pending.push(b',');
         }
     }
 
     fn open(&mut self, bracket: &[u8]) -> io::Result<()> {
-        self.separate()?;
+        self.separate();
         self.comma = false;
-        self.out.write_all(bracket)
+        self.pending.extend_from_slice(bracket);
+        Ok(())
     }
 
     fn close(&mut self, bracket: &[u8]) -> io::Result<()> {
         self.comma = true;
-        self.out.write_all(bracket)
+        self.pending.extend_from_slice(bracket);
+        // Often enough: no piece between two closes is large.
+        if self.pending.len() < BLOCK {
+            Ok(())
+        } else {
+            self.pass_on()
+        }
     }
 
     pub(super) fn open_object(&mut self) -> io::Result<()> {
@@ -50,15 +78,16 @@ impl<W: Write> Emit<W> {
     }
 
     fn quoted(&mut self, text: &str) -> io::Result<()> {
-        serde_json::to_writer(&mut self.out, text).map_err(io::Error::from)
+        serde_json::to_writer(&mut self.pending, text).map_err(io::Error::from)
     }
 
     /// The key of the value that comes next.
     pub(super) fn key(&mut self, key: &str) -> io::Result<()> {
-        self.separate()?;
+        self.separate();
         self.quoted(key)?;
         self.comma = false;
-        self.out.write_all(b":")
+        self.pending.push(b':');
+        Ok(())
     }
 
     pub(super) fn text(&mut self, key: &str, text: &str) -> io::Result<()> {
@@ -71,7 +100,7 @@ impl<W: Write> Emit<W> {
         self.key(key)?;
         self.open_array()?;
         for text in texts {
-            self.separate()?;
+            self.separate();
             self.quoted(text.as_ref())?;
         }
         self.close_array()
@@ -84,14 +113,17 @@ impl<W: Write> Emit<W> {
 
     /// A number in an array, or after [`Emit::key`].
     pub(super) fn value(&mut self, number: impl Into<i128>) -> io::Result<()> {
-        self.separate()?;
-        write!(self.out, "{}", number.into())
+        self.separate();
+        digits::push(&mut self.pending, number);
+        Ok(())
     }
 
     pub(super) fn boolean(&mut self, key: &str, value: bool) -> io::Result<()> {
         self.key(key)?;
         self.comma = true;
-        self.out.write_all(if value { b"true" } else { b"false" })
+        self.pending
+            .extend_from_slice(if value { b"true" } else { b"false" });
+        Ok(())
     }
 
     /// `{"handle":n}`.
@@ -158,6 +190,7 @@ mod tests {
         out.value(2_u8).unwrap();
         out.close_array().unwrap();
         out.close_object().unwrap();
+        out.finish().unwrap();
         let text = String::from_utf8(bytes).unwrap();
         let wanted = r#"{"a":[],"b":["x\"\n\u0001","y"],"c":-1,"d":true,"e":{"low":1,"high":3},"f":{"handle":18446744073709551615},"g":[1,2]}"#;
         assert_eq!(text, wanted);
