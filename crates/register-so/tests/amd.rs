@@ -55,7 +55,7 @@ impl Pair {
         Pair { root, folder }
     }
 
-    fn run(&self, side: &str, variables: &[(&str, &str)], words: &[&str]) -> (String, ExitStatus) {
+    fn run(&self, side: &str, variables: Variables, words: &[&str]) -> (String, ExitStatus) {
         let inside = format!(
             "/{}",
             self.folder
@@ -81,6 +81,9 @@ impl Pair {
     }
 }
 
+/// Variables of an environment.
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
 #[test]
 fn answers_are_amds() {
     let Some(root) = root::find() else { return };
@@ -89,7 +92,7 @@ fn answers_are_amds() {
     let attach: (&str, &str) = ("ROCP_TOOL_ATTACH", "1");
     // HSA first where the attach helper comes in: the release in the lab hands its table over in the order of registration, the
     // newest source and we always first.
-    let cases: &[(&[(&str, &str)], &str)] = &[
+    let cases: &[(Variables, &str)] = &[
         (
             &[],
             "add:hip_compiler add:hip add:hsa add:roctx*3 add:rccl add:rocdecode add:rocjpeg list:0 list:1",
@@ -171,7 +174,7 @@ fn a_helper_that_fails_costs_no_table() {
 fn where_amds_ends_the_process_ours_answers() {
     let Some(root) = root::find() else { return };
     let pair = Pair::new(root);
-    let cases: &[(&[(&str, &str)], &str, &str)] = &[
+    let cases: &[(Variables, &str, &str)] = &[
         (&[], "add:hip attach:libtool.so", "add hip 1 8\nattach 9\n"),
         (&[], "add:hip detach", "add hip 1 8\ndetach 1\n"),
         (
