@@ -1,1 +1,15 @@
-//! librocprofiler-sdk.so.1.
+//! `librocprofiler-sdk.so.1`: the C names of `midair-sdk`, and the entry of our thread.
+
+use midair_record::boot::BootBlock;
+pub use midair_sdk::capi;
+
+/// Entry of our thread in a target ([`midair_record::boot::ENTRY`]), called by the boot code. Returns when the thread shall
+/// end.
+///
+/// # Safety
+/// `boot` must be the live boot block of the calling thread, mapped for ever.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn midair_agent_enter(boot: *mut BootBlock) {
+    // SAFETY: the caller's promise is the same; panics are caught inside.
+    unsafe { midair_sdk::agent::enter(boot) }
+}
