@@ -104,8 +104,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Inverse("ROCPROF_DEMANGLE_KERNELS"),
         "Leave kernel names as the compiler made them",
     )
-    .short('M')
-    .later(),
+    .short('M'),
     Opt::new(
         "truncate-kernels",
         Summary,
@@ -113,8 +112,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Switch("ROCPROF_TRUNCATE_KERNELS"),
         "Cut template arguments and parameters from kernel names",
     )
-    .short('T')
-    .later(),
+    .short('T'),
     Opt::new(
         "kernel-rename",
         Summary,
@@ -130,8 +128,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Words(&["ROCPROF_AGENT_INDEX"], ""),
         "How devices are numbered",
     )
-    .short('A')
-    .later(),
+    .short('A'),
     Opt::new(
         "perfetto-backend",
         Perfetto,

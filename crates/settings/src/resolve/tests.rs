@@ -373,3 +373,36 @@ fn inherited_variables_without_effect_are_told() {
     assert!(resolved.records_something());
     assert!(!settle(&[], &[]).records_something());
 }
+
+#[test]
+fn names_of_kernels_and_agents() {
+    let resolved = settle(
+        &[
+            ("mangled-kernels", &[]),
+            ("agent-index", &["type-relative"]),
+        ],
+        &[],
+    );
+    assert_eq!(
+        resolved.settings.text("ROCPROF_DEMANGLE_KERNELS"),
+        Some("0")
+    );
+    assert_eq!(
+        resolved.settings.text("ROCPROF_AGENT_INDEX"),
+        Some("type-relative")
+    );
+    assert!(!resolved.settings.is_on("ROCPROF_TRUNCATE_KERNELS"));
+    let resolved = settle(
+        &[("truncate-kernels", &["1"]), ("mangled-kernels", &["no"])],
+        &[],
+    );
+    assert!(resolved.settings.is_on("ROCPROF_TRUNCATE_KERNELS"));
+    assert_eq!(
+        resolved.settings.text("ROCPROF_DEMANGLE_KERNELS"),
+        Some("1")
+    );
+    assert!(matches!(
+        give(&[("agent-index", &["by-name"])]),
+        Err(Refusal::Usage(_))
+    ));
+}
