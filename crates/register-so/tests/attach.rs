@@ -5,6 +5,8 @@
 
 mod common;
 use common::Home;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 fn with_sdk(defines: &[&str]) -> Home {
     Home::new()
@@ -308,4 +310,70 @@ fn amds_helper_of_each_generation_brings_its_table_and_its_thread() {
             "the tables are kept: {lines:?}"
         );
     }
+}
+
+#[test]
+fn amds_way_of_injecting_works_on_our_listener() {
+    let home = with_sdk(&["-DATTACH", "-DOURS"]);
+    let inject = home.path("inject");
+    common::compile(&["-o", inject.to_str().unwrap(), &common::source("inject.c")]);
+    let mut host = Command::new(home.path("host"))
+        .args([
+            "add:hip",
+            "listeners:1",
+            "where",
+            "listeners:1",
+            "env:ROCPROF_PROBE",
+        ])
+        .env_clear()
+        .env("LD_LIBRARY_PATH", home.path(""))
+        .current_dir(home.path(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(host.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let place = output.by_ref().find(|l| l.starts_with("where ")).unwrap();
+    let place: Vec<&str> = place.split(' ').collect();
+    let (pid, attach, detach, settings, tool) = (place[1], place[2], place[3], place[4], place[5]);
+    // Two cycles, each call on the thread while it is parked.
+    for (function, first, second) in [
+        (attach, settings, tool),
+        (detach, "0", "0"),
+        (attach, settings, tool),
+        (detach, "0", "0"),
+    ] {
+        let out = Command::new("timeout")
+            .args(["-s", "KILL", "60"])
+            .arg(&inject)
+            .args([pid, function, first, second])
+            .output()
+            .unwrap();
+        assert!(
+            out.status.success(),
+            "{}: {}",
+            out.status,
+            String::from_utf8_lossy(&out.stderr)
+        );
+        assert_eq!(String::from_utf8_lossy(&out.stdout), "0\n");
+    }
+    drop(host.stdin.take());
+    let lines: Vec<String> = output.collect();
+    assert!(host.wait().unwrap().success());
+    assert_eq!(
+        lines,
+        [
+            "  sdk: tool libtool.so loaded",
+            "  tool: configure 10201 1.2.1",
+            "  sdk: set hip 70204 0 1 size 32",
+            "  sdk: attach probe=one two attached=1 libraries=libtool.so sdk=-",
+            "  sdk: detach probe=one two",
+            "  sdk: attach probe=one two attached=1 libraries=libtool.so sdk=-",
+            "  sdk: detach probe=one two",
+            "listeners 1",
+            "env -",
+        ]
+    );
 }

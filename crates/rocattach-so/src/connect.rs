@@ -1,22 +1,43 @@
-//! The engine behind the C interface.
+//! The engine behind the C interface: `midair-session`.
 
-use crate::engine::{Engine, Live};
-use midair_session::{Failure, Kind};
+use crate::engine::{Engine, Live, Pulse};
+use midair_session::{Event, Failure, Kind, Request, Session, Style};
 use midair_settings::Settings;
+use std::path::PathBuf;
 
-/// Until `midair-session` can attach: refuses, by name.
-struct NotConnected;
+struct Attacher;
 
-impl Engine for NotConnected {
-    fn attach(&self, _pid: i32, _settings: Settings) -> Result<Box<dyn Live>, Failure> {
-        Err(Failure::new(
-            Kind::NotBuilt,
-            "this build's attach library is not connected to the engine yet",
-        ))
+impl Engine for Attacher {
+    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn Live>, Failure> {
+        let pid = u32::try_from(pid)
+            .map_err(|_| Failure::new(Kind::Usage, format!("{pid} is not a process id")))?;
+        Ok(Box::new(Attached(Session::attach(&Request::new(
+            pid, settings,
+        ))?)))
+    }
+}
+
+struct Attached(Session);
+
+impl Live for Attached {
+    fn follow(&mut self) -> Result<Pulse, Failure> {
+        Ok(match self.0.poll()? {
+            Event::Running { .. } => Pulse::Running,
+            Event::TargetExited(_) => Pulse::Ended,
+        })
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<PathBuf>, Failure> {
+        let written = self.0.detach()?.write(Style::default())?;
+        for warning in &written.warnings {
+            crate::say(&format!("rocattach: warning: {warning}"));
+        }
+        // The files are there, but not whole: that is no success.
+        written.incomplete.map_or(Ok(written.files), Err)
     }
 }
 
 /// The engine.
 pub fn engine() -> &'static dyn Engine {
-    &NotConnected
+    &Attacher
 }

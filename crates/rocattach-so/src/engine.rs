@@ -3,7 +3,6 @@
 use midair_session::Failure;
 use midair_settings::Settings;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Attaches to processes.
 pub trait Engine: Send + Sync {
@@ -16,11 +15,11 @@ pub trait Engine: Send + Sync {
 
 /// A session that is on. It stays on the thread that made it.
 pub trait Live {
-    /// Takes over what the target has recorded, for at most `patience`.
+    /// Takes over what the target has recorded so far; does not wait.
     ///
     /// # Errors
     /// When following cannot go on. [`Live::finish`] is called all the same.
-    fn follow(&mut self, patience: Duration) -> Result<Pulse, Failure>;
+    fn follow(&mut self) -> Result<Pulse, Failure>;
 
     /// Detaches if the target lives, and writes the outputs. When this returns the files are complete.
     ///
@@ -31,10 +30,6 @@ pub trait Live {
 
 /// What following found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "made by the connection to midair-session")
-)]
 pub enum Pulse {
     /// The target runs.
     Running,

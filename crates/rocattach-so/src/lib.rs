@@ -41,15 +41,15 @@ fn edge(body: impl FnOnce() -> u32) -> u32 {
 
 /// Prints a failure and gives its status.
 fn report(failure: &Failure) -> u32 {
-    eprintln_line(&format!("rocattach: error: {}", failure.what));
+    say(&format!("rocattach: error: {}", failure.what));
     if !failure.hint.is_empty() {
-        eprintln_line(&format!("hint: {}", failure.hint));
+        say(&format!("hint: {}", failure.hint));
     }
     failure.kind.rocattach_status()
 }
 
 /// One write per line; a closed standard error is not our caller's failure.
-fn eprintln_line(text: &str) {
+fn say(text: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
@@ -57,7 +57,7 @@ fn eprintln_line(text: &str) {
 fn attach_to(pid: c_int) -> u32 {
     let result = settings::of(std::env::vars_os(), settings::runs_with_more_rights()).and_then(|(settings, left_out)| {
         for name in left_out {
-            eprintln_line(&format!("rocattach: warning: {name} is ignored: this program runs with more rights than its caller"));
+            say(&format!("rocattach: warning: {name} is ignored: this program runs with more rights than its caller"));
         }
         SESSIONS.attach(connect::engine(), pid, settings)
     });

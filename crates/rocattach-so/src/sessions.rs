@@ -10,9 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the session's thread follows the spool before it looks whether it shall detach: the most that a detach waits for it.
-const PATIENCE: Duration = Duration::from_millis(2);
-/// How long it rests between two looks. A full spool takes far longer than this to fill.
+/// How long a session's thread rests between two looks at the spool, unless a detach is asked for.
 const REST: Duration = Duration::from_millis(20);
 
 /// How a session ended.
@@ -205,7 +203,7 @@ fn start(engine: &'static dyn Engine, pid: i32, settings: Settings) -> Result<Wo
 /// Follows the target until it ends or a detach is asked for, then finishes.
 fn follow(mut live: Box<dyn Live>, stop: &Receiver<()>) -> Ending {
     let trouble = loop {
-        match live.follow(PATIENCE) {
+        match live.follow() {
             Ok(Pulse::Running) => {}
             Ok(Pulse::Ended) => break None,
             Err(failure) => break Some(failure),

@@ -130,6 +130,15 @@ static void obey(char** word)
         else if(!strncmp(*word, "many:", 5)) printf("many %d\n", in_threads(register_some, atoi(*word + 5)));
         else if(!strncmp(*word, "attach-many:", 12)) printf("attach-many %d\n", in_threads(attach_once, atoi(*word + 12)));
         else if(!strncmp(*word, "word:", 5)) printf("word %s\n", rocprofiler_register_error_string((rocprofiler_register_error_code_t)atoi(*word + 5)));
+        else if(!strcmp(*word, "where"))
+        {
+            /* What an injector needs, and a moment for it. */
+            static const char tool[] = "libtool.so";
+            printf("where %d %lx %lx %lx %lx\n", getpid(), (unsigned long)&rocprofiler_register_attach,
+                   (unsigned long)&rocprofiler_register_detach, (unsigned long)plain, (unsigned long)tool);
+            fflush(stdout);
+            while(getchar() != EOF) {}
+        }
         else if(!strcmp(*word, "fork"))
         {
             fflush(stdout);

@@ -47,7 +47,8 @@ pub fn compile(arguments: &[&str]) {
     );
 }
 
-fn source(name: &str) -> String {
+/// A source of these tests.
+pub fn source(name: &str) -> String {
     format!("{}/tests/c/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 

@@ -47,7 +47,7 @@ impl Engine for Fake {
 }
 
 impl Live for FakeLive {
-    fn follow(&mut self, _: Duration) -> Result<Pulse, Failure> {
+    fn follow(&mut self) -> Result<Pulse, Failure> {
         self.fake.followed.fetch_add(1, Ordering::SeqCst);
         if self.owner != std::thread::current().id() {
             self.fake.owner_is_one_thread.store(false, Ordering::SeqCst);

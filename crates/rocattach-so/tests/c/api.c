@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 _Static_assert(sizeof(rocattach_version_triplet_t) == 12, "three numbers of four bytes");
 _Static_assert(sizeof(rocattach_status_t) == 4, "a status is four bytes");
@@ -38,6 +39,10 @@ int main(void)
     EXPECT(rocattach_attach(0) == ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT);
     EXPECT(rocattach_attach(-1) == ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT);
     EXPECT(rocattach_attach(INT_MIN) == ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT);
+    /* A number that no process has, and one without a GPU runtime: this one. */
+    EXPECT(rocattach_attach(INT_MAX) == ROCATTACH_STATUS_ERROR_PTRACE_PROCESS_NOT_FOUND);
+    EXPECT(rocattach_attach((int)getpid()) != ROCATTACH_STATUS_SUCCESS);
+    EXPECT(rocattach_detach((int)getpid()) == ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT);
     EXPECT(rocattach_attach_tree(1) == ROCATTACH_STATUS_ERROR_NOT_SUPPORTED);
     EXPECT(rocattach_detach_tree(1) == ROCATTACH_STATUS_ERROR_NOT_SUPPORTED);
 
