@@ -1,1 +1,71 @@
-//! Test kit and end-to-end tests on real processes.
+//! Test kit: real processes, AMD's real runtimes on a modelled GPU, and the files that come out.
+//!
+//! * [`lab::Lab`]: a root directory with AMD's ROCm 7.2 user space; runs programs in it on the lab's model or on ours.
+//! * [`target::Target`]: a process under test, with its lines, its exit and a promise to be gone when the test ends.
+//! * [`snapshot::Snapshot`]: what of a process an attach might change, and what did change.
+//! * [`modellog`]: what the modelled GPU consumed: the truth that a trace is compared with.
+//! * [`compile`]: the C programs in `tests/c`, for the host and inside the lab.
+//! * [`stage`]: the built product (`target/stage`) and commands of it under a time limit.
+//! * [`table`]: csv and json outputs.
+//!
+//! End-to-end tests live in `tests/e2e/NAME.rs` and are declared in this crate's `Cargo.toml`. Nothing here sleeps to let
+//! something happen: every wait is for an event, with a deadline that fails the test by name.
+//!
+//! Environment: `MIDAIR_LAB` (a ready root; default `/var/tmp/rocm-lab`), `MIDAIR_SKIP_LAB=1` (tests that need the lab say
+//! that they were skipped), `MIDAIR_STAGE` (another stage directory).
+
+pub mod compile;
+pub mod fatbin;
+pub mod lab;
+pub mod modellog;
+pub mod snapshot;
+pub mod stage;
+pub mod table;
+pub mod target;
+
+use std::path::PathBuf;
+
+/// A failure of the kit or of what it looks at, in words.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+/// Result of nearly everything here: tests return it and use `?`.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The workspace's directory.
+pub fn workspace() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// Directory of this test binary's own build (`target/debug/deps`), where the libraries that it depends on lie as well.
+///
+/// # Errors
+/// When the system does not tell the path of the running program.
+pub fn build_dir() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.parent().ok_or("a test binary has a directory")?.to_path_buf())
+}
+
+/// A hash of what a built file depends on, to tell whether it is stale. Not cryptographic.
+pub(crate) fn fingerprint(parts: &[&[u8]]) -> String {
+    use std::hash::{DefaultHasher, Hasher};
+    let mut hasher = DefaultHasher::new();
+    for part in parts {
+        hasher.write_usize(part.len());
+        hasher.write(part);
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+/// Puts `bytes` at `path` by renaming a finished file over it, unless they are there already. Several test processes may do
+/// so at once; whoever has the old file open or mapped keeps it.
+pub(crate) fn put_file(path: &std::path::Path, bytes: &[u8], mode: u32) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    if std::fs::read(path).is_ok_and(|there| there == bytes) {
+        return Ok(());
+    }
+    let dir = path.parent().ok_or("a file has a directory")?;
+    let fresh = tempfile::NamedTempFile::new_in(dir)?;
+    std::fs::write(fresh.path(), bytes)?;
+    std::fs::set_permissions(fresh.path(), std::fs::Permissions::from_mode(mode))?;
+    fresh.persist(path)?;
+    Ok(())
+}

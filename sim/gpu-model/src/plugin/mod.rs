@@ -17,6 +17,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use worker::Worker;
 
 type Raise = unsafe extern "C" fn(*mut c_void, u32);
@@ -43,7 +44,7 @@ pub struct Functions {
     destroy: unsafe extern "C" fn(*mut Model),
     set_global_aperture: unsafe extern "C" fn(*mut Model, *mut u8, u64),
     alloced_memory: extern "C" fn(*mut Model, *mut c_void, u64, u32),
-    freed_memory: extern "C" fn(*mut Model, *mut c_void, u64),
+    freed_memory: unsafe extern "C" fn(*mut Model, *mut c_void, u64),
     set_notify_event: extern "C" fn(*mut Model, *const c_void, *mut c_void),
     set_wait_event: extern "C" fn(*mut Model, *const c_void, *mut c_void),
     register_queue: unsafe extern "C" fn(*mut Model, *const QueueInfo) -> *mut Worker,
@@ -85,7 +86,23 @@ unsafe impl Send for Interrupt {}
 pub struct Model {
     shared: Arc<Shared>,
     queues: AtomicU32,
+    rings: Mutex<Rings>,
 }
+
+/// Rings of AQL queues, for [`freed_memory`].
+#[derive(Default)]
+struct Rings {
+    /// How many queues live.
+    live: usize,
+    /// Ring of the queue that was destroyed last, until it is freed.
+    last: Option<u64>,
+}
+
+/// ROCr 7.2 ends a queue like this: it wakes its handler thread, which says "done" and then raises the queue's event once more;
+/// meanwhile the destroying thread destroys the queue, frees its ring and, after the last queue, destroys the event. A driver
+/// would answer the late call with an error that nobody reads; the model mode of ROCr aborts the process (seen in one exit of
+/// ten on two busy cores). Time taken where the last ring is freed lets the handler come to its end.
+const LAST_RING: Duration = Duration::from_millis(25);
 
 /// What the queues' threads share.
 struct Shared {
@@ -212,6 +229,7 @@ extern "C" fn create() -> *mut Model {
     Box::into_raw(Box::new(Model {
         shared,
         queues: AtomicU32::new(0),
+        rings: Mutex::default(),
     }))
 }
 
@@ -228,7 +246,21 @@ unsafe extern "C" fn set_global_aperture(model: *mut Model, base: *mut u8, bytes
 }
 
 extern "C" fn alloced_memory(_: *mut Model, _: *mut c_void, _: u64, _: u32) {}
-extern "C" fn freed_memory(_: *mut Model, _: *mut c_void, _: u64) {}
+unsafe extern "C" fn freed_memory(model: *mut Model, at: *mut c_void, _: u64) {
+    // SAFETY: ROCr passes a live model.
+    let model = unsafe { &*model };
+    let last = {
+        let mut rings = model.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        rings.live == 0
+            && rings
+                .last
+                .take_if(|ring| *ring == at.addr() as u64)
+                .is_some()
+    };
+    if last {
+        std::thread::sleep(LAST_RING);
+    }
+}
 // Both are for models that run elsewhere and have to be waited for; this one polls.
 extern "C" fn set_notify_event(_: *mut Model, _: *const c_void, _: *mut c_void) {}
 extern "C" fn set_wait_event(_: *mut Model, _: *const c_void, _: *mut c_void) {}
@@ -258,13 +290,26 @@ unsafe extern "C" fn register_queue(model: *mut Model, info: *const QueueInfo) -
         read_index_at: info.read_index,
         doorbell_at: info.doorbell,
     };
+    if !sdma {
+        model
+            .rings
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .live += 1;
+    }
     match Worker::start(Arc::clone(&model.shared), sdma, place) {
         Ok(worker) => Box::into_raw(Box::new(worker)),
         Err(error) => give_up(&format!("no thread for queue {number}: {error}")),
     }
 }
 
-unsafe extern "C" fn destroy_queue(_: *mut Model, queue: *mut Worker) {
-    // SAFETY: ROCr passes what register_queue() returned, once.
-    unsafe { Box::from_raw(queue) }.stop();
+unsafe extern "C" fn destroy_queue(model: *mut Model, queue: *mut Worker) {
+    // SAFETY: ROCr passes a live model, and what register_queue() returned, once.
+    let (model, queue) = unsafe { (&*model, Box::from_raw(queue)) };
+    if let Some(ring) = queue.aql_ring() {
+        let mut rings = model.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        rings.live -= 1;
+        rings.last = Some(ring);
+    }
+    queue.stop();
 }

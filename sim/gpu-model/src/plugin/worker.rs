@@ -19,6 +19,8 @@ pub struct Worker {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
     pid: u32,
+    /// Ring of an AQL queue.
+    aql_ring: Option<u64>,
 }
 
 impl Worker {
@@ -54,7 +56,13 @@ impl Worker {
             stop,
             thread,
             pid: std::process::id(),
+            aql_ring: (!sdma).then_some(ring),
         })
+    }
+
+    /// The ring, if this is an AQL queue.
+    pub(super) fn aql_ring(&self) -> Option<u64> {
+        self.aql_ring
     }
 
     /// Ends the thread; returns when it is gone.

@@ -1,0 +1,298 @@
+//! AMD's real runtimes on a modelled GPU.
+
+use crate::modellog::ModelLog;
+use crate::stage::plain_environment;
+use crate::target::Target;
+use crate::{Result, build_dir, compile, fatbin, put_file};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where a ready root is looked for when `MIDAIR_LAB` does not name one.
+const DEFAULT_ROOT: &str = "/var/tmp/rocm-lab";
+/// Where our programs and libraries lie, inside the root.
+const OURS: &str = "lab/midair";
+/// Libraries of the root, as the programs link them.
+const LIBS: &str = "/usr/lib/x86_64-linux-gnu";
+
+/// Which modelled GPU a program runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GpuModel {
+    /// The lab's own small one. Honours doorbells, keeps no log.
+    Lab,
+    /// Ours. Honours doorbells.
+    Doorbell,
+    /// Ours, taking valid packets at random moments without waiting for the doorbell; with this seed.
+    Eager(u64),
+}
+
+/// A ready root, and a scratch directory in it that goes with this value.
+pub struct Lab {
+    root: PathBuf,
+    scratch: tempfile::TempDir,
+}
+
+impl Lab {
+    /// Finds a ready root. `None`: `MIDAIR_SKIP_LAB=1` says to do without; that is written to stderr, past the capture of
+    /// test output, since a skipped test has shown nothing.
+    ///
+    /// # Errors
+    /// Why there is none, and how to make one.
+    pub fn find() -> Result<Option<Lab>> {
+        if std::env::var_os("MIDAIR_SKIP_LAB").is_some_and(|value| value == "1") {
+            let thread = std::thread::current();
+            let note = format!("SKIPPED, NOT TESTED: {} (MIDAIR_SKIP_LAB=1)\n", thread.name().unwrap_or("a test"));
+            std::io::stderr().write_all(note.as_bytes())?;
+            return Ok(None);
+        }
+        let root = std::env::var_os("MIDAIR_LAB").map_or_else(|| PathBuf::from(DEFAULT_ROOT), PathBuf::from);
+        let how = "make one with `lab/setup.sh DIR` and name it in MIDAIR_LAB, or set MIDAIR_SKIP_LAB=1";
+        for needed in [".rocm", "lab/libregshim.so", "lab/libclock.so", "lab/topo", "lab/vadd", "proc/self", "dev/null"] {
+            if !root.join(needed).exists() {
+                return Err(format!("no ready lab in {}: it has no {needed}; {how}", root.display()).into());
+            }
+        }
+        let dir = root.join(OURS);
+        std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}; {how}", dir.display()))?;
+        let scratch = tempfile::Builder::new().prefix("run-").tempdir_in(&dir)?;
+        // Programs under test may run as another user.
+        std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o777))?;
+        Ok(Some(Lab { root, scratch }))
+    }
+
+    /// The root, as this side sees it.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+    /// A directory that is removed with this value and that any user may write, as this side sees it.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+    /// How programs in the lab see a path below the root.
+    ///
+    /// # Errors
+    /// When the path is elsewhere.
+    pub fn inside(&self, path: &Path) -> Result<String> {
+        let below = path.strip_prefix(&self.root).map_err(|_| format!("{} is not in the lab", path.display()))?;
+        Ok(format!("/{}", below.to_str().ok_or("a path is text")?))
+    }
+    /// How this side sees a path of the lab.
+    pub fn outside(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+    /// Copies a file into the lab (replacing an older one by rename); returns its path there.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn install(&self, file: &Path) -> Result<String> {
+        let bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let there = self.root.join(OURS).join(file.file_name().ok_or("a file has a name")?);
+        put_file(&there, &bytes, 0o755)?;
+        self.inside(&there)
+    }
+    /// Installs our model; returns its path in the lab.
+    ///
+    /// # Errors
+    /// When it has not been built (it is whenever this crate is).
+    pub fn model(&self) -> Result<String> {
+        self.install(&build_dir()?.join("libmidair_gpu_model.so"))
+    }
+    /// The gfx942 code object with the kernels `vadd` and `scale`, out of the lab's HIP program; its path in the lab.
+    ///
+    /// # Errors
+    /// When the program is not what it should be.
+    pub fn kernels(&self) -> Result<String> {
+        let program = std::fs::read(self.root.join("lab/vadd"))?;
+        let there = self.root.join(OURS).join("kernels.gfx942");
+        put_file(&there, fatbin::code_object(&program, "gfx942")?, 0o644)?;
+        self.inside(&there)
+    }
+    /// Compiles `tests/c/NAME.c` in the lab, against AMD's headers and libraries; returns its path in the lab.
+    ///
+    /// # Errors
+    /// What the compiler said.
+    pub fn program(&self, name: &str) -> Result<String> {
+        let dir = self.root.join(OURS);
+        let sources = dir.join("src");
+        std::fs::create_dir_all(&sources)?;
+        for file in std::fs::read_dir(compile::sources())? {
+            let file = file?.path();
+            put_file(&sources.join(file.file_name().ok_or("a file has a name")?), &std::fs::read(&file)?, 0o644)?;
+        }
+        let root = self.root.to_str().ok_or("a path is text")?;
+        let (source, target) = (sources.join(format!("{name}.c")), dir.join(name));
+        let text = std::fs::read_to_string(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+        let hip = "-l:libamdhip64.so.7";
+        let hsa = "-l:libhsa-runtime64.so.1";
+        let mut flags = vec!["-D__HIP_PLATFORM_AMD__", "-pthread", "-L", LIBS];
+        flags.extend(text.contains("hip/hip_runtime_api.h").then_some(hip));
+        flags.extend(text.contains("\"hip_kit.h\"").then_some(hip));
+        flags.extend(text.contains("<hsa/hsa.h>").then_some(hsa));
+        compile::build(&["chroot", root, "gcc"], &source, &target, &flags, |path| self.inside(path))?;
+        std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o755))?;
+        self.inside(&target)
+    }
+    /// A program of the lab (path as seen there) to be run.
+    pub fn run(&self, program: &str) -> LabCommand<'_> {
+        LabCommand {
+            lab: self,
+            program: program.to_owned(),
+            args: Vec::new(),
+            env: Vec::new(),
+            model: GpuModel::Doorbell,
+            register: true,
+            libs: None,
+            preload: Vec::new(),
+            prefix: Vec::new(),
+            user: None,
+            log: "model.log".to_owned(),
+        }
+    }
+}
+
+/// A program of the lab, not started yet.
+pub struct LabCommand<'a> {
+    lab: &'a Lab,
+    program: String,
+    args: Vec<String>,
+    env: Vec<String>,
+    model: GpuModel,
+    register: bool,
+    libs: Option<String>,
+    preload: Vec<String>,
+    prefix: Vec<String>,
+    user: Option<u32>,
+    log: String,
+}
+
+impl LabCommand<'_> {
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl ToString) -> Self {
+        self.args.push(arg.to_string());
+        self
+    }
+    /// Sets a variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl ToString) -> Self {
+        self.env.push(format!("{name}={}", value.to_string()));
+        self
+    }
+    /// Chooses the model (default: ours, with doorbells).
+    #[must_use]
+    pub fn on(mut self, model: GpuModel) -> Self {
+        self.model = model;
+        self
+    }
+    /// Whether the runtimes register their tables, as AMD's builds do (default), or come as Debian's.
+    #[must_use]
+    pub fn register(mut self, register: bool) -> Self {
+        self.register = register;
+        self
+    }
+    /// Puts a directory (as seen in the lab) first in the library search.
+    #[must_use]
+    pub fn libs(mut self, dir: &str) -> Self {
+        self.libs = Some(dir.to_owned());
+        self
+    }
+    /// Preloads a library (as seen in the lab).
+    #[must_use]
+    pub fn preload(mut self, library: &str) -> Self {
+        self.preload.push(library.to_owned());
+        self
+    }
+    /// Puts a command of this side before the chroot, such as `unshare --pid --fork --kill-child`.
+    #[must_use]
+    pub fn prefix(mut self, words: &[&str]) -> Self {
+        self.prefix = words.iter().map(ToString::to_string).collect();
+        self
+    }
+    /// Runs it as another user (and the group of the same number).
+    #[must_use]
+    pub fn user(mut self, uid: u32) -> Self {
+        self.user = Some(uid);
+        self
+    }
+    /// Names the model's log, for a test that starts several programs (default `model.log`).
+    #[must_use]
+    pub fn log_name(mut self, name: &str) -> Self {
+        self.log = name.to_owned();
+        self
+    }
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the model cannot be installed or the program not started.
+    pub fn spawn(self) -> Result<LabTarget> {
+        let lab = self.lab;
+        let log = lab.scratch().join(&self.log);
+        let mut words = self.prefix;
+        words.push("chroot".into());
+        words.extend(self.user.map(|uid| format!("--userspec={uid}:{uid}")));
+        words.push(lab.root.to_str().ok_or("a path is text")?.into());
+        words.push("/usr/bin/env".into());
+        words.push("HSA_MODEL_TOPOLOGY=/lab/topo".into());
+        words.extend(self.libs.map(|libs| format!("LD_LIBRARY_PATH={libs}")));
+        match self.model {
+            GpuModel::Lab => words.push("HSA_MODEL_LIB=/lab/libmodel.so".into()),
+            ours => {
+                words.push(format!("HSA_MODEL_LIB={}", lab.model()?));
+                words.push(format!("MODEL_LOG={}", lab.inside(&log)?));
+                if let GpuModel::Eager(seed) = ours {
+                    words.extend(["MODEL_EAGER=1".to_owned(), format!("MODEL_SEED={seed}")]);
+                }
+            }
+        }
+        let mut preload = self.preload;
+        if self.register {
+            words.push("HSA_TOOLS_LIB=/lab/libregshim.so".into());
+            preload.push("/lab/libregshim.so".into());
+        } else {
+            // Only mends the modelled GPU's clocks.
+            words.push("HSA_TOOLS_LIB=/lab/libclock.so".into());
+        }
+        if !preload.is_empty() {
+            words.push(format!("LD_PRELOAD={}", preload.join(":")));
+        }
+        words.extend(self.env);
+        words.push(self.program);
+        words.extend(self.args);
+        let (first, rest) = words.split_first().ok_or("a command has a name")?;
+        let mut command = Command::new(first);
+        command.args(rest).env_clear().envs(plain_environment());
+        Ok(LabTarget { target: Target::spawn(command)?, log })
+    }
+}
+
+/// A program that runs in the lab, with the log of its GPU.
+pub struct LabTarget {
+    /// The process.
+    pub target: Target,
+    /// Where the model writes its log, as this side sees it.
+    pub log: PathBuf,
+}
+
+impl LabTarget {
+    /// The model's log so far. It is whole at any time: a record is out before its packet's completion can be seen.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn model_log(&self) -> Result<ModelLog> {
+        ModelLog::read(&self.log)
+    }
+}
+
+impl std::ops::Deref for LabTarget {
+    type Target = Target;
+    fn deref(&self) -> &Target {
+        &self.target
+    }
+}
+
+impl std::ops::DerefMut for LabTarget {
+    fn deref_mut(&mut self) -> &mut Target {
+        &mut self.target
+    }
+}

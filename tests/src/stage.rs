@@ -1,0 +1,50 @@
+//! The built product.
+
+use crate::target::{Exit, run};
+use crate::{Result, workspace};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// The stage directory that `cargo xtask stage` fills: `bin/`, `lib/`, `include/`.
+///
+/// # Errors
+/// When it has not been built.
+pub fn stage() -> Result<PathBuf> {
+    let stage = std::env::var_os("MIDAIR_STAGE").map_or_else(|| workspace().join("target/stage"), PathBuf::from);
+    if stage.join("lib").is_dir() {
+        Ok(stage.canonicalize()?)
+    } else {
+        Err(format!("{} is not there: build it with `cargo xtask stage`", stage.display()).into())
+    }
+}
+
+/// A command of the stage (`midair`, `rocprofv3`, `rocprof-attach`) with an environment that holds nothing of cargo's.
+///
+/// # Errors
+/// When the stage or the command is missing.
+pub fn command(name: &str) -> Result<Command> {
+    let path = stage()?.join("bin").join(name);
+    if !path.is_file() {
+        return Err(format!("{} is not there: build it with `cargo xtask stage`", path.display()).into());
+    }
+    let mut command = Command::new(path);
+    command.env_clear().envs(plain_environment());
+    Ok(command)
+}
+
+/// Runs a command of the stage to its end.
+///
+/// # Errors
+/// As [`command`], or when it does not end within `limit`. A code other than 0 is not an error here.
+pub fn run_staged(name: &str, args: &[&str], limit: Duration) -> Result<Exit> {
+    let mut command = command(name)?;
+    command.args(args);
+    run(command, limit)
+}
+
+/// What programs under test get of our own environment.
+pub fn plain_environment() -> Vec<(&'static str, String)> {
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
+    vec![("PATH", path), ("HOME", "/root".to_owned()), ("LC_ALL", "C.UTF-8".to_owned())]
+}
