@@ -12,6 +12,8 @@ use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build");
+    // Tests load tools written in C, which call the C API of the test program itself.
+    println!("cargo:rustc-link-arg-tests=-Wl,--export-dynamic");
     let out = env::var("OUT_DIR")?;
     let write = |name: &str, text: String| fs::write(Path::new(&out).join(name), text);
     write("wrappers.rs", wrappers::generate()?)?;

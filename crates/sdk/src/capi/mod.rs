@@ -2,10 +2,10 @@
 //!
 //! Functions of AMD's headers that are not built yet are generated: `build/not_implemented.rs` lists those that are.
 
-mod context;
-mod info;
-mod names;
-mod registration;
+pub mod context;
+pub mod info;
+pub mod names;
+pub mod registration;
 
 use crate::status::Status;
 use midair_abi::private::{SDK_TABLE_VERSION, SdkTable};
