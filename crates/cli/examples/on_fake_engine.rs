@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use midair_cli::engine::{Attached, Check, End, Engine, Event, Request, Trace, Written};
+use midair_cli::engine::{Attached, Check, End, Engine, Event, Request, Style, Trace, Written};
 use midair_session::{Failure, Kind};
 
 /// Of Linux on the machines that this is built for.
@@ -49,7 +49,7 @@ impl Engine for Fake {
         Ok(vec![check("alive", None), check("runtime", failure)])
     }
 
-    fn attach(&self, request: Request) -> Result<Box<dyn Attached>, Failure> {
+    fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure> {
         if self.does == "refuse" {
             return Err(
                 Failure::new(Kind::NotPermitted, "process may not be touched").hint("be root"),
@@ -68,7 +68,7 @@ impl Engine for Fake {
         };
         Ok(Box::new(FakeAttached {
             does: self.does.clone(),
-            request,
+            request: request.clone(),
             target,
             polls: 0,
         }))
@@ -120,7 +120,7 @@ impl Attached for FakeAttached {
 }
 
 impl Trace for FakeTrace {
-    fn write(self: Box<Self>) -> Result<Written, Failure> {
+    fn write(self: Box<Self>, _style: Style) -> Result<Written, Failure> {
         if self.does == "full" {
             return Err(Failure::new(Kind::Output, "no space left"));
         }

@@ -8,14 +8,9 @@ use midair_session::{Failure, Kind};
 use midair_settings::{Resolved, Settings};
 use nix::sys::signal::Signal;
 
-use crate::engine::{Attached, End, Engine, Event, Request, Trace, Written};
+use crate::engine::{Attached, End, Engine, Entry, Event, Request, Trace, Written};
 use crate::report::{Report, bytes};
 use crate::wait::{Ended, Input, Signals, wait};
-
-/// Default size of the spool (design 6).
-pub const SPOOL_BYTES: u64 = 64 << 20;
-/// Default bound of the wait for running work at a detach (design 2.5).
-pub const DRAIN: Duration = Duration::from_millis(100);
 
 /// What a front says at each step; every text goes through its [`Report`].
 pub trait Words {
@@ -51,13 +46,16 @@ pub fn run(
     let began = Instant::now();
     let attached = {
         let _progress = report.progress("attaching");
-        engine.attach(request)
+        engine.attach(&request)
     };
     let mut attached = match attached {
         Ok(attached) => attached,
         Err(failure) => return report.failure(&failure),
     };
     words.attached(began.elapsed(), duration);
+    if let Some(entry) = attached.entry() {
+        tell_entry(entry, report);
+    }
 
     let waited = wait_for_end(attached.as_mut(), &signals, duration, report);
     // A wait that failed still detaches: the target must be free before anything is reported.
@@ -75,7 +73,7 @@ pub fn run(
     signals.release();
     let written = {
         let _progress = report.progress("writing results");
-        trace.write()
+        trace.write(report.table_style())
     };
     match written {
         Ok(written) => {
@@ -91,9 +89,23 @@ pub fn run(
         Err(failure) => code = first(code, report.failure(&failure)),
     }
     match ended {
-        Some(Ended::Target(end)) => first(code, target_code(end, report)),
+        // Where the results tell it already, it is not told twice.
+        Some(Ended::Target(end)) if code == 0 => target_code(end, report),
         _ => code,
     }
+}
+
+/// How the target was entered, and what it cost.
+fn tell_entry(entry: &Entry, report: &Report) {
+    let stopped = entry.seize + entry.stub + entry.release;
+    report.info(&format!(
+        "entered by {}; that thread stood for {} us (stop {}, stub {}, release {})",
+        entry.via,
+        stopped.as_micros(),
+        entry.seize.as_micros(),
+        entry.stub.as_micros(),
+        entry.release.as_micros()
+    ));
 }
 
 /// The code that was there first, unless it said success.
@@ -177,8 +189,11 @@ fn detach(
         attached.detach()
     };
     match &trace {
-        Ok(_) if target_runs => words.detached(began.elapsed()),
-        Ok(_) => {}
+        Ok(trace) => match trace.detach_failure() {
+            Some(failure) => words.detach_failed(failure),
+            None if target_runs => words.detached(began.elapsed()),
+            None => {}
+        },
         Err(failure) => words.detach_failed(failure),
     }
     trace

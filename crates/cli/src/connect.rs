@@ -1,15 +1,16 @@
-//! The engine of this build, as the command lines need it.
+//! The attaching side of `midair-session`, as the command lines need it.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
-use midair_session::{Failure, Kind};
+use midair_session::{Collected, Failure, Session};
 
-use crate::engine::{Attached, Check, Engine, Request};
+use crate::engine::{Attached, Check, Engine, Entry, Event, Request, Style, Trace, Written};
 
 /// SONAME of the library that AMD's messages name.
 const LIBRARY: &str = "librocprofiler-sdk-rocattach.so.1";
 
-/// The attaching side of `midair-session`.
+/// Sessions of this build.
 #[derive(Debug, Default)]
 pub struct SessionEngine;
 
@@ -22,18 +23,39 @@ impl Engine for SessionEngine {
         installed.unwrap_or_else(|| PathBuf::from(LIBRARY))
     }
 
-    fn look(&self, _pid: u32) -> Result<Vec<Check>, Failure> {
-        Err(not_connected())
+    fn look(&self, pid: u32) -> Result<Vec<Check>, Failure> {
+        midair_session::checks(pid)
     }
 
-    fn attach(&self, _request: Request) -> Result<Box<dyn Attached>, Failure> {
-        Err(not_connected())
+    fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure> {
+        Ok(Box::new(Session::attach(request)?))
     }
 }
 
-fn not_connected() -> Failure {
-    Failure::new(
-        Kind::NotBuilt,
-        "the command lines are not connected to the attaching side in this build",
-    )
+impl Attached for Session {
+    fn poll(&mut self) -> Result<Event, Failure> {
+        Session::poll(self)
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        Some(Session::wake(self))
+    }
+
+    fn entry(&self) -> Option<&Entry> {
+        Some(Session::entry(self))
+    }
+
+    fn detach(self: Box<Self>) -> Result<Box<dyn Trace>, Failure> {
+        Ok(Box::new(Session::detach(*self)?))
+    }
+}
+
+impl Trace for Collected {
+    fn detach_failure(&self) -> Option<&Failure> {
+        Collected::failure(self)
+    }
+
+    fn write(self: Box<Self>, style: Style) -> Result<Written, Failure> {
+        Collected::write(*self, style)
+    }
 }

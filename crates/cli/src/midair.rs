@@ -10,7 +10,7 @@ use midair_session::{Failure, Kind};
 use midair_settings::options::option;
 use midair_settings::{Front, resolve};
 
-use crate::attach::{self, DRAIN, SPOOL_BYTES, Words};
+use crate::attach::{self, Words};
 use crate::command::{self, Parsed, given, refused, with_options};
 use crate::engine::{Engine, Request, Written};
 use crate::report::Report;
@@ -153,14 +153,13 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     }
     let report = report.at_level_of(&resolved.settings);
     attach::tell_settings(&resolved, given.text("log-level"), &report);
-    let request = Request {
-        pid: pid_of(matches),
-        settings: resolved.settings,
-        spool_bytes: given
-            .number("spool-size")
-            .map_or(SPOOL_BYTES, |mib| mib << 20),
-        drain: given.duration("drain").unwrap_or(DRAIN),
-    };
+    let mut request = Request::new(pid_of(matches), resolved.settings);
+    if let Some(mib) = given.number("spool-size") {
+        request.spool_bytes = mib << 20;
+    }
+    if let Some(drain) = given.duration("drain") {
+        request.drain = drain;
+    }
     let words = Sentences {
         pid: request.pid,
         report,
@@ -205,7 +204,10 @@ impl Words for Sentences {
     fn ended(&self, ended: Ended) {
         match ended {
             Ended::Signal(signal) => self.report.note(&format!("{} came", signal.as_str())),
-            Ended::Target(_) => self.report.note(&format!("process {} has ended", self.pid)),
+            Ended::Target(_) => self.report.note(&format!(
+                "process {} has ended or shut its GPU runtime down",
+                self.pid
+            )),
             Ended::Duration | Ended::Enter | Ended::EndOfInput => {}
         }
     }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use midair_session::Failure;
+use midair_session::{Failure, Style};
 use midair_settings::{Settings, Verbosity};
 
 /// Where one command line's words go.
@@ -24,13 +24,10 @@ impl Report {
     /// For the program of this name, as the environment and the terminal want it.
     pub fn new(program: &'static str) -> Report {
         let terminal = std::io::stderr().is_terminal();
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let plain =
-            variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb");
         Report {
             program,
             verbosity: Verbosity::default(),
-            colour: terminal && !plain,
+            colour: terminal && !plain(),
             terminal,
         }
     }
@@ -92,6 +89,21 @@ impl Report {
         Progress::start(self.terminal.then_some(what))
     }
 
+    /// How a table on standard output should look.
+    pub fn table_style(&self) -> Style {
+        let terminal = std::io::stdout().is_terminal();
+        let columns = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        let mut style = Style {
+            colour: terminal && !plain(),
+            unicode: speaks_unicode(),
+            ..Style::default()
+        };
+        if let Some(columns) = columns.filter(|_| terminal) {
+            style.columns = columns;
+        }
+        style
+    }
+
     /// A line on the terminal that the next one replaces.
     pub fn status(&self, text: &str) {
         if self.terminal {
@@ -126,6 +138,25 @@ impl Report {
         }
         let _ = writeln!(std::io::stderr().lock(), "{text}");
     }
+}
+
+fn variable(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Whether the user or the terminal wants no colours.
+fn plain() -> bool {
+    variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// Whether the locale has characters beyond ASCII.
+fn speaks_unicode() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(variable)
+        .unwrap_or_default();
+    let locale = locale.to_string_lossy().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 fn replace_line(text: &str) {

@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, Command};
 use midair_session::{Failure, Kind};
 use midair_settings::{Front, resolve};
 
-use crate::attach::{self, DRAIN, SPOOL_BYTES, Words};
+use crate::attach::{self, Words};
 use crate::command::{self, Parsed, given, refused, with_options};
 use crate::engine::{Engine, Request, Written};
 use crate::report::Report;
@@ -84,12 +84,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         library: engine.library().display().to_string(),
         report,
     };
-    let request = Request {
-        pid,
-        settings: resolved.settings,
-        spool_bytes: SPOOL_BYTES,
-        drain: DRAIN,
-    };
+    let request = Request::new(pid, resolved.settings);
     Ok(attach::run(engine, request, duration, &words, &report))
 }
 
@@ -126,7 +121,10 @@ impl Words for Lines {
             Ended::Signal(signal) => self
                 .report
                 .line(&format!("\nCaught signal {}", signal.as_str())),
-            Ended::Target(_) => self.report.note(&format!("process {} has ended", self.pid)),
+            Ended::Target(_) => self.report.note(&format!(
+                "process {} has ended or shut its GPU runtime down",
+                self.pid
+            )),
             Ended::Duration | Ended::Enter | Ended::EndOfInput => {}
         }
     }

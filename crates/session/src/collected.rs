@@ -37,6 +37,11 @@ impl Collected {
         self.records.records()
     }
 
+    /// Why the detach did not come to its end, if it did not: the trace is there all the same.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
     /// How the target ended, if it did.
     pub fn ended(&self) -> Option<End> {
         self.ended
