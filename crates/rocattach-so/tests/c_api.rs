@@ -36,6 +36,14 @@ fn the_interface_works_from_c() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("librocprofiler-sdk-rocattach.so.1");
     std::fs::copy(common::built(), &library).unwrap();
+    // An installation in name only: nothing here comes so far that it would be loaded.
+    std::fs::create_dir(folder.path().join("rocprofiler-sdk")).unwrap();
+    for name in [
+        "librocprofiler-sdk.so.1",
+        "rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
+    ] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
     let program = folder.path().join("api");
     common::compile(
         "cc",
