@@ -153,7 +153,9 @@ fn word<T: Bytes>(value: &T, index: usize) -> u64 {
 #[allow(
     non_snake_case,
     clippy::too_many_arguments,
-    reason = "names and signatures are AMD's"
+    clippy::unused_unit,
+    clippy::let_unit_value,
+    reason = "names and signatures are AMD's, and functions without a result look like all others"
 )]
 mod generated {
     use super::*;

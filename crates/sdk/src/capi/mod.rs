@@ -54,12 +54,11 @@ unsafe extern "C" fn use_spool(context: u64) -> c_int {
 
 unsafe extern "C" fn get_setting(name: *const c_char) -> *const c_char {
     midair_capi_build::edge(std::ptr::null(), || {
-        // SAFETY: our own tool passes C strings.
-        let name = if name.is_null() {
+        if name.is_null() {
             return std::ptr::null();
-        } else {
-            unsafe { CStr::from_ptr(name) }
-        };
+        }
+        // SAFETY: our own tool passes C strings.
+        let name = unsafe { CStr::from_ptr(name) };
         crate::setting::get(name)
     })
 }
