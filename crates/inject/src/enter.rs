@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use midair_procinfo::stack::{Place, Walker};
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
-    Deadline, Registers, memfd_with, pidfd_getfd, pidfd_open_thread, send_bytes,
+    Deadline, Pace, Registers, Urgent, memfd_with, pidfd_getfd, pidfd_open_thread, send_bytes,
     send_with_descriptor,
 };
 use midair_record::boot::{BootBlock, mailbox};
@@ -19,7 +19,7 @@ use crate::entered::{Entered, Times, Via};
 use crate::error::{During, EnterError, Seen};
 use crate::hold::{self, Hold, Miss, Stub, StubEnd};
 use crate::look::Look;
-use crate::mappings::{CODE_LEN, DATA_LEN, Draft, Mappings, library_fd, memfd_name, protection};
+use crate::mappings::{Draft, Mappings, WHOLE_LEN, library_fd, memfd_name, protection};
 use crate::names::{self, Ground};
 use crate::options::{FaultPoint, Library, Options};
 use crate::parked::{Candidate, Judge, Verdict};
@@ -107,37 +107,17 @@ fn make_thread(
             };
             options.reached(FaultPoint::Framed);
             let stub_began = Instant::now();
-            let map = |hold: &mut Hold, call, protection, len| {
-                hold.system_call(
-                    call,
-                    number::MMAP,
-                    [0, len, protection, protection::FLAGS, u64::MAX, 0],
-                )
-                .map(midair_ptrace::RemoteAddr::new)
-            };
-            let data = map(&mut hold, "mmap of data", protection::READ_WRITE, DATA_LEN)?;
-            let code = match map(
-                &mut hold,
-                "mmap of code",
+            let args = [
+                0,
+                WHOLE_LEN,
                 protection::READ_EXECUTE,
-                CODE_LEN,
-            ) {
-                Ok(code) => code,
-                Err(error) => {
-                    let _undone = hold.system_call(
-                        "munmap",
-                        number::MUNMAP,
-                        [data.get(), DATA_LEN, 0, 0, 0, 0],
-                    );
-                    return Err(error);
-                }
-            };
-            let mappings = Mappings {
-                code,
-                code_len: CODE_LEN,
-                data,
-                data_len: DATA_LEN,
-            };
+                protection::FLAGS,
+                u64::MAX,
+                0,
+            ];
+            let base = hold.system_call("mmap", number::MMAP, args)?;
+            let mappings = Mappings::at(midair_ptrace::RemoteAddr::new(base));
+            let data = mappings.data;
             options.reached(FaultPoint::Mapped);
             if let Err(error) = fill(look, draft, &mappings, &hold) {
                 let _undone = unmap(&mut hold, &mappings);
@@ -145,8 +125,8 @@ fn make_thread(
             }
             options.reached(FaultPoint::Written);
             let stub = Stub {
-                code,
-                code_len: CODE_LEN,
+                code: mappings.code,
+                code_len: mappings.code_len,
                 stack: mappings.stub_stack(),
                 block: data,
                 result: data.plus(offset_of!(BootBlock, stub_result) as u64),
@@ -209,23 +189,23 @@ fn make_thread(
 
 fn fill(look: &Look, draft: Draft, mappings: &Mappings, hold: &Hold) -> Result<(), EnterError> {
     const PHASE: &str = "writing the boot block";
-    let memory = look.memory();
-    memory
-        .write(mappings.data, &draft.finish(mappings, hold.context()))
-        .during(PHASE)?;
-    memory
-        .write_through(mappings.code, arch::code())
+    // Through /proc/TID/mem: neither part is writable yet.
+    look.memory()
+        .write_through(mappings.code, &draft.finish(mappings, hold.context()))
         .during(PHASE)
 }
 
 pub(crate) fn unmap(hold: &mut Hold, mappings: &Mappings) -> Result<(), EnterError> {
-    for (base, len) in [
-        (mappings.code, mappings.code_len),
-        (mappings.data, mappings.data_len),
-    ] {
-        hold.system_call("munmap", number::MUNMAP, [base.get(), len, 0, 0, 0, 0])?;
-    }
-    Ok(())
+    let args = [
+        mappings.code.get(),
+        mappings.code_len + mappings.data_len,
+        0,
+        0,
+        0,
+        0,
+    ];
+    hold.system_call("munmap", number::MUNMAP, args)
+        .map(|_zero| ())
 }
 
 /// True when the stub waits for a lock in the allocator, called by pthread_create: it has taken nothing yet, so the thread can
@@ -293,6 +273,7 @@ pub(crate) fn borrow<'a, T>(
             };
             none_yet = false;
             options.reached(FaultPoint::Chosen);
+            let _urgent = Urgent::begin();
             let began = Instant::now();
             let held = hold::stop(
                 &candidate,
@@ -308,8 +289,8 @@ pub(crate) fn borrow<'a, T>(
                     look.memory(),
                     &look.modules,
                     &look.code,
-                    // The calls that follow are the kernel's own work: they take as long as a stop may.
-                    Deadline::after(options.stop),
+                    // The calls that follow are the kernel's own work; what may take long is that the thread gets its turn.
+                    Deadline::after(options.stub),
                 )?;
                 Ok((hold, SeizeTime { began, took }))
             });
@@ -345,7 +326,7 @@ pub(crate) fn meet(
 ) -> Result<(OwnedFd, Tid), EnterError> {
     const PHASE: &str = "meeting our thread";
     let deadline = Deadline::after(options.boot);
-    let began = Instant::now();
+    let mut pace = Pace::new();
     loop {
         match block.mailbox().during(PHASE)? {
             mailbox::OPEN => break,
@@ -359,8 +340,7 @@ pub(crate) fn meet(
                     at: mailbox_words(other),
                 });
             }
-            _ if began.elapsed() < Duration::from_millis(2) => midair_ptrace::yield_now(),
-            _ => std::thread::sleep(Duration::from_micros(100)),
+            _ => pace.rest(),
         }
     }
     options.reached(FaultPoint::Opened);

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use midair_procinfo::{Tid, task};
-use midair_ptrace::{Deadline, poll_readable};
+use midair_ptrace::{Deadline, Pace, poll_readable};
 use midair_record::boot::BootBlock;
 
 use crate::agent::Block;
@@ -167,11 +167,12 @@ pub(crate) fn unmap_after(
             status.ns_pid.last().unwrap_or(&status.pid) == &inside && status.tgid == pid
         })
     };
+    let mut pace = Pace::new();
     while there() {
         if deadline.passed() {
             return Err(EnterError::Silent { at: "its end" });
         }
-        std::thread::sleep(Duration::from_micros(200));
+        pace.rest();
     }
     let look = look(pid)?;
     let mut judge = Judge::new(&look);

@@ -7,7 +7,7 @@
 
 use midair_procinfo::module::Modules;
 use midair_ptrace::{
-    Deadline, Memory, Registers, RemoteAddr, Seized, SignalMask, StopKind, Stopped, Waited,
+    Deadline, Memory, Pace, Registers, RemoteAddr, Seized, SignalMask, StopKind, Stopped, Waited,
 };
 
 use crate::arch::{self, FrameLayout};
@@ -266,6 +266,7 @@ impl Hold {
         self.in_stub = true;
         let mut running = self.take(PHASE)?.resume(0).during(PHASE)?;
         started();
+        let mut pace = Pace::new();
         loop {
             if self.memory.read_u32(stub.result).during(PHASE)? != 0 || deadline.passed() {
                 break;
@@ -288,7 +289,7 @@ impl Hold {
                     _ => stopped.resume(0).during(PHASE)?,
                 },
             };
-            midair_ptrace::yield_now();
+            pace.rest();
         }
         running.interrupt().during(PHASE)?;
         let stopped = running

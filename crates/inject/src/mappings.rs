@@ -1,4 +1,8 @@
-//! The two mappings that the engine makes in a target, and what is written into them.
+//! The memory that the engine maps in a target, and what is written into it.
+//!
+//! One `mmap` makes all of it, readable and executable; the code's first act is to make all but its own page readable and
+//! writable instead. So nothing is ever writable and executable at once, and the borrowed thread, which is stopped twice for
+//! each system call that we make on it, makes only one.
 
 use std::mem::offset_of;
 
@@ -22,16 +26,17 @@ const THREAD_STACK: u64 = 1024 * 1024;
 pub(crate) const CODE_LEN: u64 = PAGE;
 /// Length of the data mapping, bytes: boot block, stub stack, a page without rights, thread stack.
 pub(crate) const DATA_LEN: u64 = PAGE + STUB_STACK + PAGE + THREAD_STACK;
+/// Length of both, bytes: the code comes first.
+pub(crate) const WHOLE_LEN: u64 = CODE_LEN + DATA_LEN;
 
-/// `PROT_*` and `MAP_*` of the two (linux/mman.h): never writable and executable at once.
+/// `PROT_*` and `MAP_*` for it (linux/mman.h).
 pub(crate) mod protection {
-    pub(crate) const READ_WRITE: u64 = 1 | 2;
     pub(crate) const READ_EXECUTE: u64 = 1 | 4;
     /// Private, anonymous, not counted against overcommit.
     pub(crate) const FLAGS: u64 = 0x2 | 0x20 | 0x4000;
 }
 
-/// Where they lie.
+/// Where code and data lie: next to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mappings {
     /// Base of the code mapping.
@@ -45,6 +50,14 @@ pub struct Mappings {
 }
 
 impl Mappings {
+    pub(crate) fn at(base: RemoteAddr) -> Mappings {
+        Mappings {
+            code: base,
+            code_len: CODE_LEN,
+            data: base.plus(CODE_LEN),
+            data_len: DATA_LEN,
+        }
+    }
     /// Stack pointer for the stub.
     pub(crate) fn stub_stack(&self) -> RemoteAddr {
         self.data.plus(PAGE + STUB_STACK)
@@ -114,7 +127,7 @@ impl Draft {
         Draft { bytes }
     }
 
-    /// The block for these mappings.
+    /// What is to be written at the base of the mappings: the page of code, then the block.
     pub(crate) fn finish(mut self, mappings: &Mappings, context: RemoteAddr) -> Vec<u8> {
         let bytes = &mut self.bytes;
         let base = mappings.data.get();
@@ -128,7 +141,10 @@ impl Draft {
         set!(bytes, stub_stack_top, mappings.stub_stack().get());
         set!(bytes, sigframe, context.get());
         arch::fill_scratch(bytes, base, (guard, PAGE));
-        self.bytes
+        let mut whole = arch::code().to_vec();
+        whole.resize(CODE_LEN as usize, 0);
+        whole.append(&mut self.bytes);
+        whole
     }
 }
 

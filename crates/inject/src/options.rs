@@ -26,7 +26,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             find: Duration::from_millis(500),
-            stop: Duration::from_millis(100),
+            stop: Duration::from_millis(500),
             stub: Duration::from_secs(2),
             patience: Duration::from_millis(20),
             boot: Duration::from_secs(5),

@@ -340,6 +340,8 @@ impl Symbols {
                 }
             }
         }
+        // The name that a program would use comes first: `poll`, not `__poll`.
+        names.sort_by_key(|name| name.iter().take_while(|&&byte| byte == b'_').count());
         names
     }
 }

@@ -14,15 +14,17 @@
 //! the thread go as it then is.
 
 mod addr;
+mod cpu;
 mod error;
 pub mod fault;
 mod handles;
 mod memory;
 mod regs;
 mod stop;
-mod xsave;
+mod urgent;
 
 pub use addr::RemoteAddr;
+pub use cpu::{ticks_per_millisecond, xsave_bytes_needed};
 pub use error::{Error, Result};
 pub use handles::{
     memfd_with, pidfd_getfd, pidfd_open_thread, poll_readable, send_bytes, send_with_descriptor,
@@ -30,7 +32,7 @@ pub use handles::{
 pub use memory::Memory;
 pub use regs::{Registers, SignalMask};
 pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited};
-pub use xsave::{ticks_per_millisecond, xsave_bytes_needed, yield_now};
+pub use urgent::{Pace, Urgent};
 
 /// A thread id as the attacher's `/proc` shows it.
 pub type Tid = libc::pid_t;

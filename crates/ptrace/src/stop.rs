@@ -3,7 +3,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use crate::{Error, Registers, Result, SignalMask, Tid, fault, yield_now};
+use crate::{Error, Pace, Registers, Result, SignalMask, Tid, fault};
 
 /// `PTRACE_EVENT_STOP` (linux/ptrace.h); libc has it only for some targets.
 const EVENT_STOP: i32 = 128;
@@ -159,9 +159,8 @@ impl Seized {
     /// # Errors
     /// [`Error::System`] when waiting itself fails.
     pub fn wait(mut self, deadline: Deadline) -> Result<Waited> {
-        // A stop takes microseconds: first yield, then sleep in small steps, since blocking for ever is not allowed here and
-        // no descriptor becomes readable when a tracee stops.
-        let began = Instant::now();
+        // Blocking for ever is not allowed here, and no descriptor becomes readable when a tracee stops.
+        let mut pace = Pace::new();
         loop {
             let mut status = 0;
             // SAFETY: `status` outlives the call.
@@ -198,11 +197,7 @@ impl Seized {
             if deadline.passed() {
                 return Ok(Waited::TimedOut(self));
             }
-            if began.elapsed() < Duration::from_millis(3) {
-                yield_now();
-            } else {
-                std::thread::sleep(Duration::from_micros(100));
-            }
+            pace.rest();
         }
     }
 

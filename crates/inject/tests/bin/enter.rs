@@ -34,7 +34,9 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
             "--stay" => stay = true,
             "--fault" => {
                 let name = value()?;
-                let point = FaultPoint::ALL.into_iter().find(|point| format!("{point:?}") == name);
+                let point = FaultPoint::ALL
+                    .into_iter()
+                    .find(|point| format!("{point:?}") == name);
                 options.fault = Some(point.ok_or(format!("no point is called {name}"))?);
             }
             other => return Err(format!("unknown word {other}").into()),
@@ -64,7 +66,10 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
             std::io::stdin().lock().read_line(&mut line)?;
         }
         entered.withdraw(&options)?;
-        println!("withdrawn operations={}", midair_ptrace::fault::operations());
+        println!(
+            "withdrawn operations={}",
+            midair_ptrace::fault::operations()
+        );
     }
     Ok(())
 }

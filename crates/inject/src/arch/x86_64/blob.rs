@@ -18,7 +18,15 @@ global_asm!(
     ".globl midair_blob_begin",
     ".hidden midair_blob_begin",
     "midair_blob_begin:",
-    // ---- The stub: make one detached thread, say so, wait to be taken back.
+    // ---- The stub: make one detached thread, say so, wait to be taken back. All memory of ours is readable and
+    // executable at first: all but this page is made writable instead. Nothing was written yet, the stack included.
+    "mov eax, 10", // mprotect(data, PROT_READ | PROT_WRITE)
+    "mov rdi, [rbx + {data_base}]",
+    "mov rsi, [rbx + {data_len}]",
+    "mov edx, 3",
+    "syscall",
+    "test eax, eax",
+    "js 5f",
     "lea r12, [rbx + {attributes}]",
     "mov rdi, r12",
     "call [rbx + {fn_attr_init}]",
@@ -61,7 +69,8 @@ global_asm!(
     "sub rax, r13",
     "cmp rax, [rbx + {stub_patience_tsc}]",
     "jb 4b",
-    // Nobody came: the thread puts itself back.
+    // Nobody came: the thread puts itself back. (Also where nothing can be written, then with no word left.)
+    "5:",
     "mov rsp, [rbx + {sigframe}]",
     "mov eax, 15", // rt_sigreturn
     "syscall",
@@ -283,6 +292,8 @@ global_asm!(
     error = const offset_of!(BootBlock, error),
     library_fd = const offset_of!(BootBlock, library_fd),
     stub_result = const offset_of!(BootBlock, stub_result),
+    data_base = const offset_of!(BootBlock, data_base),
+    data_len = const offset_of!(BootBlock, data_len),
     affinity_len = const offset_of!(BootBlock, affinity_len),
     affinity = const offset_of!(BootBlock, affinity),
     fn_pthread_create = const offset_of!(BootBlock, fn_pthread_create),
@@ -334,8 +345,8 @@ mod tests {
     fn the_code_fits_its_page_and_begins_with_the_stub() {
         let bytes = code();
         assert!(bytes.len() > 256 && bytes.len() <= 4096, "{}", bytes.len());
-        // lea r12, [rbx + disp32]
-        assert_eq!(bytes[..3], [0x4c, 0x8d, 0xa3]);
+        // mov eax, 10
+        assert_eq!(bytes[..5], [0xb8, 10, 0, 0, 0]);
         assert_eq!(*bytes.last().unwrap(), 0xc3);
     }
 }

@@ -23,11 +23,6 @@ pub fn xsave_bytes_needed(xcr0: u64, xstate_bv: u64) -> usize {
     bytes
 }
 
-/// Gives the processor to whoever waits for it.
-pub fn yield_now() {
-    std::thread::yield_now();
-}
-
 /// Ticks of the time stamp counter in a millisecond, measured once against the monotonic clock over about 2 ms.
 pub fn ticks_per_millisecond() -> u64 {
     use std::sync::OnceLock;
