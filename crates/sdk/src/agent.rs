@@ -251,7 +251,13 @@ impl Agent {
             unsafe { registration::load(tool.handle) }
                 .map_err(|status| format!("a tool cannot be configured: {status:?}"))?;
         }
-        registration::attach().map_err(|status| format!("a tool refused to attach: {status:?}"))?;
+        // Tools start their contexts one by one; the collection begins once, with all of them, so that every domain of the trace
+        // begins at the same moment.
+        current::hold(true);
+        let attached = registration::attach();
+        current::hold(false);
+        attached.map_err(|status| format!("a tool refused to attach: {status:?}"))?;
+        current::with(|collection| collection.apply())?;
         match current::take_complaint() {
             Some(complaint) => Err(complaint),
             None => Ok(()),
@@ -339,9 +345,9 @@ impl Agent {
         set_state(area, state::DETACHING);
         let deadline = now() + u64::from(head.drain_ms) * 1_000_000;
         current::set_deadline(deadline);
-        // Contexts stop here, and with the last one the collection.
-        let _ = registration::detach();
+        // All domains end at the same moment; then the tools stop their contexts, with everything delivered.
         current::with(|collection| collection.stop_all(deadline));
+        let _ = registration::detach();
         head.detached_at.store(now(), Relaxed);
         head.outcome.store(
             current::with(|collection| collection.outcome) | reason,
@@ -357,12 +363,13 @@ mod current {
     use crate::collect::{self, Collection, Left};
     use crate::collector::Collector;
     use std::ffi::CStr;
-    use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     static COLLECTION: Mutex<Option<Collection>> = Mutex::new(None);
     static DEADLINE: AtomicU64 = AtomicU64::new(0);
+    static HELD: AtomicBool = AtomicBool::new(false);
     static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
 
     /// Runs `act` on the collection.
@@ -375,6 +382,11 @@ mod current {
     /// How long the device may go on after the contexts are stopped.
     pub fn set_deadline(deadline: u64) {
         DEADLINE.store(deadline, Relaxed);
+    }
+
+    /// While held, [`apply`] leaves everything as it is.
+    pub fn hold(held: bool) {
+        HELD.store(held, Relaxed);
     }
 
     /// What went wrong in [`apply`], once.
@@ -391,6 +403,9 @@ mod current {
     fn apply() {
         if !collect::is_agent() {
             collect::ask();
+            return;
+        }
+        if HELD.load(Relaxed) {
             return;
         }
         let result = with(|collection| {

@@ -90,6 +90,8 @@ struct Running {
     route: Route,
     live: Vec<Live>,
     hsa_ready: bool,
+    /// Why it is not, in words.
+    waiting_for: &'static str,
     copies_switched: bool,
     looked_at: u64,
     epoch: u64,
@@ -216,6 +218,7 @@ impl Collection {
             route,
             live: Vec::new(),
             hsa_ready: false,
+            waiting_for: "",
             copies_switched: false,
             looked_at: 0,
             epoch: 0,
@@ -265,7 +268,8 @@ impl Collection {
         }
     }
 
-    /// Once the HSA runtime is there and open: signals, names, profiling of copies.
+    /// Once the HSA runtime is there and open: signals, names, profiling of copies. Contexts start one by one, so what is needed
+    /// may grow after the runtime was opened.
     fn open_hsa(running: &mut Running, harvester: &mut Harvester) {
         let has = |name: &str| {
             running.live.iter().any(|live| {
@@ -274,21 +278,29 @@ impl Collection {
                     .is_some_and(|table| table.name == name)
             })
         };
-        if running.hsa_ready
-            || !(running.need.kernels || running.need.copies)
-            || !has("CoreApiTable")
-            || !has("AmdExtTable")
-            || !symbols::runtime_is_open()
-            || !harvester.prepare()
-        {
+        if !running.need.device() {
             return;
         }
-        running.hsa_ready = true;
-        symbols::write_agents(&mut running.sink);
-        if let Some(complaint) = symbols::refresh(&mut running.sink) {
-            running.sink.put(kind::NOTE, &note(complaint));
+        if !running.hsa_ready {
+            running.waiting_for = if !has("CoreApiTable") || !has("AmdExtTable") {
+                "no table of an HSA runtime was found"
+            } else if !symbols::runtime_is_open() {
+                "the HSA runtime was not initialised"
+            } else if !harvester.prepare() {
+                "the HSA runtime gave no signals"
+            } else {
+                running.hsa_ready = true;
+                ""
+            };
+            if !running.hsa_ready {
+                return;
+            }
+            symbols::write_agents(&mut running.sink);
+            if let Some(complaint) = symbols::refresh(&mut running.sink) {
+                running.sink.put(kind::NOTE, &note(complaint));
+            }
         }
-        if running.need.copies {
+        if running.need.copies && !running.copies_switched {
             // Whether somebody had it on already cannot be asked; AMD's HIP never switches it.
             // SAFETY: the runtime's own function.
             running.copies_switched =
@@ -315,8 +327,7 @@ impl Collection {
         busy |= relay(&mut running.route, self.spool, AGENT.load(Relaxed));
         let time = now();
         if time - running.looked_at > LOADER_LOOK {
-            let waiting_for_hsa =
-                !running.hsa_ready && (running.need.kernels || running.need.copies);
+            let waiting_for_hsa = !running.hsa_ready && running.need.device();
             if running.epoch != tables::loader_epoch() || waiting_for_hsa {
                 self.look_for_tables();
             } else {
@@ -373,7 +384,16 @@ impl Collection {
             if RUNTIME_LEAVES.load(SeqCst) != 0 {
                 self.harvester.forget_signals();
             }
-        } else if running.live.is_empty() {
+        } else if running.need.device() {
+            running.sink.put(
+                kind::NOTE,
+                &note(&format!(
+                    "no kernels and copies were seen: {}",
+                    running.waiting_for
+                )),
+            );
+        }
+        if running.live.is_empty() {
             self.outcome |= outcome::NO_TABLES;
         }
         // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the agent uses this writer.

@@ -30,11 +30,16 @@ impl Need {
             }
     }
 
+    /// Whether anything of the device is wanted.
+    pub fn device(&self) -> bool {
+        self.kernels || self.copies
+    }
+
     fn wants(&self, purpose: Purpose) -> bool {
         match purpose {
             Purpose::Kernels => self.kernels,
             Purpose::Copies => self.copies,
-            Purpose::Signals => self.kernels || self.copies,
+            Purpose::Signals => self.device(),
             Purpose::Always => true,
         }
     }

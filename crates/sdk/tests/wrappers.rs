@@ -1,7 +1,13 @@
 //! Every wrapper is called by compiled C, and calls compiled C: arguments and results must come through bit by bit, whether
 //! the call is recorded or not, and the record must hold them. The C side has its own struct types, made here from the ABI
 //! tables, so a mistake in the Rust signatures shows.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test"
+)]
 
 use midair_abi::tables::{ALL, Class, Function, Type};
 use midair_record::event::{Record, decode};
@@ -201,12 +207,8 @@ fn every_wrapper_passes_everything_through() {
             // SAFETY: the wrapper has the C type of the slot, and its original is in place.
             let same = unsafe { (entry.call)(slot.wrapper) };
             // SAFETY: an int of the C program; one thread.
-            assert_eq!(
-                unsafe { wrong.read() },
-                0,
-                "{}: an argument changed",
-                slot.name
-            );
+            let wrong = unsafe { wrong.read() };
+            assert_eq!(wrong, 0, "{}: an argument changed", slot.name);
             assert_eq!(same, 1, "{}: the result changed", slot.name);
         }
     };
