@@ -16,15 +16,20 @@ pub fn sources() -> PathBuf {
 
 /// All that a program may be made of, in one hash: its own source, the headers beside it, and how it is compiled.
 fn stamp(source: &Path, flags: &[&str]) -> Result<String> {
-    let mut parts = vec![std::fs::read(source).map_err(|error| format!("{}: {error}", source.display()))?];
-    let mut headers: Vec<PathBuf> = std::fs::read_dir(sources())?.map(|e| Ok(e?.path())).collect::<Result<_>>()?;
+    let mut parts =
+        vec![std::fs::read(source).map_err(|error| format!("{}: {error}", source.display()))?];
+    let mut headers: Vec<PathBuf> = std::fs::read_dir(sources())?
+        .map(|e| Ok(e?.path()))
+        .collect::<Result<_>>()?;
     headers.retain(|path| path.extension().is_some_and(|extension| extension == "h"));
     headers.sort();
     for header in headers {
         parts.push(std::fs::read(header)?);
     }
     parts.extend(flags.iter().map(|flag| flag.as_bytes().to_vec()));
-    Ok(fingerprint(&parts.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+    Ok(fingerprint(
+        &parts.iter().map(Vec::as_slice).collect::<Vec<_>>(),
+    ))
 }
 
 /// Compiles with `compiler` (a command line up to the arguments) unless `target` is up to date; `seen` says how the compiler
@@ -41,13 +46,28 @@ pub(crate) fn build(
     if target.exists() && std::fs::read_to_string(&mark).is_ok_and(|there| there == stamp) {
         return Ok(());
     }
-    let fresh = tempfile::NamedTempFile::new_in(target.parent().ok_or("a program has a directory")?)?;
+    let fresh =
+        tempfile::NamedTempFile::new_in(target.parent().ok_or("a program has a directory")?)?;
     let out = fresh.into_temp_path();
     let (program, before) = compiler.split_first().ok_or("a compiler has a name")?;
     let mut command = Command::new(program);
     command.env_clear().envs(plain_environment());
-    command.args(before).args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", &seen(&out)?, &seen(source)?]).args(flags);
-    run(command, LIMIT)?.success().map_err(|error| format!("compiling {}: {error}", source.display()))?;
+    command
+        .args(before)
+        .args([
+            "-O1",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-o",
+            &seen(&out)?,
+            &seen(source)?,
+        ])
+        .args(flags);
+    run(command, LIMIT)?
+        .success()
+        .map_err(|error| format!("compiling {}: {error}", source.display()))?;
     out.persist(target)?;
     std::fs::write(&mark, stamp)?;
     Ok(())
@@ -61,8 +81,12 @@ pub fn host_program(name: &str) -> Result<PathBuf> {
     let dir = workspace().join("target/test-programs");
     std::fs::create_dir_all(&dir)?;
     let target = dir.join(name);
-    build(&["cc"], &sources().join(format!("{name}.c")), &target, &["-pthread", "-ldl"], |path| {
-        Ok(path.to_str().ok_or("a path is text")?.to_owned())
-    })?;
+    build(
+        &["cc"],
+        &sources().join(format!("{name}.c")),
+        &target,
+        &["-pthread", "-ldl"],
+        |path| Ok(path.to_str().ok_or("a path is text")?.to_owned()),
+    )?;
     Ok(target.canonicalize()?)
 }

@@ -14,7 +14,9 @@ const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
 /// When the program is not ELF, has no (uncompressed) bundle, or none for that architecture.
 pub fn code_object<'a>(program: &'a [u8], arch: &str) -> Result<&'a [u8]> {
     let file = object::File::parse(program)?;
-    let section = file.section_by_name(".hip_fatbin").ok_or("no .hip_fatbin section")?;
+    let section = file
+        .section_by_name(".hip_fatbin")
+        .ok_or("no .hip_fatbin section")?;
     let bundle = section.data()?;
     if !bundle.starts_with(MAGIC) {
         return Err("the bundle is compressed or of an unknown kind".into());
@@ -26,9 +28,13 @@ pub fn code_object<'a>(program: &'a [u8], arch: &str) -> Result<&'a [u8]> {
     let mut at = MAGIC.len() + 8;
     for _ in 0..number(MAGIC.len())? {
         let (offset, size, name) = (number(at)?, number(at + 8)?, number(at + 16)?);
-        let triple = bundle.get(at + 24..at + 24 + name).ok_or("the bundle is cut off")?;
+        let triple = bundle
+            .get(at + 24..at + 24 + name)
+            .ok_or("the bundle is cut off")?;
         if String::from_utf8_lossy(triple).rsplit("--").next() == Some(arch) {
-            return bundle.get(offset..offset + size).ok_or_else(|| "the bundle is cut off".into());
+            return bundle
+                .get(offset..offset + size)
+                .ok_or_else(|| "the bundle is cut off".into());
         }
         at += 24 + name;
     }

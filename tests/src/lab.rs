@@ -42,19 +42,37 @@ impl Lab {
     pub fn find() -> Result<Option<Lab>> {
         if std::env::var_os("MIDAIR_SKIP_LAB").is_some_and(|value| value == "1") {
             let thread = std::thread::current();
-            let note = format!("SKIPPED, NOT TESTED: {} (MIDAIR_SKIP_LAB=1)\n", thread.name().unwrap_or("a test"));
+            let note = format!(
+                "SKIPPED, NOT TESTED: {} (MIDAIR_SKIP_LAB=1)\n",
+                thread.name().unwrap_or("a test")
+            );
             std::io::stderr().write_all(note.as_bytes())?;
             return Ok(None);
         }
-        let root = std::env::var_os("MIDAIR_LAB").map_or_else(|| PathBuf::from(DEFAULT_ROOT), PathBuf::from);
-        let how = "make one with `lab/setup.sh DIR` and name it in MIDAIR_LAB, or set MIDAIR_SKIP_LAB=1";
-        for needed in [".rocm", "lab/libregshim.so", "lab/libclock.so", "lab/topo", "lab/vadd", "proc/self", "dev/null"] {
+        let root = std::env::var_os("MIDAIR_LAB")
+            .map_or_else(|| PathBuf::from(DEFAULT_ROOT), PathBuf::from);
+        let how =
+            "make one with `lab/setup.sh DIR` and name it in MIDAIR_LAB, or set MIDAIR_SKIP_LAB=1";
+        for needed in [
+            ".rocm",
+            "lab/libregshim.so",
+            "lab/libclock.so",
+            "lab/topo",
+            "lab/vadd",
+            "proc/self",
+            "dev/null",
+        ] {
             if !root.join(needed).exists() {
-                return Err(format!("no ready lab in {}: it has no {needed}; {how}", root.display()).into());
+                return Err(format!(
+                    "no ready lab in {}: it has no {needed}; {how}",
+                    root.display()
+                )
+                .into());
             }
         }
         let dir = root.join(OURS);
-        std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}; {how}", dir.display()))?;
+        std::fs::create_dir_all(&dir)
+            .map_err(|error| format!("{}: {error}; {how}", dir.display()))?;
         let scratch = tempfile::Builder::new().prefix("run-").tempdir_in(&dir)?;
         // Programs under test may run as another user.
         std::fs::set_permissions(scratch.path(), std::fs::Permissions::from_mode(0o777))?;
@@ -74,7 +92,9 @@ impl Lab {
     /// # Errors
     /// When the path is elsewhere.
     pub fn inside(&self, path: &Path) -> Result<String> {
-        let below = path.strip_prefix(&self.root).map_err(|_| format!("{} is not in the lab", path.display()))?;
+        let below = path
+            .strip_prefix(&self.root)
+            .map_err(|_| format!("{} is not in the lab", path.display()))?;
         Ok(format!("/{}", below.to_str().ok_or("a path is text")?))
     }
     /// How this side sees a path of the lab.
@@ -87,7 +107,10 @@ impl Lab {
     /// When it cannot be read or written.
     pub fn install(&self, file: &Path) -> Result<String> {
         let bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let there = self.root.join(OURS).join(file.file_name().ok_or("a file has a name")?);
+        let there = self
+            .root
+            .join(OURS)
+            .join(file.file_name().ok_or("a file has a name")?);
         put_file(&there, &bytes, 0o755)?;
         self.inside(&there)
     }
@@ -118,18 +141,25 @@ impl Lab {
         std::fs::create_dir_all(&sources)?;
         for file in std::fs::read_dir(compile::sources())? {
             let file = file?.path();
-            put_file(&sources.join(file.file_name().ok_or("a file has a name")?), &std::fs::read(&file)?, 0o644)?;
+            put_file(
+                &sources.join(file.file_name().ok_or("a file has a name")?),
+                &std::fs::read(&file)?,
+                0o644,
+            )?;
         }
         let root = self.root.to_str().ok_or("a path is text")?;
         let (source, target) = (sources.join(format!("{name}.c")), dir.join(name));
-        let text = std::fs::read_to_string(&source).map_err(|error| format!("{}: {error}", source.display()))?;
+        let text = std::fs::read_to_string(&source)
+            .map_err(|error| format!("{}: {error}", source.display()))?;
         let hip = "-l:libamdhip64.so.7";
         let hsa = "-l:libhsa-runtime64.so.1";
         let mut flags = vec!["-D__HIP_PLATFORM_AMD__", "-pthread", "-L", LIBS];
         flags.extend(text.contains("hip/hip_runtime_api.h").then_some(hip));
         flags.extend(text.contains("\"hip_kit.h\"").then_some(hip));
         flags.extend(text.contains("<hsa/hsa.h>").then_some(hsa));
-        compile::build(&["chroot", root, "gcc"], &source, &target, &flags, |path| self.inside(path))?;
+        compile::build(&["chroot", root, "gcc"], &source, &target, &flags, |path| {
+            self.inside(path)
+        })?;
         std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o755))?;
         self.inside(&target)
     }
@@ -262,7 +292,10 @@ impl LabCommand<'_> {
         let (first, rest) = words.split_first().ok_or("a command has a name")?;
         let mut command = Command::new(first);
         command.args(rest).env_clear().envs(plain_environment());
-        Ok(LabTarget { target: Target::spawn(command)?, log })
+        Ok(LabTarget {
+            target: Target::spawn(command)?,
+            log,
+        })
     }
 }
 

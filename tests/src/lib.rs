@@ -41,7 +41,10 @@ pub fn workspace() -> PathBuf {
 /// When the system does not tell the path of the running program.
 pub fn build_dir() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    Ok(own.parent().ok_or("a test binary has a directory")?.to_path_buf())
+    Ok(own
+        .parent()
+        .ok_or("a test binary has a directory")?
+        .to_path_buf())
 }
 
 /// A hash of what a built file depends on, to tell whether it is stale. Not cryptographic.

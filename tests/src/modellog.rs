@@ -24,19 +24,39 @@ impl ModelLog {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             text => text?,
         };
-        Ok(ModelLog { records: midair_gpu_model::log::parse(&text)? })
+        Ok(ModelLog {
+            records: midair_gpu_model::log::parse(&text)?,
+        })
     }
     /// Dispatches that ran to their end.
     pub fn dispatches(&self) -> impl Iterator<Item = &Dispatch> {
-        self.records.iter().filter_map(|r| if let Event::Dispatch(d) = &r.event { Some(d) } else { None })
+        self.records.iter().filter_map(|r| {
+            if let Event::Dispatch(d) = &r.event {
+                Some(d)
+            } else {
+                None
+            }
+        })
     }
     /// Dispatches with a time of their own that were begun (whether or not they ended).
     pub fn begun(&self) -> impl Iterator<Item = &Dispatch> {
-        self.records.iter().filter_map(|r| if let Event::Begin(d) = &r.event { Some(d) } else { None })
+        self.records.iter().filter_map(|r| {
+            if let Event::Begin(d) = &r.event {
+                Some(d)
+            } else {
+                None
+            }
+        })
     }
     /// Copies by the DMA engines.
     pub fn copies(&self) -> impl Iterator<Item = &Copy> {
-        self.records.iter().filter_map(|r| if let Event::Copy(c) = &r.event { Some(c) } else { None })
+        self.records.iter().filter_map(|r| {
+            if let Event::Copy(c) = &r.event {
+                Some(c)
+            } else {
+                None
+            }
+        })
     }
     /// All AQL packets that were passed: dispatches, barriers, vendor packets.
     pub fn packets(&self) -> impl Iterator<Item = &Packet> {
@@ -69,7 +89,11 @@ impl ModelLog {
                 _ => continue,
             };
             let (index, time) = next.entry((record.pid, record.queue)).or_default();
-            if packet.index != *index || packet.start < *time || packet.end < packet.start || record.time < packet.end {
+            if packet.index != *index
+                || packet.start < *time
+                || packet.end < packet.start
+                || record.time < packet.end
+            {
                 return Err(format!("expected index {index} after {time}: {record}").into());
             }
             (*index, *time) = (packet.index + 1, packet.end);

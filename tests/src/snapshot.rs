@@ -45,7 +45,9 @@ pub struct Snapshot {
 }
 
 fn field<'a>(status: &'a str, key: &str) -> Result<&'a str> {
-    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     Ok(line.ok_or_else(|| format!("no {key} in a status"))?.trim())
 }
 
@@ -55,7 +57,9 @@ impl Snapshot {
     /// # Errors
     /// When the process is gone or cannot be read.
     pub fn take(pid: i32) -> Result<Snapshot> {
-        let read = |path: String| std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"));
+        let read = |path: String| {
+            std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))
+        };
         let mut snapshot = Snapshot {
             maps: BTreeSet::new(),
             fds: BTreeMap::new(),
@@ -66,7 +70,10 @@ impl Snapshot {
         };
         for line in read(format!("/proc/{pid}/maps"))?.lines() {
             let mut words = line.splitn(6, ' ');
-            let range = words.next().and_then(|range| range.split_once('-')).ok_or("maps has a range")?;
+            let range = words
+                .next()
+                .and_then(|range| range.split_once('-'))
+                .ok_or("maps has a range")?;
             snapshot.maps.insert(Map {
                 start: u64::from_str_radix(range.0, 16)?,
                 end: u64::from_str_radix(range.1, 16)?,
@@ -77,8 +84,13 @@ impl Snapshot {
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
             let entry = entry?;
             // It may be closed meanwhile.
-            if let (Ok(number), Ok(what)) = (entry.file_name().to_string_lossy().parse(), std::fs::read_link(entry.path())) {
-                snapshot.fds.insert(number, what.to_string_lossy().into_owned());
+            if let (Ok(number), Ok(what)) = (
+                entry.file_name().to_string_lossy().parse(),
+                std::fs::read_link(entry.path()),
+            ) {
+                snapshot
+                    .fds
+                    .insert(number, what.to_string_lossy().into_owned());
             }
         }
         let status = read(format!("/proc/{pid}/status"))?;
@@ -86,13 +98,21 @@ impl Snapshot {
         snapshot.ignored = u64::from_str_radix(field(&status, "SigIgn")?, 16)?;
         for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
             let tid: i32 = entry?.file_name().to_string_lossy().parse()?;
-            let Ok(status) = read(format!("/proc/{pid}/task/{tid}/status")) else { continue };
+            let Ok(status) = read(format!("/proc/{pid}/task/{tid}/status")) else {
+                continue;
+            };
             let tracer: i32 = field(&status, "TracerPid")?.parse()?;
             if tracer != 0 {
                 snapshot.tracer = tracer;
             }
             let blocked = u64::from_str_radix(field(&status, "SigBlk")?, 16)?;
-            snapshot.threads.insert(tid, Thread { name: field(&status, "Name")?.to_owned(), blocked });
+            snapshot.threads.insert(
+                tid,
+                Thread {
+                    name: field(&status, "Name")?.to_owned(),
+                    blocked,
+                },
+            );
         }
         Ok(snapshot)
     }
@@ -101,22 +121,57 @@ impl Snapshot {
     pub fn diff(&self, later: &Snapshot) -> Diff {
         let mut lines = Vec::new();
         let map = |map: &Map| format!("{:x}-{:x} {} {}", map.start, map.end, map.perms, map.path);
-        lines.extend(self.maps.difference(&later.maps).map(|m| Change::new(What::Map, false, map(m), &m.path)));
-        lines.extend(later.maps.difference(&self.maps).map(|m| Change::new(What::Map, true, map(m), &m.path)));
-        let fds = |s: &Snapshot| s.fds.iter().map(|(n, what)| (format!("{n} {what}"), what.clone())).collect::<BTreeSet<_>>();
-        let threads = |s: &Snapshot| {
-            s.threads.iter().map(|(n, t)| (format!("{n} {} SigBlk {:x}", t.name, t.blocked), t.name.clone())).collect()
-        };
-        let process = |s: &Snapshot| {
-            [("SigCgt", s.caught), ("SigIgn", s.ignored), ("TracerPid", s.tracer as u64)]
-                .map(|(name, value)| (format!("{name} {value:x}"), name.to_owned()))
-                .into_iter()
+        lines.extend(
+            self.maps
+                .difference(&later.maps)
+                .map(|m| Change::new(What::Map, false, map(m), &m.path)),
+        );
+        lines.extend(
+            later
+                .maps
+                .difference(&self.maps)
+                .map(|m| Change::new(What::Map, true, map(m), &m.path)),
+        );
+        let fds = |s: &Snapshot| {
+            s.fds
+                .iter()
+                .map(|(n, what)| (format!("{n} {what}"), what.clone()))
                 .collect::<BTreeSet<_>>()
         };
-        let mut sets = |what: What, before: BTreeSet<(String, String)>, after: BTreeSet<(String, String)>| {
-            lines.extend(before.difference(&after).map(|(text, name)| Change::new(what, false, text.clone(), name)));
-            lines.extend(after.difference(&before).map(|(text, name)| Change::new(what, true, text.clone(), name)));
+        let threads = |s: &Snapshot| {
+            s.threads
+                .iter()
+                .map(|(n, t)| {
+                    (
+                        format!("{n} {} SigBlk {:x}", t.name, t.blocked),
+                        t.name.clone(),
+                    )
+                })
+                .collect()
         };
+        let process = |s: &Snapshot| {
+            [
+                ("SigCgt", s.caught),
+                ("SigIgn", s.ignored),
+                ("TracerPid", s.tracer as u64),
+            ]
+            .map(|(name, value)| (format!("{name} {value:x}"), name.to_owned()))
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+        };
+        let mut sets =
+            |what: What, before: BTreeSet<(String, String)>, after: BTreeSet<(String, String)>| {
+                lines.extend(
+                    before
+                        .difference(&after)
+                        .map(|(text, name)| Change::new(what, false, text.clone(), name)),
+                );
+                lines.extend(
+                    after
+                        .difference(&before)
+                        .map(|(text, name)| Change::new(what, true, text.clone(), name)),
+                );
+            };
         sets(What::Fd, fds(self), fds(later));
         sets(What::Thread, threads(self), threads(later));
         sets(What::Process, process(self), process(later));
@@ -125,7 +180,10 @@ impl Snapshot {
 
     /// Threads of this name.
     pub fn named(&self, name: &str) -> impl Iterator<Item = i32> {
-        self.threads.iter().filter(move |(_, thread)| thread.name == name).map(|(tid, _)| *tid)
+        self.threads
+            .iter()
+            .filter(move |(_, thread)| thread.name == name)
+            .map(|(tid, _)| *tid)
     }
 }
 
@@ -157,7 +215,12 @@ pub struct Change {
 
 impl Change {
     fn new(what: What, new: bool, text: String, name: &str) -> Change {
-        Change { what, new, text, name: name.to_owned() }
+        Change {
+            what,
+            new,
+            text,
+            name: name.to_owned(),
+        }
     }
 }
 
@@ -174,8 +237,14 @@ impl Diff {
     #[must_use]
     pub fn without_heap(mut self) -> Diff {
         self.changes.retain(|change| {
-            let data = !change.text.split(' ').nth(1).is_some_and(|perms| perms.contains('x'));
-            let anonymous = change.name.is_empty() || change.name == "[heap]" || change.name.starts_with("[stack");
+            let data = !change
+                .text
+                .split(' ')
+                .nth(1)
+                .is_some_and(|perms| perms.contains('x'));
+            let anonymous = change.name.is_empty()
+                || change.name == "[heap]"
+                || change.name.starts_with("[stack");
             !(change.what == What::Map && anonymous && data)
         });
         self
@@ -195,7 +264,13 @@ impl Diff {
 impl fmt::Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for change in &self.changes {
-            writeln!(f, "{} {:?} {}", if change.new { '+' } else { '-' }, change.what, change.text)?;
+            writeln!(
+                f,
+                "{} {:?} {}",
+                if change.new { '+' } else { '-' },
+                change.what,
+                change.text
+            )?;
         }
         Ok(())
     }
@@ -208,6 +283,7 @@ impl fmt::Display for Diff {
 pub fn memory(pid: i32, at: u64, bytes: usize) -> Result<Vec<u8>> {
     let mut out = vec![0; bytes];
     let file = std::fs::File::open(format!("/proc/{pid}/mem"))?;
-    file.read_exact_at(&mut out, at).map_err(|error| format!("{bytes} bytes at {at:#x} of {pid}: {error}"))?;
+    file.read_exact_at(&mut out, at)
+        .map_err(|error| format!("{bytes} bytes at {at:#x} of {pid}: {error}"))?;
     Ok(out)
 }

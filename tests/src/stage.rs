@@ -11,11 +11,16 @@ use std::time::Duration;
 /// # Errors
 /// When it has not been built.
 pub fn stage() -> Result<PathBuf> {
-    let stage = std::env::var_os("MIDAIR_STAGE").map_or_else(|| workspace().join("target/stage"), PathBuf::from);
+    let stage = std::env::var_os("MIDAIR_STAGE")
+        .map_or_else(|| workspace().join("target/stage"), PathBuf::from);
     if stage.join("lib").is_dir() {
         Ok(stage.canonicalize()?)
     } else {
-        Err(format!("{} is not there: build it with `cargo xtask stage`", stage.display()).into())
+        Err(format!(
+            "{} is not there: build it with `cargo xtask stage`",
+            stage.display()
+        )
+        .into())
     }
 }
 
@@ -26,7 +31,11 @@ pub fn stage() -> Result<PathBuf> {
 pub fn command(name: &str) -> Result<Command> {
     let path = stage()?.join("bin").join(name);
     if !path.is_file() {
-        return Err(format!("{} is not there: build it with `cargo xtask stage`", path.display()).into());
+        return Err(format!(
+            "{} is not there: build it with `cargo xtask stage`",
+            path.display()
+        )
+        .into());
     }
     let mut command = Command::new(path);
     command.env_clear().envs(plain_environment());
@@ -46,5 +55,9 @@ pub fn run_staged(name: &str, args: &[&str], limit: Duration) -> Result<Exit> {
 /// What programs under test get of our own environment.
 pub fn plain_environment() -> Vec<(&'static str, String)> {
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
-    vec![("PATH", path), ("HOME", "/root".to_owned()), ("LC_ALL", "C.UTF-8".to_owned())]
+    vec![
+        ("PATH", path),
+        ("HOME", "/root".to_owned()),
+        ("LC_ALL", "C.UTF-8".to_owned()),
+    ]
 }

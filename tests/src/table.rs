@@ -49,7 +49,13 @@ impl Csv {
         let mut rows = Vec::new();
         for (n, line) in lines.enumerate() {
             if line.len() != columns.len() {
-                return Err(format!("row {}: {} fields, {} columns", n + 1, line.len(), columns.len()).into());
+                return Err(format!(
+                    "row {}: {} fields, {} columns",
+                    n + 1,
+                    line.len(),
+                    columns.len()
+                )
+                .into());
             }
             rows.push(columns.iter().cloned().zip(line).collect());
         }
@@ -60,7 +66,8 @@ impl Csv {
     /// # Errors
     /// As [`Csv::parse`], with the path.
     pub fn read(path: &Path) -> Result<Csv> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
         Csv::parse(&text).map_err(|error| format!("{}: {error}", path.display()).into())
     }
     /// A field of a row as a number.
@@ -68,8 +75,11 @@ impl Csv {
     /// # Errors
     /// When the column does not exist or does not hold a number.
     pub fn number(row: &BTreeMap<String, String>, column: &str) -> Result<u64> {
-        let text = row.get(column).ok_or_else(|| format!("no column {column}"))?;
-        text.parse().map_err(|_| format!("{column} holds {text}").into())
+        let text = row
+            .get(column)
+            .ok_or_else(|| format!("no column {column}"))?;
+        text.parse()
+            .map_err(|_| format!("{column} holds {text}").into())
     }
 }
 
@@ -78,7 +88,8 @@ impl Csv {
 /// # Errors
 /// When it cannot be read or is not json, with the path.
 pub fn json(path: &Path) -> Result<serde_json::Value> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 

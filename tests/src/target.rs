@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Long enough for anything that works, on a loaded machine with two cores; a test that gets here has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What a process wrote so far.
 #[derive(Default)]
@@ -29,7 +29,11 @@ impl Lines {
             let mut from = BufReader::new(from);
             let mut line = Vec::new();
             while from.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-                lines.lock().0.push(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned());
+                lines.lock().0.push(
+                    String::from_utf8_lossy(&line)
+                        .trim_end_matches('\n')
+                        .to_owned(),
+                );
                 lines.changed.notify_all();
                 line.clear();
             }
@@ -52,7 +56,13 @@ pub struct Exit {
 
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\nstdout:\n  {}\nstderr:\n  {}", self.status, self.stdout.join("\n  "), self.stderr.join("\n  "))
+        write!(
+            f,
+            "{}\nstdout:\n  {}\nstderr:\n  {}",
+            self.status,
+            self.stdout.join("\n  "),
+            self.stderr.join("\n  ")
+        )
     }
 }
 
@@ -62,7 +72,11 @@ impl Exit {
     /// # Errors
     /// Its status and output otherwise.
     pub fn success(self) -> Result<Exit> {
-        if self.status.success() { Ok(self) } else { Err(self.to_string().into()) }
+        if self.status.success() {
+            Ok(self)
+        } else {
+            Err(self.to_string().into())
+        }
     }
     /// The signal that ended it.
     pub fn signal(&self) -> Option<i32> {
@@ -93,7 +107,11 @@ impl Target {
     /// When it cannot be started.
     pub fn spawn(mut command: Command) -> Result<Target> {
         let name = format!("{command:?}");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
         // SAFETY: prctl with a number is async-signal-safe and touches nothing of the parent.
         unsafe {
             command.pre_exec(|| {
@@ -101,13 +119,24 @@ impl Target {
                 Ok(())
             });
         }
-        let mut child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("{name}: {error}"))?;
         let (stdout, stderr) = (Arc::<Lines>::default(), Arc::<Lines>::default());
         let mut readers = Vec::new();
         readers.extend(child.stdout.take().map(|pipe| stdout.collect(pipe)));
         readers.extend(child.stderr.take().map(|pipe| stderr.collect(pipe)));
         let stdin = child.stdin.take();
-        Ok(Target { name, child, stdin, stdout, stderr, readers, heard: 0, status: None })
+        Ok(Target {
+            name,
+            child,
+            stdin,
+            stdout,
+            stderr,
+            readers,
+            heard: 0,
+            status: None,
+        })
     }
 
     /// Its process id.
@@ -135,13 +164,22 @@ impl Target {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break "was still silent after a minute";
+                break "was still silent after two minutes";
             }
-            lines = self.stdout.changed.wait_timeout(lines, left).unwrap_or_else(PoisonError::into_inner).0;
+            lines = self
+                .stdout
+                .changed
+                .wait_timeout(lines, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         };
         let (out, err) = (lines.0.join("\n  "), self.stderr.lock().0.join("\n  "));
         drop(lines);
-        Err(format!("{} {why} without a line \"{start}\"\nstdout:\n  {out}\nstderr:\n  {err}", self.name).into())
+        Err(format!(
+            "{} {why} without a line \"{start}\"\nstdout:\n  {out}\nstderr:\n  {err}",
+            self.name
+        )
+        .into())
     }
 
     /// Writes a line to its stdin.
@@ -204,10 +242,21 @@ impl Target {
         // Its end closes the pipes; a process that it left behind may hold them open, so the status is asked for as well.
         while self.is_running()? {
             let lines = self.stdout.lock();
-            let nap = if lines.1 { Duration::from_millis(1) } else { Duration::from_millis(50) };
-            let _ = self.stdout.changed.wait_timeout(lines, nap).unwrap_or_else(PoisonError::into_inner);
+            let nap = if lines.1 {
+                Duration::from_millis(1)
+            } else {
+                Duration::from_millis(50)
+            };
+            let _ = self
+                .stdout
+                .changed
+                .wait_timeout(lines, nap)
+                .unwrap_or_else(PoisonError::into_inner);
             if Instant::now() > deadline {
-                let (out, err) = (self.stdout.lock().0.join("\n  "), self.stderr.lock().0.join("\n  "));
+                let (out, err) = (
+                    self.stdout.lock().0.join("\n  "),
+                    self.stderr.lock().0.join("\n  "),
+                );
                 let took = format!("{} had not ended after {limit:?}", self.name);
                 return Err(format!("{took}\nstdout:\n  {out}\nstderr:\n  {err}").into());
             }
@@ -217,7 +266,11 @@ impl Target {
             let _ = reader.join();
         }
         let status = self.status.ok_or("it has a status")?;
-        Ok(Exit { status, stdout: self.stdout.lock().0.clone(), stderr: self.stderr.lock().0.clone() })
+        Ok(Exit {
+            status,
+            stdout: self.stdout.lock().0.clone(),
+            stderr: self.stderr.lock().0.clone(),
+        })
     }
 
     fn kill_group(&self) {
