@@ -182,6 +182,8 @@ impl Signature {
     }
 }
 
+/// A wrapper in two functions: what is called when nothing is traced is a look at one word and a jump, without a stack frame;
+/// the rest is apart.
 fn wrapper(
     out: &mut String,
     table: &Table,
@@ -201,14 +203,20 @@ fn wrapper(
         out,
         "/// Wraps `{name}`.\n///\n/// # Safety\n/// As the C function; only while its original is in place.\n\
          pub unsafe extern \"C-unwind\" fn {name}({params}) -> {ret} {{\n\
-         let call = crate::probe::enter({kind}, {operation}, {stream});\n\
+         if crate::probe::generation() != 0 {{\n\
+         // SAFETY: the caller's own call, passed on.\n\
+         return unsafe {{ traced_{name}({args}) }};\n}}\n\
          // SAFETY: this wrapper is only ever put into the slot whose old value, a function of this type, was stored here before;\n\
          // it is never cleared.\n\
          let original = unsafe {{ transmute::<*mut (), {ty}>(ORIGINALS[{index}].load(Relaxed)) }};\n\
-         if !call.live() {{\n\
          // SAFETY: the caller's own call, passed on.\n\
-         return unsafe {{ original({args}) }};\n}}\n\
-         // SAFETY: as above.\n\
+         unsafe {{ original({args}) }}\n}}\n\
+         #[inline(never)]\n\
+         unsafe extern \"C-unwind\" fn traced_{name}({params}) -> {ret} {{\n\
+         let call = crate::probe::enter({kind}, {operation}, {stream});\n\
+         // SAFETY: as in the function above, the only caller.\n\
+         let original = unsafe {{ transmute::<*mut (), {ty}>(ORIGINALS[{index}].load(Relaxed)) }};\n\
+         // SAFETY: the caller's own call, passed on.\n\
          let result = unsafe {{ original({args}) }};\n\
          crate::probe::exit(call, || [{words}], {value});\n\
          result\n}}",
