@@ -114,11 +114,11 @@ fn a_real_process_has_one_listener_parked_and_deaf() {
     let found = found.expect("vadd did not come to its first iteration");
     assert_eq!(found.len(), 1, "{found:?}");
     let (call, blocked) = &found[0];
-    // futex(word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, ...), with no time-out.
+    // futex(word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME, value, no time-out): a wait on a condition.
     let words: Vec<&str> = call.split(' ').collect();
     assert_eq!(
         (words[0], words[2], words[4]),
-        ("202", "0x80", "0x0"),
+        ("202", "0x189", "0x0"),
         "{call}"
     );
     // Every signal that can be blocked, but for the two that the C library keeps to itself.

@@ -1,13 +1,14 @@
 //! The thread that an attacher finds: parked for ever, holding nothing, with every signal blocked.
 //!
 //! It does nothing by itself. AMD's injector looks for a thread of this name and calls `rocprofiler_register_attach` on it;
-//! midair's takes it as the safest place to enter a process. A thread that waits in one futex call, outside every lock of the
-//! allocator and the loader, can be borrowed at any time.
+//! midair's takes it as the safest place to enter a process. It waits on a condition, as AMD's own does: by that function on its
+//! stack an injector knows that the thread holds no lock of the allocator or the loader.
 
 use crate::lock::listener_word;
 use crate::log::{Level, say};
+use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Its name, exactly as AMD's injector compares it.
 pub const NAME: &std::ffi::CStr = c"rocp-bg-attach";
@@ -19,8 +20,19 @@ const STACK: usize = 2 * 1024 * 1024;
 const ABSENT: u32 = 0;
 const PRESENT: u32 = 1;
 
-/// The word it waits on. Nobody ever changes it.
-static PARKED: AtomicU32 = AtomicU32::new(0);
+/// What it waits on. Nobody ever signals it.
+struct Never {
+    lock: UnsafeCell<libc::pthread_mutex_t>,
+    condition: UnsafeCell<libc::pthread_cond_t>,
+}
+
+// SAFETY: the two are only ever touched through the pthread functions, which are made for sharing.
+unsafe impl Sync for Never {}
+
+static NEVER: Never = Never {
+    lock: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+    condition: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
+};
 
 /// Whether this process (not the one it was forked from) has the thread, or a helper that brings its own.
 pub fn present() -> bool {
@@ -84,16 +96,12 @@ fn start() -> Result<(), c_int> {
 extern "C" fn wait_for_ever(_: *mut c_void) -> *mut c_void {
     // SAFETY: the name is NUL-terminated and shorter than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, NAME.as_ptr()) };
-    loop {
-        // SAFETY: the word is a static; no timeout. Returns only for a stray wake-up.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                PARKED.as_ptr(),
-                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                0,
-                std::ptr::null::<libc::timespec>(),
-            );
+    // SAFETY: both are initialised statics; this thread locks the mutex, and only listeners ever do. In a forked child the mutex is
+    // as the wait left it: open (or at worst locked: then that is what the listener there waits for). The wait returns only for a stray wake-up.
+    unsafe {
+        libc::pthread_mutex_lock(NEVER.lock.get());
+        loop {
+            libc::pthread_cond_wait(NEVER.condition.get(), NEVER.lock.get());
         }
     }
 }
