@@ -199,6 +199,7 @@ impl<'a> Judge<'a> {
         }
         let wait = self.innermost(walk);
         let waits = |name: &str| format!("in {name}");
+        let wait = wait.as_ref().map(|(name, wait)| (name.as_str(), *wait));
         match blocked {
             Blocked::Futex | Blocked::Restarted => {
                 let Some((name, wait)) = wait else {
@@ -245,21 +246,31 @@ impl<'a> Judge<'a> {
     }
 
     /// The innermost function of the C library that has a name and is no mere helper, if it is one that waits. Functions
-    /// that have no symbol are helpers of the next outer one; but they must all be of the C library.
-    fn innermost<'w>(&self, walk: &'w Walk) -> Option<(&'w str, Wait)> {
-        for frame in &walk.frames {
+    /// that have no symbol are helpers of the next outer one, or of one that jumped to them: then the call instruction of the
+    /// first frame outside tells what was called.
+    fn innermost(&self, walk: &Walk) -> Option<(String, Wait)> {
+        let pick = |names: Vec<&String>| {
+            names
+                .into_iter()
+                .find_map(|name| Some((name.clone(), names::wait_in(name)?)))
+        };
+        for (depth, frame) in walk.frames.iter().enumerate() {
             if frame.module != Some(self.look.code.module) {
-                return None;
+                if depth == 0 {
+                    return None;
+                }
+                let called = self.walker.called(frame.address)?;
+                let names = self.walker.names_at(called);
+                return pick(names.iter().collect());
             }
-            let mut telling = frame
+            let telling: Vec<&String> = frame
                 .names
                 .iter()
                 .filter(|name| !names::is_helper(name))
-                .peekable();
-            if telling.peek().is_none() {
-                continue;
+                .collect();
+            if !telling.is_empty() {
+                return pick(telling);
             }
-            return telling.find_map(|name| names::wait_in(name).map(|wait| (name.as_str(), wait)));
         }
         None
     }

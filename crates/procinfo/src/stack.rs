@@ -66,6 +66,12 @@ impl std::fmt::Debug for Walker<'_> {
     }
 }
 
+/// `from` plus a signed 32-bit offset.
+fn relative(from: u64, offset: &[u8]) -> Option<u64> {
+    let offset = i32::from_le_bytes(offset.try_into().ok()?);
+    Some(from.wrapping_add_signed(i64::from(offset)))
+}
+
 /// What one pass gave.
 struct Pass {
     addresses: Vec<u64>,
@@ -204,6 +210,51 @@ impl<'a> Walker<'a> {
             loaded.bias,
             sections,
         ));
+    }
+
+    /// The function that the call instruction before a return address goes to: `address` is the last byte of that
+    /// instruction, as [`Frame::address`] has it. Calls through a procedure linkage table or a global offset table are
+    /// followed; others, and jumps through registers, are not known.
+    pub fn called(&self, address: u64) -> Option<u64> {
+        let after = address.wrapping_add(1);
+        let before = self
+            .memory
+            .read_vec(RemoteAddr::new(after.wrapping_sub(6)), 6)
+            .ok()?;
+        let target = match before.as_slice() {
+            [0xff, 0x15, slot @ ..] => self
+                .memory
+                .read_u64(RemoteAddr::new(relative(after, slot)?))
+                .ok()?,
+            [_, 0xe8, offset @ ..] => relative(after, offset)?,
+            _ => return None,
+        };
+        Some(self.through_linkage_table(target).unwrap_or(target))
+    }
+
+    /// Where an entry of a procedure linkage table jumps to: `endbr64`, `bnd` are optional before `jmp *slot(%rip)`.
+    fn through_linkage_table(&self, entry: u64) -> Option<u64> {
+        let bytes = self.memory.read_vec(RemoteAddr::new(entry), 11).ok()?;
+        let mut at = 0;
+        if bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
+            at += 4;
+        }
+        if bytes.get(at) == Some(&0xf2) {
+            at += 1;
+        }
+        let jump = bytes.get(at..at + 6)?;
+        let slot = jump.strip_prefix(&[0xff, 0x25])?;
+        self.memory
+            .read_u64(RemoteAddr::new(relative(
+                entry.wrapping_add(at as u64 + 6),
+                slot,
+            )?))
+            .ok()
+    }
+
+    /// Names of the function at an address of the target.
+    pub fn names_at(&self, address: u64) -> Vec<String> {
+        self.frame(address).names
     }
 
     fn frame(&self, address: u64) -> Frame {

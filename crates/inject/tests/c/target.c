@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 enum { MOST = 256 };
-static atomic_int stop, wrong, ready, want;
+static atomic_int stop, wrong, ready, want, relocked;
 static atomic_ulong rounds;
 
 static void *busy(void *seed_) {
@@ -163,7 +163,10 @@ static void *parked(void *self_) {
         } else if (!strcmp(kind, "mutex")) {
             pthread_mutex_lock(&held);
             pthread_mutex_unlock(&held);
-            while (!CHANGED) sched_yield();
+            /* The main thread takes the lock again once all have been seen. */
+            int round = atomic_load(&want);
+            atomic_store(seen, round);
+            while (!atomic_load(&stop) && atomic_load(&relocked) < round) sched_yield();
         } else if (!strcmp(kind, "epoll")) {
             struct epoll_event e;
             if (epoll_wait(self->epoll, &e, 1, -1) == 1 && read(self->pipe[0], &byte, 1) != 1) atomic_store(&wrong, 15);
@@ -250,7 +253,8 @@ int main(int argc, char **argv) {
         wake_all();
         for (int i = 0; i < parked_threads; i++)
             while (atomic_load(&all[i].seen) < next) sched_yield();
-        pthread_mutex_trylock(&held);
+        pthread_mutex_lock(&held);
+        atomic_store(&relocked, next);
         printf("checked wrong %d rounds %lu\n", atomic_load(&wrong), atomic_load(&rounds));
         fflush(stdout);
     }
