@@ -29,6 +29,7 @@ const BUILT: &[&str] = &[
     "rocprofiler_is_initialized",
     "rocprofiler_iterate_buffer_tracing_kind_operations",
     "rocprofiler_iterate_buffer_tracing_kinds",
+    "rocprofiler_iterate_buffer_tracing_record_args",
     "rocprofiler_iterate_callback_tracing_kind_operations",
     "rocprofiler_iterate_callback_tracing_kinds",
     "rocprofiler_query_available_agents",
@@ -36,6 +37,7 @@ const BUILT: &[&str] = &[
     "rocprofiler_query_buffer_tracing_kind_operation_name",
     "rocprofiler_query_callback_tracing_kind_name",
     "rocprofiler_query_callback_tracing_kind_operation_name",
+    "rocprofiler_query_intercept_table_name",
     "rocprofiler_start_context",
     "rocprofiler_stop_context",
 ];

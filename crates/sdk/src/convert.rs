@@ -98,7 +98,7 @@ fn correlation(api: &Api) -> CorrelationId {
 }
 
 /// The function of a HIP record.
-fn hip_function(record_kind: u8, operation: u32) -> Option<&'static Function> {
+pub(crate) fn hip_function(record_kind: u8, operation: u32) -> Option<&'static Function> {
     static BY_OPERATION: OnceLock<[Vec<Option<&'static Function>>; 2]> = OnceLock::new();
     let by_operation = BY_OPERATION.get_or_init(|| {
         [&HIP_RUNTIME, &HIP_COMPILER].map(|table| {

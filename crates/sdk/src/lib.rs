@@ -10,6 +10,7 @@
 
 pub mod agent;
 mod agents;
+pub mod arguments;
 pub mod buffer;
 pub mod callback_thread;
 pub mod capi;

@@ -28,7 +28,9 @@ unsafe impl Sync for Keep {}
 
 /// The functions that the C tool calls: it is linked against this program, which exports them (build/main.rs).
 #[used]
-static CALLED_FROM_C: [Keep; 26] = [
+static CALLED_FROM_C: [Keep; 28] = [
+    Keep(capi::names::rocprofiler_iterate_buffer_tracing_record_args as *const ()),
+    Keep(capi::names::rocprofiler_query_intercept_table_name as *const ()),
     Keep(capi::context::rocprofiler_create_context as *const ()),
     Keep(capi::context::rocprofiler_start_context as *const ()),
     Keep(capi::context::rocprofiler_stop_context as *const ()),
@@ -291,6 +293,7 @@ fn a_c_tool_sees_what_was_recorded() {
             "null ERROR_INVALID_ARGUMENT",
             "null ERROR_INVALID_ARGUMENT",
             "policy ERROR_INVALID_ARGUMENT",
+            "table SUCCESS HIP_RUNTIME 11",
             "kinds=33 last=3 no name=ERROR_KIND_NOT_FOUND",
             &format!("agents version=1 count={} same=1", agents.len()),
             "agents SUCCESS",
@@ -474,7 +477,9 @@ fn a_c_tool_sees_what_was_recorded() {
         tool.lines(),
         [
             "callback context=1 buffer=1 data=calls count=6 dropped=0 worker=0 busy=ERROR_BUFFER_BUSY".to_owned(),
-            launch(1),
+            launch(1)
+                + " 0:const void *(1) function_address=0x1000 1:dim3(0) numBlocks={1, 2, 3} 2:dim3(0) dimBlocks={4, 5, 6} \
+                   3:void **(2) args=0x2000 4:size_t(0) sharedMemBytes=77 5:hipStream_t(0) stream=0x3000 args SUCCESS",
             launch(2),
             launch(3),
             launch(4),
@@ -482,7 +487,7 @@ fn a_c_tool_sees_what_was_recorded() {
                 "record category=1 kind=21/21 hipMalloc size=176 length=1 corr=5/0/2 t={t}-{} tid=42 ret=3 ptr=0x99 size=1024",
                 t + 5
             ),
-            format!("record category=1 kind=1/1 hsa_signal_create size=64 length=1 corr=7/0/3 t={t}-{} tid=42", t + 5),
+            format!("record category=1 kind=1/1 hsa_signal_create size=64 length=1 args ERROR_KIND_NOT_FOUND corr=7/0/3 t={t}-{} tid=42", t + 5),
             "detach data=attacher running=0".to_owned(),
         ]
     );

@@ -1,15 +1,31 @@
 //! Names of kinds and operations.
 
 use super::put;
+use crate::arguments::{self, ArgumentCallback};
 use crate::status::Status;
+use midair_abi::constants as c;
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS, Kind, Name};
+use midair_abi::records::{HipApiExt, RecordHeader};
 use midair_capi_build::c_api;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Called per kind: kind, the tool's data. Not zero ends the iteration.
 type KindCallback = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
 /// Called per operation: kind, operation, the tool's data. Not zero ends the iteration.
 type OperationCallback = unsafe extern "C" fn(c_int, c_int, *mut c_void) -> c_int;
+
+/// `rocprofiler_intercept_table_t` and the names without prefix and suffix.
+const INTERCEPT_TABLES: &[(i32, &CStr)] = &[
+    (c::ROCPROFILER_HSA_TABLE, c"HSA"),
+    (c::ROCPROFILER_HIP_RUNTIME_TABLE, c"HIP_RUNTIME"),
+    (c::ROCPROFILER_HIP_COMPILER_TABLE, c"HIP_COMPILER"),
+    (c::ROCPROFILER_MARKER_CORE_TABLE, c"MARKER_CORE"),
+    (c::ROCPROFILER_MARKER_CONTROL_TABLE, c"MARKER_CONTROL"),
+    (c::ROCPROFILER_MARKER_NAME_TABLE, c"MARKER_NAME"),
+    (c::ROCPROFILER_RCCL_TABLE, c"RCCL"),
+    (c::ROCPROFILER_ROCDECODE_TABLE, c"ROCDECODE"),
+    (c::ROCPROFILER_ROCJPEG_TABLE, c"ROCJPEG"),
+];
 
 fn kind(kinds: &'static [Kind], kind: c_int) -> Result<&'static Kind, Status> {
     usize::try_from(kind)
@@ -135,5 +151,39 @@ c_api! {
         data: *mut c_void,
     ) {
         iterate_operations(CALLBACK_KINDS, kind_, callback, data)
+    }
+
+    /// Calls back for each argument of a record with arguments. The record's header comes by value.
+    fn rocprofiler_iterate_buffer_tracing_record_args(
+        record: RecordHeader,
+        callback: Option<ArgumentCallback>,
+        user_data: *mut c_void,
+    ) {
+        let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
+        if record.category != c::ROCPROFILER_BUFFER_CATEGORY_TRACING as u32 || record.payload.is_null() {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        let kinds = [c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT, c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT];
+        if !kinds.contains(&(record.kind as c_int)) {
+            return Err(Status::KIND_NOT_FOUND);
+        }
+        // SAFETY: a tracing record of these kinds is this struct, and the caller passes one of ours.
+        let payload = unsafe { &*record.payload.cast::<HipApiExt>() };
+        // SAFETY: the caller's function.
+        unsafe { arguments::iterate(payload, callback, user_data) }
+    }
+
+    /// Name of an intercept table; lives for ever.
+    fn rocprofiler_query_intercept_table_name(kind_: c_int, name: *mut *const c_char, name_len: *mut u64) {
+        let found = INTERCEPT_TABLES.iter().find(|(bit, _)| *bit == kind_).ok_or(Status::KIND_NOT_FOUND)?.1;
+        if !name.is_null() {
+            // SAFETY: the caller's pointer.
+            unsafe { put(name, found.as_ptr())? };
+        }
+        if !name_len.is_null() {
+            // SAFETY: as above.
+            unsafe { put(name_len, found.count_bytes() as u64)? };
+        }
+        Ok::<(), Status>(())
     }
 }

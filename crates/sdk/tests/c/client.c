@@ -32,6 +32,13 @@ static const char *name(int status) {
     return text ? text + strlen("ROCPROFILER_STATUS_") : "?";
 }
 
+static int argument(int kind, int32_t operation, uint32_t number, const void *address, int32_t indirection, const char *type,
+                    const char *name, const char *value, void *data) {
+    (void)kind; (void)operation; (void)address;
+    say(" %u:%s(%d) %s=%s", number, type, indirection, name, value);
+    return data != &lock;
+}
+
 static void records(rocprofiler_context_id_t context, rocprofiler_buffer_id_t buffer, rocprofiler_record_header_t **headers,
                     size_t count, void *data, uint64_t dropped) {
     char thread[32];
@@ -57,7 +64,9 @@ static void records(rocprofiler_context_id_t context, rocprofiler_buffer_id_t bu
                     r->args.hipLaunchKernel.numBlocks.z, r->args.hipLaunchKernel.dimBlocks.x,
                     r->args.hipLaunchKernel.dimBlocks.y, r->args.hipLaunchKernel.dimBlocks.z,
                     (void *)r->args.hipLaunchKernel.args, r->args.hipLaunchKernel.sharedMemBytes, r->args.hipLaunchKernel.stream);
-            else
+            if (strcmp(operation, "hipLaunchKernel") == 0 && r->correlation_id.internal == 1)
+                say(" args %s", name(rocprofiler_iterate_buffer_tracing_record_args(*headers[i], argument, &lock)));
+            else if (strcmp(operation, "hipLaunchKernel") != 0)
                 say(" ptr=%p size=%zu", (void *)r->args.hipMalloc.ptr, r->args.hipMalloc.size);
         } else if (kind == 11) {
             const rocprofiler_buffer_tracing_kernel_dispatch_record_t *r = headers[i]->payload;
@@ -73,6 +82,7 @@ static void records(rocprofiler_context_id_t context, rocprofiler_buffer_id_t bu
                 r->start_timestamp, r->end_timestamp, r->thread_id, r->dst_agent_id.handle, r->src_agent_id.handle, r->bytes,
                 r->dst_address, r->src_address);
         } else {
+            if (kind == 1) say(" args %s", name(rocprofiler_iterate_buffer_tracing_record_args(*headers[i], argument, &lock)));
             say(" corr=%lu/%lu/%lu t=%lu-%lu tid=%lu", any->correlation_id.internal, any->correlation_id.external.value,
                 any->correlation_id.ancestor, any->start_timestamp, any->end_timestamp, any->thread_id);
         }
@@ -151,6 +161,8 @@ static int initialize(client_finalize finalize, void *data) {
 
     rocprofiler_iterate_buffer_tracing_kinds(count_one, &kinds);
     rocprofiler_iterate_buffer_tracing_kind_operations(1, stop_at_three, &last);
+    say("table %s", name(rocprofiler_query_intercept_table_name(2, &text, &time)));
+    say(" %s %lu\n", text, time);
     say("kinds=%d last=%d no name=%s\n", kinds, last, name(rocprofiler_query_buffer_tracing_kind_name(999, &text, NULL)));
     say("agents %s\n", name(rocprofiler_query_available_agents(1, agents, AGENT_SIZE, &lock)));
     say("agents %s\n", name(rocprofiler_query_available_agents(1, agents, AGENT_SIZE + 8, &lock)));

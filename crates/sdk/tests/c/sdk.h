@@ -88,6 +88,8 @@ int rocprofiler_query_buffer_tracing_kind_name(int, const char **, uint64_t *);
 int rocprofiler_query_buffer_tracing_kind_operation_name(int, int32_t, const char **, uint64_t *);
 int rocprofiler_iterate_buffer_tracing_kinds(int (*)(int, void *), void *);
 int rocprofiler_iterate_buffer_tracing_kind_operations(int, int (*)(int, int32_t, void *), void *);
+int rocprofiler_iterate_buffer_tracing_record_args(rocprofiler_record_header_t, int (*)(int, int32_t, uint32_t, const void *, int32_t, const char *, const char *, const char *, void *), void *);
+int rocprofiler_query_intercept_table_name(int, const char **, uint64_t *);
 int rocprofiler_query_available_agents(int, agents_callback, size_t, void *);
 int rocprofiler_get_version(uint32_t *, uint32_t *, uint32_t *);
 int rocprofiler_get_timestamp(uint64_t *);
