@@ -327,6 +327,14 @@ fn absolute(path: &str, cwd: &str) -> String {
     }
 }
 
+/// Variables that switch on what an option stands for, beside the one that its entry in the table names.
+const COMPANIONS: &[(&str, &str)] = &[
+    ("ROCPROF_OMPT_TRACE", "ompt-trace"),
+    ("ROCPROF_COUNTER_COLLECTION", "pmc"),
+    ("ROCPROF_COUNTER_GROUPS", "pmc"),
+    ("ROCPROF_SPM_COUNTER_COLLECTION", "spm"),
+];
+
 /// The inherited variables that would switch on what is not built.
 fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
     let mut found = Vec::new();
@@ -342,6 +350,12 @@ fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
             if asks {
                 found.push((variable.to_owned(), option.long));
             }
+        }
+    }
+    for (variable, long) in COMPANIONS {
+        let built = option(long).is_some_and(Opt::is_built);
+        if !built && inherited.is_on(variable) {
+            found.push(((*variable).to_owned(), long));
         }
     }
     found

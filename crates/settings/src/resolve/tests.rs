@@ -361,6 +361,7 @@ fn inherited_variables_without_effect_are_told() {
             ("ROCPROF_RCCL_API_TRACE", "0"),
             ("ROCPROF_DEMANGLE_KERNELS", "1"),
             ("ROCPROF_COUNTERS", "pmc: SQ_WAVES"),
+            ("ROCPROF_OMPT_TRACE", "true"),
             ("ROCPROF_KERNEL_TRACE", "1"),
         ],
     );
@@ -369,7 +370,7 @@ fn inherited_variables_without_effect_are_told() {
         .iter()
         .map(|(_, long)| *long)
         .collect();
-    assert_eq!(told, ["marker-trace", "pmc"]);
+    assert_eq!(told, ["marker-trace", "pmc", "ompt-trace"]);
     assert!(resolved.records_something());
     assert!(!settle(&[], &[]).records_something());
 }
