@@ -23,6 +23,11 @@ pub fn set(collector: Collector) -> bool {
     COLLECTOR.set(collector).is_ok()
 }
 
+/// Whether there is a collecting side.
+pub fn is_set() -> bool {
+    COLLECTOR.get().is_some()
+}
+
 /// Tells the collecting side that the set of running contexts changed.
 pub(crate) fn apply() {
     if let Some(collector) = COLLECTOR.get() {

@@ -298,7 +298,6 @@ fn copy_asked(ticket: Option<copies::Ticket>, status: u32) -> u32 {
     status
 }
 
-#[expect(clippy::too_many_arguments, reason = "AMD's signature")]
 unsafe extern "C-unwind" fn hsa_amd_memory_async_copy(
     dst: *mut c_void,
     dst_agent: u64,
@@ -335,7 +334,6 @@ unsafe extern "C-unwind" fn hsa_amd_memory_async_copy(
     copy_asked(ticket, status)
 }
 
-#[expect(clippy::too_many_arguments, reason = "AMD's signature")]
 unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_on_engine(
     dst: *mut c_void,
     dst_agent: u64,
@@ -376,7 +374,6 @@ unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_on_engine(
     copy_asked(ticket, status)
 }
 
-#[expect(clippy::too_many_arguments, reason = "AMD's signature")]
 unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_rect(
     dst: *mut c_void,
     dst_offset: *mut c_void,

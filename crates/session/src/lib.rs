@@ -5,6 +5,7 @@
 //! with a [`Collected`] trace that `midair-output` writes. Every front (`rocprofv3`, `midair`, the C API) uses this and nothing
 //! below it.
 
+mod attach;
 mod collected;
 mod failure;
 mod identity;
@@ -13,6 +14,7 @@ mod request;
 mod session;
 mod target;
 
+pub use attach::checks;
 pub use collected::Collected;
 pub use failure::{Failure, Kind};
 pub use install::Install;

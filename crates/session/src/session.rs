@@ -26,35 +26,42 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// The target's agent counts up at least every few ms; when it has not for so long, its thread is looked for.
 const SILENCE: Duration = Duration::from_millis(250);
 
-/// An attached process.
+/// Memory of the spool that one poll takes.
+const FAULT_STEP: usize = 8 << 20;
+
+/// What a session needs on this side, made while the engine enters.
 #[derive(Debug)]
-pub struct Session {
-    target: Target,
+pub(crate) struct Prepared {
     identity: Identity,
-    settings: Settings,
     reader: Reader,
     records: RecordWriter,
-    drain: Duration,
-    entry: Entry,
-    notes: Vec<String>,
-    ended: Option<End>,
-    heard: (u64, Instant),
+    tools: Vec<Tool>,
 }
 
-impl Session {
-    /// Attaches over a channel to our thread in the target, which the engine opened.
-    ///
-    /// # Errors
-    /// What went wrong, after it was undone.
-    pub(crate) fn over(
-        target: Target,
-        channel: OwnedFd,
+/// A tool in memory.
+#[derive(Debug)]
+struct Tool {
+    file: File,
+    identity: u64,
+}
+
+impl Prepared {
+    /// Reads who the target is, makes the spool and the file for records, and takes the tools into memory.
+    pub(crate) fn make(
+        pid: u32,
         tools: &[PathBuf],
         request: &Request,
-        entry: Entry,
-        began: Instant,
-    ) -> Result<Session, Failure> {
-        let mut identity = Identity::read(target.pid());
+    ) -> Result<Prepared, Failure> {
+        if tools.len() > MAX_TOOLS {
+            return Err(Failure::new(
+                Kind::Usage,
+                format!(
+                    "{} tools are named, at most {MAX_TOOLS} can be used",
+                    tools.len()
+                ),
+            ));
+        }
+        let identity = Identity::read(pid);
         let settings = request
             .settings
             .encode()
@@ -75,8 +82,60 @@ impl Session {
                 format!("no temporary file for records: {error}"),
             )
         })?;
-        offer(&channel, &reader, tools)?;
-        drop(channel);
+        let tools = tools
+            .iter()
+            .map(|tool| {
+                memory_copy(tool).map_err(|error| {
+                    Failure::new(
+                        Kind::Installation,
+                        format!("the tool {} cannot be read: {error}", tool.display()),
+                    )
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Prepared {
+            identity,
+            reader,
+            records,
+            tools,
+        })
+    }
+}
+
+/// An attached process.
+#[derive(Debug)]
+pub struct Session {
+    target: Target,
+    identity: Identity,
+    settings: Settings,
+    reader: Reader,
+    records: RecordWriter,
+    drain: Duration,
+    entry: Entry,
+    notes: Vec<String>,
+    ended: Option<End>,
+    heard: (u64, Instant),
+}
+
+impl Session {
+    /// Starts a session over a channel to our thread in the target, which the engine opened.
+    ///
+    /// # Errors
+    /// What went wrong, after it was undone.
+    pub(crate) fn over(
+        target: Target,
+        channel: &OwnedFd,
+        prepared: Prepared,
+        request: &Request,
+        entry: Entry,
+    ) -> Result<Session, Failure> {
+        let Prepared {
+            mut identity,
+            reader,
+            records,
+            tools,
+        } = prepared;
+        offer(channel, &reader, &tools)?;
         let notes = std::mem::take(&mut identity.notes);
         let mut session = Session {
             target,
@@ -91,7 +150,6 @@ impl Session {
             heard: (0, Instant::now()),
         };
         session.wait_for_setup()?;
-        session.entry.attached_after = began.elapsed();
         Ok(session)
     }
 
@@ -127,6 +185,10 @@ impl Session {
         }
     }
 
+    pub(crate) fn attached_after(&mut self, time: Duration) {
+        self.entry.attached_after = time;
+    }
+
     /// How we came in.
     pub fn entry(&self) -> &Entry {
         &self.entry
@@ -152,6 +214,7 @@ impl Session {
     /// When records cannot be kept (the disk is full); the session is still on.
     pub fn poll(&mut self) -> Result<Event, Failure> {
         self.tick();
+        self.reader.fault_in(FAULT_STEP);
         self.take()?;
         if self.ended.is_none() {
             self.ended = self.look_for_end();
@@ -186,7 +249,7 @@ impl Session {
         } else if self.heard.1.elapsed() > SILENCE {
             // Our thread says nothing: the process is stopped, starved, or has become another program.
             if !self.target.agent_lives() {
-                return Some(self.target.ended().unwrap_or(End::Exec));
+                return Some(self.target.ended_or_exec());
             }
             self.heard.1 = Instant::now();
         }
@@ -207,7 +270,8 @@ impl Session {
         let mut failure = None;
         while self.reader.head().state.load(Acquire) != state::COMPLETE {
             self.tick();
-            self.take()?;
+            // A full disk must not keep the target attached.
+            failure = failure.or(self.take().err());
             self.ended = self.ended.or_else(|| self.look_for_end());
             if self.ended.is_some() {
                 break;
@@ -234,7 +298,9 @@ impl Session {
         } else if reason & outcome::RUNTIME_SHUT_DOWN != 0 {
             self.ended = self.target.ended();
         }
-        while self.take()? > 0 {}
+        if failure.is_none() {
+            while self.take()? > 0 {}
+        }
         let head = self.reader.head();
         self.identity.process.init_time = head.attached_at.load(Relaxed);
         self.identity.process.fini_time = match head.detached_at.load(Relaxed) {
@@ -314,32 +380,15 @@ fn futex(
 }
 
 /// Sends the spool and the tools, and waits for the answer.
-fn offer(channel: &OwnedFd, reader: &Reader, tools: &[PathBuf]) -> Result<(), Failure> {
+fn offer(channel: &OwnedFd, reader: &Reader, tools: &[Tool]) -> Result<(), Failure> {
     let setup = |what: String| Failure::new(Kind::Setup, what);
-    if tools.len() > MAX_TOOLS {
-        return Err(Failure::new(
-            Kind::Usage,
-            format!(
-                "{} tools are named, at most {MAX_TOOLS} can be used",
-                tools.len()
-            ),
-        ));
-    }
     let mut identity = [0; MAX_TOOLS];
-    let mut files = Vec::new();
     for (tool, identity) in tools.iter().zip(&mut identity) {
-        let (file, id) = memory_copy(tool).map_err(|error| {
-            Failure::new(
-                Kind::Installation,
-                format!("the tool {} cannot be read: {error}", tool.display()),
-            )
-        })?;
-        *identity = id;
-        files.push(file);
+        *identity = tool.identity;
     }
     let offer = Offer::new(reader.size() as u64, tools.len() as u32, identity);
     let fds: Vec<RawFd> = std::iter::once(reader.fd().as_raw_fd())
-        .chain(files.iter().map(|file| file.as_raw_fd()))
+        .chain(tools.iter().map(|tool| tool.file.as_raw_fd()))
         .collect();
     let parts = [IoSlice::new(offer.bytes())];
     let control = [ControlMessage::ScmRights(&fds)];
@@ -371,16 +420,23 @@ fn offer(channel: &OwnedFd, reader: &Reader, tools: &[PathBuf]) -> Result<(), Fa
 
 /// A library in memory, so that neither our path nor our file system matters to the target, and a number that is the same for the
 /// same bytes.
-pub(crate) fn memory_copy(path: &Path) -> std::io::Result<(File, u64)> {
+fn memory_copy(path: &Path) -> std::io::Result<Tool> {
     let mut bytes = Vec::new();
     File::open(path)?.read_to_end(&mut bytes)?;
-    let name = c"midair-tool";
-    let fd = nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
+    let fd = nix::sys::memfd::memfd_create(c"midair-tool", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
     let file = File::from(fd);
     std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0)?;
-    // FNV-1a.
-    let identity = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    Ok((file, identity))
+    // FNV-1a over words: quick, and only equality matters.
+    let identity = bytes
+        .chunks(8)
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, chunk| {
+            let mut word = [0; 8];
+            word.iter_mut()
+                .zip(chunk)
+                .for_each(|(to, from)| *to = *from);
+            (hash ^ u64::from_le_bytes(word))
+                .wrapping_mul(0x100_0000_01b3)
+                .rotate_left(23)
+        });
+    Ok(Tool { file, identity })
 }

@@ -1,8 +1,9 @@
 //! The target as the attaching side holds it: by a pidfd, so that its number cannot come to mean another process.
 
+use crate::failure::{Failure, Kind};
 use crate::request::End;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// A live process.
@@ -15,9 +16,33 @@ pub struct Target {
 }
 
 impl Target {
-    /// The process `pid`, in which our thread is `agent`.
-    pub fn new(pid: u32, agent: u32, pidfd: OwnedFd) -> Target {
-        Target { pid, agent, pidfd }
+    /// Takes hold of the process `pid`.
+    ///
+    /// # Errors
+    /// [`Kind::NoProcess`].
+    pub fn hold(pid: u32) -> Result<Target, Failure> {
+        // SAFETY: a system call without pointers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if fd < 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(Failure::new(
+                Kind::NoProcess,
+                format!("process {pid} cannot be held: {error}"),
+            ));
+        }
+        // SAFETY: pidfd_open returned a descriptor that nobody else owns.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        Ok(Target {
+            pid,
+            agent: 0,
+            pidfd,
+        })
+    }
+
+    /// Our thread in it is `agent`.
+    #[must_use]
+    pub fn with_agent(self, agent: u32) -> Target {
+        Target { agent, ..self }
     }
 
     /// Its number in our pid namespace.
@@ -42,6 +67,28 @@ impl Target {
         match poll(&mut polled, limit) {
             Ok(count) if count > 0 => Some(exit_status(self.pidfd.as_fd(), self.pid)),
             _ => None,
+        }
+    }
+
+    /// How it ended, when our thread in it is gone. A process that is being killed loses its threads one by one, and giving back
+    /// its memory may take a while; one that goes on without us has become another program.
+    pub fn ended_or_exec(&self) -> End {
+        const PF_EXITING: u64 = 4;
+        const LIMIT: Duration = Duration::from_secs(5);
+        let start = std::time::Instant::now();
+        loop {
+            if let Some(end) = self.ended_within(Duration::from_millis(100)) {
+                return end;
+            }
+            let stat =
+                std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+            let flags = stat
+                .rsplit(") ")
+                .next()
+                .and_then(|rest| rest.split_ascii_whitespace().nth(6)?.parse::<u64>().ok());
+            if flags.is_some_and(|flags| flags & PF_EXITING == 0) || start.elapsed() > LIMIT {
+                return End::Exec;
+            }
         }
     }
 

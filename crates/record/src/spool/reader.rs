@@ -49,7 +49,12 @@ pub struct Reader {
     cursors: Vec<u32>,
     // The target could rewrite the head; these copies are what we use.
     chunks_at: usize,
+    /// Bytes from the start whose memory is there.
+    faulted: usize,
 }
+
+/// Chunks whose memory is taken before the spool is passed on; taking all of it would cost tens of milliseconds.
+const FIRST_CHUNKS: usize = 64;
 
 // SAFETY: the mapping is owned by this value and unmapped only in drop; shared words in it are atomics.
 unsafe impl Send for Reader {}
@@ -104,14 +109,13 @@ impl Reader {
         if sealed < 0 {
             return Err(fail("sealing"));
         }
-        // MAP_POPULATE takes the memory now, from us, instead of page by page from the application's threads.
         // SAFETY: a fresh shared mapping of our own descriptor at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 len,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
+                libc::MAP_SHARED,
                 raw,
                 0,
             )
@@ -119,13 +123,15 @@ impl Reader {
         if base == libc::MAP_FAILED {
             return Err(fail("mmap"));
         }
-        let reader = Reader {
+        let mut reader = Reader {
             base: base.cast(),
             len,
             fd,
             cursors: vec![0; chunk_count],
             chunks_at,
+            faulted: 0,
         };
+        reader.fault_in(chunks_at + FIRST_CHUNKS * CHUNK);
         // SAFETY: the mapping is fresh, ours alone until the descriptor is passed on, large enough for Head and SETTINGS,
         // and page-aligned; the fields written are plain integers.
         unsafe {
@@ -148,6 +154,28 @@ impl Reader {
             );
         }
         Ok(reader)
+    }
+
+    /// Takes the memory of `bytes` more now, from our cgroup, instead of page by page from the application's threads. Call it until
+    /// it returns false. A kernel that cannot (before Linux 5.14) leaves it to the first touch.
+    pub fn fault_in(&mut self, bytes: usize) -> bool {
+        let from = self.faulted;
+        let upto = from
+            .saturating_add(bytes)
+            .next_multiple_of(4096)
+            .min(self.len);
+        if from < upto {
+            // SAFETY: a page-aligned range of our own mapping; the pages' contents stay.
+            unsafe {
+                libc::madvise(
+                    self.base.add(from).cast(),
+                    upto - from,
+                    libc::MADV_POPULATE_WRITE,
+                )
+            };
+            self.faulted = upto;
+        }
+        self.faulted < self.len
     }
 
     /// The descriptor to pass to the target.

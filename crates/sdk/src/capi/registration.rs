@@ -30,7 +30,12 @@ c_api! {
 
     /// Attaches the tools that are loaded. Called by a registration library; settings that no session brought are taken from the
     /// environment, where it has put the attacher's.
+    ///
+    /// Refused ([`Status::NOT_AVAILABLE`]) where nothing would be recorded, since no attacher of ours has started our thread.
     fn rocprofiler_attach() {
+        if !collector::is_set() {
+            return Err(Status::NOT_AVAILABLE);
+        }
         if !setting::is_published() {
             // A variable that is not UTF-8 cannot be one that we read.
             setting::publish(Settings::from_environment(std::env::vars_os()).unwrap_or_default());

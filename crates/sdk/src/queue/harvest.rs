@@ -100,7 +100,7 @@ impl Harvester {
                 )
             };
             if status != 0 {
-                return POOL.len() > 0;
+                return !POOL.is_empty();
             }
             self.made += 1;
             if POOL.put(Signal(handle)).is_err() {

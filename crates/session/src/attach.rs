@@ -1,0 +1,250 @@
+//! The way in: look, enter, offer the session; and the words for every refusal of the engine.
+
+use crate::failure::{Failure, Kind};
+use crate::install::Install;
+use crate::request::{Check, Entry, Request};
+use crate::session::{Prepared, Session};
+use crate::target::Target;
+use midair_inject::{EnterError, Library, Look, Options, Refusal, Tier, enter, look};
+use std::time::Instant;
+
+/// Functions by which a HIP or HSA runtime is known, whatever its file is called.
+const RUNTIME: [&str; 2] = ["hsa_init", "hipGetDeviceCount"];
+/// What runtimes are called when nobody renamed them: looked at first, since reading the symbols of every library takes long.
+const USUAL_NAMES: [&[u8]; 2] = [b"libhsa-runtime64", b"libamdhip64"];
+
+impl Session {
+    /// Attaches. When it returns, calls and kernels are being recorded.
+    ///
+    /// # Errors
+    /// What forbids or went wrong; the target is then as it was.
+    pub fn attach(request: &Request) -> Result<Session, Failure> {
+        Session::attach_with(request, &Install::find()?, &Options::default())
+    }
+
+    /// [`Session::attach`] with libraries and deadlines of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`Session::attach`].
+    pub fn attach_with(
+        request: &Request,
+        install: &Install,
+        options: &Options,
+    ) -> Result<Session, Failure> {
+        let began = Instant::now();
+        let tools = install.tools(&request.settings)?;
+        let look = look_at(request.pid)?;
+        if runtimes(&look).is_empty() {
+            return Err(not_gpu(request.pid));
+        }
+        // Open it before entering, and check that it is still the process that was looked at.
+        let pid = look.pid;
+        let held = Target::hold(pid as u32)?;
+        // The spool and the tools are made ready while the engine enters: neither needs the other.
+        let (prepared, entered) = std::thread::scope(|scope| {
+            let prepare = scope.spawn(|| Prepared::make(pid as u32, &tools, request));
+            let entered = enter(&look, &Library::File(install.sdk.clone()), options);
+            let panicked = |_| Err(Failure::new(Kind::Setup, "making the session ready failed"));
+            (prepare.join().unwrap_or_else(panicked), entered)
+        });
+        let entered = entered.map_err(|error| failure_of(pid, &error))?;
+        let entry = Entry {
+            via: via(&entered.via),
+            seize: entered.times.seize,
+            stub: entered.times.stub,
+            release: entered.times.release,
+            ..Entry::default()
+        };
+        let target = held.with_agent(entered.agent_tid as u32);
+        // Hanging up on our thread, which dropping `entered` does, ends its wait for an offer: it parks.
+        let mut session = Session::over(target, &entered.channel, prepared?, request, entry)
+            .map_err(|failure| {
+                // What our thread says of itself explains more than the silence on the channel.
+                entered
+                    .failure()
+                    .map_or(failure, |error| failure_of(pid, &error))
+            })?;
+        session.attached_after(began.elapsed());
+        Ok(session)
+    }
+}
+
+/// Looks at every precondition of an attach and touches nothing.
+///
+/// # Errors
+/// Only when not even looking is possible.
+pub fn checks(pid: u32) -> Result<Vec<Check>, Failure> {
+    let ok = |name: &str, found: String| Check {
+        name: name.to_owned(),
+        found,
+        failure: None,
+    };
+    let bad = |name: &str, failure: Failure| Check {
+        name: name.to_owned(),
+        found: failure.what.clone(),
+        failure: Some(failure),
+    };
+    let mut checks = Vec::new();
+    match Install::find() {
+        Ok(install) => checks.push(ok(
+            "libraries",
+            format!(
+                "ours are in {}",
+                install.sdk.parent().unwrap_or(&install.sdk).display()
+            ),
+        )),
+        Err(failure) => checks.push(bad("libraries", failure)),
+    }
+    let look = match look_at(pid) {
+        Ok(look) => look,
+        Err(failure) => {
+            checks.push(bad("process", failure));
+            return Ok(checks);
+        }
+    };
+    checks.push(ok(
+        "process",
+        format!(
+            "{} ({}) is alive, ours to enter, and not traced",
+            look.pid, look.name
+        ),
+    ));
+    let found = runtimes(&look);
+    if found.is_empty() {
+        checks.push(bad("runtime", not_gpu(pid)));
+    } else {
+        checks.push(ok("runtime", found.join(", ")));
+    }
+    match (&look.agent, look.listener) {
+        (Some(agent), _) if agent.is_parked() => {
+            checks.push(ok(
+                "way in",
+                format!(
+                    "our thread {} waits there since an earlier session",
+                    agent.tid
+                ),
+            ));
+        }
+        (Some(agent), _) => checks.push(bad("way in", busy(pid, agent.state()))),
+        (None, Some(listener)) => checks.push(ok(
+            "way in",
+            format!("the listener of a register library (thread {listener})"),
+        )),
+        (None, None) => checks.push(ok(
+            "way in",
+            "one of its threads, once one is parked where it is safe".to_owned(),
+        )),
+    }
+    Ok(checks)
+}
+
+fn look_at(pid: u32) -> Result<Look, Failure> {
+    let number = i32::try_from(pid)
+        .map_err(|_| Failure::new(Kind::NoProcess, format!("there is no process {pid}")))?;
+    look(number).map_err(|refusal| failure_of_refusal(&refusal))
+}
+
+/// Files of the GPU runtimes that are mapped.
+fn runtimes(look: &Look) -> Vec<String> {
+    let modules = &look.modules;
+    let names = modules
+        .list
+        .iter()
+        .map(|module| String::from_utf8_lossy(module.file_name()).into_owned());
+    let usual: Vec<String> = names
+        .clone()
+        .filter(|name| {
+            USUAL_NAMES
+                .iter()
+                .any(|usual| name.as_bytes().starts_with(usual))
+        })
+        .collect();
+    if !usual.is_empty() {
+        return usual;
+    }
+    names
+        .enumerate()
+        .filter(|(index, _)| {
+            let exported = modules
+                .load(*index)
+                .and_then(|loaded| loaded.elf.exported(RUNTIME));
+            exported.is_ok_and(|found| found.iter().any(Option::is_some))
+        })
+        .map(|(_, name)| name)
+        .collect()
+}
+
+fn not_gpu(pid: u32) -> Failure {
+    Failure::new(
+        Kind::NotGpu,
+        format!("process {pid} has no HIP or HSA runtime loaded"),
+    )
+    .hint("is it the right process? A launcher often runs the work in a child: see ps --forest")
+}
+
+fn busy(pid: u32, state: &str) -> Failure {
+    Failure::new(Kind::Busy, format!("process {pid} is attached already ({state})"))
+        .hint("wait for the other session to end, or end it; when its attacher died, its lease runs out within seconds")
+}
+
+fn via(via: &midair_inject::Via) -> String {
+    let how = match via.tier {
+        Tier::OwnThread => "our own thread of an earlier session",
+        Tier::Listener => "the listener thread of a register library",
+        Tier::Parked(_) => "a parked thread",
+    };
+    format!("{how}: {} ({}), {}", via.tid, via.name, via.doing)
+}
+
+fn failure_of_refusal(refusal: &Refusal) -> Failure {
+    let (kind, hint) = match refusal {
+        Refusal::NoProcess { .. } => (Kind::NoProcess, ""),
+        Refusal::Zombie { .. } => (
+            Kind::Zombie,
+            "its parent has not reaped it; there is nothing left to look at",
+        ),
+        Refusal::KernelThread { .. } => {
+            (Kind::KernelThread, "only user programs use a GPU runtime")
+        }
+        Refusal::NotPermitted { hint, .. } => (Kind::NotPermitted, *hint),
+        Refusal::Traced { .. } => (
+            Kind::Busy,
+            "end that tracer first (gdb, strace, another profiler)",
+        ),
+        Refusal::Stopped { .. } => (
+            Kind::Stopped,
+            "let it go on first (kill -CONT, or fg in its shell)",
+        ),
+        Refusal::Architecture { .. } => (Kind::Architecture, ""),
+        Refusal::LibcTooOld { .. } => (
+            Kind::Libc,
+            "processes on glibc 2.34 or newer can be entered",
+        ),
+        Refusal::LibcKind { .. } => (
+            Kind::Libc,
+            "our libraries need glibc 2.34 or newer in the process",
+        ),
+        Refusal::Seccomp { .. } => (Kind::NotPermitted, ""),
+        _ => (Kind::Enter, ""),
+    };
+    Failure::new(kind, refusal.to_string()).hint(hint)
+}
+
+fn failure_of(pid: i32, error: &EnterError) -> Failure {
+    let (kind, hint) = match error {
+        EnterError::Refused(refusal) => return failure_of_refusal(refusal),
+        EnterError::NoneParked { .. } => (
+            Kind::NoParkedThread,
+            "try again: threads park between pieces of work",
+        ),
+        EnterError::Busy { state, .. } => return busy(pid as u32, state),
+        EnterError::OtherVersion { .. } => (
+            Kind::Busy,
+            "use the midair that attached first, or restart the process",
+        ),
+        EnterError::Gone { .. } => (Kind::NoProcess, ""),
+        EnterError::Boot { .. } => (Kind::Setup, ""),
+        _ => (Kind::Enter, "the process goes on as before"),
+    };
+    Failure::new(kind, error.to_string()).hint(hint)
+}
