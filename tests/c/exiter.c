@@ -16,8 +16,8 @@ static void *launch(void *argument) {
     pthread_mutex_lock(&gate);
     launch_vadd(&kernels, &work, 3);
     atomic_fetch_add(&launched, 1);
-    pthread_mutex_unlock(&gate);
     if (work.vadds % 16 == 0) HIP(hipStreamSynchronize(work.stream));
+    pthread_mutex_unlock(&gate);
     usleep(100);
   }
   return NULL;

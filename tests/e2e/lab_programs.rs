@@ -131,8 +131,12 @@ fn streams() -> Result<()> {
     };
     let (program, kernels) = (lab.program("streams")?, lab.kernels()?);
     for model in MODELS {
-        // Ten threads that wait actively starve the lab's model of a core.
-        let threads = if model == GpuModel::Lab { 2 } else { 8 };
+        // The lab's model hangs where threads share a queue (HIP has four): a doorbell that a lower one overwrites is lost.
+        let (threads, more) = if model == GpuModel::Lab {
+            (2, 1)
+        } else {
+            (8, 2)
+        };
         let target = lab
             .run(&program)
             .arg(&kernels)
@@ -144,7 +148,7 @@ fn streams() -> Result<()> {
         for _ in 0..2 {
             target.send("start")?;
             target.expect("start")?;
-            target.send("new 2")?;
+            target.send(&format!("new {more}"))?;
             target.expect("new")?;
             target.send("stop")?;
             target.expect("stop")?;
@@ -410,9 +414,6 @@ fn raw_hsa() -> Result<()> {
         ];
         let producers = (1000..1004).map(|grid| (grid, 300));
         assert_eq!(said, producers.chain(expected).collect());
-        if model == GpuModel::Lab {
-            continue;
-        }
         let seen: BTreeMap<u32, u64> = log
             .grids()
             .into_iter()

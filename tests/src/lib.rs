@@ -4,6 +4,7 @@
 //! * [`target::Target`]: a process under test, with its lines, its exit and a promise to be gone when the test ends.
 //! * [`snapshot::Snapshot`]: what of a process an attach might change, and what did change.
 //! * [`modellog`]: what the modelled GPU consumed: the truth that a trace is compared with.
+//! * [`attacher::Attacher`]: a command line of the stage at work, and the trace that it wrote.
 //! * [`compile`]: the C programs in `tests/c`, for the host and inside the lab.
 //! * [`stage`]: the built product (`target/stage`) and commands of it under a time limit.
 //! * [`table`]: csv and json outputs.
@@ -14,6 +15,7 @@
 //! Environment: `MIDAIR_LAB` (a ready root; default `/var/tmp/rocm-lab`), `MIDAIR_SKIP_LAB=1` (tests that need the lab say
 //! that they were skipped), `MIDAIR_STAGE` (another stage directory).
 
+pub mod attacher;
 pub mod compile;
 pub mod fatbin;
 pub mod lab;

@@ -21,8 +21,9 @@
 //! Packet words: `ring` (address, by which a queue is told from others in the process), `idx` (packet index, counting from 0
 //! when the queue was made), `hdr`, `sig` (completion signal or 0), `start end` (when it ran; a dispatch is taken off the ring at
 //! its start), `times` (`signal`: they were
-//! written into the signal, `none`: they were not), `db` (the doorbell's value when the packet was taken: the index of the last
-//! packet rung, -1 for none; in bytes for sdma). Numbers with `0x` are addresses, handles and headers.
+//! written into the signal, `none`: they were not), `db` (the highest index that the doorbell had told when the packet was taken, -1
+//! for none; in bytes for sdma; lower than `idx` in eager mode, and where a ring may have been overwritten by a lower one before
+//! the model saw it, which takes several producers on one queue). Numbers with `0x` are addresses, handles and headers.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -44,7 +45,7 @@ pub struct Packet {
     pub end: u64,
     /// Whether start and end were written into the signal.
     pub times_written: bool,
-    /// The doorbell's value when the packet was taken.
+    /// The highest index that the doorbell had told when the packet was taken.
     pub doorbell: i64,
 }
 
@@ -76,7 +77,7 @@ pub struct Copy {
     pub ring: u64,
     /// Offset of the packet in bytes, not reduced to the ring's size.
     pub index: u64,
-    /// The doorbell's value when the packet was taken.
+    /// The highest index that the doorbell had told when the packet was taken.
     pub doorbell: i64,
     /// Rectangular, else linear.
     pub rect: bool,
@@ -154,7 +155,7 @@ pub enum Event {
         ring: u64,
         /// Offset of the packet in bytes.
         index: u64,
-        /// The doorbell's value when the packet was taken.
+        /// The highest index that the doorbell had told when the packet was taken.
         doorbell: i64,
         /// fence, trap, poll, add64, fill, timestamp, gcr, nop.
         op: &'static str,

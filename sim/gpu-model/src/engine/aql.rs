@@ -34,8 +34,27 @@ const PROPERTIES: u64 = 180;
 /// The bit of the properties that asks for times.
 const ENABLE_PROFILING: u32 = 1 << 3;
 
-/// What a doorbell holds before it was ever rung.
-const NOT_RUNG: u64 = u64::MAX;
+/// What the model leaves in a doorbell that it has read: nobody rings this value, so each ring is seen as a change.
+const READ: u64 = 1 << 63;
+/// How long a ring that was overwritten may hold up its packets, see [`Rung`].
+const OVERWRITTEN_NS: u64 = 2_000_000;
+
+/// What the doorbell said so far.
+///
+/// Several threads may write packets and ring out of order: the thread with packet 7 rings after the one with packet 9. A device
+/// sees each ring; in memory the 7 may overwrite the 9 before anybody looked, and packets 8 and 9 would wait for ever. So with
+/// each ring seen, the packets that were valid at that moment count as possibly rung, and are taken if nothing else comes within
+/// [`OVERWRITTEN_NS`]. A packet that became valid after the last ring is never taken (unless eager), which is what tests of a
+/// profiler's doorbells need.
+#[derive(Debug)]
+struct Rung {
+    /// Highest index that was rung; -1 for none.
+    highest: i64,
+    /// One past the last packet that was valid when a ring was last seen.
+    possibly: u64,
+    /// When that was.
+    at: u64,
+}
 
 #[derive(Debug)]
 enum State {
@@ -55,6 +74,7 @@ pub struct AqlQueue {
     dice: Dice,
     /// Address of the doorbell, once the runtime has made it.
     doorbell_at: Option<u64>,
+    rung: Rung,
 }
 
 impl AqlQueue {
@@ -68,6 +88,11 @@ impl AqlQueue {
             state: State::Fetch,
             dice,
             doorbell_at: None,
+            rung: Rung {
+                highest: -1,
+                possibly: 0,
+                at: 0,
+            },
         }
     }
 
@@ -101,7 +126,7 @@ impl AqlQueue {
     }
 
     /// Finds the doorbell, which the runtime makes just after the queue. A doorbell holds the index of the last packet rung,
-    /// and fresh memory is zero, which would ring packet 0 before anybody did: so an untouched doorbell is set to -1.
+    /// and fresh memory is zero, which would ring packet 0 before anybody did: so an untouched doorbell is marked as read.
     fn find_doorbell(&mut self, machine: &impl Machine) -> Option<u64> {
         let mut at = self.place.doorbell_at;
         if at == 0 {
@@ -115,12 +140,45 @@ impl AqlQueue {
             return None;
         }
         let unused = || machine.load_u64(self.place.write_index_at) == 0;
-        if unused() && machine.swap_u64(at, 0, NOT_RUNG) && !unused() {
+        if unused() && machine.swap_u64(at, 0, READ) && !unused() {
             // Somebody began to use the queue meanwhile and may have rung 0 just before the swap; a later ring fails this one.
-            machine.swap_u64(at, NOT_RUNG, 0);
+            machine.swap_u64(at, READ, 0);
         }
         self.doorbell_at = Some(at);
         self.doorbell_at
+    }
+
+    /// Looks at the doorbell; returns the highest index rung.
+    fn read_doorbell(&mut self, machine: &impl Machine, at: u64, written: u64) -> i64 {
+        let value = machine.load_u64(at);
+        // If somebody rings between load and swap, the next look sees that ring.
+        if value != READ && machine.swap_u64(at, value, READ) {
+            let packets = self.place.ring_bytes / PACKET;
+            let mut possibly = self.read;
+            while possibly < written.min(self.read + packets)
+                && self.header(machine, possibly) != packet_type::INVALID
+            {
+                possibly += 1;
+            }
+            let highest = self.rung.highest.max(value as i64);
+            self.rung = Rung {
+                highest,
+                possibly,
+                at: machine.now(),
+            };
+        }
+        self.rung.highest
+    }
+
+    /// Whether the packet at the read index has been rung.
+    fn is_rung(&self, machine: &impl Machine) -> bool {
+        self.rung.highest >= self.read as i64
+            || self.read < self.rung.possibly && machine.now() - self.rung.at > OVERWRITTEN_NS
+    }
+
+    /// Type of a packet.
+    fn header(&self, machine: &impl Machine, index: u64) -> u16 {
+        machine.load_u16(self.place.ring + index * PACKET % self.place.ring_bytes) & 0xff
     }
 
     fn profiling(&self, machine: &impl Machine) -> bool {
@@ -136,12 +194,13 @@ impl AqlQueue {
         let Some(doorbell_at) = self.doorbell_at.or_else(|| self.find_doorbell(machine)) else {
             return Step::Unready;
         };
-        if self.read >= machine.load_u64(self.place.write_index_at) {
+        let written = machine.load_u64(self.place.write_index_at);
+        let doorbell = self.read_doorbell(machine, doorbell_at, written);
+        if self.read >= written {
             return Step::Idle { near: false };
         }
         let eager = self.settings.eager && self.dice.coin();
-        let doorbell = machine.load_u64(doorbell_at) as i64;
-        if !eager && doorbell < self.read as i64 {
+        if !eager && !self.is_rung(machine) {
             return Step::Idle { near: true };
         }
         let at = self.packet_at();

@@ -319,6 +319,54 @@ fn eager_takes_what_is_valid_without_a_doorbell_and_nothing_that_is_not() {
 }
 
 #[test]
+fn a_ring_that_a_lower_one_overwrote_is_not_lost_and_one_that_never_came_is_not_made_up() {
+    let bench = Bench::new();
+    let settings = Settings {
+        kernel_ns: 0,
+        ..Default::default()
+    };
+    let mut queue = aql(&bench, settings);
+    bench.store_u64(WRITE, 4);
+    for index in 0..3 {
+        bench.put(index, dispatch(index, 0));
+    }
+    // Packet 2 was rung, then packet 0, before the model looked.
+    bench.ring(2);
+    bench.ring(0);
+    while queue.step(&bench) == Step::Progress {}
+    assert_eq!(bench.load_u64(READ), 1);
+    // Packet 3 becomes valid after the last ring.
+    bench.put(3, dispatch(3, 0));
+    bench.now.set(1_000 + 2_000_001);
+    while queue.step(&bench) == Step::Progress {}
+    assert_eq!(
+        bench.load_u64(READ),
+        3,
+        "packets that were valid at the ring are taken, the one after them is not"
+    );
+    bench.now.set(1_000_000_000);
+    assert_eq!(queue.step(&bench), Step::Idle { near: true });
+    bench.ring(3);
+    while queue.step(&bench) == Step::Progress {}
+    assert_eq!(bench.load_u64(READ), 4);
+    // A late ring of a packet that is gone changes nothing.
+    bench.ring(1);
+    assert_eq!(queue.step(&bench), Step::Idle { near: false });
+    let told: Vec<i64> = bench
+        .events()
+        .iter()
+        .map(|e| {
+            if let Event::Dispatch(d) = e {
+                d.packet.doorbell
+            } else {
+                9
+            }
+        })
+        .collect();
+    assert_eq!(told, [0, 0, 0, 3]);
+}
+
+#[test]
 fn barriers_wait_for_what_they_name() {
     // (packet, signal values at which it waits, signal values at which it passes); the signals are SIGNAL and OTHER.
     let and = barrier(3, [SIGNAL, 0, 0, 0, OTHER], 0);

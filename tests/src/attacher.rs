@@ -1,0 +1,270 @@
+//! A command line of the stage at work on a target, and the trace that it wrote.
+
+use crate::stage::command;
+use crate::table::Csv;
+use crate::target::{Exit, PATIENCE, Target};
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Prefix of the files that [`Attacher`] asks for.
+const PREFIX: &str = "out";
+
+/// `rocprofv3`, attached: it detaches when it is told to, not by time, so that a test decides what falls inside.
+pub struct Attacher {
+    process: Target,
+    dir: tempfile::TempDir,
+}
+
+impl Attacher {
+    /// Starts `rocprofv3 --pid PID WORDS` and waits until it is attached.
+    ///
+    /// # Errors
+    /// When it refuses; with what it said.
+    pub fn start(pid: i32, words: &[&str]) -> Result<Attacher> {
+        Self::start_with(pid, words, &[])
+    }
+
+    /// [`Attacher::start`] with more variables in its environment.
+    ///
+    /// # Errors
+    /// As [`Attacher::start`].
+    pub fn start_with(pid: i32, words: &[&str], env: &[(&str, &str)]) -> Result<Attacher> {
+        let dir = tempfile::tempdir()?;
+        let mut command = command("rocprofv3")?;
+        command
+            .args(["--pid", &pid.to_string()])
+            .arg("-d")
+            .arg(dir.path())
+            .args(["-o", PREFIX])
+            .args(words)
+            .envs(env.iter().copied());
+        let mut process = Target::spawn(command)?;
+        process.expect("Press Enter to detach...")?;
+        Ok(Attacher { process, dir })
+    }
+
+    /// The attaching process.
+    pub fn process(&mut self) -> &mut Target {
+        &mut self.process
+    }
+
+    /// Presses Enter and waits for the end.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn detach(mut self) -> Result<Traced> {
+        self.process.send("")?;
+        self.ended()
+    }
+
+    /// Waits for an end that something else brings about.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn ended(self) -> Result<Traced> {
+        let exit = self.process.wait(PATIENCE)?;
+        Ok(Traced {
+            exit,
+            dir: self.dir,
+        })
+    }
+}
+
+/// What an [`Attacher`] left.
+pub struct Traced {
+    /// How it ended.
+    pub exit: Exit,
+    dir: tempfile::TempDir,
+}
+
+impl Traced {
+    /// Itself, if the exit code is this one.
+    ///
+    /// # Errors
+    /// With the code and all output.
+    pub fn code(self, code: i32) -> Result<Traced> {
+        match self.exit.status.code() == Some(code) {
+            true => Ok(self),
+            false => Err(format!("expected code {code}: {}", self.exit).into()),
+        }
+    }
+    /// Directory of the files.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+    /// Path of the file `out_NAME`.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("{PREFIX}_{name}"))
+    }
+    /// HIP and HSA calls, in the order of the files. A file that was not written has none.
+    ///
+    /// # Errors
+    /// When a file is there and wrong.
+    pub fn calls(&self) -> Result<Vec<Call>> {
+        let mut calls = Vec::new();
+        for name in ["hip_api_trace.csv", "hsa_api_trace.csv"] {
+            let path = self.file(name);
+            if path.exists() {
+                for row in Csv::read(&path)?.rows {
+                    calls.push(Call::of(&row)?);
+                }
+            }
+        }
+        Ok(calls)
+    }
+}
+
+/// A row of `hip_api_trace.csv` or `hsa_api_trace.csv`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Domain, such as `HIP_RUNTIME_API_EXT`.
+    pub domain: String,
+    /// Function.
+    pub function: String,
+    /// Process.
+    pub pid: i32,
+    /// Thread.
+    pub tid: i32,
+    /// Correlation id.
+    pub correlation: u64,
+    /// Begin, in ns of the boot clock.
+    pub start: u64,
+    /// End, in ns of the boot clock.
+    pub end: u64,
+}
+
+impl Call {
+    fn of(row: &BTreeMap<String, String>) -> Result<Call> {
+        let text = |column: &str| -> Result<String> {
+            let error = || Error::from(format!("no column {column}"));
+            Ok(row.get(column).ok_or_else(error)?.clone())
+        };
+        Ok(Call {
+            domain: text("Domain")?,
+            function: text("Function")?,
+            pid: text("Process_Id")?.parse()?,
+            tid: text("Thread_Id")?.parse()?,
+            correlation: Csv::number(row, "Correlation_Id")?,
+            start: Csv::number(row, "Start_Timestamp")?,
+            end: Csv::number(row, "End_Timestamp")?,
+        })
+    }
+}
+
+/// How many calls of each function there are.
+pub fn by_function<'a>(calls: impl IntoIterator<Item = &'a Call>) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for call in calls {
+        *counts.entry(call.function.clone()).or_default() += 1;
+    }
+    counts
+}
+
+/// Checks what must hold of any trace of calls: times inside `window`, correlation ids unique, and per thread each call inside
+/// another or apart from it.
+///
+/// # Errors
+/// The first call that is wrong.
+pub fn check_calls(calls: &[Call], pid: i32, window: (u64, u64)) -> Result<()> {
+    let mut ids = std::collections::HashMap::new();
+    let mut threads: BTreeMap<i32, Vec<&Call>> = BTreeMap::new();
+    for call in calls {
+        if call.pid != pid {
+            return Err(format!("another process: {call:?}").into());
+        }
+        if call.start < window.0 || call.end < call.start || call.end > window.1 {
+            return Err(format!("not inside {window:?}: {call:?}").into());
+        }
+        if let Some(other) = ids.insert(call.correlation, call) {
+            return Err(format!("one correlation id twice: {call:?} and {other:?}").into());
+        }
+        threads.entry(call.tid).or_default().push(call);
+    }
+    for mut calls in threads.into_values() {
+        // The outer one first where two begin at the same tick: it has the smaller id.
+        calls.sort_by_key(|call| (call.start, call.correlation));
+        let mut open: Vec<&Call> = Vec::new();
+        for call in calls {
+            while open.last().is_some_and(|outer| outer.end <= call.start) {
+                open.pop();
+            }
+            if let Some(outer) = open.last()
+                && call.end > outer.end
+            {
+                return Err(format!("{call:?} overlaps {outer:?}").into());
+            }
+            open.push(call);
+        }
+    }
+    Ok(())
+}
+
+/// The clock of records, in ns.
+pub fn boottime() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid out pointer.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Reads `NAME=NUMBER` words of a line.
+pub fn assignments(line: &str) -> BTreeMap<String, u64> {
+    line.split_ascii_whitespace()
+        .filter_map(|word| {
+            let (name, value) = word.split_once('=')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(correlation: u64, start: u64, end: u64) -> Call {
+        Call {
+            domain: String::new(),
+            function: "f".to_owned(),
+            pid: 7,
+            tid: 8,
+            correlation,
+            start,
+            end,
+        }
+    }
+
+    #[test]
+    fn wrong_traces_are_told_from_right_ones() {
+        let window = (10, 100);
+        let good = [
+            call(1, 10, 50),
+            call(2, 10, 20),
+            call(3, 20, 20),
+            call(4, 50, 100),
+        ];
+        check_calls(&good, 7, window).unwrap();
+        assert_eq!(by_function(&good)["f"], 4);
+        for bad in [
+            vec![call(1, 9, 20)],
+            vec![call(1, 20, 19)],
+            vec![call(1, 20, 101)],
+            vec![call(1, 20, 30), call(1, 40, 50)],
+            vec![call(1, 20, 30), call(2, 25, 35)],
+        ] {
+            assert!(check_calls(&bad, 7, window).is_err(), "{bad:?}");
+        }
+        assert!(check_calls(&good, 6, window).is_err());
+    }
+
+    #[test]
+    fn words_with_numbers_are_read() {
+        assert_eq!(
+            assignments("counts a=1 b=x c=3"),
+            BTreeMap::from([("a".to_owned(), 1), ("c".to_owned(), 3)])
+        );
+    }
+}
