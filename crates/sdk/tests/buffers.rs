@@ -81,10 +81,8 @@ unsafe extern "C" fn initialize(_end: Option<ClientFinalize>, _data: *mut c_void
     context::start(context).unwrap();
     assert_eq!(registration::is_initialized(), -1);
     // SAFETY: a function of the right type.
-    assert_eq!(
-        unsafe { registration::force(configure) },
-        Err(Status::CONFIGURATION_LOCKED)
-    );
+    let again = unsafe { registration::force(configure) };
+    assert_eq!(again, Err(Status::CONFIGURATION_LOCKED));
     0
 }
 
@@ -202,8 +200,6 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     assert!(FINALIZED.load(Ordering::SeqCst) && !context::is_active(context).unwrap());
     assert_eq!(context::start(context), Err(Status::FINALIZED));
     // SAFETY: a function of the right type.
-    assert_eq!(
-        unsafe { registration::force(configure) },
-        Err(Status::FINALIZED)
-    );
+    let again = unsafe { registration::force(configure) };
+    assert_eq!(again, Err(Status::FINALIZED));
 }
