@@ -1,5 +1,6 @@
 //! What the engine's tests share: C targets compiled and started, an attacher as a process of its own.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
+#![allow(clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

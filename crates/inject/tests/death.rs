@@ -1,0 +1,99 @@
+//! The attacher dies, by SIGKILL, after every single operation on the target and at every named point: the target lives, with
+//! its registers, masks, handlers and work as before, and can be entered again.
+
+mod common;
+
+use std::os::unix::process::ExitStatusExt;
+
+use common::{PATIENCE, Snapshot, Target, attacher, check, end, run, start, until, until_alone};
+use midair_inject::FaultPoint;
+use midair_tests::snapshot::What;
+
+const QUICK: [&str; 4] = ["--boot-ms", "300", "--find-ms", "20000"];
+
+/// Runs an attacher that may die; true if it lived.
+fn attempt(pid: i32, extra: &[&str]) -> bool {
+    let exit = run(attacher(pid, &[&QUICK[..], extra].concat()), PATIENCE).unwrap();
+    if exit.status.signal() == Some(9) {
+        return false;
+    }
+    exit.success().map(|_| true).unwrap()
+}
+
+/// All but leaked memory of ours is as before once our thread has given up.
+fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
+    let pid = target.pid();
+    until("the borrowed thread's return", || {
+        let now = Snapshot::take(pid)?;
+        Ok(now.named("midair-agent").next().is_none() && now.tracer == 0)
+    })
+    .unwrap();
+    check(target);
+    // The stub restores its thread within its patience.
+    until("the masks as before", || {
+        Ok(before
+            .diff(&Snapshot::take(pid)?)
+            .without(|change| change.what == What::Map)
+            .is_empty())
+    })
+    .map_err(|error| {
+        let diff = before.diff(&Snapshot::take(pid).unwrap());
+        format!("{when}: {error}\n{diff}")
+    })
+    .unwrap();
+}
+
+fn dies_after_every_operation(args: &[&str]) {
+    let mut target = start(args);
+    let pid = target.pid();
+    check(&mut target);
+    let before = Snapshot::take(pid).unwrap();
+    let mut deaths = 0;
+    for operations in 1.. {
+        if attempt(pid, &["--die-after", &operations.to_string()]) {
+            break;
+        }
+        deaths += 1;
+        is_sound(
+            &mut target,
+            &before,
+            &format!("dead after operation {operations}"),
+        );
+    }
+    eprintln!("{args:?}: {deaths} deaths, each after one more operation");
+    assert!(deaths >= 25, "only {deaths} operations were counted");
+    assert!(attempt(pid, &[]));
+    until_alone(pid);
+    end(target);
+}
+
+#[test]
+fn after_every_operation_with_full_registers() {
+    dies_after_every_operation(&["0", "regs"]);
+}
+
+#[test]
+fn after_every_operation_in_a_condition_with_busy_threads() {
+    dies_after_every_operation(&["3", "cond"]);
+}
+
+#[test]
+fn at_every_named_point() {
+    let mut target = start(&["1", "sem"]);
+    let pid = target.pid();
+    check(&mut target);
+    let before = Snapshot::take(pid).unwrap();
+    for point in FaultPoint::ALL {
+        if matches!(point, FaultPoint::WakeStopped | FaultPoint::WakeKicked) {
+            continue;
+        }
+        let name = format!("{point:?}");
+        assert!(
+            !attempt(pid, &["--fault", &name]),
+            "the engine never came to {name}"
+        );
+        is_sound(&mut target, &before, &name);
+        assert!(attempt(pid, &[]), "it can be entered again after {name}");
+    }
+    end(target);
+}
