@@ -446,13 +446,11 @@ pub fn close_session(generation: u64, recorded: u64) {
     }
 }
 
-/// A thread ends: gives its chunk back, so that short-lived threads do not hold the spool.
+/// A thread ends. Its chunk stays open in its slot, and the next thread that takes the slot goes on in it (records carry their thread's
+/// id): sealed here, ten thousand short threads would use up the spool with chunks that hold a few records each.
 pub(crate) fn thread_ended(slot: &'static ThreadSlot) {
     let Some(control) = control() else { return };
     if let Some(mut busy) = Busy::enter_with(control, slot) {
-        let owned = busy.owned();
-        owned.depth = 0;
-        // SAFETY: the generation is alive and we are busy, so the chunk is of this session and mapped.
-        unsafe { owned.writer.seal() };
+        busy.owned().depth = 0;
     }
 }
