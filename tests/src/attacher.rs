@@ -44,6 +44,24 @@ impl Attacher {
         Ok(Attacher { process, dir })
     }
 
+    /// `midair attach PID WORDS`, which has options that `rocprofv3` has not.
+    ///
+    /// # Errors
+    /// As [`Attacher::start`].
+    pub fn midair(pid: i32, words: &[&str]) -> Result<Attacher> {
+        let dir = tempfile::tempdir()?;
+        let mut command = command("midair")?;
+        command
+            .args(["attach", &pid.to_string()])
+            .arg("-d")
+            .arg(dir.path())
+            .args(["-o", PREFIX])
+            .args(words);
+        let mut process = Target::spawn(command)?;
+        process.expect_error("attached to process")?;
+        Ok(Attacher { process, dir })
+    }
+
     /// The attaching process.
     pub fn process(&mut self) -> &mut Target {
         &mut self.process

@@ -150,13 +150,27 @@ impl Target {
     /// # Errors
     /// When the process ends or [`PATIENCE`] passes first; the message holds all that it wrote.
     pub fn expect(&mut self, start: &str) -> Result<String> {
+        let (line, heard) = self.await_line(&self.stdout, self.heard, start)?;
+        self.heard = heard;
+        Ok(line)
+    }
+
+    /// Waits for a line of stderr that begins with `start`, looking at all of stderr.
+    ///
+    /// # Errors
+    /// As [`Target::expect`].
+    pub fn expect_error(&mut self, start: &str) -> Result<String> {
+        Ok(self.await_line(&self.stderr, 0, start)?.0)
+    }
+
+    fn await_line(&self, from: &Lines, mut heard: usize, start: &str) -> Result<(String, usize)> {
         let deadline = Instant::now() + PATIENCE;
-        let mut lines = self.stdout.lock();
+        let mut lines = from.lock();
         let why = loop {
-            while let Some(line) = lines.0.get(self.heard) {
-                self.heard += 1;
+            while let Some(line) = lines.0.get(heard) {
+                heard += 1;
                 if line.starts_with(start) {
-                    return Ok(line.clone());
+                    return Ok((line.clone(), heard));
                 }
             }
             if lines.1 {
@@ -166,15 +180,17 @@ impl Target {
             if left.is_zero() {
                 break "was still silent after two minutes";
             }
-            lines = self
-                .stdout
+            lines = from
                 .changed
                 .wait_timeout(lines, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         };
-        let (out, err) = (lines.0.join("\n  "), self.stderr.lock().0.join("\n  "));
         drop(lines);
+        let (out, err) = (
+            self.stdout.lock().0.join("\n  "),
+            self.stderr.lock().0.join("\n  "),
+        );
         Err(format!(
             "{} {why} without a line \"{start}\"\nstdout:\n  {out}\nstderr:\n  {err}",
             self.name

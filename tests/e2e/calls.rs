@@ -1,0 +1,324 @@
+//! HIP and HSA calls: the trace is compared with the application's own counts, thread by thread and function by function.
+
+use midair_tests::Result;
+use midair_tests::attacher::{Attacher, Call, assignments, boottime, by_function, check_calls};
+use midair_tests::lab::{Lab, LabTarget};
+use midair_tests::snapshot::Snapshot;
+use midair_tests::table::json;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// AMD's own output of the same runtimes.
+const HIP_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_hip_api_trace.csv");
+const HSA_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_hsa_api_trace.csv");
+const JSON_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_results.json");
+
+fn start(lab: &Lab) -> Result<LabTarget> {
+    let (program, kernels) = (lab.program("calls")?, lab.kernels()?);
+    let mut target = lab
+        .run(&program)
+        .arg(kernels)
+        .env("MODEL_KERNEL_NS", 2_000)
+        .spawn()?;
+    target.expect("ready")?;
+    Ok(target)
+}
+
+/// Sends a command and waits until it is done.
+fn tell(target: &mut LabTarget, command: &str) -> Result<()> {
+    target.send(command)?;
+    let name = command.split(' ').next().unwrap_or_default().to_owned();
+    target.expect(&name)?;
+    Ok(())
+}
+
+fn counts(target: &mut LabTarget) -> Result<BTreeMap<String, u64>> {
+    target.send("counts")?;
+    Ok(assignments(&target.expect("counts")?))
+}
+
+/// What the application called between two counts, of the functions that begin so.
+fn between(
+    before: &BTreeMap<String, u64>,
+    after: &BTreeMap<String, u64>,
+    prefix: &str,
+) -> BTreeMap<String, u64> {
+    after
+        .iter()
+        .filter(|(name, _)| name.starts_with(prefix))
+        .map(|(name, count)| (name.clone(), count - before[name]))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}
+
+fn header(csv: &str) -> &str {
+    csv.split_inclusive('\n').next().unwrap_or_default()
+}
+
+/// Every key of a json value, as paths.
+fn keys(value: &serde_json::Value, path: &str, into: &mut BTreeSet<String>) {
+    match value {
+        serde_json::Value::Object(map) => {
+            for (key, value) in map {
+                let path = format!("{path}.{key}");
+                keys(value, &path, into);
+                into.insert(path);
+            }
+        }
+        serde_json::Value::Array(list) => {
+            list.iter()
+                .for_each(|value| keys(value, &format!("{path}[]"), into));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_call_is_there_once() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = start(&lab)?;
+    let pid = target.pid();
+
+    // HIP, on the main thread and on threads that begin and end meanwhile.
+    let began = boottime();
+    let attacher = Attacher::start(pid, &["--hip-trace", "--output-format", "csv"])?;
+    let before = counts(&mut target)?;
+    tell(&mut target, "calls 40")?;
+    target.send("workers 6 150")?;
+    let workers: BTreeMap<i32, u64> = (0..6)
+        .map(|_| {
+            let line = target.expect("worker ")?;
+            let words: Vec<&str> = line.split(' ').collect();
+            Ok((words[1].parse()?, words[2].parse()?))
+        })
+        .collect::<Result<_>>()?;
+    target.expect("workers")?;
+    let after = counts(&mut target)?;
+    let traced = attacher.detach()?.code(0)?;
+    let calls = traced.calls()?;
+    check_calls(&calls, pid, (began, boottime()))?;
+    assert_eq!(by_function(&calls), between(&before, &after, "hip"));
+    for (tid, rounds) in &workers {
+        let own = by_function(calls.iter().filter(|call| call.tid == *tid));
+        let expected = [("hipGetDevice", *rounds), ("hipGetLastError", *rounds)];
+        assert_eq!(
+            own,
+            expected.map(|(name, n)| (name.to_owned(), n)).into(),
+            "thread {tid}"
+        );
+    }
+    assert!(
+        calls
+            .iter()
+            .all(|call| call.tid == pid || workers.contains_key(&call.tid)),
+        "a thread that called nothing"
+    );
+    let text = std::fs::read_to_string(traced.file("hip_api_trace.csv"))?;
+    assert_eq!(header(&text), header(HIP_GOLDEN));
+    assert!(
+        !traced.file("hsa_api_trace.csv").exists(),
+        "nobody asked for HSA"
+    );
+
+    // HSA: a thread that uses nothing else; the runtimes' own calls on other threads are there as well.
+    let began = boottime();
+    let attacher = Attacher::start(pid, &["--hsa-trace", "--output-format", "csv"])?;
+    target.send("hsa 120")?;
+    let line = target.expect("only ")?;
+    target.expect("hsa")?;
+    let traced = attacher.detach()?.code(0)?;
+    let calls = traced.calls()?;
+    check_calls(&calls, pid, (began, boottime()))?;
+    let tid: i32 = line.split(' ').nth(1).unwrap_or_default().parse()?;
+    let own: Vec<&Call> = calls.iter().filter(|call| call.tid == tid).collect();
+    let each = ["create", "destroy", "load_relaxed", "store_relaxed"];
+    let expected = each.map(|name| (format!("hsa_signal_{name}"), 120)).into();
+    assert_eq!(by_function(own), expected);
+    let text = std::fs::read_to_string(traced.file("hsa_api_trace.csv"))?;
+    assert_eq!(header(&text), header(HSA_GOLDEN));
+
+    // Both, as csv and json: HSA calls lie inside the HIP calls that made them, and say so.
+    let attacher = Attacher::start(
+        pid,
+        &[
+            "--hip-trace",
+            "--hsa-trace",
+            "--output-format",
+            "csv",
+            "json",
+        ],
+    )?;
+    let before = counts(&mut target)?;
+    tell(&mut target, "calls 5")?;
+    let after = counts(&mut target)?;
+    let traced = attacher.detach()?.code(0)?;
+    let calls = traced.calls()?;
+    check_calls(&calls, pid, (0, u64::MAX))?;
+    let hip = calls.iter().filter(|call| call.domain.starts_with("HIP"));
+    assert_eq!(by_function(hip), between(&before, &after, "hip"));
+    let document = json(&traced.file("results.json"))?;
+    let process = &document["rocprofiler-sdk-tool"][0];
+    let records = |kind: &str| {
+        process["buffer_records"][kind]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
+    let (hip, hsa) = (records("hip_api"), records("hsa_api"));
+    assert_eq!(
+        hip.len() + hsa.len(),
+        calls.len(),
+        "csv and json hold the same calls"
+    );
+    let number = |record: &serde_json::Value, key: &str| record[key].as_u64().unwrap_or_default();
+    let spans: BTreeMap<u64, (u64, u64, u64)> = hip
+        .iter()
+        .chain(&hsa)
+        .map(|record| {
+            let span =
+                ["start_timestamp", "end_timestamp", "thread_id"].map(|key| number(record, key));
+            (
+                number(&record["correlation_id"], "internal"),
+                (span[0], span[1], span[2]),
+            )
+        })
+        .collect();
+    assert_eq!(
+        spans.len(),
+        calls.len(),
+        "correlation ids are unique over both"
+    );
+    let mut nested = 0;
+    for record in &hsa {
+        let ancestor = number(&record["correlation_id"], "ancestor");
+        if ancestor != 0 {
+            let inner = spans[&number(&record["correlation_id"], "internal")];
+            let outer = spans
+                .get(&ancestor)
+                .ok_or_else(|| format!("no ancestor: {record}"))?;
+            assert!(
+                outer.0 <= inner.0 && inner.1 <= outer.1 && outer.2 == inner.2,
+                "{record}"
+            );
+            nested += 1;
+        }
+    }
+    assert!(nested > 0, "HIP calls call HSA");
+    let golden: serde_json::Value = serde_json::from_str(JSON_GOLDEN)?;
+    for kind in ["hip_api", "hsa_api"] {
+        let of = |document: &serde_json::Value| {
+            let mut found = BTreeSet::new();
+            keys(
+                &document["rocprofiler-sdk-tool"][0]["buffer_records"][kind],
+                "",
+                &mut found,
+            );
+            found
+        };
+        assert_eq!(of(&document), of(&golden), "keys of {kind}");
+    }
+    let names = |document: &serde_json::Value| -> Vec<String> {
+        let map = document["rocprofiler-sdk-tool"][0].as_object();
+        map.map(|map| map.keys().cloned().collect())
+            .unwrap_or_default()
+    };
+    assert_eq!(names(&document), names(&golden));
+
+    target.send("quit")?;
+    let exit = target
+        .target
+        .wait(midair_tests::target::PATIENCE)?
+        .success()?;
+    assert_eq!(exit.stdout.last().map(String::as_str), Some("done"));
+    Ok(())
+}
+
+#[test]
+fn ten_thousand_threads_come_and_go() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = start(&lab)?;
+    let pid = target.pid();
+    // Once before, for what a first session leaves and for the allocator's own growth.
+    let attacher = Attacher::start(pid, &["--hip-trace"])?;
+    tell(&mut target, "short 2000")?;
+    attacher.detach()?.code(0)?;
+    let before = Snapshot::take(pid)?;
+
+    let attacher = Attacher::start(pid, &["--hip-trace"])?;
+    tell(&mut target, "short 10000")?;
+    let traced = attacher.detach()?.code(0)?;
+    let calls = traced.calls()?;
+    check_calls(&calls, pid, (0, u64::MAX))?;
+    assert_eq!(
+        by_function(&calls),
+        BTreeMap::from([("hipGetLastError".to_owned(), 20_000)])
+    );
+    let mut threads: BTreeMap<i32, u64> = BTreeMap::new();
+    calls
+        .iter()
+        .for_each(|call| *threads.entry(call.tid).or_default() += 1);
+    // The kernel may give a number again; each thread made two calls.
+    assert!(threads.values().all(|count| count % 2 == 0));
+    assert!(threads.len() > 8, "{} thread ids", threads.len());
+
+    let after = Snapshot::take(pid)?;
+    assert!(
+        before.diff(&after).without_heap().is_empty(),
+        "{}",
+        before.diff(&after).without_heap()
+    );
+    let anonymous = |snapshot: &Snapshot| -> u64 {
+        let of_nobody = snapshot.maps.iter().filter(|map| map.path.is_empty());
+        of_nobody.map(|map| map.end - map.start).sum()
+    };
+    let grown = anonymous(&after).saturating_sub(anonymous(&before));
+    assert!(grown < 16 << 20, "grown by {grown} bytes of address space");
+    target.send("quit")?;
+    target
+        .target
+        .wait(midair_tests::target::PATIENCE)?
+        .success()?;
+    Ok(())
+}
+
+#[test]
+fn what_finds_no_room_is_counted() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = start(&lab)?;
+    let pid = target.pid();
+    let words = ["--hip-trace", "--spool-size", "1", "--output-format", "csv"];
+    let mut attacher = Attacher::midair(pid, &words)?;
+    // Nobody takes records over for a while (less than the lease of 5 s): the spool of 1 MiB is full after some thousand.
+    attacher.process().signal(libc::SIGSTOP)?;
+    tell(&mut target, "tight 100000")?;
+    attacher.process().signal(libc::SIGCONT)?;
+    let traced = attacher.detach()?.code(32)?;
+    let calls = traced.calls()?;
+    check_calls(&calls, pid, (0, u64::MAX))?;
+    let said = traced.exit.stderr.join("\n");
+    let lost: usize = said
+        .split("records were lost: ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next()?.parse().ok())
+        .ok_or_else(|| format!("the loss was not said: {said}"))?;
+    assert!(lost > 0 && !calls.is_empty());
+    assert_eq!(calls.len() + lost, 100_000, "what is missing is counted");
+    assert!(said.contains("HIP calls"), "{said}");
+
+    // The next session has all of its room again.
+    let attacher = Attacher::midair(pid, &words)?;
+    tell(&mut target, "tight 2000")?;
+    let traced = attacher.detach()?.code(0)?;
+    assert_eq!(traced.calls()?.len(), 2_000);
+    target.send("quit")?;
+    target
+        .target
+        .wait(midair_tests::target::PATIENCE)?
+        .success()?;
+    Ok(())
+}
