@@ -64,6 +64,10 @@ pub fn wait_for_stop() {
 
 /// For tools' threads: the set of running contexts changed. Waits until the agent has seen it, within a limit.
 pub fn ask() {
+    if probe::generation() == 0 {
+        // No session, or a forked child without an agent.
+        return;
+    }
     let ticket = ASKED.fetch_add(1, SeqCst) + 1;
     let end = std::time::Instant::now() + LEAVE_LIMIT;
     while COLLECTING.load(SeqCst) && SERVED.load(SeqCst) < ticket && std::time::Instant::now() < end
@@ -338,10 +342,26 @@ impl Collection {
     }
 
     /// Ends the collecting: what still runs on the device may take until `deadline`.
+    ///
+    /// First nothing new is taken on, while the hooks stay in: an application's thread that is about to use a signal again still has
+    /// its times read before. Then the slots are restored.
     pub fn stop(&mut self, deadline: u64) -> Left {
         let Some(mut running) = self.running.take() else {
             return Left::Nothing;
         };
+        probe::close(QUIESCE_LIMIT);
+        if running.hsa_ready {
+            self.harvester.close(&mut running.sink);
+            loop {
+                self.harvester.pass(&mut running.sink);
+                copies::pass(&mut self.harvester, &mut running.sink, None);
+                let still = self.harvester.under_way() + copies::under_way() as u64;
+                if still == 0 || now() >= deadline {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
         probe::stop();
         let outside = probe::quiesce(QUIESCE_LIMIT);
         if self.installed.restore() > 0 {
@@ -352,17 +372,10 @@ impl Collection {
         }
         if running.hsa_ready {
             symbols::refresh(&mut running.sink);
-            while copies::pass(&mut self.harvester, &mut running.sink, None) > 0
-                || copies::under_way() > 0
-            {
-                if now() >= deadline {
-                    break;
-                }
-                std::thread::sleep(Duration::from_micros(200));
-            }
-            if self.harvester.finish(&mut running.sink, deadline) > 0 || copies::under_way() > 0 {
+            if self.harvester.under_way() > 0 || copies::under_way() > 0 {
                 self.outcome |= outcome::STILL_RUNNING;
             }
+            self.harvester.finish(&mut running.sink);
             copies::pass(
                 &mut self.harvester,
                 &mut running.sink,
@@ -374,12 +387,9 @@ impl Collection {
             }
             let unseen = state::UNSEEN.load(Relaxed);
             if unseen > 0 {
-                running.sink.put(
-                    kind::NOTE,
-                    &note(&format!(
-                        "{unseen} uses of queues beyond those that fit were not looked at"
-                    )),
-                );
+                let text =
+                    format!("{unseen} uses of queues beyond those that fit were not looked at");
+                running.sink.put(kind::NOTE, &note(&text));
             }
             if RUNTIME_LEAVES.load(SeqCst) != 0 {
                 self.harvester.forget_signals();

@@ -233,14 +233,15 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
                 }
                 // SAFETY: READING is ours alone.
                 let facts = unsafe { *entry.facts.get() };
-                match (times(&facts), last) {
-                    (Some(times), _) => {
-                        watch::release(facts.signal, Watcher::Copy(index));
-                        Ok(times)
-                    }
-                    (None, Some(why)) => {
+                // With `last` the hooks are out: the application may have destroyed the signal, or used it for something else.
+                match (last, if last.is_none() { times(&facts) } else { None }) {
+                    (Some(why), _) => {
                         watch::release(facts.signal, Watcher::Copy(index));
                         Err(why as u32)
+                    }
+                    (None, Some(times)) => {
+                        watch::release(facts.signal, Watcher::Copy(index));
+                        Ok(times)
                     }
                     (None, None) => {
                         entry.stage.store(stage::UNDER_WAY, Release);

@@ -62,6 +62,9 @@ fn launch(busy: &mut Busy) -> Launch {
 
 /// `count` packets from `first` of `queue` were reserved by the calling thread.
 fn reserved(busy: &mut Busy, queue: u64, first: u64, count: u64) {
+    if !busy.accepts() {
+        return;
+    }
     // SAFETY: the application has just used the queue.
     if let Some(state) = unsafe { state::learn(QueuePointer(queue), 0, Some(first)) } {
         state.reserve(first, count, launch(busy));
@@ -144,6 +147,9 @@ fn before_store(signal: u64, value: i64) -> Ring {
     let kind = unsafe { Signal(signal).kind() };
     if kind == KIND_DOORBELL || kind == KIND_LEGACY_DOORBELL {
         let known = state::find(signal).or_else(|| {
+            if !busy.accepts() {
+                return None;
+            }
             // SAFETY: a doorbell in use belongs to a live queue.
             unsafe { state::learn(Signal(signal).queue(), 0, None) }
         });
@@ -246,8 +252,12 @@ unsafe extern "C-unwind" fn hsa_executable_freeze(executable: u64, options: *mut
 
 /// The runtime goes away: collection ends first, while its signals and queues are still there.
 unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
-    crate::collect::RUNTIME_LEAVES.store(1, SeqCst);
-    crate::collect::wait_for_stop();
+    // A forked child has no agent that could end anything, and its generation is 0 from the start.
+    let session = crate::probe::generation() != 0;
+    if session {
+        crate::collect::RUNTIME_LEAVES.store(1, SeqCst);
+        crate::collect::wait_for_stop();
+    }
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_shut_down() };
     crate::collect::RUNTIME_LEAVES.store(0, SeqCst);
@@ -282,6 +292,11 @@ fn copy_facts(
 fn copy_begins(facts: impl FnOnce(&mut Busy) -> copies::Facts) -> Option<copies::Ticket> {
     let mut busy = Busy::enter()?;
     let facts = facts(&mut busy);
+    if !busy.accepts() {
+        // The signal's last copy may still be waiting to be read.
+        scan::settle(facts.signal);
+        return None;
+    }
     let ticket = copies::begin(facts);
     if ticket.is_none() {
         busy.dropped(midair_record::event::kind::MEMORY_COPY);

@@ -26,6 +26,8 @@ use std::time::{Duration, Instant};
 struct Control {
     /// 0 = off, else the number of the session.
     generation: AtomicU64,
+    /// 1 while new work is taken on; 0 while a session closes: then only what began before is brought to its end.
+    accepting: AtomicU64,
     /// Kinds whose calls get a correlation id (bit = buffer-tracing kind).
     tracked: AtomicU64,
     /// Kinds whose calls are recorded; a subset of `tracked`.
@@ -33,7 +35,7 @@ struct Control {
     /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
     area: UnsafeCell<Option<Area>>,
     /// Keeps the counter, which every call writes, out of the cache line that every call reads.
-    apart: [u64; 24],
+    apart: [u64; 23],
     /// The next correlation id.
     next_correlation: AtomicU64,
 }
@@ -98,8 +100,20 @@ pub unsafe fn start(area: Area, tracked: u64, recorded: u64) -> u64 {
     control.next_correlation.store(1, Relaxed);
     control.recorded.store(recorded & tracked, Relaxed);
     control.tracked.store(tracked, Relaxed);
+    control.accepting.store(1, Relaxed);
     control.generation.store(generation, Release);
     generation
+}
+
+/// The moment of the detach: no call, dispatch or copy that begins from now on is recorded, while those that began before are still
+/// brought to their end. False when a thread was still inside after `limit`.
+pub fn close(limit: Duration) -> bool {
+    if let Some(control) = control() {
+        control.tracked.store(0, SeqCst);
+        control.recorded.store(0, SeqCst);
+        control.accepting.store(0, SeqCst);
+    }
+    everyone_outside(limit)
 }
 
 /// Changes what is recorded in the running session.
@@ -132,6 +146,11 @@ fn area(control: &Control) -> Option<Area> {
 /// Waits until no thread is inside. True when all were seen outside before the deadline; then nothing holds a reference to the
 /// spool any more. Only after [`stop`].
 pub fn quiesce(limit: Duration) -> bool {
+    everyone_outside(limit)
+}
+
+/// Waits until each thread was seen outside once: whatever was decided by an older look at the control page is done.
+fn everyone_outside(limit: Duration) -> bool {
     // After this, a thread either has `busy` visible, or will read the new generation.
     // SAFETY: a system call without pointers.
     let barrier = unsafe {
@@ -147,18 +166,18 @@ pub fn quiesce(limit: Duration) -> bool {
         // No membarrier (seccomp, old kernel): store buffers drain within microseconds; a scheduling round is far beyond that.
         std::thread::sleep(Duration::from_millis(20));
     }
-    loop {
-        if threads::all()
-            .iter()
-            .all(|slot| slot.busy.load(Acquire) == 0)
-        {
-            return true;
+    // Each is seen outside once: whoever enters later looks at the control page as it is now.
+    threads::all().iter().all(|slot| {
+        loop {
+            if slot.busy.load(Acquire) == 0 {
+                return true;
+            }
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::yield_now();
         }
-        if Instant::now() >= end {
-            return false;
-        }
-        std::thread::yield_now();
-    }
+    })
 }
 
 /// A thread inside: it has said so and the session is alive. Ends when dropped.
@@ -208,6 +227,12 @@ impl Busy {
             owned.writer.forget();
         }
         owned
+    }
+
+    /// Whether new work is taken on; see [`close`].
+    #[inline]
+    pub fn accepts(&self) -> bool {
+        self.control.accepting.load(Relaxed) != 0
     }
 
     /// Thread id of the calling thread.

@@ -13,7 +13,6 @@ use midair_record::event::{Books, Header, Kernel, Plain, Queue, Untimed, flag, k
 use midair_record::spool::{Area, ChunkWriter};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::time::Duration;
 
 /// Free signals that are kept ready: what eight threads launch in a few milliseconds.
 const READY_SIGNALS: usize = 4096;
@@ -285,22 +284,18 @@ impl Harvester {
         {
             return None;
         }
+        let watcher = Watcher::Flight(std::ptr::from_ref(flight).addr());
+        if let Some(why) = last {
+            // The hooks are out: the application may have destroyed the signal, or used it for something else.
+            watch::release(facts.signal, watcher);
+            return Some(Err(why));
+        }
         // SAFETY: the signal is watched: before the application stores to it or destroys it, a hook takes the flight out of
         // UNDER_WAY, and waits for us while it is READING.
         let (start, end) = unsafe { (signal.start_ticks(), signal.end_ticks()) };
         if end != 0 && end != facts.stale_end {
-            watch::release(
-                facts.signal,
-                Watcher::Flight(std::ptr::from_ref(flight).addr()),
-            );
+            watch::release(facts.signal, watcher);
             return Some(Ok((start, end)));
-        }
-        if let Some(why) = last {
-            watch::release(
-                facts.signal,
-                Watcher::Flight(std::ptr::from_ref(flight).addr()),
-            );
-            return Some(Err(why));
         }
         flight.stage.store(stage::UNDER_WAY, Release);
         None
@@ -371,45 +366,44 @@ impl Harvester {
         flight.stage.store(stage::WRITTEN, Release);
     }
 
-    /// After the hooks are out and everyone was seen outside: rings what is held, waits for what runs until `deadline`, writes the
-    /// rest as running, switches profiling back, writes the books. Returns how many still ran.
-    pub fn finish(&mut self, sink: &mut Sink, deadline: u64) -> u64 {
+    /// The session closes: nothing new is taken on. Looks at what was rung and not looked at (behind a gap), and rings it.
+    pub fn close(&mut self, sink: &mut Sink) {
         for queue in state::all() {
-            // Packets behind a gap: the application has rung them, nobody has passed it on.
-            if queue.dead.load(Acquire) == 0
-                && let Some(mut inner) = queue.lock()
-                && inner.asked > inner.rung
-            {
-                let asked = inner.asked;
-                queue.visit(|_| scan::look(queue, &mut inner, None, asked));
-                let value = inner.asked.wrapping_sub(1);
-                inner.rung = inner.asked;
-                inner.held_since = 0;
-                drop(inner);
-                queue.visit(|_| {
-                    // SAFETY: the doorbell of a live queue; the application asked for this value.
-                    unsafe {
-                        original::hsa_signal_store_screlease(
-                            queue.doorbell.load(Relaxed),
-                            value as i64,
-                        )
-                    };
-                });
-            }
             self.announce(queue, sink);
+            let Some(mut inner) = queue.lock() else {
+                continue;
+            };
+            if inner.asked <= inner.rung {
+                continue;
+            }
+            let asked = inner.asked;
+            queue.visit(|_| scan::look(queue, &mut inner, None, asked));
+            inner.rung = asked;
+            inner.held_since = 0;
+            drop(inner);
+            queue.visit(|_| {
+                // SAFETY: the doorbell of a live queue (visit); the application asked for this value.
+                unsafe {
+                    original::hsa_signal_store_screlease(
+                        queue.doorbell.load(Relaxed),
+                        asked.wrapping_sub(1) as i64,
+                    );
+                };
+            });
         }
-        let still = loop {
-            let mut still = 0_u64;
-            for queue in state::all() {
-                self.follow(queue, sink, None);
-                let range = queue.flights.range();
-                still += range.end - range.start;
-            }
-            if still == 0 || now() >= deadline {
-                break still;
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        };
+    }
+
+    /// Flights that have not ended.
+    pub fn under_way(&self) -> u64 {
+        state::all()
+            .map(|queue| queue.flights.range())
+            .map(|range| range.end - range.start)
+            .sum()
+    }
+
+    /// After the hooks are out and everyone was seen outside: writes what still runs as such, switches profiling back, writes the
+    /// books.
+    pub fn finish(&mut self, sink: &mut Sink) {
         for queue in state::all() {
             let why = if queue.dead.load(Acquire) != 0 {
                 Untimed::QueueDestroyed
@@ -428,7 +422,6 @@ impl Harvester {
             }
             self.books(queue, sink);
         }
-        still
     }
 
     fn books(&self, queue: &QueueState, sink: &mut Sink) {

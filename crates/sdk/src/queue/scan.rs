@@ -32,6 +32,12 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring
     };
     inner.asked = inner.asked.max((value as u64).wrapping_add(1));
     let asked = inner.asked;
+    if !busy.accepts() {
+        // The session closes: pass on, with what was held back.
+        inner.held_since = 0;
+        inner.rung = asked;
+        return Ring::Value(asked.wrapping_sub(1) as i64);
+    }
     look(state, &mut inner, Some(busy), asked);
     let upto = inner.asked.min(inner.next.max(inner.rung));
     if upto < inner.asked {
