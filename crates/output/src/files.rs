@@ -41,6 +41,8 @@ pub(crate) struct FileSet {
     stem: String,
     /// Written, not yet renamed.
     ready: Vec<Pending>,
+    /// Files of an earlier trace of this name that would be wrong beside this one.
+    outdated: Vec<PathBuf>,
 }
 
 /// A file under its temporary name; removed unless it is renamed.
@@ -86,6 +88,7 @@ impl FileSet {
             directory,
             stem,
             ready: Vec::new(),
+            outdated: Vec::new(),
         })
     }
 
@@ -125,6 +128,12 @@ impl FileSet {
         Err(failed(io::ErrorKind::AlreadyExists.into()))
     }
 
+    /// `PREFIX_suffix` of an earlier trace goes when this one gets its names.
+    pub(crate) fn outdate(&mut self, suffix: &str) {
+        self.outdated
+            .push(self.directory.join(format!("{}{suffix}", self.stem)));
+    }
+
     /// Takes a finished file.
     pub(crate) fn add(&mut self, file: OutputFile) -> Result<(), WriteError> {
         self.ready.push(file.finish()?);
@@ -139,6 +148,17 @@ impl FileSet {
                 source,
             })?;
             pending.renamed = true;
+        }
+        for path in &self.outdated {
+            match fs::remove_file(path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(WriteError::File {
+                        path: path.clone(),
+                        source,
+                    });
+                }
+                _ => {}
+            }
         }
         Ok(self
             .ready

@@ -56,6 +56,8 @@ impl Job<'_> {
 pub(crate) fn write(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
     let report = job.report();
     if report.is_empty() {
+        // What was said of an earlier trace of this name is not true of this one.
+        files.outdate("notes.txt");
         return Ok(());
     }
     let mut file = files.create("notes.txt")?;

@@ -126,6 +126,18 @@ fn names_that_are_no_text_make_valid_files() {
 }
 
 #[test]
+fn notes_of_an_earlier_trace_of_the_same_name_do_not_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut trace, names) = some_trace(writer());
+    trace.notes = vec!["the lease ran out".to_owned()];
+    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    assert!(directory.path().join("r_notes.txt").exists());
+    let (trace, names) = some_trace(writer());
+    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    assert!(!directory.path().join("r_notes.txt").exists());
+}
+
+#[test]
 fn what_is_missing_is_said_in_json_and_notes() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = writer();
