@@ -10,7 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// * a Build-ID: injectors compare it across containers,
 /// * NODELETE: threads may be inside our code whenever somebody calls `dlclose`,
 /// * no text relocations and no lazy binding: the first call of a function must not take the loader's lock in an
-///   application's thread.
+///   application's thread,
+/// * own definitions for own names (`-Bsymbolic`): where AMD's SDK is mapped as well, our table of functions and our tool would
+///   otherwise be bound to AMD's functions of the same names.
 pub fn cdylib(soname: &str) {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
     for argument in [
@@ -19,6 +21,7 @@ pub fn cdylib(soname: &str) {
         "-z,now",
         "-z,relro",
         "-z,defs",
+        "-Bsymbolic",
     ] {
         println!("cargo:rustc-cdylib-link-arg=-Wl,{argument}");
     }
