@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use midair_procinfo::stack::{Place, Walker};
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
-    Deadline, Pace, Registers, Urgent, memfd_with, pidfd_getfd, pidfd_open_thread, send_bytes,
-    send_with_descriptor,
+    Boost, Deadline, Pace, Registers, Urgent, memfd_with, pidfd_getfd, pidfd_open_thread,
+    send_bytes, send_with_descriptor,
 };
 use midair_record::boot::{BootBlock, mailbox};
 
@@ -274,6 +274,7 @@ pub(crate) fn borrow<'a, T>(
             none_yet = false;
             options.reached(FaultPoint::Chosen);
             let _urgent = Urgent::begin();
+            let _boost = Boost::lend(candidate.tid, options.stub);
             let began = Instant::now();
             let held = hold::stop(
                 &candidate,

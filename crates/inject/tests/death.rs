@@ -1,5 +1,6 @@
 //! The attacher dies, by SIGKILL, after every single operation on the target and at every named point: the target lives, with
 //! its registers, masks, handlers and work as before, and can be entered again.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 mod common;
 

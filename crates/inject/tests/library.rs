@@ -1,4 +1,5 @@
 //! A library in the target: loaded, parked, woken, refused.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 mod common;
 

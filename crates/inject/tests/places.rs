@@ -1,4 +1,5 @@
 //! Targets of another user, in another pid namespace, and AMD's own runtimes in another root.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 mod common;
 

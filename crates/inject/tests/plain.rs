@@ -1,4 +1,5 @@
 //! Entering plain C programs: one thread of ours comes and goes, and all is as before.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 mod common;
 

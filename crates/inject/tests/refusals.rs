@@ -1,4 +1,5 @@
 //! Who is not entered, and with which words.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 mod common;
 

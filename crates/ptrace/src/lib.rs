@@ -14,6 +14,7 @@
 //! the thread go as it then is.
 
 mod addr;
+mod boost;
 mod cpu;
 mod error;
 pub mod fault;
@@ -24,6 +25,7 @@ mod stop;
 mod urgent;
 
 pub use addr::RemoteAddr;
+pub use boost::Boost;
 pub use cpu::{ticks_per_millisecond, xsave_bytes_needed};
 pub use error::{Error, Result};
 pub use handles::{

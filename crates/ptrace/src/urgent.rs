@@ -1,0 +1,124 @@
+//! Waiting closely: while a thread of the target is held, every microsecond on our side is one on its side.
+
+use std::io;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+/// Makes the calling thread quick to be scheduled until it is dropped: real-time priority where that is allowed, and exact
+/// timers. On a machine whose processors are all busy the kernel would else run somebody else between any two steps.
+#[derive(Debug)]
+pub struct Urgent {
+    /// Policy and priority to go back to; None when nothing was changed.
+    scheduling: Option<(i32, libc::sched_param)>,
+    /// Timer slack to go back to, ns; 0 when it was not changed.
+    slack: i32,
+    /// Both belong to the thread that asked.
+    here: PhantomData<*const ()>,
+}
+
+impl Urgent {
+    /// Begins. What is not allowed is left out.
+    pub fn begin() -> Urgent {
+        // SAFETY: all three act on the calling thread; `param` is live for each call that takes it.
+        let (scheduling, slack) = unsafe {
+            let mut before: libc::sched_param = std::mem::zeroed();
+            let policy = libc::sched_getscheduler(0);
+            let known = policy >= 0 && libc::sched_getparam(0, &raw mut before) == 0;
+            let mut wanted: libc::sched_param = std::mem::zeroed();
+            wanted.sched_priority = 1;
+            let raised = known
+                && policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER
+                && libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wanted) == 0;
+            // A real-time thread has none anyway.
+            let slack = if raised {
+                0
+            } else {
+                libc::prctl(libc::PR_GET_TIMERSLACK)
+            };
+            if slack > 0 {
+                libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
+            }
+            (raised.then_some((policy, before)), slack)
+        };
+        Urgent {
+            scheduling,
+            slack,
+            here: PhantomData,
+        }
+    }
+}
+
+impl Drop for Urgent {
+    fn drop(&mut self) {
+        // SAFETY: acts on the calling thread, which is the one that began; the parameter is live.
+        unsafe {
+            if let Some((policy, param)) = &self.scheduling {
+                libc::sched_setscheduler(0, *policy, &raw const *param);
+            }
+            if self.slack > 0 {
+                libc::prctl(libc::PR_SET_TIMERSLACK, self.slack as u64);
+            }
+        }
+    }
+}
+
+/// The pace of a loop that asks again and again: spins for an instant (the answer usually comes within microseconds from
+/// another processor), then sleeps in steps that grow, so that the other side gets the processor even where there is one.
+#[derive(Debug)]
+pub struct Pace {
+    began: Instant,
+}
+
+impl Pace {
+    /// Begins.
+    #[expect(
+        clippy::new_without_default,
+        reason = "it begins to count: that is no default value"
+    )]
+    pub fn new() -> Pace {
+        Pace {
+            began: Instant::now(),
+        }
+    }
+
+    /// Rests until it is time to ask again.
+    pub fn rest(&mut self) {
+        match self.began.elapsed() {
+            spent if spent < Duration::from_micros(25) => std::hint::spin_loop(),
+            spent if spent < Duration::from_millis(3) => doze(Duration::from_micros(10)),
+            _ => doze(Duration::from_micros(100)),
+        }
+    }
+}
+
+fn doze(span: Duration) {
+    let request = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(span.subsec_nanos()),
+    };
+    // SAFETY: `request` is live; no remainder is asked for. A signal may end it early, which does no harm.
+    let result = unsafe { libc::nanosleep(&raw const request, std::ptr::null_mut()) };
+    debug_assert!(result == 0 || io::Error::last_os_error().kind() == io::ErrorKind::Interrupted);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_before_comes_back() {
+        // SAFETY: asks about the calling thread.
+        let state = || unsafe {
+            (
+                libc::sched_getscheduler(0),
+                libc::prctl(libc::PR_GET_TIMERSLACK),
+            )
+        };
+        let before = state();
+        {
+            let _urgent = Urgent::begin();
+            assert!(state().1 <= 1);
+        }
+        assert_eq!(state(), before);
+    }
+}
