@@ -161,7 +161,7 @@ fn streams() -> Result<()> {
                 .iter()
                 .filter(|line| line.starts_with("thread"))
                 .count(),
-            threads + 4
+            threads + 2 * more
         );
         if model != GpuModel::Lab {
             assert_eq!(compare(&exit.stdout, "thread", &log)?, total);
@@ -368,12 +368,8 @@ fn raw_hsa() -> Result<()> {
         return Ok(());
     };
     let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
-    for model in [
-        GpuModel::Lab,
-        GpuModel::Doorbell,
-        GpuModel::Eager(1),
-        GpuModel::Eager(2),
-    ] {
+    // Not on the lab's model: four producers on one queue, see streams().
+    for model in [GpuModel::Doorbell, GpuModel::Eager(1), GpuModel::Eager(2)] {
         let target = lab
             .run(&program)
             .arg(&kernels)

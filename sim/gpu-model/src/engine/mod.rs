@@ -97,7 +97,7 @@ pub mod signal {
     pub const VALUE: u64 = 8;
     /// Where the event id goes when the signal changes, or 0.
     pub const MAILBOX: u64 = 16;
-    /// The event to raise.
+    /// The event to raise, 0 for none (signals that only the device and active waiters look at).
     pub const EVENT: u64 = 24;
     /// When the packet began.
     pub const START: u64 = 32;
@@ -121,6 +121,9 @@ pub mod signal {
         machine.add_u64(signal + VALUE, u64::MAX);
         if mailbox != 0 {
             machine.store_u64(mailbox, u64::from(event));
+        }
+        // A device raises what it finds in the mailbox; ROCr's model mode makes events without mailboxes and goes by the id.
+        if event != 0 {
             machine.raise(event);
         }
     }

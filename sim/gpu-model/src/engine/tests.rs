@@ -217,6 +217,34 @@ fn a_dispatch_waits_for_its_doorbell_and_for_its_time() {
 }
 
 #[test]
+fn an_event_without_a_mailbox_is_raised_and_a_signal_without_an_event_raises_nothing() {
+    for (event, raised) in [(77, vec![77]), (0, vec![])] {
+        let bench = Bench::new();
+        let mut queue = aql(
+            &bench,
+            Settings {
+                kernel_ns: 0,
+                ..Default::default()
+            },
+        );
+        bench.store_u64(SIGNAL + 16, 0);
+        bench.store_u64(SIGNAL + 24, event);
+        bench.store_u64(WRITE, 1);
+        bench.put(0, dispatch(1, SIGNAL));
+        bench.ring(0);
+        assert_eq!(
+            (queue.step(&bench), queue.step(&bench)),
+            (Step::Progress, Step::Progress)
+        );
+        assert_eq!(
+            (bench.load_u64(SIGNAL + 8), bench.raised.take()),
+            (0, raised)
+        );
+        assert_eq!(bench.load_u64(0), 0, "nothing is written to address 0");
+    }
+}
+
+#[test]
 fn times_are_written_only_where_profiling_is_on() {
     for (always, written) in [(false, 0), (true, 1_000)] {
         let bench = Bench::new();

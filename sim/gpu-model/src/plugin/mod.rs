@@ -12,6 +12,7 @@ use crate::log::{Event, Record};
 use crate::machine::Machine;
 use crate::settings::Settings;
 use aperture::Aperture;
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -136,6 +137,27 @@ impl Shared {
     }
 }
 
+thread_local! {
+    /// The last event that this thread raised, until its worker takes it (0: none), see [`worker::Echo`].
+    static RAISED: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Shared {
+    /// Raises an event.
+    fn interrupt(&self, event: u32) {
+        let interrupt = self
+            .interrupt
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(Interrupt { raise, data }) = *interrupt {
+            // Not under the lock: the function is ROCr's and may take its time.
+            drop(interrupt);
+            // SAFETY: ROCr passed this function for this use, with this argument, valid until it destroys the model.
+            unsafe { raise(data, event) };
+        }
+    }
+}
+
 impl Machine for Shared {
     fn load_u16(&self, at: u64) -> u16 {
         self.aperture.load_u16(at)
@@ -177,16 +199,8 @@ impl Machine for Shared {
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
     fn raise(&self, event: u32) {
-        let interrupt = self
-            .interrupt
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(Interrupt { raise, data }) = *interrupt {
-            // Not under the lock: the function takes locks of ROCr's own.
-            drop(interrupt);
-            // SAFETY: ROCr passed this function for this use, with this argument, valid until it destroys the model.
-            unsafe { raise(data, event) };
-        }
+        RAISED.set(event);
+        self.interrupt(event);
     }
     fn log(&self, queue: u32, event: &Event) {
         if self.log.is_none() && !self.settings.debug {

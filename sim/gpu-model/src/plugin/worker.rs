@@ -1,6 +1,6 @@
 //! One thread per queue.
 
-use super::Shared;
+use super::{RAISED, Shared};
 use crate::engine::{Engine, Place, Step};
 use crate::log::Event;
 use crate::machine::Machine;
@@ -92,19 +92,68 @@ fn without_signals<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Raises an event again, some time after it was raised.
+///
+/// ROCr 7.2's model mode sets an event's flag and wakes the waiters without holding their lock, so a thread that has just looked
+/// at the flag and is about to sleep misses it, and sleeps for ever (found by reading what its function does). Raising
+/// it again finds that thread asleep; for all others it is a spurious wake-up, after which they look at their signal. Only as
+/// long as the queue lives, since ROCr destroys its events after its queues.
+pub(super) struct Echo {
+    event: u32,
+    since: Instant,
+    stage: usize,
+}
+
+impl Echo {
+    /// When, after the first time.
+    const AFTER: [Duration; 3] = [
+        Duration::from_micros(200),
+        Duration::from_millis(3),
+        Duration::from_millis(40),
+    ];
+
+    fn new() -> Echo {
+        Echo {
+            event: 0,
+            since: Instant::now(),
+            stage: Self::AFTER.len(),
+        }
+    }
+    /// Looks at the clock; returns how long until the next one, if there is one to come.
+    fn look(&mut self, shared: &Shared) -> Option<Duration> {
+        let raised = RAISED.take();
+        if raised != 0 {
+            *self = Echo {
+                event: raised,
+                since: Instant::now(),
+                stage: 0,
+            };
+        }
+        let after = *Self::AFTER.get(self.stage)?;
+        let left = after.saturating_sub(self.since.elapsed());
+        if left.is_zero() {
+            self.stage += 1;
+            shared.interrupt(self.event);
+        }
+        Some(left.max(SHORTEST))
+    }
+}
+
 fn serve(shared: &Shared, mut engine: Engine, stop: &AtomicBool) {
     // SAFETY: takes a number; affects only this thread. Without it each nap is 50 us longer than asked for.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000u64) };
     let mut active = Instant::now();
     let mut looks = 0u32;
+    let mut echo = Echo::new();
     while !stop.load(Ordering::Acquire) {
+        let echo_in = echo.look(shared).unwrap_or(Duration::MAX);
         match engine.step(shared) {
             Step::Progress => {
                 active = Instant::now();
                 looks = 0;
             }
             Step::Busy(ns) => {
-                std::thread::park_timeout(Duration::from_nanos(ns));
+                std::thread::park_timeout(Duration::from_nanos(ns).min(echo_in));
                 active = Instant::now();
             }
             // The first packet may follow at once, and before that the doorbell has to be known.
