@@ -18,6 +18,7 @@ pub static CHANGED: AtomicBool = AtomicBool::new(false);
 
 /// HSA constants (source: api/hsa_types.json).
 mod hsa {
+    pub const SYSTEM_INFO_VERSION_MAJOR: u32 = 0;
     pub const AGENT_INFO_DEVICE: u32 = 17;
     pub const AGENT_INFO_DRIVER_NODE_ID: u32 = 0xA004;
     pub const EXTENSION_AMD_LOADER: u16 = 0x201;
@@ -123,8 +124,22 @@ pub fn agent_is_gpu(agent: u64) -> bool {
     status == 0 && device == 1
 }
 
-/// Whether the runtime is open. Asks with its own function, which does not initialise it.
+/// Whether the runtime is open and ready for use.
+///
+/// It calls itself open while its first `hsa_init` is still at work, with no loader and half a list of agents: a query at that
+/// moment ends the process. `hsa_init` holds a lock until it is done, so a second one, which only counts up, waits for it; the
+/// count is given back at once. Neither is called where the runtime is not open: it must not be initialised by us.
 pub fn runtime_is_open() -> bool {
+    let mut version = 0_u16;
+    // SAFETY: the runtime's own query of a constant, with an out pointer of its size; it refuses when the runtime is closed.
+    let asked = unsafe {
+        original::hsa_system_get_info(hsa::SYSTEM_INFO_VERSION_MAJOR, (&raw mut version).cast())
+    };
+    if asked != 0 {
+        return false;
+    }
+    // SAFETY: functions without arguments, one the undoing of the other.
+    let waited = unsafe { original::hsa_init() == 0 && original::hsa_shut_down() == 0 };
     let mut count = 0_u64;
     unsafe extern "C" fn each(_agent: u64, data: *mut c_void) -> Status {
         // SAFETY: `data` is the counter below, during the call only.
@@ -134,7 +149,7 @@ pub fn runtime_is_open() -> bool {
     // SAFETY: the runtime's own query; the callback matches its type.
     let status =
         unsafe { original::hsa_iterate_agents(each as *mut c_void, (&raw mut count).cast()) };
-    status == 0 && count > 0
+    waited && status == 0 && count > 0
 }
 
 /// A new session: everything is told again, with new numbers.
