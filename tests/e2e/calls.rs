@@ -1,8 +1,9 @@
 //! HIP and HSA calls: the trace is compared with the application's own counts, thread by thread and function by function.
 
 use midair_tests::Result;
-use midair_tests::attacher::{Attacher, Call, assignments, boottime, by_function, check_calls};
-use midair_tests::lab::{Lab, LabTarget};
+use midair_tests::attacher::{Attacher, Call, boottime, by_function, check_calls};
+use midair_tests::caller::{Caller, between};
+use midair_tests::lab::Lab;
 use midair_tests::snapshot::Snapshot;
 use midair_tests::table::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,42 +13,8 @@ const HIP_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_hip_ap
 const HSA_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_hsa_api_trace.csv");
 const JSON_GOLDEN: &str = include_str!("../../crates/output/tests/golden/r_results.json");
 
-fn start(lab: &Lab) -> Result<LabTarget> {
-    let (program, kernels) = (lab.program("calls")?, lab.kernels()?);
-    let mut target = lab
-        .run(&program)
-        .arg(kernels)
-        .env("MODEL_KERNEL_NS", 2_000)
-        .spawn()?;
-    target.expect("ready")?;
-    Ok(target)
-}
-
-/// Sends a command and waits until it is done.
-fn tell(target: &mut LabTarget, command: &str) -> Result<()> {
-    target.send(command)?;
-    let name = command.split(' ').next().unwrap_or_default().to_owned();
-    target.expect(&name)?;
-    Ok(())
-}
-
-fn counts(target: &mut LabTarget) -> Result<BTreeMap<String, u64>> {
-    target.send("counts")?;
-    Ok(assignments(&target.expect("counts")?))
-}
-
-/// What the application called between two counts, of the functions that begin so.
-fn between(
-    before: &BTreeMap<String, u64>,
-    after: &BTreeMap<String, u64>,
-    prefix: &str,
-) -> BTreeMap<String, u64> {
-    after
-        .iter()
-        .filter(|(name, _)| name.starts_with(prefix))
-        .map(|(name, count)| (name.clone(), count - before[name]))
-        .filter(|(_, count)| *count > 0)
-        .collect()
+fn start(lab: &Lab) -> Result<Caller> {
+    Caller::start(Caller::command(lab)?.env("MODEL_KERNEL_NS", 2_000))
 }
 
 fn header(csv: &str) -> &str {
@@ -77,24 +44,24 @@ fn every_call_is_there_once() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let mut target = start(&lab)?;
-    let pid = target.pid();
+    let mut caller = start(&lab)?;
+    let pid = caller.pid();
 
     // HIP, on the main thread and on threads that begin and end meanwhile.
     let began = boottime();
     let attacher = Attacher::start(pid, &["--hip-trace", "--output-format", "csv"])?;
-    let before = counts(&mut target)?;
-    tell(&mut target, "calls 40")?;
-    target.send("workers 6 150")?;
+    let before = caller.counts()?;
+    caller.tell("calls 40")?;
+    caller.send("workers 6 150")?;
     let workers: BTreeMap<i32, u64> = (0..6)
         .map(|_| {
-            let line = target.expect("worker ")?;
+            let line = caller.expect("worker ")?;
             let words: Vec<&str> = line.split(' ').collect();
             Ok((words[1].parse()?, words[2].parse()?))
         })
         .collect::<Result<_>>()?;
-    target.expect("workers")?;
-    let after = counts(&mut target)?;
+    caller.expect("workers")?;
+    let after = caller.counts()?;
     let traced = attacher.detach()?.code(0)?;
     let calls = traced.calls()?;
     check_calls(&calls, pid, (began, boottime()))?;
@@ -124,9 +91,9 @@ fn every_call_is_there_once() -> Result<()> {
     // HSA: a thread that uses nothing else; the runtimes' own calls on other threads are there as well.
     let began = boottime();
     let attacher = Attacher::start(pid, &["--hsa-trace", "--output-format", "csv"])?;
-    target.send("hsa 120")?;
-    let line = target.expect("only ")?;
-    target.expect("hsa")?;
+    caller.send("hsa 120")?;
+    let line = caller.expect("only ")?;
+    caller.expect("hsa")?;
     let traced = attacher.detach()?.code(0)?;
     let calls = traced.calls()?;
     check_calls(&calls, pid, (began, boottime()))?;
@@ -149,9 +116,9 @@ fn every_call_is_there_once() -> Result<()> {
             "json",
         ],
     )?;
-    let before = counts(&mut target)?;
-    tell(&mut target, "calls 5")?;
-    let after = counts(&mut target)?;
+    let before = caller.counts()?;
+    caller.tell("calls 5")?;
+    let after = caller.counts()?;
     let traced = attacher.detach()?.code(0)?;
     let calls = traced.calls()?;
     check_calls(&calls, pid, (0, u64::MAX))?;
@@ -225,7 +192,7 @@ fn every_call_is_there_once() -> Result<()> {
     };
     assert_eq!(names(&document), names(&golden));
 
-    target.send("quit")?;
+    caller.send("quit")?;
     let exit = target
         .target
         .wait(midair_tests::target::PATIENCE)?
@@ -239,16 +206,16 @@ fn ten_thousand_threads_come_and_go() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let mut target = start(&lab)?;
-    let pid = target.pid();
+    let mut caller = start(&lab)?;
+    let pid = caller.pid();
     // Once before, for what a first session leaves and for the allocator's own growth.
     let attacher = Attacher::start(pid, &["--hip-trace"])?;
-    tell(&mut target, "short 2000")?;
+    caller.tell("short 2000")?;
     attacher.detach()?.code(0)?;
     let before = Snapshot::take(pid)?;
 
     let attacher = Attacher::start(pid, &["--hip-trace"])?;
-    tell(&mut target, "short 10000")?;
+    caller.tell("short 10000")?;
     let traced = attacher.detach()?.code(0)?;
     let calls = traced.calls()?;
     check_calls(&calls, pid, (0, u64::MAX))?;
@@ -276,7 +243,7 @@ fn ten_thousand_threads_come_and_go() -> Result<()> {
     };
     let grown = anonymous(&after).saturating_sub(anonymous(&before));
     assert!(grown < 16 << 20, "grown by {grown} bytes of address space");
-    target.send("quit")?;
+    caller.send("quit")?;
     target
         .target
         .wait(midair_tests::target::PATIENCE)?
@@ -289,13 +256,13 @@ fn what_finds_no_room_is_counted() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let mut target = start(&lab)?;
-    let pid = target.pid();
+    let mut caller = start(&lab)?;
+    let pid = caller.pid();
     let words = ["--hip-trace", "--spool-size", "1", "--output-format", "csv"];
     let mut attacher = Attacher::midair(pid, &words)?;
     // Nobody takes records over for a while (less than the lease of 5 s): the spool of 1 MiB is full after some thousand.
     attacher.process().signal(libc::SIGSTOP)?;
-    tell(&mut target, "tight 100000")?;
+    caller.tell("tight 100000")?;
     attacher.process().signal(libc::SIGCONT)?;
     let traced = attacher.detach()?.code(32)?;
     let calls = traced.calls()?;
@@ -312,10 +279,10 @@ fn what_finds_no_room_is_counted() -> Result<()> {
 
     // The next session has all of its room again.
     let attacher = Attacher::midair(pid, &words)?;
-    tell(&mut target, "tight 2000")?;
+    caller.tell("tight 2000")?;
     let traced = attacher.detach()?.code(0)?;
     assert_eq!(traced.calls()?.len(), 2_000);
-    target.send("quit")?;
+    caller.send("quit")?;
     target
         .target
         .wait(midair_tests::target::PATIENCE)?

@@ -229,16 +229,6 @@ pub fn boottime() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Reads `NAME=NUMBER` words of a line.
-pub fn assignments(line: &str) -> BTreeMap<String, u64> {
-    line.split_ascii_whitespace()
-        .filter_map(|word| {
-            let (name, value) = word.split_once('=')?;
-            Some((name.to_owned(), value.parse().ok()?))
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,13 +266,5 @@ mod tests {
             assert!(check_calls(&bad, 7, window).is_err(), "{bad:?}");
         }
         assert!(check_calls(&good, 6, window).is_err());
-    }
-
-    #[test]
-    fn words_with_numbers_are_read() {
-        assert_eq!(
-            assignments("counts a=1 b=x c=3"),
-            BTreeMap::from([("a".to_owned(), 1), ("c".to_owned(), 3)])
-        );
     }
 }

@@ -137,16 +137,7 @@ impl Lab {
     /// What the compiler said.
     pub fn program(&self, name: &str) -> Result<String> {
         let dir = self.root.join(OURS);
-        let sources = dir.join("src");
-        std::fs::create_dir_all(&sources)?;
-        for file in std::fs::read_dir(compile::sources())? {
-            let file = file?.path();
-            put_file(
-                &sources.join(file.file_name().ok_or("a file has a name")?),
-                &std::fs::read(&file)?,
-                0o644,
-            )?;
-        }
+        let sources = self.sources()?;
         let root = self.root.to_str().ok_or("a path is text")?;
         let (source, target) = (sources.join(format!("{name}.c")), dir.join(name));
         let text = std::fs::read_to_string(&source)
@@ -162,6 +153,42 @@ impl Lab {
         })?;
         std::fs::set_permissions(&target, std::fs::Permissions::from_mode(0o755))?;
         self.inside(&target)
+    }
+    /// Compiles `tests/c/SOURCE.c` in the lab as a library of this file name, in a directory of its own; returns that
+    /// directory's path in the lab, for [`LabCommand::libs`] or, with the file name, [`LabCommand::preload`].
+    ///
+    /// # Errors
+    /// What the compiler said.
+    pub fn library(&self, source: &str, file: &str) -> Result<String> {
+        let dir = self.root.join(OURS);
+        let own = dir.join(format!("lib-{source}"));
+        std::fs::create_dir_all(&own)?;
+        self.sources()?;
+        let root = self.root.to_str().ok_or("a path is text")?;
+        let soname = format!("-Wl,-soname,{file}");
+        compile::build(
+            &["chroot", root, "gcc"],
+            &dir.join("src").join(format!("{source}.c")),
+            &own.join(file),
+            &["-shared", "-fPIC", "-pthread", &soname],
+            |path| self.inside(path),
+        )?;
+        std::fs::set_permissions(own.join(file), std::fs::Permissions::from_mode(0o755))?;
+        self.inside(&own)
+    }
+    /// Copies `tests/c` into the lab.
+    fn sources(&self) -> Result<PathBuf> {
+        let sources = self.root.join(OURS).join("src");
+        std::fs::create_dir_all(&sources)?;
+        for file in std::fs::read_dir(compile::sources())? {
+            let file = file?.path();
+            put_file(
+                &sources.join(file.file_name().ok_or("a file has a name")?),
+                &std::fs::read(&file)?,
+                0o644,
+            )?;
+        }
+        Ok(sources)
     }
     /// A program of the lab (path as seen there) to be run.
     pub fn run(&self, program: &str) -> LabCommand<'_> {

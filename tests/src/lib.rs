@@ -5,6 +5,7 @@
 //! * [`snapshot::Snapshot`]: what of a process an attach might change, and what did change.
 //! * [`modellog`]: what the modelled GPU consumed: the truth that a trace is compared with.
 //! * [`attacher::Attacher`]: a command line of the stage at work, and the trace that it wrote.
+//! * [`caller::Caller`]: the program `tests/c/calls.c`, which counts its own calls.
 //! * [`compile`]: the C programs in `tests/c`, for the host and inside the lab.
 //! * [`stage`]: the built product (`target/stage`) and commands of it under a time limit.
 //! * [`table`]: csv and json outputs.
@@ -16,6 +17,7 @@
 //! that they were skipped), `MIDAIR_STAGE` (another stage directory).
 
 pub mod attacher;
+pub mod caller;
 pub mod compile;
 pub mod fatbin;
 pub mod lab;

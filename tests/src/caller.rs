@@ -1,0 +1,161 @@
+//! The program `tests/c/calls.c`: makes API calls on command and counts them itself.
+
+use crate::Result;
+use crate::lab::{Lab, LabCommand, LabTarget};
+use crate::snapshot::memory;
+use crate::target::PATIENCE;
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+
+/// The program, at work.
+pub struct Caller {
+    target: LabTarget,
+}
+
+/// Calls by function.
+pub type Counts = BTreeMap<String, u64>;
+
+/// Names of the program's live tables and their bytes.
+pub type Tables = BTreeMap<String, Vec<u8>>;
+
+impl Caller {
+    /// The program, not started yet.
+    ///
+    /// # Errors
+    /// When it does not compile.
+    pub fn command(lab: &Lab) -> Result<LabCommand<'_>> {
+        let (program, kernels) = (lab.program("calls")?, lab.kernels()?);
+        Ok(lab.run(&program).arg(kernels))
+    }
+
+    /// Starts it and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not come so far.
+    pub fn start(command: LabCommand<'_>) -> Result<Caller> {
+        let mut target = command.spawn()?;
+        target.expect("ready")?;
+        Ok(Caller { target })
+    }
+
+    /// Sends a command and waits until it is done.
+    ///
+    /// # Errors
+    /// When the program ends instead.
+    pub fn tell(&mut self, command: &str) -> Result<()> {
+        self.send(command)?;
+        self.expect(command.split(' ').next().unwrap_or_default())?;
+        Ok(())
+    }
+
+    /// What it called so far.
+    ///
+    /// # Errors
+    /// When the program ends instead.
+    pub fn counts(&mut self) -> Result<Counts> {
+        self.send("counts")?;
+        Ok(assignments(&self.expect("counts")?))
+    }
+
+    /// Its live tables as they are now, found by the program itself and read from outside.
+    ///
+    /// # Errors
+    /// When they cannot be found or read.
+    pub fn tables(&mut self) -> Result<Tables> {
+        self.send("tables")?;
+        let mut tables = Tables::new();
+        loop {
+            let line = self.expect("table")?;
+            let words: Vec<&str> = line.split(' ').collect();
+            let [_, name, at, size] = words[..] else {
+                return Ok(tables);
+            };
+            let bytes = memory(self.pid(), at.parse()?, size.parse()?)?;
+            tables.insert(name.to_owned(), bytes);
+        }
+    }
+
+    /// Ends it: it must end well.
+    ///
+    /// # Errors
+    /// How it ended otherwise.
+    pub fn quit(mut self) -> Result<()> {
+        self.send("quit")?;
+        let exit = self.target.target.wait(PATIENCE)?.success()?;
+        match exit.stdout.last().map(String::as_str) {
+            Some("done") => Ok(()),
+            _ => Err(exit.to_string().into()),
+        }
+    }
+}
+
+impl Deref for Caller {
+    type Target = LabTarget;
+    fn deref(&self) -> &LabTarget {
+        &self.target
+    }
+}
+
+impl DerefMut for Caller {
+    fn deref_mut(&mut self) -> &mut LabTarget {
+        &mut self.target
+    }
+}
+
+/// What was called between two counts, of the functions that begin so.
+pub fn between(before: &Counts, after: &Counts, prefix: &str) -> Counts {
+    after
+        .iter()
+        .filter(|(name, _)| name.starts_with(prefix))
+        .map(|(name, count)| (name.clone(), count - before.get(name).unwrap_or(&0)))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}
+
+/// How many slots of each table hold something else.
+pub fn changed(before: &Tables, after: &Tables) -> BTreeMap<String, usize> {
+    let slots = |name: &str| {
+        let old = before.get(name).map_or(&[][..], Vec::as_slice).chunks(8);
+        let new = after.get(name).map_or(&[][..], Vec::as_slice).chunks(8);
+        old.zip(new).filter(|(old, new)| old != new).count()
+    };
+    before
+        .keys()
+        .map(|name| (name.clone(), slots(name)))
+        .collect()
+}
+
+/// Reads `NAME=NUMBER` words of a line.
+fn assignments(line: &str) -> Counts {
+    line.split_ascii_whitespace()
+        .filter_map(|word| {
+            let (name, value) = word.split_once('=')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_and_subtracted() {
+        let (before, after) = (
+            assignments("counts hipA=1 hipB=x hsaC=3 hipD=4"),
+            assignments("counts hipA=3 hsaC=5 hipD=4 hipE=7"),
+        );
+        assert_eq!(before.len(), 3);
+        let expected = [("hipA", 2), ("hipE", 7)].map(|(name, n)| (name.to_owned(), n));
+        assert_eq!(between(&before, &after, "hip"), expected.into());
+    }
+
+    #[test]
+    fn changed_slots_are_counted() {
+        let table = |bytes: [u8; 24]| Tables::from([("t".to_owned(), bytes.to_vec())]);
+        let mut other = [0; 24];
+        (other[1], other[7], other[23]) = (1, 1, 1);
+        assert_eq!(changed(&table([0; 24]), &table(other))["t"], 2);
+        assert_eq!(changed(&table([0; 24]), &table([0; 24]))["t"], 0);
+    }
+}
