@@ -176,7 +176,9 @@ fn make_thread(
                 StubEnd::Overdue => {
                     let regs = hold.registers()?;
                     if waits_for_allocator(judge.walker(), &regs) {
-                        hold.abandon_stub()?;
+                        hold.abandon_stub();
+                        unmap(&mut hold, &mappings)?;
+                        hold.release()?;
                         return Err(EnterError::StubBlocked { tid: candidate.tid });
                     }
                     hold.leave()?;
@@ -290,8 +292,7 @@ pub(crate) fn borrow<'a, T>(
                     look.memory(),
                     &look.modules,
                     &look.code,
-                    // The calls that follow are the kernel's own work; what may take long is that the thread gets its turn.
-                    Deadline::after(options.stub),
+                    options.stop,
                 )?;
                 Ok((hold, SeizeTime { began, took }))
             });

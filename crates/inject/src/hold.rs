@@ -5,6 +5,8 @@
 //! that returns to the C library's restorer, or the stub, whose way out is the frame. So if this process dies between any two
 //! operations, the kernel lets the thread run and it puts itself back. No byte of existing code is changed.
 
+use std::time::Duration;
+
 use midair_procinfo::module::Modules;
 use midair_ptrace::{
     Deadline, Memory, Pace, Registers, RemoteAddr, Seized, SignalMask, StopKind, Stopped, Waited,
@@ -114,7 +116,8 @@ pub(crate) struct Hold {
     masked: bool,
     /// It stands in the middle of the stub, perhaps with a lock: only the stub's own way leads back.
     in_stub: bool,
-    deadline: Deadline,
+    /// How long each stop may take.
+    patience: Duration,
 }
 
 /// What became of a stub.
@@ -138,7 +141,7 @@ impl Hold {
         memory: Memory,
         modules: &Modules,
         code: &TargetCode,
-        deadline: Deadline,
+        patience: Duration,
     ) -> Result<Hold, Miss> {
         const PHASE: &str = "preparing the way back";
         let Proven { stopped, regs } = proven;
@@ -167,7 +170,7 @@ impl Hold {
             gadget: code.gadget,
             masked: false,
             in_stub: false,
-            deadline,
+            patience,
         })
     }
 
@@ -235,7 +238,10 @@ impl Hold {
                 other => stopped.resume_to_syscall_with(other),
             }
             .during(during)?;
-            match running.wait(self.deadline).during(during)? {
+            match running
+                .wait(Deadline::after(self.patience))
+                .during(during)?
+            {
                 Waited::Gone(_) => return Err(EnterError::Gone { during }),
                 Waited::TimedOut(_running) => return Err(EnterError::Silent { at: during }),
                 Waited::Stopped(stopped) => {
@@ -273,7 +279,7 @@ impl Hold {
             }
             // One look, no waiting: whether it was stopped by a signal.
             running = match running
-                .wait(Deadline::after(std::time::Duration::ZERO))
+                .wait(Deadline::after(Duration::ZERO))
                 .during(PHASE)?
             {
                 Waited::TimedOut(running) => running,
@@ -293,7 +299,7 @@ impl Hold {
         }
         running.interrupt().during(PHASE)?;
         let stopped = running
-            .wait_for_event(self.deadline_for_stop())
+            .wait_for_event(Deadline::after(self.patience))
             .during(PHASE)?;
         let rip = stopped.registers().during(PHASE)?.rip;
         let result = self.memory.read_u32(stub.result).during(PHASE)?;
@@ -312,11 +318,6 @@ impl Hold {
         })
     }
 
-    /// After a long stub the deadline for the whole is over; a stop needs a little of its own.
-    fn deadline_for_stop(&self) -> Deadline {
-        Deadline::after(std::time::Duration::from_millis(100).max(self.deadline.left()))
-    }
-
     /// Gives the thread back as it was and lets it go on.
     pub(crate) fn release(mut self) -> Result<(), EnterError> {
         self.restore()?;
@@ -332,10 +333,10 @@ impl Hold {
             .during("reading registers")
     }
 
-    /// Takes a thread out of the middle of the stub. Only for one that waits for a lock and holds none of its own.
-    pub(crate) fn abandon_stub(mut self) -> Result<(), EnterError> {
+    /// Gives up the stub in its middle, so that the thread can be given back. Only for one that waits for a lock and holds
+    /// none of its own.
+    pub(crate) fn abandon_stub(&mut self) {
         self.in_stub = false;
-        self.release()
     }
 
     /// Lets it go on as it stands: in the middle of the stub, which brings it back by the frame.
@@ -355,7 +356,7 @@ impl Hold {
             let running = stopped.resume(0).during(PHASE)?;
             self.stopped = Some(
                 running
-                    .wait_for_event(self.deadline_for_stop())
+                    .wait_for_event(Deadline::after(self.patience))
                     .during(PHASE)?,
             );
         }

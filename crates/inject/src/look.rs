@@ -73,10 +73,10 @@ pub fn look(pid: Tid) -> Result<Look, Refusal> {
     let status = task::status(tid).map_err(gone)?;
     let pid = status.tgid;
     let access = access::look(tid).map_err(gone)?;
+    if access.ending || (!access.allowed && !task::is_alive(tid)) {
+        return Err(Refusal::Zombie { pid });
+    }
     if !access.allowed {
-        if !task::is_alive(tid) {
-            return Err(Refusal::NoProcess { pid });
-        }
         let (why, hint) = access.why_not();
         return Err(Refusal::NotPermitted { pid, why, hint });
     }

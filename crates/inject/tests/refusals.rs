@@ -88,7 +88,15 @@ fn no_process_and_no_user_process() {
 fn a_zombie() {
     let mut child = Command::new("true").stdin(Stdio::null()).spawn().unwrap();
     let pid = child.id().cast_signed();
-    until("its end", || Ok(look(pid).is_err())).unwrap();
+    until("its end", || {
+        Ok(matches!(look(pid), Err(Refusal::Zombie { .. })))
+    })
+    .unwrap();
+    // And it stays one.
+    until("the kernel's word", || {
+        Ok(midair_procinfo::task::stat(pid)?.is_dead())
+    })
+    .unwrap();
     assert!(matches!(look(pid), Err(Refusal::Zombie { .. })));
     child.wait().unwrap();
 }

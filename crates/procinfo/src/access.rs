@@ -17,6 +17,8 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 pub struct Access {
     /// The kernel lets this process open the target's memory, which asks for the same right as tracing (Yama apart).
     pub allowed: bool,
+    /// It has no memory any more: it is about to end.
+    pub ending: bool,
     /// Our effective user id.
     pub our_uid: u32,
     /// The target's real, effective, saved user ids.
@@ -44,8 +46,12 @@ pub struct Access {
 pub fn look(tid: Tid) -> io::Result<Access> {
     let us = task::status(std::process::id().cast_signed())?;
     let target = task::status(tid)?;
+    /// ESRCH
+    const NO_MEMORY: i32 = 3;
+    let opened = fs::File::open(format!("/proc/{tid}/mem"));
     Ok(Access {
-        allowed: fs::File::open(format!("/proc/{tid}/mem")).is_ok(),
+        allowed: opened.is_ok(),
+        ending: opened.is_err_and(|error| error.raw_os_error() == Some(NO_MEMORY)),
         our_uid: us.uid[1],
         target_uids: [target.uid[0], target.uid[1], target.uid[2]],
         ptrace_capability: us.cap_effective & CAP_SYS_PTRACE != 0,
@@ -149,6 +155,7 @@ mod tests {
     fn reasons_are_told_apart() {
         let fine = Access {
             allowed: false,
+            ending: false,
             our_uid: 1000,
             target_uids: [1000; 3],
             ptrace_capability: false,

@@ -12,6 +12,8 @@ use crate::module::Modules;
 const MOST_FRAMES: usize = 512;
 /// Stack bytes looked at.
 const MOST_BYTES: u64 = 1 << 20;
+/// The same for a stack in memory that is not in the list.
+const UNKNOWN_BYTES: u64 = 64 * 1024;
 
 /// Where a thread stands: the registers that unwinding begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,11 +95,11 @@ impl<'a> Walker<'a> {
 
     /// Unwinds the stack of a thread that sleeps at `place`.
     pub fn walk(&mut self, place: Place) -> Walk {
-        let end = self
-            .modules
-            .mapping_at(place.sp)
-            .map_or(place.sp, |mapping| mapping.end);
-        let len = end.saturating_sub(place.sp).min(MOST_BYTES);
+        // A mapping that is newer than the list is read as far as it goes.
+        let len = match self.modules.mapping_at(place.sp) {
+            Some(mapping) => mapping.end.saturating_sub(place.sp).min(MOST_BYTES),
+            None => UNKNOWN_BYTES,
+        };
         let mut stack = vec![0; usize::try_from(len).unwrap_or(0)];
         let readable = self
             .memory
