@@ -167,8 +167,11 @@ impl Collection {
         if self.running.is_none() {
             return self.start(&wanted);
         }
-        let need = need_of(&wanted);
+        let mut need = need_of(&wanted);
         if let Some(running) = &mut self.running {
+            // What was looked at once is looked at until the session ends: a queue whose doorbells went by unseen has no books.
+            need.kernels |= running.need.kernels;
+            need.copies |= running.need.copies;
             running.need = need;
             probe::set_kinds(need.tracked(), need.recorded);
             running.looked_at = 0;

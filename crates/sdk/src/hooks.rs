@@ -11,7 +11,7 @@ use crate::queue::scan::{self, Ring};
 use crate::queue::state;
 use crate::symbols;
 use crate::wrappers::{self, original};
-use midair_record::event::flag;
+use midair_record::event::{flag, kind};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -62,7 +62,7 @@ fn launch(busy: &mut Busy) -> Launch {
 
 /// `count` packets from `first` of `queue` were reserved by the calling thread.
 fn reserved(busy: &mut Busy, queue: u64, first: u64, count: u64) {
-    if !busy.accepts() {
+    if !busy.accepts() || !busy.wants(kind::KERNEL_DISPATCH) {
         return;
     }
     // SAFETY: the application has just used the queue.
@@ -144,8 +144,11 @@ fn before_store(signal: u64, value: i64) -> Ring {
         return Ring::Value(value);
     }
     // SAFETY: the application stores to the signal, so it is alive.
-    let kind = unsafe { Signal(signal).kind() };
-    if kind == KIND_DOORBELL || kind == KIND_LEGACY_DOORBELL {
+    let signal_kind = unsafe { Signal(signal).kind() };
+    if signal_kind == KIND_DOORBELL || signal_kind == KIND_LEGACY_DOORBELL {
+        if !busy.wants(kind::KERNEL_DISPATCH) {
+            return Ring::Value(value);
+        }
         let known = state::find(signal).or_else(|| {
             if !busy.accepts() {
                 return None;
@@ -292,14 +295,14 @@ fn copy_facts(
 fn copy_begins(facts: impl FnOnce(&mut Busy) -> copies::Facts) -> Option<copies::Ticket> {
     let mut busy = Busy::enter()?;
     let facts = facts(&mut busy);
-    if !busy.accepts() {
+    if !busy.accepts() || !busy.wants(kind::MEMORY_COPY) {
         // The signal's last copy may still be waiting to be read.
         scan::settle(facts.signal);
         return None;
     }
     let ticket = copies::begin(facts);
     if ticket.is_none() {
-        busy.dropped(midair_record::event::kind::MEMORY_COPY);
+        busy.dropped(kind::MEMORY_COPY);
     }
     ticket
 }

@@ -18,16 +18,17 @@ pub struct Need {
 }
 
 impl Need {
-    /// Kinds whose calls get a correlation id: what is recorded, and HIP's when something that it launches is.
+    /// Kinds whose calls get a correlation id: what is recorded, and HIP's when something that it launches is; and the kinds of
+    /// the device's work that is wanted.
     pub fn tracked(&self) -> u64 {
-        use midair_record::event::kind::{HIP_COMPILER_API_EXT, HIP_RUNTIME_API_EXT};
+        use midair_record::event::kind::{
+            HIP_COMPILER_API_EXT, HIP_RUNTIME_API_EXT, KERNEL_DISPATCH, MEMORY_COPY,
+        };
         let launches = (1 << HIP_RUNTIME_API_EXT) | (1 << HIP_COMPILER_API_EXT);
         self.recorded
-            | if self.kernels || self.copies {
-                launches
-            } else {
-                0
-            }
+            | if self.device() { launches } else { 0 }
+            | u64::from(self.kernels) << KERNEL_DISPATCH
+            | u64::from(self.copies) << MEMORY_COPY
     }
 
     /// Whether anything of the device is wanted.
@@ -117,6 +118,9 @@ impl Installed {
             }
             .cast_mut();
             let cell = slot_at(address);
+            // Whoever had a wrapper over ours may have put back what was there before ours: then nothing of ours is below.
+            self.buried
+                .retain(|buried| buried.address != address || cell.load(Acquire) != buried.before);
             if let Some(at) = self
                 .buried
                 .iter()
@@ -164,11 +168,12 @@ impl Installed {
             .chain(std::mem::take(&mut self.buried))
             .collect::<Vec<_>>()
         {
-            if slot_at(taken.address)
-                .compare_exchange(taken.ours, taken.before, AcqRel, Relaxed)
-                .is_err()
+            match slot_at(taken.address).compare_exchange(taken.ours, taken.before, AcqRel, Relaxed)
             {
-                self.buried.push(taken);
+                Ok(_) => {}
+                // Somebody was there before us: what was before ours is in the slot again.
+                Err(there) if there == taken.before => {}
+                Err(_) => self.buried.push(taken),
             }
         }
         self.buried.len()

@@ -261,6 +261,13 @@ impl Busy {
             .map(|call| (call.correlation, stream))
     }
 
+    /// Whether records of this kind are wanted in the session. A hook may be in a slot for another reason: signals are looked at for
+    /// kernels and for copies, and a hook with somebody's wrapper over it stays from an earlier session.
+    #[inline]
+    pub fn wants(&self, kind: u8) -> bool {
+        self.control.tracked.load(Relaxed) & (1 << kind) != 0
+    }
+
     /// A fresh correlation id.
     #[inline]
     pub fn fresh_correlation(&self) -> u64 {
