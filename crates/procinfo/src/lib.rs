@@ -19,6 +19,7 @@ pub mod stat;
 pub mod status;
 pub mod syscall;
 pub mod task;
+mod windows;
 
 pub use midair_ptrace::Tid;
 
