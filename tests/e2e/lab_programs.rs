@@ -4,7 +4,7 @@
 use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
-use midair_tests::target::{Exit, PATIENCE};
+use midair_tests::target::{Exit, PATIENCE, until};
 use std::collections::BTreeMap;
 
 const MODELS: [GpuModel; 3] = [GpuModel::Lab, GpuModel::Doorbell, GpuModel::Eager(7)];
@@ -12,7 +12,8 @@ const MODELS: [GpuModel; 3] = [GpuModel::Lab, GpuModel::Doorbell, GpuModel::Eage
 /// Waits for the end of a program, which must be a good one, and reads the log that the model left (empty on the lab's).
 fn end(target: LabTarget, model: GpuModel) -> Result<(Exit, ModelLog)> {
     let log = target.log.clone();
-    let exit = target.target.wait(PATIENCE)?.success()?;
+    let exit = target.target.wait(PATIENCE)?.success();
+    let exit = exit.map_err(|error| format!("{}: {error}", log.display()))?;
     let log = ModelLog::read(&log)?;
     log.check()?;
     assert_eq!(
@@ -228,6 +229,9 @@ fn blocked() -> Result<()> {
         target.expect("ready")?;
         target.send("block")?;
         target.expect("blocking")?;
+        until("the long kernel's start", || {
+            Ok(target.model_log()?.begun().count() == 1)
+        })?;
         target.send("go 3")?;
         target.expect("go")?;
         let log = target.model_log()?;
@@ -267,6 +271,9 @@ fn killed_during_a_long_kernel() -> Result<()> {
         target.send(command)?;
         target.expect(&command[..2])?;
     }
+    until("the long kernel's start", || {
+        Ok(target.model_log()?.begun().count() == 1)
+    })?;
     target.signal(libc::SIGKILL)?;
     let log = target.log.clone();
     let exit = target.target.wait(PATIENCE)?;
