@@ -143,8 +143,9 @@ fn receive(socket: OwnedFd) -> Option<Session> {
         events: libc::POLLIN,
         revents: 0,
     };
+    // A starved attacher takes long to make its spool; one that dies closes the socket, which ends the wait.
     // SAFETY: one valid pollfd.
-    if unsafe { libc::poll(&mut poll, 1, 5000) } != 1 {
+    if unsafe { libc::poll(&mut poll, 1, 20_000) } != 1 {
         return None;
     }
     let mut offer = Offer::default();

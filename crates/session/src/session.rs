@@ -22,7 +22,7 @@ const SETUP_LIMIT: Duration = Duration::from_secs(20);
 /// How long a detach may take beyond the drain.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
 /// How long the target may take to answer the offer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// The target's agent counts up at least every few ms; when it has not for so long, its thread is looked for.
 const SILENCE: Duration = Duration::from_millis(250);
 
