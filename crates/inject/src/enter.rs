@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use midair_procinfo::stack::{Place, Walker};
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
-    Boost, Deadline, Pace, Registers, Urgent, memfd_with, pidfd_getfd, pidfd_open_thread,
-    send_bytes, send_with_descriptor,
+    Boost, Deadline, Pace, Registers, Urgent, memfd_with, on_own_thread, pidfd_getfd,
+    pidfd_open_thread, send_bytes, send_with_descriptor,
 };
 use midair_record::boot::{BootBlock, mailbox};
 
@@ -27,7 +27,7 @@ use crate::parked::{Candidate, Judge, Verdict};
 /// Enters the process: wakes our thread if one is parked there, else makes one through a borrowed thread; then has it load
 /// `library`. When this returns, no thread of the target is stopped or traced.
 ///
-/// All ptrace requests are made by the calling thread.
+/// Tracing is done on threads of this process that end before this returns.
 ///
 /// # Errors
 /// [`EnterError`]; unless its variant says otherwise, the target is as it was, less what the C library keeps of a thread that
@@ -97,96 +97,91 @@ fn make_thread(
     let mut judge = Judge::new(look);
     let mut draft = Some(draft);
     let began = Instant::now();
-    borrow(
-        look,
-        &mut judge,
-        options,
-        |candidate, mut hold, seized, judge| {
-            let Some(draft) = draft.take() else {
-                return Err(EnterError::Silent { at: "a second try" });
-            };
-            options.reached(FaultPoint::Framed);
-            let stub_began = Instant::now();
-            let args = [
-                0,
-                WHOLE_LEN,
-                protection::READ_EXECUTE,
-                protection::FLAGS,
-                u64::MAX,
-                0,
-            ];
-            let base = hold.system_call("mmap", number::MMAP, args)?;
-            let mappings = Mappings::at(midair_ptrace::RemoteAddr::new(base));
-            let data = mappings.data;
-            options.reached(FaultPoint::Mapped);
-            if let Err(error) = fill(look, draft, &mappings, &hold) {
-                let _undone = unmap(&mut hold, &mappings);
-                return Err(error);
+    borrow(look, &mut judge, options, |candidate, mut hold, seized| {
+        let Some(draft) = draft.take() else {
+            return Err(EnterError::Silent { at: "a second try" });
+        };
+        options.reached(FaultPoint::Framed);
+        let stub_began = Instant::now();
+        let args = [
+            0,
+            WHOLE_LEN,
+            protection::READ_EXECUTE,
+            protection::FLAGS,
+            u64::MAX,
+            0,
+        ];
+        let base = hold.system_call("mmap", number::MMAP, args)?;
+        let mappings = Mappings::at(midair_ptrace::RemoteAddr::new(base));
+        let data = mappings.data;
+        options.reached(FaultPoint::Mapped);
+        if let Err(error) = fill(look, draft, &mappings, &hold) {
+            let _undone = unmap(&mut hold, &mappings);
+            return Err(error);
+        }
+        options.reached(FaultPoint::Written);
+        let stub = Stub {
+            code: mappings.code,
+            code_len: mappings.code_len,
+            stack: mappings.stub_stack(),
+            block: data,
+            result: data.plus(offset_of!(BootBlock, stub_result) as u64),
+        };
+        let end = hold.run_stub(stub, Deadline::after(options.stub), || {
+            options.reached(FaultPoint::Started)
+        })?;
+        options.reached(FaultPoint::Made);
+        let release_began = Instant::now();
+        let done = |hold: Option<Hold>| {
+            if let Some(hold) = hold {
+                hold.release()?;
             }
-            options.reached(FaultPoint::Written);
-            let stub = Stub {
-                code: mappings.code,
-                code_len: mappings.code_len,
-                stack: mappings.stub_stack(),
-                block: data,
-                result: data.plus(offset_of!(BootBlock, stub_result) as u64),
+            let times = Times {
+                find: seized.began.saturating_duration_since(began),
+                seize: seized.took,
+                stub: release_began.saturating_duration_since(stub_began),
+                release: release_began.elapsed(),
             };
-            let end = hold.run_stub(stub, Deadline::after(options.stub), || {
-                options.reached(FaultPoint::Started)
-            })?;
-            options.reached(FaultPoint::Made);
-            let release_began = Instant::now();
-            let done = |hold: Option<Hold>| {
-                if let Some(hold) = hold {
-                    hold.release()?;
-                }
-                let times = Times {
-                    find: seized.began.saturating_duration_since(began),
-                    seize: seized.took,
-                    stub: release_began.saturating_duration_since(stub_began),
-                    release: release_began.elapsed(),
-                };
-                options.reached(FaultPoint::Released);
-                Ok((mappings, Via::of(candidate), times))
-            };
-            match end {
-                StubEnd::Made => done(Some(hold)),
-                StubEnd::Freed { made: true } => done(None),
-                StubEnd::Refused => {
-                    let failure = Block {
-                        memory: look.memory(),
-                        at: data,
-                    }
-                    .failure();
-                    unmap(&mut hold, &mappings)?;
-                    hold.release()?;
-                    Err(failure.unwrap_or(EnterError::ThreadRefused { errno: 0 }))
-                }
-                StubEnd::Freed { made: false } => Err(Block {
+            options.reached(FaultPoint::Released);
+            Ok((mappings, Via::of(candidate), times))
+        };
+        match end {
+            StubEnd::Made => done(Some(hold)),
+            StubEnd::Freed { made: true } => done(None),
+            StubEnd::Refused => {
+                let failure = Block {
                     memory: look.memory(),
                     at: data,
                 }
-                .failure()
-                .unwrap_or(EnterError::ThreadRefused { errno: 0 })),
-                StubEnd::Crashed { signal, at } => {
+                .failure();
+                unmap(&mut hold, &mappings)?;
+                hold.release()?;
+                Err(failure.unwrap_or(EnterError::ThreadRefused { errno: 0 }))
+            }
+            StubEnd::Freed { made: false } => Err(Block {
+                memory: look.memory(),
+                at: data,
+            }
+            .failure()
+            .unwrap_or(EnterError::ThreadRefused { errno: 0 })),
+            StubEnd::Crashed { signal, at } => {
+                unmap(&mut hold, &mappings)?;
+                hold.release()?;
+                Err(EnterError::StubCrashed { signal, at })
+            }
+            StubEnd::Overdue => {
+                let regs = hold.registers()?;
+                if waits_for_allocator(look, &regs) {
+                    hold.abandon_stub();
                     unmap(&mut hold, &mappings)?;
                     hold.release()?;
-                    Err(EnterError::StubCrashed { signal, at })
+                    return Err(EnterError::StubBlocked { tid: candidate.tid });
                 }
-                StubEnd::Overdue => {
-                    let regs = hold.registers()?;
-                    if waits_for_allocator(judge.walker(), &regs) {
-                        hold.abandon_stub();
-                        unmap(&mut hold, &mappings)?;
-                        hold.release()?;
-                        return Err(EnterError::StubBlocked { tid: candidate.tid });
-                    }
-                    hold.leave()?;
-                    Err(EnterError::StubLeft { tid: candidate.tid })
-                }
+                hold.leave()?;
+                Err(EnterError::StubLeft { tid: candidate.tid })
             }
-        },
-    )
+        }
+    })
 }
 
 fn fill(look: &Look, draft: Draft, mappings: &Mappings, hold: &Hold) -> Result<(), EnterError> {
@@ -212,7 +207,7 @@ pub(crate) fn unmap(hold: &mut Hold, mappings: &Mappings) -> Result<(), EnterErr
 
 /// True when the stub waits for a lock in the allocator, called by pthread_create: it has taken nothing yet, so the thread can
 /// be taken back. It may never get that lock, if the borrowed thread itself holds it.
-fn waits_for_allocator(walker: &mut Walker<'_>, regs: &Registers) -> bool {
+fn waits_for_allocator(look: &Look, regs: &Registers) -> bool {
     let Some((_, arch::Blocked::Futex)) = arch::blocked_in(regs.orig_rax, &arch::arguments(regs))
     else {
         return false;
@@ -220,7 +215,7 @@ fn waits_for_allocator(walker: &mut Walker<'_>, regs: &Registers) -> bool {
     if !matches!(arch::restart_as(regs), Some(arch::RestartAs::Again)) {
         return false;
     }
-    let walk = walker.walk(Place {
+    let walk = Walker::new(&look.modules, look.memory()).walk(Place {
         pc: regs.rip,
         sp: regs.rsp,
         bp: Some(regs.rbp),
@@ -241,11 +236,13 @@ pub(crate) struct SeizeTime {
 }
 
 /// Finds a parked thread, holds it and hands it to `then`, which must release it. Looks again until the deadline.
-pub(crate) fn borrow<'a, T>(
+///
+/// Each try is made on a thread of its own, see [`on_own_thread`].
+pub(crate) fn borrow<T: Send>(
     look: &Look,
-    judge: &mut Judge<'a>,
+    judge: &mut Judge<'_>,
     options: &Options,
-    mut then: impl FnMut(&Candidate, Hold, &SeizeTime, &mut Judge<'a>) -> Result<T, EnterError>,
+    mut then: impl FnMut(&Candidate, Hold, &SeizeTime) -> Result<T, EnterError> + Send,
 ) -> Result<T, EnterError> {
     let deadline = Deadline::after(options.find);
     let suspend = look.status.seccomp != 0 && look.access.admin_capability;
@@ -258,7 +255,7 @@ pub(crate) fn borrow<'a, T>(
             let candidate = match verdict {
                 Verdict::Parked(candidate) => candidate,
                 Verdict::AskRegisters(candidate) => {
-                    let bp = hold::frame_pointer(&candidate, Deadline::after(options.stop));
+                    let bp = hold::frame_pointer(&candidate, options.stop);
                     match bp.and_then(|bp| judge.judge(candidate.tid, Some(bp))) {
                         Some(Verdict::Parked(candidate)) => candidate,
                         Some(Verdict::Not(thread)) => {
@@ -275,16 +272,12 @@ pub(crate) fn borrow<'a, T>(
             };
             none_yet = false;
             options.reached(FaultPoint::Chosen);
-            let _urgent = Urgent::begin();
-            let _boost = Boost::lend(candidate.tid, options.stub);
-            let began = Instant::now();
-            let held = hold::stop(
-                &candidate,
-                look.memory(),
-                suspend,
-                Deadline::after(options.stop),
-            )
-            .and_then(|proven| {
+            let tried = on_own_thread(|| {
+                let _urgent = Urgent::begin();
+                let _boost = Boost::lend(candidate.tid, options.stub);
+                let began = Instant::now();
+                let deadline = Deadline::after(options.stop);
+                let proven = hold::stop(&candidate, look.memory(), suspend, deadline)?;
                 options.reached(FaultPoint::Proven);
                 let took = began.elapsed();
                 let hold = Hold::begin(
@@ -294,10 +287,11 @@ pub(crate) fn borrow<'a, T>(
                     &look.code,
                     options.stop,
                 )?;
-                Ok((hold, SeizeTime { began, took }))
-            });
-            match held {
-                Ok((hold, times)) => return then(&candidate, hold, &times, judge),
+                Ok(then(&candidate, hold, &SeizeTime { began, took })?)
+            })
+            .during("making a thread to trace with")?;
+            match tried {
+                Ok(done) => return Ok(done),
                 Err(Miss::Failed(error)) => return Err(error),
                 Err(Miss::NotParked(why)) => {
                     seen.push(Seen {

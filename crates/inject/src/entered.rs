@@ -176,7 +176,7 @@ pub(crate) fn unmap_after(
     }
     let look = look(pid)?;
     let mut judge = Judge::new(&look);
-    borrow(&look, &mut judge, options, |_, mut hold, _, _| {
+    borrow(&look, &mut judge, options, |_, mut hold, _| {
         unmap(&mut hold, &mappings)?;
         options.reached(FaultPoint::Unmapped);
         hold.release()

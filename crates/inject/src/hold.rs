@@ -10,6 +10,7 @@ use std::time::Duration;
 use midair_procinfo::module::Modules;
 use midair_ptrace::{
     Deadline, Memory, Pace, Registers, RemoteAddr, Seized, SignalMask, StopKind, Stopped, Waited,
+    on_own_thread,
 };
 
 use crate::arch::{self, FrameLayout};
@@ -92,12 +93,15 @@ pub(crate) fn stop(
 }
 
 /// The registers of a candidate whose stack hangs on them: it is stopped for an instant and goes on.
-pub(crate) fn frame_pointer(candidate: &Candidate, deadline: Deadline) -> Option<u64> {
-    let seized = Seized::seize(candidate.tid, false).ok()?;
-    seized.interrupt().ok()?;
-    let stopped = seized.wait_for_event(deadline).ok()?;
-    let regs = stopped.registers().ok()?;
-    (regs.rip == candidate.blocking.pc && regs.rsp == candidate.blocking.sp).then_some(regs.rbp)
+pub(crate) fn frame_pointer(candidate: &Candidate, patience: Duration) -> Option<u64> {
+    let read = || {
+        let seized = Seized::seize(candidate.tid, false).ok()?;
+        seized.interrupt().ok()?;
+        let stopped = seized.wait_for_event(Deadline::after(patience)).ok()?;
+        let regs = stopped.registers().ok()?;
+        (regs.rip == candidate.blocking.pc && regs.rsp == candidate.blocking.sp).then_some(regs.rbp)
+    };
+    on_own_thread(read).ok()?
 }
 
 /// A borrowed thread with the frame on its stack.

@@ -10,9 +10,9 @@
 //! * no byte of the program's code is changed; our code page is never writable and executable at once (`mappings`);
 //! * a thread inside the allocator, the loader, fork or exit is never borrowed (`parked`, `names`);
 //! * every wait has a deadline ([`Options`]);
-//! * all ptrace requests come from the calling thread, and none is outstanding when a call returns.
+//! * each borrowing has a tracing thread of its own, whose end takes back what could not be taken back otherwise.
 //!
-//! Caller's part: one attach to a process at a time from one thread; the library must export
+//! Caller's part: the library must export
 //! [`midair_record::boot::ENTRY`].
 #![deny(unsafe_code)]
 

@@ -83,11 +83,6 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// The unwinder, for other stacks of the same process.
-    pub(crate) fn walker(&mut self) -> &mut Walker<'a> {
-        &mut self.walker
-    }
-
     /// All candidates, best first (of one grade, who slept longest), then why the others are none.
     pub(crate) fn survey(&mut self) -> std::io::Result<(Vec<Verdict>, Vec<Seen>)> {
         let mut good = Vec::new();

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use midair_ptrace::{Deadline, Seized, StopKind};
+use midair_procinfo::Tid;
+use midair_ptrace::{Deadline, Seized, StopKind, on_own_thread};
 use midair_record::VERSION;
 use midair_record::boot::{MAILBOX_OFFSET, mailbox};
 
@@ -15,7 +16,6 @@ use crate::options::{FaultPoint, Options};
 
 /// Wakes `agent`. No thread of the program is touched.
 pub(crate) fn wake(look: &Look, agent: &Agent, options: &Options) -> Result<Entered, EnterError> {
-    const PHASE: &str = "waking our thread";
     let tid = agent.tid;
     let Some(at) = agent.block else {
         return Err(EnterError::Busy {
@@ -33,6 +33,28 @@ pub(crate) fn wake(look: &Look, agent: &Agent, options: &Options) -> Result<Ente
         memory: look.memory(),
         at,
     };
+    let times = on_own_thread(|| kick(tid, block, options)).during(PHASE)??;
+    let (channel, agent_tid) = meet(look, block, options)?;
+    let via = Via {
+        tier: Tier::OwnThread,
+        tid,
+        name: midair_record::boot::THREAD_NAME.into(),
+        doing: "parked".into(),
+    };
+    Ok(Entered {
+        channel,
+        pid: look.pid,
+        agent_tid,
+        via,
+        times,
+        mappings: None,
+        block,
+    })
+}
+
+/// Writes the mailbox while the thread is held for an instant.
+fn kick(tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> {
+    let at = block.at;
     let began = Instant::now();
     // Only one may trace a thread, so of two attachers one changes the mailbox and the other then sees it changed.
     let seized = match Seized::seize(tid, false) {
@@ -67,28 +89,13 @@ pub(crate) fn wake(look: &Look, agent: &Agent, options: &Options) -> Result<Ente
     let release_began = Instant::now();
     // The stop itself made the kernel leave the wait; it looks at the word again before it waits on.
     stopped.detach().during(PHASE)?;
-    let times = Times {
+    Ok(Times {
         find: Duration::ZERO,
         seize,
         stub: Duration::ZERO,
         release: release_began.elapsed(),
-    };
-    let (channel, agent_tid) = meet(look, block, options)?;
-    let via = Via {
-        tier: Tier::OwnThread,
-        tid,
-        name: midair_record::boot::THREAD_NAME.into(),
-        doing: "parked".into(),
-    };
-    Ok(Entered {
-        channel,
-        pid: look.pid,
-        agent_tid,
-        via,
-        times,
-        mappings: None,
-        block,
     })
 }
 
+const PHASE: &str = "waking our thread";
 const EPERM: i32 = 1;

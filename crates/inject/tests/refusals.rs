@@ -188,3 +188,32 @@ fn another_users_process() {
     let _ = (attacher(target.pid(), &[]), compiled("target", false));
     end(target);
 }
+
+#[test]
+fn a_thread_that_does_not_stop_in_time_is_not_left_stopped() {
+    let mut target = start(&["4", "cond", "poll"]);
+    let pid = target.pid();
+    let before = Snapshot::take(pid).unwrap();
+    let hasty = Options {
+        stop: Duration::ZERO,
+        ..quick()
+    };
+    let mut missed = 0;
+    for _ in 0..10 {
+        match enter(&look(pid).unwrap(), &Library::Nothing, &hasty) {
+            // Quick enough after all.
+            Ok(entered) => drop(entered.withdraw(&hasty)),
+            Err(_) => missed += 1,
+        }
+    }
+    assert!(missed > 0, "every stop was instant: nothing was tested");
+    until("all threads as before", || {
+        let diff = before.diff(&Snapshot::take(pid)?);
+        Ok(diff
+            .without(|change| change.what == midair_tests::snapshot::What::Map)
+            .is_empty())
+    })
+    .unwrap();
+    check(&mut target);
+    end(target);
+}

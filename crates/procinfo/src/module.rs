@@ -1,12 +1,13 @@
 //! Files mapped into a process as programs or libraries.
 
-use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::rc::Rc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use midair_ptrace::{Memory, RemoteAddr};
 
@@ -72,7 +73,7 @@ pub struct Modules {
     pub mappings: Vec<Mapping>,
     /// Modules by address.
     pub list: Vec<Module>,
-    loaded: RefCell<HashMap<usize, Rc<Loaded>>>,
+    loaded: Mutex<HashMap<usize, Arc<Loaded>>>,
 }
 
 /// A module whose file is open.
@@ -82,7 +83,7 @@ pub struct Loaded {
     pub elf: ElfFile,
     /// What to add to a linked address.
     pub bias: u64,
-    symbols: OnceCell<Symbols>,
+    symbols: OnceLock<Symbols>,
 }
 
 impl Loaded {
@@ -111,7 +112,7 @@ impl Modules {
             tid,
             mappings,
             list,
-            loaded: RefCell::default(),
+            loaded: Mutex::default(),
         })
     }
 
@@ -130,13 +131,18 @@ impl Modules {
             .filter(|mapping| mapping.holds(address))
     }
 
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Arc<Loaded>>> {
+        // Whoever panicked left at most an entry out.
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Opens the file of a module: exactly the one that is mapped, or none.
     ///
     /// # Errors
     /// The kernel's; invalid data when it is no ELF file or the file at its path is another one.
-    pub fn load(&self, index: usize) -> io::Result<Rc<Loaded>> {
-        if let Some(known) = self.loaded.borrow().get(&index) {
-            return Ok(Rc::clone(known));
+    pub fn load(&self, index: usize) -> io::Result<Arc<Loaded>> {
+        if let Some(known) = self.known().get(&index) {
+            return Ok(Arc::clone(known));
         }
         let module = self
             .list
@@ -156,12 +162,12 @@ impl Modules {
                     "mapped parts do not fit the file",
                 )
             })?;
-        let loaded = Rc::new(Loaded {
+        let loaded = Arc::new(Loaded {
             elf,
             bias,
-            symbols: OnceCell::new(),
+            symbols: OnceLock::new(),
         });
-        self.loaded.borrow_mut().insert(index, Rc::clone(&loaded));
+        self.known().insert(index, Arc::clone(&loaded));
         Ok(loaded)
     }
 
@@ -177,20 +183,28 @@ impl Modules {
                 return Ok(file);
             }
         }
-        let mut path = std::path::PathBuf::from(format!("/proc/{}/root", self.tid));
-        let inside = module.path.strip_prefix(b"/").unwrap_or(&module.path);
-        path.push(std::ffi::OsStr::from_bytes(inside));
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        // Overlay and btrfs print another device in maps than stat tells, so the number of the file alone may have to do;
-        // the code that is used later is compared with the target's memory in any case.
-        if metadata.ino() == module.identity.1 {
-            return Ok(file);
+        // Below the target's root for one in another mount namespace. The kernel prints paths from the reader's root, though, so
+        // for one that has only changed its root (chroot) the path is ours.
+        let inside = OsStr::from_bytes(module.path.strip_prefix(b"/").unwrap_or(&module.path));
+        let theirs = PathBuf::from(format!("/proc/{}/root", self.tid)).join(inside);
+        let mut trouble = io::Error::from(io::ErrorKind::NotFound);
+        for path in [theirs, Path::new("/").join(inside)] {
+            let opened = File::open(path).and_then(|file| Ok((file.metadata()?.ino(), file)));
+            match opened {
+                // Overlay and btrfs print another device in maps than stat tells, so the number of the file alone may have to do;
+                // the code that is used later is compared with the target's memory in any case.
+                Ok((inode, file)) if inode == module.identity.1 => return Ok(file),
+                Ok(_) => {
+                    trouble = io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "the file at its path is not the one that is mapped",
+                    );
+                }
+                Err(error) if trouble.kind() == io::ErrorKind::NotFound => trouble = error,
+                Err(_) => {}
+            }
         }
-        Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the file at its path is not the one that is mapped",
-        ))
+        Err(trouble)
     }
 }
 

@@ -3,29 +3,26 @@
 //! The engine promises that its death after *any* single operation leaves the target unharmed. Only a count can drive all
 //! of them, including those that a later change adds, so the count sits here, below the engine. Never armed outside tests.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-thread_local! {
-    static DONE: Cell<u64> = const { Cell::new(0) };
-    static DIE_AFTER: Cell<u64> = const { Cell::new(u64::MAX) };
-}
+static DONE: AtomicU64 = AtomicU64::new(0);
+static DIE_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Arms the fault for this thread: dies by SIGKILL after `operations` more operations that change a target (1 is the first).
+/// Arms the fault: this process dies by SIGKILL after `operations` more operations that change a target (1 is the first).
 pub fn arm(operations: u64) {
-    DONE.set(0);
-    DIE_AFTER.set(operations);
+    DONE.store(0, Ordering::SeqCst);
+    DIE_AFTER.store(operations, Ordering::SeqCst);
 }
 
-/// Operations that this thread did since it was armed (or since it began).
+/// Operations that were done since it was armed (or since the process began).
 pub fn operations() -> u64 {
-    DONE.get()
+    DONE.load(Ordering::SeqCst)
 }
 
 /// Called after each operation that changes a target.
 pub(crate) fn count() {
-    let done = DONE.get().wrapping_add(1);
-    DONE.set(done);
-    if done >= DIE_AFTER.get() {
+    let done = DONE.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+    if done >= DIE_AFTER.load(Ordering::Relaxed) {
         die();
     }
 }

@@ -5,7 +5,8 @@
 //! the tracee is an outcome of its own ([`Waited::Gone`], [`Error::Gone`]), never a bare errno.
 //!
 //! Facts that shaped this crate:
-//! * the kernel binds a tracee to the tracing *thread*: both types are neither `Send` nor `Sync`;
+//! * the kernel binds a tracee to the tracing *thread*: both types are neither `Send` nor `Sync`, and that thread should end
+//!   soon ([`on_own_thread`]);
 //! * every wait takes a deadline, since a tracee in uninterruptible sleep may not stop for as long as it likes;
 //! * `PTRACE_SEIZE` is used, never `PTRACE_ATTACH` (no SIGSTOP is sent) and never `PTRACE_O_EXITKILL` (the tracee outlives us);
 //! * [`Memory`] is keyed on a live thread id: with a leader that has exited, the process id reads nothing.
@@ -33,7 +34,7 @@ pub use handles::{
 };
 pub use memory::Memory;
 pub use regs::{Registers, SignalMask};
-pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited};
+pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread};
 pub use urgent::{Pace, Urgent};
 
 /// A thread id as the attacher's `/proc` shows it.

@@ -76,7 +76,24 @@ pub enum Waited {
     Gone(Death),
 }
 
-/// A traced thread that runs. Dropping it tries to stop it for an instant, to let it go.
+/// Runs `work` on a thread of its own, for everything that traces. A thread that was asked to stop and has not by then cannot
+/// be let go, and would stand still from when it does stop; only the end of its tracer, which is a thread, takes that back.
+/// So no tracing thread outlives one borrowing.
+///
+/// # Errors
+/// When no thread can be made, or `work` panicked.
+pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("midair-ptrace".into());
+        let thread = builder.spawn_scoped(scope, work)?;
+        thread
+            .join()
+            .map_err(|_| io::Error::other("the tracing thread panicked"))
+    })
+}
+
+/// A traced thread that runs. Dropping it tries to stop it for an instant, to let it go; see [`on_own_thread`] for when that
+/// does not succeed.
 #[derive(Debug)]
 pub struct Seized {
     tid: Tid,
@@ -235,8 +252,8 @@ impl Drop for Seized {
         if self.released {
             return;
         }
-        // PTRACE_DETACH works on stopped threads only. If it does not stop in time (uninterruptible sleep), it stays traced
-        // until our thread ends, when the kernel lets it go.
+        // PTRACE_DETACH works on stopped threads only. If it does not stop in time (uninterruptible sleep, or it gets no
+        // turn), it stays traced until our thread ends, when the kernel lets it go.
         let again = Seized {
             tid: self.tid,
             released: true,
@@ -245,7 +262,7 @@ impl Drop for Seized {
         if again.interrupt().is_err() {
             return;
         }
-        if let Ok(stopped) = again.wait_for_event(Deadline::after(Duration::from_millis(200))) {
+        if let Ok(stopped) = again.wait_for_event(Deadline::after(Duration::from_millis(20))) {
             drop(stopped);
         }
     }
