@@ -51,6 +51,16 @@ pub unsafe fn enter(boot: *mut BootBlock) {
 }
 
 unsafe fn live(boot: *mut BootBlock) {
+    if !crate::only::claim() {
+        // The boot code hangs up and ends this thread.
+        // SAFETY: as below; the attacher reads these fields once the mailbox says that it failed.
+        unsafe {
+            (*boot).error = libc::EBUSY;
+            (*boot).error_step = step::ENTRY;
+            (*boot).mailbox.store(mailbox::FAILED, Release);
+        }
+        return;
+    }
     collect::i_am_the_agent();
     // SAFETY: the boot block stays mapped; this thread is the only one in the target that writes its plain fields, and the attacher
     // reads and writes them from outside only as the mailbox allows.

@@ -24,6 +24,7 @@ pub mod copies;
 pub mod hooks;
 pub mod install;
 pub mod layout;
+mod only;
 pub mod probe;
 pub mod queue;
 pub mod registration;

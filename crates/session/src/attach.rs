@@ -5,6 +5,7 @@ use crate::install::Install;
 use crate::request::{Check, Entry, Request};
 use crate::session::{Prepared, Session};
 use crate::target::Target;
+use crate::turn::Turn;
 use midair_inject::{EnterError, Library, Look, Options, Refusal, Tier, enter, look};
 use std::time::Instant;
 
@@ -33,6 +34,7 @@ impl Session {
     ) -> Result<Session, Failure> {
         let began = Instant::now();
         let tools = install.tools(&request.settings)?;
+        let _turn = Turn::take(request.pid)?;
         let look = look_at(request.pid)?;
         if runtimes(&look).is_empty() {
             return Err(not_gpu(request.pid));
@@ -243,6 +245,10 @@ fn failure_of(pid: i32, error: &EnterError) -> Failure {
             "use the midair that attached first, or restart the process",
         ),
         EnterError::Gone { .. } => (Kind::NoProcess, ""),
+        // Our library says so where another copy of it is at work.
+        EnterError::Boot { errno, .. } if *errno == libc::EBUSY => {
+            return busy(pid as u32, "by another copy of midair");
+        }
         EnterError::Boot { .. } => (Kind::Setup, ""),
         _ => (Kind::Enter, "the process goes on as before"),
     };

@@ -13,6 +13,7 @@ mod install;
 mod request;
 mod session;
 mod target;
+mod turn;
 
 pub use attach::checks;
 pub use collected::Collected;

@@ -1,0 +1,51 @@
+//! One thread of ours per process, whatever attachers and however many copies of this library there are in it.
+//!
+//! Attachers exclude one another before they enter, as far as they see one another (`midair-session`); those in different containers
+//! do not. Two copies of this library know nothing of each other, and two threads in one copy would share everything: what both
+//! see is the address space. A page at an address of our own is the claim.
+
+/// "midair" in ASCII, cut to a page: inside the 47 bits that every x86-64 process has, and no address that a kernel chooses.
+const CLAIM: usize = 0x6d69_6461_6000;
+
+/// Claims the process for the calling thread, for ever. False when another thread of ours has it.
+pub fn claim() -> bool {
+    const PAGE: usize = 4096;
+    let wanted = std::ptr::without_provenance_mut(CLAIM);
+    // SAFETY: a page without access that replaces nothing; nobody ever reads or writes it.
+    let page = unsafe {
+        libc::mmap(
+            wanted,
+            PAGE,
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE
+                | libc::MAP_ANONYMOUS
+                | libc::MAP_NORESERVE
+                | libc::MAP_FIXED_NOREPLACE,
+            -1,
+            0,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        // Anything but "somebody is there" says nothing about another thread of ours: the attachers' own lock has to do.
+        return std::io::Error::last_os_error().raw_os_error() != Some(libc::EEXIST);
+    }
+    if page != wanted {
+        // Linux before 4.17 takes the address as a hint.
+        // SAFETY: the page just made, which nobody knows.
+        unsafe { libc::munmap(page, PAGE) };
+        return true;
+    }
+    // A forked child has no thread of ours: it may get one.
+    // SAFETY: the page just made.
+    unsafe { libc::madvise(page, PAGE, libc::MADV_DONTFORK) };
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_first_has_it() {
+        assert!(super::claim());
+        assert!(!super::claim());
+    }
+}
