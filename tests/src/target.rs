@@ -186,7 +186,14 @@ impl Target {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         };
+        let ended = lines.1;
         drop(lines);
+        // What it said last may still be on its way from the other pipe.
+        for pipe in [&self.stdout, &self.stderr].into_iter().filter(|_| ended) {
+            let _ = pipe
+                .changed
+                .wait_timeout_while(pipe.lock(), Duration::from_secs(2), |lines| !lines.1);
+        }
         let (out, err) = (
             self.stdout.lock().0.join("\n  "),
             self.stderr.lock().0.join("\n  "),
