@@ -15,7 +15,7 @@ static void *launch(void *argument) {
   while (!atomic_load(&stop)) {
     launch_vadd(&kernels, &work, 3);
     if (work.vadds % 16 == 0) HIP(hipStreamSynchronize(work.stream));
-    usleep(200);
+    usleep(2000);
   }
   HIP(hipStreamSynchronize(work.stream));
   return NULL;

@@ -2,8 +2,9 @@
 // with grid.x 32 * (N + 1) + 65536; every 16th round it copies there and back and checks. Commands: "start" and "stop" (launching
 // on and off; each answers with the command's name when every thread has followed), "new COUNT" (that many threads more, on
 // streams made now), "counts" and "quit": one line per thread, then "total LAUNCHES"; "quit" ends the program. Launch as
-// fast as may be by default; "pause US" sets a pause between rounds.
+// fast as may be by default; "pause US" sets a pause between rounds. "tables" tells where the API tables are.
 #include "hip_kit.h"
+#include "tables.h"
 
 enum { MOST = 256 };
 static kernels_t kernels;
@@ -92,6 +93,7 @@ int main(int argc, char **argv) {
     else if (sscanf(line, "new %u", &number) == 1) add(number), say("new");
     else if (sscanf(line, "pause %u", &number) == 1) atomic_store(&pause_us, number), say("pause");
     else if (!strcmp(line, "counts")) counts();
+    else if (!strcmp(line, "tables")) say_tables();
     else fail("unknown command \"%s\"", line);
   }
   obey(STOPPED);

@@ -79,11 +79,23 @@ fn vadd() -> Result<()> {
     };
     for model in MODELS {
         for register in [true, false] {
-            let target = lab.run("/lab/vadd").arg(20).on(model).register(register);
-            let (exit, log) = end(
-                target.log_name(&format!("{model:?}-{register}")).spawn()?,
-                model,
-            )?;
+            let run = || {
+                let target = lab.run("/lab/vadd").arg(20).on(model).register(register);
+                let name = format!("{model:?}-{register}");
+                end(target.log_name(&name).spawn()?, model)
+            };
+            let mut result = run();
+            // The lab's own model (not ours) crashes in one run of twenty, in a copy thread at the program's end.
+            for _ in 0..2 {
+                if model == GpuModel::Lab
+                    && result
+                        .as_ref()
+                        .is_err_and(|error| error.to_string().contains("SIGSEGV"))
+                {
+                    result = run();
+                }
+            }
+            let (exit, log) = result?;
             assert_eq!(exit.stdout.last().map(String::as_str), Some("done"));
             if model == GpuModel::Lab {
                 continue;
@@ -302,7 +314,9 @@ fn forker() -> Result<()> {
             .log_name(&format!("{model:?}"))
             .spawn()?;
         target.expect("ready")?;
-        for command in ["spare", "fork 100", "release", "quit"] {
+        // A hundred children, in portions that a busy machine can do in the time that an answer may take.
+        let portions = [["spare"].as_slice(), &["fork 20"; 5], &["release", "quit"]].concat();
+        for command in portions {
             target.send(command)?;
             target.expect(match command {
                 "spare" => "child",
