@@ -10,7 +10,7 @@ use common::{PATIENCE, Snapshot, Target, attacher, check, end, run, start, until
 use midair_inject::FaultPoint;
 use midair_tests::snapshot::What;
 
-const QUICK: [&str; 4] = ["--boot-ms", "300", "--find-ms", "20000"];
+const QUICK: [&str; 4] = ["--boot-ms", "1500", "--find-ms", "20000"];
 
 /// Runs an attacher that may die; true if it lived.
 fn attempt(pid: i32, extra: &[&str]) -> bool {

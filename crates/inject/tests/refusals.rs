@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{PATIENCE, Snapshot, attacher, check, compiled, end, run, start, until};
 use midair_inject::{EnterError, Library, Options, Refusal, enter, look};
-use midair_ptrace::Seized;
+use midair_ptrace::{Seized, on_own_thread};
 
 fn quick() -> Options {
     Options {
@@ -119,11 +119,13 @@ fn a_stopped_process_stays_stopped() {
 fn a_traced_process_names_its_tracer() {
     let mut target = start(&["0", "cond"]);
     let pid = target.pid();
-    let seized = Seized::seize(pid, false).unwrap();
-    let error = look(pid).unwrap_err();
+    let error = on_own_thread(|| {
+        let _seized = Seized::seize(pid, false).unwrap();
+        look(pid).unwrap_err()
+    })
+    .unwrap();
     assert!(matches!(error, Refusal::Traced { .. }), "{error}");
-    drop(seized);
-    assert!(look(pid).is_ok());
+    until("its release", || Ok(look(pid).is_ok())).unwrap();
     check(&mut target);
     end(target);
 }
@@ -191,7 +193,7 @@ fn another_users_process() {
 
 #[test]
 fn a_thread_that_does_not_stop_in_time_is_not_left_stopped() {
-    let mut target = start(&["4", "cond", "poll"]);
+    let mut target = start(&["4", "cond", "sem"]);
     let pid = target.pid();
     let before = Snapshot::take(pid).unwrap();
     let hasty = Options {
