@@ -1,0 +1,59 @@
+//! How long the borrowed thread of the application stands, in its three parts. Each entry starts a thread of ours that ends
+//! again and takes everything back, so that one process can be entered many times.
+
+use crate::report::Table;
+use midair_inject::{Library, Options, Times, enter, look};
+use midair_tests::Result;
+use midair_tests::caller::Caller;
+use midair_tests::compile::host_program;
+use midair_tests::lab::Lab;
+use midair_tests::target::Target;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Entries of each process.
+const ENTRIES: usize = 150;
+
+fn entries(pid: i32) -> Result<Vec<(Times, Duration)>> {
+    let options = Options::default();
+    let mut all = Vec::new();
+    for _ in 0..ENTRIES {
+        let began = Instant::now();
+        let look = look(pid).map_err(|refusal| refusal.to_string())?;
+        let entered = enter(&look, &Library::Nothing, &options)?;
+        let times = entered.times;
+        entered.withdraw(&options)?;
+        all.push((times, began.elapsed()));
+    }
+    Ok(all)
+}
+
+fn report(table: &mut Table, who: &str, all: &[(Times, Duration)]) {
+    let mut row = |what: &str, of: fn(&Times) -> Duration, budget: &str| {
+        let times: Vec<Duration> = all.iter().map(|(times, _)| of(times)).collect();
+        table.times(&format!("{who}: {what}"), &times, budget);
+    };
+    row("thread stopped", Times::stopped, "< 0.2 ms p50, < 1 ms p99");
+    row("  seize", |times| times.seize, "");
+    row("  stub", |times| times.stub, "");
+    row("  release", |times| times.release, "");
+    row("looking for a thread", |times| times.find, "");
+    let whole: Vec<Duration> = all.iter().map(|(_, whole)| *whole).collect();
+    table.times(&format!("{who}: in and out again"), &whole, "");
+}
+
+/// On threads that keep the allocator busy, and on AMD's HIP.
+pub fn run(table: &mut Table) -> Result<()> {
+    let mut command = Command::new(host_program("plain_threads")?);
+    command.args(["2", "4"]);
+    let mut target = Target::spawn(command)?;
+    target.expect("ready")?;
+    report(table, "2 busy threads", &entries(target.pid())?);
+    drop(target);
+    if let Some(lab) = Lab::find()? {
+        let caller = Caller::start(Caller::command(&lab)?)?;
+        report(table, "HIP program", &entries(caller.pid())?);
+        caller.quit()?;
+    }
+    Ok(())
+}

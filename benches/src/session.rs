@@ -1,0 +1,115 @@
+//! From the start of an attach to the first record, and how long a detach takes, on a HIP program at work.
+
+use crate::report::Table;
+use midair_inject::Options;
+use midair_session::{Event, Install, Request, Session};
+use midair_settings::Settings;
+use midair_tests::Result;
+use midair_tests::lab::Lab;
+use midair_tests::stage::stage;
+use std::time::{Duration, Instant};
+
+/// Attaches of one process after the first.
+const WARM: usize = 30;
+/// Processes that are attached to for the first time.
+const COLD: usize = 5;
+
+/// Settings that switch these on.
+pub fn settings(names: &[&str]) -> Settings {
+    let mut settings = Settings::new();
+    for name in names {
+        settings.set((*name).to_owned(), "1".to_owned());
+    }
+    settings
+}
+
+/// Attaches with the libraries of the stage.
+pub fn attach(pid: i32, settings: Settings) -> Result<Session> {
+    let lib = stage()?.join("lib");
+    let install = Install {
+        sdk: lib.join("librocprofiler-sdk.so.1"),
+        tool: lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
+    };
+    let request = Request::new(pid.cast_unsigned(), settings);
+    let session = Session::attach_with(&request, &install, &Options::default());
+    Ok(session.map_err(|failure| failure.to_string())?)
+}
+
+/// What one session took.
+struct Times {
+    attached: Duration,
+    first_record: Duration,
+    detached: Duration,
+}
+
+fn session(pid: i32) -> Result<Times> {
+    let words = [
+        "ROCPROF_HIP_RUNTIME_API_TRACE",
+        "ROCPROF_KERNEL_TRACE",
+        "ROCPROF_MEMORY_COPY_TRACE",
+    ];
+    let began = Instant::now();
+    let mut session = attach(pid, settings(&words))?;
+    let attached = began.elapsed();
+    let limit = began + Duration::from_secs(10);
+    // The program is never idle for long, so this measures us.
+    loop {
+        match session.poll().map_err(|failure| failure.to_string())? {
+            Event::Running { records, .. } if records > 0 => break,
+            Event::TargetExited(_) => return Err("the program ended".into()),
+            _ if Instant::now() > limit => return Err("no record came".into()),
+            _ => std::thread::yield_now(),
+        }
+    }
+    let first_record = began.elapsed();
+    let began = Instant::now();
+    drop(session.detach().map_err(|failure| failure.to_string())?);
+    Ok(Times {
+        attached,
+        first_record,
+        detached: began.elapsed(),
+    })
+}
+
+/// On `vadd`, which launches all the time.
+pub fn run(table: &mut Table) -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (mut cold, mut warm) = (Vec::new(), Vec::new());
+    for number in 0..COLD {
+        let target = lab.run("/lab/vadd").arg(1_000_000).arg(200);
+        let mut target = target.log_name(&format!("vadd-{number}")).spawn()?;
+        target.expect("iter 2")?;
+        cold.push(session(target.pid())?);
+        if number == 0 {
+            for _ in 0..WARM {
+                warm.push(session(target.pid())?);
+            }
+        }
+    }
+    let mut row = |what: &str, of: &[Times], part: fn(&Times) -> Duration, budget: &str| {
+        table.times(what, &of.iter().map(part).collect::<Vec<_>>(), budget);
+    };
+    row("attach, cold", &cold, |times| times.attached, "");
+    row(
+        "attach to first record, cold",
+        &cold,
+        |times| times.first_record,
+        "< 50 ms",
+    );
+    row("attach, warm", &warm, |times| times.attached, "");
+    row(
+        "attach to first record, warm",
+        &warm,
+        |times| times.first_record,
+        "< 20 ms",
+    );
+    row(
+        "detach, with drain",
+        &warm,
+        |times| times.detached,
+        "< 5 ms + drain",
+    );
+    Ok(())
+}
