@@ -192,13 +192,7 @@ fn every_call_is_there_once() -> Result<()> {
     };
     assert_eq!(names(&document), names(&golden));
 
-    caller.send("quit")?;
-    let exit = target
-        .target
-        .wait(midair_tests::target::PATIENCE)?
-        .success()?;
-    assert_eq!(exit.stdout.last().map(String::as_str), Some("done"));
-    Ok(())
+    caller.quit()
 }
 
 #[test]
@@ -243,12 +237,7 @@ fn ten_thousand_threads_come_and_go() -> Result<()> {
     };
     let grown = anonymous(&after).saturating_sub(anonymous(&before));
     assert!(grown < 16 << 20, "grown by {grown} bytes of address space");
-    caller.send("quit")?;
-    target
-        .target
-        .wait(midair_tests::target::PATIENCE)?
-        .success()?;
-    Ok(())
+    caller.quit()
 }
 
 #[test]
@@ -282,10 +271,5 @@ fn what_finds_no_room_is_counted() -> Result<()> {
     caller.tell("tight 2000")?;
     let traced = attacher.detach()?.code(0)?;
     assert_eq!(traced.calls()?.len(), 2_000);
-    caller.send("quit")?;
-    target
-        .target
-        .wait(midair_tests::target::PATIENCE)?
-        .success()?;
-    Ok(())
+    caller.quit()
 }

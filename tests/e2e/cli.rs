@@ -99,7 +99,13 @@ fn every_way_to_end() -> Result<()> {
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     let pid = caller.pid();
     let until = ["Press Enter to detach..."];
-    let ways: [(&str, Option<&str>, fn(&mut Target) -> Result<()>); 5] = [
+    /// Its name, the signal that is announced, and how it is done.
+    type Way = (
+        &'static str,
+        Option<&'static str>,
+        fn(&mut Target) -> Result<()>,
+    );
+    let ways: [Way; 5] = [
         ("enter", None, |process| process.send("")),
         ("end of input", None, |process| {
             process.close_stdin();
