@@ -253,8 +253,12 @@ impl Session {
             }
             self.heard.1 = Instant::now();
         }
-        // The target's side ended by itself: the process is about to exit, or shut its runtime down.
-        let finished = head.state.load(Acquire) == state::COMPLETE;
+        // The target's side ended by itself: the process is about to exit, or shut its runtime down. Without such a reason it did as
+        // we asked.
+        const BY_ITSELF: u32 =
+            outcome::PROCESS_EXIT | outcome::RUNTIME_SHUT_DOWN | outcome::LEASE_EXPIRED;
+        let finished = head.state.load(Acquire) == state::COMPLETE
+            && head.outcome.load(Acquire) & BY_ITSELF != 0;
         finished.then_some(End::Exited(None))
     }
 
