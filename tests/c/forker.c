@@ -3,6 +3,7 @@
 // "spare" it forks one child that stays and says "child PID" (it ends on "release"). "quit" ends. A child that does not
 // end within 20 s is ended by SIGALRM, which counts as a failure.
 #include "hip_kit.h"
+#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -19,6 +20,16 @@ static void *launch(void *argument) {
   }
   HIP(hipStreamSynchronize(work.stream));
   return NULL;
+}
+
+// Forks; a machine that is short of memory or processes for a moment gets a second.
+static pid_t new_child(void) {
+  for (int tries = 0;; tries++) {
+    pid_t child = fork();
+    if (child >= 0) return child;
+    if (tries == 50 || (errno != EAGAIN && errno != ENOMEM)) fail("fork: %s", strerror(errno));
+    usleep(20000);
+  }
 }
 
 // Exit code of a child: which call failed.
@@ -52,8 +63,7 @@ int main(int argc, char **argv) {
   while (hear(line, sizeof line) && strcmp(line, "quit")) {
     if (sscanf(line, "fork %u", &number) == 1) {
       for (unsigned n = 0; n < number; n++) {
-        pid_t child = fork();
-        if (child < 0) fail("fork failed");
+        pid_t child = new_child();
         if (child == 0) {
           alarm(20);
           _exit(child_calls());
@@ -63,8 +73,7 @@ int main(int argc, char **argv) {
       say("fork %u", number);
     } else if (!strcmp(line, "spare")) {
       if (spare || pipe(pipes)) fail("a spare child is there already, or no pipe");
-      spare = fork();
-      if (spare < 0) fail("fork failed");
+      spare = new_child();
       if (spare == 0) {
         char byte;
         close(pipes[1]);

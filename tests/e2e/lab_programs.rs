@@ -12,8 +12,20 @@ const MODELS: [GpuModel; 3] = [GpuModel::Lab, GpuModel::Doorbell, GpuModel::Eage
 /// Waits for the end of a program, which must be a good one, and reads the log that the model left (empty on the lab's).
 fn end(target: LabTarget, model: GpuModel) -> Result<(Exit, ModelLog)> {
     let log = target.log.clone();
-    let exit = target.target.wait(PATIENCE)?.success();
-    let exit = exit.map_err(|error| format!("{}: {error}", log.display()))?;
+    let exit = target.target.wait(PATIENCE)?;
+    // On the lab's own model, ROCr aborts in some exits, after all that the program did (our model has a remedy, see
+    // `LAST_RING` in its plugin).
+    let late_event = exit.signal() == Some(libc::SIGABRT)
+        && exit.stdout.last().is_some_and(|line| line == "done")
+        && exit
+            .stderr
+            .last()
+            .is_some_and(|line| line.starts_with("model_set_event:"));
+    if !(late_event && model == GpuModel::Lab) {
+        exit.clone()
+            .success()
+            .map_err(|error| format!("{}: {error}", log.display()))?;
+    }
     let log = ModelLog::read(&log)?;
     log.check()?;
     assert_eq!(
