@@ -39,16 +39,19 @@ pub fn workspace() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// Directory of this test binary's own build (`target/debug/deps`), where the libraries that it depends on lie as well.
+/// Directory of the running test's or program's own build (`target/debug/deps`), where the libraries that it depends on lie as well.
 ///
 /// # Errors
 /// When the system does not tell the path of the running program.
 pub fn build_dir() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    Ok(own
-        .parent()
-        .ok_or("a test binary has a directory")?
-        .to_path_buf())
+    let dir = own.parent().ok_or("a program has a directory")?;
+    // Tests are there themselves, programs one above.
+    Ok(if dir.ends_with("deps") {
+        dir.to_path_buf()
+    } else {
+        dir.join("deps")
+    })
 }
 
 /// A hash of what a built file depends on, to tell whether it is stale. Not cryptographic.

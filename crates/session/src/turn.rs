@@ -38,7 +38,6 @@ impl Turn {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests may panic")]
 mod tests {
     use super::*;
 
