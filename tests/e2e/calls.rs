@@ -6,6 +6,7 @@ use midair_tests::caller::{Caller, between};
 use midair_tests::lab::Lab;
 use midair_tests::snapshot::Snapshot;
 use midair_tests::table::json;
+use midair_tests::target::until;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// AMD's own output of the same runtimes.
@@ -272,4 +273,60 @@ fn what_finds_no_room_is_counted() -> Result<()> {
     let traced = attacher.detach()?.code(0)?;
     assert_eq!(traced.calls()?.len(), 2_000);
     caller.quit()
+}
+
+#[test]
+fn each_option_records_its_domains_and_no_others() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = lab.run("/lab/vadd").arg(1_000_000).arg(1_000).spawn()?;
+    target.expect("iter 2")?;
+    let (runtime, compiler) = ("HIP_RUNTIME_API_EXT", "HIP_COMPILER_API_EXT");
+    let (core, amd) = ("HSA_CORE_API", "HSA_AMD_EXT_API");
+    let every = [runtime, compiler, core, amd];
+    for (options, domains, kernels, copies) in [
+        (
+            ["--hip-runtime-trace"].as_slice(),
+            [runtime].as_slice(),
+            false,
+            false,
+        ),
+        (&["--hip-compiler-trace"], &[compiler], false, false),
+        (&["--hip-trace"], &[runtime, compiler], false, false),
+        (&["--hsa-core-trace"], &[core], false, false),
+        (&["--hsa-amd-trace"], &[amd], false, false),
+        (&["--hsa-trace"], &[core, amd], false, false),
+        (&["--kernel-trace"], &[], true, false),
+        (&["--memory-copy-trace"], &[], false, true),
+        (
+            &["--hip-compiler-trace", "--kernel-trace"],
+            &[compiler],
+            true,
+            false,
+        ),
+        (&["--runtime-trace"], &[runtime], true, true),
+        (&["--sys-trace"], &every, true, true),
+    ] {
+        let words = [options, &["--output-format", "csv"]].concat();
+        let attacher = Attacher::start(target.pid(), &words)?;
+        let before = target.model_log()?.dispatches().count();
+        // Three rounds of the program, whichever of its kernels come first.
+        until("some rounds", || {
+            Ok(target.model_log()?.dispatches().count() > before + 9)
+        })?;
+        let traced = attacher.detach()?.code(0)?;
+        let calls = traced.calls()?;
+        check_calls(&calls, target.pid(), (0, u64::MAX))?;
+        let found: BTreeSet<&str> = calls.iter().map(|call| call.domain.as_str()).collect();
+        assert_eq!(found, domains.iter().copied().collect(), "{options:?}");
+        let there = |name: &str| traced.file(&format!("{name}_trace.csv")).exists();
+        assert_eq!(
+            (there("kernel"), there("memory_copy")),
+            (kernels, copies),
+            "{options:?}"
+        );
+    }
+    assert!(target.is_running()?);
+    Ok(())
 }
