@@ -1,5 +1,5 @@
-//! What a HIP call costs (`hipGetLastError`, one of the cheapest) in one and the same process: before any attach, attached for
-//! something else, traced, and after the detach. The states take turns, so that all see the same machine.
+//! What a HIP call costs (`hipGetLastError`, one of the cheapest): in a process that was never attached to, and in another one
+//! attached for something else, traced, and after the detach. The states take turns, so that all see the same machine.
 
 use crate::report::Table;
 use crate::session::{attach, settings};
@@ -26,38 +26,50 @@ pub fn run(table: &mut Table) -> Result<()> {
         return Ok(());
     };
     let mut caller = Caller::start(Caller::command(&lab)?)?;
-    // The first turn of all faults pages in.
-    ns_per_call(&mut caller)?;
-    let bare = (0..ROUNDS)
-        .map(|_| ns_per_call(&mut caller))
-        .collect::<Result<Vec<_>>>()?;
-    let (mut other, mut traced, mut after) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut over_bare, mut left) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let session = attach(caller.pid(), settings(&["ROCPROF_HSA_CORE_API_TRACE"]))?;
-        other.push(ns_per_call(&mut caller)?);
-        drop(session.detach().map_err(|failure| failure.to_string())?);
-        let mut session = attach(caller.pid(), settings(&["ROCPROF_HIP_RUNTIME_API_TRACE"]))?;
-        traced.push(ns_per_call(&mut caller)?);
-        session.poll().map_err(|failure| failure.to_string())?;
-        drop(session.detach().map_err(|failure| failure.to_string())?);
-        after.push(ns_per_call(&mut caller)?);
+    let mut untouched = Caller::start(Caller::command(&lab)?.log_name("untouched"))?;
+    let mut columns: [Vec<f64>; 4] = Default::default();
+    // The first turn faults pages in, and makes the thread of ours that stays.
+    for turn in 0..=ROUNDS {
+        let bare = ns_per_call(&mut untouched)?;
+        let other = attached(&mut caller, "ROCPROF_HSA_CORE_API_TRACE")?;
+        let traced = attached(&mut caller, "ROCPROF_HIP_RUNTIME_API_TRACE")?;
+        let after = ns_per_call(&mut caller)?;
+        if turn > 0 {
+            for (column, ns) in columns.iter_mut().zip([bare, other, traced, after]) {
+                column.push(ns);
+            }
+        }
     }
-    for (with, without) in traced.iter().zip(&after) {
-        over_bare.push(with - without);
-    }
-    for (later, earlier) in after.iter().zip(&bare) {
-        left.push(later - earlier);
-    }
-    table.per_call("HIP call: bare", &bare, "");
-    table.per_call(
-        "HIP call: attached for HSA only",
-        &other,
-        "<= 2 ns over bare",
-    );
+    let [bare, other, traced, after] = columns;
+    let over = |with: &[f64]| -> Vec<f64> {
+        with.iter()
+            .zip(&bare)
+            .map(|(with, bare)| with - bare)
+            .collect()
+    };
+    table.per_call("HIP call: never attached", &bare, "");
     table.per_call("HIP call: traced", &traced, "");
+    table.per_call(
+        "  over never attached, same turn",
+        &over(&traced),
+        "< 60 ns",
+    );
+    table.per_call("HIP call: attached for HSA only", &other, "");
+    table.per_call("  over never attached, same turn", &over(&other), "<= 2 ns");
     table.per_call("HIP call: after detach", &after, "");
-    table.per_call("  traced over bare, same turn", &over_bare, "< 60 ns");
-    table.per_call("  after detach over before", &left, "0");
-    caller.quit()
+    table.per_call("  over never attached, same turn", &over(&after), "0");
+    caller.quit()?;
+    untouched.quit()
+}
+
+/// ns per call while a session with this setting is on.
+fn attached(caller: &mut Caller, setting: &str) -> Result<f64> {
+    let mut session = attach(caller.pid(), settings(&[setting]))?;
+    let ns = ns_per_call(caller)?;
+    session.poll().map_err(|failure| failure.to_string())?;
+    let collected = session.detach().map_err(|failure| failure.to_string())?;
+    match collected.failure() {
+        Some(failure) => Err(failure.to_string().into()),
+        None => Ok(ns),
+    }
 }

@@ -71,14 +71,14 @@ fn session(pid: i32) -> Result<Times> {
     })
 }
 
-/// On `vadd`, which launches all the time.
+/// On `vadd`, which launches all the time, with short pauses: on two cores a program that never sleeps has no parked thread.
 pub fn run(table: &mut Table) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
     let (mut cold, mut warm) = (Vec::new(), Vec::new());
     for number in 0..COLD {
-        let target = lab.run("/lab/vadd").arg(1_000_000).arg(200);
+        let target = lab.run("/lab/vadd").arg(1_000_000).arg(1_000);
         let mut target = target.log_name(&format!("vadd-{number}")).spawn()?;
         target.expect("iter 2")?;
         cold.push(session(target.pid())?);
