@@ -52,6 +52,21 @@ struct Taken {
     address: usize,
     ours: *mut (),
     before: *mut (),
+    /// See [`Live::home`].
+    home: usize,
+}
+
+impl Taken {
+    /// Whether a slot with `value` has neither ours nor anybody's wrapper over ours: somebody who was there before us has put back
+    /// what there was before, or even the runtime's own function.
+    fn is_gone(&self, value: *mut ()) -> bool {
+        // SAFETY: dladdr takes any address; the out structure is plain data that zero is a value of.
+        let (known, info) = unsafe {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            (libc::dladdr(value.cast(), &mut info) != 0, info)
+        };
+        value == self.before || known && info.dli_fbase.addr() == self.home
+    }
 }
 
 /// Slots that hold ours, and those where somebody put a wrapper over ours in an earlier session: ours stays below it as a
@@ -77,8 +92,10 @@ fn table_of(live: &Live) -> Option<&'static Table> {
 
 impl Installed {
     /// Saves what the slots of a table hold, for the wrappers and for our own calls. Takes nothing yet.
-    pub fn adopt(&self, live: &Live) {
+    pub fn adopt(&mut self, live: &Live) {
         let Some(table) = table_of(live) else { return };
+        self.buried
+            .retain(|buried| !buried.is_gone(slot_at(buried.address).load(Acquire)));
         for slot in table
             .slots
             .iter()
@@ -118,9 +135,6 @@ impl Installed {
             }
             .cast_mut();
             let cell = slot_at(address);
-            // Whoever had a wrapper over ours may have put back what was there before ours: then nothing of ours is below.
-            self.buried
-                .retain(|buried| buried.address != address || cell.load(Acquire) != buried.before);
             if let Some(at) = self
                 .buried
                 .iter()
@@ -137,7 +151,7 @@ impl Installed {
                     self.taken.push(Taken {
                         address,
                         ours,
-                        before: buried.before,
+                        ..buried
                     });
                 } else {
                     self.taken.push(buried);
@@ -154,6 +168,7 @@ impl Installed {
                     address,
                     ours,
                     before,
+                    home: live.home,
                 });
             }
         }
@@ -171,8 +186,7 @@ impl Installed {
             match slot_at(taken.address).compare_exchange(taken.ours, taken.before, AcqRel, Relaxed)
             {
                 Ok(_) => {}
-                // Somebody was there before us: what was before ours is in the slot again.
-                Err(there) if there == taken.before => {}
+                Err(there) if taken.is_gone(there) => {}
                 Err(_) => self.buried.push(taken),
             }
         }

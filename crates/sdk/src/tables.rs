@@ -20,6 +20,8 @@ pub struct Live {
     pub base: usize,
     /// Its own size, which no access may exceed.
     pub size: usize,
+    /// Where the runtime's library is loaded: a slot that nobody has taken names a function of it.
+    pub home: usize,
 }
 
 /// What a look at the loaded libraries brought.
@@ -121,7 +123,7 @@ fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> L
     }
     match agreed {
         Some((base, votes)) if votes >= WITNESSES.min(asked) => {
-            check(maps, index, table, base as usize)
+            check(maps, index, table, base as usize, module.base())
         }
         None if not_yet >= WITNESSES.min(asked) => Look::NotYet,
         _ if asked < WITNESSES => Look::Absent,
@@ -129,7 +131,7 @@ fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> L
     }
 }
 
-fn check(maps: &Maps, index: usize, table: &Table, base: usize) -> Look {
+fn check(maps: &Maps, index: usize, table: &Table, base: usize, home: usize) -> Look {
     let Some(size) = own_size(maps, table, base) else {
         return Look::Refused(format!("the table at {base:#x} has no plausible size"));
     };
@@ -145,7 +147,12 @@ fn check(maps: &Maps, index: usize, table: &Table, base: usize) -> Look {
             ));
         }
     }
-    Look::Live(Live { index, base, size })
+    Look::Live(Live {
+        index,
+        base,
+        size,
+        home,
+    })
 }
 
 /// A HIP table begins with its size as a `size_t`; an HSA table with `{u32 major, u32 minor = size, …}`

@@ -96,6 +96,11 @@ pub fn epoch() -> u64 {
 }
 
 impl Module<'_> {
+    /// Where it is loaded, as `dladdr` tells it of its functions.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
     fn address(&self, tag: i64) -> Option<usize> {
         let value = self
             .dynamic
