@@ -25,7 +25,10 @@ static void *launch(void *argument) {
 
 int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "--executed")) {
+    // Stays until its input ends, so that whoever looks at it sees what it has become.
+    char line[64];
     say("executed");
+    while (hear(line, sizeof line)) {}
     return 0;
   }
   if (argc < 2) fail("usage: exiter KERNELS");

@@ -1,0 +1,654 @@
+//! A detach leaves nothing behind, whatever the process does meanwhile (issue: order of proof 5).
+
+#[path = "profiler/mod.rs"]
+mod profiler;
+
+use midair_tests::lab::{Lab, LabTarget};
+use midair_tests::modellog::ModelLog;
+use midair_tests::snapshot::Snapshot;
+use midair_tests::target::{Exit, PATIENCE, until};
+use midair_tests::{Error, Result};
+use profiler::{Counter, Profiler, Tables, Trace, USUAL, Work, changed};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Exit code of a profiler whose target was killed or became another program.
+const TARGET_KILLED: i32 = 31;
+/// Name of our thread in a target.
+const AGENT: &str = "midair-agent";
+
+fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
+    target.send(command)?;
+    target.expect(command.split(' ').next().unwrap_or_default())?;
+    Ok(())
+}
+
+/// Dispatches with this grid.x that the log holds as ended.
+fn ended(target: &LabTarget, grid: u32) -> Result<usize> {
+    let log = target.model_log()?;
+    Ok(log
+        .dispatches()
+        .filter(|dispatch| dispatch.grid[0] == grid)
+        .count())
+}
+
+/// Every dispatch of the trace that has times is in the log, and none is there twice.
+fn true_to(trace: &Trace, log: &ModelLog) {
+    let logged: BTreeSet<Work> = log.dispatches().map(Work::logged).collect();
+    let timed = trace.kernels.iter().filter(|kernel| kernel.work.start != 0);
+    let mut seen = BTreeSet::new();
+    for kernel in timed {
+        assert!(logged.contains(&kernel.work), "not in the log: {kernel:?}");
+        assert!(seen.insert(kernel.work), "there twice: {kernel:?}");
+    }
+}
+
+/// Twenty sessions with changing options on a process that never pauses.
+#[test]
+fn twenty_cycles_leave_nothing() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("streams")?, lab.kernels()?);
+    let target = lab
+        .run(&program)
+        .arg(&kernels)
+        .arg(4)
+        .env("MODEL_KERNEL_NS", 2_000);
+    let mut target = target.spawn()?;
+    target.expect("ready")?;
+    ask(&mut target, "pause 1000")?;
+    // HIP makes queues, signals and staging memory as it needs them: let it have them all before the first look.
+    ask(&mut target, "start")?;
+    let mut work = Counter::of(&target);
+    work.wait_until(1000)?;
+    let pid = target.pid();
+    let tables = Tables::of(&mut target)?;
+    let native = tables.read(pid)?;
+    let clean = Snapshot::take(pid)?;
+
+    let options: [&[&str]; 5] = [
+        &USUAL,
+        &["--kernel-trace"],
+        &["--hsa-trace", "--memory-copy-trace"],
+        &["--sys-trace"],
+        &["--hip-runtime-trace", "--hip-compiler-trace"],
+    ];
+    let mut settled = None;
+    for cycle in 0..20 {
+        let dir = lab.scratch().join(format!("cycle{cycle}"));
+        let chosen = options[cycle % options.len()];
+        let profiler = Profiler::attach(pid, &dir, chosen)?;
+        let while_on = changed(&native, &tables.read(pid)?);
+        assert!(!while_on.is_empty(), "cycle {cycle}: nothing was hooked");
+        work.wait_for(20)?;
+        let trace = profiler.detach()?;
+        let left = changed(&native, &tables.read(pid)?);
+        assert!(
+            left.is_empty(),
+            "cycle {cycle} {chosen:?}: slots differ: {left:?}"
+        );
+        trace
+            .whole()
+            .map_err(|error| format!("cycle {cycle} {chosen:?}: {error}"))?;
+        let kernels = chosen
+            .iter()
+            .any(|option| ["--kernel-trace", "--sys-trace"].contains(option));
+        assert_eq!(
+            trace.kernels.len() >= 20,
+            kernels,
+            "cycle {cycle} {chosen:?}: {}",
+            trace.kernels.len()
+        );
+        true_to(&trace, &target.model_log()?);
+        std::fs::remove_dir_all(&dir)?;
+
+        let now = Snapshot::take(pid)?;
+        assert_eq!(now.tracer, 0, "cycle {cycle}: still traced");
+        assert_eq!(
+            now.named(AGENT).count(),
+            1,
+            "cycle {cycle}: one thread of ours waits"
+        );
+        let diff = clean
+            .diff(&now)
+            .without(|change| change.name == AGENT || change.name.is_empty());
+        let strange = diff
+            .without_heap()
+            .without(|change| change.name.contains("memfd:midair"));
+        let strange = strange.without(|change| change.name.contains("libmidair_gpu_model"));
+        assert!(
+            strange.is_empty(),
+            "cycle {cycle}: more than our library is there:\n{strange}"
+        );
+        match &settled {
+            // Each kind of session has been there once; from here on nothing may grow.
+            None if cycle + 1 == 2 * options.len() => settled = Some(now),
+            None => {}
+            Some(settled) => {
+                no_growth(settled, &now).map_err(|error| format!("cycle {cycle}: {error}"))?
+            }
+        }
+    }
+
+    ask(&mut target, "stop")?;
+    target.send("quit")?;
+    let log = target.log.clone();
+    let exit = target.target.wait(PATIENCE)?.success()?;
+    counts_are_right(&exit, &ModelLog::read(&log)?)?;
+    Ok(())
+}
+
+/// Descriptors, threads and mappings are the same but for what the application's allocator does.
+fn no_growth(before: &Snapshot, now: &Snapshot) -> Result<()> {
+    let diff = before.diff(now).without_heap();
+    if !diff.is_empty() {
+        return Err(format!("it grew:\n{diff}").into());
+    }
+    let size =
+        |snapshot: &Snapshot| -> u64 { snapshot.maps.iter().map(|map| map.end - map.start).sum() };
+    // Arenas of the application's threads may come and go; a leak of ours would be a spool (64 MiB) or a pool.
+    let grown = size(now).saturating_sub(size(before));
+    if grown > 8 << 20 {
+        return Err(format!("{grown} bytes more are mapped:\n{}", before.diff(now)).into());
+    }
+    Ok(())
+}
+
+/// What `streams` says that it launched and copied is in the log.
+fn counts_are_right(exit: &Exit, log: &ModelLog) -> Result<()> {
+    log.check()?;
+    assert_eq!(
+        exit.stdout.last().map(String::as_str),
+        Some("done"),
+        "{exit}"
+    );
+    let total = exit
+        .stdout
+        .iter()
+        .rev()
+        .find_map(|line| line.strip_prefix("total "));
+    let total: usize = total.ok_or("no total")?.parse()?;
+    assert_eq!(log.dispatches().count(), total);
+    Ok(())
+}
+
+/// A thread stays in one hipStreamSynchronize while two sessions come and go; the second one begins and ends within the kernel.
+#[test]
+fn a_thread_blocked_across_two_sessions() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("blocked")?, lab.kernels()?);
+    let (blocks, seconds) = (77, 15);
+    let grid: u32 = 64 * blocks;
+    let target = lab.run(&program).arg(&kernels).arg(blocks);
+    let mut target = target
+        .env("MODEL_LONG_KERNEL", format!("{grid}:{seconds}000000000"))
+        .spawn()?;
+    target.expect("ready")?;
+    let sync = |trace: &Trace| {
+        trace
+            .hip
+            .values()
+            .filter(|call| call.name == "hipStreamSynchronize")
+            .count()
+    };
+
+    // The first session sees the launch and the beginning of the wait.
+    let first = Profiler::attach(target.pid(), &lab.scratch().join("first"), &USUAL)?;
+    target.send("block")?;
+    let blocked: u64 = target
+        .expect("blocking")?
+        .split(' ')
+        .nth(1)
+        .ok_or("a tid")?
+        .parse()?;
+    ask(&mut target, "go 3")?;
+    let began = Instant::now();
+    let trace = first.detach()?;
+    let took = began.elapsed();
+    assert_eq!(
+        ended(&target, grid)?,
+        0,
+        "the kernel is to outlive both sessions: {seconds} s are too few here"
+    );
+    assert!(
+        took < Duration::from_secs(5),
+        "a kernel that runs on held the detach up for {took:?}"
+    );
+    assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
+    assert_eq!(
+        trace.midair["untimed"],
+        serde_json::json!({"still running at detach": 1}),
+        "{}",
+        trace.midair
+    );
+    assert!(!trace.notes().contains("balance"), "{}", trace.notes());
+    let long: Vec<_> = trace
+        .kernels
+        .iter()
+        .filter(|kernel| kernel.work.grid[0] == u64::from(grid))
+        .collect();
+    assert_eq!(long.len(), 1, "the running kernel is in the trace once");
+    assert_eq!(
+        (long[0].work.start, long[0].work.end, long[0].tid),
+        (0, 0, blocked)
+    );
+    assert_eq!(trace.kernels.len(), 4);
+    // The wait had begun or not when the detach came; if it had, it is there, and ends with the session.
+    assert!(
+        sync(&trace) == 1 || sync(&trace) == 2,
+        "{} synchronisations",
+        sync(&trace)
+    );
+
+    // The second sees only what is new: the thread inside the old call writes nothing into it.
+    let second = Profiler::attach(target.pid(), &lab.scratch().join("second"), &USUAL)?;
+    ask(&mut target, "go 3")?;
+    let trace = second.detach()?;
+    assert_eq!(
+        ended(&target, grid)?,
+        0,
+        "the kernel is to outlive both sessions: {seconds} s are too few here"
+    );
+    let short: Vec<u64> = trace
+        .kernels
+        .iter()
+        .map(|kernel| kernel.work.grid[0])
+        .collect();
+    assert_eq!(short, [320, 320, 320], "{:?}", trace.midair);
+    trace.whole()?;
+    assert_eq!(sync(&trace), 1, "{:?}", trace.hip);
+    assert!(
+        trace.hip.values().all(|call| call.tid != blocked),
+        "a call of the blocked thread"
+    );
+
+    // A third is on when the old kernel and the old call end.
+    let third = Profiler::attach(target.pid(), &lab.scratch().join("third"), &USUAL)?;
+    target.expect("unblocked")?;
+    ask(&mut target, "go 2")?;
+    let trace = third.detach()?;
+    trace.whole()?;
+    true_to(&trace, &target.model_log()?);
+    let short = trace
+        .kernels
+        .iter()
+        .filter(|kernel| kernel.work.grid[0] == 320)
+        .count();
+    assert_eq!((short, sync(&trace)), (2, 1), "{:?}", trace.hip);
+    assert!(
+        trace.hip.values().all(|call| call.tid != blocked),
+        "a call that began two sessions ago"
+    );
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
+/// A kernel of 30 s does not hold the detach up, and what is attached next does not wait for it either.
+#[test]
+fn a_long_kernel_at_detach() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("blocked")?, lab.kernels()?);
+    let target = lab.run(&program).arg(&kernels).arg(77).register(false);
+    let mut target = target
+        .env("MODEL_LONG_KERNEL", "4928:30000000000")
+        .spawn()?;
+    target.expect("ready")?;
+    let profiler = Profiler::attach(
+        target.pid(),
+        &lab.scratch().join("long"),
+        &["--kernel-trace"],
+    )?;
+    target.send("block")?;
+    until(
+        "the kernel",
+        || Ok(target.model_log()?.begun().count() == 1),
+    )?;
+    let began = Instant::now();
+    let trace = profiler.detach()?;
+    let took = began.elapsed();
+    assert_eq!(ended(&target, 4928)?, 0);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    let [kernel] = &trace.kernels[..] else {
+        panic!("{} kernels", trace.kernels.len())
+    };
+    assert_eq!((kernel.work.grid[0], kernel.work.start), (4928, 0));
+    assert_eq!(
+        trace.midair["untimed"],
+        serde_json::json!({"still running at detach": 1}),
+        "{}",
+        trace.midair
+    );
+    assert_eq!(trace.midair["open_at_detach"], 1, "{}", trace.midair);
+    assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
+    target.signal(libc::SIGKILL)?;
+    target.target.wait(PATIENCE)?;
+    Ok(())
+}
+
+/// Another tool's wrappers over ours and under ours, gone before the detach or after it.
+#[test]
+fn wrappers_of_somebody_else() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("overwrap")?, lab.kernels()?);
+    let mut target = lab.run(&program).arg(&kernels).spawn()?;
+    target.expect("ready")?;
+    let pid = target.pid();
+    ask(&mut target, "go 2")?;
+    let tables = Tables::of(&mut target)?;
+    let native = tables.read(pid)?;
+    let three = BTreeMap::from([("core".to_owned(), 2), ("hip".to_owned(), 1)]);
+    let options = ["--kernel-trace", "--hip-trace", "--hsa-trace"];
+    let mut number = 0;
+    let mut dir = || {
+        number += 1;
+        lab.scratch().join(format!("over{number}"))
+    };
+    let exactly = |trace: &Trace, rounds: usize| {
+        let calls = |name: &str, calls: &BTreeMap<u64, profiler::Call>| {
+            calls.values().filter(|call| call.name == name).count()
+        };
+        let seen = [
+            trace.kernels.len(),
+            calls("hipModuleLaunchKernel", &trace.hip),
+            calls("hipGetLastError", &trace.hip),
+            calls("hsa_system_get_info", &trace.hsa),
+        ];
+        assert_eq!(seen, [rounds; 4], "{}", trace.midair);
+        assert_eq!(
+            trace.midair["untimed"],
+            serde_json::json!({}),
+            "{}",
+            trace.midair
+        );
+        assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
+    };
+
+    // Over ours, and still there at the detach: ours stays below, and that is said.
+    let profiler = Profiler::attach(pid, &dir(), &options)?;
+    ask(&mut target, "go 3")?;
+    ask(&mut target, "over")?;
+    ask(&mut target, "go 4")?;
+    let trace = profiler.detach()?;
+    exactly(&trace, 7);
+    assert!(
+        trace.notes().contains("put its wrapper over ours"),
+        "{}",
+        trace.notes()
+    );
+    assert_eq!(
+        changed(&native, &tables.read(pid)?),
+        three,
+        "only the wrappers of the program are there"
+    );
+    ask(&mut target, "go 5")?;
+    // Attached again below it: every call is there once. It goes while we are attached.
+    let profiler = Profiler::attach(pid, &dir(), &options)?;
+    ask(&mut target, "go 3")?;
+    ask(&mut target, "off")?;
+    ask(&mut target, "go 3")?;
+    let trace = profiler.detach()?;
+    exactly(&trace, 6);
+    assert_eq!(
+        changed(&native, &tables.read(pid)?),
+        BTreeMap::new(),
+        "ours goes with the last one over it"
+    );
+
+    // Over ours, gone after the detach: it puts ours back, which passes calls on, records nothing, and goes with the next session.
+    let profiler = Profiler::attach(pid, &dir(), &options)?;
+    ask(&mut target, "over")?;
+    exactly(&profiler.detach()?, 0);
+    ask(&mut target, "off")?;
+    assert_eq!(
+        changed(&native, &tables.read(pid)?),
+        three,
+        "ours, as a pass-through"
+    );
+    ask(&mut target, "go 4")?;
+    // Only copies are asked for: what is left of the earlier session must not record kernels.
+    let profiler = Profiler::attach(pid, &dir(), &["--memory-copy-trace"])?;
+    ask(&mut target, "go 4")?;
+    let trace = profiler.detach()?;
+    exactly(&trace, 0);
+    assert_eq!(changed(&native, &tables.read(pid)?), BTreeMap::new());
+
+    // Under ours, and still there at the detach.
+    ask(&mut target, "over")?;
+    let profiler = Profiler::attach(pid, &dir(), &options)?;
+    ask(&mut target, "go 3")?;
+    exactly(&profiler.detach()?, 3);
+    assert_eq!(
+        changed(&native, &tables.read(pid)?),
+        three,
+        "the program's wrappers are as they were"
+    );
+    // Under ours, and it puts back what was there before both while we are attached: ours is thrown out of these slots, and the
+    // next session has them again.
+    let profiler = Profiler::attach(pid, &dir(), &["--hip-trace"])?;
+    ask(&mut target, "drop")?;
+    ask(&mut target, "go 2")?;
+    profiler.detach()?;
+    assert_eq!(changed(&native, &tables.read(pid)?), BTreeMap::new());
+    let profiler = Profiler::attach(pid, &dir(), &options)?;
+    ask(&mut target, "go 3")?;
+    let trace = profiler.detach()?;
+    exactly(&trace, 3);
+    trace.whole()?;
+    assert_eq!(changed(&native, &tables.read(pid)?), BTreeMap::new());
+
+    let log = target.log.clone();
+    target.send("quit")?;
+    let exit = target.target.wait(PATIENCE)?.success()?;
+    let said = exit
+        .stdout
+        .iter()
+        .find_map(|line| line.strip_prefix("vadd ")?.split(' ').next()?.parse().ok());
+    assert_eq!(
+        Some(ModelLog::read(&log)?.dispatches().count()),
+        said,
+        "{exit}"
+    );
+    Ok(())
+}
+
+/// A hundred children that use the API while their parent is attached, and one that stays for longer than the session.
+#[test]
+fn forked_children() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("forker")?, lab.kernels()?);
+    let mut target = lab.run(&program).arg(&kernels).spawn()?;
+    target.expect("ready")?;
+    let options = ["--kernel-trace", "--hip-trace", "--hsa-trace"];
+    let profiler = Profiler::attach(target.pid(), &lab.scratch().join("forks"), &options)?;
+    target.send("spare")?;
+    let child: i32 = target
+        .expect("child")?
+        .split(' ')
+        .nth(1)
+        .ok_or("a pid")?
+        .parse()?;
+    ask(&mut target, "fork 100")?;
+    let maps = std::fs::read_to_string(format!("/proc/{child}/maps"))?;
+    assert!(
+        !maps.contains("memfd:midair-spool"),
+        "a child has the spool of its parent"
+    );
+    let threads: BTreeSet<u64> = Snapshot::take(target.pid())?
+        .threads
+        .keys()
+        .map(|tid| *tid as u64)
+        .collect();
+    let trace = profiler.detach()?;
+    trace.whole()?;
+    // The child that outlives the session calls the API now.
+    ask(&mut target, "release")?;
+    assert!(!trace.kernels.is_empty(), "the parent launched");
+    for name in [
+        "hipRuntimeGetVersion",
+        "hipDriverGetVersion",
+        "hipGetDeviceCount",
+    ] {
+        let calls = trace.hip.values().filter(|call| call.name == name).count();
+        assert_eq!(calls, 0, "{name} is called by children only");
+    }
+    let calls = trace.hip.values().chain(trace.hsa.values());
+    let strangers: BTreeSet<u64> = calls
+        .map(|call| call.tid)
+        .filter(|tid| !threads.contains(tid))
+        .collect();
+    assert!(
+        strangers.is_empty(),
+        "threads {strangers:?} are not the parent's: {threads:?}"
+    );
+    let log = target.model_log()?;
+    true_to(&trace, &log);
+
+    // And again, with another session on.
+    let profiler = Profiler::attach(target.pid(), &lab.scratch().join("again"), &options)?;
+    ask(&mut target, "fork 5")?;
+    profiler.detach()?.whole()?;
+    target.send("quit")?;
+    let counts = target.expect("forker")?;
+    let launched: usize = counts.split(' ').nth(3).ok_or("a count")?.parse()?;
+    let log = target.log.clone();
+    target.target.wait(PATIENCE)?.success()?;
+    assert_eq!(ModelLog::read(&log)?.dispatches().count(), launched);
+    Ok(())
+}
+
+/// The target ends while attached, in each way that there is: the profiler ends by itself, with the right code, and writes what
+/// was recorded.
+#[test]
+fn the_target_ends() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("exiter")?, lab.kernels()?);
+    for way in ["quit", "exit", "_exit", "exec", "abort", "kill"] {
+        one_end(&lab, &program, &kernels, way)
+            .map_err(|error| -> Error { format!("{way}: {error}").into() })?;
+    }
+    Ok(())
+}
+
+fn one_end(lab: &Lab, program: &str, kernels: &str, way: &str) -> Result<()> {
+    let mut target = lab.run(program).arg(kernels).log_name(way).spawn()?;
+    target.expect("ready")?;
+    let profiler = Profiler::attach(
+        target.pid(),
+        &lab.scratch().join(format!("end-{way}")),
+        &USUAL,
+    )?;
+    Counter::of(&target).wait_for(200)?;
+    match way {
+        "kill" => target.signal(libc::SIGKILL)?,
+        way => target.send(way)?,
+    }
+    if way == "exec" {
+        target.expect("executed")?;
+    }
+    let trace = profiler.collect()?;
+    let log = target.log.clone();
+    let exit = target.target.wait(PATIENCE)?;
+    match way {
+        "abort" => assert_eq!(exit.signal(), Some(libc::SIGABRT), "{exit}"),
+        "kill" => assert_eq!(exit.signal(), Some(libc::SIGKILL), "{exit}"),
+        _ => assert_eq!(exit.status.code(), Some(0), "{exit}"),
+    }
+    let code = if ["exec", "abort", "kill"].contains(&way) {
+        TARGET_KILLED
+    } else {
+        0
+    };
+    assert_eq!(trace.exit.status.code(), Some(code), "{}", trace.exit);
+    let log = ModelLog::read(&log)?;
+    true_to(&trace, &log);
+    let timed = trace
+        .kernels
+        .iter()
+        .filter(|kernel| kernel.work.start != 0)
+        .count();
+    // What the target's side had not taken over from the device in its last milliseconds is lost with a killed process.
+    assert!(
+        timed >= 100,
+        "{timed} kernels of {} in the log",
+        log.dispatches().count()
+    );
+    let calls = trace
+        .hip
+        .values()
+        .filter(|call| call.name == "hipModuleLaunchKernel")
+        .count();
+    assert!(calls >= timed, "{calls} calls, {timed} kernels");
+    if way == "quit" {
+        // It ended in good order, with nothing under way: everything after the attach is there.
+        let first = trace
+            .kernels
+            .iter()
+            .map(|kernel| kernel.work.start)
+            .filter(|start| *start != 0)
+            .min();
+        let first = first.ok_or("no kernel")?;
+        let later = log
+            .dispatches()
+            .filter(|dispatch| dispatch.packet.start >= first)
+            .count();
+        assert_eq!(timed, later, "{}", trace.midair);
+    }
+    Ok(())
+}
+
+/// The attaching side is killed: the target goes on, its side ends by the lease, and the next attach works.
+#[test]
+fn the_attacher_is_killed() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("streams")?, lab.kernels()?);
+    let target = lab
+        .run(&program)
+        .arg(&kernels)
+        .arg(2)
+        .env("MODEL_KERNEL_NS", 2_000);
+    let mut target = target.spawn()?;
+    target.expect("ready")?;
+    let pid = target.pid();
+    let tables = Tables::of(&mut target)?;
+    let native = tables.read(pid)?;
+    ask(&mut target, "pause 1000")?;
+    ask(&mut target, "start")?;
+    let profiler = Profiler::attach(pid, &lab.scratch().join("killed"), &USUAL)?;
+    assert!(!changed(&native, &tables.read(pid)?).is_empty());
+    profiler.process.signal(libc::SIGKILL)?;
+    let exit = profiler.process.wait(PATIENCE)?;
+    assert_eq!(exit.signal(), Some(libc::SIGKILL));
+    until("the end of the lease", || {
+        Ok(changed(&native, &tables.read(pid)?).is_empty())
+    })?;
+    until("the thread to park", || {
+        Ok(!std::fs::read_to_string(format!("/proc/{pid}/maps"))?.contains("memfd:midair-spool"))
+    })?;
+    let profiler = Profiler::attach(pid, &lab.scratch().join("next"), &USUAL)?;
+    Counter::of(&target).wait_for(50)?;
+    let trace = profiler.detach()?;
+    trace.whole()?;
+    assert!(trace.kernels.len() >= 50);
+    true_to(&trace, &target.model_log()?);
+    assert!(changed(&native, &tables.read(pid)?).is_empty());
+    ask(&mut target, "stop")?;
+    target.send("quit")?;
+    let log = target.log.clone();
+    let exit = target.target.wait(PATIENCE)?.success()?;
+    counts_are_right(&exit, &ModelLog::read(&log)?)?;
+    Ok(())
+}
