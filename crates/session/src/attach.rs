@@ -245,6 +245,10 @@ fn failure_of(pid: i32, error: &EnterError) -> Failure {
             "use the midair that attached first, or restart the process",
         ),
         EnterError::Gone { .. } => (Kind::NoProcess, ""),
+        // The look had found no tracer and that we may: one has come since.
+        EnterError::Engine { source, .. } if source.errno() == Some(libc::EPERM) => {
+            return busy(pid as u32, "another tracer holds a thread of it just now");
+        }
         // Our library says so where another copy of it is at work.
         EnterError::Boot { errno, .. } if *errno == libc::EBUSY => {
             return busy(pid as u32, "by another copy of midair");
