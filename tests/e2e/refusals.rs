@@ -5,7 +5,7 @@ use midair_tests::caller::{Caller, between};
 use midair_tests::compile::host_program;
 use midair_tests::lab::Lab;
 use midair_tests::snapshot::Snapshot;
-use midair_tests::stage::{command, plain_environment, run_staged, stage};
+use midair_tests::stage::{plain_environment, run_staged, stage};
 use midair_tests::table::Csv;
 use midair_tests::target::{Exit, PATIENCE, Target, run, until};
 use midair_tests::{Result, stage};
@@ -229,6 +229,75 @@ fn no_thread_is_parked() -> Result<()> {
     Ok(())
 }
 
+/// Two attachers at once on `caller`: one wins and records what is called, the other is told. `apart`: each in a mount namespace
+/// with a /proc of its own, as in two containers.
+fn rivals(caller: &mut Caller, apart: bool) -> Result<()> {
+    let pid = caller.pid();
+    let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
+    let rival = |dir: &tempfile::TempDir| -> Result<Target> {
+        let program = stage()?.join("bin/rocprofv3").display().to_string();
+        let mut words = vec![program.as_str(), "--pid"];
+        if apart {
+            let own_proc = "mount -t proc proc /proc && exec \"$@\"";
+            words.splice(0..0, ["unshare", "--mount", "sh", "-c", own_proc, "sh"]);
+        }
+        let mut command = Command::new(words[0]);
+        command
+            .args(&words[1..])
+            .arg(pid.to_string())
+            .env_clear()
+            .envs(plain_environment());
+        command
+            .args(["--hip-trace", "--output-format", "csv", "-o", "o", "-d"])
+            .arg(dir.path());
+        Target::spawn(command)
+    };
+    let mut rivals = [rival(&dirs[0])?, rival(&dirs[1])?];
+    let mut loser = None;
+    until("one of them gives way", || {
+        for (number, rival) in rivals.iter_mut().enumerate() {
+            if !rival.is_running()? {
+                loser = Some(number);
+            }
+        }
+        Ok(loser.is_some())
+    })?;
+    let [first, second] = rivals;
+    let (loser, mut winner, dir) = match loser {
+        Some(0) => (first, second, &dirs[1]),
+        _ => (second, first, &dirs[0]),
+    };
+    let exit = loser.wait(PATIENCE)?;
+    assert_eq!(exit.status.code(), Some(15), "{exit}");
+    winner.expect("Press Enter to detach...")?;
+    refused(pid, 15, "attached already")?;
+    caller.tell("calls 2")?;
+    winner.send("")?;
+    let exit = winner.wait(PATIENCE)?;
+    assert_eq!(exit.status.code(), Some(0), "{exit}");
+    let calls = Csv::read(&dir.path().join("o_hip_api_trace.csv"))?;
+    assert_eq!(calls.rows.len(), 26);
+    Ok(())
+}
+
+#[test]
+fn one_session_at_a_time_also_from_two_containers() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    for number in 0..2 {
+        let command = Caller::command(&lab)?.log_name(&format!("model-{number}"));
+        let mut caller = Caller::start(command)?;
+        rivals(&mut caller, true)?;
+        rivals(&mut caller, true)?;
+        // What the loser may have left is there once; what it was told is all that it did.
+        let agents = Snapshot::take(caller.pid())?;
+        assert_eq!(agents.named("midair-agent").count(), 1);
+        caller.quit()?;
+    }
+    Ok(())
+}
+
 #[test]
 fn one_session_at_a_time() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -236,54 +305,9 @@ fn one_session_at_a_time() -> Result<()> {
     };
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     let pid = caller.pid();
-    // Both come at once, the first time and again when our thread is there already: one wins.
-    for _ in 0..2 {
-        let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
-        let rival = |dir: &tempfile::TempDir| -> Result<Target> {
-            let mut command = command("rocprofv3")?;
-            command.args([
-                "--pid",
-                &pid.to_string(),
-                "--hip-trace",
-                "--output-format",
-                "csv",
-                "-o",
-                "o",
-                "-d",
-            ]);
-            command.arg(dir.path());
-            Target::spawn(command)
-        };
-        let mut rivals = [rival(&dirs[0])?, rival(&dirs[1])?];
-        let mut loser = None;
-        until("one of them gives way", || {
-            for (number, rival) in rivals.iter_mut().enumerate() {
-                if !rival.is_running()? {
-                    loser = Some(number);
-                }
-            }
-            Ok(loser.is_some())
-        })?;
-        let [first, second] = rivals;
-        let (loser, mut winner, dir) = match loser {
-            Some(0) => (first, second, &dirs[1]),
-            _ => (second, first, &dirs[0]),
-        };
-        let exit = loser.wait(PATIENCE)?;
-        assert_eq!(exit.status.code(), Some(15), "{exit}");
-        winner.expect("Press Enter to detach...")?;
-        refused(pid, 15, "attached already")?;
-        caller.tell("calls 2")?;
-        winner.send("")?;
-        let exit = winner.wait(PATIENCE)?;
-        assert_eq!(exit.status.code(), Some(0), "{exit}");
-        assert_eq!(
-            Csv::read(&dir.path().join("o_hip_api_trace.csv"))?
-                .rows
-                .len(),
-            26
-        );
-    }
+    // The first time, and again when our thread is there already.
+    rivals(&mut caller, false)?;
+    rivals(&mut caller, false)?;
 
     // While it is stopped or traced it is left alone, though it is a good target otherwise.
     caller.signal(libc::SIGSTOP)?;
