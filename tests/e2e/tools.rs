@@ -1,0 +1,67 @@
+//! A tool of somebody else's, linked with `librocprofiler-sdk.so.1` and named by `ROCPROF_ATTACH_TOOL_LIBRARY`, is loaded into a
+//! running process, gets buffers of records by AMD's interface, and again at the next attach.
+
+use midair_tests::Result;
+use midair_tests::caller::{Caller, between};
+use midair_tests::lab::Lab;
+use midair_tests::stage::{command, stage};
+use midair_tests::target::{PATIENCE, Target};
+use midair_tests::workspace;
+use std::path::Path;
+use std::process::Command;
+
+/// Compiles the tool so that it writes to `log`, a path as the target sees it.
+fn compile(dir: &Path, log: &str) -> Result<std::path::PathBuf> {
+    let out = dir.join("counting_tool.so");
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"])
+        .arg(format!("-DLOG=\"{log}\""))
+        .arg(workspace().join("tests/c/counting_tool.c"))
+        .arg("-o")
+        .arg(&out)
+        .arg("-L")
+        .arg(stage()?.join("lib"))
+        .args(["-Wl,--no-undefined", "-l:librocprofiler-sdk.so.1", "-lc"])
+        .status()?;
+    assert!(status.success(), "the tool does not compile");
+    Ok(out)
+}
+
+#[test]
+fn a_tool_with_buffers_counts_what_the_program_does() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("tool.log");
+    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let mut caller = Caller::start(Caller::command(&lab)?.register(false))?;
+    for session in 1..=2_u64 {
+        let mut rocprof_attach = command("rocprof-attach")?;
+        rocprof_attach
+            .args(["-p", &caller.pid().to_string(), "-t"])
+            .arg(&tool)
+            .current_dir(lab.scratch());
+        let mut attacher = Target::spawn(rocprof_attach)?;
+        attacher.expect("Press Enter to detach...")?;
+        let before = caller.counts()?;
+        caller.tell("calls 20")?;
+        let made = between(&before, &caller.counts()?, "hip");
+        attacher.send("")?;
+        attacher.wait(PATIENCE)?.success()?;
+
+        let text = std::fs::read_to_string(&log)?;
+        assert_eq!(text.lines().count() as u64, session, "{text}");
+        let line = text.lines().last().unwrap_or_default();
+        let value = |name: &str| -> u64 {
+            let word = line
+                .split(' ')
+                .find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            word.and_then(|word| word.parse().ok()).unwrap_or(u64::MAX)
+        };
+        assert_eq!(value("hip"), made.values().sum::<u64>(), "{line}: {made:?}");
+        assert_eq!(value("kernels"), made["hipModuleLaunchKernel"], "{line}");
+        assert_eq!(value("copies"), made["hipMemcpyAsync"], "{line}");
+        assert_eq!((value("wrong"), value("dropped")), (0, 0), "{line}");
+    }
+    caller.quit()
+}
