@@ -142,6 +142,13 @@ fn no_process_to_attach_to() -> Result<()> {
 fn a_process_that_is_not_fit() -> Result<()> {
     let mut target = start(&host_program("plain_threads")?, &["1", "3"])?;
     let pid = target.pid();
+    // The C library starts a thread with all signals blocked.
+    until("its threads have begun", || {
+        Ok(Snapshot::take(pid)?
+            .threads
+            .values()
+            .all(|thread| thread.blocked == 0))
+    })?;
     refused_untouched(pid, 14, "no HIP or HSA runtime")?;
 
     target.signal(libc::SIGSTOP)?;
