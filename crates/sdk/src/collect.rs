@@ -364,6 +364,7 @@ impl Collection {
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
+            self.harvester.put_back();
         }
         probe::stop();
         let outside = probe::quiesce(QUIESCE_LIMIT);

@@ -8,12 +8,12 @@ use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueuePointer, Signal};
 use crate::probe::Busy;
 use crate::queue::flight::Launch;
 use crate::queue::scan::{self, Ring};
-use crate::queue::state;
+use crate::queue::state::{self, dead};
 use crate::symbols;
 use crate::wrappers::{self, original};
 use midair_record::event::{flag, kind};
 use std::ffi::c_void;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 /// A hook and the slot it is for.
 #[derive(Debug)]
@@ -236,13 +236,20 @@ unsafe extern "C-unwind" fn hsa_signal_destroy(signal: u64) -> u32 {
 
 /// Stops touching the queue's memory.
 unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
-    if let Some(_busy) = Busy::enter()
-        && let Some(known) = state::find(queue.addr() as u64)
-    {
+    let buried = Busy::enter().and_then(|busy| {
+        let known = state::find(queue.addr() as u64)?;
         known.bury();
-    }
+        Some((known, busy.generation()))
+    });
     // SAFETY: the application's own call, passed on.
-    unsafe { wrappers::hsa_core::hsa_queue_destroy(queue) }
+    let status = unsafe { wrappers::hsa_core::hsa_queue_destroy(queue) };
+    // In a later session the state may be another queue's.
+    if let (0, Some((known, generation)), Some(busy)) = (status, buried, Busy::enter())
+        && busy.generation() == generation
+    {
+        known.dead.store(dead::GONE, Release);
+    }
+    status
 }
 
 /// New kernels: our thread tells their names.

@@ -13,7 +13,7 @@
 
 use crate::clock::now;
 use crate::threads::{self, MAX_OPEN, OpenCall, Owned, ThreadSlot};
-use midair_record::event::{Api, Header, Plain, flag};
+use midair_record::event::{Api, Header, Plain, flag, kind};
 use midair_record::spool::Area;
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -32,13 +32,18 @@ struct Control {
     tracked: AtomicU64,
     /// Kinds whose calls are recorded; a subset of `tracked`.
     recorded: AtomicU64,
+    /// Kinds of the device's work that hooks look at, until the session's very end.
+    device: AtomicU64,
     /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
     area: UnsafeCell<Option<Area>>,
     /// Keeps the counter, which every call writes, out of the cache line that every call reads.
-    apart: [u64; 23],
+    apart: [u64; 22],
     /// The next correlation id.
     next_correlation: AtomicU64,
 }
+
+/// See [`Control::device`].
+const DEVICE: u64 = (1 << kind::KERNEL_DISPATCH) | (1 << kind::MEMORY_COPY);
 
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
 /// Number of the last session. Not in the wiped page: a child's own session must not repeat its parent's.
@@ -100,6 +105,7 @@ pub unsafe fn start(area: Area, tracked: u64, recorded: u64) -> u64 {
     control.next_correlation.store(1, Relaxed);
     control.recorded.store(recorded & tracked, Relaxed);
     control.tracked.store(tracked, Relaxed);
+    control.device.store(tracked & DEVICE, Relaxed);
     control.accepting.store(1, Relaxed);
     control.generation.store(generation, Release);
     generation
@@ -121,6 +127,7 @@ pub fn set_kinds(tracked: u64, recorded: u64) {
     if let Some(control) = control() {
         control.tracked.store(tracked | recorded, Relaxed);
         control.recorded.store(recorded, Relaxed);
+        control.device.store(tracked & DEVICE, Relaxed);
     }
 }
 
@@ -261,11 +268,17 @@ impl Busy {
             .map(|call| (call.correlation, stream))
     }
 
-    /// Whether records of this kind are wanted in the session. A hook may be in a slot for another reason: signals are looked at for
+    /// Number of the session.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether the session looks at this kind of the device's work. A hook may be in a slot for another reason: signals are looked at for
     /// kernels and for copies, and a hook with somebody's wrapper over it stays from an earlier session.
     #[inline]
     pub fn wants(&self, kind: u8) -> bool {
-        self.control.tracked.load(Relaxed) & (1 << kind) != 0
+        self.control.device.load(Relaxed) & (1 << kind) != 0
     }
 
     /// A fresh correlation id.

@@ -3,7 +3,7 @@
 use super::flight::{Flight, stage};
 use super::pool::POOL;
 use super::scan;
-use super::state::{self, QueueState};
+use super::state::{self, QueueState, dead};
 use super::watch::{self, Watcher};
 use crate::clock::now;
 use crate::layout::Signal;
@@ -258,6 +258,8 @@ impl Harvester {
         }
         let facts = flight.facts();
         let signal = Signal(facts.signal);
+        // Before the look at the signal: what has not fired on a queue that is gone never will.
+        let gone = queue.dead.load(Acquire) == dead::GONE;
         if facts.ours {
             // SAFETY: a signal of ours, alive as long as its runtime.
             let (value, start, end) =
@@ -270,7 +272,7 @@ impl Harvester {
                 self.graveyard.push(signal);
                 return Some(Err(why));
             }
-            if queue.dead.load(Acquire) != 0 && now() - facts.rung > 1_000_000_000 {
+            if gone {
                 self.graveyard.push(signal);
                 return Some(Err(Untimed::QueueDestroyed));
             }
@@ -296,6 +298,10 @@ impl Harvester {
         if end != 0 && end != facts.stale_end {
             watch::release(facts.signal, watcher);
             return Some(Ok((start, end)));
+        }
+        if gone {
+            watch::release(facts.signal, watcher);
+            return Some(Err(Untimed::QueueDestroyed));
         }
         flight.stage.store(stage::UNDER_WAY, Release);
         None
@@ -401,25 +407,27 @@ impl Harvester {
             .sum()
     }
 
-    /// After the hooks are out and everyone was seen outside: writes what still runs as such, switches profiling back, writes the
-    /// books.
+    /// Switches profiling back, the last thing that is done to queues: the hooks must still be in, since the application may destroy
+    /// a queue at any moment and only its hook waits for us.
+    pub fn put_back(&mut self) {
+        for queue in state::all().filter(|queue| queue.profiling_ours.load(Relaxed) != 0) {
+            queue.visit(|pointer| {
+                // SAFETY: a live queue (visit); we switched profiling on and now put it back.
+                unsafe { original::hsa_amd_profiling_set_profiler_enabled(pointer.0 as *mut _, 0) };
+            });
+        }
+    }
+
+    /// After the hooks are out and everyone was seen outside: writes what still runs as such, and the books. Touches no queue.
     pub fn finish(&mut self, sink: &mut Sink) {
         for queue in state::all() {
-            let why = if queue.dead.load(Acquire) != 0 {
+            let why = if queue.dead.load(Acquire) != dead::ALIVE {
                 Untimed::QueueDestroyed
             } else {
                 Untimed::RunningAtDetach
             };
             // LOOK_AHEAD bounds one pass; each pass ends what it sees.
             while self.follow(queue, sink, Some(why)) > 0 {}
-            if queue.profiling_ours.load(Relaxed) != 0 {
-                queue.visit(|pointer| {
-                    // SAFETY: a live queue (visit); we switched profiling on and now put it back.
-                    unsafe {
-                        original::hsa_amd_profiling_set_profiler_enabled(pointer.0 as *mut _, 0)
-                    };
-                });
-            }
             self.books(queue, sink);
         }
     }

@@ -31,6 +31,16 @@ pub struct Reservation {
     flags: AtomicU32,
 }
 
+/// States of [`QueueState::dead`].
+pub mod dead {
+    /// In use.
+    pub const ALIVE: u32 = 0;
+    /// The application destroys it: its memory must not be touched, and what runs on it may still end.
+    pub const DYING: u32 = 1;
+    /// Destroyed: nothing on it will end any more.
+    pub const GONE: u32 = 2;
+}
+
 /// What is only touched under the spin word.
 #[derive(Debug, Default)]
 pub struct Inner {
@@ -72,7 +82,7 @@ pub struct QueueState {
     pub id: AtomicU32,
     /// 1: its doorbell is a user signal (an intercept queue).
     pub intercept: AtomicU32,
-    /// 1: the application destroyed it; its memory must not be touched.
+    /// See [`dead`].
     pub dead: AtomicU32,
     /// 1 while our own thread touches its memory.
     pub visiting: AtomicU32,
@@ -177,14 +187,14 @@ impl QueueState {
     /// Runs `look` on the queue's memory unless the application destroyed it. Only our own thread.
     pub fn visit<T>(&self, look: impl FnOnce(QueuePointer) -> T) -> Option<T> {
         self.visiting.store(1, SeqCst);
-        let seen = (self.dead.load(SeqCst) == 0).then(|| look(self.pointer()));
+        let seen = (self.dead.load(SeqCst) == dead::ALIVE).then(|| look(self.pointer()));
         self.visiting.store(0, SeqCst);
         seen
     }
 
     /// The application is about to destroy the queue: from now on nobody touches its memory. Waits (briefly) for a visit to end.
     pub fn bury(&self) {
-        self.dead.store(1, SeqCst);
+        self.dead.store(dead::DYING, SeqCst);
         while self.visiting.load(SeqCst) != 0 {
             std::thread::yield_now();
         }
