@@ -589,7 +589,8 @@ fn one_end(lab: &Lab, program: &str, kernels: &str, way: &str) -> Result<()> {
         .values()
         .filter(|call| call.name == "hipModuleLaunchKernel")
         .count();
-    assert!(calls >= timed, "{calls} calls, {timed} kernels");
+    // The call that was under way at the attach is not there; its kernel may be.
+    assert!(calls + 1 >= timed, "{calls} calls, {timed} kernels");
     if way == "quit" {
         // It ended in good order, with nothing under way: everything after the attach is there.
         let first = trace

@@ -148,6 +148,7 @@ impl Lab {
         flags.extend(text.contains("hip/hip_runtime_api.h").then_some(hip));
         flags.extend(text.contains("\"hip_kit.h\"").then_some(hip));
         flags.extend(text.contains("<hsa/hsa.h>").then_some(hsa));
+        flags.extend(text.contains("\"hsa_kit.h\"").then_some(hsa));
         compile::build(&["chroot", root, "gcc"], &source, &target, &flags, |path| {
             self.inside(path)
         })?;

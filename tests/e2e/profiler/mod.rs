@@ -1,6 +1,8 @@
 //! One run of `rocprofv3 --pid`, and the trace that it wrote.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub mod compare;
+
 use midair_tests::lab::LabTarget;
 use midair_tests::modellog::ModelLog;
 use midair_tests::stage::command;

@@ -1,0 +1,227 @@
+//! Queues as programs without HIP use them, in the ways that a profiler finds hardest (issue: order of proof 4).
+
+#[path = "profiler/mod.rs"]
+mod profiler;
+
+use midair_tests::Result;
+use midair_tests::lab::{GpuModel, Lab, LabTarget};
+use midair_tests::modellog::ModelLog;
+use midair_tests::target::PATIENCE;
+use profiler::compare::{mostly, only_in, same};
+use profiler::{Counter, Profiler, Work, since};
+use std::collections::{BTreeMap, BTreeSet};
+
+const VADD: &str = "vadd(float const*, float const*, float*, int)";
+
+fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
+    target.send(command)?;
+    target.expect(command.split(' ').next().unwrap_or_default())?;
+    Ok(())
+}
+
+/// The counts that `raw_hsa` says at its end are those of the log: the program is right, whatever was attached.
+fn raw_hsa_counts(target: LabTarget) -> Result<ModelLog> {
+    let log = target.log.clone();
+    let exit = target.target.wait(PATIENCE)?.success()?;
+    let log = ModelLog::read(&log)?;
+    log.check()?;
+    let counts = exit
+        .stdout
+        .iter()
+        .filter_map(|line| line.strip_prefix("grid ")?.split_once(" dispatches "));
+    let mut said = BTreeMap::new();
+    for (grid, count) in counts {
+        said.insert([grid.parse()?, 1, 1], count.parse::<usize>()?);
+    }
+    assert_eq!(said, log.grids());
+    Ok(log)
+}
+
+/// All dispatches of a finished `go` of `raw_hsa` are in the log: those without a signal may run a little longer than the program
+/// waits.
+fn settle(target: &LabTarget, before: &ModelLog, gos: usize, rounds: usize) -> Result<ModelLog> {
+    // Per round: 4 producers x 3, 2 + 1 dependent, 1 + 1 in the handler, 2 on the intercept queue.
+    Counter::of(target).wait_until(before.dispatches().count() + gos * rounds * 19)?;
+    Ok(since(&target.model_log()?, before))
+}
+
+#[test]
+fn raw_queues() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
+    let target = lab.run(&program).arg(&kernels).arg(50).register(false);
+    let mut target = target
+        .env("MODEL_KERNEL_NS", 1_000)
+        .env("HSA_ENABLE_INTERRUPT", 0)
+        .spawn()?;
+    target.expect("ready")?;
+    ask(&mut target, "go")?;
+    settle(&target, &ModelLog::default(), 1, 50)?;
+
+    let options: [&[&str]; 2] = [
+        &["--kernel-trace"],
+        &["--kernel-trace", "--hsa-trace", "--memory-copy-trace"],
+    ];
+    for (n, options) in options.into_iter().enumerate() {
+        let before = target.model_log()?;
+        let profiler = Profiler::attach(
+            target.pid(),
+            &lab.scratch().join(format!("raw{n}")),
+            options,
+        )?;
+        ask(&mut target, "go")?;
+        ask(&mut target, "go")?;
+        let log = settle(&target, &before, 2, 50)?;
+        let trace = profiler.detach()?;
+        trace.whole()?;
+        same(&trace, &log)?;
+        assert!(
+            trace.kernels.iter().all(|kernel| kernel.name == VADD),
+            "one kernel only"
+        );
+        let queues: BTreeSet<u64> = trace.kernels.iter().map(|kernel| kernel.queue).collect();
+        assert_eq!(
+            queues.len(),
+            5,
+            "shared, after, handled, inner and the intercept queue"
+        );
+        // A dispatch that no traced call launched has a correlation id of its own.
+        let ids: BTreeSet<u64> = trace
+            .kernels
+            .iter()
+            .map(|kernel| kernel.correlation)
+            .collect();
+        assert_eq!(
+            ids.len(),
+            trace.kernels.len(),
+            "a correlation id is there twice"
+        );
+        assert!(
+            ids.iter().all(|id| *id != 0 && !trace.hsa.contains_key(id)),
+            "ids of calls"
+        );
+        let producers: BTreeMap<u64, BTreeSet<u64>> =
+            trace
+                .kernels
+                .iter()
+                .fold(BTreeMap::new(), |mut map, kernel| {
+                    map.entry(kernel.work.grid[0])
+                        .or_insert_with(BTreeSet::new)
+                        .insert(kernel.tid);
+                    map
+                });
+        for grid in 1000..1004 {
+            assert_eq!(producers[&grid].len(), 2, "a thread per producer and go");
+        }
+    }
+    // The program shuts the runtime down while attached: its side ends first, with everything in the trace.
+    let before = target.model_log()?;
+    let profiler = Profiler::attach(
+        target.pid(),
+        &lab.scratch().join("shut-down"),
+        &["--kernel-trace"],
+    )?;
+    ask(&mut target, "go")?;
+    target.send("quit")?;
+    target.expect("done")?;
+    let trace = profiler.collect()?;
+    assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
+    assert_eq!(
+        trace.midair["untimed"],
+        serde_json::json!({}),
+        "{}",
+        trace.midair
+    );
+    same(&trace, &since(&raw_hsa_counts(target)?, &before))
+}
+
+/// The packet processor takes packets as soon as they are valid: dispatches may be without times, with the reason, and nothing
+/// may be missing, double, or harmed.
+#[test]
+fn raw_queues_on_an_eager_device() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
+    for seed in [1, 2] {
+        let target = lab
+            .run(&program)
+            .arg(&kernels)
+            .arg(50)
+            .register(false)
+            .on(GpuModel::Eager(seed));
+        let target = target
+            .log_name(&format!("eager{seed}"))
+            .env("MODEL_KERNEL_NS", 1_000);
+        let mut target = target.env("HSA_ENABLE_INTERRUPT", 0).spawn()?;
+        target.expect("ready")?;
+        let before = target.model_log()?;
+        let dir = lab.scratch().join(format!("raw-eager{seed}"));
+        let profiler = Profiler::attach(target.pid(), &dir, &["--kernel-trace"])?;
+        ask(&mut target, "go")?;
+        ask(&mut target, "go")?;
+        let log = settle(&target, &before, 2, 50)?;
+        let trace = profiler.detach()?;
+        mostly(&trace, &log)?;
+        // And once more without: what was left behind harms nobody.
+        ask(&mut target, "go")?;
+        target.send("quit")?;
+        raw_hsa_counts(target)?;
+    }
+    Ok(())
+}
+
+/// Queues that are made and destroyed while attached, some with work on them.
+#[test]
+fn queues_that_live_shortly() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("churn")?, lab.kernels()?);
+    let target = lab.run(&program).arg(&kernels).register(false);
+    let target = target.env("MODEL_KERNEL_NS", 20_000);
+    let mut target = target.env("HSA_ENABLE_INTERRUPT", 0).spawn()?;
+    target.expect("ready")?;
+    ask(&mut target, "go 3")?;
+    let before = target.model_log()?;
+    let dir = lab.scratch().join("churn");
+    let profiler = Profiler::attach(target.pid(), &dir, &["--kernel-trace"])?;
+    // Each queue has a state of its own for the session; some hundreds must fit.
+    ask(&mut target, "go 150")?;
+    let log = since(&target.model_log()?, &before);
+    let trace = profiler.detach()?;
+    assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
+    assert_eq!(trace.notes(), "", "{}", trace.exit);
+    let waited_for = |grid: u64| (6000..9000).contains(&grid);
+    let (waited, left): (Vec<_>, Vec<_>) = trace
+        .kernels
+        .iter()
+        .partition(|kernel| waited_for(kernel.work.grid[0]));
+    assert_eq!((waited.len(), left.len()), (150 * 4, 75));
+    let traced: BTreeSet<Work> = waited.iter().map(|kernel| kernel.work).collect();
+    let logged: BTreeSet<Work> = log
+        .dispatches()
+        .map(Work::logged)
+        .filter(|work| waited_for(work.grid[0]))
+        .collect();
+    assert!(
+        traced == logged,
+        "only in the log: {}",
+        only_in(&logged, &traced)
+    );
+    // What was left on a queue ran to its end (then the log has it), or went with the queue.
+    let ended: BTreeSet<Work> = log.dispatches().map(Work::logged).collect();
+    let mut untimed = left;
+    untimed.retain(|kernel| !ended.contains(&kernel.work));
+    assert!(untimed.iter().all(|kernel| kernel.work.start == 0));
+    let reasons = match untimed.len() {
+        0 => serde_json::json!({}),
+        count => serde_json::json!({"its queue was destroyed": count}),
+    };
+    assert_eq!(trace.midair["untimed"], reasons);
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
