@@ -12,6 +12,7 @@ const ROUNDS: usize = 15;
 /// Calls per turn.
 const CALLS: u32 = 100_000;
 
+/// CPU time: other work on the machine does not count.
 fn ns_per_call(caller: &mut Caller) -> Result<f64> {
     caller.send(&format!("tight {CALLS}"))?;
     let line = caller.expect("took ")?;

@@ -3,7 +3,7 @@
 //   workers N M   N threads at once, each M rounds of hipGetDevice and hipGetLastError; each says "worker TID M"
 //   short N       N threads, each of which calls hipGetLastError twice and ends
 //   hsa N         a thread that uses only HSA: N rounds of signal_create, load, store, destroy; says "only TID N"
-//   tight N       N times hipGetLastError on the main thread as fast as may be; says "took N NS"
+//   tight N       N times hipGetLastError on the main thread as fast as may be; says "took N NS NS-OF-CPU"
 //   tables        one line "table NAME ADDRESS SIZE" per live API table
 //   counts        "counts NAME=N ...": all calls so far
 //   quit
@@ -81,18 +81,19 @@ static void *only_hsa(void *argument) {
   return NULL;
 }
 
-static uint64_t now(void) {
+static uint64_t now(clockid_t clock) {
   struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
+  clock_gettime(clock, &time);
   return time.tv_sec * 1000000000ull + time.tv_nsec;
 }
 
 static void tight(unsigned long rounds) {
-  uint64_t began = now();
+  uint64_t began = now(CLOCK_MONOTONIC), cpu = now(CLOCK_THREAD_CPUTIME_ID);
   for (unsigned long n = 0; n < rounds; n++) (void)hipGetLastError();
-  uint64_t took = now() - began;
+  cpu = now(CLOCK_THREAD_CPUTIME_ID) - cpu;
+  uint64_t took = now(CLOCK_MONOTONIC) - began;
   atomic_fetch_add(&count[N_hipGetLastError], rounds);
-  say("took %lu %lu", rounds, took);
+  say("took %lu %lu %lu", rounds, took, cpu);
 }
 
 // A HIP function calls a function that gives the live table; an HSA function loads a pointer to it. A decoder of its own, so
