@@ -25,7 +25,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            find: Duration::from_millis(500),
+            // A program that sleeps a millisecond at a time on a busy machine is caught after many tries; looking stops nothing.
+            find: Duration::from_secs(2),
             stop: Duration::from_millis(500),
             stub: Duration::from_secs(2),
             patience: Duration::from_millis(20),
