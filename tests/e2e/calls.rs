@@ -280,7 +280,7 @@ fn each_option_records_its_domains_and_no_others() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let mut target = lab.run("/lab/vadd").arg(1_000_000).arg(1_000).spawn()?;
+    let mut target = lab.run("/lab/vadd").arg(1_000_000).arg(5_000).spawn()?;
     target.expect("iter 2")?;
     let (runtime, compiler) = ("HIP_RUNTIME_API_EXT", "HIP_COMPILER_API_EXT");
     let (core, amd) = ("HSA_CORE_API", "HSA_AMD_EXT_API");

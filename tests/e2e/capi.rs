@@ -252,7 +252,7 @@ fn the_example_does_the_whole_job() -> Result<()> {
     let mut target = lab
         .run("/lab/vadd")
         .arg(1_000_000)
-        .arg(1_000)
+        .arg(5_000)
         .register(false)
         .spawn()?;
     target.expect("iter 2")?;
