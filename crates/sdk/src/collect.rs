@@ -213,7 +213,7 @@ impl Collection {
         let tid = AGENT.load(Relaxed);
         // SAFETY: the area is the attacher's spool, which the agent unmaps only when `stop` has returned Left::Nothing, or that of
         // the private reader, which lives in `route` until then.
-        let generation = unsafe { probe::start(area, need.tracked(), need.recorded) };
+        let generation = unsafe { probe::start(area) };
         self.running = Some(Running {
             generation,
             need,
@@ -233,6 +233,7 @@ impl Collection {
         });
         COLLECTING.store(true, SeqCst);
         self.look_for_tables();
+        probe::open(need.tracked(), need.recorded);
         Ok(())
     }
 

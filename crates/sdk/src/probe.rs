@@ -93,22 +93,32 @@ pub fn prepare() -> bool {
     threads::prepare()
 }
 
-/// Switches recording on. On our own thread; nobody may be inside (see [`quiesce`]). Returns the generation.
+/// Begins a session that takes nothing on yet: hooks may go in, one after the other; see [`open`]. On our own thread; nobody may be
+/// inside (see [`quiesce`]). Returns the generation.
 ///
 /// # Safety
 /// `area` must stay mapped until [`quiesce`] has returned true after [`stop`].
-pub unsafe fn start(area: Area, tracked: u64, recorded: u64) -> u64 {
+pub unsafe fn start(area: Area) -> u64 {
     let Some(control) = control() else { return 0 };
     let generation = LAST_GENERATION.fetch_add(1, Relaxed) + 1;
     // SAFETY: generation is 0 and everyone was seen outside, so no other thread reads `area`.
     unsafe { *control.area.get() = Some(area) };
     control.next_correlation.store(1, Relaxed);
-    control.recorded.store(recorded & tracked, Relaxed);
-    control.tracked.store(tracked, Relaxed);
-    control.device.store(tracked & DEVICE, Relaxed);
-    control.accepting.store(1, Relaxed);
+    control.recorded.store(0, Relaxed);
+    control.tracked.store(0, Relaxed);
+    control.device.store(0, Relaxed);
+    control.accepting.store(0, Relaxed);
     control.generation.store(generation, Release);
     generation
+}
+
+/// The moment of the attach: from now on calls, dispatches and copies are recorded, all at once. With the hooks going in one by one
+/// a dispatch would be seen when its packet is reserved and go by unseen when its doorbell is rung.
+pub fn open(tracked: u64, recorded: u64) {
+    set_kinds(tracked, recorded);
+    if let Some(control) = control() {
+        control.accepting.store(1, SeqCst);
+    }
 }
 
 /// The moment of the detach: no call, dispatch or copy that begins from now on is recorded, while those that began before are still
@@ -122,7 +132,7 @@ pub fn close(limit: Duration) -> bool {
     everyone_outside(limit)
 }
 
-/// Changes what is recorded in the running session.
+/// Sets what is recorded in the running session.
 pub fn set_kinds(tracked: u64, recorded: u64) {
     if let Some(control) = control() {
         control.tracked.store(tracked | recorded, Relaxed);

@@ -10,6 +10,7 @@ use crate::wrappers::original;
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::time::Duration;
 
 /// Queues per block of states.
 const BLOCK: usize = 32;
@@ -17,8 +18,11 @@ const BLOCK: usize = 32;
 const BLOCKS: usize = 32;
 /// Reservations that a queue remembers: who took which packet index. A power of two.
 pub const RESERVATIONS: usize = 1 << 14;
-/// How often a lock is tried before the thread yields, and how often it yields before it gives up.
-const SPINS: (u32, u32) = (200, 200);
+/// How often a lock is tried before the thread yields, and how often it yields before it sleeps.
+const SPINS: (u32, u32) = (200, 50);
+/// How long it sleeps at a time, and how often before it gives up. The holder has microseconds of work left, but may have lost its
+/// processor for some scheduling rounds; going by would cost the times of the packets.
+const SLEEPS: (Duration, u32) = (Duration::from_micros(100), 500);
 
 /// Who reserved a packet index.
 #[derive(Debug)]
@@ -136,7 +140,7 @@ impl Drop for Locked<'_> {
 impl QueueState {
     /// Takes the spin word; `None` when its holder does not let go (descheduled): the caller then passes through.
     pub fn lock(&self) -> Option<Locked<'_>> {
-        for round in 0..SPINS.1 {
+        for round in 0..SPINS.1 + SLEEPS.1 {
             for _ in 0..SPINS.0 {
                 if self.lock.load(Relaxed) == 0
                     && self
@@ -148,8 +152,10 @@ impl QueueState {
                 }
                 std::hint::spin_loop();
             }
-            if round + 1 < SPINS.1 {
+            if round < SPINS.1 {
                 std::thread::yield_now();
+            } else {
+                std::thread::sleep(SLEEPS.0);
             }
         }
         None
