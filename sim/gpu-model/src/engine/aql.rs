@@ -36,8 +36,9 @@ const ENABLE_PROFILING: u32 = 1 << 3;
 
 /// What the model leaves in a doorbell that it has read: nobody rings this value, so each ring is seen as a change.
 const READ: u64 = 1 << 63;
-/// How long a ring that was overwritten may hold up its packets, see [`Rung`].
-const OVERWRITTEN_NS: u64 = 2_000_000;
+/// How long a ring that was overwritten may hold up its packets, see [`Rung`]. Much longer than a thread with a packet written and
+/// not rung may be without its processor on a busy machine.
+const OVERWRITTEN_NS: u64 = 20_000_000;
 
 /// What the doorbell said so far.
 ///
