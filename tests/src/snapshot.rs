@@ -78,7 +78,13 @@ impl Snapshot {
                 start: u64::from_str_radix(range.0, 16)?,
                 end: u64::from_str_radix(range.1, 16)?,
                 perms: words.next().unwrap_or_default().to_owned(),
-                path: words.nth(3).unwrap_or_default().trim_start().to_owned(),
+                // Somebody who replaces a file on the disk changes nothing in the process.
+                path: words
+                    .nth(3)
+                    .unwrap_or_default()
+                    .trim_start()
+                    .trim_end_matches(" (deleted)")
+                    .to_owned(),
             });
         }
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
