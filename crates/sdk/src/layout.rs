@@ -133,6 +133,8 @@ pub struct Packet(u64);
 pub const PACKET_INVALID: u8 = 1;
 /// AQL packet type: kernel dispatch.
 pub const PACKET_DISPATCH: u8 = 2;
+/// Bit of a packet header: it begins only when all packets before it have ended (`HSA_PACKET_HEADER_BARRIER`).
+pub const PACKET_BARRIER: u16 = 1 << 8;
 
 /// What a kernel dispatch packet says.
 #[derive(Debug, Clone, Copy, Default)]
@@ -154,15 +156,13 @@ impl Packet {
     pub fn at(ring: u64, size: u64, index: u64) -> Packet {
         Packet(ring + 64 * (index & (size - 1)))
     }
-    /// Packet type, with acquire: what follows in the packet is then visible.
+    /// Packet header, with acquire: what follows in the packet is then visible. Its low byte is the packet's type.
     ///
     /// # Safety
     /// A packet of a live ring; so for every accessor here.
-    pub unsafe fn kind(self) -> u8 {
+    pub unsafe fn header(self) -> u16 {
         // SAFETY: the caller's promise; the header is an aligned u16.
-        unsafe {
-            (*std::ptr::with_exposed_provenance::<AtomicU16>(self.0 as usize)).load(Acquire) as u8
-        }
+        unsafe { (*std::ptr::with_exposed_provenance::<AtomicU16>(self.0 as usize)).load(Acquire) }
     }
     /// The completion signal's handle.
     ///

@@ -54,6 +54,8 @@ pub struct Facts {
     pub stale_end: u64,
     /// Whether the signal is ours.
     pub ours: bool,
+    /// Whether it begins only when all packets before it have ended (the header's barrier bit).
+    pub after_all: bool,
 }
 
 /// One dispatch under way.

@@ -260,6 +260,7 @@ impl Harvester {
         let signal = Signal(facts.signal);
         // Before the look at the signal: what has not fired on a queue that is gone never will.
         let gone = queue.dead.load(Acquire) == dead::GONE;
+        let has_ended = facts.index < queue.ended_below.load(Relaxed);
         if facts.ours {
             // SAFETY: a signal of ours, alive as long as its runtime.
             let (value, start, end) =
@@ -267,6 +268,11 @@ impl Harvester {
             if value < 1 {
                 self.recycle(signal);
                 return Some(Ok((start, end)));
+            }
+            if has_ended {
+                // The packet processor had read the packet when our signal was put in: it never fires, and nobody waits for it.
+                self.graveyard.push(signal);
+                return Some(Err(Untimed::PacketTakenFirst));
             }
             if let Some(why) = last {
                 self.graveyard.push(signal);
@@ -332,6 +338,9 @@ impl Harvester {
         match untimed {
             Untimed::Timed => {
                 queue.timed.fetch_add(1, Relaxed);
+                if facts.after_all {
+                    queue.ended_below.fetch_max(facts.index, Relaxed);
+                }
             }
             why => {
                 flags |= flag::UNTIMED;

@@ -5,7 +5,7 @@ use super::pool::POOL;
 use super::state::{Inner, Locked, QueueState};
 use super::watch::{self, Watcher};
 use crate::clock::now;
-use crate::layout::{Dispatch, PACKET_DISPATCH, PACKET_INVALID, Packet};
+use crate::layout::{Dispatch, PACKET_BARRIER, PACKET_DISPATCH, PACKET_INVALID, Packet};
 use crate::probe::Busy;
 use crate::wrappers::original;
 use midair_record::event::{Untimed, flag};
@@ -84,7 +84,8 @@ pub fn look(
         }
         let packet = Packet::at(inner.ring, inner.size, index);
         // SAFETY: an index between the read and write index of a live queue.
-        let kind = unsafe { packet.kind() };
+        let header = unsafe { packet.header() };
+        let kind = header as u8;
         if kind == PACKET_INVALID {
             // Not written yet; or taken already, and then the read index tells.
             // SAFETY: as above.
@@ -97,7 +98,14 @@ pub fn look(
             break;
         }
         if kind == PACKET_DISPATCH {
-            dispatch(state, inner, packet, index, busy.as_deref_mut());
+            let after_all = header & PACKET_BARRIER != 0;
+            dispatch(
+                state,
+                inner,
+                packet,
+                (index, after_all),
+                busy.as_deref_mut(),
+            );
         } else {
             inner.others += 1;
         }
@@ -143,7 +151,7 @@ fn dispatch(
     state: &'static QueueState,
     inner: &mut Locked<'_>,
     packet: Packet,
-    index: u64,
+    (index, after_all): (u64, bool),
     busy: Option<&mut Busy>,
 ) {
     inner.dispatches += 1;
@@ -159,6 +167,7 @@ fn dispatch(
         signal: own.0,
         stale_end: 0,
         ours: false,
+        after_all,
     };
     let (mut at, mut reason) = (stage::UNDER_WAY, Untimed::Timed);
     if own.0 == 0 {

@@ -99,6 +99,8 @@ pub struct QueueState {
     /// KFD node.
     pub node: AtomicU32,
     lock: AtomicU32,
+    /// Packets below this have ended: a dispatch with the barrier bit was seen to have run.
+    pub ended_below: AtomicU64,
     /// Dispatches whose record is written with times.
     pub timed: AtomicU64,
     /// Dispatches whose record is written without, by reason.
