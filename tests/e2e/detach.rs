@@ -89,7 +89,7 @@ fn twenty_cycles_leave_nothing() -> Result<()> {
             "cycle {cycle} {chosen:?}: slots differ: {left:?}"
         );
         trace
-            .whole()
+            .whole_of_running()
             .map_err(|error| format!("cycle {cycle} {chosen:?}: {error}"))?;
         let kernels = chosen
             .iter()
@@ -492,7 +492,7 @@ fn forked_children() -> Result<()> {
         .map(|tid| *tid as u64)
         .collect();
     let trace = profiler.detach()?;
-    trace.whole()?;
+    trace.whole_of_running()?;
     // The child that outlives the session calls the API now.
     ask(&mut target, "release")?;
     assert!(!trace.kernels.is_empty(), "the parent launched");
@@ -519,7 +519,7 @@ fn forked_children() -> Result<()> {
     // And again, with another session on.
     let profiler = Profiler::attach(target.pid(), &lab.scratch().join("again"), &options)?;
     ask(&mut target, "fork 5")?;
-    profiler.detach()?.whole()?;
+    profiler.detach()?.whole_of_running()?;
     target.send("quit")?;
     let counts = target.expect("forker")?;
     let launched: usize = counts.split(' ').nth(3).ok_or("a count")?.parse()?;
@@ -645,7 +645,7 @@ fn the_attacher_is_killed() -> Result<()> {
     let profiler = Profiler::attach(pid, &lab.scratch().join("next"), &USUAL)?;
     Counter::of(&target).wait_for(50)?;
     let trace = profiler.detach()?;
-    trace.whole()?;
+    trace.whole_of_running()?;
     assert!(trace.kernels.len() >= 50);
     true_to(&trace, &target.model_log()?);
     assert!(changed(&native, &tables.read(pid)?).is_empty());

@@ -240,7 +240,7 @@ fn eight_threads_on_eight_streams() -> Result<()> {
     more(&target, &target.model_log()?, 400)?;
     let trace = profiler.detach()?;
     ask(&mut target, "stop")?;
-    trace.whole()?;
+    trace.whole_of_running()?;
     assert!(
         trace.kernels.len() >= 400,
         "{} kernels",
@@ -306,7 +306,7 @@ fn vadd() -> Result<()> {
         let profiler = Profiler::attach(target.pid(), &dir, &USUAL)?;
         more(&target, &target.model_log()?, 60)?;
         let trace = profiler.detach()?;
-        trace.whole()?;
+        trace.whole_of_running()?;
         assert!(trace.kernels.len() >= 60, "{} kernels", trace.kernels.len());
         contiguous(&trace, &target.model_log()?)?;
         described(&trace);
