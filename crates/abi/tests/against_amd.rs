@@ -1,6 +1,12 @@
 //! What is generated, against what AMD's own tool wrote (`amd_names.tsv`: `strings` of a rocprofv3 1.0.0 JSON output, one
 //! kind per line).
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test"
+)]
 
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS, STATUS_NAMES};
 use midair_abi::tables::{ALL, Class};

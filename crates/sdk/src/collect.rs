@@ -396,9 +396,7 @@ impl Collection {
                     format!("{unseen} uses of queues beyond those that fit were not looked at");
                 running.sink.put(kind::NOTE, &note(&text));
             }
-            if RUNTIME_LEAVES.load(SeqCst) != 0 {
-                self.harvester.forget_signals();
-            }
+            self.harvester.give_back();
         } else if running.need.device() {
             running.sink.put(
                 kind::NOTE,

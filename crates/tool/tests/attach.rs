@@ -1,7 +1,11 @@
 //! The tool under an SDK of the test's own: which contexts it makes, starts and stops for which settings. One test, since a
 //! tool is bound once per process.
 
-#![allow(clippy::unwrap_used, clippy::undocumented_unsafe_blocks, reason = "a test: one unsafe block with one reason")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::undocumented_unsafe_blocks,
+    reason = "a test: one unsafe block with one reason"
+)]
 
 use midair_abi::private::{SDK_TABLE_VERSION, SdkTable};
 use midair_abi::registration::{ClientId, ConfigureAttachResult, ConfigureResult};

@@ -30,8 +30,6 @@ const GPU_ONLY: u64 = 1;
 pub struct Harvester {
     /// Signals made so far.
     made: usize,
-    /// Signals whose packet was taken without them, or that still run from an earlier session: looked at again at each attach.
-    graveyard: Vec<Signal>,
     /// Agent handles and their KFD nodes.
     nodes: HashMap<u64, u32>,
     /// Agent handles and whether they are GPUs.
@@ -61,28 +59,22 @@ impl Sink {
 }
 
 impl Harvester {
-    /// Before the hooks go in: signals ready, those of earlier sessions that have fired since taken back. False when the runtime
-    /// gives no signals.
+    /// Before the hooks go in: signals ready. False when the runtime gives none.
     pub fn prepare(&mut self) -> bool {
-        let old = std::mem::take(&mut self.graveyard);
-        for signal in old {
-            // SAFETY: a signal of ours, never destroyed while its runtime lives (see `forget_signals`).
-            if unsafe { signal.value() } < 1 {
-                self.recycle(signal);
-            } else {
-                self.graveyard.push(signal);
-            }
-        }
         self.fill(READY_SIGNALS)
     }
 
-    /// The runtime was shut down: its signals are gone, nothing may touch them again.
-    pub fn forget_signals(&mut self) {
-        while POOL.take().is_some() {}
-        self.graveyard.clear();
+    /// After the hooks are out: gives the runtime its signals back. It may be shut down and opened again before the next session, and
+    /// at the end of a process it complains of those that were kept. A signal that was put into a packet and not seen to fire is left
+    /// to the device for ever.
+    pub fn give_back(&mut self) {
+        while let Some(signal) = POOL.take() {
+            // SAFETY: a signal of ours that nothing in flight refers to; its runtime is open (a shut-down waits for the session's end).
+            unsafe { original::hsa_signal_destroy(signal.0) };
+        }
+        self.made = 0;
         self.nodes.clear();
         self.gpus.clear();
-        self.made = 0;
     }
 
     fn fill(&mut self, wanted: usize) -> bool {
@@ -113,7 +105,9 @@ impl Harvester {
         // SAFETY: ours, and nothing in flight refers to it (its packet has completed).
         unsafe { signal.rearm() };
         if let Err(signal) = POOL.put(signal) {
-            self.graveyard.push(signal);
+            // SAFETY: as above.
+            unsafe { original::hsa_signal_destroy(signal.0) };
+            self.made = self.made.saturating_sub(1);
         }
     }
 
@@ -271,15 +265,12 @@ impl Harvester {
             }
             if has_ended {
                 // The packet processor had read the packet when our signal was put in: it never fires, and nobody waits for it.
-                self.graveyard.push(signal);
                 return Some(Err(Untimed::PacketTakenFirst));
             }
             if let Some(why) = last {
-                self.graveyard.push(signal);
                 return Some(Err(why));
             }
             if gone {
-                self.graveyard.push(signal);
                 return Some(Err(Untimed::QueueDestroyed));
             }
             return None;
