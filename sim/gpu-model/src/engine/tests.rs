@@ -365,7 +365,7 @@ fn a_ring_that_a_lower_one_overwrote_is_not_lost_and_one_that_never_came_is_not_
     assert_eq!(bench.load_u64(READ), 1);
     // Packet 3 becomes valid after the last ring.
     bench.put(3, dispatch(3, 0));
-    bench.now.set(1_000 + 2_000_001);
+    bench.now.set(1_000 + 20_000_001);
     while queue.step(&bench) == Step::Progress {}
     assert_eq!(
         bench.load_u64(READ),
