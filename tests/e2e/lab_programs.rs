@@ -319,9 +319,12 @@ fn forker() -> Result<()> {
     };
     let (program, kernels) = (lab.program("forker")?, lab.kernels()?);
     for model in MODELS {
+        // ROCr's model mode maps a random piece of memory, up to more than the machine has; a fork of that is refused. Where addresses
+        // are not random it is 4 GiB.
         let mut target = lab
             .run(&program)
             .arg(&kernels)
+            .prefix(&["setarch", "-R"])
             .on(model)
             .log_name(&format!("{model:?}"))
             .spawn()?;
