@@ -16,6 +16,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Free signals that are kept ready: what eight threads launch in a few milliseconds.
 const READY_SIGNALS: usize = 4096;
+/// Those that are made before the hooks go in; the first round of the session makes the rest.
+const FIRST_SIGNALS: usize = 1024;
 /// Signals that we make at most, ever.
 const MOST_SIGNALS: usize = 60_000;
 /// A doorbell held back by a gap is rung by us after this.
@@ -61,7 +63,7 @@ impl Sink {
 impl Harvester {
     /// Before the hooks go in: signals ready. False when the runtime gives none.
     pub fn prepare(&mut self) -> bool {
-        self.fill(READY_SIGNALS)
+        self.fill(FIRST_SIGNALS)
     }
 
     /// After the hooks are out: gives the runtime its signals back. It may be shut down and opened again before the next session, and
