@@ -4,7 +4,7 @@
 //! that packets are ready. Then, under the queue's spin word, the packets since the last time are looked at: a dispatch without a
 //! completion signal gets one of our [`pool`]; one with its own keeps it and is put under [`watch`]. Each goes into the queue's
 //! [`flight`] ring. Our own thread follows the flights and writes the records ([`harvest`]); the application's threads never wait
-//! for the device, allocate, or call into the runtime but for the call that they were making.
+//! for the device and do not allocate. They call into the runtime for a queue's indices, and once per queue to switch its times on.
 
 pub mod flight;
 pub mod harvest;
