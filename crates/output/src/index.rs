@@ -140,7 +140,11 @@ impl Index {
             Record::Api(api, _) => self.see_call(api),
             Record::Kernel(kernel) => self.see_kernel(kernel),
             Record::Copy(copy) => self.see_copy(copy),
-            Record::Agent(_) => {}
+            Record::Agent(_)
+            | Record::Marker(..)
+            | Record::Allocation(_)
+            | Record::Scratch(_)
+            | Record::RuntimeInit(_) => {}
             Record::CodeObject(object, uri) => {
                 if self.id_fits(object.code_object_id) {
                     self.code_objects.insert(

@@ -17,14 +17,28 @@ pub mod kind {
     pub const HSA_IMAGE_EXT_API: u8 = 3;
     /// HSA finalizer extension call.
     pub const HSA_FINALIZE_EXT_API: u8 = 4;
+    /// ROCTx core call, one record per call.
+    pub const MARKER_CORE_API: u8 = 7;
+    /// ROCTx pause and resume.
+    pub const MARKER_CONTROL_API: u8 = 8;
+    /// ROCTx naming of threads, agents, devices, streams.
+    pub const MARKER_NAME_API: u8 = 9;
     /// Asynchronous copy by a DMA engine.
     pub const MEMORY_COPY: u8 = 10;
     /// Kernel dispatch.
     pub const KERNEL_DISPATCH: u8 = 11;
+    /// Scratch memory of a queue: allocated, freed, reclaimed.
+    pub const SCRATCH_MEMORY: u8 = 12;
+    /// Device-visible memory: allocated, freed.
+    pub const MEMORY_ALLOCATION: u8 = 16;
+    /// A runtime handed its API tables over.
+    pub const RUNTIME_INITIALIZATION: u8 = 17;
     /// HIP runtime call, with arguments.
     pub const HIP_RUNTIME_API_EXT: u8 = 21;
     /// HIP compiler call, with arguments.
     pub const HIP_COMPILER_API_EXT: u8 = 22;
+    /// ROCTx marks and ranges: a push and its pop, a start and its stop are one record.
+    pub const MARKER_CORE_RANGE_API: u8 = 32;
 
     /// An agent as HSA knows it: node id and handle.
     pub const AGENT: u8 = 128;
@@ -207,6 +221,104 @@ pub struct Copy {
     pub untimed: u32,
 }
 
+/// A ROCTx mark, range or call. Followed by its message (`len` bytes, no NUL; cut where it would not fit a record).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Marker {
+    /// Common header; `operation` is AMD's within the kind (`MARKER_CORE_RANGE_API`: 0 mark, 1 thread range, 2 process range,
+    /// 3 thread id).
+    pub header: Header,
+    /// Entry, or where the range was pushed or started.
+    pub start: u64,
+    /// Return, or where the range was popped or stopped (the moment of the detach with [`flag::OPEN_AT_DETACH`]).
+    pub end: u64,
+    /// Correlation id, unique in the session.
+    pub correlation: u64,
+    /// Correlation id of the traced call around it, or 0.
+    pub ancestor: u64,
+    /// Raw return value: a range's id or level, 0 for none.
+    pub retval: u64,
+    /// Thread that called, or that began the range.
+    pub tid: u32,
+    /// Bytes of message that follow.
+    pub len: u32,
+}
+
+/// An allocation or release of memory that devices see.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allocation {
+    /// Common header; `operation` is 1 allocate, 2 vmem allocate, 3 free, 4 vmem free.
+    pub header: Header,
+    /// Entry of the call.
+    pub start: u64,
+    /// Its return.
+    pub end: u64,
+    /// Correlation id of the call.
+    pub correlation: u64,
+    /// Correlation id of the traced call around it, or 0.
+    pub ancestor: u64,
+    /// Address (for vmem: the handle).
+    pub address: u64,
+    /// Bytes; 0 for a release.
+    pub bytes: u64,
+    /// Raw handle of the HIP stream, 0 = default or unknown.
+    pub stream: u64,
+    /// KFD node id of the agent that owns the memory; [`NO_NODE`] for a release.
+    pub node: u32,
+    /// Calling thread.
+    pub tid: u32,
+}
+
+/// [`Allocation::node`] where there is no agent.
+pub const NO_NODE: u32 = u32::MAX;
+
+/// A change of a queue's scratch memory.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scratch {
+    /// Common header; `operation` is 1 allocate, 2 free, 3 asynchronous reclaim.
+    pub header: Header,
+    /// When it began.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+    /// Correlation id.
+    pub correlation: u64,
+    /// Correlation id of the traced call around it, or 0.
+    pub ancestor: u64,
+    /// Bytes; 0 for a release.
+    pub bytes: u64,
+    /// Queue number of ours ([`Queue::queue_id`]).
+    pub queue_id: u32,
+    /// KFD node id of the queue's agent.
+    pub node: u32,
+    /// Thread that it happened on.
+    pub tid: u32,
+    /// AMD's `rocprofiler_scratch_alloc_flag_t`.
+    pub flags: u32,
+}
+
+/// A runtime whose API tables were taken.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RuntimeInit {
+    /// Common header; `operation` is AMD's `rocprofiler_runtime_initialization_operation_t` (1 HSA, 2 HIP, 3 ROCTx, …).
+    pub header: Header,
+    /// When its tables were taken.
+    pub time: u64,
+    /// Correlation id.
+    pub correlation: u64,
+    /// Its version, 10000 * major + 100 * minor + patch; 0 where it cannot be told.
+    pub version: u64,
+    /// Number of this instance of the library, from 0.
+    pub instance: u64,
+    /// Thread that handed the tables over.
+    pub tid: u32,
+    /// Keeps the size.
+    pub reserved: u32,
+}
+
 /// An agent: links the runtime's handle to the KFD node.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -366,6 +478,10 @@ plain!(
     Api,
     Kernel,
     Copy,
+    Marker,
+    Allocation,
+    Scratch,
+    RuntimeInit,
     Agent,
     CodeObject,
     KernelSymbol,
@@ -383,6 +499,14 @@ pub enum Record<'a> {
     Kernel(Kernel),
     /// A copy.
     Copy(Copy),
+    /// A ROCTx mark, range or call, and its message.
+    Marker(Marker, &'a [u8]),
+    /// An allocation or release.
+    Allocation(Allocation),
+    /// A change of scratch memory.
+    Scratch(Scratch),
+    /// A runtime whose tables were taken.
+    RuntimeInit(RuntimeInit),
     /// An agent.
     Agent(Agent),
     /// A code object and its URI.
@@ -448,6 +572,15 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         }
         kind::KERNEL_DISPATCH => Kernel::read(body).map(Record::Kernel),
         kind::MEMORY_COPY => Copy::read(body).map(Record::Copy),
+        kind::MARKER_CORE_API
+        | kind::MARKER_CONTROL_API
+        | kind::MARKER_NAME_API
+        | kind::MARKER_CORE_RANGE_API => {
+            with_tail(body, |m: &Marker| m.len as usize).map(|(m, t)| Record::Marker(m, t))
+        }
+        kind::MEMORY_ALLOCATION => Allocation::read(body).map(Record::Allocation),
+        kind::SCRATCH_MEMORY => Scratch::read(body).map(Record::Scratch),
+        kind::RUNTIME_INITIALIZATION => RuntimeInit::read(body).map(Record::RuntimeInit),
         kind::AGENT => Agent::read(body).map(Record::Agent),
         kind::CODE_OBJECT => with_tail(body, |c: &CodeObject| c.uri_len as usize)
             .map(|(c, t)| Record::CodeObject(c, t)),

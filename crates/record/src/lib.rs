@@ -14,4 +14,4 @@ pub mod offer;
 pub mod spool;
 
 /// Version of every layout in this crate. Both sides must agree exactly.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

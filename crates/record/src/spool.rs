@@ -72,6 +72,17 @@ pub mod outcome {
     pub const NO_TABLES: u32 = 64;
 }
 
+/// Places of [`Head::dropped`].
+pub const DROP_SLOTS: usize = 64;
+/// Where dropped records of a kind are counted: each traced kind for itself, all descriptions together in the last place.
+pub const fn drop_slot(kind: u8) -> usize {
+    if (kind as usize) < DROP_SLOTS {
+        kind as usize
+    } else {
+        DROP_SLOTS - 1
+    }
+}
+
 /// Page 0 of a spool.
 #[repr(C)]
 #[derive(Debug)]
@@ -108,8 +119,8 @@ pub struct Head {
     pub target_tick: AtomicU64,
     /// Index of the next chunk to try.
     pub claim: AtomicU64,
-    /// Records dropped because no chunk was free, by `kind & 31`.
-    pub dropped: [AtomicU64; 32],
+    /// Records dropped because no chunk was free, by [`drop_slot`].
+    pub dropped: [AtomicU64; DROP_SLOTS],
     /// A status of the failed set-up (see the session crate), or 0.
     pub status: AtomicU32,
     /// See [`outcome`].

@@ -9,7 +9,7 @@ use midair_output::{
     AgentIndex, Format, Index, KernelNames, Names, Outcome, Plan, RecordFile, Trace, table,
 };
 use midair_record::event::kind;
-use midair_record::spool::outcome;
+use midair_record::spool::{DROP_SLOTS, outcome};
 use midair_settings::Settings;
 
 /// What a session brought.
@@ -18,7 +18,7 @@ pub struct Collected {
     pub(crate) identity: Identity,
     pub(crate) settings: Settings,
     pub(crate) records: RecordFile,
-    pub(crate) dropped: [u64; 32],
+    pub(crate) dropped: [u64; DROP_SLOTS],
     pub(crate) outcome: u32,
     pub(crate) ended: Option<End>,
     pub(crate) failure: Option<Failure>,
@@ -121,10 +121,16 @@ impl Collected {
     }
 }
 
-fn lost(dropped: &[u64; 32]) -> Vec<(String, u64)> {
+fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {
     let what = |number: usize| match number as u8 {
         kind::KERNEL_DISPATCH => "kernel dispatches",
         kind::MEMORY_COPY => "copies",
+        kind::MEMORY_ALLOCATION => "allocations",
+        kind::SCRATCH_MEMORY => "changes of scratch memory",
+        kind::MARKER_CORE_API
+        | kind::MARKER_CONTROL_API
+        | kind::MARKER_NAME_API
+        | kind::MARKER_CORE_RANGE_API => "markers",
         kind::HIP_RUNTIME_API_EXT | kind::HIP_COMPILER_API_EXT => "HIP calls",
         kind::HSA_CORE_API
         | kind::HSA_AMD_EXT_API

@@ -1,6 +1,6 @@
 //! The attaching side: makes the spool, follows it live, and believes nothing it reads there.
 
-use super::{CHUNK, CHUNK_BODY, ChunkHead, HEAD, Head, MAGIC, SETTINGS, chunk};
+use super::{CHUNK, CHUNK_BODY, ChunkHead, DROP_SLOTS, HEAD, Head, MAGIC, SETTINGS, chunk};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -274,8 +274,8 @@ impl Reader {
         }
     }
 
-    /// Records dropped for want of room, by `kind & 31`.
-    pub fn dropped(&self) -> [u64; 32] {
+    /// Records dropped for want of room, by [`super::drop_slot`].
+    pub fn dropped(&self) -> [u64; DROP_SLOTS] {
         std::array::from_fn(|i| self.head().dropped.get(i).map_or(0, |d| d.load(Relaxed)))
     }
 }

@@ -75,7 +75,7 @@ impl Area {
 
     /// Counts a record of `kind` as dropped.
     pub fn drop_record(&self, kind: u8) {
-        if let Some(count) = self.head().dropped.get((kind & 31) as usize) {
+        if let Some(count) = self.head().dropped.get(super::drop_slot(kind)) {
             count.fetch_add(1, Relaxed);
         }
     }
