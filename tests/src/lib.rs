@@ -7,6 +7,7 @@
 //! * [`attacher::Attacher`]: a command line of the stage at work, and the trace that it wrote.
 //! * [`caller::Caller`]: the program `tests/c/calls.c`, which counts its own calls.
 //! * [`compile`]: the C programs in `tests/c`, for the host and inside the lab.
+//! * [`python()`]: a Python with the packages that tests use (Perfetto, CMake).
 //! * [`stage`]: the built product (`target/stage`) and commands of it under a time limit.
 //! * [`table`]: csv and json outputs.
 //!
@@ -14,7 +15,7 @@
 //! something happen: every wait is for an event, with a deadline that fails the test by name.
 //!
 //! Environment: `MIDAIR_LAB` (a ready root; default `/var/tmp/rocm-lab`), `MIDAIR_SKIP_LAB=1` (tests that need the lab say
-//! that they were skipped), `MIDAIR_STAGE` (another stage directory).
+//! that they were skipped), `MIDAIR_STAGE` (another stage directory), `MIDAIR_PYTHON` (another directory that `cargo xtask python` made).
 
 pub mod attacher;
 pub mod caller;
@@ -22,10 +23,13 @@ pub mod compile;
 pub mod fatbin;
 pub mod lab;
 pub mod modellog;
+pub mod python;
 pub mod snapshot;
 pub mod stage;
 pub mod table;
 pub mod target;
+
+pub use python::{python, python_tool};
 
 use std::path::PathBuf;
 

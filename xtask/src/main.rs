@@ -5,6 +5,7 @@ mod demo;
 mod docs;
 mod lab;
 mod layout;
+mod python;
 mod run;
 mod stage;
 mod suite;
@@ -51,6 +52,12 @@ const TASKS: &[Task] = &[
         words: "setup | run [VAR=VALUE ...] PROGRAM [ARG ...] | teardown",
         help: "AMD's own runtimes on a modelled GPU, for tests and by hand (root, Debian)",
         run: lab::lab_task,
+    },
+    Task {
+        name: "python",
+        words: "",
+        help: "A Python with the packages that tests use, below target/python (from PyPI, once)",
+        run: python::python_task,
     },
     Task {
         name: "docs",

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, cargo, failed, root, run, target_directory};
-use crate::{docs, lab, stage};
+use crate::{docs, lab, python, stage};
 
 /// How long the tests may take together, for timeout(1).
 const PATIENCE: &str = "30m";
@@ -58,6 +58,11 @@ const STEPS: &[Step] = &[
     Step {
         name: "stage",
         run: || stage::stage(false).map(|_| Done::Passed),
+        needed: true,
+    },
+    Step {
+        name: "python",
+        run: || python::ready().map(|_| Done::Passed),
         needed: true,
     },
     Step {
@@ -160,6 +165,7 @@ fn tests() -> Outcome<Done> {
     };
     command
         .env("MIDAIR_STAGE", target_directory().join("stage"))
+        .env("MIDAIR_PYTHON", python::directory())
         .env("MIDAIR_LAB", lab::lab_root());
     passed(command)
 }
