@@ -1,12 +1,12 @@
 //! The way in: look, enter, offer the session; and the words for every refusal of the engine.
 
-use crate::failure::{Failure, Kind};
 use crate::install::Install;
 use crate::request::{Check, Entry, Request};
 use crate::session::{Prepared, Session};
 use crate::target::Target;
 use crate::turn::Turn;
 use midair_inject::{EnterError, Library, Look, Options, Refusal, Tier, enter, look};
+use midair_results::{Failure, Kind};
 use std::time::Instant;
 
 /// Functions by which a HIP or HSA runtime is known, whatever its file is called.

@@ -1,6 +1,6 @@
 //! Where our own libraries are: beside the program or library that runs this code.
 
-use crate::failure::{Failure, Kind};
+use midair_results::{Failure, Kind};
 use midair_settings::Settings;
 use std::path::{Path, PathBuf};
 

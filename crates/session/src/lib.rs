@@ -2,13 +2,11 @@
 //!
 //! One [`Session`] is one attach of one process. It looks before it touches anything, enters through the engine
 //! (`midair-inject`), passes the spool and the libraries, follows the spool into an unlinked file while the target runs, and ends
-//! with a [`Collected`] trace that `midair-output` writes. Every front (`rocprofv3`, `midair`, the C API) uses this and nothing
+//! with a [`Collected`] trace that `midair-results` writes. Every front (`rocprofv3`, `midair`, the C API) uses this and nothing
 //! below it.
 
 mod attach;
 mod collected;
-mod failure;
-mod identity;
 mod install;
 mod request;
 mod session;
@@ -17,9 +15,9 @@ mod turn;
 
 pub use attach::checks;
 pub use collected::Collected;
-pub use failure::{Failure, Kind};
 pub use install::Install;
 pub use midair_output::table::Style;
-pub use request::{Check, End, Entry, Event, Request, Written};
+pub use midair_results::{End, Failure, Kind, Written};
+pub use request::{Check, Entry, Event, Request};
 pub use session::Session;
 pub use target::Target;

@@ -1,8 +1,7 @@
 //! What a caller asks for and gets told.
 
-use crate::failure::Failure;
+use midair_results::{End, Failure};
 use midair_settings::Settings;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// What to attach to, and how.
@@ -44,17 +43,6 @@ pub struct Check {
     pub failure: Option<Failure>,
 }
 
-/// How the target ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// By itself; with its exit code where that could be learned.
-    Exited(Option<i32>),
-    /// By this signal.
-    Signal(i32),
-    /// It became another program by `exec`.
-    Exec,
-}
-
 /// How a session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
@@ -68,19 +56,6 @@ pub enum Event {
     /// The target's side has ended by itself (the process exits, or shut its runtime down), or the process has ended; what was
     /// recorded can still be written.
     TargetExited(End),
-}
-
-/// Results on the disk.
-#[derive(Debug, Clone, Default)]
-pub struct Written {
-    /// Complete files, in the order in which they were written.
-    pub files: Vec<PathBuf>,
-    /// The top kernels and calls, ready to print.
-    pub table: String,
-    /// What the user should know about the results.
-    pub warnings: Vec<String>,
-    /// Why the results are not whole, if they are not: records were lost, or the target was killed.
-    pub incomplete: Option<Failure>,
 }
 
 /// How the borrowed thread was found and how long it stood, for `-v` and the benchmarks.

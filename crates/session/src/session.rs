@@ -1,13 +1,12 @@
 //! One attach of one process, from the look to the end of collecting.
 
 use crate::collected::Collected;
-use crate::failure::{Failure, Kind};
-use crate::identity::Identity;
-use crate::request::{End, Entry, Event, Request};
+use crate::request::{Entry, Event, Request};
 use crate::target::Target;
 use midair_output::RecordWriter;
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions, command, outcome, state};
+use midair_results::{End, Failure, Finished, Identity, Kind, describe};
 use midair_settings::Settings;
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::fs::File;
@@ -315,14 +314,16 @@ impl Session {
             Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
         })?;
         Ok(Collected {
-            identity: self.identity,
-            settings: self.settings,
-            records,
-            dropped: self.reader.dropped(),
-            outcome: reason,
-            ended: self.ended,
-            failure,
-            notes: self.notes,
+            finished: Finished {
+                identity: self.identity,
+                settings: self.settings,
+                records,
+                dropped: self.reader.dropped(),
+                outcome: reason,
+                ended: self.ended,
+                failure,
+                notes: self.notes,
+            },
             entry: self.entry,
         })
     }
@@ -345,16 +346,6 @@ fn boottime() -> u64 {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
         .map(|time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
         .unwrap_or(0)
-}
-
-/// How it ended, in words.
-pub(crate) fn describe(end: End) -> String {
-    match end {
-        End::Exited(Some(code)) => format!("it exited with code {code}"),
-        End::Exited(None) => "it exited".to_owned(),
-        End::Signal(signal) => format!("it was killed by signal {signal}"),
-        End::Exec => "it became another program by exec".to_owned(),
-    }
 }
 
 fn wake(word: &std::sync::atomic::AtomicU32) {

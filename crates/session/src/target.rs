@@ -1,7 +1,7 @@
 //! The target as the attaching side holds it: by a pidfd, so that its number cannot come to mean another process.
 
-use crate::failure::{Failure, Kind};
-use crate::request::End;
+use midair_results::End;
+use midair_results::{Failure, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;

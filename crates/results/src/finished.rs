@@ -1,0 +1,234 @@
+//! A trace that is complete and not written yet.
+
+use crate::failure::{Failure, Kind};
+use crate::identity::Identity;
+use midair_output::names::output_name;
+use midair_output::{
+    AgentIndex, Format, Index, KernelNames, Names, Outcome, Plan, RecordFile, Trace, table,
+};
+use midair_record::event::kind;
+use midair_record::spool::{DROP_SLOTS, outcome};
+use midair_settings::Settings;
+use std::path::PathBuf;
+
+/// How the target ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// By itself; with its exit code where that could be learned.
+    Exited(Option<i32>),
+    /// By this signal.
+    Signal(i32),
+    /// It became another program by `exec`.
+    Exec,
+}
+
+/// How it ended, in words.
+pub fn describe(end: End) -> String {
+    match end {
+        End::Exited(Some(code)) => format!("it exited with code {code}"),
+        End::Exited(None) => "it exited".to_owned(),
+        End::Signal(signal) => format!("it was killed by signal {signal}"),
+        End::Exec => "it became another program by exec".to_owned(),
+    }
+}
+
+/// Results on the disk.
+#[derive(Debug, Clone, Default)]
+pub struct Written {
+    /// Complete files, in the order in which they were written.
+    pub files: Vec<PathBuf>,
+    /// The top kernels and calls, ready to print.
+    pub table: String,
+    /// What the user should know about the results.
+    pub warnings: Vec<String>,
+    /// Why the results are not whole, if they are not: records were lost, or the target was killed.
+    pub incomplete: Option<Failure>,
+}
+
+/// What a session brought.
+#[derive(Debug)]
+pub struct Finished {
+    /// Who was traced, with the times of the session in it.
+    pub identity: Identity,
+    /// What was asked for.
+    pub settings: Settings,
+    /// What was recorded.
+    pub records: RecordFile,
+    /// Records lost for want of room, by `midair_record::spool::drop_slot`.
+    pub dropped: [u64; DROP_SLOTS],
+    /// What the target's side says of its end ([`outcome`]).
+    pub outcome: u32,
+    /// How the target ended, if it did.
+    pub ended: Option<End>,
+    /// Why the detach did not come to its end, if it did not.
+    pub failure: Option<Failure>,
+    /// Soft errors of whoever collected, in words.
+    pub notes: Vec<String>,
+}
+
+impl Finished {
+    /// Writes the outputs where the settings say. `style` is that of the table.
+    ///
+    /// # Errors
+    /// [`Kind::Output`]; then no file of this trace is left.
+    pub fn write(self, style: table::Style) -> Result<Written, Failure> {
+        let plan = plan(&self.settings, &self.identity)?;
+        let killed = match self.ended {
+            Some(end @ (End::Signal(_) | End::Exec)) => Some(end),
+            _ => None,
+        };
+        let lost = lost(&self.dropped);
+        let mut notes = self.notes;
+        notes.extend(remarks(self.outcome));
+        if self.records.malformed_bytes() > 0 {
+            notes.push(format!(
+                "{} bytes of the spool were no records",
+                self.records.malformed_bytes()
+            ));
+        }
+        let ordinary = killed.is_none()
+            && self.failure.is_none()
+            && self.outcome & outcome::LEASE_EXPIRED == 0;
+        let text = match (&self.failure, self.ended) {
+            (Some(failure), _) => failure.what.clone(),
+            (None, Some(end)) => format!("the process ended while attached: {}", describe(end)),
+            (None, None) => "complete".to_owned(),
+        };
+        let trace = Trace {
+            process: self.identity.process,
+            agents: self.identity.agents,
+            records: self.records,
+            lost,
+            notes: notes.clone(),
+            outcome: Outcome { text, ordinary },
+        };
+        let output = |error: &dyn std::fmt::Display| Failure::new(Kind::Output, error.to_string());
+        let index = Index::build(&trace.records).map_err(|error| output(&error))?;
+        let names = Names::amd();
+        let files =
+            midair_output::write(&trace, &index, &names, &plan).map_err(|error| output(&error))?;
+        let mut warnings = notes;
+        warnings.extend(index.unbalanced());
+        let incomplete = self.failure.or_else(|| {
+            if let Some(end) = killed {
+                return Some(Failure::new(
+                    Kind::TargetKilled,
+                    format!("the process ended while attached: {}", describe(end)),
+                ));
+            }
+            let lost: Vec<String> = trace
+                .lost
+                .iter()
+                .map(|(what, count)| format!("{count} {what}"))
+                .collect();
+            (!lost.is_empty()).then(|| {
+                Failure::new(
+                    Kind::Incomplete,
+                    format!("records were lost: {}", lost.join(", ")),
+                )
+                .hint("give the spool more memory, or record less")
+            })
+        });
+        if trace.records.records() == 0 {
+            warnings.push("nothing was recorded: the process made no call and launched no kernel that was asked for".to_owned());
+        }
+        Ok(Written {
+            files,
+            table: table::summary(&index, &names, plan.kernel_names, style),
+            warnings,
+            incomplete,
+        })
+    }
+}
+
+fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {
+    let what = |number: usize| match number as u8 {
+        kind::KERNEL_DISPATCH => "kernel dispatches",
+        kind::MEMORY_COPY => "copies",
+        kind::MEMORY_ALLOCATION => "allocations",
+        kind::SCRATCH_MEMORY => "changes of scratch memory",
+        kind::MARKER_CORE_API
+        | kind::MARKER_CONTROL_API
+        | kind::MARKER_NAME_API
+        | kind::MARKER_CORE_RANGE_API => "markers",
+        kind::HIP_RUNTIME_API_EXT | kind::HIP_COMPILER_API_EXT => "HIP calls",
+        kind::HSA_CORE_API
+        | kind::HSA_AMD_EXT_API
+        | kind::HSA_IMAGE_EXT_API
+        | kind::HSA_FINALIZE_EXT_API => "HSA calls",
+        _ => "descriptions of agents, queues or kernels",
+    };
+    let mut lost: Vec<(String, u64)> = Vec::new();
+    for (number, count) in dropped.iter().enumerate().filter(|(_, count)| **count > 0) {
+        match lost.iter_mut().find(|(name, _)| name == what(number)) {
+            Some((_, sum)) => *sum += count,
+            None => lost.push((what(number).to_owned(), *count)),
+        }
+    }
+    lost
+}
+
+/// What the target's side had to say of its end.
+fn remarks(word: u32) -> Vec<String> {
+    [
+        (outcome::SLOT_KEPT, "another library has put its wrapper over ours: ours stays below it and only passes calls on"),
+        (outcome::STILL_RUNNING, "work was still running on the device at the detach: it is recorded as such"),
+        (outcome::LEASE_EXPIRED, "the target's side ended by itself, since it had not heard of this side"),
+        (outcome::RUNTIME_SHUT_DOWN, "the process shut its HSA runtime down: collecting ended there"),
+        (outcome::MEMORY_KEPT, "a thread of the process stood still inside a record store: some memory of ours stays mapped there"),
+        (outcome::NO_TABLES, "no HIP or HSA table was there to hook: the process had no runtime in use"),
+    ]
+    .into_iter()
+    .filter(|(bit, _)| word & bit != 0)
+    .map(|(_, text)| text.to_owned())
+    .collect()
+}
+
+/// What to write, from the settings.
+fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
+    let raw_directory = settings.text("ROCPROF_OUTPUT_PATH");
+    let raw_prefix = settings.text("ROCPROF_OUTPUT_FILE_NAME");
+    let name = output_name(raw_directory, raw_prefix, &identity.keys);
+    let mut formats = Vec::new();
+    for format in settings.list("ROCPROF_OUTPUT_FORMAT", ',') {
+        let format = match format.to_ascii_lowercase().as_str() {
+            "csv" => Format::Csv,
+            "json" => Format::Json,
+            other => {
+                return Err(Failure::new(
+                    Kind::NotBuilt,
+                    format!("the output format {other} is not built"),
+                )
+                .hint("use --output-format csv json"));
+            }
+        };
+        if !formats.contains(&format) {
+            formats.push(format);
+        }
+    }
+    if formats.is_empty() {
+        formats.push(Format::Csv);
+    }
+    let kernel_names = if settings.boolean("ROCPROF_DEMANGLE_KERNELS").ok().flatten() == Some(false)
+    {
+        KernelNames::Mangled
+    } else if settings.is_on("ROCPROF_TRUNCATE_KERNELS") {
+        KernelNames::Truncated
+    } else {
+        KernelNames::Demangled
+    };
+    let agent_index = match settings.text("ROCPROF_AGENT_INDEX") {
+        Some("absolute") => AgentIndex::Absolute,
+        Some("type-relative") => AgentIndex::TypeRelative,
+        _ => AgentIndex::Relative,
+    };
+    Ok(Plan {
+        directory: name.directory,
+        prefix: name.prefix,
+        raw_directory: raw_directory.unwrap_or_default().to_owned(),
+        raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
+        formats,
+        kernel_names,
+        agent_index,
+    })
+}
