@@ -3,6 +3,7 @@
 //! Plain data, so that the writers do not depend on where it comes from: in the product from AMD's headers, in a test from a
 //! golden file.
 
+use midair_record::event::{Header, Marker, kind};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -118,10 +119,26 @@ impl Names {
         }
     }
 
+    /// What a marker is called: its message where it has one by its nature (mark, thread range, process range), else the
+    /// function.
+    pub fn marker<'a>(&'a self, marker: &Marker, message: &'a [u8]) -> Cow<'a, str> {
+        let Header { kind, operation, .. } = marker.header;
+        if has_message(kind, operation) {
+            String::from_utf8_lossy(message)
+        } else {
+            self.operation(kind, operation)
+        }
+    }
+
     /// Parameters of a call, if known.
     pub fn parameters(&self, kind: u8, operation: u32) -> &[Parameter] {
         self.parameters
             .get(&(kind, operation))
             .map_or(&[], Vec::as_slice)
     }
+}
+
+/// Whether a marker is named by its message (`ROCPROFILER_MARKER_CORE_RANGE_API_ID_*`: 0 mark, 1 thread range, 2 process range).
+pub(crate) fn has_message(kind: u8, operation: u32) -> bool {
+    kind == kind::MARKER_CORE_RANGE_API && operation <= 2
 }

@@ -6,11 +6,13 @@
 
 use crate::digits;
 use crate::files::{FileSet, OutputFile, WriteError};
-use crate::index::{is_hip, is_hsa};
-use crate::job::{Job, Writer};
+use crate::index::is_hip;
+use crate::job::{Job, Writer, address};
 use crate::notes;
 use midair_agents::Agent;
-use midair_record::event::{Api, Copy, Kernel, Record, kind};
+use midair_record::event::{
+    Allocation, Api, Copy, Kernel, Marker, NO_NODE, Record, Scratch, kind,
+};
 
 const CALLS: &[&str] = &[
     "Domain",
@@ -58,6 +60,29 @@ const COPIES: &[&str] = &[
     "End_Timestamp",
 ];
 
+const ALLOCATIONS: &[&str] = &[
+    "Kind",
+    "Operation",
+    "Agent_Id",
+    "Allocation_Size",
+    "Address",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+];
+
+const SCRATCH: &[&str] = &[
+    "Kind",
+    "Operation",
+    "Agent_Id",
+    "Queue_Id",
+    "Thread_Id",
+    "Alloc_Flags",
+    "Start_Timestamp",
+    "End_Timestamp",
+    "Allocation_Size",
+];
+
 /// LDS is given out in blocks of so many bytes.
 const LDS_BLOCK: u32 = 512;
 
@@ -66,52 +91,72 @@ pub(crate) struct Csv;
 
 impl Writer for Csv {
     fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
-        let index = job.index;
-        let mut hip = open(files, index.has_hip(), "hip_api_trace.csv", CALLS)?;
-        let mut hsa = open(files, index.has_hsa(), "hsa_api_trace.csv", CALLS)?;
-        let mut kernels = open(files, index.dispatches > 0, "kernel_trace.csv", KERNELS)?;
-        let mut copies = open(files, index.copy_count > 0, "memory_copy_trace.csv", COPIES)?;
-        let mut row = Row::default();
-        let walked = job.trace.records.walk(
-            |kind| {
-                is_hip(kind)
-                    || is_hsa(kind)
-                    || kind == kind::KERNEL_DISPATCH
-                    || kind == kind::MEMORY_COPY
-            },
-            |record| {
-                let file = match record {
-                    Record::Api(api, _) => {
-                        call_row(&mut row, job, api);
-                        if is_hip(api.header.kind) {
-                            &mut hip
-                        } else {
-                            &mut hsa
-                        }
-                    }
-                    Record::Kernel(kernel) => {
-                        kernel_row(&mut row, job, kernel);
-                        &mut kernels
-                    }
-                    Record::Copy(copy) => {
-                        copy_row(&mut row, job, copy);
-                        &mut copies
-                    }
-                    _ => return Ok(()),
-                };
-                let line = row.end();
-                let written = file.as_mut().map_or(Ok(()), |file| file.put(line));
-                row.clear();
-                written
-            },
-        );
-        walked?;
-        for file in [hip, hsa, kernels, copies].into_iter().flatten() {
-            files.add(file)?;
-        }
+        traces(job, files)?;
         agent_info(job, files)?;
         notes::write(job, files)
     }
+}
+
+/// The files of records, all in one walk.
+fn traces(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
+    let index = job.index;
+    let file = |wanted, suffix, columns| open(files, wanted, suffix, columns);
+    let mut hip = file(index.has_hip(), "hip_api_trace.csv", CALLS)?;
+    let mut hsa = file(index.has_hsa(), "hsa_api_trace.csv", CALLS)?;
+    let mut markers = file(index.marker_count > 0, "marker_api_trace.csv", CALLS)?;
+    let mut kernels = file(index.dispatches > 0, "kernel_trace.csv", KERNELS)?;
+    let mut copies = file(index.copy_count > 0, "memory_copy_trace.csv", COPIES)?;
+    let allocations = !index.allocations.is_empty();
+    let mut allocations = file(allocations, "memory_allocation_trace.csv", ALLOCATIONS)?;
+    let scratch = !index.scratch.is_empty();
+    let mut scratch = file(scratch, "scratch_memory_trace.csv", SCRATCH)?;
+    let mut row = Row::default();
+    let walked = job.trace.records.walk(
+        |kind| kind < kind::AGENT,
+        |record| {
+            let file = match record {
+                Record::Api(api, _) => {
+                    call_row(&mut row, job, api);
+                    if is_hip(api.header.kind) {
+                        &mut hip
+                    } else {
+                        &mut hsa
+                    }
+                }
+                Record::Marker(marker, message) => {
+                    marker_row(&mut row, job, marker, message);
+                    &mut markers
+                }
+                Record::Kernel(kernel) => {
+                    kernel_row(&mut row, job, kernel);
+                    &mut kernels
+                }
+                Record::Copy(copy) => {
+                    copy_row(&mut row, job, copy);
+                    &mut copies
+                }
+                Record::Allocation(allocation) => {
+                    allocation_row(&mut row, job, allocation);
+                    &mut allocations
+                }
+                Record::Scratch(record) => {
+                    scratch_row(&mut row, job, record);
+                    &mut scratch
+                }
+                _ => return Ok(()),
+            };
+            let line = row.end();
+            let written = file.as_mut().map_or(Ok(()), |file| file.put(line));
+            row.clear();
+            written
+        },
+    );
+    walked?;
+    let all = [hip, hsa, markers, kernels, copies, allocations, scratch];
+    for file in all.into_iter().flatten() {
+        files.add(file)?;
+    }
+    Ok(())
 }
 
 fn open(
@@ -223,6 +268,45 @@ fn copy_row(row: &mut Row, job: &Job<'_>, copy: &Copy) {
     row.number(copy.correlation)
         .number(copy.start)
         .number(copy.end);
+}
+
+fn marker_row(row: &mut Row, job: &Job<'_>, marker: &Marker, message: &[u8]) {
+    row.text(&job.names.kind(marker.header.kind))
+        .text(&job.names.marker(marker, message));
+    row.number(job.trace.process.pid)
+        .number(marker.tid)
+        .number(marker.correlation)
+        .number(marker.start)
+        .number(marker.end);
+}
+
+fn allocation_row(row: &mut Row, job: &Job<'_>, allocation: &Allocation) {
+    let operation = allocation.header.operation;
+    row.text(&job.names.kind(kind::MEMORY_ALLOCATION))
+        .text(&job.names.operation(kind::MEMORY_ALLOCATION, operation));
+    // A release names no agent.
+    match allocation.node {
+        NO_NODE => row.text(""),
+        node => row.text(&job.agent_name(node)),
+    };
+    row.number(allocation.bytes)
+        .text(&address(allocation.address));
+    row.number(allocation.correlation)
+        .number(allocation.start)
+        .number(allocation.end);
+}
+
+fn scratch_row(row: &mut Row, job: &Job<'_>, scratch: &Scratch) {
+    let operation = scratch.header.operation;
+    row.text(&job.names.kind(kind::SCRATCH_MEMORY))
+        .text(&job.names.operation(kind::SCRATCH_MEMORY, operation))
+        .text(&job.agent_name(scratch.node));
+    row.number(scratch.queue_id)
+        .number(scratch.tid)
+        .number(scratch.flags)
+        .number(scratch.start)
+        .number(scratch.end)
+        .number(scratch.bytes);
 }
 
 /// Value of a column of agent_info.

@@ -3,9 +3,11 @@
 //! Its size depends on how many different kernels, code objects, queues, streams and calls there are, not on how often they
 //! occur. The target writes all of these, so each has a limit; what is beyond it is counted and said.
 
+use crate::api::has_message;
 use crate::record_file::{RecordFile, WalkError};
 use midair_record::event::{
-    Api, Books, CodeObject, Copy, Kernel, KernelSymbol, Queue, Record, Untimed, flag, kind,
+    Allocation, Api, Books, CodeObject, Copy, Header, Kernel, KernelSymbol, Marker, Queue, Record, RuntimeInit,
+    Scratch, Untimed, flag, kind,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -16,6 +18,15 @@ const MOST_IDS: u64 = 1 << 18;
 const MOST_STREAMS: usize = 1 << 18;
 /// Notes of the target beyond this many are only counted.
 const MOST_NOTES: usize = 256;
+/// Different names of markers beyond this many, or longer together than so many bytes, are summed up as one.
+const MOST_MARKERS: usize = 1 << 16;
+const MOST_MARKER_BYTES: usize = 16 << 20;
+/// AMD's number for HIP among the runtimes (source: api/rocprofiler_sdk.json).
+const RUNTIME_HIP: u32 = 2;
+/// What stands for the names of markers beyond the limit.
+pub(crate) const OTHER_MARKERS: &str = "(further markers)";
+/// Runtimes beyond this many are not listed.
+const MOST_RUNTIMES: usize = 1024;
 
 /// Calls and time of one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +39,9 @@ pub struct Stat {
     pub min: u64,
     /// Nanoseconds of the longest.
     pub max: u64,
+    /// Sum of the squares, in square nanoseconds: exact, so that the deviation is right for any sum (AMD's tool squares in
+    /// 64 bits, which overflow after 4.3 s).
+    pub squares: u128,
 }
 
 impl Default for Stat {
@@ -37,6 +51,7 @@ impl Default for Stat {
             total: 0,
             min: u64::MAX,
             max: 0,
+            squares: 0,
         }
     }
 }
@@ -48,6 +63,8 @@ impl Stat {
         self.total = self.total.saturating_add(duration);
         self.min = self.min.min(duration);
         self.max = self.max.max(duration);
+        let square = u128::from(duration) * u128::from(duration);
+        self.squares = self.squares.saturating_add(square);
     }
 
     /// Adds another's calls.
@@ -56,6 +73,38 @@ impl Stat {
         self.total = self.total.saturating_add(other.total);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
+        self.squares = self.squares.saturating_add(other.squares);
+    }
+
+    /// Nanoseconds per call; 0 where there is none.
+    pub fn mean(&self) -> f64 {
+        if self.calls == 0 {
+            return 0.0;
+        }
+        self.total as f64 / self.calls as f64
+    }
+
+    /// Variance of a sample, in square nanoseconds; 0 for fewer than two calls.
+    pub fn variance(&self) -> f64 {
+        if self.calls < 2 {
+            return 0.0;
+        }
+        let (calls, total) = (u128::from(self.calls), u128::from(self.total));
+        let below = calls as f64 * (calls - 1) as f64;
+        // Whole numbers to the last step, since the difference of two large squares is what loses digits.
+        match calls.checked_mul(self.squares) {
+            Some(squares) => squares.saturating_sub(total * total) as f64 / below,
+            None => {
+                let mean = self.mean();
+                (self.squares as f64 / calls as f64 - mean * mean).max(0.0) * calls as f64
+                    / (calls - 1) as f64
+            }
+        }
+    }
+
+    /// Standard deviation of a sample, in nanoseconds.
+    pub fn deviation(&self) -> f64 {
+        self.variance().sqrt()
     }
 }
 
@@ -94,6 +143,18 @@ pub struct Index {
     pub calls: HashMap<(u8, u32), Stat>,
     /// Timed copies by direction.
     pub copies: HashMap<u32, Stat>,
+    /// Allocations and releases by operation.
+    pub allocations: HashMap<u32, Stat>,
+    /// Changes of scratch memory by operation.
+    pub scratch: HashMap<u32, Stat>,
+    /// Marks and ranges by message; other calls of ROCTx are in `calls`.
+    pub markers: HashMap<String, Stat>,
+    /// Bytes of those messages.
+    marker_bytes: usize,
+    /// Records of ROCTx of all kinds.
+    pub marker_count: u64,
+    /// Runtimes whose tables were taken.
+    pub runtimes: Vec<RuntimeInit>,
     /// All dispatches, timed or not.
     pub dispatches: u64,
     /// All copies, timed or not.
@@ -140,11 +201,15 @@ impl Index {
             Record::Api(api, _) => self.see_call(api),
             Record::Kernel(kernel) => self.see_kernel(kernel),
             Record::Copy(copy) => self.see_copy(copy),
-            Record::Agent(_)
-            | Record::Marker(..)
-            | Record::Allocation(_)
-            | Record::Scratch(_)
-            | Record::RuntimeInit(_) => {}
+            Record::Agent(_) => {}
+            Record::Marker(marker, message) => self.see_marker(marker, message),
+            Record::Allocation(allocation) => self.see_allocation(allocation),
+            Record::Scratch(scratch) => self.see_scratch(scratch),
+            Record::RuntimeInit(runtime) => {
+                if self.runtimes.len() < MOST_RUNTIMES {
+                    self.runtimes.push(*runtime);
+                }
+            }
             Record::CodeObject(object, uri) => {
                 if self.id_fits(object.code_object_id) {
                     self.code_objects.insert(
@@ -196,9 +261,13 @@ impl Index {
     fn see_call(&mut self, api: &Api) {
         self.see_stream(api.stream);
         self.open_at_detach += u64::from(api.header.flags & flag::OPEN_AT_DETACH != 0);
-        let key = (api.header.kind, api.header.operation);
+        self.see_operation(api.header.kind, api.header.operation, api.start, api.end);
+    }
+
+    fn see_operation(&mut self, kind: u8, operation: u32, start: u64, end: u64) {
+        let key = (kind, operation);
         if self.calls.len() < MOST_IDS as usize || self.calls.contains_key(&key) {
-            self.calls.entry(key).or_default().add(api.start, api.end);
+            self.calls.entry(key).or_default().add(start, end);
         }
     }
 
@@ -231,6 +300,50 @@ impl Index {
                 .or_default()
                 .add(copy.start, copy.end);
         }
+    }
+
+    fn see_marker(&mut self, marker: &Marker, message: &[u8]) {
+        let Header {
+            kind,
+            operation,
+            flags,
+            ..
+        } = marker.header;
+        self.marker_count += 1;
+        self.open_at_detach += u64::from(flags & flag::OPEN_AT_DETACH != 0);
+        if !has_message(kind, operation) {
+            self.see_operation(kind, operation, marker.start, marker.end);
+            return;
+        }
+        let name = String::from_utf8_lossy(message);
+        let fits = self.markers.len() < MOST_MARKERS
+            && self.marker_bytes + name.len() <= MOST_MARKER_BYTES;
+        // Mostly a name that is known already: looked for before a copy of it is made.
+        let stat = match self.markers.get_mut(name.as_ref()) {
+            Some(known) => known,
+            None if fits => {
+                self.marker_bytes += name.len();
+                self.markers.entry(name.into_owned()).or_default()
+            }
+            None => self.markers.entry(OTHER_MARKERS.to_owned()).or_default(),
+        };
+        stat.add(marker.start, marker.end);
+    }
+
+    fn see_allocation(&mut self, allocation: &Allocation) {
+        self.see_stream(allocation.stream);
+        // Operations that do not exist share one place.
+        self.allocations
+            .entry(allocation.header.operation.min(5))
+            .or_default()
+            .add(allocation.start, allocation.end);
+    }
+
+    fn see_scratch(&mut self, scratch: &Scratch) {
+        self.scratch
+            .entry(scratch.header.operation.min(4))
+            .or_default()
+            .add(scratch.start, scratch.end);
     }
 
     fn see_flags(&mut self, flags: u8) {
@@ -277,6 +390,17 @@ impl Index {
         self.calls.keys().any(|(kind, _)| is_hsa(*kind))
     }
 
+    /// Whether it is known that the process has no HIP: its runtimes were told, and it is not among them.
+    pub(crate) fn is_without_hip(&self) -> bool {
+        !self.runtimes.is_empty()
+            && self.streams.is_empty()
+            && !self.has_hip()
+            && self
+                .runtimes
+                .iter()
+                .all(|runtime| runtime.header.operation != RUNTIME_HIP)
+    }
+
     /// Queues whose books do not balance, in words.
     pub fn unbalanced(&self) -> Vec<String> {
         let mut all = Vec::new();
@@ -314,6 +438,17 @@ pub(crate) fn is_hsa(kind: u8) -> bool {
     )
 }
 
+/// Whether a kind is one of ROCTx.
+pub(crate) fn is_marker(kind: u8) -> bool {
+    matches!(
+        kind,
+        kind::MARKER_CORE_API
+            | kind::MARKER_CONTROL_API
+            | kind::MARKER_NAME_API
+            | kind::MARKER_CORE_RANGE_API
+    )
+}
+
 /// Bytes of the target as one line that no terminal obeys.
 fn printable(text: &[u8]) -> String {
     String::from_utf8_lossy(text)
@@ -326,7 +461,7 @@ fn printable(text: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::record_file::RecordWriter;
-    use midair_record::event::{self, Header, Note};
+    use midair_record::event::{self, Note};
 
     fn index(records: &[Vec<u8>]) -> Index {
         let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
@@ -385,7 +520,8 @@ mod tests {
                 calls: 1,
                 total: 30,
                 min: 30,
-                max: 30
+                max: 30,
+                squares: 900
             }
         );
         assert_eq!(index.dispatches, 4);

@@ -81,6 +81,11 @@ impl<'a> Job<'a> {
     }
 }
 
+/// An address as AMD's files have it, with all its digits.
+pub(crate) fn address(address: u64) -> String {
+    format!("{address:#018x}")
+}
+
 impl From<WalkError<WriteError>> for WriteError {
     fn from(error: WalkError<WriteError>) -> Self {
         match error {

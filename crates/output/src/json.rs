@@ -5,12 +5,14 @@
 
 mod agents;
 mod emit;
+mod memory;
 mod symbols;
 
 use crate::api::Kind;
 use crate::arguments;
 use crate::files::{FileSet, WriteError};
-use crate::index::{is_hip, is_hsa};
+use crate::api::has_message;
+use crate::index::{is_hip, is_hsa, is_marker};
 use crate::job::{Job, Writer};
 use crate::model::Format;
 use crate::record_file::WalkError;
@@ -25,6 +27,9 @@ mod size {
     pub(super) const MEMORY_COPY: u64 = 96;
     pub(super) const KERNEL_DISPATCH: u64 = 184;
     pub(super) const DISPATCH_INFO: u64 = 72;
+    pub(super) const MARKER_API: u64 = 64;
+    pub(super) const MEMORY_ALLOCATION: u64 = 88;
+    pub(super) const SCRATCH_MEMORY: u64 = 96;
 }
 
 /// A failure while writing: of this file, or of the store of records.
@@ -184,15 +189,16 @@ fn midair<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.number("without_traced_caller", index.orphans)?;
     out.number("malformed_bytes", job.trace.records.malformed_bytes())?;
     out.texts("notes", &job.notes())?;
+    memory::runtimes(out, job)?;
     out.close_object()
 }
 
-fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
+fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
     out.key("strings")?;
     out.open_object()?;
     kinds(out, "callback_records", &job.names.callback)?;
     kinds(out, "buffer_records", &job.names.buffer)?;
-    empty_arrays(out, &["marker_api"])?;
+    messages(out, job)?;
     out.key("correlation_id")?;
     out.open_object()?;
     empty_arrays(out, &["external"])?;
@@ -211,7 +217,28 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     )?;
     // AMD's list begins with an empty name.
     out.texts("code_object_snapshot_filenames", &[""])?;
-    out.close_object()
+    out.close_object()?;
+    Ok(())
+}
+
+/// Messages of marks and ranges by correlation id, which their records refer to.
+fn messages<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
+    out.key("marker_api")?;
+    out.open_array()?;
+    job.trace.records.walk(is_marker, |record| -> Done {
+        let Record::Marker(marker, message) = record else {
+            return Ok(());
+        };
+        if has_message(marker.header.kind, marker.header.operation) {
+            out.open_object()?;
+            out.number("key", marker.correlation)?;
+            out.text("value", &String::from_utf8_lossy(message))?;
+            out.close_object()?;
+        }
+        Ok(())
+    })?;
+    out.close_array()?;
+    Ok(())
 }
 
 fn kinds<W: io::Write>(out: &mut Emit<W>, key: &str, kinds: &[Kind]) -> io::Result<()> {
@@ -231,13 +258,16 @@ fn records<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
     list(out, job, "kernel_dispatch", |k| k == kind::KERNEL_DISPATCH)?;
     list(out, job, "hip_api", is_hip)?;
     list(out, job, "hsa_api", is_hsa)?;
-    empty_arrays(out, &["marker_api", "rccl_api"])?;
+    list(out, job, "marker_api", is_marker)?;
+    empty_arrays(out, &["rccl_api"])?;
     list(out, job, "memory_copy", |k| k == kind::MEMORY_COPY)?;
+    list(out, job, "memory_allocation", |k| {
+        k == kind::MEMORY_ALLOCATION
+    })?;
+    list(out, job, "scratch_memory", |k| k == kind::SCRATCH_MEMORY)?;
     empty_arrays(
         out,
         &[
-            "memory_allocation",
-            "scratch_memory",
             "rocdecode_api",
             "rocjpeg_api",
             "pc_sample_host_trap",
@@ -258,6 +288,9 @@ fn list<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, key: &str, want: fn(u8) 
                 hip(out, job, record, words)?
             }
             Record::Api(record, _) => hsa(out, record)?,
+            Record::Marker(record, _) => memory::marker(out, record)?,
+            Record::Allocation(record) => memory::allocation(out, job, record)?,
+            Record::Scratch(record) => memory::scratch(out, job, record)?,
             _ => {}
         }
         Ok(())

@@ -48,12 +48,13 @@ struct Line {
     stat: Stat,
 }
 
-/// Kernels, calls and copies, each with what took longest first; an empty text when nothing was recorded.
+/// Kernels, calls, copies and markers, each with what took longest first; an empty text when nothing was recorded.
 pub fn summary(index: &Index, names: &Names, kernel_names: KernelNames, style: Style) -> String {
     let parts = [
         kernels(index, kernel_names, style),
         calls(index, names, style),
         copies(index, names, style),
+        table("MARKER", index.markers.clone(), style),
     ];
     parts
         .into_iter()
@@ -269,6 +270,7 @@ mod tests {
                     total: *total,
                     min: 1,
                     max: 2,
+                    ..Stat::default()
                 },
             )
         };
