@@ -61,3 +61,30 @@ pub type Configure =
 /// `rocprofiler_configure_attach`, same arguments.
 pub type ConfigureAttach =
     unsafe extern "C" fn(u32, *const c_char, u32, *mut ClientId) -> *mut ConfigureAttachResult;
+
+/// What `rocprofiler_configure_experimental` of the first generation returns (source: seeds/000): [`ConfigureResult`] with two more.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct ConfigureExperimentalResult {
+    /// Bytes of this struct.
+    pub size: usize,
+    /// Contexts are created, and started, in it.
+    pub initialize: Option<Initialize>,
+    /// Called once, at the end.
+    pub finalize: Option<Finalize>,
+    /// Passed to all.
+    pub tool_data: *mut c_void,
+    /// Called at each attach but the first.
+    pub tool_reattach: Option<Finalize>,
+    /// Called at each detach, when the contexts are stopped.
+    pub tool_detach: Option<Finalize>,
+}
+const _: () = assert!(size_of::<ConfigureExperimentalResult>() == 48);
+
+/// `rocprofiler_configure_experimental`, same arguments.
+pub type ConfigureExperimental = unsafe extern "C" fn(
+    u32,
+    *const c_char,
+    u32,
+    *mut ClientId,
+) -> *mut ConfigureExperimentalResult;

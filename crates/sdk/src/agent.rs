@@ -62,6 +62,7 @@ unsafe fn live(boot: *mut BootBlock) {
         return;
     }
     collect::i_am_the_agent();
+    registration::discover::entered_by_engine();
     // SAFETY: the boot block stays mapped; this thread is the only one in the target that writes its plain fields, and the attacher
     // reads and writes them from outside only as the mailbox allows.
     let (word, library_fd) = unsafe { (&(*boot).mailbox, (*boot).library_fd) };
@@ -70,6 +71,8 @@ unsafe fn live(boot: *mut BootBlock) {
         last_library_fd: library_fd,
         ..Agent::default()
     };
+    // Called after the next one: tools are ended when collecting has stopped.
+    registration::end_at_exit();
     // SAFETY: `handle_exit` is a function of a library that is never unloaded.
     unsafe { libc::atexit(handle_exit) };
     loop {
@@ -256,23 +259,29 @@ impl Agent {
             Settings::decode(area.settings()).map_err(|error| format!("the settings: {error}"))?;
         crate::setting::publish(settings);
         current::with(|collection| collection.begin(area));
+        // Tools start their contexts one by one; the collection begins once, with all of them, so that every domain of the trace
+        // begins at the same moment.
+        current::hold(true);
+        let attached = self.attach_tools(offer, tools);
+        current::hold(false);
+        attached?;
+        current::with(|collection| collection.apply())?;
+        match current::take_complaint() {
+            Some(complaint) => Err(complaint),
+            None => Ok(()),
+        }
+    }
+
+    /// Configures the tools of this session where that was not done before, and attaches them, and no others.
+    fn attach_tools(&mut self, offer: &Offer, tools: Vec<OwnedFd>) -> Result<(), String> {
+        registration::begin_session();
         for (fd, identity) in tools.into_iter().zip(offer.tool_identity) {
             let tool = self.load(fd, identity)?;
             // SAFETY: a handle from dlopen that is never closed.
             unsafe { registration::load(tool.handle) }
                 .map_err(|status| format!("a tool cannot be configured: {status:?}"))?;
         }
-        // Tools start their contexts one by one; the collection begins once, with all of them, so that every domain of the trace
-        // begins at the same moment.
-        current::hold(true);
-        let attached = registration::attach();
-        current::hold(false);
-        attached.map_err(|status| format!("a tool refused to attach: {status:?}"))?;
-        current::with(|collection| collection.apply())?;
-        match current::take_complaint() {
-            Some(complaint) => Err(complaint),
-            None => Ok(()),
-        }
+        registration::attach().map_err(|status| format!("a tool refused to attach: {status:?}"))
     }
 
     fn load(&mut self, fd: OwnedFd, identity: u64) -> Result<Tool, String> {

@@ -1,23 +1,32 @@
-//! Tools: how they are loaded, configured, attached, detached and ended (source: research/upstream-attach.md 4).
+//! Tools: how they are configured, attached, detached and ended (source: research/upstream-attach.md 4). How they are found and
+//! loaded is in [`library`] and [`discover`].
 //!
 //! Order for a tool: `midair_tool_bind` if it has one (ours has), `rocprofiler_configure`, at once `rocprofiler_configure_attach`,
 //! then `initialize`, the only time at which it may make contexts. At each attach `tool_attach`; at each detach its contexts are
-//! stopped, what was recorded is delivered, its buffers are flushed, then `tool_detach`. `finalize` once, at the end.
+//! stopped, what was recorded is delivered, its buffers are flushed, then `tool_detach`. `finalize` once, at the end of the process.
+//! A tool of the first generation has `rocprofiler_configure_experimental` instead, with `tool_reattach` from the second attach on.
 //!
-//! Only tools that the user named come here. A `rocprofiler_configure` that happens to be in the process is not looked for.
+//! An attach reaches the tools that were named for it, and no others: those that the process was started with, and those that are
+//! part of the application, go on as they are.
 
 use crate::buffer;
-use crate::capi;
-use crate::collector;
 use crate::context;
 use crate::state::{self, State};
 use crate::status::Status;
-use midair_abi::private::{TOOL_BIND, ToolBind};
 use midair_abi::registration::{
-    ClientId, Configure, ConfigureAttach, ConfigureAttachResult, ConfigureResult,
+    ClientId, Configure, ConfigureAttach, ConfigureExperimental, ConfigureResult, Finalize,
+    ToolAttach,
 };
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+pub mod discover;
+pub mod library;
+
+pub use discover::find_clients;
+pub use library::{load, load_list};
 
 /// Our version as tools see it, 10000 major + 100 minor + patch: the interface is that of 1.2.1.
 pub const VERSION: (u32, u32, u32) = (1, 2, 1);
@@ -33,31 +42,91 @@ pub(crate) struct Client {
     id: &'static mut ClientId,
     /// Where it came from.
     source: Source,
+    /// Named for the attach that is under way, or for the last one.
+    named: bool,
     result: ConfigureResult,
-    attach: Option<ConfigureAttachResult>,
+    hooks: Hooks,
     phase: Phase,
-    /// For a tool without `tool_attach`: its contexts that ran at the last detach, to be started at the next attach.
+    /// It has been attached before.
+    before: bool,
+    /// Its contexts that the next attach starts: those that its `initialize` started, and for a tool without `tool_attach` those that
+    /// ran at the last detach.
     resume: Vec<u64>,
 }
 
 // SAFETY: the pointers in it are the tool's functions and data, which the tool has told us to use from our thread.
 unsafe impl Send for Client {}
 
+/// What a tool wants to be called at when it is attached and detached.
+#[derive(Debug, Clone, Copy)]
+enum Hooks {
+    /// Nothing: its contexts are started and stopped for it.
+    None,
+    /// `rocprofiler_configure_attach`.
+    Attach {
+        attach: Option<ToolAttach>,
+        detach: Option<Finalize>,
+        data: *mut c_void,
+    },
+    /// `rocprofiler_configure_experimental`: like `None`, and it is told.
+    Experimental {
+        reattach: Option<Finalize>,
+        detach: Option<Finalize>,
+        data: *mut c_void,
+    },
+}
+
+impl Hooks {
+    /// Whether the tool starts its contexts itself.
+    fn starts(self) -> bool {
+        matches!(
+            self,
+            Hooks::Attach {
+                attach: Some(_),
+                ..
+            }
+        )
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Configured,
     Initialized,
     Attached,
+    /// A thread is detaching it.
+    Leaving,
     /// `initialize` said no, or the tool ended itself.
     Out,
 }
 
+/// Where a client came from. Two are the same when this is equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+pub(crate) enum Source {
     /// Named for an attach; by its library handle, so that the next attach finds it again.
     Attachment(usize),
+    /// There when the process was started; by its `rocprofiler_configure`.
+    Start(usize),
     /// `rocprofiler_force_configure`; by its function.
     Forced(usize),
+}
+
+impl Source {
+    fn is_attachment(self) -> bool {
+        matches!(self, Source::Attachment(_))
+    }
+}
+
+/// The functions by which a tool is configured, as far as its library has them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    /// `rocprofiler_configure`.
+    pub configure: Option<Configure>,
+    /// `rocprofiler_configure_attach`.
+    pub attach: Option<ConfigureAttach>,
+    /// `rocprofiler_configure_experimental`. It says all that `rocprofiler_configure` does, and is asked in its place where the tool
+    /// does not have `rocprofiler_configure_attach` as well.
+    pub experimental: Option<ConfigureExperimental>,
 }
 
 thread_local! {
@@ -67,109 +136,6 @@ thread_local! {
 /// Whether the calling thread is inside the configuration of a tool that was named for an attach.
 pub fn is_current_client_attachment() -> bool {
     IN_ATTACHMENT.get()
-}
-
-/// A symbol of the library itself: `dlsym` would also find one of a library that it depends on.
-fn own_symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a live handle (the caller's promise) and a C string.
-    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
-    if address.is_null() {
-        return None;
-    }
-    let mut map: *mut LinkMap = std::ptr::null_mut();
-    // SAFETY: RTLD_DI_LINKMAP stores one pointer.
-    if unsafe { libc::dlinfo(library, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0
-        || map.is_null()
-    {
-        return Some(address);
-    }
-    // SAFETY: an all-zero Dl_info is one.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked for; `info` is ours.
-    let known = unsafe { libc::dladdr(address, &mut info) } != 0 && !info.dli_fname.is_null();
-    // SAFETY: `map` is the library's, which is loaded; its name is a C string or null.
-    let name = unsafe { (*map).name };
-    if !known || name.is_null() {
-        return Some(address);
-    }
-    // SAFETY: both are C strings of the loader's.
-    let same = unsafe { CStr::from_ptr(name) == CStr::from_ptr(info.dli_fname) };
-    same.then_some(address)
-}
-
-/// The public front of glibc's `struct link_map`.
-#[repr(C)]
-struct LinkMap {
-    base: usize,
-    name: *const std::ffi::c_char,
-}
-
-/// Configures and initialises a tool from its loaded library; nothing happens when it was done before.
-///
-/// # Errors
-/// [`Status::INVALID_ARGUMENT`] when the library is no tool, [`Status::INCOMPATIBLE_ABI`] when it is one of ours of another
-/// build, [`Status::NOT_AVAILABLE`] when it declines, [`Status::ERROR`] when its `initialize` fails.
-///
-/// # Safety
-/// `library` must be a handle from `dlopen` that is never closed.
-pub unsafe fn load(library: *mut c_void) -> Result<(), Status> {
-    let source = Source::Attachment(library.addr());
-    if let Some(phase) = state::lock()
-        .clients
-        .iter()
-        .find(|client| client.source == source)
-        .map(|client| client.phase)
-    {
-        return if phase == Phase::Out {
-            Err(Status::ERROR)
-        } else {
-            Ok(())
-        };
-    }
-    let bind_name = CString::new(TOOL_BIND).map_err(|_| Status::ERROR)?;
-    if let Some(bind) = own_symbol(library, &bind_name) {
-        // SAFETY: only our own tools export this name, with this type.
-        let bind = unsafe { std::mem::transmute::<*mut c_void, ToolBind>(bind) };
-        // SAFETY: a table that lives for ever.
-        if unsafe { bind(capi::table()) } != 0 {
-            return Err(Status::INCOMPATIBLE_ABI);
-        }
-    }
-    let configure =
-        own_symbol(library, c"rocprofiler_configure").ok_or(Status::INVALID_ARGUMENT)?;
-    // SAFETY: the C API gives the function of this name this type.
-    let configure = unsafe { std::mem::transmute::<*mut c_void, Configure>(configure) };
-    // SAFETY: as above.
-    let configure_attach = own_symbol(library, c"rocprofiler_configure_attach")
-        .map(|address| unsafe { std::mem::transmute::<*mut c_void, ConfigureAttach>(address) });
-    IN_ATTACHMENT.set(true);
-    let result = configure_client(source, configure, configure_attach);
-    IN_ATTACHMENT.set(false);
-    result
-}
-
-/// Loads the tool at `path` and configures it as [`load`] does.
-///
-/// # Errors
-/// As [`load`]; [`Status::NOT_AVAILABLE`] also when the loader cannot load it, whose words go into the session's records.
-pub fn load_path(path: &CStr) -> Result<(), Status> {
-    // SAFETY: loading a library runs its constructors: the user named it.
-    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-    if library.is_null() {
-        // SAFETY: null or a C string that is valid until this thread's next dl call.
-        let why = unsafe { libc::dlerror() };
-        if !why.is_null() {
-            // SAFETY: as above.
-            let why = unsafe { CStr::from_ptr(why) };
-            collector::note(&format!(
-                "the tool cannot be loaded: {}",
-                why.to_string_lossy()
-            ));
-        }
-        return Err(Status::NOT_AVAILABLE);
-    }
-    // SAFETY: just opened, never closed.
-    unsafe { load(library) }
 }
 
 /// `rocprofiler_force_configure`: a tool that is part of the application.
@@ -190,14 +156,16 @@ pub unsafe fn force(configure: Configure) -> Result<(), Status> {
             return Ok(());
         }
     }
-    configure_client(source, configure, None)
+    let entry = Entry {
+        configure: Some(configure),
+        attach: None,
+        experimental: None,
+    };
+    configure_client(source, entry)
 }
 
-fn configure_client(
-    source: Source,
-    configure: Configure,
-    configure_attach: Option<ConfigureAttach>,
-) -> Result<(), Status> {
+/// Configures and initialises a tool. One at a time; not from inside another's.
+fn configure_client(source: Source, entry: Entry) -> Result<(), Status> {
     {
         let mut state = state::lock();
         if state.finalized {
@@ -207,16 +175,60 @@ fn configure_client(
             return Err(Status::CONFIGURATION_LOCKED);
         }
     }
-    let result = configure_alone(source, configure, configure_attach);
+    end_at_exit();
+    IN_ATTACHMENT.set(source.is_attachment());
+    let result = configure_alone(source, entry);
+    IN_ATTACHMENT.set(false);
     state::lock().busy = false;
     result
 }
 
-fn configure_alone(
-    source: Source,
-    configure: Configure,
-    configure_attach: Option<ConfigureAttach>,
-) -> Result<(), Status> {
+/// What a tool's `configure` functions said.
+struct Said {
+    result: ConfigureResult,
+    hooks: Hooks,
+}
+
+/// Calls a tool's `configure` functions. `None`: it declines.
+fn ask_tool(entry: Entry, priority: u32, id: *mut ClientId) -> Option<Said> {
+    let text = VERSION_TEXT.as_ptr();
+    if let (Some(configure), None) = (entry.experimental, entry.attach) {
+        // SAFETY: the tool's function, with arguments as the C API describes them; `id` lives for ever. The result is null, or the
+        // tool's struct, which lives at least until its next function is called; only fields that its size covers are read.
+        let said = unsafe { configure(VERSION_NUMBER, text, priority, id).as_ref() }?;
+        let whole = said.size >= size_of_val(said);
+        return whole.then_some(Said {
+            result: ConfigureResult {
+                size: size_of::<ConfigureResult>(),
+                initialize: said.initialize,
+                finalize: said.finalize,
+                tool_data: said.tool_data,
+            },
+            hooks: Hooks::Experimental {
+                reattach: said.tool_reattach,
+                detach: said.tool_detach,
+                data: said.tool_data,
+            },
+        });
+    }
+    // SAFETY: as above.
+    let result = unsafe { (entry.configure?)(VERSION_NUMBER, text, priority, id).as_ref() }
+        .filter(|result| result.size >= size_of::<ConfigureResult>())
+        .copied()?;
+    // SAFETY: as above.
+    let attach = entry
+        .attach
+        .and_then(|configure| unsafe { configure(VERSION_NUMBER, text, priority, id).as_ref() })
+        .filter(|said| said.size >= size_of_val(*said));
+    let hooks = attach.map_or(Hooks::None, |said| Hooks::Attach {
+        attach: said.tool_attach,
+        detach: said.tool_detach,
+        data: said.tool_data,
+    });
+    Some(Said { result, hooks })
+}
+
+fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
     let priority = state::lock().clients.len() as u32;
     let handle = priority + 1;
     // The tool may keep the pointer for ever.
@@ -225,46 +237,19 @@ fn configure_alone(
         name: std::ptr::null(),
         handle,
     }));
-    // SAFETY: the tool's function, with arguments as the C API describes them; `id` lives for ever.
-    let result = unsafe {
-        configure(
-            VERSION_NUMBER,
-            VERSION_TEXT.as_ptr(),
-            priority,
-            &raw mut *id,
-        )
-    };
-    // SAFETY: null, or the tool's struct, which lives at least until its next function is called; only fields that its size
-    // covers are read.
-    let result = unsafe { result.as_ref() }
-        .filter(|result| result.size >= size_of::<ConfigureResult>())
-        .copied();
-    let Some(result) = result else {
+    let Some(Said { result, hooks }) = ask_tool(entry, priority, &raw mut *id) else {
         return Err(Status::NOT_AVAILABLE);
     };
-    let attach = configure_attach.and_then(|configure| {
-        // SAFETY: as above.
-        let result = unsafe {
-            configure(
-                VERSION_NUMBER,
-                VERSION_TEXT.as_ptr(),
-                priority,
-                &raw mut *id,
-            )
-            .as_ref()
-        };
-        result
-            .filter(|result| result.size >= size_of::<ConfigureAttachResult>())
-            .copied()
-    });
     {
         let mut state = state::lock();
         state.clients.push(Client {
             id,
             source,
+            named: source.is_attachment(),
             result,
-            attach,
+            hooks,
             phase: Phase::Configured,
+            before: false,
             resume: Vec::new(),
         });
         state.configuring = Some(handle);
@@ -273,24 +258,44 @@ fn configure_alone(
     let answer = result.initialize.map_or(0, |initialize| unsafe {
         initialize(Some(end_client), result.tool_data)
     });
-    let mut state = state::lock();
-    state.configuring = None;
-    state.initialized = true;
-    set_phase(
-        &mut state,
-        handle,
-        if answer == 0 {
+    {
+        let mut state = state::lock();
+        state.configuring = None;
+        state.initialized = true;
+        let phase = if answer == 0 {
             Phase::Initialized
         } else {
             Phase::Out
-        },
-    );
-    drop(state);
+        };
+        set_phase(&mut state, handle, phase);
+    }
     if answer != 0 {
         context::stop_all(&contexts_of(handle));
         return Err(Status::ERROR);
     }
+    if source.is_attachment() {
+        // What it has started begins with the attach, which may yet fail for another tool's sake.
+        let started = running(&contexts_of(handle));
+        with_client(handle, |client| client.resume.clone_from(&started));
+        context::stop_all(&started);
+    }
     Ok(())
+}
+
+/// Those of the contexts that run.
+fn running(contexts: &[u64]) -> Vec<u64> {
+    let mut state = state::lock();
+    let active = |handle: &u64| state.context(*handle).is_ok_and(|context| context.active);
+    contexts.iter().copied().filter(active).collect()
+}
+
+fn with_client(handle: u32, change: impl FnOnce(&mut Client)) {
+    let mut state = state::lock();
+    if let Some(client) =
+        state::index(u64::from(handle)).and_then(|index| state.clients.get_mut(index))
+    {
+        change(client);
+    }
 }
 
 fn set_phase(state: &mut State, handle: u32, phase: Phase) {
@@ -340,21 +345,30 @@ unsafe extern "C" fn end_client(id: ClientId) {
 /// What is needed of a client while no lock is held.
 struct Turn {
     handle: u32,
-    attach: Option<ConfigureAttachResult>,
+    hooks: Hooks,
+    before: bool,
     contexts: Vec<u64>,
     resume: Vec<u64>,
 }
 
-fn turns(phase: Phase) -> Vec<Turn> {
+/// Takes every client that is `from`, and fits, to the phase `to`. Whoever takes one is alone with it.
+fn take_turns(from: Phase, to: Phase, fits: impl Fn(&Client) -> bool) -> Vec<Turn> {
     let mut turns: Vec<Turn> = {
-        let state = state::lock();
-        let clients = state.clients.iter().filter(|client| client.phase == phase);
+        let mut state = state::lock();
+        let clients = state
+            .clients
+            .iter_mut()
+            .filter(|client| client.phase == from && fits(client));
         clients
-            .map(|client| Turn {
-                handle: client.id.handle,
-                attach: client.attach,
-                contexts: Vec::new(),
-                resume: client.resume.clone(),
+            .map(|client| {
+                client.phase = to;
+                Turn {
+                    handle: client.id.handle,
+                    hooks: client.hooks,
+                    before: client.before,
+                    contexts: Vec::new(),
+                    resume: std::mem::take(&mut client.resume),
+                }
             })
             .collect()
     };
@@ -364,42 +378,85 @@ fn turns(phase: Phase) -> Vec<Turn> {
     turns
 }
 
-/// Attaches every tool that is initialised and not attached: calls its `tool_attach`, which starts contexts. A tool without one
-/// gets the contexts started that ran when it was last detached.
+/// The next attach names its tools anew: those of the last one stay loaded and are left alone.
+pub fn begin_session() {
+    let mut state = state::lock();
+    state
+        .clients
+        .iter_mut()
+        .for_each(|client| client.named = false);
+    state.named_used = false;
+}
+
+/// Names a tool that is configured already. `None`: it is not known; false: it is out.
+fn name_again(source: Source) -> Option<bool> {
+    let mut state = state::lock();
+    let client = state
+        .clients
+        .iter_mut()
+        .find(|client| client.source == source)?;
+    client.named = client.phase != Phase::Out;
+    Some(client.named)
+}
+
+/// Whether a tool from there has been configured.
+fn is_known(source: Source) -> bool {
+    let state = state::lock();
+    state.clients.iter().any(|client| client.source == source)
+}
+
+/// Whether an attach would reach a tool.
+pub fn has_named() -> bool {
+    state::lock().clients.iter().any(|client| client.named)
+}
+
+/// A caller that names tools one by one names them anew once they have been attached.
+fn begin_naming() {
+    if state::lock().named_used {
+        begin_session();
+    }
+}
+
+/// Attaches every tool that was named for it: calls its `tool_attach`, which starts contexts. A tool without one gets the contexts
+/// started that ran when it was last detached, or, the first time, that it had started when it was initialised.
 ///
 /// # Errors
 /// [`Status::NOT_AVAILABLE`] when there is no tool, [`Status::ERROR`] when one refuses: its contexts are stopped again, and its
 /// `tool_detach` is called; the others are attached.
 pub fn attach() -> Result<(), Status> {
-    let turns = turns(Phase::Initialized);
+    state::lock().named_used = true;
+    let turns = take_turns(Phase::Initialized, Phase::Attached, |client| client.named);
     let mut outcome = if turns.is_empty() {
         Err(Status::NOT_AVAILABLE)
     } else {
         Ok(())
     };
     for mut turn in turns {
-        set_phase(&mut state::lock(), turn.handle, Phase::Attached);
-        let tool_attach = turn.attach.and_then(|attach| {
-            attach
-                .tool_attach
-                .map(|function| (function, attach.tool_data))
-        });
-        let Some((tool_attach, data)) = tool_attach else {
-            for context in turn.resume {
-                let _ = context::start(context);
+        with_client(turn.handle, |client| client.before = true);
+        for context in &turn.resume {
+            let _ = context::start(*context);
+        }
+        let answer = match turn.hooks {
+            Hooks::None => 0,
+            Hooks::Experimental { reattach, data, .. } => {
+                if let Some(reattach) = reattach.filter(|_| turn.before) {
+                    // SAFETY: the tool's function with its own data.
+                    unsafe { reattach(data) };
+                }
+                0
             }
-            continue;
-        };
-        // SAFETY: the tool's function with its own data and a list that lives during the call; no detach function, as AMD's.
-        let answer = unsafe {
-            tool_attach(
-                None,
-                turn.contexts.as_mut_ptr(),
-                turn.contexts.len() as u64,
-                data,
-            )
+            Hooks::Attach { attach, data, .. } => attach.map_or(0, |attach| {
+                let (list, count) = (turn.contexts.as_mut_ptr(), turn.contexts.len() as u64);
+                // SAFETY: the tool's function with its own data and a list that lives during the call; no detach function, as AMD's.
+                unsafe { attach(None, list, count, data) }
+            }),
         };
         if answer != 0 {
+            with_client(turn.handle, |client| {
+                client.phase = Phase::Leaving;
+                client.before = turn.before;
+                client.resume.clone_from(&turn.resume);
+            });
             detach_one(&turn);
             outcome = Err(Status::ERROR);
         }
@@ -412,11 +469,14 @@ pub fn attach() -> Result<(), Status> {
 /// # Errors
 /// [`Status::NOT_AVAILABLE`] when none was attached.
 pub fn detach() -> Result<(), Status> {
-    let turns = turns(Phase::Attached);
+    let turns = take_turns(Phase::Attached, Phase::Leaving, |_| true);
     if turns.is_empty() {
         return Err(Status::NOT_AVAILABLE);
     }
-    remember_running(&turns);
+    for turn in turns.iter().filter(|turn| !turn.hooks.starts()) {
+        let ran = running(&turn.contexts);
+        with_client(turn.handle, |client| client.resume = ran);
+    }
     // All at one moment, so that the collecting side stops and drains once.
     let all: Vec<u64> = turns
         .iter()
@@ -427,71 +487,97 @@ pub fn detach() -> Result<(), Status> {
     Ok(())
 }
 
-/// For tools without `tool_attach`: which contexts the next attach starts again.
-fn remember_running(turns: &[Turn]) {
-    let mut state = state::lock();
-    for turn in turns
-        .iter()
-        .filter(|turn| turn.attach.and_then(|attach| attach.tool_attach).is_none())
-    {
-        let running: Vec<u64> = turn
-            .contexts
-            .iter()
-            .copied()
-            .filter(|handle| state.context(*handle).is_ok_and(|c| c.active))
-            .collect();
-        if let Some(client) =
-            state::index(u64::from(turn.handle)).and_then(|index| state.clients.get_mut(index))
-        {
-            client.resume = running;
-        }
-    }
-}
-
 fn detach_one(turn: &Turn) {
     context::stop_all(&turn.contexts);
     buffer::flush_contexts(&turn.contexts);
-    if let Some(attach) = turn.attach
-        && let Some(tool_detach) = attach.tool_detach
-    {
+    let told = match turn.hooks {
+        Hooks::None => None,
+        Hooks::Attach { detach, data, .. } | Hooks::Experimental { detach, data, .. } => {
+            detach.map(|detach| (detach, data))
+        }
+    };
+    if let Some((tool_detach, data)) = told {
         // SAFETY: the tool's function with its own data.
-        unsafe { tool_detach(attach.tool_data) };
+        unsafe { tool_detach(data) };
     }
     // A tool may have ended itself in between.
-    let mut state = state::lock();
-    if let Some(client) =
-        state::index(u64::from(turn.handle)).and_then(|index| state.clients.get_mut(index))
-        && client.phase == Phase::Attached
-    {
-        client.phase = Phase::Initialized;
+    with_client(turn.handle, |client| {
+        if client.phase == Phase::Leaving {
+            client.phase = Phase::Initialized;
+        }
+    });
+}
+
+/// Ends everything, once: detaches, stops and flushes what still runs, then calls every tool's `finalize`. For the end of the process.
+pub fn finalize() {
+    let _ = detach();
+    wait_for_leaving();
+    if std::mem::replace(&mut state::lock().finalized, true) {
+        return;
+    }
+    let handles: Vec<u32> = {
+        let state = state::lock();
+        let living = state
+            .clients
+            .iter()
+            .filter(|client| client.phase != Phase::Out);
+        living.map(|client| client.id.handle).collect()
+    };
+    let all: Vec<u64> = handles
+        .iter()
+        .flat_map(|handle| contexts_of(*handle))
+        .collect();
+    context::stop_all(&all);
+    buffer::flush_contexts(&all);
+    for handle in handles {
+        let mut end = None;
+        with_client(handle, |client| {
+            if client.phase != Phase::Out {
+                client.phase = Phase::Out;
+                end = client
+                    .result
+                    .finalize
+                    .map(|finalize| (finalize, client.result.tool_data));
+            }
+        });
+        if let Some((finalize, data)) = end {
+            // SAFETY: the tool's function with its own data.
+            unsafe { finalize(data) };
+        }
     }
 }
 
-/// Ends everything, once: detaches, then calls every tool's `finalize`. For the end of the process.
-pub fn finalize() {
-    let _ = detach();
-    let ends: Vec<_> = {
-        let mut state = state::lock();
-        if std::mem::replace(&mut state.finalized, true) {
-            return;
-        }
-        let clients = state
+/// Our thread may be in the middle of a detach: its tools are still to be told. Not waited for without end.
+fn wait_for_leaving() {
+    let end = Instant::now() + Duration::from_secs(2);
+    let leaving = || {
+        state::lock()
             .clients
-            .iter_mut()
-            .filter(|client| client.phase != Phase::Out);
-        clients
-            .filter_map(|client| {
-                client.phase = Phase::Out;
-                client
-                    .result
-                    .finalize
-                    .map(|finalize| (finalize, client.result.tool_data))
-            })
-            .collect()
+            .iter()
+            .any(|client| client.phase == Phase::Leaving)
     };
-    for (finalize, data) in ends {
-        // SAFETY: the tool's function with its own data.
-        unsafe { finalize(data) };
+    while leaving() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Has [`finalize`] called when this process exits; once. What stops collecting at the exit must be registered later, since the exit
+/// calls the last one first.
+pub fn end_at_exit() {
+    /// The process that asked. A child that was forked meanwhile has no tool of its own to end.
+    static PROCESS: AtomicI32 = AtomicI32::new(0);
+    extern "C" fn at_exit() {
+        // SAFETY: no arguments, no failure.
+        if unsafe { libc::getpid() } == PROCESS.load(SeqCst) {
+            midair_capi_build::edge((), finalize);
+        }
+    }
+    // SAFETY: as above; `at_exit` is a function of a library that is never unloaded.
+    unsafe {
+        let me = libc::getpid();
+        if PROCESS.swap(me, SeqCst) != me {
+            libc::atexit(at_exit);
+        }
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub finalized: bool,
     /// Whether a client's `initialize` has returned since the start.
     pub initialized: bool,
+    /// The tools that are named have been attached since.
+    pub named_used: bool,
     /// By handle - 1.
     pub contexts: Vec<Context>,
     /// By handle - 1; `None` when destroyed.
@@ -42,6 +44,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     busy: false,
     finalized: false,
     initialized: false,
+    named_used: false,
     contexts: Vec::new(),
     buffers: Vec::new(),
     threads: Vec::new(),

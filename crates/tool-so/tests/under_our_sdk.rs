@@ -49,8 +49,8 @@ fn each_attach_wants_what_its_settings_say() {
         .unwrap()
         .join("librocprofiler_sdk_tool.so");
     let path = CString::new(path.to_str().unwrap()).unwrap();
-    registration::load_path(&path).unwrap();
-    registration::load_path(&path).unwrap();
+    registration::load_list(&path).unwrap();
+    registration::load_list(&path).unwrap();
     assert_eq!(registration::is_initialized(), 1);
     assert!(context::wanted().is_empty());
     assert_eq!(context::create(), Err(Status::CONFIGURATION_LOCKED));

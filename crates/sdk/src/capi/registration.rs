@@ -1,11 +1,11 @@
 //! Tools, attach and detach, and what registration libraries call.
 
 use super::{list, put};
+use crate::registration::discover;
 use crate::status::Status;
-use crate::{collector, registration, setting};
+use crate::{collector, registration};
 use midair_abi::registration::Configure;
 use midair_capi_build::{c_api, edge};
-use midair_settings::Settings;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 c_api! {
@@ -36,10 +36,8 @@ c_api! {
         if !collector::is_set() {
             return Err(Status::NOT_AVAILABLE);
         }
-        if !setting::is_published() {
-            // A variable that is not UTF-8 cannot be one that we read.
-            setting::publish(Settings::from_environment(std::env::vars_os()).unwrap_or_default());
-        }
+        discover::settings_from_environment();
+        discover::name_listed();
         registration::attach()
     }
 
@@ -48,13 +46,14 @@ c_api! {
         registration::detach()
     }
 
-    /// Loads the tool that was named for an attach, and configures and initialises it.
+    /// Loads the tools that are named for an attach, a list with colons, and configures and initialises those that are new. The
+    /// attach library's own name means the default tool.
     fn rocprofiler_load_attachment_tool(path: *const c_char) {
         if path.is_null() {
             return Err(Status::INVALID_ARGUMENT);
         }
         // SAFETY: the caller's C string.
-        registration::load_path(unsafe { CStr::from_ptr(path) })
+        registration::load_list(unsafe { CStr::from_ptr(path) })
     }
 }
 
@@ -82,7 +81,8 @@ const LIBRARIES: &[(&CStr, usize)] = &[
 ];
 
 c_api! {
-    /// Takes a runtime's tables. A library that we do not trace is accepted and left alone.
+    /// Takes a runtime's tables. A library that we do not trace is accepted and left alone. The first call is also how a process that
+    /// was started under a profiler says so: its tools are found, configured and initialised before the call returns.
     fn rocprofiler_set_api_table(
         name: *const c_char,
         lib_version: u64,
@@ -105,6 +105,8 @@ c_api! {
         if tables.contains(&0) {
             return Err(Status::INVALID_ARGUMENT);
         }
+        // As AMD's: tools first, so that the first call through the tables is theirs to see.
+        registration::find_clients();
         collector::adopt(name, lib_version, lib_instance, &tables);
         Ok(())
     }
