@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// What could not be written, and why.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// A directory could not be made.
-    #[error("cannot make the directory {}: {source}", path.display())]
+    /// A directory could not be made, or nothing in it.
+    #[error("cannot write to the directory {}: {source}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -30,6 +30,38 @@ pub enum WriteError {
     /// Our own store of records could not be read.
     #[error("cannot read the records collected: {0}")]
     Records(io::Error),
+}
+
+/// Whether files could be made at `directory`/`prefix`, found out without leaving anything: a file without a name is made in the
+/// directory, or in the nearest one above it that exists, and the longest name is looked up.
+///
+/// # Errors
+/// What the writing would fail with.
+pub(crate) fn probe(directory: &Path, prefix: &str) -> Result<(), WriteError> {
+    // As long as the longest suffix, with what makes a name a temporary one.
+    const LONGEST: &str = "_memory_allocation_trace.csv.4194304.63.tmp.";
+    let path = directory.join(format!("{prefix}{LONGEST}"));
+    match fs::symlink_metadata(&path) {
+        Err(source)
+            if !matches!(
+                source.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            let path = directory.join(prefix);
+            return Err(WriteError::File { path, source });
+        }
+        _ => {}
+    }
+    let wanted = path.parent().unwrap_or(directory);
+    let there = wanted.ancestors().find(|path| path.is_dir());
+    // A relative path's last ancestor is empty: the current directory.
+    let there = there.unwrap_or(Path::new("."));
+    tempfile::tempfile_in(there).map_err(|source| WriteError::Directory {
+        path: wanted.to_path_buf(),
+        source,
+    })?;
+    Ok(())
 }
 
 /// The files of one trace.
@@ -222,6 +254,29 @@ mod tests {
             .collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let here = directory.path();
+        fs::write(here.join("file"), "").unwrap();
+        for good in ["", "new/and/newer", "./new"] {
+            probe(&here.join(good), "r").unwrap();
+            probe(here, &format!("{good}/r")).unwrap();
+        }
+        for (bad, prefix) in [
+            (here.join("file"), "r".to_owned()),
+            (here.join("file/below"), "r".to_owned()),
+            (here.to_path_buf(), "file/r".to_owned()),
+            (here.to_path_buf(), "r".repeat(240)),
+            (here.join("d".repeat(300)), "r".to_owned()),
+            ("/proc/no/such".into(), "r".to_owned()),
+        ] {
+            let said = probe(&bad, &prefix).unwrap_err().to_string();
+            assert!(said.starts_with("cannot write "), "{said}");
+        }
+        assert_eq!(entries(here), ["file"]);
     }
 
     #[test]

@@ -59,3 +59,11 @@ pub fn write(
     }
     files.commit()
 }
+
+/// Whether the files of a plan could be written, found out before anything is recorded and without leaving anything.
+///
+/// # Errors
+/// What [`write()`] would fail with. Space is not looked at: nobody knows how much it will take.
+pub fn check(plan: &Plan) -> Result<(), WriteError> {
+    files::probe(&plan.directory, &plan.prefix)
+}
