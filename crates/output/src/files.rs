@@ -32,6 +32,15 @@ pub enum WriteError {
     Records(io::Error),
 }
 
+/// A path that fits a line.
+fn shortened(path: &Path) -> PathBuf {
+    let text = path.to_string_lossy();
+    match text.char_indices().nth(160) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+        None => path.to_path_buf(),
+    }
+}
+
 /// Whether files could be made at `directory`/`prefix`, found out without leaving anything: a file without a name is made in the
 /// directory, or in the nearest one above it that exists, and the longest name is looked up.
 ///
@@ -48,7 +57,7 @@ pub(crate) fn probe(directory: &Path, prefix: &str) -> Result<(), WriteError> {
                 io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
             ) =>
         {
-            let path = directory.join(prefix);
+            let path = shortened(&directory.join(prefix));
             return Err(WriteError::File { path, source });
         }
         _ => {}

@@ -4,7 +4,8 @@ use crate::failure::{Failure, Kind};
 use crate::identity::Identity;
 use midair_output::names::output_name;
 use midair_output::{
-    AgentIndex, Format, Index, KernelNames, Names, Outcome, Plan, RecordFile, Trace, table,
+    AgentIndex, Format, Index, KernelNames, Names, Outcome, Plan, RecordFile, Trace, WriteError,
+    table,
 };
 use midair_record::event::kind;
 use midair_record::spool::{DROP_SLOTS, outcome};
@@ -41,7 +42,7 @@ pub struct Written {
     pub table: String,
     /// What the user should know about the results.
     pub warnings: Vec<String>,
-    /// Why the results are not whole, if they are not: records were lost, or the target was killed.
+    /// Why the results are not whole, if they are not: they are elsewhere, records were lost, or the target was killed.
     pub incomplete: Option<Failure>,
 }
 
@@ -70,7 +71,8 @@ impl Finished {
     /// Writes the outputs where the settings say. `style` is that of the table.
     ///
     /// # Errors
-    /// [`Kind::Output`]; then no file of this trace is left.
+    /// [`Kind::Output`], when no file could be written anywhere. Files that could not be written where they were wanted, but were saved
+    /// elsewhere, are told by [`Written::incomplete`].
     pub fn write(self, style: table::Style) -> Result<Written, Failure> {
         let plan = plan(&self.settings, &self.identity)?;
         let killed = match self.ended {
@@ -105,11 +107,16 @@ impl Finished {
         let output = |error: &dyn std::fmt::Display| Failure::new(Kind::Output, error.to_string());
         let index = Index::build(&trace.records).map_err(|error| output(&error))?;
         let names = Names::amd();
-        let files =
-            midair_output::write(&trace, &index, &names, &plan).map_err(|error| output(&error))?;
+        let (files, misplaced) = match midair_output::write(&trace, &index, &names, &plan) {
+            Ok(files) => (files, None),
+            Err(error) => {
+                let (files, failure) = elsewhere(&trace, &index, &names, plan.clone(), &error)?;
+                (files, Some(failure))
+            }
+        };
         let mut warnings = notes;
         warnings.extend(index.unbalanced());
-        let incomplete = self.failure.or_else(|| {
+        let incomplete = misplaced.or(self.failure).or_else(|| {
             if let Some(end) = killed {
                 return Some(Failure::new(
                     Kind::TargetKilled,
@@ -139,6 +146,56 @@ impl Finished {
             incomplete,
         })
     }
+}
+
+/// The place that was asked for cannot be written, and what was recorded cannot be recorded again: it goes to a directory of its own
+/// among the temporary ones, and the failure says so.
+///
+/// # Errors
+/// When that fails, too.
+fn elsewhere(
+    trace: &Trace,
+    index: &Index,
+    names: &Names,
+    mut plan: Plan,
+    error: &WriteError,
+) -> Result<(Vec<PathBuf>, Failure), Failure> {
+    let lost = |second: &dyn std::fmt::Display| {
+        Failure::new(
+            Kind::Output,
+            format!("{error}; in the directory for temporary files: {second}"),
+        )
+    };
+    let prefix = format!("midair-{}-", trace.process.pid);
+    let directory = tempfile::Builder::new()
+        .prefix(&prefix)
+        .tempdir()
+        .map_err(|second| lost(&second))?;
+    plan.directory = directory.path().to_path_buf();
+    plan.prefix = plan
+        .prefix
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let files = midair_output::write(trace, index, names, &plan).map_err(|second| lost(&second))?;
+    let directory = directory.keep();
+    let failure = Failure::new(Kind::Output, error.to_string()).hint(format!(
+        "the results were saved in {} instead",
+        directory.display()
+    ));
+    Ok((files, failure))
+}
+
+/// Whether results could be written where the settings say, found out before anything is recorded.
+///
+/// # Errors
+/// [`Kind::Output`], or that a setting has no meaning.
+pub fn check(settings: &Settings, identity: &Identity) -> Result<(), Failure> {
+    midair_output::check(&plan(settings, identity)?).map_err(|error| {
+        Failure::new(Kind::Output, error.to_string())
+            .hint("name another place with --output-directory")
+    })
 }
 
 fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {

@@ -8,7 +8,7 @@ mod finished;
 mod identity;
 
 pub use failure::{Failure, Kind};
-pub use finished::{End, Finished, Written, describe};
+pub use finished::{End, Finished, Written, check, describe};
 pub use identity::Identity;
 pub use midair_output::table::Style;
 pub use midair_output::{RecordFile, RecordWriter};

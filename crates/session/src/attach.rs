@@ -6,7 +6,8 @@ use crate::session::{Prepared, Session};
 use crate::target::Target;
 use crate::turn::Turn;
 use midair_inject::{EnterError, Library, Look, Options, Refusal, Tier, enter, look};
-use midair_results::{Failure, Kind};
+use midair_record::spool::SETTINGS;
+use midair_results::{Failure, Identity, Kind};
 use std::time::Instant;
 
 /// Functions by which a HIP or HSA runtime is known, whatever its file is called.
@@ -42,9 +43,11 @@ impl Session {
         // Open it before entering, and check that it is still the process that was looked at.
         let pid = look.pid;
         let held = Target::hold(pid as u32)?;
+        let identity = Identity::read(pid as u32);
+        check_request(request, &identity)?;
         // The spool and the tools are made ready while the engine enters: neither needs the other.
         let (prepared, entered) = std::thread::scope(|scope| {
-            let prepare = scope.spawn(|| Prepared::make(pid as u32, &tools, request));
+            let prepare = scope.spawn(|| Prepared::make(identity, &tools, request));
             let entered = enter(&look, &Library::File(install.sdk.clone()), options);
             let panicked = |_| Err(Failure::new(Kind::Setup, "making the session ready failed"));
             (prepare.join().unwrap_or_else(panicked), entered)
@@ -69,6 +72,23 @@ impl Session {
         session.attached_after(began.elapsed());
         Ok(session)
     }
+}
+
+/// What would fail after the attach fails before it: settings that do not fit, results that could not be written.
+fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> {
+    let bytes = request
+        .settings
+        .encode()
+        .map_err(|error| Failure::new(Kind::Usage, error.to_string()))?
+        .len();
+    if bytes > SETTINGS {
+        return Err(Failure::new(
+            Kind::Usage,
+            format!("the settings take {bytes} bytes, more than {SETTINGS}"),
+        )
+        .hint("unset ROCPROF_* variables with long values"));
+    }
+    midair_results::check(&request.settings, identity)
 }
 
 /// Looks at every precondition of an attach and touches nothing.

@@ -45,9 +45,9 @@ struct Tool {
 }
 
 impl Prepared {
-    /// Reads who the target is, makes the spool and the file for records, and takes the tools into memory.
+    /// Makes the spool and the file for records, and takes the tools into memory.
     pub(crate) fn make(
-        pid: u32,
+        identity: Identity,
         tools: &[PathBuf],
         request: &Request,
     ) -> Result<Prepared, Failure> {
@@ -60,7 +60,6 @@ impl Prepared {
                 ),
             ));
         }
-        let identity = Identity::read(pid);
         let settings = request
             .settings
             .encode()
