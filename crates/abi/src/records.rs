@@ -170,6 +170,97 @@ c_struct! {
         dispatch_info: KernelDispatchInfo,
     }
 }
+c_struct! {
+    /// An allocation or release of memory.
+    MemoryAllocation = rocprofiler_buffer_tracing_memory_allocation_record_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// `rocprofiler_buffer_tracing_kind_t`.
+        kind: i32,
+        /// `rocprofiler_memory_allocation_operation_t`.
+        operation: i32,
+        /// Correlation.
+        correlation_id: CorrelationId,
+        /// Calling thread.
+        thread_id: u64,
+        /// Entry.
+        start_timestamp: u64,
+        /// Return.
+        end_timestamp: u64,
+        /// Agent that owns the memory; 0 for a release.
+        agent_id: u64,
+        /// Address, or handle of virtual memory.
+        address: u64,
+        /// Bytes; 0 for a release.
+        allocation_size: u64,
+    }
+}
+c_struct! {
+    /// A runtime that handed its tables over.
+    RuntimeInitialization = rocprofiler_buffer_tracing_runtime_initialization_record_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// `rocprofiler_buffer_tracing_kind_t`.
+        kind: i32,
+        /// `rocprofiler_runtime_initialization_operation_t`.
+        operation: i32,
+        /// Correlation.
+        correlation_id: CorrelationId,
+        /// Thread that handed them over.
+        thread_id: u64,
+        /// When.
+        timestamp: u64,
+        /// 10000 * major + 100 * minor + patch.
+        version: u64,
+        /// Number of the library's instance.
+        instance: u64,
+    }
+}
+
+/// A change of a queue's scratch memory (`rocprofiler_buffer_tracing_scratch_memory_record_t`; the bytes behind its `flags` are a
+/// field, so that all of it may be read).
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct ScratchMemory {
+    /// Bytes of this struct.
+    pub size: u64,
+    /// `rocprofiler_buffer_tracing_kind_t`.
+    pub kind: i32,
+    /// `rocprofiler_scratch_memory_operation_t`.
+    pub operation: i32,
+    /// Correlation.
+    pub correlation_id: CorrelationId,
+    /// The queue's agent.
+    pub agent_id: u64,
+    /// The queue.
+    pub queue_id: u64,
+    /// Thread that it happened on.
+    pub thread_id: u64,
+    /// When it began.
+    pub start_timestamp: u64,
+    /// When it ended.
+    pub end_timestamp: u64,
+    /// `rocprofiler_scratch_alloc_flag_t`.
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Bytes; 0 for a release.
+    pub allocation_size: u64,
+}
+const _: () = {
+    use crate::layout::rocprofiler_buffer_tracing_scratch_memory_record_t as c;
+    use std::mem::offset_of;
+    assert!(size_of::<ScratchMemory>() == c::SIZE);
+    assert!(offset_of!(ScratchMemory, operation) == c::operation);
+    assert!(offset_of!(ScratchMemory, correlation_id) == c::correlation_id);
+    assert!(offset_of!(ScratchMemory, agent_id) == c::agent_id);
+    assert!(offset_of!(ScratchMemory, queue_id) == c::queue_id);
+    assert!(offset_of!(ScratchMemory, thread_id) == c::thread_id);
+    assert!(offset_of!(ScratchMemory, start_timestamp) == c::start_timestamp);
+    assert!(offset_of!(ScratchMemory, end_timestamp) == c::end_timestamp);
+    assert!(offset_of!(ScratchMemory, flags) == c::flags);
+    assert!(offset_of!(ScratchMemory, allocation_size) == c::allocation_size);
+};
 
 /// What a buffer callback gets an array of pointers to. Category and kind are a union with their 64-bit hash.
 #[repr(C)]

@@ -443,7 +443,8 @@ mod current {
     }
 
     /// Tables that a register library hands over are those that [`crate::tables`] finds by itself: the live ones.
-    fn adopt(_name: &CStr, _version: u64, _instance: u64, _tables: &[usize]) -> bool {
+    fn adopt(name: &CStr, version: u64, instance: u64, _tables: &[usize]) -> bool {
+        crate::runtimes::handed_over(name, version, instance);
         true
     }
 

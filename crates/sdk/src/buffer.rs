@@ -344,6 +344,9 @@ impl Seen {
                 copy.start,
                 copy.header.flags & flag::UNTIMED == 0,
             ),
+            Record::Allocation(allocation) => (allocation.header, allocation.start, true),
+            Record::Scratch(scratch) => (scratch.header, scratch.start, true),
+            Record::RuntimeInit(runtime) => (runtime.header, runtime.time, true),
             _ => return None,
         };
         // Without any time it cannot be said whose it is: everybody who runs hears of it.

@@ -4,6 +4,7 @@
 //! saved, signals ready, slots taken, recording opened. On the way out: nothing new taken on while the device's rest drains with the
 //! hooks still in, recording off, everyone seen outside, slots restored, books written, signals given back.
 
+use crate::allocations;
 use crate::buffer;
 use crate::clock::now;
 use crate::context::{self, Wanted};
@@ -12,6 +13,7 @@ use crate::install::{Installed, Need};
 use crate::probe;
 use crate::queue::harvest::{Harvester, Sink};
 use crate::queue::{scan, state, watch};
+use crate::runtimes;
 use crate::symbols;
 use crate::tables::{self, Live};
 use crate::wrappers::{TABLES, original};
@@ -93,6 +95,11 @@ struct Running {
     sink: Sink,
     route: Route,
     live: Vec<Live>,
+    /// Which runtimes were told.
+    runtimes: runtimes::Told,
+    /// The HSA runtime is open and its agents are told.
+    hsa_open: bool,
+    /// Signals are there for the device's work.
     hsa_ready: bool,
     /// Why it is not, in words.
     waiting_for: &'static str,
@@ -172,6 +179,8 @@ impl Collection {
             // What was looked at once is looked at until the session ends: a queue whose doorbells went by unseen has no books.
             need.kernels |= running.need.kernels;
             need.copies |= running.need.copies;
+            need.allocations |= running.need.allocations;
+            need.scratch |= running.need.scratch;
             running.need = need;
             probe::set_kinds(need.tracked(), need.recorded);
             running.looked_at = 0;
@@ -188,6 +197,7 @@ impl Collection {
         watch::clear();
         state::clear();
         scan::NEXT_DISPATCH.store(1, Relaxed);
+        allocations::clear();
         symbols::begin();
         let (route, area) = if wanted.delivers() {
             let options = ReaderOptions {
@@ -224,6 +234,8 @@ impl Collection {
             },
             route,
             live: Vec::new(),
+            runtimes: runtimes::Told::new(wanted),
+            hsa_open: false,
             hsa_ready: false,
             waiting_for: "",
             copies_switched: false,
@@ -267,6 +279,7 @@ impl Collection {
                 None => {
                     self.installed.adopt(&live);
                     running.live.push(live);
+                    running.runtimes.tell(&live, &mut running.sink);
                 }
             }
         }
@@ -286,24 +299,33 @@ impl Collection {
                     .is_some_and(|table| table.name == name)
             })
         };
-        if !running.need.device() {
+        if !running.need.runtime() {
             return;
         }
-        if !running.hsa_ready {
+        if !running.hsa_open {
             running.waiting_for = if !has("CoreApiTable") || !has("AmdExtTable") {
                 "no table of an HSA runtime was found"
             } else if !symbols::runtime_is_open() {
                 "the HSA runtime was not initialised"
-            } else if !harvester.prepare() {
-                "the HSA runtime gave no signals"
             } else {
-                running.hsa_ready = true;
+                running.hsa_open = true;
                 ""
             };
-            if !running.hsa_ready {
+            if !running.hsa_open {
                 return;
             }
+            allocations::learn();
             symbols::write_agents(&mut running.sink);
+        }
+        if !running.need.device() {
+            return;
+        }
+        if !running.hsa_ready {
+            if !harvester.prepare() {
+                running.waiting_for = "the HSA runtime gave no signals";
+                return;
+            }
+            running.hsa_ready = true;
             if let Some(complaint) = symbols::refresh(&mut running.sink) {
                 running.sink.put(kind::NOTE, &note(complaint));
             }
@@ -332,10 +354,12 @@ impl Collection {
                 || state::all().any(|queue| !queue.flights.range().is_empty());
             symbols::refresh(&mut running.sink);
         }
+        busy |= allocations::pass(&mut running.sink, false) > 0;
         busy |= relay(&mut running.route, self.spool, AGENT.load(Relaxed));
         let time = now();
         if time - running.looked_at > LOADER_LOOK {
-            let waiting_for_hsa = !running.hsa_ready && running.need.device();
+            let waiting_for_hsa = !running.hsa_open && running.need.runtime()
+                || !running.hsa_ready && running.need.device();
             if running.epoch != tables::loader_epoch() || waiting_for_hsa {
                 self.look_for_tables();
             } else {
@@ -406,6 +430,7 @@ impl Collection {
                 )),
             );
         }
+        allocations::pass(&mut running.sink, true);
         if running.live.is_empty() {
             self.outcome |= outcome::NO_TABLES;
         }
@@ -437,6 +462,8 @@ fn need_of(wanted: &Wanted) -> Need {
         recorded: mask & apis,
         kernels: mask & (1 << kind::KERNEL_DISPATCH) != 0 || wanted.code_objects,
         copies: mask & (1 << kind::MEMORY_COPY) != 0,
+        allocations: mask & (1 << kind::MEMORY_ALLOCATION) != 0,
+        scratch: mask & (1 << kind::SCRATCH_MEMORY) != 0,
     }
 }
 

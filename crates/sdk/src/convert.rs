@@ -4,10 +4,12 @@ use crate::agents;
 use midair_abi::constants as c;
 use midair_abi::records::{
     AsyncCorrelationId, CorrelationId, Dim3, HipApi, HipApiExt, HsaApi, KernelDispatch,
-    KernelDispatchInfo, MemoryCopy,
+    KernelDispatchInfo, MemoryAllocation, MemoryCopy, RuntimeInitialization, ScratchMemory,
 };
 use midair_abi::tables::{Function, HIP_COMPILER, HIP_RUNTIME};
-use midair_record::event::{Api, Copy, Kernel, Record, kind};
+use midair_record::event::{
+    Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch, kind,
+};
 use std::sync::OnceLock;
 
 /// A record in AMD's layout.
@@ -23,6 +25,12 @@ pub(crate) enum Converted {
     Kernel(KernelDispatch),
     /// Copy.
     Copy(MemoryCopy),
+    /// Allocation.
+    Allocation(MemoryAllocation),
+    /// Scratch memory.
+    Scratch(ScratchMemory),
+    /// Runtime.
+    Runtime(RuntimeInitialization),
 }
 
 impl Converted {
@@ -34,6 +42,9 @@ impl Converted {
             Converted::HipExt(record) => record.kind,
             Converted::Kernel(record) => record.kind,
             Converted::Copy(record) => record.kind,
+            Converted::Allocation(record) => record.kind,
+            Converted::Scratch(record) => record.kind,
+            Converted::Runtime(record) => record.kind,
         };
         kind as u32
     }
@@ -51,6 +62,9 @@ impl Converted {
             Converted::HipExt(record) => words(record),
             Converted::Kernel(record) => words(record),
             Converted::Copy(record) => words(record),
+            Converted::Allocation(record) => words(record),
+            Converted::Scratch(record) => words(record),
+            Converted::Runtime(record) => words(record),
         }
     }
 }
@@ -85,6 +99,9 @@ pub(crate) fn convert(record: &Record<'_>, tracing_kind: i32) -> Option<Converte
         },
         Record::Kernel(record) => Some(Converted::Kernel(kernel(record))),
         Record::Copy(record) => Some(Converted::Copy(copy(record))),
+        Record::Allocation(record) => Some(Converted::Allocation(allocation(record))),
+        Record::Scratch(record) => Some(Converted::Scratch(scratch(record))),
+        Record::RuntimeInit(record) => Some(Converted::Runtime(runtime(record))),
         _ => None,
     }
 }
@@ -199,5 +216,67 @@ fn copy(record: &Copy) -> MemoryCopy {
         bytes: record.bytes,
         dst_address: record.dst,
         src_address: record.src,
+    }
+}
+
+/// The agent of a record; none is 0, as in AMD's records of releases.
+fn agent_of(node: u32) -> u64 {
+    if node == NO_NODE {
+        0
+    } else {
+        agents::id_of_node(node)
+    }
+}
+
+fn synchronous(correlation: u64, ancestor: u64) -> CorrelationId {
+    CorrelationId {
+        internal: correlation,
+        external: 0,
+        ancestor,
+    }
+}
+
+fn allocation(record: &Allocation) -> MemoryAllocation {
+    MemoryAllocation {
+        size: size_of::<MemoryAllocation>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION,
+        operation: record.header.operation as i32,
+        correlation_id: synchronous(record.correlation, record.ancestor),
+        thread_id: u64::from(record.tid),
+        start_timestamp: record.start,
+        end_timestamp: record.end,
+        agent_id: agent_of(record.node),
+        address: record.address,
+        allocation_size: record.bytes,
+    }
+}
+
+fn scratch(record: &Scratch) -> ScratchMemory {
+    ScratchMemory {
+        size: size_of::<ScratchMemory>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY,
+        operation: record.header.operation as i32,
+        correlation_id: synchronous(record.correlation, record.ancestor),
+        agent_id: agent_of(record.node),
+        queue_id: u64::from(record.queue_id),
+        thread_id: u64::from(record.tid),
+        start_timestamp: record.start,
+        end_timestamp: record.end,
+        flags: record.flags,
+        reserved: 0,
+        allocation_size: record.bytes,
+    }
+}
+
+fn runtime(record: &RuntimeInit) -> RuntimeInitialization {
+    RuntimeInitialization {
+        size: size_of::<RuntimeInitialization>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION,
+        operation: record.header.operation as i32,
+        correlation_id: synchronous(record.correlation, 0),
+        thread_id: u64::from(record.tid),
+        timestamp: record.time,
+        version: record.version,
+        instance: record.instance,
     }
 }

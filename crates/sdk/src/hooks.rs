@@ -3,6 +3,10 @@
 //! Each hook does its work while the thread is *busy* (see [`crate::probe`]), leaves, and then calls the plain wrapper, which
 //! records the call if that was asked for and passes it on. When no session is on, a hook is its wrapper.
 
+use crate::allocations::{
+    hsa_amd_memory_pool_allocate, hsa_amd_memory_pool_free, hsa_amd_vmem_handle_create,
+    hsa_amd_vmem_handle_release, hsa_memory_allocate, hsa_memory_free,
+};
 use crate::copies;
 use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueuePointer, Signal};
 use crate::probe::Busy;
@@ -38,6 +42,8 @@ pub enum Purpose {
     Copies,
     /// For dispatches or copies: signals that carry times.
     Signals,
+    /// For allocations.
+    Allocations,
     /// In every session.
     Always,
 }
@@ -475,5 +481,8 @@ pub static HOOKS: &[Hook] = hooks! {
         hsa_signal_destroy;
     Copies:
         hsa_amd_memory_async_copy, hsa_amd_memory_async_copy_on_engine, hsa_amd_memory_async_copy_rect;
+    Allocations:
+        hsa_memory_allocate, hsa_memory_free, hsa_amd_memory_pool_allocate, hsa_amd_memory_pool_free,
+        hsa_amd_vmem_handle_create, hsa_amd_vmem_handle_release;
     Always: hsa_shut_down;
 };

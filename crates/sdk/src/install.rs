@@ -15,6 +15,10 @@ pub struct Need {
     pub kernels: bool,
     /// Asynchronous copies.
     pub copies: bool,
+    /// Allocations of memory.
+    pub allocations: bool,
+    /// Changes of scratch memory.
+    pub scratch: bool,
 }
 
 impl Need {
@@ -22,16 +26,24 @@ impl Need {
     /// the device's work that is wanted.
     pub fn tracked(&self) -> u64 {
         use midair_record::event::kind::{
-            HIP_COMPILER_API_EXT, HIP_RUNTIME_API_EXT, KERNEL_DISPATCH, MEMORY_COPY,
+            HIP_COMPILER_API_EXT, HIP_RUNTIME_API_EXT, KERNEL_DISPATCH, MEMORY_ALLOCATION,
+            MEMORY_COPY, SCRATCH_MEMORY,
         };
         let launches = (1 << HIP_RUNTIME_API_EXT) | (1 << HIP_COMPILER_API_EXT);
         self.recorded
             | if self.device() { launches } else { 0 }
             | u64::from(self.kernels) << KERNEL_DISPATCH
             | u64::from(self.copies) << MEMORY_COPY
+            | u64::from(self.allocations) << MEMORY_ALLOCATION
+            | u64::from(self.scratch) << SCRATCH_MEMORY
     }
 
-    /// Whether anything of the device is wanted.
+    /// Whether the runtime has to be open for what is wanted.
+    pub fn runtime(&self) -> bool {
+        self.device() || self.allocations || self.scratch
+    }
+
+    /// Whether any of the device's work is wanted.
     pub fn device(&self) -> bool {
         self.kernels || self.copies
     }
@@ -41,6 +53,7 @@ impl Need {
             Purpose::Kernels => self.kernels,
             Purpose::Copies => self.copies,
             Purpose::Signals => self.device(),
+            Purpose::Allocations => self.allocations,
             Purpose::Always => true,
         }
     }

@@ -10,6 +10,7 @@
 
 pub mod agent;
 mod agents;
+pub mod allocations;
 pub mod arguments;
 pub mod buffer;
 pub mod callback_thread;
@@ -28,6 +29,7 @@ mod only;
 pub mod probe;
 pub mod queue;
 pub mod registration;
+pub mod runtimes;
 pub mod setting;
 mod state;
 pub mod status;

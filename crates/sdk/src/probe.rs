@@ -32,7 +32,7 @@ struct Control {
     tracked: AtomicU64,
     /// Kinds whose calls are recorded; a subset of `tracked`.
     recorded: AtomicU64,
-    /// Kinds of the device's work that hooks look at, until the session's very end.
+    /// Kinds of the device's work and memory that hooks look at, until the session's very end.
     device: AtomicU64,
     /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
     area: UnsafeCell<Option<Area>>,
@@ -43,7 +43,10 @@ struct Control {
 }
 
 /// See [`Control::device`].
-const DEVICE: u64 = (1 << kind::KERNEL_DISPATCH) | (1 << kind::MEMORY_COPY);
+const DEVICE: u64 = (1 << kind::KERNEL_DISPATCH)
+    | (1 << kind::MEMORY_COPY)
+    | (1 << kind::MEMORY_ALLOCATION)
+    | (1 << kind::SCRATCH_MEMORY);
 
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
 /// Number of the last session. Not in the wiped page: a child's own session must not repeat its parent's.
@@ -276,6 +279,25 @@ impl Busy {
         launching
             .or(open.last())
             .map(|call| (call.correlation, stream))
+    }
+
+    /// Correlation id and ancestor of the call of API `kind` that this thread has just come back from, if that call was traced and
+    /// began at `since` or later: for a hook that has called the plain wrapper. A call's entry stays where it was until the next
+    /// call of this thread at that depth.
+    pub fn returned(&mut self, kind: u8, since: u64) -> Option<(u64, u64)> {
+        let ancestor = self.enclosing();
+        let owned = self.owned();
+        let call = owned.open.get(owned.depth)?;
+        (call.kind == kind && call.start >= since).then_some((call.correlation, ancestor))
+    }
+
+    /// Correlation id of the innermost traced call that this thread is in, or 0.
+    pub fn enclosing(&mut self) -> u64 {
+        let owned = self.owned();
+        let innermost = owned.depth.checked_sub(1);
+        innermost
+            .and_then(|depth| owned.open.get(depth))
+            .map_or(0, |call| call.correlation)
     }
 
     /// Number of the session.

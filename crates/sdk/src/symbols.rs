@@ -159,8 +159,8 @@ pub fn begin() {
     CHANGED.store(true, Relaxed);
 }
 
-/// Writes the agents.
-pub fn write_agents(sink: &mut Sink) {
+/// The runtime's agents: handle, and 1 for a CPU or 2 for a GPU, as AMD's tools count.
+pub fn agents() -> Vec<(u64, u32)> {
     unsafe extern "C" fn each(agent: u64, data: *mut c_void) -> Status {
         // SAFETY: `data` is the vector below, during the call only.
         unsafe { (*data.cast::<Vec<u64>>()).push(agent) };
@@ -169,12 +169,21 @@ pub fn write_agents(sink: &mut Sink) {
     let mut agents: Vec<u64> = Vec::new();
     // SAFETY: the runtime's own query; the callback matches its type.
     unsafe { original::hsa_iterate_agents(each as *mut c_void, (&raw mut agents).cast()) };
-    for handle in agents {
+    let with_type = |handle| {
         let mut device = 0_u32;
         // SAFETY: a live agent and an out pointer of the right size.
         unsafe {
             original::hsa_agent_get_info(handle, hsa::AGENT_INFO_DEVICE, (&raw mut device).cast())
         };
+        // hsa_device_type_t counts from 0: CPU, GPU.
+        (handle, device.saturating_add(1))
+    };
+    agents.into_iter().map(with_type).collect()
+}
+
+/// Writes the agents.
+pub fn write_agents(sink: &mut Sink) {
+    for (handle, agent_type) in agents() {
         let record = Agent {
             header: Header {
                 size: size_of::<Agent>() as u16,
@@ -183,8 +192,7 @@ pub fn write_agents(sink: &mut Sink) {
             },
             handle,
             node: agent_node(handle),
-            // hsa_device_type_t: 0 CPU, 1 GPU; ours as AMD's agents: 1 CPU, 2 GPU.
-            agent_type: device.saturating_add(1),
+            agent_type,
         };
         sink.put(kind::AGENT, record.bytes());
     }

@@ -13,7 +13,7 @@ pub struct Domain {
 }
 
 /// What we collect.
-pub const DOMAINS: [Domain; 8] = [
+pub const DOMAINS: [Domain; 9] = [
     Domain {
         setting: c"ROCPROF_HIP_RUNTIME_API_TRACE",
         kind: c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT,
@@ -46,11 +46,15 @@ pub const DOMAINS: [Domain; 8] = [
         setting: c"ROCPROF_MEMORY_COPY_TRACE",
         kind: c::ROCPROFILER_BUFFER_TRACING_MEMORY_COPY,
     },
+    Domain {
+        setting: c"ROCPROF_MEMORY_ALLOCATION_TRACE",
+        kind: c::ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION,
+    },
 ];
 
 /// Settings that ask for something that we do not collect yet. The command line refuses them by name; who sets them by hand
 /// gets a note.
-pub const NOT_BUILT: [&CStr; 22] = [
+pub const NOT_BUILT: [&CStr; 21] = [
     c"ROCPROF_MARKER_API_TRACE",
     c"ROCPROF_RCCL_API_TRACE",
     c"ROCPROF_OMPT_TRACE",
@@ -60,7 +64,6 @@ pub const NOT_BUILT: [&CStr; 22] = [
     c"ROCPROF_HIPFILE_API_TRACE",
     c"ROCPROF_HIP_GRAPH_TRACE",
     c"ROCPROF_HIP_EVENT_TRACE",
-    c"ROCPROF_MEMORY_ALLOCATION_TRACE",
     c"ROCPROF_SCRATCH_MEMORY_TRACE",
     c"ROCPROF_KFD_PAGE_MIGRATION_TRACE",
     c"ROCPROF_KFD_PAGE_MAPPING_TRACE",
