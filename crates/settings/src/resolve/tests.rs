@@ -82,7 +82,8 @@ fn single_traces_set_their_own_variable_only() {
             "hsa-image-trace",
             "hsa-finalizer-trace",
             "kernel-trace",
-            "memory-copy-trace"
+            "memory-copy-trace",
+            "memory-allocation-trace"
         ]
     );
 }
@@ -93,7 +94,11 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
     let mut all = [
         &HIP[..],
         &HSA[..],
-        &["ROCPROF_KERNEL_TRACE", "ROCPROF_MEMORY_COPY_TRACE"],
+        &[
+            "ROCPROF_KERNEL_TRACE",
+            "ROCPROF_MEMORY_ALLOCATION_TRACE",
+            "ROCPROF_MEMORY_COPY_TRACE",
+        ],
     ]
     .concat();
     all.sort_unstable();
@@ -120,6 +125,7 @@ fn runtime_trace_has_neither_hsa_nor_compiler() {
         [
             "ROCPROF_HIP_RUNTIME_API_TRACE",
             "ROCPROF_KERNEL_TRACE",
+            "ROCPROF_MEMORY_ALLOCATION_TRACE",
             "ROCPROF_MEMORY_COPY_TRACE"
         ]
     );
@@ -135,7 +141,15 @@ fn an_explicit_word_beats_an_aggregate() {
         ],
         &[],
     );
-    assert_eq!(on(&resolved), [HIP[0], HIP[1], "ROCPROF_MEMORY_COPY_TRACE"]);
+    assert_eq!(
+        on(&resolved),
+        [
+            HIP[0],
+            HIP[1],
+            "ROCPROF_MEMORY_ALLOCATION_TRACE",
+            "ROCPROF_MEMORY_COPY_TRACE"
+        ]
+    );
     assert_eq!(on(&settle(&[("sys-trace", &["false"])], &[])), [""; 0]);
     let resolved = settle(&[("hsa-trace", &[]), ("hsa-image-trace", &["f"])], &[]);
     assert_eq!(on(&resolved), [HSA[0], HSA[1], HSA[2]]);
