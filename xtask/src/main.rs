@@ -3,6 +3,7 @@
 
 mod demo;
 mod docs;
+mod headers;
 mod lab;
 mod layout;
 mod python;

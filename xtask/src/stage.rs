@@ -9,6 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::headers;
 use crate::layout::{GENERATED, ITEMS, Item, PACKAGES, Source};
 use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
 
@@ -130,6 +131,11 @@ fn generate(prefix: &Path, staged: &mut Staged) -> Outcome<()> {
         let text = output(Command::new(prefix.join("bin/midair")).args(*words))?;
         let to = prefix.join(to);
         write_if_other(&to, &text, 0o644)?;
+        staged.kept.insert(to);
+    }
+    for (to, text) in headers::generate()? {
+        let to = prefix.join(to);
+        write_if_other(&to, text.as_bytes(), 0o644)?;
         staged.kept.insert(to);
     }
     Ok(())

@@ -1,0 +1,11 @@
+/* ROCTx: the version of the interface that these headers describe. */
+#ifndef ROCPROFILER_SDK_ROCTX_VERSION_H_
+#define ROCPROFILER_SDK_ROCTX_VERSION_H_
+
+#define ROCTX_VERSION_MAJOR 1
+#define ROCTX_VERSION_MINOR 2
+#define ROCTX_VERSION_PATCH 1
+#define ROCTX_VERSION_STRING "1.2.1"
+#define ROCTX_VERSION ((10000 * ROCTX_VERSION_MAJOR) + (100 * ROCTX_VERSION_MINOR) + ROCTX_VERSION_PATCH)
+
+#endif

@@ -1,0 +1,19 @@
+/* rocprofiler-sdk: the API tables of rocJPEG.
+ */
+#ifndef ROCPROFILER_SDK_ROCJPEG_TABLE_ID_H_
+#define ROCPROFILER_SDK_ROCJPEG_TABLE_ID_H_
+
+#include <rocprofiler-sdk/defines.h>
+
+ROCPROFILER_EXTERN_C_INIT
+
+typedef enum rocprofiler_rocjpeg_table_id_t
+{
+    ROCPROFILER_ROCJPEG_TABLE_ID_NONE = -1,
+    ROCPROFILER_ROCJPEG_TABLE_ID_CORE = 0,
+    ROCPROFILER_ROCJPEG_TABLE_ID_LAST = 1
+} rocprofiler_rocjpeg_table_id_t;
+
+ROCPROFILER_EXTERN_C_FINI
+
+#endif

@@ -1,0 +1,363 @@
+//! The long headers: operations of each API, and the arguments of each function. They say nothing that api/*.json and the tables of
+//! `midair-abi` do not, so they are made when the rest is laid out, and are not committed.
+
+use std::fmt::Write;
+use std::fs;
+
+use midair_abi::tables::{self, Class, Function, Parameter, Table, Type};
+use serde_json::Value;
+
+use crate::run::{At, Failure, Outcome, failed, root};
+
+/// A header of one enum: its place below include/, the enum in api/rocprofiler_sdk.json, and its first line.
+const ENUMS: &[(&str, &str, &str)] = &[
+    (
+        "hip/runtime_api_id.h",
+        "rocprofiler_hip_runtime_api_id_t",
+        "functions of the HIP runtime",
+    ),
+    (
+        "hip/compiler_api_id.h",
+        "rocprofiler_hip_compiler_api_id_t",
+        "functions that compiled HIP code calls",
+    ),
+    (
+        "hsa/core_api_id.h",
+        "rocprofiler_hsa_core_api_id_t",
+        "functions of HSA",
+    ),
+    (
+        "hsa/amd_ext_api_id.h",
+        "rocprofiler_hsa_amd_ext_api_id_t",
+        "AMD's functions of HSA",
+    ),
+    (
+        "hsa/image_ext_api_id.h",
+        "rocprofiler_hsa_image_ext_api_id_t",
+        "HSA's functions of images",
+    ),
+    (
+        "hsa/finalize_ext_api_id.h",
+        "rocprofiler_hsa_finalize_ext_api_id_t",
+        "HSA's functions of the finalizer",
+    ),
+    (
+        "rccl/api_id.h",
+        "rocprofiler_rccl_api_id_t",
+        "functions of RCCL",
+    ),
+    (
+        "rocdecode/api_id.h",
+        "rocprofiler_rocdecode_api_id_t",
+        "functions of rocDecode",
+    ),
+    (
+        "rocjpeg/api_id.h",
+        "rocprofiler_rocjpeg_api_id_t",
+        "functions of rocJPEG",
+    ),
+    (
+        "ompt/api_id.h",
+        "rocprofiler_ompt_operation_t",
+        "what of OpenMP is told",
+    ),
+];
+
+/// A library whose functions have arguments that tools read.
+struct Library {
+    /// In names of types and files.
+    name: &'static str,
+    /// In macros.
+    upper: &'static str,
+    /// As people write it.
+    title: &'static str,
+    tables: &'static [&'static Table],
+    /// The library's own headers: all of them or none.
+    headers: &'static [&'static str],
+    /// What must be said before they are included.
+    before: &'static str,
+    /// Members of the union of results: with the library's headers, and without.
+    results: &'static [(&'static str, &'static str)],
+    /// Types that are the name of a struct and nothing more, which C tells from a type.
+    tags: &'static [&'static str],
+    /// Types that those headers do not have, or not in each version.
+    missing: &'static [&'static str],
+}
+
+const LIBRARIES: &[Library] = &[
+    Library {
+        name: "hip",
+        upper: "HIP",
+        title: "HIP",
+        tables: &[&tables::HIP_COMPILER, &tables::HIP_RUNTIME],
+        headers: &["hip/hip_runtime_api.h"],
+        before: "#    if !defined(__HIP_PLATFORM_AMD__) && !defined(__HIP_PLATFORM_NVIDIA__)\n#        define __HIP_PLATFORM_AMD__ 1\n#    endif\n",
+        results: &[
+            ("uint64_t uint64_t_retval", ""),
+            ("int int_retval", ""),
+            ("const char* const_charp_retval", ""),
+            ("hipError_t hipError_t_retval", "int hipError_t_retval"),
+            (
+                "hipChannelFormatDesc hipChannelFormatDesc_retval",
+                "int hipChannelFormatDesc_retval[5]",
+            ),
+            ("void** voidpp_retval", ""),
+        ],
+        tags: &["hipResourceViewDesc"],
+        missing: &[
+            "hipDeviceProp_tR0000",
+            "GLenum",
+            "GLuint",
+            "hipGLDeviceList",
+        ],
+    },
+    Library {
+        name: "hsa",
+        upper: "HSA",
+        title: "HSA",
+        tables: &[
+            &tables::HSA_CORE,
+            &tables::HSA_AMD_EXT,
+            &tables::HSA_IMAGE_EXT,
+            &tables::HSA_FINALIZE_EXT,
+        ],
+        headers: &[
+            "hsa/hsa.h",
+            "hsa/hsa_ext_amd.h",
+            "hsa/hsa_ext_finalize.h",
+            "hsa/hsa_ext_image.h",
+        ],
+        before: "",
+        results: &[
+            ("uint64_t uint64_t_retval", ""),
+            ("uint32_t uint32_t_retval", ""),
+            (
+                "hsa_signal_value_t hsa_signal_value_t_retval",
+                "int64_t hsa_signal_value_t_retval",
+            ),
+            (
+                "hsa_status_t hsa_status_t_retval",
+                "int hsa_status_t_retval",
+            ),
+        ],
+        tags: &[],
+        missing: &[
+            // In a header for C++ only.
+            "hsa_amd_queue_intercept_handler",
+            "hsa_amd_runtime_queue_notifier",
+        ],
+    },
+];
+
+/// All headers: place below the prefix, and text.
+pub fn generate() -> Outcome<Vec<(String, String)>> {
+    let path = root().join("api/rocprofiler_sdk.json");
+    let text = fs::read_to_string(&path).at("reading", &path)?;
+    let sdk: Value = serde_json::from_str(&text)
+        .map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    let mut files = Vec::new();
+    for (name, of, title) in ENUMS {
+        let text = header(
+            name,
+            &format!("operations: {title}."),
+            "#include <rocprofiler-sdk/defines.h>\n",
+            &operations(&sdk, of)?,
+        );
+        files.push((format!("include/rocprofiler-sdk/{name}"), text));
+    }
+    for library in LIBRARIES {
+        let name = format!("{}/api_args.h", library.name);
+        let text = arguments(library, &name);
+        files.push((format!("include/rocprofiler-sdk/{name}"), text));
+    }
+    Ok(files)
+}
+
+fn header(name: &str, title: &str, includes: &str, body: &str) -> String {
+    let guard: String = name
+        .chars()
+        .map(|c| {
+            if c.is_alphanumeric() {
+                c.to_ascii_uppercase()
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    format!(
+        "/* rocprofiler-sdk: {title} Made by cargo xtask; not to be edited. */\n\
+         #ifndef ROCPROFILER_SDK_{guard}_\n#define ROCPROFILER_SDK_{guard}_\n\n{includes}\n\
+         ROCPROFILER_EXTERN_C_INIT\n\n{body}\nROCPROFILER_EXTERN_C_FINI\n\n#endif\n"
+    )
+}
+
+fn operations(sdk: &Value, name: &str) -> Outcome<String> {
+    let Some(values) = sdk
+        .pointer(&format!("/enums/{name}/values"))
+        .and_then(Value::as_object)
+    else {
+        return failed(format!("api/rocprofiler_sdk.json has no enum {name}"));
+    };
+    let mut values: Vec<(i64, &str)> = values
+        .iter()
+        .filter_map(|(name, value)| Some((value.as_i64()?, name.as_str())))
+        .collect();
+    values.sort_unstable();
+    let list: Vec<String> = values
+        .iter()
+        .map(|(value, name)| format!("    {name} = {value}"))
+        .collect();
+    Ok(format!(
+        "typedef enum {name}\n{{\n{}\n}} {name};\n",
+        list.join(",\n")
+    ))
+}
+
+fn arguments(library: &Library, file: &str) -> String {
+    let Library {
+        name, upper, title, ..
+    } = library;
+    let found: Vec<String> = library
+        .headers
+        .iter()
+        .map(|header| format!("__has_include(<{header}>)"))
+        .collect();
+    let found = found.join(" && ");
+    let mut includes = format!(
+        "#include <rocprofiler-sdk/defines.h>\n\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n\
+         /* With {title}'s own headers, arguments have its types; without them, plain ones of the same size. */\n\
+         #if defined(__has_include)\n#    if {found}\n#        define ROCPROFILER_HAVE_{upper}_TYPES 1\n#    endif\n#endif\n\
+         #if defined(ROCPROFILER_HAVE_{upper}_TYPES)\n{before}",
+        before = library.before,
+    );
+    for header in library.headers {
+        includes.push_str(&format!("#    include <{header}>\n"));
+    }
+    includes.push_str(&format!(
+        "#    define ROCPROFILER_{upper}_FIELD(own, plain) own;\n#else\n#    define ROCPROFILER_{upper}_FIELD(own, plain) plain;\n#endif\n"
+    ));
+    let mut body = format!(
+        "/* C gives an empty struct no bytes and C++ gives it one. */\n\
+         typedef struct rocprofiler_{name}_api_no_args\n{{\n    char empty;\n}} rocprofiler_{name}_api_no_args;\n\n\
+         /* The result: the member of its type. */\ntypedef union rocprofiler_{name}_api_retval_t\n{{\n"
+    );
+    for (own, plain) in library.results {
+        line(&mut body, upper, 1, own, plain);
+    }
+    body.push_str(&format!(
+        "}} rocprofiler_{name}_api_retval_t;\n\n\
+         /* The arguments: the member of the function. Pointers are those that were passed. */\n\
+         typedef union rocprofiler_{name}_api_args_t\n{{\n"
+    ));
+    for table in library.tables {
+        // Functions that AMD's enum does not have yet are not among AMD's members either.
+        for function in table.functions.iter().filter(|function| function.known) {
+            member(&mut body, library, function);
+        }
+    }
+    body.push_str(&format!(
+        "}} rocprofiler_{name}_api_args_t;\n\n#undef ROCPROFILER_{upper}_FIELD\n"
+    ));
+    header(
+        file,
+        &format!("arguments and results of {title}'s functions."),
+        &includes,
+        &body,
+    )
+}
+
+fn member(body: &mut String, library: &Library, function: &Function) {
+    body.push_str("    struct\n    {\n");
+    if function.parameters.is_empty() {
+        body.push_str(&format!(
+            "        rocprofiler_{}_api_no_args no_args;\n",
+            library.name
+        ));
+    }
+    for parameter in function.parameters {
+        let plain = declared(&plain(&parameter.ty), parameter);
+        if library.missing.contains(&bare(parameter.ty.c)) {
+            line(body, library.upper, 2, &plain, "");
+        } else {
+            let tag = bare(parameter.ty.c);
+            let own = if library.tags.contains(&tag) && !parameter.ty.c.contains("struct ") {
+                parameter.ty.c.replace(tag, &format!("struct {tag}"))
+            } else {
+                parameter.ty.c.to_owned()
+            };
+            let own = declared(&own, parameter);
+            line(
+                body,
+                library.upper,
+                2,
+                &own,
+                if own == plain { "" } else { &plain },
+            );
+        }
+    }
+    body.push_str(&format!("    }} {};\n", function.name));
+}
+
+/// A member; `plain` is empty where the type is C's own.
+fn line(body: &mut String, upper: &str, depth: usize, own: &str, plain: &str) {
+    let indent = "    ".repeat(depth);
+    // Writing to a string does not fail.
+    let _ = if plain.is_empty() {
+        writeln!(body, "{indent}{own};")
+    } else {
+        writeln!(body, "{indent}ROCPROFILER_{upper}_FIELD({own}, {plain})")
+    };
+}
+
+/// A type's name without qualifiers and pointers.
+fn bare(c: &str) -> &str {
+    c.trim_start_matches("const ")
+        .trim_start_matches("struct ")
+        .trim_end_matches(['*', ' '])
+}
+
+/// The type and the name, which stands inside of a type that is a function pointer.
+fn declared(c: &str, parameter: &Parameter) -> String {
+    let name = parameter.name;
+    if let Some((before, after)) = c.split_once("(*)") {
+        format!("{before}(*{name}){after}")
+    } else if let Some((element, size)) = c.split_once('[') {
+        format!("{element} {name}[{size}")
+    } else {
+        format!("{} {name}", c.replace(" *", "*"))
+    }
+}
+
+/// A type of C's own of the same size, alignment and class.
+fn plain(ty: &Type) -> String {
+    let is_of_c = |c: &str| {
+        [
+            "void", "char", "int", "float", "size_t", "bool", "uint8_t", "uint16_t", "uint32_t",
+            "uint64_t", "int32_t", "int64_t",
+        ]
+        .contains(&c)
+            || c.starts_with("unsigned ")
+    };
+    if is_of_c(bare(ty.c)) && !ty.c.contains('(') {
+        return ty.c.to_owned();
+    }
+    match (ty.class, ty.size) {
+        (Class::Pointer, _) if ty.c.starts_with("const ") => "const void *".to_owned(),
+        (Class::Pointer, _) => "void *".to_owned(),
+        (Class::Function, _) => "void (*)(void)".to_owned(),
+        (Class::Enum, _) => "int".to_owned(),
+        (Class::Int | Class::Uint, size) => {
+            let sign = if ty.class == Class::Uint { "u" } else { "" };
+            format!("{sign}int{}_t", size * 8)
+        }
+        (Class::Struct, size) => match (ty.c.trim_start_matches("struct "), size) {
+            ("dim3" | "hipMemLocation" | "hipChannelFormatDesc", size) => {
+                format!("uint32_t[{}]", size / 4)
+            }
+            ("hipIpcMemHandle_t" | "hipIpcEventHandle_t", size) => format!("char[{size}]"),
+            (_, 8) => "uint64_t".to_owned(),
+            (_, size) => format!("uint64_t[{}]", size / 8),
+        },
+        _ => ty.c.to_owned(),
+    }
+}
