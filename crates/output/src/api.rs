@@ -122,7 +122,9 @@ impl Names {
     /// What a marker is called: its message where it has one by its nature (mark, thread range, process range), else the
     /// function.
     pub fn marker<'a>(&'a self, marker: &Marker, message: &'a [u8]) -> Cow<'a, str> {
-        let Header { kind, operation, .. } = marker.header;
+        let Header {
+            kind, operation, ..
+        } = marker.header;
         if has_message(kind, operation) {
             String::from_utf8_lossy(message)
         } else {

@@ -10,9 +10,7 @@ use crate::index::is_hip;
 use crate::job::{Job, Writer, address};
 use crate::notes;
 use midair_agents::Agent;
-use midair_record::event::{
-    Allocation, Api, Copy, Kernel, Marker, NO_NODE, Record, Scratch, kind,
-};
+use midair_record::event::{Allocation, Api, Copy, Kernel, Marker, NO_NODE, Record, Scratch, kind};
 
 const CALLS: &[&str] = &[
     "Domain",

@@ -6,8 +6,8 @@
 use crate::api::has_message;
 use crate::record_file::{RecordFile, WalkError};
 use midair_record::event::{
-    Allocation, Api, Books, CodeObject, Copy, Header, Kernel, KernelSymbol, Marker, Queue, Record, RuntimeInit,
-    Scratch, Untimed, flag, kind,
+    Allocation, Api, Books, CodeObject, Copy, Header, Kernel, KernelSymbol, Marker, Queue, Record,
+    RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -9,9 +9,9 @@ mod memory;
 mod symbols;
 
 use crate::api::Kind;
+use crate::api::has_message;
 use crate::arguments;
 use crate::files::{FileSet, WriteError};
-use crate::api::has_message;
 use crate::index::{is_hip, is_hsa, is_marker};
 use crate::job::{Job, Writer};
 use crate::model::Format;

@@ -1,8 +1,9 @@
 //! `librocprofiler-register.so.0`: the C names over `midair-register`, and nothing else.
 //!
-//! Exported are the functions of AMD's header, those that SDKs and injectors look up by name, and the three names of the
-//! first generation of attaching (seeds/000). `attach` and `detach`, which that generation also looked up here, are left to
-//! the attach library: every program that uses a GPU links this one, and names so common would catch calls of its own.
+//! Exported are the functions of AMD's header, those that SDKs and injectors look up by name, and the five names of the
+//! first generation of attaching (seeds/000), of which `attach` and `detach` are passed on ([`pass`]).
+
+pub mod pass;
 
 use midair_register::{Code, LibraryId, info};
 use std::ffi::{c_char, c_int, c_void};
@@ -72,16 +73,12 @@ pub extern "C" fn rocprofiler_register_invoke_all_registrations() -> u32 {
 }
 
 /// Attaches from inside. See [`midair_register::attach()`].
-///
-/// # Safety
-/// As there.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rocprofiler_register_attach(
+pub extern "C" fn rocprofiler_register_attach(
     environment_buffer: *const c_char,
     tool_lib_path: *const c_char,
 ) -> u32 {
-    // SAFETY: the caller's promise is the same.
-    edge(|| unsafe { midair_register::attach(environment_buffer, tool_lib_path) })
+    edge(|| midair_register::attach(environment_buffer, tool_lib_path))
 }
 
 /// Detaches from inside.

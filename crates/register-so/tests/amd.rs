@@ -122,6 +122,10 @@ fn answers_are_amds() {
         ),
         (&[attach], "add:hsa add:hip detach"),
         (
+            &[],
+            "add:hip_compiler add:hip add:hsa load:librocprofiler-sdk.so load:libtool.so all rest add:rccl",
+        ),
+        (
             &[attach, ("PROBE_REFUSES", "hsa")],
             "add:hsa add:hip attach-plain:libtool.so",
         ),

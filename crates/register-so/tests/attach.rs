@@ -171,6 +171,12 @@ fn failures_have_their_codes_and_can_be_tried_again() {
     );
     assert_eq!(home.run(&[], &["add:hip", "detach"])[1], "detach 1");
     assert_eq!(home.run(&[], &["add:hip", "attach-garbage"])[1], "attach 8");
+    // Addresses behind which nothing is, or which ends too early.
+    assert_eq!(home.run(&[], &["add:hip", "attach-nowhere"])[1], "attach 8");
+    assert_eq!(
+        home.run(&[], &["add:hip", "attach-endless", "attach:libtool.so"])[1..3],
+        ["attach 8", "attach 8"]
+    );
 
     let lines = home.run(
         &[("PROBE_ATTACH_FAILS", "1")],

@@ -7,7 +7,7 @@ mod common;
 #[path = "common/elf.rs"]
 mod elf;
 
-const EXPORTED: [&str; 10] = [
+const EXPORTED: [&str; 12] = [
     // AMD's 0.6.0 exports these seven.
     "rocprofiler_register_attach",
     "rocprofiler_register_detach",
@@ -20,6 +20,8 @@ const EXPORTED: [&str; 10] = [
     "rocprofiler_call_client_detach",
     "rocprofiler_call_client_reattach",
     "rocprofiler_register_invoke_reattach",
+    "attach",
+    "detach",
 ];
 
 #[test]

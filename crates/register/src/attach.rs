@@ -1,5 +1,6 @@
 //! Attach and detach from inside: what an injector calls on the listener thread.
 
+use crate::bounded::Place;
 use crate::client::{CLIENTS, ROCATTACH};
 use crate::code::Code;
 use crate::config;
@@ -47,32 +48,33 @@ fn attachable() -> bool {
 ///
 /// The attacher's settings are in the environment only while this runs.
 ///
-/// # Safety
-/// `settings` is null or an environment buffer; `tool` is null or NUL-terminated.
-pub unsafe fn attach(settings: *const c_char, tool: *const c_char) -> Code {
+/// `settings` is null or an environment buffer, `tool` null or a NUL-terminated path or list of paths; what is neither is found out
+/// without touching it.
+pub fn attach(settings: *const c_char, tool: *const c_char) -> Code {
     let Ok(_held) = lock::take(Which::Operation) else {
         return Code::Deadlock;
     };
     if !attachable() {
         return Code::AttachmentNotAvailable;
     }
-    let tool = if tool.is_null() {
+    let named = if tool.is_null() {
+        CString::default()
+    } else {
+        match Place::new(tool).text() {
+            Ok(named) => named,
+            Err(code) => return code,
+        }
+    };
+    let tool = if named.is_empty() {
         default_tool()
     } else {
-        // SAFETY: not null, and the caller vouches for its end.
-        let named = unsafe { CStr::from_ptr(tool) };
-        if named.is_empty() {
-            default_tool()
-        } else {
-            named.to_owned()
-        }
+        named
     };
     let variables = if settings.is_null() {
         say(Level::Warning, "attached without settings");
         Variables::new()
     } else {
-        // SAFETY: the caller vouches for the buffer.
-        match unsafe { environment::read_buffer(settings) } {
+        match environment::read_buffer(settings) {
             Ok(variables) => variables,
             Err(code) => return code,
         }

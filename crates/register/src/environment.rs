@@ -4,6 +4,7 @@
 //! made and put in place by one store, and taken out again by one compare-and-swap when the tool has read it. What was in
 //! place once is never freed, since some thread may still be walking it.
 
+use crate::bounded::Place;
 use crate::code::Code;
 use crate::log::{Level, say};
 use std::ffi::{CStr, CString, c_char};
@@ -23,30 +24,27 @@ pub const TOOL_LIBRARIES: &CStr = c"ROCP_TOOL_LIBRARIES";
 /// is attached.
 const NOT_FROM_OUTSIDE: [&CStr; 2] = [c"ROCPROFILER_REGISTER_LIBRARY", TOOL_ATTACHED];
 
-/// Reads an environment buffer: a count of four bytes, then so many pairs of NUL-terminated name and value.
+/// Most bytes of all variables together.
+const MAX_BYTES: usize = 16 << 20;
+
+/// Reads an environment buffer: a count of four bytes, then so many pairs of NUL-terminated name and value. It carries no length: what
+/// cannot be read is found out without touching it.
 ///
 /// # Errors
-/// [`Code::InvalidArgument`] for an impossible count or a name that no variable can have.
-///
-/// # Safety
-/// `buffer` points to such a buffer. It carries no length, so a wrong count reads past its end.
-pub unsafe fn read_buffer(buffer: *const c_char) -> Result<Variables, Code> {
-    // SAFETY: the caller vouches for the first four bytes, at any alignment.
-    let count = unsafe { buffer.cast::<u32>().read_unaligned() };
+/// [`Code::InvalidArgument`] for what is no such buffer: an impossible count, a name that no variable can have, an end before the last
+/// value, or more than anybody sends.
+pub fn read_buffer(buffer: *const c_char) -> Result<Variables, Code> {
+    let mut at = Place::new(buffer);
+    let count = at.number()?;
     if count > MAX_VARIABLES {
         return Err(Code::InvalidArgument);
     }
     let mut variables = Variables::new();
-    let mut at = buffer.wrapping_add(size_of::<u32>());
+    let mut bytes = 0;
     for _ in 0..count {
-        let mut text = || {
-            // SAFETY: the caller vouches for `2 * count` NUL-terminated texts after the count.
-            let text = unsafe { CStr::from_ptr(at) };
-            at = at.wrapping_add(text.count_bytes() + 1);
-            text.to_owned()
-        };
-        let (name, value) = (text(), text());
-        if name.is_empty() || name.to_bytes().contains(&b'=') {
+        let (name, value) = (at.text()?, at.text()?);
+        bytes += name.count_bytes() + value.count_bytes();
+        if name.is_empty() || name.to_bytes().contains(&b'=') || bytes > MAX_BYTES {
             return Err(Code::InvalidArgument);
         }
         if !NOT_FROM_OUTSIDE.contains(&name.as_c_str()) {
@@ -141,8 +139,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Result<Variables, Code> {
-        // SAFETY: the bytes are what each test made, with their terminators.
-        unsafe { read_buffer(bytes.as_ptr().cast()) }
+        read_buffer(bytes.as_ptr().cast())
     }
 
     #[test]

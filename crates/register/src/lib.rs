@@ -15,6 +15,7 @@
 //! words lie in a page that the kernel wipes in the child ([`lock`]).
 
 pub mod attach;
+pub mod bounded;
 pub mod client;
 pub mod code;
 pub mod config;
@@ -25,6 +26,7 @@ pub mod library;
 pub mod listener;
 pub mod lock;
 mod log;
+pub mod pass;
 pub mod registration;
 pub mod store;
 

@@ -118,7 +118,8 @@ fn place_of(address: *const c_void) -> Option<libc::Dl_info> {
     unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init()) }
 }
 
-fn base_of(address: *const c_void) -> *mut c_void {
+/// Where the module of `address` is loaded, or null.
+pub fn base_of(address: *const c_void) -> *mut c_void {
     place_of(address).map_or(std::ptr::null_mut(), |i| i.dli_fbase)
 }
 
@@ -175,6 +176,8 @@ pub fn candidates(stem: &str, companion: &str) -> Vec<CString> {
 
 /// Stem of the SDK's file name.
 pub const SDK_STEM: &str = "librocprofiler-sdk";
+/// Stem of the attach library's file name: the attaching side's, not the helper's.
+pub const ROCATTACH_STEM: &str = "librocprofiler-sdk-rocattach";
 /// Stem of the attach helper's file name.
 pub const HELPER_STEM: &str = "librocprofiler-sdk-attach";
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +116,19 @@ static void obey(char** word)
         else if(!strncmp(*word, "attach-plain:", 13)) printf("attach %d\n", CODE(rocprofiler_register_attach(plain, *word + 13)));
         else if(!strcmp(*word, "attach-null")) printf("attach %d\n", CODE(rocprofiler_register_attach(NULL, NULL)));
         else if(!strcmp(*word, "attach-garbage")) printf("attach %d\n", CODE(rocprofiler_register_attach("\377\377\377\377", "libtool.so")));
+        else if(!strcmp(*word, "attach-nowhere")) printf("attach %d\n", CODE(rocprofiler_register_attach((const char*)64, "libtool.so")));
+        else if(!strcmp(*word, "attach-endless"))
+        {
+            /* More variables than there are: behind them comes what nobody can read. */
+            char* page = (char*)mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            munmap(page + 4096, 4096);
+            memset(page, 'x', 4096);
+            memcpy(page + 4096 - sizeof plain, plain, sizeof plain);
+            page[4096 - sizeof plain] = 2;
+            printf("attach %d\n", CODE(rocprofiler_register_attach(page + 4096 - sizeof plain, "libtool.so")));
+            memset(page, 'x', 4096);
+            printf("attach %d\n", CODE(rocprofiler_register_attach(plain, page + 4000)));
+        }
         else if(!strcmp(*word, "detach")) printf("detach %d\n", CODE(rocprofiler_register_detach()));
         else if(!strcmp(*word, "reattach")) printf("reattach %d\n", CODE(rocprofiler_register_invoke_reattach()));
         else if(!strcmp(*word, "all")) printf("all %d\n", CODE(rocprofiler_register_invoke_all_registrations()));

@@ -1,0 +1,128 @@
+//! Reading what somebody else says is there: an injector passes addresses, and a wrong one must not end the process.
+
+use crate::code::Code;
+use std::ffi::{CString, c_char};
+
+/// Most bytes of one text. The longest values are lists of counters, some ten thousand bytes.
+const MAX_TEXT: usize = 1 << 20;
+/// Pieces end where a page does: the next one may not be there.
+const PAGE: usize = 4096;
+
+/// Copies `to.len()` bytes from `from`; false when they are not all readable, or nobody can tell.
+fn copy(from: usize, to: &mut [u8]) -> bool {
+    let local = libc::iovec {
+        iov_base: to.as_mut_ptr().cast(),
+        iov_len: to.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: std::ptr::with_exposed_provenance_mut(from),
+        iov_len: to.len(),
+    };
+    // SAFETY: the kernel writes only into `to`, and says so where `from` cannot be read. Our own process may always be read.
+    let got = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    if got >= 0 {
+        return got as usize == to.len();
+    }
+    if std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT) {
+        return false;
+    }
+    // A container that forbids that call still has this file.
+    std::fs::File::open("/proc/self/mem").is_ok_and(|memory| {
+        std::os::unix::fs::FileExt::read_exact_at(&memory, to, from as u64).is_ok()
+    })
+}
+
+/// Where somebody says that something lies.
+#[derive(Debug, Clone, Copy)]
+pub struct Place(usize);
+
+impl Place {
+    /// An address as C passes it.
+    pub fn new(address: *const c_char) -> Place {
+        Place(address.expose_provenance())
+    }
+
+    /// The four bytes there, at any alignment; the place moves behind them.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`] when they cannot be read.
+    pub fn number(&mut self) -> Result<u32, Code> {
+        let mut bytes = [0; 4];
+        if !copy(self.0, &mut bytes) {
+            return Err(Code::InvalidArgument);
+        }
+        self.0 = self.0.checked_add(4).ok_or(Code::InvalidArgument)?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+
+    /// The NUL-terminated text there; the place moves behind it.
+    ///
+    /// # Errors
+    /// [`Code::InvalidArgument`] when it cannot be read, or has no end.
+    pub fn text(&mut self) -> Result<CString, Code> {
+        let mut text = Vec::new();
+        let mut piece = [0; PAGE];
+        loop {
+            let left = PAGE - self.0 % PAGE;
+            let piece = piece.get_mut(..left).ok_or(Code::InvalidArgument)?;
+            if text.len() > MAX_TEXT || !copy(self.0, piece) {
+                return Err(Code::InvalidArgument);
+            }
+            let end = piece.iter().position(|byte| *byte == 0);
+            let (used, whole) = end.map_or((left, false), |end| (end + 1, true));
+            text.extend_from_slice(piece.get(..end.unwrap_or(left)).unwrap_or_default());
+            self.0 = self.0.checked_add(used).ok_or(Code::InvalidArgument)?;
+            if whole {
+                return CString::new(text).map_err(|_| Code::InvalidArgument);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_end_at_their_nul_or_are_refused() {
+        let mut place = Place::new(c"one".as_ptr());
+        assert_eq!(place.text().unwrap(), c"one".to_owned());
+        assert_eq!(
+            Place::new(std::ptr::null()).text(),
+            Err(Code::InvalidArgument)
+        );
+        assert_eq!(Place(usize::MAX - 2).number(), Err(Code::InvalidArgument));
+        // A text that runs up to the end of what is mapped.
+        // SAFETY: two fresh pages, the second taken away again; both are the test's own.
+        let start = unsafe {
+            let two = libc::mmap(
+                std::ptr::null_mut(),
+                2 * PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(two, libc::MAP_FAILED);
+            two.cast::<u8>().write_bytes(b'x', PAGE);
+            two.cast::<u8>().add(2 * PAGE - 4).write(0);
+            two.cast::<u8>()
+        };
+        let long = {
+            // SAFETY: inside the two pages.
+            unsafe { start.add(PAGE).write_bytes(b'y', PAGE - 4) };
+            Place(start.addr()).text().unwrap()
+        };
+        assert_eq!(long.count_bytes(), 2 * PAGE - 4);
+        // SAFETY: the second page; nothing refers to it.
+        unsafe { libc::munmap(start.add(PAGE).cast(), PAGE) };
+        assert_eq!(Place(start.addr()).text(), Err(Code::InvalidArgument));
+        assert_eq!(
+            Place(start.addr() + PAGE - 2).number(),
+            Err(Code::InvalidArgument)
+        );
+        assert!(Place(start.addr() + PAGE - 4).number().is_ok());
+        // SAFETY: the first page.
+        unsafe { libc::munmap(start.cast(), PAGE) };
+    }
+}
