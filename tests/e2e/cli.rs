@@ -393,9 +393,9 @@ fn words_that_are_refused() -> Result<()> {
         ),
         (
             "rocprofv3",
-            vec!["--pid", nobody, "--output-format", "rocpd"],
+            vec!["--pid", nobody, "--output-format", "otf2"],
             34,
-            "rocpd",
+            "otf2",
         ),
         (
             "rocprofv3",

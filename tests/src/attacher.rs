@@ -17,7 +17,8 @@ pub struct Attacher {
 }
 
 impl Attacher {
-    /// Starts `rocprofv3 --pid PID WORDS` and waits until it is attached.
+    /// Starts `rocprofv3 --pid PID WORDS` and waits until it is attached. Without a format among the words it writes csv, which
+    /// [`Traced`] reads.
     ///
     /// # Errors
     /// When it refuses; with what it said.
@@ -37,6 +38,7 @@ impl Attacher {
             .arg("-d")
             .arg(dir.path())
             .args(["-o", PREFIX])
+            .args(default_format(words))
             .args(words)
             .envs(env.iter().copied());
         let mut process = Target::spawn(command)?;
@@ -56,6 +58,7 @@ impl Attacher {
             .arg("-d")
             .arg(dir.path())
             .args(["-o", PREFIX])
+            .args(default_format(words))
             .args(words);
         let mut process = Target::spawn(command)?;
         process.expect_error("attached to process")?;
@@ -86,6 +89,16 @@ impl Attacher {
             exit,
             dir: self.dir,
         })
+    }
+}
+
+/// Csv, where the words name no format.
+fn default_format(words: &[&str]) -> &'static [&'static str] {
+    let named = ["-f", "--output-format"];
+    if words.iter().any(|word| named.contains(word)) {
+        &[]
+    } else {
+        &["--output-format", "csv"]
     }
 }
 

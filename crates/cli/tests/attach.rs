@@ -368,9 +368,9 @@ fn words_that_end_before_an_attach() {
             "--pmc is known but not built yet",
         ),
         (
-            &["--pid", "1", "-f", "rocpd"],
+            &["--pid", "1", "-f", "otf2"],
             34,
-            "--output-format rocpd is known but not built yet",
+            "--output-format otf2 is known but not built yet",
         ),
         (
             &["--hip-trace", "--", "app", "--hip-trace"],

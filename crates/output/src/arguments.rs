@@ -7,10 +7,10 @@ use crate::api::{Field, Parameter, Shape};
 use std::fmt::Write;
 
 /// Calls `each` with every parameter whose words are there and its text.
-pub(crate) fn each<E>(
-    parameters: &[Parameter],
+pub(crate) fn each<'p, E>(
+    parameters: &'p [Parameter],
     words: &[u8],
-    mut each: impl FnMut(&Parameter, &str) -> Result<(), E>,
+    mut each: impl FnMut(&'p Parameter, &str) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut at = 0;
     let mut text = String::new();

@@ -135,6 +135,20 @@ impl FileSet {
 
     /// Begins `PREFIX_suffix`.
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
+        let (file, pending) = self.begin(suffix)?;
+        Ok(OutputFile {
+            writer: BufWriter::with_capacity(128 * 1024, file),
+            pending,
+        })
+    }
+
+    /// Begins `PREFIX_suffix` as an empty file that something else opens by its temporary name.
+    pub(crate) fn reserve(&self, suffix: &str) -> Result<ReservedFile, WriteError> {
+        let (_, pending) = self.begin(suffix)?;
+        Ok(ReservedFile(pending))
+    }
+
+    fn begin(&self, suffix: &str) -> Result<(File, Pending), WriteError> {
         let name = format!("{}{suffix}", self.stem);
         let path = self.directory.join(&name);
         let failed = |source| WriteError::File {
@@ -157,10 +171,7 @@ impl FileSet {
                         path,
                         renamed: false,
                     };
-                    return Ok(OutputFile {
-                        writer: BufWriter::with_capacity(128 * 1024, file),
-                        pending,
-                    });
+                    return Ok((file, pending));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(error)),
@@ -179,6 +190,11 @@ impl FileSet {
     pub(crate) fn add(&mut self, file: OutputFile) -> Result<(), WriteError> {
         self.ready.push(file.finish()?);
         Ok(())
+    }
+
+    /// Takes a file that something else has finished.
+    pub(crate) fn add_reserved(&mut self, file: ReservedFile) {
+        self.ready.push(file.0);
     }
 
     /// Gives all files their names and returns these.
@@ -206,6 +222,25 @@ impl FileSet {
             .iter()
             .map(|pending| pending.path.clone())
             .collect())
+    }
+}
+
+/// A file that something else writes.
+#[derive(Debug)]
+pub(crate) struct ReservedFile(Pending);
+
+impl ReservedFile {
+    /// Where it is now: empty, and nobody else's.
+    pub(crate) fn temporary(&self) -> &Path {
+        &self.0.temporary
+    }
+
+    /// The error for a failed write to this file.
+    pub(crate) fn failed(&self, source: io::Error) -> WriteError {
+        WriteError::File {
+            path: self.0.path.clone(),
+            source,
+        }
     }
 }
 

@@ -353,17 +353,10 @@ impl Index {
 
     /// Counts the reason and says whether there was one.
     fn see_untimed(&mut self, flags: u8, reason: u32) -> bool {
-        if reason == Untimed::Timed as u32 && flags & flag::UNTIMED == 0 {
+        let Some(reason) = untimed(flags, reason) else {
             return false;
-        }
-        let known = Untimed::ALL
-            .iter()
-            .skip(1)
-            .find(|known| **known as u32 == reason);
-        *self
-            .untimed
-            .entry(known.map_or("no reason was recorded", |known| known.text()))
-            .or_default() += 1;
+        };
+        *self.untimed.entry(reason).or_default() += 1;
         true
     }
 
@@ -420,6 +413,18 @@ impl Index {
         }
         all
     }
+}
+
+/// Why a dispatch or copy has no times, in words; None when it has.
+pub(crate) fn untimed(flags: u8, reason: u32) -> Option<&'static str> {
+    if reason == Untimed::Timed as u32 && flags & flag::UNTIMED == 0 {
+        return None;
+    }
+    let known = Untimed::ALL
+        .iter()
+        .skip(1)
+        .find(|known| **known as u32 == reason);
+    Some(known.map_or("no reason was recorded", |known| known.text()))
 }
 
 /// Whether a kind is one of the HIP calls.

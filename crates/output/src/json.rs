@@ -6,6 +6,7 @@
 mod agents;
 mod emit;
 mod memory;
+pub(crate) mod pieces;
 mod symbols;
 
 use crate::api::Kind;
@@ -161,7 +162,7 @@ fn config<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.boolean("pftrace_output", false)?;
     out.boolean("otf2_output", false)?;
     out.boolean("summary_output", false)?;
-    out.boolean("rocpd_output", false)?;
+    out.boolean("rocpd_output", asks_for(Format::Rocpd))?;
     out.boolean("kernel_rename", false)?;
     out.boolean("group_by_queue", false)?;
     out.close_object()

@@ -51,9 +51,55 @@ pub(crate) fn demangle(symbol: &str) -> String {
     let mut out = Bounded(String::new());
     let options = DemangleOptions::new().recursion_limit(DEEPEST);
     match parsed.structured_demangle(&mut out, &options) {
-        Ok(()) => out.0,
+        Ok(()) => with_suffixes(out.0),
         Err(_) => symbol.to_owned(),
     }
+}
+
+/// Numbers among template arguments with a suffix for their type, as GNU's demangler and with it AMD's tool has them ("3u"), where
+/// ours writes a cast ("(unsigned int)3").
+fn with_suffixes(name: String) -> String {
+    const CASTS: [(&str, &str); 5] = [
+        ("(unsigned int)", "u"),
+        ("(unsigned long)", "ul"),
+        ("(unsigned long long)", "ull"),
+        ("(long)", "l"),
+        ("(long long)", "ll"),
+    ];
+    if !CASTS.iter().any(|(cast, _)| name.contains(cast)) {
+        return name;
+    }
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name.as_str();
+    while let Some(first) = rest.chars().next() {
+        let literal = CASTS.iter().find_map(|(cast, suffix)| {
+            let behind = rest.strip_prefix(cast)?;
+            let digits = behind.strip_prefix('-').unwrap_or(behind);
+            let after = digits.trim_start_matches(|c: char| c.is_ascii_digit());
+            // Without digits it is a list of parameters.
+            (after.len() < digits.len()).then_some((behind, after, *suffix))
+        });
+        match literal {
+            Some((behind, after, suffix)) => {
+                let number = behind.get(..behind.len() - after.len());
+                out.push_str(number.unwrap_or_default());
+                out.push_str(suffix);
+                rest = after;
+            }
+            None => {
+                out.push(first);
+                rest = rest.get(first.len_utf8()..).unwrap_or_default();
+            }
+        }
+    }
+    out
+}
+
+/// A type as people write it, from the name that C++'s `typeid` has for it ("PKv" is "void const*").
+pub(crate) fn demangle_type(type_name: &str) -> String {
+    let whole = demangle(&format!("_ZTS{type_name}"));
+    let readable = whole.strip_prefix("typeinfo name for ");
+    readable.unwrap_or(type_name).to_owned()
 }
 
 /// A text that refuses to grow too long.
@@ -102,6 +148,42 @@ pub(crate) fn truncate(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What c++filt says.
+    #[test]
+    fn numbers_in_templates_have_suffixes() {
+        for (symbol, name) in [
+            (
+                "_Z1fILj3ELm4ELln5EEvj",
+                "void f<3u, 4ul, -5l>(unsigned int)",
+            ),
+            (
+                "_Z1gILi3ELb1ELy7ELx8EEvm",
+                "void g<3, true, 7ull, 8ll>(unsigned long)",
+            ),
+            ("_Z1hPFvjE", "h(void (*)(unsigned int))"),
+        ] {
+            assert_eq!(demangle(symbol), name);
+        }
+    }
+
+    /// As AMD's rocpd has them (golden/hip724).
+    #[test]
+    fn types_are_amds() {
+        for (type_name, readable) in [
+            ("PKv", "void const*"),
+            ("m", "unsigned long"),
+            ("P4dim3", "dim3*"),
+            ("P12ihipStream_t", "ihipStream_t*"),
+            (
+                "P15HIP_vector_typeIjLj3EE",
+                "HIP_vector_type<unsigned int, 3u>*",
+            ),
+            ("no type", "no type"),
+        ] {
+            assert_eq!(demangle_type(type_name), readable);
+        }
+    }
 
     /// The three spellings of the golden json.
     #[test]

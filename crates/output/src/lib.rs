@@ -23,6 +23,7 @@ mod model;
 pub mod names;
 mod notes;
 mod record_file;
+mod rocpd;
 pub mod table;
 
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
@@ -54,6 +55,7 @@ pub fn write(
         let writer: &dyn Writer = match format {
             Format::Csv => &csv::Csv,
             Format::Json => &json::Json,
+            Format::Rocpd => &rocpd::Rocpd,
         };
         writer.write(&job, &mut files)?;
     }

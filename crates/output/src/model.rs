@@ -124,6 +124,8 @@ pub enum Format {
     Csv,
     /// One file.
     Json,
+    /// One SQLite file.
+    Rocpd,
 }
 
 /// What to write and where.

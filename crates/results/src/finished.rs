@@ -251,12 +251,13 @@ fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
         let format = match format.to_ascii_lowercase().as_str() {
             "csv" => Format::Csv,
             "json" => Format::Json,
+            "rocpd" => Format::Rocpd,
             other => {
                 return Err(Failure::new(
                     Kind::NotBuilt,
                     format!("the output format {other} is not built"),
                 )
-                .hint("use --output-format csv json"));
+                .hint("use --output-format rocpd csv json"));
             }
         };
         if !formats.contains(&format) {
@@ -264,7 +265,7 @@ fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
         }
     }
     if formats.is_empty() {
-        formats.push(Format::Csv);
+        formats.push(Format::Rocpd);
     }
     let kernel_names = if settings.boolean("ROCPROF_DEMANGLE_KERNELS").ok().flatten() == Some(false)
     {

@@ -10,8 +10,8 @@ use crate::options::{self, Opt, Sets, Shape, State, option, options};
 use crate::settings::Settings;
 use crate::words::{boolean_word, duration_word};
 
-/// Written when no format is asked for. AMD's default is rocpd, which is not built yet.
-const DEFAULT_FORMAT: &str = "csv";
+/// Written when no format is asked for, as by AMD's tool.
+const DEFAULT_FORMAT: &str = "rocpd";
 
 /// The value of one option.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -135,9 +135,9 @@ fn the_documented_lines_parse() {
         resolved.settings.text("ROCPROF_OUTPUT_PATH"),
         Some("/here/out")
     );
-    let failure = amd(&["--attach", "12", "--hip-trace", "--output-format", "rocpd"]).unwrap_err();
+    let failure = amd(&["--attach", "12", "--hip-trace", "--output-format", "otf2"]).unwrap_err();
     assert_eq!(
-        (failure.kind, failure.what.contains("rocpd")),
+        (failure.kind, failure.what.contains("otf2")),
         (Kind::NotBuilt, true)
     );
     let failure = amd(&[

@@ -59,15 +59,20 @@ pub(super) fn write<W: io::Write>(out: &mut Emit<W>, agents: &[Agent]) -> io::Re
     out.key("agents")?;
     out.open_array()?;
     for agent in agents {
-        out.open_object()?;
-        hardware(out, agent)?;
-        limits(out, agent)?;
-        identity(out, agent)?;
-        parts(out, agent)?;
-        out.number("gpu_index", agent.gpu_index())?;
-        out.close_object()?;
+        one(out, agent)?;
     }
     out.close_array()
+}
+
+/// The object of one agent.
+pub(super) fn one<W: io::Write>(out: &mut Emit<W>, agent: &Agent) -> io::Result<()> {
+    out.open_object()?;
+    hardware(out, agent)?;
+    limits(out, agent)?;
+    identity(out, agent)?;
+    parts(out, agent)?;
+    out.number("gpu_index", agent.gpu_index())?;
+    out.close_object()
 }
 
 fn hardware<W: io::Write>(out: &mut Emit<W>, agent: &Agent) -> io::Result<()> {

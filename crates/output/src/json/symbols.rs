@@ -25,7 +25,8 @@ pub(super) fn code_objects<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io
     out.close_array()
 }
 
-fn code_object<W: io::Write>(
+/// The object of one code object, or the dummy for an id that none has.
+pub(super) fn code_object<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
     id: u64,
@@ -78,7 +79,8 @@ pub(super) fn kernel_symbols<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> 
     out.close_array()
 }
 
-fn kernel_symbol<W: io::Write>(
+/// The object of one kernel symbol, or the dummy for an id that none has.
+pub(super) fn kernel_symbol<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
     id: u64,

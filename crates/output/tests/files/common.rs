@@ -342,3 +342,17 @@ pub fn entries(path: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// What Python's SQLite finds in a rocpd file, and its answers to queries.
+pub fn reader(file: &Path, queries: &[&str]) -> Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files/rocpd_reader.py");
+    let output = std::process::Command::new("python3")
+        .arg(script)
+        .arg(file)
+        .args(queries)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}

@@ -8,3 +8,5 @@
 mod common;
 mod golden;
 mod hostile;
+mod rocpd;
+mod rocpd_rows;

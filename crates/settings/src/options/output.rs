@@ -11,10 +11,10 @@ pub(super) const OPTIONS: &[Opt] = &[
         Output,
         Shape::SomeOf(&["csv", "json", "pftrace", "otf2", "rocpd"]),
         Sets::Words(&["ROCPROF_OUTPUT_FORMAT"], ","),
-        "Formats of the results (default csv)",
+        "Formats of the results (default rocpd)",
     )
     .short('f')
-    .later_words(&["pftrace", "otf2", "rocpd"])
+    .later_words(&["pftrace", "otf2"])
     .more(
         "Several may be named. Exactly these are written: a value in ROCPROF_OUTPUT_FORMAT counts only without this \
          option.",

@@ -231,7 +231,7 @@ fn output_format_is_honoured_exactly() {
             .unwrap()
             .to_owned()
     };
-    assert_eq!(formats(&[], &[]), "csv");
+    assert_eq!(formats(&[], &[]), "rocpd");
     assert_eq!(
         formats(&[("output-format", &["csv", "json"])], &[]),
         "csv,json"
@@ -249,16 +249,16 @@ fn output_format_is_honoured_exactly() {
     );
     assert_eq!(formats(&[], &[("ROCPROF_OUTPUT_FORMAT", "json")]), "json");
     assert_eq!(
-        give(&[("output-format", &["csv", "rocpd"])]),
-        Err(Refusal::NotBuilt("--output-format rocpd".into()))
+        give(&[("output-format", &["csv", "otf2"])]),
+        Err(Refusal::NotBuilt("--output-format otf2".into()))
     );
     assert!(matches!(
         give(&[("output-format", &["xml"])]),
         Err(Refusal::Usage(_))
     ));
-    let inherited = Settings::from_iter([("ROCPROF_OUTPUT_FORMAT", "csv,pftrace")]);
+    let inherited = Settings::from_iter([("ROCPROF_OUTPUT_FORMAT", "csv,otf2")]);
     let refused = resolve(&Given::new(), &inherited, "/").unwrap_err();
-    assert_eq!(refused, Refusal::NotBuilt("--output-format pftrace".into()));
+    assert_eq!(refused, Refusal::NotBuilt("--output-format otf2".into()));
 }
 
 #[test]

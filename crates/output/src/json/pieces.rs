@@ -1,0 +1,65 @@
+//! Parts of the document on their own: rocpd has them in its columns of JSON.
+
+use super::emit::Emit;
+use super::{agents, symbols};
+use crate::index::{Object, Symbol};
+use crate::job::Job;
+use midair_agents::Agent;
+use serde_json::Value;
+use std::io;
+
+/// What a piece of the document writes, as text.
+fn text(piece: impl FnOnce(&mut Emit<&mut Vec<u8>>) -> io::Result<()>) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let mut out = Emit::new(&mut bytes);
+    piece(&mut out)?;
+    out.finish()?;
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+/// The value of the one key that a piece writes.
+fn value(piece: impl FnOnce(&mut Emit<&mut Vec<u8>>) -> io::Result<()>) -> io::Result<Value> {
+    let text = text(|out| {
+        out.open_object()?;
+        piece(out)?;
+        out.close_object()
+    })?;
+    let mut all: serde_json::Map<String, Value> = serde_json::from_str(&text)?;
+    let first = all.keys().next().cloned().unwrap_or_default();
+    Ok(all.remove(&first).unwrap_or_default())
+}
+
+/// An agent with all that is known of it.
+pub(crate) fn agent(agent: &Agent) -> io::Result<String> {
+    text(|out| agents::one(out, agent))
+}
+
+/// A code object.
+pub(crate) fn code_object(job: &Job<'_>, id: u64, object: &Object) -> io::Result<String> {
+    text(|out| symbols::code_object(out, job, id, Some(object)))
+}
+
+/// A kernel symbol.
+pub(crate) fn kernel_symbol(job: &Job<'_>, id: u64, symbol: &Symbol) -> io::Result<String> {
+    text(|out| symbols::kernel_symbol(out, job, id, Some(symbol)))
+}
+
+/// The settings.
+pub(crate) fn config(job: &Job<'_>) -> io::Result<String> {
+    Ok(value(|out| super::config(out, job))?.to_string())
+}
+
+/// What `metadata.midair` says: keys, and values as text or JSON.
+pub(crate) fn midair(job: &Job<'_>) -> io::Result<Vec<(String, String)>> {
+    let Value::Object(all) = value(|out| super::midair(out, job))? else {
+        return Ok(Vec::new());
+    };
+    let plain = |value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    Ok(all
+        .into_iter()
+        .map(|(key, value)| (key, plain(value)))
+        .collect())
+}

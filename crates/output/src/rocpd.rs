@@ -1,0 +1,191 @@
+//! AMD's rocpd: one SQLite file per process, readable by SQLite 3.40 and later.
+//!
+//! One walk over the records, in one transaction; every row that refers to another finds it there, since foreign keys are on.
+//! The file grows under a temporary name without a journal: when anything fails it is removed, so there is nothing to roll
+//! back, and no second file ever lies beside it. Memory is SQLite's page cache and what each kind of row remembers, which has
+//! limits.
+//!
+//! Work without times is a row with 0 for start and end, as in the other formats, and the reason in `extdata`; what else a
+//! reader must know is in `rocpd_metadata` under tags that begin with `midair_`.
+
+mod guid;
+mod info;
+mod rows;
+mod schema;
+mod strings;
+
+use crate::files::{FileSet, WriteError};
+use crate::job::{Job, Writer};
+use crate::json::pieces;
+use crate::record_file::WalkError;
+use guid::Guid;
+use info::Info;
+use rows::Rows;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashSet};
+use std::hash::Hash;
+use std::io;
+use std::path::Path;
+use strings::Strings;
+
+/// Version of the schema, as AMD's tools look it up. The additions up to 3.0.3 are found by their columns.
+const SCHEMA_VERSION: &str = "3";
+/// Things of one sort remembered as being in the file; after so many all are forgotten and asked of the file again.
+const MOST_SEEN: usize = 1 << 16;
+/// What Linux says where a disk is full.
+const ENOSPC: i32 = 28;
+
+/// Why the writing ended.
+#[derive(Debug)]
+enum Stop {
+    /// This file.
+    Write(io::Error),
+    /// The store of records.
+    Read(io::Error),
+}
+
+type Step<T> = Result<T, Stop>;
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Stop::Write(match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => io::Error::from_raw_os_error(ENOSPC),
+            _ => io::Error::other(error),
+        })
+    }
+}
+
+impl From<WalkError<Stop>> for Stop {
+    fn from(error: WalkError<Stop>) -> Self {
+        match error {
+            WalkError::Read(source) => Stop::Read(source),
+            WalkError::Visit(stop) => stop,
+        }
+    }
+}
+
+/// The writer.
+pub(crate) struct Rocpd;
+
+impl Writer for Rocpd {
+    fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
+        let file = files.reserve("results.db")?;
+        match write(job, file.temporary()) {
+            Ok(()) => {
+                // Left by somebody who had an earlier file of this name open, they would be applied to this one.
+                for suffix in ["results.db-journal", "results.db-wal", "results.db-shm"] {
+                    files.outdate(suffix);
+                }
+                files.add_reserved(file);
+                Ok(())
+            }
+            Err(Stop::Read(source)) => Err(WriteError::Records(source)),
+            Err(Stop::Write(source)) => Err(file.failed(source)),
+        }
+    }
+}
+
+fn write(job: &Job<'_>, path: &Path) -> Step<()> {
+    // Nobody else has the file, so it needs no locks, which some network file systems do not have.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags_and_vfs(path, flags, "unix-none")?;
+    connection.execute_batch(
+        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;
+         PRAGMA foreign_keys = ON; BEGIN;",
+    )?;
+    let guid = Guid::of(&job.trace.process);
+    connection.execute_batch(&schema::definition(&guid))?;
+    let database = Database {
+        connection: &connection,
+        guid: &guid,
+    };
+    fill(&database, job)?;
+    connection.execute_batch("COMMIT;")?;
+    connection.close().map_err(|(_, error)| Stop::from(error))
+}
+
+fn fill(database: &Database<'_>, job: &Job<'_>) -> Step<()> {
+    let strings = Strings::new(database, known_strings(job))?;
+    let info = Info::new(database, job)?;
+    let mut rows = Rows::new(database, job, info, strings)?;
+    rows.say("schema_version", SCHEMA_VERSION)?;
+    rows.say("uuid", &database.guid.suffix())?;
+    rows.say("guid", &database.guid.to_string())?;
+    for (key, value) in pieces::midair(job).map_err(Stop::Write)? {
+        rows.say(&format!("midair_{key}"), &value)?;
+    }
+    job.trace
+        .records
+        .walk(Rows::wants, |record| rows.put(record))?;
+    Ok(())
+}
+
+/// Names of all kinds, of the calls that occur and of all other operations.
+fn known_strings(job: &Job<'_>) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for kind in &job.names.buffer {
+        all.insert(kind.name.clone().into_owned());
+    }
+    for (kind, operation) in job.index.calls.keys() {
+        all.insert(job.names.operation(*kind, *operation).into_owned());
+    }
+    all
+}
+
+/// A connection and the guid in the names of its tables.
+struct Database<'c> {
+    connection: &'c Connection,
+    guid: &'c Guid,
+}
+
+impl<'c> Database<'c> {
+    /// Inserts rows.
+    fn insert(&self, table: &str, columns: &str) -> Step<Statement<'c>> {
+        let sql = schema::insert("INSERT", table, columns, self.guid);
+        Ok(self.connection.prepare(&sql)?)
+    }
+
+    /// Inserts rows whose id is not taken, and does nothing for others.
+    fn ensure(&self, table: &str, columns: &str) -> Step<Statement<'c>> {
+        let sql = schema::insert("INSERT OR IGNORE", table, columns, self.guid);
+        Ok(self.connection.prepare(&sql)?)
+    }
+
+    fn find_string(&self) -> Step<Statement<'c>> {
+        Ok(self.connection.prepare(&schema::find_string(self.guid))?)
+    }
+}
+
+/// What is in the file already. Its size has a limit: to put a row in again does nothing.
+struct Seen<K>(HashSet<K>);
+
+impl<K> Default for Seen<K> {
+    fn default() -> Self {
+        Seen(HashSet::new())
+    }
+}
+
+impl<K: Hash + Eq> Seen<K> {
+    /// Whether this has to be put in.
+    fn first(&mut self, key: K) -> bool {
+        if self.0.len() >= MOST_SEEN {
+            self.0.clear();
+        }
+        self.0.insert(key)
+    }
+}
+
+/// SQLite's integers have a sign; addresses keep their bits.
+fn whole(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+/// A text that every reader sees whole: many end at a NUL.
+fn text(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}

@@ -1,0 +1,442 @@
+//! One row, and its event, for each thing that happened.
+
+use super::info::Info;
+use super::strings::Strings;
+use super::{Database, Step, text, whole};
+use crate::api::has_message;
+use crate::arguments;
+use crate::index::{is_hip, untimed};
+use crate::job::Job;
+use crate::kernel_name;
+use midair_record::event::{
+    Allocation, Api, Copy, Header, Kernel, Marker, NO_NODE, Record, Scratch, flag, kind,
+};
+use rusqlite::{Statement, params};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// Ids beyond this are not taken over from records: SQLite has to find free ones above.
+const LARGEST_ID: u64 = 1 << 62;
+/// Tracks remembered; after so many they are begun anew.
+const MOST_TRACKS: usize = 1 << 16;
+
+/// What a call's or marker's row needs.
+struct Call<'a> {
+    header: Header,
+    start: u64,
+    end: u64,
+    correlation: u64,
+    ancestor: u64,
+    tid: u32,
+    /// JSON for the event.
+    extdata: Cow<'a, str>,
+}
+
+/// Statements for what happened.
+pub(super) struct Rows<'c, 'j> {
+    job: &'j Job<'j>,
+    info: Info<'c, 'j>,
+    strings: Strings<'c>,
+    /// Id of the name of each call.
+    operations: HashMap<(u8, u32), i64>,
+    /// Types of arguments as people write them, by their mangled names.
+    types: HashMap<&'j str, String>,
+    event: Statement<'c>,
+    region: Statement<'c>,
+    sample: Statement<'c>,
+    track: Statement<'c>,
+    argument: Statement<'c>,
+    dispatch: Statement<'c>,
+    copy: Statement<'c>,
+    allocation: Statement<'c>,
+    metadata: Statement<'c>,
+    tracks: HashMap<(u32, i64), i64>,
+    /// Ids of the last event, copy and allocation.
+    events: i64,
+    copies: i64,
+    allocations: i64,
+}
+
+impl<'c, 'j> Rows<'c, 'j> {
+    pub(super) fn new(
+        database: &Database<'c>,
+        job: &'j Job<'j>,
+        info: Info<'c, 'j>,
+        strings: Strings<'c>,
+    ) -> Step<Rows<'c, 'j>> {
+        Ok(Rows {
+            job,
+            info,
+            strings,
+            operations: HashMap::new(),
+            types: HashMap::new(),
+            event: database.insert(
+                "event",
+                "id, category_id, stack_id, parent_stack_id, correlation_id, extdata",
+            )?,
+            region: database.ensure(
+                "region",
+                "id, nid, pid, tid, start, end, name_id, event_id, extdata",
+            )?,
+            sample: database.ensure("sample", "id, track_id, timestamp, event_id, extdata")?,
+            track: database.insert("track", "nid, pid, tid, name_id")?,
+            argument: database.insert("arg", "event_id, position, type, name, value, extdata")?,
+            dispatch: database.ensure(
+                "kernel_dispatch",
+                "id, nid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, region_name_id, event_id, extdata",
+            )?,
+            copy: database.insert(
+                "memory_copy",
+                "id, nid, pid, tid, start, end, name_id, dst_agent_id, dst_address, src_agent_id, src_address, size, stream_id, event_id, extdata",
+            )?,
+            allocation: database.insert(
+                "memory_allocate",
+                "id, nid, pid, tid, agent_id, type, level, start, end, address, size, queue_id, stream_id, event_id, extdata",
+            )?,
+            metadata: database.insert("metadata", "tag, value")?,
+            tracks: HashMap::new(),
+            events: 0,
+            copies: 0,
+            allocations: 0,
+        })
+    }
+
+    /// Whether records of this kind become rows.
+    pub(super) fn wants(number: u8) -> bool {
+        // From 128 on they describe: the index has them, and the runtimes, which AMD's schema has no table for.
+        number < 128 && number != kind::RUNTIME_INITIALIZATION
+    }
+
+    pub(super) fn put(&mut self, record: &Record<'_>) -> Step<()> {
+        match record {
+            Record::Api(api, words) => self.api(api, words),
+            Record::Marker(marker, message) => self.marker(marker, message),
+            Record::Kernel(kernel) => self.kernel(kernel),
+            Record::Copy(copy) => self.memory_copy(copy),
+            Record::Allocation(allocation) => self.memory(allocation),
+            Record::Scratch(scratch) => self.scratch(scratch),
+            _ => Ok(()),
+        }
+    }
+
+    /// Id of an operation's name.
+    fn operation(&mut self, header: &Header) -> Step<i64> {
+        let key = (header.kind, header.operation);
+        if let Some(id) = self.operations.get(&key) {
+            return Ok(*id);
+        }
+        let name = self.job.names.operation(key.0, key.1);
+        let id = self.strings.id(&name)?;
+        // Numbers without a name are the target's invention and may be many.
+        if matches!(name, Cow::Borrowed(_)) {
+            self.operations.insert(key, id);
+        }
+        Ok(id)
+    }
+
+    /// Puts in an event and returns its id.
+    fn event(&mut self, kind: u8, stack: u64, parent: u64, extdata: &str) -> Step<i64> {
+        let category = self.strings.id(&self.job.names.kind(kind))?;
+        self.events += 1;
+        // External correlation ids belong to tools that push them.
+        self.event.execute(params![
+            self.events,
+            category,
+            whole(stack),
+            whole(parent),
+            0,
+            extdata
+        ])?;
+        Ok(self.events)
+    }
+
+    /// A region, or a sample where it took no time. Returns the event's id.
+    fn call(&mut self, call: &Call<'_>) -> Step<i64> {
+        let header = &call.header;
+        let tid = self.info.thread(call.tid)?;
+        let event = self.event(header.kind, call.correlation, call.ancestor, &call.extdata)?;
+        let id = own_id(call.correlation);
+        if call.start == call.end {
+            let category = self.strings.id(&self.job.names.kind(header.kind))?;
+            let track = self.track(call.tid, category)?;
+            // A sample has no name of its own: AMD's files do not say which function it was.
+            let name = self.job.names.operation(header.kind, header.operation);
+            let extdata = serde_json::json!({ "name": name }).to_string();
+            let start = whole(call.start);
+            unless_taken(id, |id| {
+                self.sample
+                    .execute(params![id, track, start, event, extdata])
+            })?;
+            return Ok(event);
+        }
+        let name = self.operation(header)?;
+        let (nid, pid) = (self.info.nid, self.info.pid);
+        let (start, end) = (whole(call.start), whole(call.end));
+        let extdata = remarks(header.flags, None);
+        unless_taken(id, |id| {
+            self.region
+                .execute(params![id, nid, pid, tid, start, end, name, event, extdata])
+        })?;
+        Ok(event)
+    }
+
+    fn track(&mut self, tid: u32, name: i64) -> Step<i64> {
+        if let Some(id) = self.tracks.get(&(tid, name)) {
+            return Ok(*id);
+        }
+        let row = params![self.info.nid, self.info.pid, tid, name];
+        let id = self.track.insert(row)?;
+        if self.tracks.len() >= MOST_TRACKS {
+            self.tracks.clear();
+        }
+        self.tracks.insert((tid, name), id);
+        Ok(id)
+    }
+
+    fn api(&mut self, api: &Api, words: &[u8]) -> Step<()> {
+        let header = api.header;
+        let event = self.call(&Call {
+            header,
+            start: api.start,
+            end: api.end,
+            correlation: api.correlation,
+            ancestor: api.ancestor,
+            tid: api.tid,
+            extdata: Cow::Borrowed("{}"),
+        })?;
+        if !is_hip(header.kind) {
+            return Ok(());
+        }
+        let stream = self.info.stream(api.stream)?;
+        let parameters = self.job.names.parameters(header.kind, header.operation);
+        let (types, argument) = (&mut self.types, &mut self.argument);
+        let mut position = 0;
+        arguments::each(parameters, words, |parameter, value| -> Step<()> {
+            let readable: &String = types
+                .entry(&parameter.type_name)
+                .or_insert_with(|| kernel_name::demangle_type(&parameter.type_name));
+            let extdata = if parameter.name == "stream" {
+                Cow::Owned(format!("{{\"stream_id\":{stream}}}"))
+            } else {
+                Cow::Borrowed("{}")
+            };
+            argument.execute(params![
+                event,
+                position,
+                readable,
+                parameter.name,
+                text(value),
+                extdata
+            ])?;
+            position += 1;
+            Ok(())
+        })
+    }
+
+    fn marker(&mut self, marker: &Marker, message: &[u8]) -> Step<()> {
+        let header = &marker.header;
+        let extdata = if has_message(header.kind, header.operation) || !message.is_empty() {
+            let message = String::from_utf8_lossy(message);
+            Cow::Owned(serde_json::json!({ "message": message }).to_string())
+        } else {
+            Cow::Borrowed("{}")
+        };
+        self.call(&Call {
+            header: marker.header,
+            start: marker.start,
+            end: marker.end,
+            correlation: marker.correlation,
+            ancestor: marker.ancestor,
+            tid: marker.tid,
+            extdata,
+        })?;
+        Ok(())
+    }
+
+    fn kernel(&mut self, kernel: &Kernel) -> Step<()> {
+        let correlation = kernel.correlation;
+        let event = self.event(kind::KERNEL_DISPATCH, correlation, correlation, "{}")?;
+        let tid = self.info.thread(kernel.tid)?;
+        let agent = self.info.agent(kernel.node)?;
+        let symbol = self.info.kernel(kernel)?;
+        let queue = self.info.queue(kernel.queue_id)?;
+        let stream = self.info.stream(kernel.stream)?;
+        let (nid, pid) = (self.info.nid, self.info.pid);
+        let region = self.strings.id("")?;
+        let flags = kernel.header.flags;
+        let extdata = remarks(flags, untimed(flags, kernel.untimed));
+        let [group_x, group_y, group_z] = kernel.workgroup;
+        let [grid_x, grid_y, grid_z] = kernel.grid;
+        unless_taken(own_id(kernel.dispatch_id), |id| {
+            self.dispatch.execute(params![
+                id,
+                nid,
+                pid,
+                tid,
+                agent,
+                symbol,
+                whole(kernel.dispatch_id),
+                queue,
+                stream,
+                whole(kernel.start),
+                whole(kernel.end),
+                kernel.private_segment,
+                kernel.group_segment,
+                group_x,
+                group_y,
+                group_z,
+                grid_x,
+                grid_y,
+                grid_z,
+                region,
+                event,
+                extdata,
+            ])
+        })
+    }
+
+    fn memory_copy(&mut self, copy: &Copy) -> Step<()> {
+        let event = self.event(kind::MEMORY_COPY, copy.correlation, copy.correlation, "{}")?;
+        let tid = self.info.thread(copy.tid)?;
+        let name = self.operation(&copy.header)?;
+        let destination = self.info.agent(copy.dst_node)?;
+        let source = self.info.agent(copy.src_node)?;
+        let stream = self.info.stream(copy.stream)?;
+        let flags = copy.header.flags;
+        self.copies += 1;
+        self.copy.execute(params![
+            self.copies,
+            self.info.nid,
+            self.info.pid,
+            tid,
+            whole(copy.start),
+            whole(copy.end),
+            name,
+            destination,
+            whole(copy.dst),
+            source,
+            whole(copy.src),
+            whole(copy.bytes),
+            stream,
+            event,
+            remarks(flags, untimed(flags, copy.untimed)),
+        ])?;
+        Ok(())
+    }
+
+    fn memory(&mut self, allocation: &Allocation) -> Step<()> {
+        let event = self.event(
+            kind::MEMORY_ALLOCATION,
+            allocation.correlation,
+            allocation.ancestor,
+            "{}",
+        )?;
+        let (what, level) = match allocation.header.operation {
+            1 => (Some("ALLOC"), Some("REAL")),
+            2 => (Some("ALLOC"), Some("VIRTUAL")),
+            3 => (Some("FREE"), Some("REAL")),
+            4 => (Some("FREE"), Some("VIRTUAL")),
+            _ => (None, None),
+        };
+        let tid = self.info.thread(allocation.tid)?;
+        let agent = match allocation.node {
+            NO_NODE => None,
+            node => Some(self.info.agent(node)?),
+        };
+        let stream = self.info.stream(allocation.stream)?;
+        self.allocations += 1;
+        self.allocation.execute(params![
+            self.allocations,
+            self.info.nid,
+            self.info.pid,
+            tid,
+            agent,
+            what,
+            level,
+            whole(allocation.start),
+            whole(allocation.end),
+            whole(allocation.address),
+            whole(allocation.bytes),
+            None::<i64>,
+            stream,
+            event,
+            remarks(allocation.header.flags, None),
+        ])?;
+        Ok(())
+    }
+
+    fn scratch(&mut self, scratch: &Scratch) -> Step<()> {
+        let event = self.event(
+            kind::SCRATCH_MEMORY,
+            scratch.correlation,
+            scratch.ancestor,
+            "{}",
+        )?;
+        let what = match scratch.header.operation {
+            1 => Some("ALLOC"),
+            2 => Some("FREE"),
+            3 => Some("RECLAIM"),
+            _ => None,
+        };
+        let tid = self.info.thread(scratch.tid)?;
+        let agent = match scratch.node {
+            NO_NODE => None,
+            node => Some(self.info.agent(node)?),
+        };
+        let queue = self.info.queue(scratch.queue_id)?;
+        self.allocations += 1;
+        self.allocation.execute(params![
+            self.allocations,
+            self.info.nid,
+            self.info.pid,
+            tid,
+            agent,
+            what,
+            "SCRATCH",
+            whole(scratch.start),
+            whole(scratch.end),
+            None::<i64>,
+            whole(scratch.bytes),
+            queue,
+            None::<i64>,
+            event,
+            format!("{{\"flags\":{}}}", scratch.flags),
+        ])?;
+        Ok(())
+    }
+
+    /// A line of `rocpd_metadata`.
+    pub(super) fn say(&mut self, tag: &str, value: &str) -> Step<()> {
+        self.metadata.execute(params![tag, text(value)])?;
+        Ok(())
+    }
+}
+
+/// An id that a record brings, if it can be one.
+fn own_id(id: u64) -> Option<i64> {
+    (1..LARGEST_ID).contains(&id).then(|| whole(id))
+}
+
+/// Puts a row in under its own id; where it has none, or that is taken (a target can write what it likes), under a free one.
+fn unless_taken(
+    id: Option<i64>,
+    mut put: impl FnMut(Option<i64>) -> rusqlite::Result<usize>,
+) -> Step<()> {
+    if id.is_none() || put(id)? == 0 {
+        put(None)?;
+    }
+    Ok(())
+}
+
+/// What else there is to say about a row, as JSON.
+fn remarks(flags: u8, untimed: Option<&'static str>) -> Cow<'static, str> {
+    let open = flags & flag::OPEN_AT_DETACH != 0;
+    match (untimed, open) {
+        (None, false) => Cow::Borrowed("{}"),
+        (None, true) => Cow::Borrowed("{\"open_at_detach\":true}"),
+        (Some(reason), open) => {
+            let all = serde_json::json!({ "untimed": reason, "open_at_detach": open });
+            Cow::Owned(all.to_string())
+        }
+    }
+}

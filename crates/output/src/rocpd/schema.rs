@@ -1,0 +1,425 @@
+//! The tables of a rocpd file: names and columns are AMD's (schema 3.0.0 with the additions up to 3.0.3), so that its tools,
+//! which look each of them up by name, find them.
+//!
+//! Every table carries the file's guid in its name and in each row: several files can then be attached to one connection and
+//! united. A view without the guid stands for each table.
+
+use super::guid::Guid;
+use std::fmt::Write;
+
+/// A column: name, declared type with constraints, and the table whose `id` it names.
+struct Column(&'static str, &'static str, Option<&'static str>);
+
+/// A table without its prefix "rocpd_"; `id` and `guid` come before the columns.
+struct Table {
+    name: &'static str,
+    columns: &'static [Column],
+}
+
+const fn plain(name: &'static str, declared: &'static str) -> Column {
+    Column(name, declared, None)
+}
+
+const fn names(name: &'static str, declared: &'static str, table: &'static str) -> Column {
+    Column(name, declared, Some(table))
+}
+
+const NODE: Column = names("nid", "INTEGER NOT NULL", "info_node");
+const PROCESS: Column = names("pid", "INTEGER NOT NULL", "info_process");
+const THREAD: Column = names("tid", "INTEGER", "info_thread");
+const AGENT: Column = names("agent_id", "INTEGER", "info_agent");
+const QUEUE: Column = names("queue_id", "INTEGER", "info_queue");
+const STREAM: Column = names("stream_id", "INTEGER", "info_stream");
+const REGION_NAME: Column = names("region_name_id", "INTEGER", "string");
+const EVENT: Column = names("event_id", "INTEGER", "event");
+const START: Column = plain("start", "BIGINT NOT NULL");
+const END: Column = plain("end", "BIGINT NOT NULL");
+const EXTDATA: Column = plain("extdata", "JSONB NOT NULL DEFAULT '{}'");
+const GRAPH_EXEC: Column = plain("graph_exec_id", "INTEGER NOT NULL DEFAULT 0");
+const GRAPH_NODE: Column = plain("graph_node_id", "INTEGER NOT NULL DEFAULT 0");
+
+/// All but `rocpd_metadata`, which has no guid column; each after those that it names.
+const TABLES: &[Table] = &[
+    Table {
+        name: "string",
+        columns: &[plain("string", "TEXT NOT NULL UNIQUE")],
+    },
+    Table {
+        name: "info_node",
+        columns: &[
+            plain("hash", "BIGINT NOT NULL UNIQUE"),
+            plain("machine_id", "TEXT NOT NULL UNIQUE"),
+            plain("system_name", "TEXT"),
+            plain("hostname", "TEXT"),
+            plain("release", "TEXT"),
+            plain("version", "TEXT"),
+            plain("hardware_name", "TEXT"),
+            plain("domain_name", "TEXT"),
+        ],
+    },
+    Table {
+        name: "info_process",
+        columns: &[
+            NODE,
+            plain("ppid", "INTEGER"),
+            plain("pid", "INTEGER NOT NULL"),
+            plain("init", "BIGINT"),
+            plain("fini", "BIGINT"),
+            plain("start", "BIGINT"),
+            plain("end", "BIGINT"),
+            plain("command", "TEXT"),
+            plain("environment", "JSONB NOT NULL DEFAULT '{}'"),
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "info_thread",
+        columns: &[
+            NODE,
+            plain("ppid", "INTEGER"),
+            PROCESS,
+            plain("tid", "INTEGER NOT NULL"),
+            plain("name", "TEXT"),
+            plain("start", "BIGINT"),
+            plain("end", "BIGINT"),
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "info_agent",
+        columns: &[
+            NODE,
+            PROCESS,
+            plain("type", "TEXT CHECK (type IN ('CPU', 'GPU', 'NIC'))"),
+            plain("absolute_index", "INTEGER"),
+            plain("logical_index", "INTEGER"),
+            plain("type_index", "INTEGER"),
+            plain("uuid", "INTEGER"),
+            plain("name", "TEXT"),
+            plain("model_name", "TEXT"),
+            plain("vendor_name", "TEXT"),
+            plain("product_name", "TEXT"),
+            plain("user_name", "TEXT"),
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "info_queue",
+        columns: &[NODE, PROCESS, plain("name", "TEXT"), EXTDATA],
+    },
+    Table {
+        name: "info_stream",
+        columns: &[NODE, PROCESS, plain("name", "TEXT"), EXTDATA],
+    },
+    Table {
+        name: "info_pmc",
+        columns: &[
+            NODE,
+            PROCESS,
+            AGENT,
+            plain(
+                "target_arch",
+                "TEXT CHECK (target_arch IN ('CPU', 'GPU', 'NIC'))",
+            ),
+            plain("event_code", "INT"),
+            plain("instance_id", "INTEGER"),
+            plain("name", "TEXT NOT NULL"),
+            plain("symbol", "TEXT NOT NULL"),
+            plain("description", "TEXT"),
+            plain("long_description", "TEXT DEFAULT ''"),
+            plain("component", "TEXT"),
+            plain("units", "TEXT DEFAULT ''"),
+            plain(
+                "value_type",
+                "TEXT CHECK (value_type IN ('ABS', 'ACCUM', 'RELATIVE'))",
+            ),
+            plain("block", "TEXT"),
+            plain("expression", "TEXT"),
+            plain("is_constant", "INTEGER"),
+            plain("is_derived", "INTEGER"),
+            plain("spm_support", "INTEGER"),
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "info_code_object",
+        columns: &[
+            NODE,
+            PROCESS,
+            AGENT,
+            plain("uri", "TEXT"),
+            plain("load_base", "BIGINT"),
+            plain("load_size", "BIGINT"),
+            plain("load_delta", "BIGINT"),
+            plain(
+                "storage_type",
+                "TEXT CHECK (storage_type IN ('FILE', 'MEMORY'))",
+            ),
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "info_kernel_symbol",
+        columns: &[
+            NODE,
+            PROCESS,
+            names("code_object_id", "INTEGER NOT NULL", "info_code_object"),
+            plain("kernel_name", "TEXT"),
+            plain("display_name", "TEXT"),
+            plain("kernel_object", "INTEGER"),
+            plain("kernarg_segment_size", "INTEGER"),
+            plain("kernarg_segment_alignment", "INTEGER"),
+            plain("group_segment_size", "INTEGER"),
+            plain("private_segment_size", "INTEGER"),
+            plain("sgpr_count", "INTEGER"),
+            plain("arch_vgpr_count", "INTEGER"),
+            plain("accum_vgpr_count", "INTEGER"),
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "track",
+        columns: &[
+            NODE,
+            names("pid", "INTEGER", "info_process"),
+            THREAD,
+            names("name_id", "INTEGER", "string"),
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "event",
+        columns: &[
+            names("category_id", "INTEGER", "string"),
+            plain("stack_id", "INTEGER"),
+            plain("parent_stack_id", "INTEGER"),
+            plain("correlation_id", "INTEGER"),
+            plain("call_stack", "JSONB NOT NULL DEFAULT '{}'"),
+            plain("line_info", "JSONB NOT NULL DEFAULT '{}'"),
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "arg",
+        columns: &[
+            names("event_id", "INTEGER NOT NULL", "event"),
+            plain("position", "INTEGER NOT NULL"),
+            plain("type", "TEXT NOT NULL"),
+            plain("name", "TEXT NOT NULL"),
+            plain("value", "TEXT"),
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "sample",
+        columns: &[
+            names("track_id", "INTEGER NOT NULL", "track"),
+            plain("timestamp", "BIGINT NOT NULL"),
+            EVENT,
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "pmc_event",
+        columns: &[
+            EVENT,
+            names("sample_id", "INTEGER", "sample"),
+            names("pmc_id", "INTEGER NOT NULL", "info_pmc"),
+            plain("value", "REAL DEFAULT 0.0"),
+            plain("xcc", "INTEGER"),
+            plain("shader_engine", "INTEGER"),
+            plain("instance", "INTEGER"),
+            plain("extdata", "JSONB DEFAULT '{}'"),
+        ],
+    },
+    Table {
+        name: "region",
+        columns: &[
+            NODE,
+            PROCESS,
+            names("tid", "INTEGER NOT NULL", "info_thread"),
+            START,
+            END,
+            names("name_id", "INTEGER NOT NULL", "string"),
+            EVENT,
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "kernel_dispatch",
+        columns: &[
+            NODE,
+            PROCESS,
+            THREAD,
+            names("agent_id", "INTEGER NOT NULL", "info_agent"),
+            names("kernel_id", "INTEGER NOT NULL", "info_kernel_symbol"),
+            plain("dispatch_id", "INTEGER NOT NULL"),
+            names("queue_id", "INTEGER NOT NULL", "info_queue"),
+            names("stream_id", "INTEGER NOT NULL", "info_stream"),
+            START,
+            END,
+            plain("private_segment_size", "INTEGER"),
+            plain("group_segment_size", "INTEGER"),
+            plain("workgroup_size_x", "INTEGER NOT NULL"),
+            plain("workgroup_size_y", "INTEGER NOT NULL"),
+            plain("workgroup_size_z", "INTEGER NOT NULL"),
+            plain("grid_size_x", "INTEGER NOT NULL"),
+            plain("grid_size_y", "INTEGER NOT NULL"),
+            plain("grid_size_z", "INTEGER NOT NULL"),
+            GRAPH_EXEC,
+            GRAPH_NODE,
+            REGION_NAME,
+            EVENT,
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "memory_copy",
+        columns: &[
+            NODE,
+            PROCESS,
+            THREAD,
+            START,
+            END,
+            names("name_id", "INTEGER NOT NULL", "string"),
+            names("dst_agent_id", "INTEGER", "info_agent"),
+            plain("dst_address", "INTEGER"),
+            names("src_agent_id", "INTEGER", "info_agent"),
+            plain("src_address", "INTEGER"),
+            plain("size", "INTEGER NOT NULL"),
+            QUEUE,
+            STREAM,
+            GRAPH_EXEC,
+            GRAPH_NODE,
+            REGION_NAME,
+            EVENT,
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "memory_allocate",
+        columns: &[
+            NODE,
+            PROCESS,
+            THREAD,
+            AGENT,
+            plain(
+                "type",
+                "TEXT CHECK (type IN ('ALLOC', 'FREE', 'REALLOC', 'RECLAIM'))",
+            ),
+            plain(
+                "level",
+                "TEXT CHECK (level IN ('REAL', 'VIRTUAL', 'SCRATCH'))",
+            ),
+            START,
+            END,
+            plain("address", "INTEGER"),
+            plain("size", "INTEGER NOT NULL"),
+            QUEUE,
+            STREAM,
+            EVENT,
+            EXTDATA,
+        ],
+    },
+    Table {
+        name: "graph_launch",
+        columns: &[
+            NODE,
+            PROCESS,
+            THREAD,
+            AGENT,
+            QUEUE,
+            START,
+            END,
+            plain("graph_exec_id", "INTEGER NOT NULL"),
+            plain("kernel_dispatch_count", "INTEGER NOT NULL DEFAULT 0"),
+            EVENT,
+            EXTDATA,
+        ],
+    },
+];
+
+/// Name of a table with the file's guid, quoted.
+fn full_name(table: &str, guid: &Guid) -> String {
+    format!("\"rocpd_{table}{}\"", guid.suffix())
+}
+
+/// Statements that make all tables and views.
+pub(super) fn definition(guid: &Guid) -> String {
+    // Writing to a String cannot fail, hence the ignored results.
+    let mut sql = format!(
+        "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, value TEXT NOT NULL);\n",
+        full_name("metadata", guid)
+    );
+    for table in TABLES {
+        let _ = write!(
+            sql,
+            "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, guid TEXT NOT NULL DEFAULT '{guid}'",
+            full_name(table.name, guid)
+        );
+        for Column(name, declared, _) in table.columns {
+            let _ = write!(sql, ", \"{name}\" {declared}");
+        }
+        for Column(name, _, parent) in table.columns {
+            if let Some(parent) = parent {
+                let parent = full_name(parent, guid);
+                let _ = write!(
+                    sql,
+                    ", FOREIGN KEY (\"{name}\") REFERENCES {parent} (id) ON UPDATE CASCADE"
+                );
+            }
+        }
+        sql.push_str(");\n");
+    }
+    for name in std::iter::once("metadata").chain(TABLES.iter().map(|table| table.name)) {
+        let _ = writeln!(
+            sql,
+            "CREATE VIEW rocpd_{name} AS SELECT * FROM {};",
+            full_name(name, guid)
+        );
+    }
+    sql.push_str(include_str!("views.sql"));
+    sql
+}
+
+/// `INSERT` (or `INSERT OR IGNORE`) of these columns, separated by commas; one parameter each.
+pub(super) fn insert(verb: &str, table: &str, columns: &str, guid: &Guid) -> String {
+    let quoted: Vec<_> = columns
+        .split(", ")
+        .map(|name| format!("\"{name}\""))
+        .collect();
+    let places = vec!["?"; quoted.len()].join(", ");
+    format!(
+        "{verb} INTO {} ({}) VALUES ({places})",
+        full_name(table, guid),
+        quoted.join(", ")
+    )
+}
+
+/// Finds a text's id.
+pub(super) fn find_string(guid: &Guid) -> String {
+    format!(
+        "SELECT id FROM {} WHERE string = ?",
+        full_name("string", guid)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_come_after_those_that_they_name() {
+        let mut before = Vec::new();
+        for table in TABLES {
+            for Column(name, _, parent) in table.columns {
+                assert!(
+                    parent.is_none_or(|parent| before.contains(&parent)),
+                    "{}.{name}",
+                    table.name
+                );
+            }
+            before.push(table.name);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `rocpd_string`: each text once.
+
+use super::{Database, Step, text};
+use rusqlite::{OptionalExtension, Statement, params};
+use std::collections::{BTreeSet, HashMap};
+
+/// Texts remembered; those beyond are looked up in the file. Only a target that invents operations has so many.
+const MOST: usize = 1 << 16;
+
+/// Texts and their ids.
+pub(super) struct Strings<'c> {
+    insert: Statement<'c>,
+    find: Statement<'c>,
+    known: HashMap<String, i64>,
+    next: i64,
+}
+
+impl<'c> Strings<'c> {
+    /// Puts in what is known beforehand, sorted as in AMD's files, the empty text first: views look its id up for dispatches that
+    /// are in no region.
+    pub(super) fn new(database: &Database<'c>, first: BTreeSet<String>) -> Step<Strings<'c>> {
+        let mut strings = Strings {
+            insert: database.insert("string", "id, string")?,
+            find: database.find_string()?,
+            known: HashMap::new(),
+            next: 1,
+        };
+        strings.id("")?;
+        for text in &first {
+            strings.id(text)?;
+        }
+        Ok(strings)
+    }
+
+    /// Id of a text, which is put in if it is new.
+    pub(super) fn id(&mut self, wanted: &str) -> Step<i64> {
+        if let Some(id) = self.known.get(wanted) {
+            return Ok(*id);
+        }
+        let clean = text(wanted);
+        let found: Option<i64> = self
+            .find
+            .query_row(params![clean], |row| row.get(0))
+            .optional()?;
+        let id = match found {
+            Some(id) => id,
+            None => {
+                let id = self.next;
+                self.insert.execute(params![id, clean])?;
+                self.next += 1;
+                id
+            }
+        };
+        if self.known.len() < MOST {
+            self.known.insert(wanted.to_owned(), id);
+        }
+        Ok(id)
+    }
+}
