@@ -16,6 +16,7 @@
 //! | `vendor` | packet words, then `format` |
 //! | `copy` | `ring idx db op` (linear, rect) `bytes src dst start end` |
 //! | `sdma` | `ring idx db op at value`: any other SDMA packet; `value` is what it wrote, added, compared or raised |
+//! | `stop` | `ring idx code need have`: the packet processor stopped the queue and told the runtime why (`code`, as in the queue's inactive signal: 1 a dispatch needs more scratch memory, 512 scratch memory for one dispatch has been used); `need have` are bytes per work-item |
 //! | `unknown` | `ring idx word`: the packet's first word; the queue stops there |
 //!
 //! Packet words: `ring` (address, by which a queue is told from others in the process), `idx` (packet index, counting from 0
@@ -164,6 +165,19 @@ pub enum Event {
         /// What it wrote, added, compared or raised.
         value: u64,
     },
+    /// The queue was stopped until the runtime has done something about it.
+    Stop {
+        /// Address of the queue's ring.
+        ring: u64,
+        /// Index of the packet.
+        index: u64,
+        /// What the runtime was told.
+        code: u64,
+        /// Bytes of scratch memory per work-item that the packet needs.
+        need: u32,
+        /// Those that the queue had.
+        have: u32,
+    },
     /// A packet that the model does not know; its queue stops there.
     Unknown {
         /// Address of the queue's ring.
@@ -286,6 +300,18 @@ impl fmt::Display for Record {
                 write!(
                     f,
                     "sdma ring={ring:#x} idx={index} db={doorbell} op={op} at={at:#x} value={value}"
+                )
+            }
+            Event::Stop {
+                ring,
+                index,
+                code,
+                need,
+                have,
+            } => {
+                write!(
+                    f,
+                    "stop ring={ring:#x} idx={index} code={code} need={need} have={have}"
                 )
             }
             Event::Unknown { ring, index, word } => {
@@ -441,6 +467,13 @@ impl<'a> Fields<'a> {
                     value: self.number("value")?,
                 }
             }
+            "stop" => Event::Stop {
+                ring: self.number("ring")?,
+                index: self.number("idx")?,
+                code: self.number("code")?,
+                need: self.number("need")?,
+                have: self.number("have")?,
+            },
             "unknown" => Event::Unknown {
                 ring: self.number("ring")?,
                 index: self.number("idx")?,
@@ -561,6 +594,13 @@ mod tests {
                 rect: false,
                 ..copy
             }),
+            Event::Stop {
+                ring: 1,
+                index: 2,
+                code: 512,
+                need: 16,
+                have: 0,
+            },
             Event::Unknown {
                 ring: 1,
                 index: 2,

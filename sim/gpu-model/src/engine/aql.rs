@@ -3,6 +3,10 @@
 //! As on the device: a kernel dispatch leaves the ring when it is launched (its header becomes invalid, the read index moves),
 //! not when it ends; a barrier leaves it when it is passed. Packets of one queue run one after another, as if each had its
 //! barrier bit set.
+//!
+//! A dispatch that needs more scratch memory than its queue has stays in the ring: the queue stops and tells the runtime through its
+//! inactive signal, and goes on when the runtime has set that back to zero. Memory that the runtime gave for one dispatch only is
+//! given back in the same way.
 
 use super::{Dice, Place, Step, signal};
 use crate::log::{Dispatch, Event, Packet};
@@ -31,6 +35,16 @@ const WRITE_INDEX_IN_QUEUE: u64 = 56;
 const DOORBELL_SIGNAL: u64 = 16;
 /// `amd_queue_t::queue_properties`.
 const PROPERTIES: u64 = 180;
+/// `amd_queue_t::scratch_wave64_lane_byte_size`: scratch memory that the queue has, in bytes per work-item.
+const SCRATCH_PER_ITEM: u64 = 176;
+/// `amd_queue_t::queue_inactive_signal`.
+const INACTIVE_SIGNAL: u64 = 192;
+/// What the inactive signal says: a dispatch needs more scratch memory.
+const NEEDS_SCRATCH: u64 = 1;
+/// What the inactive signal says: scratch memory for one dispatch has been used.
+const SCRATCH_USED: u64 = 512;
+/// The bit of the properties that says that the scratch memory is for one dispatch.
+const USE_SCRATCH_ONCE: u32 = 1 << 4;
 /// The bit of the properties that asks for times.
 const ENABLE_PROFILING: u32 = 1 << 3;
 
@@ -60,8 +74,18 @@ struct Rung {
 #[derive(Debug)]
 enum State {
     Fetch,
-    Kernel { dispatch: Dispatch, until: u64 },
-    Wait { words: [u64; 8], doorbell: i64 },
+    Kernel {
+        dispatch: Dispatch,
+        until: u64,
+    },
+    Wait {
+        words: [u64; 8],
+        doorbell: i64,
+    },
+    /// Stopped until this signal is zero.
+    Stopped {
+        signal: u64,
+    },
     Halted,
 }
 
@@ -109,9 +133,21 @@ impl AqlQueue {
                     return Step::Busy(until - now);
                 }
                 dispatch.packet.end = now;
-                self.finish(machine, dispatch.packet, Event::Dispatch(dispatch))
+                self.finish(machine, dispatch.packet, Event::Dispatch(dispatch));
+                if dispatch.private_size != 0 && self.properties(machine) & USE_SCRATCH_ONCE != 0 {
+                    let (index, need) = (dispatch.packet.index, dispatch.private_size);
+                    self.stop(machine, index, need, SCRATCH_USED);
+                }
+                Step::Progress
             }
             State::Wait { words, doorbell } => self.wait(machine, words, doorbell),
+            State::Stopped { signal } => {
+                if machine.load_u64(signal + signal::VALUE) != 0 {
+                    return Step::Idle { near: true };
+                }
+                self.state = State::Fetch;
+                Step::Progress
+            }
             State::Halted => Step::Halted,
         }
     }
@@ -182,9 +218,36 @@ impl AqlQueue {
         machine.load_u16(self.place.ring + index * PACKET % self.place.ring_bytes) & 0xff
     }
 
+    /// Address of the `amd_queue_t`.
+    fn queue(&self) -> u64 {
+        self.place.write_index_at - WRITE_INDEX_IN_QUEUE
+    }
+
+    fn properties(&self, machine: &impl Machine) -> u32 {
+        machine.load_u32(self.queue() + PROPERTIES)
+    }
+
     fn profiling(&self, machine: &impl Machine) -> bool {
-        let queue = self.place.write_index_at - WRITE_INDEX_IN_QUEUE;
-        self.settings.always_time || machine.load_u32(queue + PROPERTIES) & ENABLE_PROFILING != 0
+        self.settings.always_time || self.properties(machine) & ENABLE_PROFILING != 0
+    }
+
+    /// Stops and tells the runtime why. False when the queue has no signal for that.
+    fn stop(&mut self, machine: &impl Machine, index: u64, need: u32, code: u64) -> bool {
+        let signal = machine.load_u64(self.queue() + INACTIVE_SIGNAL);
+        if signal == 0 {
+            return false;
+        }
+        let event = Event::Stop {
+            ring: self.place.ring,
+            index,
+            code,
+            need,
+            have: machine.load_u32(self.queue() + SCRATCH_PER_ITEM),
+        };
+        machine.log(self.place.number, &event);
+        self.state = State::Stopped { signal };
+        signal::set(machine, signal, code);
+        true
     }
 
     fn packet_at(&self) -> u64 {
@@ -253,6 +316,12 @@ impl AqlQueue {
 
     fn launch(&mut self, machine: &impl Machine, words: [u64; 8], doorbell: i64) -> Step {
         let half = |word: usize, n: u32| (words[word] >> (32 * n)) as u32;
+        let need = half(3, 0);
+        if need > machine.load_u32(self.queue() + SCRATCH_PER_ITEM)
+            && self.stop(machine, self.read, need, NEEDS_SCRATCH)
+        {
+            return Step::Progress;
+        }
         let dispatch = Dispatch {
             packet: self.packet(machine, words, doorbell),
             setup: (words[0] >> 16) as u16,

@@ -104,6 +104,21 @@ pub mod signal {
     /// When it ended.
     pub const END: u64 = 40;
 
+    /// Sets a signal to `value` and raises its interrupt.
+    pub(super) fn set(machine: &impl Machine, signal: u64, value: u64) {
+        let (mailbox, event) = (
+            machine.load_u64(signal + MAILBOX),
+            machine.load_u32(signal + EVENT),
+        );
+        machine.store_u64(signal + VALUE, value);
+        if mailbox != 0 {
+            machine.store_u64(mailbox, u64::from(event));
+        }
+        if event != 0 {
+            machine.raise(event);
+        }
+    }
+
     /// Completes a packet: times first if they are asked for, then the value, then the interrupt.
     pub(super) fn complete(machine: &impl Machine, signal: u64, times: Option<(u64, u64)>) {
         if signal == 0 {

@@ -608,3 +608,66 @@ fn a_rectangle_is_moved_row_by_row() {
         (true, 12, 0x8012, 0x9000)
     );
 }
+
+const SCRATCH: u64 = QUEUE + 176;
+const INACTIVE: u64 = 0x5000;
+
+#[test]
+fn a_dispatch_without_enough_scratch_stops_the_queue_until_the_runtime_has_seen_to_it() {
+    let bench = Bench::new();
+    let mut queue = aql(&bench, Settings::default());
+    bench.store_u64(QUEUE + 192, INACTIVE);
+    bench.store_u32(INACTIVE + 24, 88);
+    bench.store_u64(WRITE, 2);
+    bench.put(0, dispatch(64, 0));
+    bench.put(1, dispatch(64, 0));
+    bench.ring(1);
+    assert_eq!(queue.step(&bench), Step::Progress);
+    let stop = |code, index, have| Event::Stop {
+        ring: RING,
+        index,
+        code,
+        need: 16,
+        have,
+    };
+    assert_eq!(bench.events(), [stop(1, 0, 0)]);
+    assert_eq!(
+        (bench.load_u64(INACTIVE + 8), bench.raised.take()),
+        (1, vec![88])
+    );
+    assert_eq!(queue.step(&bench), Step::Idle { near: true });
+    assert_eq!(
+        bench.load_u64(READ),
+        0,
+        "the packet is still the runtime's to see"
+    );
+    // Memory for this dispatch only.
+    bench.store_u32(SCRATCH, 16);
+    bench.store_u32(PROPERTIES, 1 << 4);
+    bench.store_u64(INACTIVE + 8, 0);
+    assert_eq!(queue.step(&bench), Step::Progress);
+    assert_eq!(queue.step(&bench), Step::Progress);
+    bench.now.set(51_000);
+    assert_eq!(queue.step(&bench), Step::Progress);
+    assert!(matches!(
+        bench.events()[..],
+        [
+            Event::Dispatch(_),
+            Event::Stop {
+                code: 512,
+                index: 0,
+                have: 16,
+                ..
+            }
+        ]
+    ));
+    assert_eq!(bench.load_u64(INACTIVE + 8), 512);
+    assert_eq!(queue.step(&bench), Step::Idle { near: true });
+    // The runtime took it back, so the next dispatch asks anew.
+    bench.store_u32(SCRATCH, 0);
+    bench.store_u32(PROPERTIES, 0);
+    bench.store_u64(INACTIVE + 8, 0);
+    assert_eq!(queue.step(&bench), Step::Progress);
+    assert_eq!(queue.step(&bench), Step::Progress);
+    assert_eq!(bench.events(), [stop(1, 1, 0)]);
+}
