@@ -443,7 +443,10 @@ mod current {
     }
 
     /// Tables that a register library hands over are those that [`crate::tables`] finds by itself: the live ones.
-    fn adopt(name: &CStr, version: u64, instance: u64, _tables: &[usize]) -> bool {
+    fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) -> bool {
+        if let (b"hsa", Some(root)) = (name.to_bytes(), tables.first()) {
+            crate::tables::tools::handed_over(*root);
+        }
         crate::runtimes::handed_over(name, version, instance);
         true
     }

@@ -14,6 +14,7 @@ use crate::probe;
 use crate::queue::harvest::{Harvester, Sink};
 use crate::queue::{scan, state, watch};
 use crate::runtimes;
+use crate::scratch;
 use crate::symbols;
 use crate::tables::{self, Live};
 use crate::wrappers::{TABLES, original};
@@ -97,6 +98,8 @@ struct Running {
     live: Vec<Live>,
     /// Which runtimes were told.
     runtimes: runtimes::Told,
+    /// The runtime's table for tools, once it was found.
+    tools: Option<Live>,
     /// The HSA runtime is open and its agents are told.
     hsa_open: bool,
     /// Signals are there for the device's work.
@@ -198,6 +201,7 @@ impl Collection {
         state::clear();
         scan::NEXT_DISPATCH.store(1, Relaxed);
         allocations::clear();
+        scratch::clear(need_of(wanted).kernels);
         symbols::begin();
         let (route, area) = if wanted.delivers() {
             let options = ReaderOptions {
@@ -235,6 +239,7 @@ impl Collection {
             route,
             live: Vec::new(),
             runtimes: runtimes::Told::new(wanted),
+            tools: None,
             hsa_open: false,
             hsa_ready: false,
             waiting_for: "",
@@ -286,6 +291,27 @@ impl Collection {
         Self::open_hsa(running, &mut self.harvester);
         for live in &running.live {
             self.installed.take(live, &running.need);
+        }
+        if running.need.scratch {
+            Self::find_tools(running);
+            if let Some(table) = &running.tools {
+                scratch::take(&mut self.installed, table);
+            }
+        }
+    }
+
+    /// The table through which the runtime tells of scratch memory.
+    fn find_tools(running: &mut Running) {
+        if running.tools.is_some() {
+            return;
+        }
+        match tables::tools::find(&running.live) {
+            Ok(table) => running.tools = Some(table),
+            Err(Some(why)) if !running.told.contains(&why) => {
+                running.sink.put(kind::NOTE, &note(&why));
+                running.told.push(why);
+            }
+            Err(_) => {}
         }
     }
 

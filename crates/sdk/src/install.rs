@@ -188,6 +188,43 @@ impl Installed {
         self.taken.len()
     }
 
+    /// Takes one entry of a table that has no wrappers, whatever it holds: an entry may be empty. `original` gets what it held, and is
+    /// what `ours` passes on to.
+    pub fn take_entry(
+        &mut self,
+        address: usize,
+        home: usize,
+        original: &AtomicPtr<()>,
+        ours: *mut (),
+    ) {
+        if self.taken.iter().any(|taken| taken.address == address) {
+            return;
+        }
+        if let Some(at) = self
+            .buried
+            .iter()
+            .position(|buried| buried.address == address)
+        {
+            let buried = self.buried.swap_remove(at);
+            if !buried.is_gone(slot_at(address).load(Acquire)) {
+                // Below somebody's wrapper: what that passes on comes to ours.
+                self.taken.push(buried);
+                return;
+            }
+        }
+        let cell = slot_at(address);
+        let before = cell.load(Acquire);
+        original.store(before, Release);
+        if cell.compare_exchange(before, ours, AcqRel, Relaxed).is_ok() {
+            self.taken.push(Taken {
+                address,
+                ours,
+                before,
+                home,
+            });
+        }
+    }
+
     /// Gives every slot back that still holds ours. Returns how many hold somebody else's wrapper over ours.
     pub fn restore(&mut self) -> usize {
         for taken in self

@@ -115,6 +115,14 @@ impl QueuePointer {
         // SAFETY: the caller's promise.
         unsafe { self.read(24) }
     }
+    /// `id`, which no other queue of the process ever has.
+    ///
+    /// # Safety
+    /// A live queue.
+    pub unsafe fn id(self) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { self.read(32) }
+    }
     /// Whether the packet processor writes times.
     ///
     /// # Safety

@@ -30,6 +30,7 @@ pub mod probe;
 pub mod queue;
 pub mod registration;
 pub mod runtimes;
+pub mod scratch;
 pub mod setting;
 mod state;
 pub mod status;

@@ -7,6 +7,7 @@
 pub mod decode;
 pub mod elf;
 pub mod maps;
+pub mod tools;
 
 use crate::wrappers::{self, Table};
 use maps::Maps;

@@ -13,7 +13,7 @@ pub struct Domain {
 }
 
 /// What we collect.
-pub const DOMAINS: [Domain; 9] = [
+pub const DOMAINS: [Domain; 10] = [
     Domain {
         setting: c"ROCPROF_HIP_RUNTIME_API_TRACE",
         kind: c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT,
@@ -50,11 +50,15 @@ pub const DOMAINS: [Domain; 9] = [
         setting: c"ROCPROF_MEMORY_ALLOCATION_TRACE",
         kind: c::ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION,
     },
+    Domain {
+        setting: c"ROCPROF_SCRATCH_MEMORY_TRACE",
+        kind: c::ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY,
+    },
 ];
 
 /// Settings that ask for something that we do not collect yet. The command line refuses them by name; who sets them by hand
 /// gets a note.
-pub const NOT_BUILT: [&CStr; 21] = [
+pub const NOT_BUILT: [&CStr; 20] = [
     c"ROCPROF_MARKER_API_TRACE",
     c"ROCPROF_RCCL_API_TRACE",
     c"ROCPROF_OMPT_TRACE",
@@ -64,7 +68,6 @@ pub const NOT_BUILT: [&CStr; 21] = [
     c"ROCPROF_HIPFILE_API_TRACE",
     c"ROCPROF_HIP_GRAPH_TRACE",
     c"ROCPROF_HIP_EVENT_TRACE",
-    c"ROCPROF_SCRATCH_MEMORY_TRACE",
     c"ROCPROF_KFD_PAGE_MIGRATION_TRACE",
     c"ROCPROF_KFD_PAGE_MAPPING_TRACE",
     c"ROCPROF_KFD_QUEUE_TRACE",

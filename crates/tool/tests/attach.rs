@@ -161,9 +161,9 @@ fn each_attach_collects_what_its_settings_ask_for() {
                     .flatten()
                     .copied()
                     .collect::<Vec<_>>(),
-                [21, 22, 1, 2, 3, 4, 11, 10, 16]
+                [21, 22, 1, 2, 3, 4, 11, 10, 16, 12]
             );
-            assert_eq!(fake.spool.len(), 9);
+            assert_eq!(fake.spool.len(), 10);
         });
         let on = |attach: &ConfigureAttachResult| {
             attach.tool_attach.unwrap()(None, std::ptr::null_mut(), 0, attach.tool_data)

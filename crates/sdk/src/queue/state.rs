@@ -16,6 +16,8 @@ use std::time::Duration;
 const BLOCK: usize = 32;
 /// Blocks at most.
 const BLOCKS: usize = 32;
+/// Queues of a session at most: they are numbered from 1.
+pub const MOST: usize = BLOCK * BLOCKS;
 /// Reservations that a queue remembers: who took which packet index. A power of two.
 pub const RESERVATIONS: usize = 1 << 14;
 /// How often a lock is tried before the thread yields, and how often it yields before it sleeps.

@@ -93,7 +93,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     trace("memory-copy-trace", "ROCPROF_MEMORY_COPY_TRACE", "Record copies between host and devices"),
     trace("marker-trace", "ROCPROF_MARKER_API_TRACE", "Record ROCTx markers").later(),
     trace("memory-allocation-trace", "ROCPROF_MEMORY_ALLOCATION_TRACE", "Record allocations and releases of device memory"),
-    trace("scratch-memory-trace", "ROCPROF_SCRATCH_MEMORY_TRACE", "Record scratch memory operations").later(),
+    trace("scratch-memory-trace", "ROCPROF_SCRATCH_MEMORY_TRACE", "Record changes of queues' scratch memory"),
     trace("rccl-trace", "ROCPROF_RCCL_API_TRACE", "Record calls of RCCL").later(),
     Opt::new(
         "ompt-trace",

@@ -83,7 +83,8 @@ fn single_traces_set_their_own_variable_only() {
             "hsa-finalizer-trace",
             "kernel-trace",
             "memory-copy-trace",
-            "memory-allocation-trace"
+            "memory-allocation-trace",
+            "scratch-memory-trace"
         ]
     );
 }
@@ -98,6 +99,7 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
             "ROCPROF_KERNEL_TRACE",
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
             "ROCPROF_MEMORY_COPY_TRACE",
+            "ROCPROF_SCRATCH_MEMORY_TRACE",
         ],
     ]
     .concat();
@@ -126,7 +128,8 @@ fn runtime_trace_has_neither_hsa_nor_compiler() {
             "ROCPROF_HIP_RUNTIME_API_TRACE",
             "ROCPROF_KERNEL_TRACE",
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
-            "ROCPROF_MEMORY_COPY_TRACE"
+            "ROCPROF_MEMORY_COPY_TRACE",
+            "ROCPROF_SCRATCH_MEMORY_TRACE"
         ]
     );
 }
@@ -147,7 +150,8 @@ fn an_explicit_word_beats_an_aggregate() {
             HIP[0],
             HIP[1],
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
-            "ROCPROF_MEMORY_COPY_TRACE"
+            "ROCPROF_MEMORY_COPY_TRACE",
+            "ROCPROF_SCRATCH_MEMORY_TRACE"
         ]
     );
     assert_eq!(on(&settle(&[("sys-trace", &["false"])], &[])), [""; 0]);
