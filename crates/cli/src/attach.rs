@@ -82,6 +82,7 @@ pub fn run(
                 .iter()
                 .for_each(|warning| report.warning(warning));
             words.written(&written);
+            report.summary(written.summary.as_ref());
             if let Some(failure) = &written.incomplete {
                 code = first(code, report.failure(failure));
             }

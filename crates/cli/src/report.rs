@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use midair_session::{Failure, Style};
+use midair_session::{Console, Failure, Style};
 use midair_settings::{Settings, Verbosity};
 
 /// Where one command line's words go.
@@ -52,6 +52,18 @@ impl Report {
     pub fn text(&self, text: &[u8]) {
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(text).and_then(|()| out.flush());
+    }
+
+    /// The tables of a summary, on the console that they were asked for on.
+    pub fn summary(&self, summary: Option<&(Console, String)>) {
+        match summary {
+            Some((Console::Stdout, tables)) => self.text(tables.as_bytes()),
+            Some((Console::Stderr, tables)) => {
+                let mut err = std::io::stderr().lock();
+                let _ = err.write_all(tables.as_bytes()).and_then(|()| err.flush());
+            }
+            None => {}
+        }
     }
 
     /// A failure: what, and on a second line the remedy. Its exit code.

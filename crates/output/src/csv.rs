@@ -9,6 +9,7 @@ use crate::files::{FileSet, OutputFile, WriteError};
 use crate::index::is_hip;
 use crate::job::{Job, Writer, address};
 use crate::notes;
+use crate::stats;
 use midair_agents::Agent;
 use midair_record::event::{Allocation, Api, Copy, Kernel, Marker, NO_NODE, Record, Scratch, kind};
 
@@ -81,6 +82,17 @@ const SCRATCH: &[&str] = &[
     "Allocation_Size",
 ];
 
+const STATS: &[&str] = &[
+    "Name",
+    "Calls",
+    "TotalDurationNs",
+    "AverageNs",
+    "Percentage",
+    "MinNs",
+    "MaxNs",
+    "StdDev",
+];
+
 /// LDS is given out in blocks of so many bytes.
 const LDS_BLOCK: u32 = 512;
 
@@ -90,6 +102,9 @@ pub(crate) struct Csv;
 impl Writer for Csv {
     fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
         traces(job, files)?;
+        if job.plan.stats {
+            statistics(job, files)?;
+        }
         agent_info(job, files)?;
         notes::write(job, files)
     }
@@ -157,6 +172,62 @@ fn traces(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
     Ok(())
 }
 
+/// One file per domain that has records, and one with the sums of all.
+fn statistics(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
+    let domains = stats::collect(job);
+    for stats in &domains {
+        let entries = stats.operations.iter().map(|(n, stat)| (n.as_str(), stat));
+        stats_file(files, stats.domain.file(), entries.collect())?;
+    }
+    let all: Vec<_> = domains
+        .iter()
+        .map(|stats| (stats.domain.name(), &stats.total))
+        .collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    stats_file(files, "domain_stats.csv", all)
+}
+
+fn stats_file(
+    files: &mut FileSet,
+    suffix: &str,
+    entries: Vec<stats::Entry<'_>>,
+) -> Result<(), WriteError> {
+    let Some(mut file) = open(files, true, suffix, STATS)? else {
+        return Ok(());
+    };
+    let sum = entries
+        .iter()
+        .fold(0_u64, |sum, (_, stat)| sum.saturating_add(stat.total));
+    for (name, stat) in stats::by_total(entries) {
+        let mut row = Row::default();
+        row.text(name).number(stat.calls).number(stat.total);
+        row.real(stat.mean());
+        row.raw(&percentage(stat.total, sum));
+        row.number(stat.min).number(stat.max);
+        row.real(stat.deviation());
+        file.put(row.end())?;
+    }
+    files.add(file)
+}
+
+/// A share in percent: two digits after the point from 1 on, four above 0.01, else with an exponent.
+fn percentage(part: u64, all: u64) -> String {
+    let percent = if all == 0 {
+        0.0
+    } else {
+        part as f64 * 100.0 / all as f64
+    };
+    if percent >= 1.0 {
+        format!("{percent:.2}")
+    } else if percent > 0.01 {
+        format!("{percent:.4}")
+    } else {
+        stats::exponent(percent, 3)
+    }
+}
+
 fn open(
     files: &FileSet,
     wanted: bool,
@@ -203,6 +274,22 @@ impl Row {
     fn number(&mut self, number: impl Into<i128>) -> &mut Self {
         self.separate();
         digits::push(&mut self.0, number);
+        self
+    }
+
+    /// A real number of statistics: six digits after the point above 0.01, else with an exponent.
+    fn real(&mut self, number: f64) -> &mut Self {
+        if number > 0.01 {
+            self.raw(&format!("{number:.6}"))
+        } else {
+            self.raw(&stats::exponent(number, 8))
+        }
+    }
+
+    /// A number that is a text already.
+    fn raw(&mut self, text: &str) -> &mut Self {
+        self.separate();
+        self.0.extend_from_slice(text.as_bytes());
         self
     }
 

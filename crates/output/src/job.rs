@@ -11,6 +11,9 @@ use midair_record::event::Kernel;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+/// What stands for all kernels whose symbols were never seen, where they are summed up.
+pub(crate) const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
+
 /// One format.
 pub(crate) trait Writer {
     /// Writes the format's files into the set.
@@ -69,6 +72,11 @@ impl<'a> Job<'a> {
             }
             (_, AgentIndex::Absolute) | (None, _) => format!("Agent {node}"),
         }
+    }
+
+    /// Name of a kernel by its id.
+    pub(crate) fn kernel_name_by_id(&self, id: u64) -> &str {
+        self.kernels.get(&id).map_or(UNSEEN_KERNEL, String::as_str)
     }
 
     /// Name of a dispatch's kernel; where its symbol was never seen, one made of the kernel object's address, so that

@@ -7,6 +7,7 @@ mod agents;
 mod emit;
 mod memory;
 pub(crate) mod pieces;
+mod summary;
 mod symbols;
 
 use crate::api::Kind;
@@ -15,7 +16,7 @@ use crate::arguments;
 use crate::files::{FileSet, WriteError};
 use crate::index::{is_hip, is_hsa, is_marker};
 use crate::job::{Job, Writer};
-use crate::model::Format;
+use crate::model::{Console, Format, SummaryTo};
 use crate::record_file::WalkError;
 use emit::Emit;
 use midair_record::event::{Api, Copy, Kernel, Record, kind};
@@ -84,8 +85,7 @@ fn document<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
     symbols::code_objects(out, job)?;
     symbols::kernel_symbols(out, job)?;
     symbols::host_functions(out)?;
-    // Only a run with --stats has a summary.
-    empty_arrays(out, &["summary"])?;
+    summary::write(out, job)?;
     out.key("callback_records")?;
     out.open_object()?;
     empty_arrays(out, &["counter_collection"])?;
@@ -152,19 +152,24 @@ fn config<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.number("perfetto_buffer_size", 1_048_576)?;
     out.text("perfetto_buffer_fill_policy", "discard")?;
     out.text("perfetto_backend", "inprocess")?;
-    out.boolean("summary", false)?;
-    out.boolean("summary_per_domain", false)?;
-    empty_arrays(out, &["summary_groups"])?;
-    out.text("summary_unit", "nsec")?;
-    out.text("summary_file", "stderr")?;
+    out.boolean("summary", plan.summary)?;
+    out.boolean("summary_per_domain", plan.summary_per_domain)?;
+    out.texts("summary_groups", &plan.summary_groups)?;
+    out.text("summary_unit", plan.summary_unit.text())?;
+    let summary_file = match &plan.summary_to {
+        SummaryTo::Console(Console::Stdout) => "stdout",
+        SummaryTo::Console(Console::Stderr) => "stderr",
+        SummaryTo::File(name) => name,
+    };
+    out.text("summary_file", summary_file)?;
     out.boolean("csv_output", asks_for(Format::Csv))?;
     out.boolean("json_output", asks_for(Format::Json))?;
     out.boolean("pftrace_output", false)?;
     out.boolean("otf2_output", false)?;
-    out.boolean("summary_output", false)?;
+    out.boolean("summary_output", plan.has_summary())?;
     out.boolean("rocpd_output", asks_for(Format::Rocpd))?;
     out.boolean("kernel_rename", false)?;
-    out.boolean("group_by_queue", false)?;
+    out.boolean("group_by_queue", plan.group_by_queue)?;
     out.close_object()
 }
 

@@ -24,13 +24,18 @@ pub mod names;
 mod notes;
 mod record_file;
 mod rocpd;
+mod stats;
+mod summary;
 pub mod table;
 
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
 pub use files::WriteError;
 pub use index::{Index, Object, Stat, Symbol};
-pub use model::{AgentIndex, Format, KernelNames, Node, Outcome, Plan, Process, Trace};
+pub use model::{
+    AgentIndex, Console, Format, KernelNames, Node, Outcome, Plan, Process, SummaryTo, Trace, Unit,
+};
 pub use record_file::{RecordFile, RecordWriter, WalkError};
+pub use summary::check_group;
 
 use files::FileSet;
 use job::{Job, Writer};
@@ -59,6 +64,7 @@ pub fn write(
         };
         writer.write(&job, &mut files)?;
     }
+    summary::write(&job, &mut files)?;
     files.commit()
 }
 
@@ -68,4 +74,15 @@ pub fn write(
 /// What [`write()`] would fail with. Space is not looked at: nobody knows how much it will take.
 pub fn check(plan: &Plan) -> Result<(), WriteError> {
     files::probe(&plan.directory, &plan.prefix)
+}
+
+/// The tables of the plan's summaries and where they go, when that is a console: who calls prints them. A tool inside the target
+/// has no console to print on.
+pub fn console_summary(
+    trace: &Trace,
+    index: &Index,
+    names: &Names,
+    plan: &Plan,
+) -> Option<(Console, String)> {
+    summary::console(&Job::new(trace, index, names, plan))
 }

@@ -117,6 +117,74 @@ pub enum AgentIndex {
     TypeRelative,
 }
 
+/// Unit of times in summaries (rocprofv3's `-u`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unit {
+    /// Seconds.
+    Sec,
+    /// Milliseconds.
+    Msec,
+    /// Microseconds.
+    Usec,
+    /// Nanoseconds.
+    #[default]
+    Nsec,
+}
+
+impl Unit {
+    /// The unit of a word, as the option takes it.
+    pub fn of(word: &str) -> Option<Unit> {
+        [Unit::Sec, Unit::Msec, Unit::Usec, Unit::Nsec]
+            .into_iter()
+            .find(|unit| unit.text() == word)
+    }
+
+    /// Its word.
+    pub fn text(self) -> &'static str {
+        match self {
+            Unit::Sec => "sec",
+            Unit::Msec => "msec",
+            Unit::Usec => "usec",
+            Unit::Nsec => "nsec",
+        }
+    }
+
+    /// How many nanoseconds it has.
+    pub fn nanoseconds(self) -> u64 {
+        match self {
+            Unit::Sec => 1_000_000_000,
+            Unit::Msec => 1_000_000,
+            Unit::Usec => 1_000,
+            Unit::Nsec => 1,
+        }
+    }
+}
+
+/// A stream of whoever asked for the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Console {
+    /// Standard output: where AMD's tool prints summaries, whichever of the two it is told.
+    #[default]
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Where summaries go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SummaryTo {
+    /// To a console; [`console_summary`](crate::console_summary) has the text.
+    Console(Console),
+    /// To `PREFIX_NAME.txt`.
+    File(String),
+}
+
+impl Default for SummaryTo {
+    fn default() -> Self {
+        SummaryTo::Console(Console::default())
+    }
+}
+
 /// A kind of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -145,4 +213,25 @@ pub struct Plan {
     pub kernel_names: KernelNames,
     /// How agents are named.
     pub agent_index: AgentIndex,
+    /// Whether statistics are written with csv and json.
+    pub stats: bool,
+    /// Whether there is a table of all domains.
+    pub summary: bool,
+    /// Whether there is a table of each domain.
+    pub summary_per_domain: bool,
+    /// Expressions, each for a table of the domains whose whole names match ([`check_group`](crate::check_group)).
+    pub summary_groups: Vec<String>,
+    /// Where these tables go.
+    pub summary_to: SummaryTo,
+    /// Their unit.
+    pub summary_unit: Unit,
+    /// Whether pftrace has kernels by queue and copies by thread, and not both by stream.
+    pub group_by_queue: bool,
+}
+
+impl Plan {
+    /// Whether any table is asked for.
+    pub fn has_summary(&self) -> bool {
+        self.summary || self.summary_per_domain || !self.summary_groups.is_empty()
+    }
 }

@@ -5,6 +5,7 @@
 
 use crate::api::Names;
 use crate::index::{Index, Stat};
+use crate::job::UNSEEN_KERNEL;
 use crate::kernel_name;
 use crate::model::KernelNames;
 use midair_record::event::kind;
@@ -72,7 +73,7 @@ pub fn kernels(index: &Index, kernel_names: KernelNames, style: Style) -> String
             Some(symbol) => {
                 kernel_name::formatted(&String::from_utf8_lossy(&symbol.name), kernel_names)
             }
-            None => "(kernel whose name was not seen)".to_owned(),
+            None => UNSEEN_KERNEL.to_owned(),
         };
         by_name.entry(name).or_default().merge(stat);
     }

@@ -2,9 +2,9 @@
 
 use crate::failure::{Failure, Kind};
 use crate::identity::Identity;
-use midair_output::names::output_name;
+use crate::plan::plan;
 use midair_output::{
-    AgentIndex, Format, Index, KernelNames, Names, Outcome, Plan, RecordFile, Trace, WriteError,
+    Console, Format, Index, Names, Outcome, Plan, RecordFile, Trace, WriteError, console_summary,
     table,
 };
 use midair_record::event::kind;
@@ -40,6 +40,8 @@ pub struct Written {
     pub files: Vec<PathBuf>,
     /// The top kernels and calls, ready to print.
     pub table: String,
+    /// The tables of `--summary` and where they go, when that is a console.
+    pub summary: Option<(Console, String)>,
     /// What the user should know about the results.
     pub warnings: Vec<String>,
     /// Why the results are not whole, if they are not: they are elsewhere, records were lost, or the target was killed.
@@ -114,7 +116,18 @@ impl Finished {
                 (files, Some(failure))
             }
         };
+        let summary = console_summary(&trace, &index, &names, &plan);
         let mut warnings = notes;
+        if plan.stats
+            && !plan
+                .formats
+                .iter()
+                .any(|f| matches!(f, Format::Csv | Format::Json))
+        {
+            warnings.push(
+                "--stats has no effect: statistics are written with csv and json only".to_owned(),
+            );
+        }
         warnings.extend(index.unbalanced());
         let incomplete = misplaced.or(self.failure).or_else(|| {
             if let Some(end) = killed {
@@ -142,6 +155,7 @@ impl Finished {
         Ok(Written {
             files,
             table: table::summary(&index, &names, plan.kernel_names, style),
+            summary,
             warnings,
             incomplete,
         })
@@ -239,54 +253,4 @@ fn remarks(word: u32) -> Vec<String> {
     .filter(|(bit, _)| word & bit != 0)
     .map(|(_, text)| text.to_owned())
     .collect()
-}
-
-/// What to write, from the settings.
-fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
-    let raw_directory = settings.text("ROCPROF_OUTPUT_PATH");
-    let raw_prefix = settings.text("ROCPROF_OUTPUT_FILE_NAME");
-    let name = output_name(raw_directory, raw_prefix, &identity.keys);
-    let mut formats = Vec::new();
-    for format in settings.list("ROCPROF_OUTPUT_FORMAT", ',') {
-        let format = match format.to_ascii_lowercase().as_str() {
-            "csv" => Format::Csv,
-            "json" => Format::Json,
-            "rocpd" => Format::Rocpd,
-            other => {
-                return Err(Failure::new(
-                    Kind::NotBuilt,
-                    format!("the output format {other} is not built"),
-                )
-                .hint("use --output-format rocpd csv json"));
-            }
-        };
-        if !formats.contains(&format) {
-            formats.push(format);
-        }
-    }
-    if formats.is_empty() {
-        formats.push(Format::Rocpd);
-    }
-    let kernel_names = if settings.boolean("ROCPROF_DEMANGLE_KERNELS").ok().flatten() == Some(false)
-    {
-        KernelNames::Mangled
-    } else if settings.is_on("ROCPROF_TRUNCATE_KERNELS") {
-        KernelNames::Truncated
-    } else {
-        KernelNames::Demangled
-    };
-    let agent_index = match settings.text("ROCPROF_AGENT_INDEX") {
-        Some("absolute") => AgentIndex::Absolute,
-        Some("type-relative") => AgentIndex::TypeRelative,
-        _ => AgentIndex::Relative,
-    };
-    Ok(Plan {
-        directory: name.directory,
-        prefix: name.prefix,
-        raw_directory: raw_directory.unwrap_or_default().to_owned(),
-        raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
-        formats,
-        kernel_names,
-        agent_index,
-    })
 }

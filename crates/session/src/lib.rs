@@ -17,7 +17,7 @@ pub use attach::checks;
 pub use collected::Collected;
 pub use install::Install;
 pub use midair_output::table::Style;
-pub use midair_results::{End, Failure, Kind, Written};
+pub use midair_results::{Console, End, Failure, Kind, Written};
 pub use request::{Check, Entry, Event, Request};
 pub use session::Session;
 pub use target::Target;

@@ -111,6 +111,20 @@ impl<W: Write> Emit<W> {
         self.value(number)
     }
 
+    /// A number that may be larger than 64 bits. Readers that hold it in fewer read it as a real one.
+    pub(super) fn whole(&mut self, key: &str, number: u128) -> io::Result<()> {
+        self.key(key)?;
+        self.comma = true;
+        write!(self.pending, "{number}")
+    }
+
+    /// A real number, with as many digits as tell it from its neighbours.
+    pub(super) fn real(&mut self, key: &str, number: f64) -> io::Result<()> {
+        self.key(key)?;
+        self.comma = true;
+        serde_json::to_writer(&mut self.pending, &number).map_err(io::Error::from)
+    }
+
     /// A number in an array, or after [`Emit::key`].
     pub(super) fn value(&mut self, number: impl Into<i128>) -> io::Result<()> {
         self.separate();

@@ -10,3 +10,4 @@ mod golden;
 mod hostile;
 mod rocpd;
 mod rocpd_rows;
+mod statistics;

@@ -61,8 +61,10 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Write a result only if it has this many kilobytes",
     )
     .later(),
-    Opt::new("stats", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS"), "Write statistics per kernel and call").later(),
-    Opt::new("summary", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS_SUMMARY"), "Print one summary of all").short('S').later(),
+    Opt::new("stats", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS"), "Write statistics per kernel and call").more(
+        "With csv in files of their own beside the traces, with json in its list summary; other formats have none.",
+    ),
+    Opt::new("summary", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS_SUMMARY"), "Print one summary of all").short('S'),
     Opt::new(
         "summary-per-domain",
         Summary,
@@ -70,8 +72,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Switch("ROCPROF_STATS_SUMMARY_PER_DOMAIN"),
         "Print a summary for each domain",
     )
-    .short('D')
-    .later(),
+    .short('D'),
     Opt::new(
         "summary-groups",
         Summary,
@@ -79,24 +80,26 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Words(&["ROCPROF_STATS_SUMMARY_GROUPS"], "##@@##"),
         "Print a summary for each group of domains",
     )
-    .later(),
+    .more(
+        "Each expression makes one table of the domains whose whole names it matches: HSA_API, HIP_API, MARKER_API, \
+         KERNEL_DISPATCH, MEMORY_COPY, SCRATCH_MEMORY, MEMORY_ALLOCATION.",
+    ),
     Opt::new(
         "summary-output-file",
         Summary,
         Shape::Text("FILE"),
         Sets::Words(&["ROCPROF_STATS_SUMMARY_OUTPUT"], ""),
-        "Where summaries go: stdout, stderr or a file",
+        "Where summaries go: stdout (default), stderr or a file",
     )
-    .later(),
+    .more("A file is named as the other results are, with .txt at its end."),
     Opt::new(
         "summary-units",
         Summary,
         Shape::OneOf(&["sec", "msec", "usec", "nsec"]),
         Sets::Words(&["ROCPROF_STATS_SUMMARY_UNITS"], ""),
-        "Unit of times in summaries",
+        "Unit of times in summaries (default nsec)",
     )
-    .short('u')
-    .later(),
+    .short('u'),
     Opt::new(
         "mangled-kernels",
         Summary,

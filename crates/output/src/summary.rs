@@ -1,0 +1,206 @@
+//! The tables of `--summary`, `--summary-per-domain` and `--summary-groups`, as rocprofv3 prints them.
+//!
+//! Columns, widths and number formats are AMD's, so that what reads its tables reads these. One thing differs: a name that
+//! occurs in two domains has a row in each, where AMD adds both up under the first.
+
+use crate::files::{FileSet, WriteError};
+use crate::index::Stat;
+use crate::job::Job;
+use crate::model::{Console, Plan, SummaryTo, Unit};
+use crate::stats::{self, DomainStats, exponent};
+use regex_lite::Regex;
+use std::cmp::Reverse;
+use std::fmt::Write;
+
+/// Least width of the columns of names and domains.
+const NAME: usize = 40;
+const DOMAIN: usize = 12;
+/// On a console every line is indented by so much; in a file by nothing.
+const INDENT: &str = "    ";
+
+/// The tables for a console and where they go, if they go to one.
+pub(crate) fn console(job: &Job<'_>) -> Option<(Console, String)> {
+    match &job.plan.summary_to {
+        SummaryTo::Console(console) => {
+            let text = tables(job, INDENT);
+            (!text.is_empty()).then_some((*console, text))
+        }
+        SummaryTo::File(_) => None,
+    }
+}
+
+/// `PREFIX_NAME.txt`, when the tables go to a file.
+pub(crate) fn write(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
+    let SummaryTo::File(name) = &job.plan.summary_to else {
+        return Ok(());
+    };
+    let text = tables(job, "");
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut file = files.create(&format!("{name}.txt"))?;
+    file.put(text.as_bytes())?;
+    files.add(file)
+}
+
+/// Whether a group's expression is one.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_group(expression: &str) -> Result<(), String> {
+    whole(expression)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+/// An expression that has to match all of a name.
+fn whole(expression: &str) -> Result<Regex, regex_lite::Error> {
+    Regex::new(&format!("^(?:{expression})$"))
+}
+
+fn tables(job: &Job<'_>, indent: &str) -> String {
+    let plan = job.plan;
+    if !plan.has_summary() {
+        return String::new();
+    }
+    let mut domains = stats::collect(job);
+    domains.sort_by_key(|stats| stats.domain);
+    let all: Vec<&DomainStats> = domains.iter().collect();
+    let mut out = String::new();
+    if plan.summary_per_domain {
+        for stats in &all {
+            let title = format!("{} SUMMARY", stats.domain.name());
+            table(&mut out, plan, &title, &[stats], indent);
+        }
+    }
+    for expression in &plan.summary_groups {
+        // One that is none was refused before the session.
+        let Ok(expression) = whole(expression) else {
+            continue;
+        };
+        let group: Vec<&DomainStats> = all
+            .iter()
+            .copied()
+            .filter(|stats| expression.is_match(stats.domain.name()))
+            .collect();
+        let names: Vec<&str> = group.iter().map(|stats| stats.domain.name()).collect();
+        let title = format!("{} SUMMARY", names.join(" + "));
+        table(&mut out, plan, &title, &group, indent);
+    }
+    if plan.summary {
+        table(&mut out, plan, "SUMMARY", &all, indent);
+    }
+    out
+}
+
+/// Writing to a String cannot fail, hence the ignored results.
+fn table(out: &mut String, plan: &Plan, title: &str, domains: &[&DomainStats], indent: &str) {
+    let mut total = Stat::default();
+    let mut rows: Vec<(String, &'static str, &Stat)> = Vec::new();
+    for stats in domains {
+        total.merge(&stats.total);
+        for (name, stat) in &stats.operations {
+            rows.push((printable(name), stats.domain.name(), stat));
+        }
+    }
+    if rows.is_empty() {
+        return;
+    }
+    rows.sort_by(|a, b| (Reverse(a.2.total), a.1, &a.0).cmp(&(Reverse(b.2.total), b.1, &b.0)));
+    let longest = |of: fn(&(String, &'static str, &Stat)) -> usize| rows.iter().map(of).max();
+    let name = longest(|row| row.0.chars().count()).unwrap_or(0).max(NAME);
+    let domain = longest(|row| row.1.len()).unwrap_or(0).max(DOMAIN);
+    let unit = plan.summary_unit;
+
+    let _ = writeln!(out, "\n{indent}ROCPROFV3 {title}:\n");
+    let _ = write!(out, "{indent}| {:^name$} | {:^domain$} |", "NAME", "DOMAIN");
+    for (width, column) in [
+        (15, "CALLS".to_owned()),
+        (15, format!("DURATION ({})", unit.text())),
+        (15, format!("AVERAGE ({})", unit.text())),
+        (13, "PERCENT (INC)".to_owned()),
+        (15, format!("MIN ({})", unit.text())),
+        (15, format!("MAX ({})", unit.text())),
+        (15, "STDDEV".to_owned()),
+    ] {
+        let _ = write!(out, " {column:^width$} |");
+    }
+    let _ = write!(out, "\n{indent}|");
+    for width in [name, domain, 15, 15, 15, 13, 15, 15, 15] {
+        let _ = write!(out, "-{:-<width$}-|", "");
+    }
+    out.push('\n');
+    for (text, of, stat) in &rows {
+        let percent = if total.total == 0 {
+            0.0
+        } else {
+            stat.total as f64 * 100.0 / total.total as f64
+        };
+        let scaled = |value: f64| exponent(value / unit.nanoseconds() as f64, 3);
+        let _ = writeln!(
+            out,
+            "{indent}| {text:<name$} | {of:<domain$} | {:>15} | {:>15} | {:>15} | {:>13} | {:>15} | {:>15} | {:>15} |",
+            stat.calls,
+            whole_or_shortest(stat.total, unit),
+            scaled(stat.mean()),
+            format!("{percent:.6}"),
+            whole_or_shortest(stat.min, unit),
+            whole_or_shortest(stat.max, unit),
+            scaled(stat.deviation()),
+        );
+    }
+    out.push('\n');
+}
+
+/// Nanoseconds as they are, or in a larger unit with as many digits as the number needs.
+fn whole_or_shortest(nanoseconds: u64, unit: Unit) -> String {
+    if unit == Unit::Nsec {
+        return nanoseconds.to_string();
+    }
+    shortest(nanoseconds as f64 / unit.nanoseconds() as f64)
+}
+
+/// As few digits as tell the number from its neighbours; with an exponent below 1e-4 and from 1e16 on.
+fn shortest(value: f64) -> String {
+    let text = format!("{value:e}");
+    match text.split_once('e').map(|(m, e)| (m, e.parse::<i32>())) {
+        Some((mantissa, Ok(power))) if value != 0.0 && !(-4..16).contains(&power) => {
+            let sign = if power < 0 { '-' } else { '+' };
+            format!("{mantissa}e{sign}{:02}", power.abs())
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// Names come from the target: nothing that a terminal would obey gets through.
+fn printable(name: &str) -> String {
+    name.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_as_many_digits_as_they_need() {
+        for (nanoseconds, unit, wanted) in [
+            (366_687, Unit::Nsec, "366687"),
+            (366_687, Unit::Usec, "366.687"),
+            (366_000, Unit::Usec, "366"),
+            (30, Unit::Sec, "3e-08"),
+            (150_000, Unit::Sec, "0.00015"),
+            (0, Unit::Sec, "0"),
+        ] {
+            assert_eq!(whole_or_shortest(nanoseconds, unit), wanted);
+        }
+    }
+
+    #[test]
+    fn groups_have_to_match_the_whole_name() {
+        assert!(whole("HIP|HSA").is_ok_and(|group| !group.is_match("HIP_API")));
+        assert!(whole("H.*_API").is_ok_and(|group| group.is_match("HIP_API")));
+        assert!(check_group("(").is_err());
+    }
+}

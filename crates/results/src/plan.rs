@@ -1,0 +1,104 @@
+//! What to write and where, from the settings.
+
+use crate::failure::{Failure, Kind};
+use crate::identity::Identity;
+use midair_output::names::output_name;
+use midair_output::{
+    AgentIndex, Console, Format, KernelNames, Plan, SummaryTo, Unit, check_group,
+};
+use midair_settings::Settings;
+
+fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
+    let mut formats = Vec::new();
+    for format in settings.list("ROCPROF_OUTPUT_FORMAT", ',') {
+        let format = match format.to_ascii_lowercase().as_str() {
+            "csv" => Format::Csv,
+            "json" => Format::Json,
+            "rocpd" => Format::Rocpd,
+            other => {
+                return Err(Failure::new(
+                    Kind::NotBuilt,
+                    format!("the output format {other} is not built"),
+                )
+                .hint("use --output-format rocpd csv json"));
+            }
+        };
+        if !formats.contains(&format) {
+            formats.push(format);
+        }
+    }
+    Ok(formats)
+}
+
+/// The expressions of `--summary-groups`.
+fn summary_groups(settings: &Settings) -> Result<Vec<String>, Failure> {
+    let groups = settings.text("ROCPROF_STATS_SUMMARY_GROUPS");
+    let groups = groups.unwrap_or_default().split("##@@##");
+    let groups = groups.filter(|group| !group.is_empty());
+    let checked = |group: &str| match check_group(group) {
+        Ok(()) => Ok(group.to_owned()),
+        Err(why) => Err(Failure::new(
+            Kind::Usage,
+            format!("the group of domains '{group}' is no regular expression: {why}"),
+        )
+        .hint("as in --summary-groups 'HIP_API|HSA_API' 'MEMORY_.*'")),
+    };
+    groups.map(checked).collect()
+}
+
+fn summary_to(settings: &Settings) -> Result<SummaryTo, Failure> {
+    match settings.text("ROCPROF_STATS_SUMMARY_OUTPUT") {
+        None | Some("stdout") => Ok(SummaryTo::Console(Console::Stdout)),
+        Some("stderr") => Ok(SummaryTo::Console(Console::Stderr)),
+        Some(path) if path.contains('/') => Err(Failure::new(
+            Kind::Usage,
+            format!("the summary's file '{path}' is a path: its directory is that of the other results"),
+        )
+        .hint("give a name; --output-directory says where")),
+        Some(name) => Ok(SummaryTo::File(name.to_owned())),
+    }
+}
+
+/// What to write, from the settings.
+///
+/// # Errors
+/// [`Kind::NotBuilt`] for a format that is not built, [`Kind::Usage`] for words without a meaning.
+pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
+    let raw_directory = settings.text("ROCPROF_OUTPUT_PATH");
+    let raw_prefix = settings.text("ROCPROF_OUTPUT_FILE_NAME");
+    let name = output_name(raw_directory, raw_prefix, &identity.keys);
+    let mut formats = formats(settings)?;
+    if formats.is_empty() {
+        formats.push(Format::Rocpd);
+    }
+    let kernel_names = if settings.boolean("ROCPROF_DEMANGLE_KERNELS").ok().flatten() == Some(false)
+    {
+        KernelNames::Mangled
+    } else if settings.is_on("ROCPROF_TRUNCATE_KERNELS") {
+        KernelNames::Truncated
+    } else {
+        KernelNames::Demangled
+    };
+    let agent_index = match settings.text("ROCPROF_AGENT_INDEX") {
+        Some("absolute") => AgentIndex::Absolute,
+        Some("type-relative") => AgentIndex::TypeRelative,
+        _ => AgentIndex::Relative,
+    };
+    let summary_unit = settings.text("ROCPROF_STATS_SUMMARY_UNITS");
+    Ok(Plan {
+        directory: name.directory,
+        prefix: name.prefix,
+        raw_directory: raw_directory.unwrap_or_default().to_owned(),
+        raw_prefix: raw_prefix.unwrap_or_default().to_owned(),
+        formats,
+        kernel_names,
+        agent_index,
+        stats: settings.is_on("ROCPROF_STATS"),
+        summary: settings.is_on("ROCPROF_STATS_SUMMARY"),
+        summary_per_domain: settings.is_on("ROCPROF_STATS_SUMMARY_PER_DOMAIN"),
+        summary_groups: summary_groups(settings)?,
+        summary_to: summary_to(settings)?,
+        summary_unit: summary_unit.and_then(Unit::of).unwrap_or_default(),
+        group_by_queue: settings.is_on("ROCPROF_GROUP_BY_QUEUE"),
+    })
+}
