@@ -415,12 +415,11 @@ fn words_that_are_refused() -> Result<()> {
             34,
             "--pmc",
         ),
-        ("rocprofv3", vec!["--pid", nobody, "--stats"], 34, "--stats"),
         (
             "rocprofv3",
-            vec!["--pid", nobody, "--summary"],
+            vec!["--pid", nobody, "--output-config"],
             34,
-            "--summary",
+            "--output-config",
         ),
         ("rocprofv3", vec!["--pid", nobody, "--att"], 34, "--att"),
         (

@@ -141,6 +141,7 @@ impl Trace for FakeTrace {
                 .map(|format| format!("{directory}/out.{format}").into())
                 .collect(),
             table: traces.join("\n"),
+            summary: None,
             warnings: vec!["a warning".into()],
             incomplete,
         })

@@ -3,9 +3,7 @@
 use crate::failure::{Failure, Kind};
 use crate::identity::Identity;
 use midair_output::names::output_name;
-use midair_output::{
-    AgentIndex, Console, Format, KernelNames, Plan, SummaryTo, Unit, check_group,
-};
+use midair_output::{AgentIndex, Console, Format, KernelNames, Plan, SummaryTo, Unit, check_group};
 use midair_settings::Settings;
 
 fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
@@ -52,7 +50,9 @@ fn summary_to(settings: &Settings) -> Result<SummaryTo, Failure> {
         Some("stderr") => Ok(SummaryTo::Console(Console::Stderr)),
         Some(path) if path.contains('/') => Err(Failure::new(
             Kind::Usage,
-            format!("the summary's file '{path}' is a path: its directory is that of the other results"),
+            format!(
+                "the summary's file '{path}' is a path: its directory is that of the other results"
+            ),
         )
         .hint("give a name; --output-directory says where")),
         Some(name) => Ok(SummaryTo::File(name.to_owned())),

@@ -5,6 +5,9 @@ use super::{
     Front, Opt, Sets, Shape,
 };
 
+const NO_BUFFER: &str = "AMD's tool gathers a Perfetto trace in a buffer and loses what does not fit. Ours has no buffer: packets are \
+     written to the file one after the other.";
+
 pub(super) const OPTIONS: &[Opt] = &[
     Opt::new(
         "output-format",
@@ -137,33 +140,34 @@ pub(super) const OPTIONS: &[Opt] = &[
         Perfetto,
         Shape::OneOf(&["inprocess", "system"]),
         Sets::Words(&["ROCPROF_PERFETTO_BACKEND"], ""),
-        "Where the Perfetto trace is gathered",
+        "Where the Perfetto trace is gathered: inprocess is what happens",
     )
-    .later(),
+    .later_words(&["system"])
+    .more("The trace goes straight to its file. Handing it to the traced daemon (system) is refused."),
     Opt::new(
         "perfetto-buffer-size",
         Perfetto,
         Shape::Number { name: "KB", min: 1, max: 4_194_303 },
         Sets::Words(&["ROCPROF_PERFETTO_BUFFER_SIZE_KB"], ""),
-        "Size of Perfetto's buffer in kilobytes",
+        "Accepted without effect: a trace of any size is written whole",
     )
-    .later(),
+    .more(NO_BUFFER),
     Opt::new(
         "perfetto-shmem-size-hint",
         Perfetto,
         Shape::Number { name: "KB", min: 1, max: 4_194_303 },
         Sets::Words(&["ROCPROF_PERFETTO_SHMEM_SIZE_HINT_KB"], ""),
-        "Size of the memory shared with Perfetto in kilobytes",
+        "Accepted without effect: no memory is shared with Perfetto",
     )
-    .later(),
+    .more(NO_BUFFER),
     Opt::new(
         "perfetto-buffer-fill-policy",
         Perfetto,
         Shape::OneOf(&["discard", "ring_buffer"]),
         Sets::Words(&["ROCPROF_PERFETTO_BUFFER_FILL_POLICY"], ""),
-        "What a full buffer of Perfetto does",
+        "Accepted without effect: nothing is ever discarded",
     )
-    .later(),
+    .more(NO_BUFFER),
     Opt::new("version", Advanced, Shape::Flag, Sets::Nothing, "Print versions")
         .short('v')
         .front(Front::Rocprofv3),

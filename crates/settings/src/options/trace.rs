@@ -1,7 +1,7 @@
 //! What is recorded.
 
 use super::{
-    Category::{Aggregate, Trace},
+    Category::{Aggregate, Perfetto, Trace},
     Opt, Sets, Shape,
 };
 
@@ -113,5 +113,12 @@ pub(super) const OPTIONS: &[Opt] = &[
     trace("kfd-page-mapping-trace", "ROCPROF_KFD_PAGE_MAPPING_TRACE", "Record page faults and unmaps").later(),
     trace("kfd-queue-trace", "ROCPROF_KFD_QUEUE_TRACE", "Record evictions of queues").later(),
     trace("kfd-dropped-events-trace", "ROCPROF_KFD_DROPPED_EVENTS_TRACE", "Record events that the driver dropped").later(),
-    trace("group-by-queue", "ROCPROF_GROUP_BY_QUEUE", "Show kernels by HSA queue and not by HIP stream").later(),
+    Opt::new(
+        "group-by-queue",
+        Perfetto,
+        Shape::Boolean,
+        Sets::Switch("ROCPROF_GROUP_BY_QUEUE"),
+        "Show kernels by HSA queue and not by HIP stream",
+    )
+    .more("Copies are then shown by destination and thread."),
 ];
