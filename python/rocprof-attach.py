@@ -36,9 +36,15 @@ class AttachError(RuntimeError):
 
 
 def default_library():
-    """The attach library beside this file's installation, or its bare name for the loader to find."""
-    beside = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "lib", LIBRARY)
-    return beside if os.path.isfile(beside) else LIBRARY
+    """The attach library of this file's own installation, or its bare name for the loader to find."""
+    folder = os.path.realpath(__file__)
+    # This file lies in bin/, or as a package in lib/python3/site-packages/rocprof_attach/.
+    for _ in range(5):
+        folder = os.path.dirname(folder)
+        library = os.path.join(folder, "lib", LIBRARY)
+        if os.path.isfile(library):
+            return library
+    return LIBRARY
 
 
 ROCPROF_ATTACH_TOOL_LIBRARY = os.environ.get("ROCPROF_ATTACH_LIBRARY") or default_library()
@@ -120,17 +126,32 @@ class Signals:
         return self._read
 
 
-def _process_descriptor(pid):
+@contextlib.contextmanager
+def _process(pid):
+    """A descriptor that is readable once the process has ended, or None. To be had before the attach: a process that is gone already
+    cannot be waited for."""
+    descriptor = _process_descriptor(pid)
     try:
-        return os.pidfd_open(pid)
-    except (OSError, AttributeError):
-        # Older kernel or Python: the end of the process is seen at the detach.
-        return None
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-def _wait(signals, pid, duration):
-    """Until the duration is over, Enter or the end of input, a signal, or the end of the process."""
-    process = _process_descriptor(pid)
+def _process_descriptor(pid):
+    if hasattr(os, "pidfd_open"):
+        try:
+            return os.pidfd_open(pid)
+        except OSError:
+            return None
+    # Python before 3.9 does not have the system call; its number is the same on all architectures.
+    descriptor = ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(434), ctypes.c_int(pid), ctypes.c_uint(0))
+    # An older kernel: the end of the process is seen at the detach.
+    return descriptor if descriptor >= 0 else None
+
+
+def _wait(signals, process, duration):
+    """Until the duration is over, Enter or the end of input, a signal, or the end of the process (a descriptor, or None)."""
     sources = [signals]
     if process is not None:
         sources.append(process)
@@ -142,16 +163,12 @@ def _wait(signals, pid, duration):
             # Closed or replaced: as the end of input.
             return
     until = None if duration is None else time.monotonic() + duration / 1000.0
-    try:
-        while signals.caught is None:
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
-                return
-            if select.select(sources, [], [], left)[0]:
-                return
-    finally:
-        if process is not None:
-            os.close(process)
+    while signals.caught is None:
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            return
+        if select.select(sources, [], [], left)[0]:
+            return
 
 
 def _say(line):
@@ -164,19 +181,20 @@ def _say(line):
 
 @contextlib.contextmanager
 def _tools_in_environment(tools):
-    """Names the tools for the attach library, and puts the variable back."""
+    """Names the tools for the attach library, and puts the variable back. None leaves it, no tools at all are the default one."""
     name = "ROCPROF_ATTACH_TOOL_LIBRARY"
     before = os.environ.get(name)
     if tools:
         os.environ[name] = tools
+    elif tools is not None:
+        os.environ.pop(name, None)
     try:
         yield
     finally:
-        if tools:
-            if before is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = before
+        if before is not None:
+            os.environ[name] = before
+        else:
+            os.environ.pop(name, None)
 
 
 def _number(text, what):
@@ -201,7 +219,7 @@ def run(pid, attach_tool_library=None, attach_duration_msec=None, attach_library
     if "ROCP_TOOL_LIBRARIES" in os.environ:
         print("rocprof-attach: WARNING: ROCP_TOOL_LIBRARIES is not passed on; name tools with --attach-tool-library", file=sys.stderr)
     library = AttachLibrary(path)
-    with Signals() as signals, _tools_in_environment(attach_tool_library):
+    with Signals() as signals, _tools_in_environment(attach_tool_library), _process(pid) as process:
         _say(f"Attaching to PID {pid} using library {path}")
         status = library.attach(pid)
         if status != 0:
@@ -210,7 +228,7 @@ def run(pid, attach_tool_library=None, attach_duration_msec=None, attach_library
             _say(f"Attaching to PID {pid} using library {path} :: success")
             if signals.caught is None:
                 _say("Press Enter to detach..." if duration is None else f"Attaching for {duration} msec...")
-                _wait(signals, pid, duration)
+                _wait(signals, process, duration)
             if signals.caught is not None:
                 _say(f"\nCaught signal {signals.caught}")
             _say("Detaching. Please wait, this can take up to 1-2 minutes")
@@ -237,12 +255,10 @@ def main(
     """
     if pid is None:
         raise AttachError("no process id: give pid=, or set ROCPROF_ATTACH_PID", EXIT_USAGE)
-    tools, library = None, None
-    if attach_library:
-        if ":" not in attach_library and _is_attach_library(attach_library):
-            library = attach_library
-        else:
-            tools = attach_library
+    named = [name for name in (attach_library or "").split(":") if name]
+    library = next((name for name in named if _is_attach_library(name)), None)
+    # The attach library among tools stands for the default tool: that is the default of this parameter in AMD's documents.
+    tools = None if not named else "" if named == [library] else ":".join(named)
     run(pid, attach_tool_library=tools, attach_duration_msec=duration, attach_library=library)
 
 

@@ -61,8 +61,21 @@ pub const ITEMS: &[Item] = &[
     Item {
         source: Source::File("python/rocprof-attach.py"),
         to: "bin/rocprof-attach",
-        links: &[],
+        links: &["rocprof-attach.py"],
         executable: true,
+    },
+    // The same file as a package, for programs that import it.
+    Item {
+        source: Source::File("python/rocprof-attach.py"),
+        to: "lib/python3/site-packages/rocprof_attach/__init__.py",
+        links: &[],
+        executable: false,
+    },
+    Item {
+        source: Source::File("python/rocprof_attach_main.py"),
+        to: "lib/python3/site-packages/rocprof_attach/__main__.py",
+        links: &[],
+        executable: false,
     },
     library(
         "librocprofiler_sdk_rocattach.so",
@@ -91,6 +104,18 @@ pub const ITEMS: &[Item] = &[
     Item {
         source: Source::Tree("include"),
         to: "include",
+        links: &[],
+        executable: false,
+    },
+    Item {
+        source: Source::Tree("cmake"),
+        to: "lib/cmake",
+        links: &[],
+        executable: false,
+    },
+    Item {
+        source: Source::Tree("pkgconfig"),
+        to: "lib/pkgconfig",
         links: &[],
         executable: false,
     },

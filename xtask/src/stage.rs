@@ -273,10 +273,13 @@ mod tests {
             .filter(|item| !matches!(item.source, Source::Tree(_)))
         {
             let to = prefix.join(item.to);
-            assert_eq!(fs::read_to_string(&to).unwrap(), item.to);
+            assert_eq!(
+                fs::read(&to).unwrap(),
+                fs::read(item.path(&project, &built)).unwrap()
+            );
             assert_eq!(
                 fs::metadata(&to).unwrap().mode() & 0o777,
-                0o755,
+                if item.executable { 0o755 } else { 0o644 },
                 "{}",
                 item.to
             );
@@ -288,7 +291,7 @@ mod tests {
                     "{} must move with the prefix",
                     link.display()
                 );
-                assert_eq!(fs::read_to_string(&link).unwrap(), item.to);
+                assert_eq!(fs::read(&link).unwrap(), fs::read(&to).unwrap());
             }
         }
         assert!(prefix.join("include/sub/x.h").exists());

@@ -383,6 +383,10 @@ fn rocprof_attach_is_a_module_with_main() {
          loader.exec_module(m)\n\
          m.main(pid=7, attach_library='tool-a.so:tool-b.so', duration=5)\n\
          m.main(7, {library:?}, '5')\n\
+         m.main(7, {library:?} + ':tool-a.so', '5')\n\
+         os.environ['ROCPROF_ATTACH_TOOL_LIBRARY'] = 'tool-c.so'\n\
+         m.main(7, {library:?}, '5')\n\
+         assert os.environ.pop('ROCPROF_ATTACH_TOOL_LIBRARY') == 'tool-c.so'\n\
          assert 'ROCPROF_ATTACH_TOOL_LIBRARY' not in os.environ\n\
          m.main(duration=5)\n\
          os.environ['FAKE_ATTACH'] = '4'\n\
@@ -414,6 +418,8 @@ fn rocprof_attach_is_a_module_with_main() {
         attaches,
         [
             "rocattach_attach 7 tools=tool-a.so:tool-b.so",
+            "rocattach_attach 7 tools=-",
+            &format!("rocattach_attach 7 tools={library}:tool-a.so"),
             "rocattach_attach 7 tools=-",
             "rocattach_attach 8 tools=-",
             "rocattach_attach 7 tools=-"
