@@ -9,7 +9,7 @@ use crate::registration;
 use midair_record::boot::{BootBlock, mailbox, step};
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use midair_record::spool::{Area, command, outcome, state};
-use midair_settings::Settings;
+use midair_settings::{Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -257,12 +257,17 @@ impl Agent {
     fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<OwnedFd>) -> Result<(), String> {
         let settings =
             Settings::decode(area.settings()).map_err(|error| format!("the settings: {error}"))?;
+        let named: Vec<String> = settings
+            .list(TOOLS_BY_NAME, ':')
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         crate::setting::publish(settings);
         current::with(|collection| collection.begin(area));
         // Tools start their contexts one by one; the collection begins once, with all of them, so that every domain of the trace
         // begins at the same moment.
         current::hold(true);
-        let attached = self.attach_tools(offer, tools);
+        let attached = self.attach_tools(offer, tools, &named);
         current::hold(false);
         attached?;
         current::with(|collection| collection.apply())?;
@@ -273,13 +278,25 @@ impl Agent {
     }
 
     /// Configures the tools of this session where that was not done before, and attaches them, and no others.
-    fn attach_tools(&mut self, offer: &Offer, tools: Vec<OwnedFd>) -> Result<(), String> {
+    fn attach_tools(
+        &mut self,
+        offer: &Offer,
+        tools: Vec<OwnedFd>,
+        named: &[String],
+    ) -> Result<(), String> {
         registration::begin_session();
         for (fd, identity) in tools.into_iter().zip(offer.tool_identity) {
             let tool = self.load(fd, identity)?;
             // SAFETY: a handle from dlopen that is never closed.
             unsafe { registration::load(tool.handle) }
                 .map_err(|status| format!("a tool cannot be configured: {status:?}"))?;
+        }
+        for name in named {
+            let handle = registration::library::open_named(name)
+                .map_err(|why| format!("the tool {name} cannot be loaded: {why}"))?;
+            // SAFETY: as above.
+            unsafe { registration::load(handle) }
+                .map_err(|status| format!("the tool {name} cannot be configured: {status:?}"))?;
         }
         registration::attach().map_err(|status| format!("a tool refused to attach: {status:?}"))
     }

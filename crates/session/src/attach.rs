@@ -8,6 +8,7 @@ use crate::turn::Turn;
 use midair_inject::{EnterError, Library, Look, Options, Refusal, Tier, enter, look};
 use midair_record::spool::SETTINGS;
 use midair_results::{Failure, Identity, Kind};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Functions by which a HIP or HSA runtime is known, whatever its file is called.
@@ -34,7 +35,8 @@ impl Session {
         options: &Options,
     ) -> Result<Session, Failure> {
         let began = Instant::now();
-        let tools = install.tools(&request.settings)?;
+        let root = PathBuf::from(format!("/proc/{}/root", request.pid));
+        let tools = install.tools(&request.settings, &root)?;
         let _turn = Turn::take(request.pid)?;
         let look = look_at(request.pid)?;
         if runtimes(&look).is_empty() {

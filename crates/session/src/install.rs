@@ -11,6 +11,13 @@ const TOOL: &str = "rocprofiler-sdk/librocprofiler-sdk-tool.so.1";
 /// The C API, by whose place the library directory is known when a foreign program loaded it.
 const ROCATTACH: &str = "librocprofiler-sdk-rocattach.so";
 
+/// Names of the C API's library of all generations.
+const ATTACH_LIBRARIES: [&str; 3] = [
+    ROCATTACH,
+    "librocprofiler-attach.so",
+    "librocprofv3-attach.so",
+];
+
 /// Our libraries.
 #[derive(Debug, Clone)]
 pub struct Install {
@@ -47,39 +54,79 @@ impl Install {
         (install.sdk.is_file() && install.tool.is_file()).then_some(install)
     }
 
-    /// The tools that the settings name (`ROCPROF_ATTACH_TOOL_LIBRARY`, a list with colons), or the default one. Naming the attach
-    /// library itself means the default tool, as callers of the older interface do (seeds/001).
+    /// The tools that the settings name (`ROCPROF_ATTACH_TOOL_LIBRARY`, a list with colons, each name of which counts), or the default
+    /// one, for a process whose files are below `root`.
+    ///
+    /// * Naming the attach library itself means the default tool, as callers of the older interface do (seeds/001).
+    /// * A bare name is one of our own libraries; else one that the target's loader knows.
+    /// * A path is a file of this side, whose bytes are sent; else, if it is absolute, one that only the target has.
     ///
     /// # Errors
-    /// [`Kind::Usage`] when a named one is not a file.
-    pub fn tools(&self, settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
-        let mut tools = Vec::new();
+    /// [`Kind::Usage`] when a path is no file on either side.
+    pub fn tools(&self, settings: &Settings, root: &Path) -> Result<Tools, Failure> {
+        let mut tools = Tools::default();
         for name in settings.list("ROCPROF_ATTACH_TOOL_LIBRARY", ':') {
-            let file = Path::new(name)
-                .file_name()
-                .map(|file| file.to_string_lossy().into_owned())
-                .unwrap_or_default();
-            let default = file.is_empty()
-                || file.starts_with(ROCATTACH)
-                || file.starts_with("librocprofiler-sdk-tool.so");
-            let path = if default {
-                self.tool.clone()
-            } else {
-                PathBuf::from(name)
-            };
-            if !path.is_file() {
-                return Err(Failure::new(Kind::Usage, format!("the tool library {} is not a file", path.display()))
-                    .hint("give its path as this process sees it: it is sent to the target, whose file system does not matter"));
-            }
-            if !tools.contains(&path) {
-                tools.push(path);
+            match self.tool_named(name, root)? {
+                Ok(path) if !tools.files.contains(&path) => tools.files.push(path),
+                Err(name) if !tools.names.contains(&name) => tools.names.push(name),
+                _ => {}
             }
         }
-        if tools.is_empty() {
-            tools.push(self.tool.clone());
+        if tools.files.is_empty() && tools.names.is_empty() {
+            tools.files.push(self.tool.clone());
         }
         Ok(tools)
     }
+
+    /// A file to be sent, or a name for the target's loader.
+    fn tool_named(&self, name: &str, root: &Path) -> Result<Result<PathBuf, String>, Failure> {
+        let path = Path::new(name);
+        let file = path
+            .file_name()
+            .map(|file| file.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        if file.is_empty()
+            || ATTACH_LIBRARIES.iter().any(|it| file.starts_with(it))
+            || file.starts_with("librocprofiler-sdk-tool.so")
+        {
+            return Ok(Ok(self.tool.clone()));
+        }
+        let bare = !name.contains('/');
+        if bare {
+            let folders = [self.sdk.parent(), self.tool.parent()];
+            let ours = folders
+                .into_iter()
+                .flatten()
+                .map(|folder| folder.join(name))
+                .find(|path| path.is_file());
+            if let Some(ours) = ours {
+                return Ok(Ok(ours));
+            }
+        }
+        if path.is_file() {
+            return Ok(Ok(path.to_owned()));
+        }
+        let there = path
+            .strip_prefix("/")
+            .is_ok_and(|below| root.join(below).is_file());
+        if bare || there {
+            return Ok(Err(name.to_owned()));
+        }
+        Err(Failure::new(
+            Kind::Usage,
+            format!("the tool library {} is not a file", path.display()),
+        )
+        .hint("give its path as this process sees it: it is sent to the target"))
+    }
+}
+
+/// The tools of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tools {
+    /// Files of this side, which are sent.
+    pub files: Vec<PathBuf>,
+    /// Names for the target's loader. They come after the files.
+    pub names: Vec<String>,
 }
 
 /// Path of a library of this process whose file name begins so.
@@ -94,4 +141,53 @@ fn mapped_library(name: &str) -> Option<PathBuf> {
             .starts_with(name)
             .then(|| path.to_owned())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_of_a_list_is_a_file_to_send_or_a_name_for_the_target() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            path
+        };
+        let install = Install {
+            sdk: at("lib/librocprofiler-sdk.so.1"),
+            tool: at("lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
+        };
+        let (mine, ours) = (at("mine.so"), at("lib/rocprofiler-sdk/libours.so"));
+        at("root/there/theirs.so");
+        let root = dir.path().join("root");
+        let tools = |list: &str| {
+            let settings: Settings = [("ROCPROF_ATTACH_TOOL_LIBRARY", list)]
+                .into_iter()
+                .collect();
+            install.tools(&settings, &root)
+        };
+        let list = format!(
+            "libfar.so:{}:/x/librocprofiler-sdk-rocattach.so.1:libours.so:/there/theirs.so:librocprofv3-attach.so:libfar.so",
+            mine.display()
+        );
+        assert_eq!(
+            tools(&list).unwrap(),
+            Tools {
+                files: vec![mine, install.tool.clone(), ours],
+                names: vec!["libfar.so".to_owned(), "/there/theirs.so".to_owned()],
+            }
+        );
+        let default = Tools {
+            files: vec![install.tool.clone()],
+            names: Vec::new(),
+        };
+        for none in ["", ":", "librocprofiler-sdk-tool.so"] {
+            assert_eq!(tools(none).unwrap(), default, "{none:?}");
+        }
+        assert_eq!(tools("/nowhere/x.so").unwrap_err().kind, Kind::Usage);
+        assert_eq!(tools("folder/x.so").unwrap_err().kind, Kind::Usage);
+    }
 }

@@ -15,7 +15,7 @@ mod turn;
 
 pub use attach::checks;
 pub use collected::Collected;
-pub use install::Install;
+pub use install::{Install, Tools};
 pub use midair_output::table::Style;
 pub use midair_results::{Console, End, Failure, Kind, Written};
 pub use request::{Check, Entry, Event, Request};

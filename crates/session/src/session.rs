@@ -1,18 +1,19 @@
 //! One attach of one process, from the look to the end of collecting.
 
 use crate::collected::Collected;
+use crate::install::Tools;
 use crate::request::{Entry, Event, Request};
 use crate::target::Target;
 use midair_output::RecordWriter;
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions, command, outcome, state};
 use midair_results::{End, Failure, Finished, Identity, Kind, describe};
-use midair_settings::Settings;
+use midair_settings::{Settings, TOOLS_BY_NAME};
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::fs::File;
 use std::io::{IoSlice, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
@@ -48,20 +49,24 @@ impl Prepared {
     /// Makes the spool and the file for records, and takes the tools into memory.
     pub(crate) fn make(
         identity: Identity,
-        tools: &[PathBuf],
+        tools: &Tools,
         request: &Request,
     ) -> Result<Prepared, Failure> {
-        if tools.len() > MAX_TOOLS {
+        if tools.files.len() > MAX_TOOLS {
             return Err(Failure::new(
                 Kind::Usage,
                 format!(
                     "{} tools are named, at most {MAX_TOOLS} can be used",
-                    tools.len()
+                    tools.files.len()
                 ),
             ));
         }
-        let settings = request
-            .settings
+        let mut settings = request.settings.clone();
+        settings.remove(TOOLS_BY_NAME);
+        if !tools.names.is_empty() {
+            settings.set(TOOLS_BY_NAME, tools.names.join(":"));
+        }
+        let settings = settings
             .encode()
             .map_err(|error| Failure::new(Kind::Usage, error.to_string()))?;
         let options = ReaderOptions {
@@ -81,6 +86,7 @@ impl Prepared {
             )
         })?;
         let tools = tools
+            .files
             .iter()
             .map(|tool| {
                 memory_copy(tool).map_err(|error| {

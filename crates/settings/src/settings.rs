@@ -32,6 +32,9 @@ pub const ALIASES: &[(&str, &[&str])] = &[
 /// the target's registration library load tools that the user did not name for this attach.
 const STAY_HERE: &[&str] = &["ROCPROFILER_REGISTER_LIBRARY", "ROCP_TOOL_LIBRARIES"];
 
+/// Written by our attacher, whatever was in its environment: tools that the target's own loader shall find, a list with colons.
+pub const TOOLS_BY_NAME: &str = "ROCP_MIDAIR_TOOLS_BY_NAME";
+
 /// Whether a variable of the attacher's environment travels with an attach: those that begin with `ROCP`, but for two.
 pub fn inheritable(name: &str) -> bool {
     name.starts_with("ROCP") && !STAY_HERE.contains(&name)

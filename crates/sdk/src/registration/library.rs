@@ -193,7 +193,7 @@ fn candidates(name: &str) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// The loader's words about the name itself.
-pub(super) fn open_named(name: &str) -> Result<*mut c_void, String> {
+pub(crate) fn open_named(name: &str) -> Result<*mut c_void, String> {
     let mut first = None;
     for path in candidates(name) {
         let Ok(path) = CString::new(path.into_os_string().into_encoded_bytes()) else {
