@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::demo;
 use crate::run::{Outcome, failed, is_root, root, run};
 
 /// Where the root directory is looked for when MIDAIR_LAB does not say.
@@ -14,6 +15,7 @@ pub fn lab_task(words: &[String]) -> Outcome<()> {
         .split_first()
         .map(|(first, rest)| (first.as_str(), rest))
     {
+        None => demo::on_amds_runtimes(),
         Some(("setup", [])) => {
             let lab = ready()?;
             println!("ready: {}", lab.display());
@@ -23,7 +25,7 @@ pub fn lab_task(words: &[String]) -> Outcome<()> {
         Some(("teardown", [])) => run(Command::new("bash")
             .arg(root().join("lab/teardown.sh"))
             .arg(lab_root())),
-        _ => failed("takes setup, run PROGRAM [ARG ...] or teardown"),
+        _ => failed("takes nothing, setup, run PROGRAM [ARG ...] or teardown"),
     }
 }
 

@@ -45,13 +45,13 @@ const TASKS: &[Task] = &[
     Task {
         name: "demo",
         words: "",
-        help: "Attach to a running HIP program for two seconds and show what it did (root, Debian)",
+        help: "Attach to a running HIP program for two seconds and show what it did; needs cargo and gcc",
         run: demo::demo_task,
     },
     Task {
         name: "lab",
-        words: "setup | run [VAR=VALUE ...] PROGRAM [ARG ...] | teardown",
-        help: "AMD's own runtimes on a modelled GPU, for tests and by hand (root, Debian)",
+        words: "[setup | run [VAR=VALUE ...] PROGRAM [ARG ...] | teardown]",
+        help: "AMD's own runtimes on a modelled GPU (root, Debian): the demo there, or tests and programs by hand",
         run: lab::lab_task,
     },
     Task {

@@ -6,6 +6,7 @@
 //!
 //! * [`engine`] knows packets and queues and no C: it works over the [`Machine`] trait, so tests feed it rings of their own.
 //! * [`plugin`] is the C edge: the function table that ROCr asks for, the aperture, one thread per queue.
+//! * [`Device`] is the same model for runtimes of our own.
 //! * [`log`] is the format of the log and its reader. **The log is the ground truth of the project's tests**: it is written by
 //!   the consumer of the packets, in the order of consumption, one `write` per record before the packet's completion can be
 //!   seen, so neither a killed process nor a fault of ours in the profiler changes it.
@@ -19,3 +20,4 @@ pub mod plugin;
 pub mod settings;
 
 pub use machine::Machine;
+pub use plugin::{Device, Served};

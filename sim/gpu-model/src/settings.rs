@@ -11,6 +11,8 @@ pub struct Settings {
     pub kernel_ns: u64,
     /// `MODEL_LONG_KERNEL=GRID_X:NS[,GRID_X:NS...]`: a dispatch whose grid.x is GRID_X takes NS.
     pub long_kernels: Vec<(u32, u64)>,
+    /// `MODEL_JITTER=PERCENT`: kernels take a random time around theirs, with this spread (default 0: exactly theirs).
+    pub jitter: u32,
     /// `MODEL_EAGER=1`: valid packets up to the write index are taken at random moments, without waiting for the doorbell.
     pub eager: bool,
     /// `MODEL_SEED`: seed of those moments (default 1). The same seed gives the same decisions, not the same interleaving
@@ -27,6 +29,7 @@ impl Default for Settings {
             debug: false,
             kernel_ns: 50_000,
             long_kernels: Vec::new(),
+            jitter: 0,
             eager: false,
             seed: 1,
             always_time: false,
@@ -69,6 +72,8 @@ impl Settings {
             debug: switch("MODEL_DEBUG")?,
             kernel_ns: number("MODEL_KERNEL_NS", default.kernel_ns)?,
             long_kernels,
+            jitter: u32::try_from(number("MODEL_JITTER", 0)?)
+                .map_err(|_| "MODEL_JITTER: too much")?,
             eager: switch("MODEL_EAGER")?,
             seed: number("MODEL_SEED", default.seed)?,
             always_time: switch("MODEL_ALWAYS_TIME")?,
@@ -113,6 +118,7 @@ mod tests {
             ("MODEL_DEBUG", "1"),
             ("MODEL_KERNEL_NS", "7"),
             ("MODEL_LONG_KERNEL", "64:1000,128:30000000000"),
+            ("MODEL_JITTER", "15"),
             ("MODEL_EAGER", "1"),
             ("MODEL_SEED", "9"),
             ("MODEL_ALWAYS_TIME", "1"),
@@ -124,7 +130,7 @@ mod tests {
             (s.kernel_time(64), s.kernel_time(128), s.kernel_time(1)),
             ((1000, true), (30_000_000_000, true), (7, false))
         );
-        assert_eq!(s.seed, 9);
+        assert_eq!((s.seed, s.jitter), (9, 15));
     }
 
     #[test]

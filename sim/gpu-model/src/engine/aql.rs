@@ -97,6 +97,8 @@ pub struct AqlQueue {
     read: u64,
     state: State,
     dice: Dice,
+    /// Apart from the other, so that times do not change which packets are taken early.
+    time_dice: Dice,
     /// Address of the doorbell, once the runtime has made it.
     doorbell_at: Option<u64>,
     rung: Rung,
@@ -105,6 +107,7 @@ pub struct AqlQueue {
 impl AqlQueue {
     pub(super) fn new(place: Place, settings: Arc<Settings>, machine: &impl Machine) -> AqlQueue {
         let dice = Dice::new(settings.seed, place.number);
+        let time_dice = Dice::new(!settings.seed, place.number);
         let read = machine.load_u64(place.read_index_at);
         AqlQueue {
             place,
@@ -112,6 +115,7 @@ impl AqlQueue {
             read,
             state: State::Fetch,
             dice,
+            time_dice,
             doorbell_at: None,
             rung: Rung {
                 highest: -1,
@@ -337,6 +341,7 @@ impl AqlQueue {
             kernarg: words[5],
         };
         let (ns, of_its_own) = self.settings.kernel_time(dispatch.grid[0]);
+        let ns = self.time_dice.spread(ns, self.settings.jitter);
         if of_its_own {
             let begun = Packet {
                 end: 0,

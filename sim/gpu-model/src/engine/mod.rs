@@ -162,6 +162,18 @@ impl Dice {
     fn coin(&mut self) -> bool {
         self.roll() & 1 == 1
     }
+    /// A time around `ns`, spread by `percent`: about log-normal, as the times of kernels on a shared machine are.
+    fn spread(&mut self, ns: u64, percent: u32) -> u64 {
+        if percent == 0 {
+            return ns;
+        }
+        // Four even numbers of [0, 1) add up to about a normal one with variance 4/12.
+        let sum: f64 = (0..4)
+            .map(|_| (self.roll() >> 11) as f64 / (1u64 << 53) as f64)
+            .sum();
+        let normal = (sum - 2.0) * 3f64.sqrt();
+        (ns as f64 * (normal * f64::from(percent) / 100.0).exp()) as u64
+    }
 }
 
 #[cfg(test)]

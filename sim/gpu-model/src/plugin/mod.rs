@@ -5,7 +5,10 @@
 //! raises events.
 
 mod aperture;
+mod device;
 mod worker;
+
+pub use device::{Device, Served};
 
 use crate::engine::Place;
 use crate::log::{Event, Record};
@@ -143,6 +146,11 @@ thread_local! {
 }
 
 impl Shared {
+    /// [`Machine::log`], for those who do not have the trait at hand.
+    fn write(&self, queue: u32, event: &Event) {
+        Machine::log(self, queue, event);
+    }
+
     /// Raises an event.
     fn interrupt(&self, event: u32) {
         let interrupt = self

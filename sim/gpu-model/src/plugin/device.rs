@@ -1,0 +1,63 @@
+//! The same model without ROCr's interface, for a runtime of our own (`sim/hsa`): addresses are the process's, several devices may
+//! share one.
+
+use super::worker::Worker;
+use super::{Raise, Shared, give_up};
+use crate::engine::Place;
+use crate::log::Event;
+use crate::settings::Settings;
+use std::ffi::c_void;
+use std::io;
+use std::sync::{Arc, PoisonError};
+
+/// A model with its settings from the environment and its log. Queues are numbered by whoever makes them.
+pub struct Device(Arc<Shared>);
+
+/// A queue at work; the device serves it on a thread of its own (`gpu-model-N`) until [`Served::stop`].
+pub struct Served(Worker);
+
+impl Device {
+    /// Reads the environment and opens the log. `raise` is called by the queues' threads with the event of each signal that they
+    /// complete.
+    ///
+    /// Ends the process when the settings cannot be understood or the log cannot be opened: a test must not run with another model
+    /// than it asked for.
+    pub fn of_environment(raise: unsafe extern "C" fn(*mut c_void, u32)) -> Device {
+        let settings = Settings::from_lookup(|name| std::env::var(name).ok())
+            .unwrap_or_else(|what| give_up(&what));
+        let (eager, seed, kernel_ns) = (settings.eager, settings.seed, settings.kernel_ns);
+        let shared = Arc::new(Shared::new(settings));
+        let raise: Raise = raise;
+        *shared
+            .interrupt
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(super::Interrupt {
+            raise,
+            data: std::ptr::null_mut(),
+        });
+        shared.write(
+            0,
+            &Event::Model {
+                eager,
+                seed,
+                kernel_ns,
+            },
+        );
+        Device(shared)
+    }
+
+    /// Serves a queue.
+    ///
+    /// # Errors
+    /// When there is no thread for it.
+    pub fn serve(&self, sdma: bool, place: Place) -> io::Result<Served> {
+        Worker::start(Arc::clone(&self.0), sdma, place).map(Served)
+    }
+}
+
+impl Served {
+    /// Ends the queue; returns when its thread is gone.
+    pub fn stop(self) {
+        self.0.stop();
+    }
+}

@@ -1,0 +1,53 @@
+use super::put;
+use crate::runtime::{answer, current};
+use crate::stream::Stream;
+use crate::{Error, error};
+use std::ffi::c_int;
+
+fn create(out: *mut *const Stream, flags: u32) -> Result<(), Error> {
+    let stream = Stream::with_flags(current()?, flags)?;
+    // SAFETY: the application's out pointer.
+    unsafe { put(out, std::ptr::from_ref(stream)) }
+}
+
+pub unsafe extern "C" fn hipStreamCreate(out: *mut *const Stream) -> Error {
+    answer(create(out, 0))
+}
+
+pub unsafe extern "C" fn hipStreamCreateWithFlags(out: *mut *const Stream, flags: u32) -> Error {
+    answer(create(out, flags))
+}
+
+pub unsafe extern "C" fn hipStreamCreateWithPriority(
+    out: *mut *const Stream,
+    flags: u32,
+    _priority: c_int,
+) -> Error {
+    answer(create(out, flags))
+}
+
+pub unsafe extern "C" fn hipStreamGetFlags(handle: *const Stream, out: *mut u32) -> Error {
+    // SAFETY: the application's out pointer.
+    answer(Stream::of(handle).and_then(|stream| unsafe { put(out, stream.flags) }))
+}
+
+pub extern "C" fn hipStreamDestroy(handle: *const Stream) -> Error {
+    if handle.is_null() {
+        return error::INVALID_HANDLE;
+    }
+    answer(Stream::of(handle).map(Stream::destroy))
+}
+
+pub extern "C" fn hipStreamSynchronize(handle: *const Stream) -> Error {
+    answer(Stream::of(handle).and_then(Stream::synchronize))
+}
+
+pub extern "C" fn hipStreamQuery(handle: *const Stream) -> Error {
+    answer(Stream::of(handle).and_then(|stream| {
+        if stream.is_idle() {
+            Ok(())
+        } else {
+            Err(error::NOT_READY)
+        }
+    }))
+}

@@ -1,0 +1,49 @@
+//! A stand-in for AMD's HIP runtime (`libamdhip64.so.7`): what the demo and the tests call, over `libhsa-runtime64.so.1` beside it.
+//!
+//! Programs are plain C, compiled by gcc. A kernel is a host function with a device name, registered as hipcc's output registers it
+//! (`__hipRegisterFatBinary`, `__hipRegisterFunction`), or comes from a code object (`hipModuleLoadData`). Kernels take their time
+//! on the modelled device and compute nothing; copies do copy. As AMD's runtime does, a stream is an HSA queue, kernels go into it
+//! without a signal, and whoever waits adds a barrier with one. The null stream of a device is a stream like others here: it does
+//! not wait for them.
+//!
+//! Every other function of the table answers `hipErrorNotSupported`. Never staged, never installed.
+
+pub mod api;
+mod code;
+mod hsa;
+mod runtime;
+mod stream;
+mod tables;
+mod unsupported;
+
+/// `hipError_t`.
+pub type Error = u32;
+
+/// Values of `hipError_t` (source: api/hip_types.json).
+pub mod error {
+    use super::Error;
+    /// Done.
+    pub const SUCCESS: Error = 0;
+    /// A wrong argument.
+    pub const INVALID_VALUE: Error = 1;
+    /// No memory.
+    pub const OUT_OF_MEMORY: Error = 2;
+    /// A kernel that was not registered.
+    pub const INVALID_DEVICE_FUNCTION: Error = 98;
+    /// No device.
+    pub const NO_DEVICE: Error = 100;
+    /// No such device.
+    pub const INVALID_DEVICE: Error = 101;
+    /// Not a code object.
+    pub const INVALID_IMAGE: Error = 200;
+    /// Not a stream, event, module or function.
+    pub const INVALID_HANDLE: Error = 400;
+    /// No such kernel in a module.
+    pub const NOT_FOUND: Error = 500;
+    /// Work is not done yet.
+    pub const NOT_READY: Error = 600;
+    /// The device failed.
+    pub const LAUNCH_FAILURE: Error = 719;
+    /// Not in the stand-in.
+    pub const NOT_SUPPORTED: Error = 801;
+}

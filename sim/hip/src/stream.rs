@@ -1,0 +1,297 @@
+//! Streams: an HSA queue each, and the packets that go into it.
+
+use crate::runtime::{Device, checked, lock, runtime};
+use crate::{Error, error, hsa};
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Packets of a stream's queue.
+const PACKETS: u32 = 1024;
+/// Signals of copies that a stream keeps before it waits for them.
+const PENDING: usize = 256;
+/// Header of a packet: after all before it, seeing and showing all memory.
+const FENCES: u32 = 1 << 8 | 2 << 9 | 2 << 11;
+/// Packet types.
+const DISPATCH: u32 = 2;
+/// See [`DISPATCH`].
+const BARRIER_AND: u32 = 3;
+
+/// A stream.
+#[derive(Debug)]
+pub struct Stream {
+    /// Where it runs.
+    pub device: &'static Device,
+    /// Flags that it was made with.
+    pub flags: u32,
+    queue: *mut hsa::Queue,
+    signals: Mutex<Signals>,
+}
+
+// SAFETY: the queue is HSA's, made for several producers.
+unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
+
+#[derive(Debug, Default)]
+struct Signals {
+    free: Vec<u64>,
+    /// In use until the stream is next waited for.
+    pending: Vec<u64>,
+}
+
+/// A kernel launch.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch {
+    /// Address of the descriptor.
+    pub kernel_object: u64,
+    /// Workgroups.
+    pub groups: [u32; 3],
+    /// Work-items of a workgroup.
+    pub items: [u32; 3],
+    /// Bytes of group segment: the kernel's own and the launch's.
+    pub group_segment: u32,
+    /// Bytes of private segment.
+    pub private_segment: u32,
+}
+
+/// All streams, for hipDeviceSynchronize.
+static STREAMS: Mutex<Vec<&'static Stream>> = Mutex::new(Vec::new());
+
+/// A fresh signal with value 1.
+pub fn new_signal() -> Result<u64, Error> {
+    let mut signal = 0;
+    // SAFETY: an out pointer of ours.
+    checked(unsafe { hsa::hsa_signal_create(1, 0, std::ptr::null(), &raw mut signal) })?;
+    Ok(signal)
+}
+
+/// Waits until a signal is below 1.
+pub fn wait(signal: u64) {
+    // SAFETY: a live signal of ours; 2 is "less", 0 is "blocked".
+    unsafe { hsa::hsa_signal_wait_scacquire(signal, 2, 1, u64::MAX, 0) };
+}
+
+impl Stream {
+    /// Makes one on a device.
+    pub fn new(device: &'static Device) -> Result<&'static Stream, Error> {
+        Stream::with_flags(device, 0)
+    }
+
+    /// As [`Stream::new`]; the flags are only kept.
+    pub fn with_flags(device: &'static Device, flags: u32) -> Result<&'static Stream, Error> {
+        let mut queue = std::ptr::null_mut();
+        // SAFETY: a live agent and an out pointer; HSA_QUEUE_TYPE_MULTI is 0.
+        checked(unsafe {
+            hsa::hsa_queue_create(
+                device.agent,
+                PACKETS,
+                0,
+                std::ptr::null(),
+                std::ptr::null_mut(),
+                u32::MAX,
+                u32::MAX,
+                &raw mut queue,
+            )
+        })?;
+        let stream: &'static Stream = Box::leak(Box::new(Stream {
+            device,
+            flags,
+            queue,
+            signals: Mutex::default(),
+        }));
+        lock(&STREAMS).push(stream);
+        Ok(stream)
+    }
+
+    /// The stream of a handle; null is the current device's own.
+    pub fn of(handle: *const Stream) -> Result<&'static Stream, Error> {
+        if handle.is_null() {
+            return crate::runtime::current()?.null_stream();
+        }
+        lock(&STREAMS)
+            .iter()
+            .copied()
+            .find(|stream| std::ptr::eq(*stream, handle))
+            .ok_or(error::INVALID_HANDLE)
+    }
+
+    /// Streams of a device.
+    pub fn all_of(device: &Device) -> Vec<&'static Stream> {
+        let mut streams = lock(&STREAMS).clone();
+        streams.retain(|stream| stream.device.agent == device.agent);
+        streams
+    }
+
+    /// Ends it. Its memory stays: a handle is never used twice.
+    pub fn destroy(&'static self) {
+        let _ = self.synchronize();
+        lock(&STREAMS).retain(|stream| !std::ptr::eq(*stream, self));
+        let signals = std::mem::take(&mut *lock(&self.signals));
+        for signal in signals.free.into_iter().chain(signals.pending) {
+            // SAFETY: ours; the stream was waited for.
+            unsafe { hsa::hsa_signal_destroy(signal) };
+        }
+        // SAFETY: ours, and no longer among the streams.
+        unsafe { hsa::hsa_queue_destroy(self.queue) };
+    }
+
+    /// Writes a packet, its first word last, and rings.
+    fn submit(&self, packet: [u32; 16]) {
+        // SAFETY: a live queue. The index is ours alone; the slot is free once the device has read as far; a packet is valid from
+        // the moment that its first word says so.
+        unsafe {
+            let index = hsa::hsa_queue_add_write_index_screlease(self.queue, 1);
+            let size = u64::from((*self.queue).size);
+            while index - hsa::hsa_queue_load_read_index_scacquire(self.queue) >= size {
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+            let slot = (*self.queue)
+                .base
+                .add((index % size) as usize)
+                .cast::<u32>();
+            for (word, value) in packet.iter().enumerate().skip(1) {
+                slot.add(word).write_volatile(*value);
+            }
+            AtomicU32::from_ptr(slot).store(packet[0], Ordering::Release);
+            hsa::hsa_signal_store_screlease((*self.queue).doorbell, index as i64);
+        }
+    }
+
+    /// Launches a kernel. Its arguments are not passed: kernels compute nothing here.
+    pub fn launch(&self, launch: Launch) {
+        let [gx, gy, gz] = launch.groups;
+        let [x, y, z] = launch.items;
+        let object = launch.kernel_object;
+        let mut packet = [0; 16];
+        packet[0] = DISPATCH | FENCES | 3 << 16;
+        packet[1] = x | y << 16;
+        packet[2] = z;
+        packet[3] = gx.saturating_mul(x);
+        packet[4] = gy.saturating_mul(y);
+        packet[5] = gz.saturating_mul(z);
+        packet[6] = launch.private_segment;
+        packet[7] = launch.group_segment;
+        packet[8] = object as u32;
+        packet[9] = (object >> 32) as u32;
+        self.submit(packet);
+    }
+
+    /// A barrier: waits for all before it and for `dep` (0: nothing more), then completes `signal` (0: none).
+    pub fn barrier(&self, dep: u64, signal: u64) {
+        let mut packet = [0; 16];
+        packet[0] = BARRIER_AND | FENCES;
+        packet[2] = dep as u32;
+        packet[3] = (dep >> 32) as u32;
+        packet[14] = signal as u32;
+        packet[15] = (signal >> 32) as u32;
+        self.submit(packet);
+    }
+
+    fn take_signal(&self) -> Result<u64, Error> {
+        let free = lock(&self.signals).free.pop();
+        match free {
+            Some(signal) => {
+                // SAFETY: ours, and nobody waits for it.
+                unsafe { hsa::hsa_signal_silent_store_relaxed(signal, 1) };
+                Ok(signal)
+            }
+            None => new_signal(),
+        }
+    }
+
+    /// Waits for all that was submitted before.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        let before = std::mem::take(&mut lock(&self.signals).pending);
+        let signal = self.take_signal()?;
+        self.barrier(0, signal);
+        wait(signal);
+        let mut signals = lock(&self.signals);
+        signals.free.extend(before);
+        signals.free.push(signal);
+        Ok(())
+    }
+
+    /// Copies when all before it is done, before all after it. Returns at once.
+    pub fn copy(&self, to: *mut c_void, from: *const c_void, bytes: usize) -> Result<(), Error> {
+        let runtime = runtime()?;
+        let (to_agent, from_agent) = (runtime.owner(to), runtime.owner(from));
+        if bytes == 0 {
+            return Ok(());
+        }
+        if runtime.is_host(to_agent) && runtime.is_host(from_agent) {
+            self.synchronize()?;
+            // SAFETY: the application's ranges.
+            unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
+            return Ok(());
+        }
+        let (before, done) = (self.take_signal()?, self.take_signal()?);
+        self.barrier(0, before);
+        let mut engines = 0;
+        // SAFETY: live agents and signals, the application's ranges, which it keeps until the stream has been waited for.
+        let status = unsafe {
+            hsa::hsa_amd_memory_copy_engine_status(to_agent, from_agent, &raw mut engines);
+            // Which engine is left to HSA between devices, as AMD's HIP does where it knows of none.
+            if engines == 0 || !runtime.is_host(to_agent) && !runtime.is_host(from_agent) {
+                hsa::hsa_amd_memory_async_copy(
+                    to,
+                    to_agent,
+                    from,
+                    from_agent,
+                    bytes,
+                    1,
+                    &raw const before,
+                    done,
+                )
+            } else {
+                hsa::hsa_amd_memory_async_copy_on_engine(
+                    to,
+                    to_agent,
+                    from,
+                    from_agent,
+                    bytes,
+                    1,
+                    &raw const before,
+                    done,
+                    engines,
+                    false,
+                )
+            }
+        };
+        checked(status)?;
+        self.barrier(done, 0);
+        let pending = {
+            let mut signals = lock(&self.signals);
+            signals.pending.extend([before, done]);
+            signals.pending.len()
+        };
+        if pending > PENDING {
+            self.synchronize()?;
+        }
+        Ok(())
+    }
+
+    /// Whether all is done.
+    pub fn is_idle(&self) -> bool {
+        // A queue that has taken all packets may still run the last one; only a barrier tells, and it may be waited for.
+        let Ok(signal) = self.take_signal() else {
+            return false;
+        };
+        self.barrier(0, signal);
+        // SAFETY: a live signal; 2 is "less"; half a millisecond, the time of a barrier on an idle device.
+        let value = unsafe { hsa::hsa_signal_wait_scacquire(signal, 2, 1, 500_000, 0) };
+        let mut signals = lock(&self.signals);
+        if value < 1 {
+            signals.free.push(signal);
+        } else {
+            signals.pending.push(signal);
+        }
+        value < 1
+    }
+
+    /// Has times written for what follows.
+    pub fn time_events(&self) {
+        // SAFETY: a live queue.
+        unsafe { hsa::hsa_amd_profiling_set_profiler_enabled(self.queue, 1) };
+    }
+}

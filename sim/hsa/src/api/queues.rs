@@ -1,0 +1,125 @@
+use crate::machine::{ENABLE_PROFILING, Held, Queue, answer, with};
+use crate::signals::put;
+use crate::{Status, status};
+use std::ffi::c_void;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// The queue at this address, which the application has to keep as long as it uses it.
+fn queue(at: *mut Queue) -> Option<&'static Queue> {
+    // SAFETY: null or a live queue of ours, by the contract of each function that comes here; what changes in it is atomic.
+    unsafe { at.as_ref() }
+}
+
+pub unsafe extern "C" fn hsa_queue_create(
+    agent: u64,
+    size: u32,
+    kind: u32,
+    _callback: *const c_void,
+    _data: *mut c_void,
+    _private: u32,
+    _group: u32,
+    out: *mut *mut Queue,
+) -> Status {
+    answer(with(|machine| {
+        let made = machine.create_queue(agent, kind, size)?;
+        // SAFETY: the caller's out pointer.
+        match unsafe { put(out, made) } {
+            0 => Ok(()),
+            status => Err(status),
+        }
+    }))
+}
+
+pub unsafe extern "C" fn hsa_queue_destroy(at: *mut Queue) -> Status {
+    let mut held = Held::take();
+    let Some(owned) = held.open().and_then(|machine| machine.remove_queue(at)) else {
+        return status::INVALID_ARGUMENT;
+    };
+    // Not under the lock, see hsa_shut_down.
+    drop(held);
+    owned.end(at);
+    status::SUCCESS
+}
+
+pub unsafe extern "C" fn hsa_amd_queue_get_info(
+    at: *mut Queue,
+    which: u32,
+    value: *mut c_void,
+) -> Status {
+    answer(with(|machine| {
+        let agent = machine.queue_agent(at).ok_or(status::INVALID_ARGUMENT)?;
+        // SAFETY: the caller's buffer takes the attribute's type: a handle, or a pointer to the doorbell.
+        let status = unsafe {
+            match which {
+                0 => put(value.cast(), agent),
+                _ => status::INVALID_ARGUMENT,
+            }
+        };
+        if status == 0 { Ok(()) } else { Err(status) }
+    }))
+}
+
+pub extern "C" fn hsa_amd_profiling_set_profiler_enabled(at: *mut Queue, enable: i32) -> Status {
+    let Some(queue) = queue(at) else {
+        return status::INVALID_ARGUMENT;
+    };
+    if enable == 0 {
+        queue.properties.fetch_and(!ENABLE_PROFILING, SeqCst);
+    } else {
+        queue.properties.fetch_or(ENABLE_PROFILING, SeqCst);
+    }
+    status::SUCCESS
+}
+
+macro_rules! load {
+    ($field:ident: $($name:ident),*) => { $(
+        pub extern "C" fn $name(at: *mut Queue) -> u64 {
+            queue(at).map_or(0, |queue| queue.$field.load(SeqCst))
+        }
+    )* };
+}
+load!(read: hsa_queue_load_read_index_scacquire, hsa_queue_load_read_index_relaxed);
+load!(write: hsa_queue_load_write_index_scacquire, hsa_queue_load_write_index_relaxed);
+
+macro_rules! store {
+    ($field:ident: $($name:ident),*) => { $(
+        pub extern "C" fn $name(at: *mut Queue, value: u64) {
+            if let Some(queue) = queue(at) {
+                queue.$field.store(value, SeqCst);
+            }
+        }
+    )* };
+}
+store!(read: hsa_queue_store_read_index_relaxed, hsa_queue_store_read_index_screlease);
+store!(write: hsa_queue_store_write_index_relaxed, hsa_queue_store_write_index_screlease);
+
+macro_rules! add {
+    ($($name:ident),*) => { $(
+        pub extern "C" fn $name(at: *mut Queue, value: u64) -> u64 {
+            queue(at).map_or(0, |queue| queue.write.fetch_add(value, SeqCst))
+        }
+    )* };
+}
+add!(
+    hsa_queue_add_write_index_scacq_screl,
+    hsa_queue_add_write_index_scacquire,
+    hsa_queue_add_write_index_relaxed,
+    hsa_queue_add_write_index_screlease
+);
+
+macro_rules! cas {
+    ($($name:ident),*) => { $(
+        pub extern "C" fn $name(at: *mut Queue, expected: u64, value: u64) -> u64 {
+            queue(at).map_or(0, |queue| {
+                let result = queue.write.compare_exchange(expected, value, SeqCst, SeqCst);
+                result.unwrap_or_else(|there| there)
+            })
+        }
+    )* };
+}
+cas!(
+    hsa_queue_cas_write_index_scacq_screl,
+    hsa_queue_cas_write_index_scacquire,
+    hsa_queue_cas_write_index_relaxed,
+    hsa_queue_cas_write_index_screlease
+);

@@ -1,0 +1,46 @@
+//! A stand-in for AMD's HSA runtime (`libhsa-runtime64.so.1`) on modelled GPUs: what the demo, the tests and a profiler call.
+//!
+//! It has what a profiler finds in the real one: exported functions that jump through live tables of the real sizes, signals and
+//! queues with AMD's layouts in memory, packets that a packet processor consumes, code objects that are ELF files. Every function
+//! that nobody here needs is in its table, too, and answers `HSA_STATUS_ERROR`. The device is `midair-gpu-model`: its queue engines,
+//! its log (the ground truth of tests) and both of its ways to consume.
+//!
+//! The machine is what `HSA_MODEL_TOPOLOGY` names, in the files of the KFD driver; without it there is no device, and `hsa_init`
+//! says so. No driver, no root, no GPU. Never staged, never installed.
+
+pub mod api;
+mod elf;
+mod machine;
+mod signals;
+mod tables;
+mod unsupported;
+
+/// `hsa_status_t`.
+pub type Status = u32;
+
+/// Values of `hsa_status_t` (source: api/hsa_types.json).
+pub mod status {
+    use super::Status;
+    /// Done.
+    pub const SUCCESS: Status = 0;
+    /// The plain error.
+    pub const ERROR: Status = 0x1000;
+    /// A wrong argument.
+    pub const INVALID_ARGUMENT: Status = 0x1001;
+    /// No such queue can be made.
+    pub const INVALID_QUEUE_CREATION: Status = 0x1002;
+    /// Memory that is none of ours.
+    pub const INVALID_ALLOCATION: Status = 0x1003;
+    /// Not an agent.
+    pub const INVALID_AGENT: Status = 0x1004;
+    /// No memory, or no device.
+    pub const OUT_OF_RESOURCES: Status = 0x1008;
+    /// `hsa_init` has not been called.
+    pub const NOT_INITIALIZED: Status = 0x100B;
+    /// Not a code object.
+    pub const INVALID_CODE_OBJECT: Status = 0x1010;
+    /// Not an executable.
+    pub const INVALID_EXECUTABLE: Status = 0x1011;
+    /// No such symbol.
+    pub const INVALID_SYMBOL_NAME: Status = 0x1013;
+}

@@ -1,0 +1,29 @@
+//! The live API tables, and the exported functions that jump through them.
+
+use std::arch::naked_asm;
+use std::sync::atomic::AtomicPtr;
+
+/// An HSA table: `{u32 major, u32 size, u32 step, u32 reserved}`, then function pointers.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Table<const N: usize> {
+    header: [u32; 4],
+    slots: [AtomicPtr<()>; N],
+}
+
+/// Where a table is: what the stubs load.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Place<const N: usize>(*const Table<N>);
+
+// SAFETY: the address of a static, never changed.
+unsafe impl<const N: usize> Sync for Place<N> {}
+
+#[expect(
+    clippy::missing_safety_doc,
+    reason = "AMD's functions under AMD's names: what they do and need is in AMD's documents"
+)]
+mod generated {
+    use super::*;
+    include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+}

@@ -1,0 +1,97 @@
+//! Lays the stand-in runtimes (`sim/hsa`, `sim/hip`) out as a program finds AMD's: libraries under their names in one directory, the
+//! driver's topology as files, and a workload compiled against them. For `cargo xtask demo` and for tests; nothing of it is installed.
+
+mod topology;
+
+pub use topology::{GPUS, write_topology};
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Libraries: what cargo calls them, and their SONAMEs.
+pub const LIBRARIES: [(&str, &str); 2] = [
+    ("libmidair_sim_hsa.so", "libhsa-runtime64.so.1"),
+    ("libmidair_sim_hip.so", "libamdhip64.so.7"),
+];
+
+/// A directory with everything that a program needs to run.
+#[derive(Debug, Clone)]
+pub struct StandIn {
+    dir: PathBuf,
+}
+
+impl StandIn {
+    /// Fills `dir` from cargo's output directory `built`. A library that is already right is left alone, another one replaced by a
+    /// rename: a process that has the old one mapped keeps it.
+    ///
+    /// # Errors
+    /// When something is not there or cannot be written.
+    pub fn lay_out(built: &Path, dir: &Path) -> io::Result<StandIn> {
+        std::fs::create_dir_all(dir)?;
+        for (from, to) in LIBRARIES {
+            let from = built.join(from);
+            let bytes = std::fs::read(&from).map_err(|error| named(error, &from))?;
+            let to = dir.join(to);
+            if std::fs::read(&to).is_ok_and(|there| there == bytes) {
+                continue;
+            }
+            let fresh = to.with_extension(format!("new{}", std::process::id()));
+            std::fs::write(&fresh, bytes)?;
+            std::fs::rename(&fresh, &to)?;
+        }
+        write_topology(&dir.join("topology"))?;
+        let dir = dir.canonicalize()?;
+        Ok(StandIn { dir })
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Arguments for gcc, behind the sources: link against the libraries, and find them at run time without any variable.
+    pub fn link_arguments(&self) -> Vec<String> {
+        let dir = self.dir.display();
+        [
+            format!("-L{dir}"),
+            format!("-Wl,-rpath,{dir}"),
+            "-Wl,--no-as-needed".to_owned(),
+            "-l:libamdhip64.so.7".to_owned(),
+            "-l:libhsa-runtime64.so.1".to_owned(),
+            "-pthread".to_owned(),
+        ]
+        .into()
+    }
+
+    /// What a program needs in its environment.
+    pub fn environment(&self) -> (&'static str, PathBuf) {
+        ("HSA_MODEL_TOPOLOGY", self.dir.join("topology"))
+    }
+
+    /// The demo's workload, compiled by gcc.
+    ///
+    /// # Errors
+    /// When gcc is not there or does not like it; with its words.
+    pub fn workload(&self) -> io::Result<PathBuf> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/workload.c");
+        let program = self.dir.join("workload");
+        let fresh = self.dir.join(format!("workload.new{}", std::process::id()));
+        let output = Command::new("gcc")
+            .args(["-O1", "-g", "-Wall", "-Wextra", "-o"])
+            .args([&fresh, &source])
+            .args(self.link_arguments())
+            .output()
+            .map_err(|error| named(error, Path::new("gcc")))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(io::Error::other(format!("gcc: {}: {said}", output.status)));
+        }
+        std::fs::rename(&fresh, &program)?;
+        Ok(program)
+    }
+}
+
+fn named(error: io::Error, path: &Path) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
