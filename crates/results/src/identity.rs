@@ -94,12 +94,24 @@ impl Identity {
     }
 }
 
-/// The GPU driver's topology as the target sees it, else as this process does (a container may hide /sys).
+/// The GPU driver's topology as the target sees it, else as this process does (a container may hide /sys); or the one that the
+/// target's environment names, which its runtime uses as well.
 fn agents(proc: &Path) -> Result<Vec<Agent>, String> {
     let theirs = proc.join("root");
     let hidden = !theirs.join("sys/class/kfd/kfd/topology").is_dir();
-    let root = if hidden { PathBuf::from("/") } else { theirs };
-    Sources::of_root(&root)
+    let root = if hidden {
+        Path::new("/")
+    } else {
+        theirs.as_path()
+    };
+    let environment = list(&proc.join("environ"));
+    let variable = |name: &str| {
+        let mut pairs = environment.iter().filter_map(|pair| pair.split_once('='));
+        let (_, value) = pairs.find(|(other, _)| *other == name)?;
+        Some(value.to_owned())
+    };
+    Sources::of_root(root)
+        .with_environment(&theirs, variable)
         .read()
         .map_err(|error| format!("the machine's agents are not known: {error}"))
 }

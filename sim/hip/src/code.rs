@@ -273,6 +273,6 @@ fn descriptor(name: &str) -> [u8; DESCRIPTOR] {
     put(8, 32);
     // Accumulation registers begin at (field + 1) * 4; registers are (field + 1) * 8, and (field / 2 + 1) * 16 scalar ones.
     put(44, 7 + variety % 4 * 2);
-    put(48, 3 + variety % 6 | (variety % 5 * 2) << 6);
+    put(48, (3 + variety % 6) | (variety % 5 * 2) << 6);
     bytes
 }

@@ -19,10 +19,6 @@ pub struct Place<const N: usize>(*const Table<N>);
 // SAFETY: the address of a static, never changed.
 unsafe impl<const N: usize> Sync for Place<N> {}
 
-#[expect(
-    clippy::missing_safety_doc,
-    reason = "AMD's functions under AMD's names: what they do and need is in AMD's documents"
-)]
 mod generated {
     use super::*;
     include!(concat!(env!("OUT_DIR"), "/tables.rs"));

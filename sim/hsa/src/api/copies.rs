@@ -246,7 +246,7 @@ pub unsafe extern "C" fn hsa_amd_memory_async_copy_rect(
         }
         let packets = Packets::job(&deps, completion, |packets| {
             packets.push(1 | 4 << 8, &[from, to].concat());
-            packets.0.extend([x - 1 | (y - 1) << 16, z - 1]);
+            packets.0.extend([(x - 1) | (y - 1) << 16, z - 1]);
         });
         machine.submit(agent, engine, &packets.0)
     }))
