@@ -40,7 +40,7 @@ typedef struct rocprofiler_tool_configure_result_t
 /* Stores 0: tools have not been initialized, 1: they have, -1: they are at it. */
 rocprofiler_status_t rocprofiler_is_initialized(int* status) ROCPROFILER_API;
 
-/* The same for their end. */
+/* Stores 1 after the end of all tools, else 0. */
 rocprofiler_status_t rocprofiler_is_finalized(int* status) ROCPROFILER_API;
 
 /* Exported by a tool. `version` is that of the library, 10000 major + 100 minor + patch; `priority` counts the tools from 0.
