@@ -189,3 +189,40 @@ fn text(text: &str) -> Cow<'_, str> {
         Cow::Borrowed(text)
     }
 }
+
+/// JSON whose texts every reader sees whole: `json_extract` ends them at a NUL.
+fn json(text: String) -> String {
+    if !text.contains("\\u0000") {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        // A backslash has another character behind it, which may be a backslash.
+        let (taken, put) = match escape.strip_prefix("\\u0000") {
+            Some(_) => (6, "\\ufffd"),
+            None => (2, escape.get(..2).unwrap_or(escape)),
+        };
+        out.push_str(put);
+        rest = escape.get(taken..).unwrap_or_default();
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_nul_stays_in_json() {
+        let value = serde_json::json!({ "a": "x\0\0y", "b\0": "\\u0000 \\\0 \"\0" });
+        let clean: serde_json::Value = serde_json::from_str(&json(value.to_string())).unwrap();
+        let wanted = serde_json::json!({
+            "a": "x\u{fffd}\u{fffd}y", "b\u{fffd}": "\\u0000 \\\u{fffd} \"\u{fffd}"
+        });
+        assert_eq!(clean, wanted);
+    }
+}

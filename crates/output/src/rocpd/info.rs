@@ -3,7 +3,7 @@
 //! A row must be there before another names it. What is known beforehand is put in at the start; threads, streams and what
 //! nobody described when a record first names them.
 
-use super::{Database, Seen, Step, Stop, text, whole};
+use super::{Database, Seen, Step, Stop, json, text, whole};
 use crate::index::{Object, Symbol};
 use crate::job::Job;
 use crate::json::pieces;
@@ -117,7 +117,7 @@ impl<'c, 'j> Info<'c, 'j> {
                 init,
                 fini,
                 text(&process.command.join(" ")),
-                pieces::config(self.job).map_err(Stop::Write)?,
+                json(pieces::config(self.job).map_err(Stop::Write)?),
             ])?;
         Ok(())
     }
@@ -143,7 +143,7 @@ impl<'c, 'j> Info<'c, 'j> {
             text(&agent.vendor_name),
             text(&agent.product_name),
             text(&agent.product_name),
-            pieces::agent(agent).map_err(Stop::Write)?,
+            json(pieces::agent(agent).map_err(Stop::Write)?),
         ])?;
         Ok(())
     }
@@ -166,7 +166,7 @@ impl<'c, 'j> Info<'c, 'j> {
             whole(record.load_size),
             record.load_delta,
             storage,
-            pieces::code_object(self.job, id, object).map_err(Stop::Write)?,
+            json(pieces::code_object(self.job, id, object).map_err(Stop::Write)?),
         ])?;
         Ok(())
     }
@@ -216,7 +216,7 @@ impl<'c, 'j> Info<'c, 'j> {
             record.sgpr,
             record.arch_vgpr,
             record.accum_vgpr,
-            pieces::kernel_symbol(self.job, id, symbol).map_err(Stop::Write)?,
+            json(pieces::kernel_symbol(self.job, id, symbol).map_err(Stop::Write)?),
         ])?;
         Ok(())
     }

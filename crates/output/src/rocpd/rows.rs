@@ -237,7 +237,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         let header = &marker.header;
         let extdata = if has_message(header.kind, header.operation) || !message.is_empty() {
             let message = String::from_utf8_lossy(message);
-            Cow::Owned(serde_json::json!({ "message": message }).to_string())
+            Cow::Owned(serde_json::json!({ "message": text(&message) }).to_string())
         } else {
             Cow::Borrowed("{}")
         };

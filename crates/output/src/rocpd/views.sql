@@ -1,5 +1,6 @@
 -- Views for people and for AMD's tools: their names and columns are AMD's. A join compares guids as well as ids, since files
--- may be united. Work without times has 0 for both: it is counted, but has no part in averages and in wall time.
+-- may be united. Work without times has 0 for both: it is counted, but has no part in averages and in wall time. Times are
+-- summed with TOTAL, which no number that a target invents makes overflow.
 
 CREATE VIEW code_objects AS
 SELECT o.id, o.guid, o.nid, p.pid, a.absolute_index AS agent_abs_index, o.uri, o.load_base, o.load_size, o.load_delta,
@@ -256,8 +257,8 @@ WITH work (name, ns, timed) AS (
     FROM rocpd_kernel_dispatch AS d
     JOIN rocpd_info_kernel_symbol AS s ON (s.id, s.guid) = (d.kernel_id, d.guid)
 )
-SELECT name, COUNT(*) AS total_calls, SUM(ns) / 1000.0 AS total_duration, SUM(ns) / 1000.0 / SUM(timed) AS average,
-    SUM(ns) * 100.0 / (SELECT SUM(ns) FROM work) AS percentage
+SELECT name, COUNT(*) AS total_calls, TOTAL(ns) / 1000.0 AS total_duration, TOTAL(ns) / 1000.0 / SUM(timed) AS average,
+    TOTAL(ns) * 100.0 / (SELECT TOTAL(ns) FROM work) AS percentage
 FROM work
 GROUP BY name
 ORDER BY total_duration DESC;
@@ -277,8 +278,8 @@ WITH work (name, ns, timed) AS (
     FROM rocpd_region AS r
     JOIN rocpd_string AS s ON (s.id, s.guid) = (r.name_id, r.guid)
 )
-SELECT name, COUNT(*) AS total_calls, SUM(ns) / 1000.0 AS total_duration, SUM(ns) / 1000.0 / SUM(timed) AS average,
-    SUM(ns) * 100.0 / (SELECT SUM(ns) FROM work) AS percentage
+SELECT name, COUNT(*) AS total_calls, TOTAL(ns) / 1000.0 AS total_duration, TOTAL(ns) / 1000.0 / SUM(timed) AS average,
+    TOTAL(ns) * 100.0 / (SELECT TOTAL(ns) FROM work) AS percentage
 FROM work
 GROUP BY name
 ORDER BY total_duration DESC;
@@ -291,8 +292,8 @@ WITH work (guid, agent_id, began, ended) AS (
     SELECT guid, dst_agent_id, start, "end" FROM rocpd_memory_copy WHERE "end" > 0
 ),
 wall (ns) AS (SELECT MAX(ended) - MIN(began) FROM work)
-SELECT w.agent_id, a.type, SUM(w.ended - w.began) AS GpuTime, wall.ns AS WallTime,
-    SUM(w.ended - w.began) * 1.0 / wall.ns AS Busy
+SELECT w.agent_id, a.type, CAST(TOTAL(w.ended - w.began) AS INTEGER) AS GpuTime, wall.ns AS WallTime,
+    TOTAL(w.ended - w.began) / wall.ns AS Busy
 FROM work AS w
 JOIN wall
 JOIN rocpd_info_agent AS a ON (a.id, a.guid) = (w.agent_id, w.guid)
