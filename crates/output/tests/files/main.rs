@@ -9,5 +9,6 @@ mod common;
 mod golden;
 mod hostile;
 mod rocpd;
+mod rocpd_limits;
 mod rocpd_rows;
 mod statistics;
