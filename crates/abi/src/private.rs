@@ -4,7 +4,7 @@
 use std::ffi::{c_char, c_int};
 
 /// Changes with every change of [`SdkTable`].
-pub const SDK_TABLE_VERSION: u32 = 1;
+pub const SDK_TABLE_VERSION: u32 = 2;
 /// Name of the function of a tool that takes the table: [`ToolBind`].
 pub const TOOL_BIND: &str = "midair_tool_bind";
 /// 0: bound; anything else: the tool cannot work with this table and must not be configured.
@@ -37,4 +37,10 @@ pub struct SdkTable {
     pub get_setting: unsafe extern "C" fn(*const c_char) -> *const c_char,
     /// Writes a note into the session's records: something that the user must know.
     pub note: unsafe extern "C" fn(*const c_char),
+    /// In what kind of session the tool is: 0 an attacher of ours reads the spool; 1 somebody else's injector attached; 2 the process
+    /// was started with the tool. In the last two the tool makes the spool and reads it, see `give_spool`.
+    pub session_kind: unsafe extern "C" fn() -> c_int,
+    /// Takes the spool of the session, its start and its length in bytes; during `tool_attach`. It stays mapped until `tool_detach` or
+    /// `finalize`, and for ever when its outcome then says that memory is kept.
+    pub give_spool: unsafe extern "C" fn(*mut u8, usize) -> c_int,
 }

@@ -39,6 +39,34 @@ pub fn status<S: Into<c_int>>(body: impl FnOnce() -> Result<(), S>) -> c_int {
     edge(1, || body().map_or_else(S::into, |()| 0))
 }
 
+/// Makes a thread with every signal blocked: the application's signals must not be handled on a thread of ours. A panic of `body` ends
+/// the thread and nothing else.
+///
+/// # Errors
+/// What the system said.
+pub fn quiet_thread(
+    name: &str,
+    stack: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> std::io::Result<()> {
+    // SAFETY: an integer array; any value is one.
+    let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: valid sets; the calls change this thread's mask only.
+    unsafe {
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+    }
+    let made = std::thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(stack)
+        .spawn(move || edge((), body));
+    // SAFETY: the set that was read above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    made.map(drop)
+}
+
 /// Defines exported C functions that return a status. The body is a block of type `Result<(), S>` with `S: Into<c_int>`;
 /// `Ok` is 0, a panic is 1 (the plain error of every status enum of AMD's).
 ///

@@ -13,3 +13,13 @@ pub unsafe extern "C" fn midair_agent_enter(boot: *mut BootBlock) {
     // SAFETY: the caller's promise is the same; panics are caught inside.
     unsafe { midair_sdk::agent::enter(boot) }
 }
+
+/// Run by the loader when the library is loaded: does nothing unless the process is being started under the profiler.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        midair_capi_build::edge((), midair_sdk::local::at_load);
+    }
+    at_load
+};

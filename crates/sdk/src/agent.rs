@@ -5,6 +5,8 @@
 
 use crate::clock::now;
 use crate::collect;
+use crate::current;
+use crate::only;
 use crate::registration;
 use midair_record::boot::{BootBlock, mailbox, step};
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
@@ -18,9 +20,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 /// Longest wait between two looks at a running session.
-const IDLE_TICK: Duration = Duration::from_millis(5);
+pub(crate) const IDLE_TICK: Duration = Duration::from_millis(5);
+/// How long a refusal stays to be seen.
+const REFUSAL_SHOWN: Duration = Duration::from_millis(500);
 /// Wait while work is under way.
-const BUSY_TICK: Duration = Duration::from_millis(1);
+pub(crate) const BUSY_TICK: Duration = Duration::from_millis(1);
 
 /// The agent's own state, kept between sessions.
 #[derive(Debug, Default)]
@@ -51,7 +55,7 @@ pub unsafe fn enter(boot: *mut BootBlock) {
 }
 
 unsafe fn live(boot: *mut BootBlock) {
-    if !crate::only::claim() {
+    if !only::claim() {
         // The boot code hangs up and ends this thread.
         // SAFETY: as below; the attacher reads these fields once the mailbox says that it failed.
         unsafe {
@@ -85,12 +89,25 @@ unsafe fn live(boot: *mut BootBlock) {
                 agent.session(session);
             }
         }
+        // Until the next session another copy of this library may have one.
+        only::release();
         word.store(mailbox::PARKED, Release);
         while word.load(Acquire) != mailbox::KICK {
             wait_on(word, mailbox::PARKED, None, true);
         }
-        // SAFETY: as above.
-        unsafe { open(boot, word) };
+        if only::claim() {
+            // SAFETY: as above.
+            unsafe { open(boot, word) };
+        } else {
+            // SAFETY: as above.
+            unsafe {
+                (*boot).error = libc::EBUSY;
+                (*boot).error_step = step::ENTRY;
+            }
+            word.store(mailbox::FAILED, Release);
+            // Whoever woke us looks at the word every few ms.
+            std::thread::sleep(REFUSAL_SHOWN);
+        }
     }
 }
 
@@ -238,6 +255,7 @@ impl Agent {
         answer(&session.socket, true);
         // From here on the spool's words are the only connection: no descriptor of ours stays.
         let Session { offer, tools, .. } = session;
+        collect::serve(true);
         match self.set_up(area, &offer, tools) {
             Ok(()) => self.run(area),
             Err(why) => {
@@ -248,6 +266,7 @@ impl Agent {
                 set_state(area, state::FAILED);
             }
         }
+        collect::serve(false);
         if !current::with(|collection| collection.end()) {
             // SAFETY: our own mapping; the collection says that nobody refers to it.
             unsafe { libc::munmap(base, len) };
@@ -263,7 +282,7 @@ impl Agent {
             .map(str::to_owned)
             .collect();
         crate::setting::publish(settings);
-        current::with(|collection| collection.begin(area));
+        current::with(|collection| collection.begin(Some(area)));
         // Tools start their contexts one by one; the collection begins once, with all of them, so that every domain of the trace
         // begins at the same moment.
         current::hold(true);
@@ -394,87 +413,6 @@ impl Agent {
     }
 }
 
-/// What tools and contexts ask of the collecting side. The lock is never held while a tool's function runs, and only the agent
-/// takes it: other threads leave a request.
-mod current {
-    use crate::collect::{self, Collection, Left};
-    use crate::collector::Collector;
-    use std::ffi::CStr;
-    use std::sync::atomic::Ordering::Relaxed;
-    use std::sync::atomic::{AtomicBool, AtomicU64};
-    use std::sync::{Mutex, MutexGuard, PoisonError};
-
-    static COLLECTION: Mutex<Option<Collection>> = Mutex::new(None);
-    static DEADLINE: AtomicU64 = AtomicU64::new(0);
-    static HELD: AtomicBool = AtomicBool::new(false);
-    static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
-
-    /// Runs `act` on the collection.
-    pub fn with<T>(act: impl FnOnce(&mut Collection) -> T) -> T {
-        let mut guard: MutexGuard<'_, Option<Collection>> =
-            COLLECTION.lock().unwrap_or_else(PoisonError::into_inner);
-        act(guard.get_or_insert_with(Collection::default))
-    }
-
-    /// How long the device may go on after the contexts are stopped.
-    pub fn set_deadline(deadline: u64) {
-        DEADLINE.store(deadline, Relaxed);
-    }
-
-    /// While held, [`apply`] leaves everything as it is.
-    pub fn hold(held: bool) {
-        HELD.store(held, Relaxed);
-    }
-
-    /// What went wrong in [`apply`], once.
-    pub fn take_complaint() -> Option<String> {
-        COMPLAINT
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-    }
-
-    /// The functions for [`crate::collector`].
-    pub const COLLECTOR: Collector = Collector { apply, adopt, note };
-
-    fn apply() {
-        if !collect::is_agent() {
-            collect::ask();
-            return;
-        }
-        if HELD.load(Relaxed) {
-            return;
-        }
-        let result = with(|collection| {
-            if crate::context::wanted().is_empty() {
-                let left = collection.stop(DEADLINE.load(Relaxed).max(crate::clock::now()));
-                collection.memory_kept |= left == Left::Memory;
-                Ok(())
-            } else {
-                collection.apply()
-            }
-        });
-        if let Err(why) = result {
-            *COMPLAINT.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-        }
-    }
-
-    /// Tables that a register library hands over are those that [`crate::tables`] finds by itself: the live ones.
-    fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) -> bool {
-        if let (b"hsa", Some(root)) = (name.to_bytes(), tables.first()) {
-            crate::tables::tools::handed_over(*root);
-        }
-        crate::runtimes::handed_over(name, version, instance);
-        true
-    }
-
-    fn note(text: &str) {
-        if collect::is_agent() {
-            with(|collection| collection.note(text));
-        }
-    }
-}
-
 extern "C" fn handle_exit() {
     if crate::probe::generation() != 0 {
         collect::PROCESS_LEAVES.store(1, SeqCst);
@@ -512,7 +450,7 @@ fn set_state(area: Area, value: u32) {
 }
 
 /// Waits until `word` is not `expected`, or for `limit`. A spurious return is fine.
-fn wait_on(word: &AtomicU32, expected: u32, limit: Option<Duration>, private: bool) {
+pub(crate) fn wait_on(word: &AtomicU32, expected: u32, limit: Option<Duration>, private: bool) {
     let time = limit.map(|limit| libc::timespec {
         tv_sec: limit.as_secs() as _,
         tv_nsec: i64::from(limit.subsec_nanos()),

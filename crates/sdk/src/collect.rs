@@ -33,6 +33,14 @@ static COLLECTING: AtomicBool = AtomicBool::new(false);
 /// Requests of [`apply`] made and served.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 static SERVED: AtomicU64 = AtomicU64::new(0);
+/// The pid of the process in which the agent serves a session, 0 when none: a forked child has a copy of this word and no agent.
+static SERVING: AtomicU32 = AtomicU32::new(0);
+/// 1: tables are to be looked for at once.
+static LOOK: AtomicU32 = AtomicU32::new(0);
+/// 1 while the agent may wait for a lock of the HSA runtime's.
+static IN_RUNTIME: AtomicU32 = AtomicU32::new(0);
+/// 1 while a session wants the device's work and the HSA runtime is not open yet.
+static DEVICE_PENDING: AtomicU32 = AtomicU32::new(0);
 /// Thread id of the agent.
 static AGENT: AtomicU32 = AtomicU32::new(0);
 
@@ -65,18 +73,58 @@ pub fn wait_for_stop() {
     }
 }
 
+/// The agent begins or ends to serve a session.
+pub fn serve(on: bool) {
+    SERVING.store(if on { std::process::id() } else { 0 }, SeqCst);
+}
+
+/// Whether the agent serves a session in this process.
+pub fn is_served() -> bool {
+    let pid = SERVING.load(SeqCst);
+    pid != 0 && pid == std::process::id()
+}
+
 /// For tools' threads: the set of running contexts changed. Waits until the agent has seen it, within a limit.
 pub fn ask() {
-    if probe::generation() == 0 {
+    if !is_served() {
         // No session, or a forked child without an agent.
         return;
     }
     let ticket = ASKED.fetch_add(1, SeqCst) + 1;
+    crate::local::wake();
     let end = std::time::Instant::now() + LEAVE_LIMIT;
-    while COLLECTING.load(SeqCst) && SERVED.load(SeqCst) < ticket && std::time::Instant::now() < end
-    {
+    while is_served() && SERVED.load(SeqCst) < ticket && std::time::Instant::now() < end {
         std::thread::sleep(Duration::from_micros(200));
     }
+}
+
+/// For a thread that brings new tables: waits until the agent has hooked them, within a limit. The thread may hold a lock of the
+/// runtime's that the agent waits for, in [`IN_RUNTIME`]: then it does not wait, and the slots are taken when the agent is back.
+pub fn look_again() {
+    LOOK.store(1, SeqCst);
+    crate::local::wake();
+    let end = std::time::Instant::now() + LEAVE_LIMIT;
+    while (is_served() || crate::local::is_on())
+        && LOOK.load(SeqCst) != 0
+        && IN_RUNTIME.load(SeqCst) == 0
+        && std::time::Instant::now() < end
+    {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Whether [`look_again`] asks.
+pub fn is_asked_to_look() -> bool {
+    LOOK.load(SeqCst) != 0
+}
+
+/// For an application's thread that is about to make its first queue: waits until the device's side is ready, within a limit, so that
+/// not even the first dispatch is without times. The runtime's `hsa_init` is behind that thread, so it holds no lock of it.
+pub fn wait_for_device() {
+    if DEVICE_PENDING.load(Acquire) == 0 || probe::generation() == 0 {
+        return;
+    }
+    ask();
 }
 
 /// Where records go.
@@ -124,6 +172,9 @@ pub struct Collection {
     pub outcome: u32,
     /// A thread may still be inside a record store of this session.
     pub memory_kept: bool,
+    /// The first correlation id of the next collecting: ids are used once in a session, also when its contexts, or the runtime, stop
+    /// and start again.
+    next_correlation: u64,
 }
 
 /// What [`Collection::stop`] leaves behind.
@@ -136,9 +187,12 @@ pub enum Left {
 }
 
 impl Collection {
-    /// A session begins: `spool` is the attacher's.
-    pub fn begin(&mut self, spool: Area) {
-        self.spool = Some(spool);
+    /// A session begins: `spool` is its reader's; without one only tools with buffers can be served.
+    pub fn begin(&mut self, spool: Option<Area>) {
+        self.spool = spool;
+        self.next_correlation = 1;
+        scan::NEXT_DISPATCH.store(1, Relaxed);
+        symbols::forget();
         self.outcome = 0;
         self.memory_kept = false;
     }
@@ -168,16 +222,22 @@ impl Collection {
 
     /// Brings everything into line with what the running contexts want. Returns complaints, if it cannot.
     pub fn apply(&mut self) -> Result<(), String> {
-        let wanted = context::wanted();
-        SERVED.store(ASKED.load(SeqCst), SeqCst);
+        // Whoever asked before this look is served when it is done.
+        let ticket = ASKED.load(SeqCst);
+        let result = self.follow(&context::wanted());
+        SERVED.store(ticket, SeqCst);
+        result
+    }
+
+    fn follow(&mut self, wanted: &Wanted) -> Result<(), String> {
         if wanted.is_empty() {
             self.stop_all(now());
             return Ok(());
         }
         if self.running.is_none() {
-            return self.start(&wanted);
+            return self.start(wanted);
         }
-        let mut need = need_of(&wanted);
+        let mut need = need_of(wanted);
         if let Some(running) = &mut self.running {
             // What was looked at once is looked at until the session ends: a queue whose doorbells went by unseen has no books.
             need.kernels |= running.need.kernels;
@@ -193,13 +253,11 @@ impl Collection {
     }
 
     fn start(&mut self, wanted: &Wanted) -> Result<(), String> {
-        let spool = self.spool.ok_or("no spool")?;
         if !probe::prepare() || !state::provide() {
             return Err("cannot map memory for the hooks".to_owned());
         }
         watch::clear();
         state::clear();
-        scan::NEXT_DISPATCH.store(1, Relaxed);
         allocations::clear();
         scratch::clear(need_of(wanted).kernels);
         symbols::begin();
@@ -221,13 +279,13 @@ impl Collection {
                 area,
             )
         } else {
-            (Route::Direct, spool)
+            (Route::Direct, self.spool.ok_or("nobody reads the records")?)
         };
         let need = need_of(wanted);
         let tid = AGENT.load(Relaxed);
         // SAFETY: the area is the attacher's spool, which the agent unmaps only when `stop` has returned Left::Nothing, or that of
         // the private reader, which lives in `route` until then.
-        let generation = unsafe { probe::start(area) };
+        let generation = unsafe { probe::start(area, self.next_correlation) };
         self.running = Some(Running {
             generation,
             need,
@@ -249,7 +307,12 @@ impl Collection {
             told: Vec::new(),
         });
         COLLECTING.store(true, SeqCst);
-        self.look_for_tables();
+        DEVICE_PENDING.store(u32::from(need.device()), Release);
+        if LOOK.swap(0, SeqCst) == 0 {
+            self.look_for_tables();
+        } else {
+            self.take_tables();
+        }
         probe::open(need.tracked(), need.recorded);
         Ok(())
     }
@@ -259,7 +322,37 @@ impl Collection {
         self.installed.len() as u32
     }
 
+    /// Looks for tables, opens the device's side where the runtime is open, takes slots.
     fn look_for_tables(&mut self) {
+        self.find_tables();
+        if let Some(running) = &mut self.running {
+            Self::open_hsa(running, &mut self.harvester);
+        }
+        self.take_slots();
+    }
+
+    /// The same without a look at the device: whoever waits for it may be inside `hsa_init`.
+    fn take_tables(&mut self) {
+        self.find_tables();
+        self.take_slots();
+    }
+
+    fn take_slots(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        for live in &running.live {
+            self.installed.take(live, &running.need);
+        }
+        if running.need.scratch {
+            Self::find_tools(running);
+            if let Some(table) = &running.tools {
+                scratch::take(&mut self.installed, table);
+            }
+        }
+    }
+
+    fn find_tables(&mut self) {
         let Some(running) = &mut self.running else {
             return;
         };
@@ -288,16 +381,13 @@ impl Collection {
                 }
             }
         }
-        Self::open_hsa(running, &mut self.harvester);
-        for live in &running.live {
-            self.installed.take(live, &running.need);
-        }
-        if running.need.scratch {
-            Self::find_tools(running);
-            if let Some(table) = &running.tools {
-                scratch::take(&mut self.installed, table);
-            }
-        }
+    }
+
+    fn runtime_is_open() -> bool {
+        IN_RUNTIME.store(1, SeqCst);
+        let open = symbols::runtime_is_open();
+        IN_RUNTIME.store(0, SeqCst);
+        open
     }
 
     /// The table through which the runtime tells of scratch memory.
@@ -331,12 +421,13 @@ impl Collection {
         if !running.hsa_open {
             running.waiting_for = if !has("CoreApiTable") || !has("AmdExtTable") {
                 "no table of an HSA runtime was found"
-            } else if !symbols::runtime_is_open() {
+            } else if !Self::runtime_is_open() {
                 "the HSA runtime was not initialised"
             } else {
                 running.hsa_open = true;
                 ""
             };
+            DEVICE_PENDING.store(u32::from(!running.hsa_open), Release);
             if !running.hsa_open {
                 return;
             }
@@ -368,6 +459,10 @@ impl Collection {
     pub fn tick(&mut self) -> bool {
         if SERVED.load(SeqCst) < ASKED.load(SeqCst) {
             let _ = self.apply();
+        }
+        if LOOK.load(SeqCst) != 0 {
+            self.take_tables();
+            LOOK.store(0, SeqCst);
         }
         let Some(running) = &mut self.running else {
             return false;
@@ -418,6 +513,7 @@ impl Collection {
             self.harvester.put_back();
         }
         probe::stop();
+        self.next_correlation = probe::next_correlation().max(1);
         let outside = probe::quiesce(QUIESCE_LIMIT);
         if self.installed.restore() > 0 {
             self.outcome |= outcome::SLOT_KEPT;
@@ -468,6 +564,7 @@ impl Collection {
             unsafe { onward.seal() };
         }
         COLLECTING.store(false, SeqCst);
+        DEVICE_PENDING.store(0, Release);
         if outside {
             Left::Nothing
         } else {

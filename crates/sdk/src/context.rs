@@ -184,6 +184,11 @@ pub fn wanted() -> Wanted {
     wanted
 }
 
+/// Whether any context runs.
+pub fn any_active() -> bool {
+    state::lock().contexts.iter().any(|context| context.active)
+}
+
 /// Makes a context for the client that is being initialised; returns its handle.
 pub fn create() -> Result<u64, Status> {
     let mut state = state::lock();

@@ -240,6 +240,34 @@ unsafe extern "C-unwind" fn hsa_signal_destroy(signal: u64) -> u32 {
     unsafe { wrappers::hsa_core::hsa_signal_destroy(signal) }
 }
 
+/// A queue is made once and carries every dispatch: nothing may be launched before the device's side of a session that began before
+/// the runtime did is ready.
+unsafe extern "C-unwind" fn hsa_queue_create(
+    agent: u64,
+    size: u32,
+    kind: u32,
+    callback: *mut c_void,
+    data: *mut c_void,
+    private_segment: u32,
+    group_segment: u32,
+    queue: *mut c_void,
+) -> u32 {
+    crate::collect::wait_for_device();
+    // SAFETY: the application's own call, passed on.
+    unsafe {
+        wrappers::hsa_core::hsa_queue_create(
+            agent,
+            size,
+            kind,
+            callback,
+            data,
+            private_segment,
+            group_segment,
+            queue,
+        )
+    }
+}
+
 /// Stops touching the queue's memory.
 unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
     let buried = Busy::enter().and_then(|busy| {
@@ -470,7 +498,7 @@ pub static HOOKS: &[Hook] = hooks! {
         hsa_queue_cas_write_index_scacq_screl, hsa_queue_cas_write_index_scacquire,
         hsa_queue_cas_write_index_relaxed, hsa_queue_cas_write_index_screlease,
         hsa_queue_store_write_index_relaxed, hsa_queue_store_write_index_screlease,
-        hsa_queue_destroy, hsa_executable_freeze;
+        hsa_queue_create, hsa_queue_destroy, hsa_executable_freeze;
     Signals:
         hsa_signal_store_relaxed, hsa_signal_store_screlease,
         hsa_signal_silent_store_relaxed, hsa_signal_silent_store_screlease,

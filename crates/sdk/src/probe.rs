@@ -97,16 +97,16 @@ pub fn prepare() -> bool {
 }
 
 /// Begins a session that takes nothing on yet: hooks may go in, one after the other; see [`open`]. On our own thread; nobody may be
-/// inside (see [`quiesce`]). Returns the generation.
+/// inside (see [`quiesce`]). Correlation ids count from `first_correlation`. Returns the generation.
 ///
 /// # Safety
 /// `area` must stay mapped until [`quiesce`] has returned true after [`stop`].
-pub unsafe fn start(area: Area) -> u64 {
+pub unsafe fn start(area: Area, first_correlation: u64) -> u64 {
     let Some(control) = control() else { return 0 };
     let generation = LAST_GENERATION.fetch_add(1, Relaxed) + 1;
     // SAFETY: generation is 0 and everyone was seen outside, so no other thread reads `area`.
     unsafe { *control.area.get() = Some(area) };
-    control.next_correlation.store(1, Relaxed);
+    control.next_correlation.store(first_correlation, Relaxed);
     control.recorded.store(0, Relaxed);
     control.tracked.store(0, Relaxed);
     control.device.store(0, Relaxed);
@@ -142,6 +142,11 @@ pub fn set_kinds(tracked: u64, recorded: u64) {
         control.recorded.store(recorded, Relaxed);
         control.device.store(tracked & DEVICE, Relaxed);
     }
+}
+
+/// The next correlation id that would be given.
+pub fn next_correlation() -> u64 {
+    control().map_or(0, |c| c.next_correlation.load(Relaxed))
 }
 
 /// Switches recording off: no call that begins from now on is recorded. Follow with [`quiesce`].

@@ -410,6 +410,15 @@ pub fn has_named() -> bool {
     state::lock().clients.iter().any(|client| client.named)
 }
 
+/// Whether there is a tool that the process was started with and that waits to be attached: one of ours.
+pub fn has_started() -> bool {
+    let state = state::lock();
+    state
+        .clients
+        .iter()
+        .any(|client| client.named && !client.source.is_attachment())
+}
+
 /// A caller that names tools one by one names them anew once they have been attached.
 fn begin_naming() {
     if state::lock().named_used {

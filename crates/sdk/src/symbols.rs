@@ -152,9 +152,21 @@ pub fn runtime_is_open() -> bool {
     waited && status == 0 && count > 0
 }
 
-/// A new session: everything is told again, with new numbers.
+/// A new session: numbers count from the start.
+pub fn forget() {
+    *known() = None;
+}
+
+/// A new collecting: everything is told again. Addresses may have been used again since, so nothing has its old number.
 pub fn begin() {
-    *known() = Some(Known::default());
+    let mut known = known();
+    let before = known.take().unwrap_or_default();
+    *known = Some(Known {
+        next_kernel: before.next_kernel,
+        next_code_object: before.next_code_object,
+        ..Known::default()
+    });
+    drop(known);
     KERNELS.store(0, Release);
     CHANGED.store(true, Relaxed);
 }

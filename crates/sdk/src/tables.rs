@@ -36,6 +36,13 @@ pub struct Found {
     pub refused: Vec<String>,
 }
 
+impl Found {
+    /// Whether a runtime is loaded, of whatever kind.
+    pub fn is_any(&self) -> bool {
+        !(self.live.is_empty() && self.not_yet.is_empty() && self.refused.is_empty())
+    }
+}
+
 /// How many functions of a library must agree on its table.
 const WITNESSES: usize = 3;
 /// How many are asked at most.

@@ -243,7 +243,7 @@ fn every_wrapper_passes_everything_through() {
     assert!(probe::prepare());
     let kinds = ALL.iter().fold(0, |mask, table| mask | 1_u64 << table.kind);
     // SAFETY: the mapping stays.
-    let generation = unsafe { probe::start(area) };
+    let generation = unsafe { probe::start(area, 1) };
     probe::open(kinds, kinds);
     assert_ne!(generation, 0);
     all();

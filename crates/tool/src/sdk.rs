@@ -8,6 +8,17 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused(pub c_int);
 
+/// Who began the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionKind {
+    /// An attacher of ours, which reads the spool.
+    Engine,
+    /// Somebody else's injector.
+    Attached,
+    /// Whoever started the process.
+    Launched,
+}
+
 /// A bound SDK. The table was checked, and its functions live as long as the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Sdk {
@@ -90,6 +101,20 @@ impl Sdk {
             let value = (self.table.get_setting)(name.as_ptr());
             (!value.is_null()).then(|| CStr::from_ptr(value).to_string_lossy().into_owned())
         }
+    }
+    /// In what kind of session the tool is.
+    pub fn session_kind(&self) -> SessionKind {
+        // SAFETY: see above.
+        match unsafe { (self.table.session_kind)() } {
+            1 => SessionKind::Attached,
+            2 => SessionKind::Launched,
+            _ => SessionKind::Engine,
+        }
+    }
+    /// Hands over the spool that we read: its start and its bytes. It must stay mapped until the session is over.
+    pub fn give_spool(&self, base: *mut u8, len: usize) -> Result<(), Refused> {
+        // SAFETY: see above; the caller keeps the mapping.
+        checked(unsafe { (self.table.give_spool)(base, len) })
     }
     /// Tells the user something.
     pub fn note(&self, text: &str) {

@@ -2,6 +2,7 @@
 //! settings ask for.
 
 use crate::domain::{DOMAINS, Domain, NOT_BUILT};
+use crate::files;
 use crate::sdk::{Refused, Sdk};
 use midair_settings::tool_boolean;
 use std::ffi::CStr;
@@ -52,6 +53,12 @@ fn is_on(sdk: Sdk, setting: &CStr) -> bool {
 /// The SDK's status when it refuses to start something; nothing is left running then.
 pub fn attach(sdk: Sdk) -> Result<(), Refused> {
     let contexts = contexts();
+    if contexts
+        .iter()
+        .any(|(domain, _)| is_on(sdk, domain.setting))
+    {
+        files::begin(sdk)?;
+    }
     let mut any = false;
     for (domain, context) in &contexts {
         if is_on(sdk, domain.setting) {
@@ -83,11 +90,12 @@ pub fn attach(sdk: Sdk) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Stops everything that runs.
+/// Stops everything that runs, and writes the files if that is ours to do.
 pub fn detach(sdk: Sdk) {
     for (_, context) in contexts() {
         if sdk.is_active(context) {
             let _ = sdk.stop(context);
         }
     }
+    files::finish();
 }

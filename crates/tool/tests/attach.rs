@@ -91,6 +91,13 @@ unsafe extern "C" fn note(text: *const c_char) {
     with(|fake| fake.notes.push(text));
 }
 
+unsafe extern "C" fn engine() -> c_int {
+    0
+}
+unsafe extern "C" fn no_spool(_base: *mut u8, _len: usize) -> c_int {
+    unreachable!("an attacher reads the spool")
+}
+
 static TABLE: SdkTable = SdkTable {
     size: size_of::<SdkTable>(),
     version: SDK_TABLE_VERSION,
@@ -103,6 +110,8 @@ static TABLE: SdkTable = SdkTable {
     use_spool,
     get_setting: setting,
     note,
+    session_kind: engine,
+    give_spool: no_spool,
 };
 static OTHER_BUILD: SdkTable = SdkTable {
     version: SDK_TABLE_VERSION + 1,

@@ -123,6 +123,9 @@ impl Reader {
         if base == libc::MAP_FAILED {
             return Err(fail("mmap"));
         }
+        // A forked child must not write to what its parent reads.
+        // SAFETY: the mapping just made.
+        unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
         let mut reader = Reader {
             base: base.cast(),
             len,
@@ -187,6 +190,11 @@ impl Reader {
     pub fn area(&self) -> Option<super::Area> {
         // SAFETY: the mapping lives as long as self; the caller keeps the result within that.
         unsafe { super::Area::new(self.base, self.len) }
+    }
+
+    /// Where it is mapped, for a writer in this process; valid as long as the reader.
+    pub fn mapping(&self) -> (*mut u8, usize) {
+        (self.base, self.len)
     }
 
     /// Bytes of the whole spool.

@@ -42,6 +42,8 @@ pub(crate) fn table() -> *const SdkTable {
         use_spool,
         get_setting,
         note,
+        session_kind,
+        give_spool,
     };
     &raw const TABLE
 }
@@ -60,6 +62,17 @@ unsafe extern "C" fn get_setting(name: *const c_char) -> *const c_char {
         // SAFETY: our own tool passes C strings.
         let name = unsafe { CStr::from_ptr(name) };
         crate::setting::get(name)
+    })
+}
+
+unsafe extern "C" fn session_kind() -> c_int {
+    midair_capi_build::edge(0, || crate::local::kind() as c_int)
+}
+
+unsafe extern "C" fn give_spool(base: *mut u8, len: usize) -> c_int {
+    midair_capi_build::edge(1, || {
+        // SAFETY: our own tool's promise, which is this table's.
+        unsafe { crate::local::give_spool(base, len) }.map_or_else(c_int::from, |()| 0)
     })
 }
 

@@ -3,9 +3,10 @@
 use super::{list, put};
 use crate::registration::discover;
 use crate::status::Status;
-use crate::{collector, registration};
+use crate::{collector, local, registration};
 use midair_abi::registration::Configure;
 use midair_capi_build::{c_api, edge};
+use midair_settings::Settings;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 c_api! {
@@ -25,25 +26,24 @@ c_api! {
     fn rocprofiler_force_configure(configure_func: Option<Configure>) {
         let configure = configure_func.ok_or(Status::INVALID_ARGUMENT)?;
         // SAFETY: the caller's function.
-        unsafe { registration::force(configure) }
+        let forced = unsafe { registration::force(configure) };
+        local::launch();
+        forced
     }
 
     /// Attaches the tools that are loaded. Called by a registration library; settings that no session brought are taken from the
     /// environment, where it has put the attacher's.
     ///
-    /// Refused ([`Status::NOT_AVAILABLE`]) where nothing would be recorded, since no attacher of ours has started our thread.
+    /// The session runs on a thread of ours, which ends with it. Refused ([`Status::CONFIGURATION_LOCKED`]) while another session is on.
     fn rocprofiler_attach() {
-        if !collector::is_set() {
-            return Err(Status::NOT_AVAILABLE);
-        }
-        discover::settings_from_environment();
         discover::name_listed();
-        registration::attach()
+        // A variable that is not UTF-8 cannot be one that we read.
+        local::attach(Settings::from_environment(std::env::vars_os()).unwrap_or_default())
     }
 
-    /// Detaches the tools that are attached.
+    /// Detaches the tools that are attached: when it returns, they have everything and files are written.
     fn rocprofiler_detach() {
-        registration::detach()
+        local::detach()
     }
 
     /// Loads the tools that are named for an attach, a list with colons, and configures and initialises those that are new. The
@@ -106,7 +106,7 @@ c_api! {
             return Err(Status::INVALID_ARGUMENT);
         }
         // As AMD's: tools first, so that the first call through the tables is theirs to see.
-        registration::find_clients();
+        local::serve_the_start();
         collector::adopt(name, lib_version, lib_instance, &tables);
         Ok(())
     }

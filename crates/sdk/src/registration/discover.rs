@@ -3,7 +3,7 @@
 //! Only a process that was *started* under a profiler is searched. One that an attacher enters may well have a
 //! `rocprofiler_configure` somewhere (libtorch has), which nobody asked for.
 
-use super::library::{bind, entry, names, open, open_named};
+use super::library::{bind, entry, is_ours, names, open, open_named};
 use super::{Source, load};
 use crate::collector;
 use crate::setting;
@@ -138,7 +138,12 @@ fn start(library: *mut c_void) -> Result<(), crate::status::Status> {
         return Ok(());
     }
     bind(library)?;
-    super::configure_client(source, entry)
+    super::configure_client(source, entry)?;
+    if is_ours(library) {
+        // It starts its contexts when it is attached, also where the attach is the start.
+        super::name_again(source);
+    }
+    Ok(())
 }
 
 /// Whether some library lets everybody see a `rocprofiler_configure`.

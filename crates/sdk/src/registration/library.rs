@@ -88,6 +88,11 @@ pub(super) fn bind(library: *mut c_void) -> Result<(), Status> {
     }
 }
 
+/// Whether it is a tool of ours.
+pub(super) fn is_ours(library: *mut c_void) -> bool {
+    CString::new(TOOL_BIND).is_ok_and(|name| own_symbol(library, &name).is_some())
+}
+
 /// The functions by which the library's tool is configured. `None`: it is no tool.
 pub(super) fn entry(library: *mut c_void) -> Option<Entry> {
     // SAFETY: the C API gives the functions of these names these types.

@@ -1,0 +1,527 @@
+//! Sessions without an attacher of ours: somebody else's injector attached, or the process was started under the profiler.
+//!
+//! Our thread is made here instead of by the engine, and runs the same session: it configures nothing, attaches the tools that were
+//! named, takes the tables, ticks, and ends with a drain. Records for the attacher's spool have no attacher: the tool that wants
+//! them makes the spool and reads it ([`give_spool`]). Tools with buffers need no reader.
+//!
+//! * [`attach`] and [`detach`] for `rocprofiler_attach` and `rocprofiler_detach`: the thread is there as long as the session.
+//! * [`launch`] for a process that was started with tools: the thread waits for the first runtime, then the session lasts until the
+//!   process ends.
+//!
+//! One session per process ([`crate::only`]), whoever made it. A forked child has none, and gets none: locks may be held there by
+//! threads that it does not have.
+
+use crate::agent::{BUSY_TICK, IDLE_TICK, wait_on};
+use crate::clock::now;
+use crate::status::Status;
+use crate::{collect, collector, context, current, only, registration, setting, tables};
+use midair_capi_build::{edge, quiet_thread};
+use midair_record::boot::THREAD_NAME;
+use midair_record::spool::{Area, outcome};
+use midair_settings::Settings;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// As the engine's thread.
+const STACK: usize = 1 << 20;
+/// Longest set-up; most of it is the tool's.
+const SET_UP: Duration = Duration::from_secs(20);
+/// Longest detach: the tool writes its files in it.
+const DETACH: Duration = Duration::from_secs(600);
+/// Longest wait of an exit for our thread; it has to drain and to let go of the tables, and writes nothing.
+const LEAVE: Duration = Duration::from_secs(5);
+/// How long the device may finish what it runs.
+const DRAIN: Duration = Duration::from_millis(100);
+/// How often a process without a runtime is looked at.
+const WATCH_TICK: Duration = Duration::from_millis(20);
+
+/// What kind of session a tool is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// An attacher of ours reads the spool.
+    Engine = 0,
+    /// Somebody else's injector attached.
+    Attached = 1,
+    /// The process was started with the tool.
+    Launched = 2,
+}
+
+/// Values of [`STATE`].
+mod state {
+    /// No thread.
+    pub const OFF: u32 = 0;
+    /// Setting up.
+    pub const STARTING: u32 = 1;
+    /// Launched; no runtime is loaded.
+    pub const WATCHING: u32 = 2;
+    /// Recording.
+    pub const ON: u32 = 3;
+    /// Recording has ended, nothing is hooked; what is left is to be finished by whoever asked.
+    pub const STOPPED: u32 = 4;
+}
+
+/// Values of [`COMMAND`].
+mod command {
+    /// Go on.
+    pub const RUN: u32 = 0;
+    /// Stop, and detach the tools.
+    pub const DETACH: u32 = 1;
+    /// Stop; the asking thread ends the tools.
+    pub const LEAVE: u32 = 2;
+    /// Stop and end the tools: the asking thread cannot, it is inside a signal handler.
+    pub const FINISH: u32 = 3;
+}
+
+/// Futex word.
+static STATE: AtomicU32 = AtomicU32::new(state::OFF);
+static COMMAND: AtomicU32 = AtomicU32::new(command::RUN);
+/// Futex word that our thread waits on: counts what it is to look at.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+/// The process that our thread was made in, 0 = none yet.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+static KIND: AtomicU32 = AtomicU32::new(Kind::Engine as u32);
+/// Status of a set-up that failed.
+static FAILURE: AtomicI32 = AtomicI32::new(0);
+/// Begin and end, one at a time.
+static LIFE: Mutex<()> = Mutex::new(());
+/// The spool that a tool of ours reads.
+static SPOOL: Mutex<Option<Area>> = Mutex::new(None);
+
+fn here() -> i32 {
+    // SAFETY: no arguments, no failure.
+    unsafe { libc::getpid() }
+}
+
+/// Whether this is a forked child of a process that had such a thread.
+fn is_child() -> bool {
+    let process = PROCESS.load(SeqCst);
+    process != 0 && process != here()
+}
+
+/// Whether a session without an attacher is on, or waits for a runtime.
+pub fn is_on() -> bool {
+    matches!(
+        STATE.load(SeqCst),
+        state::STARTING | state::WATCHING | state::ON
+    ) && !is_child()
+}
+
+/// The kind of session that the calling tool's function is in.
+pub fn kind() -> Kind {
+    if is_on() || STATE.load(SeqCst) == state::STOPPED {
+        match KIND.load(SeqCst) {
+            1 => Kind::Attached,
+            2 => Kind::Launched,
+            _ => Kind::Engine,
+        }
+    } else {
+        Kind::Engine
+    }
+}
+
+/// Takes the spool that the calling tool reads, during its `tool_attach`.
+///
+/// # Errors
+/// [`Status::NOT_AVAILABLE`] when an attacher reads another, or another tool has given one.
+///
+/// # Safety
+/// `base` must be the start of a spool of `len` bytes that is mapped until the tool's `tool_detach` or `finalize`, and for ever if the
+/// spool's outcome then says [`outcome::MEMORY_KEPT`].
+pub unsafe fn give_spool(base: *mut u8, len: usize) -> Result<(), Status> {
+    if kind() == Kind::Engine {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    // SAFETY: the caller's promise.
+    let area = unsafe { Area::new(base, len) }.ok_or(Status::INVALID_ARGUMENT)?;
+    let mut spool = SPOOL.lock().unwrap_or_else(PoisonError::into_inner);
+    if spool.is_some() {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    *spool = Some(area);
+    Ok(())
+}
+
+/// Has our thread look at once, if it waits.
+pub(crate) fn wake() {
+    CALLS.fetch_add(1, SeqCst);
+    futex_wake(&CALLS);
+}
+
+fn futex_wake(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: a static word; waking has no effect on memory.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            std::ptr::from_ref(word),
+            operation,
+            i32::MAX,
+            0,
+            0,
+            0,
+        )
+    };
+}
+
+fn set_state(value: u32) {
+    STATE.store(value, SeqCst);
+    futex_wake(&STATE);
+}
+
+/// Waits while the state is one of these. False when it still is at the end of the limit.
+fn wait_while(states: &[u32], limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        let state = STATE.load(SeqCst);
+        if !states.contains(&state) {
+            return true;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        wait_on(&STATE, state, Some(left), true);
+    }
+}
+
+/// Takes [`LIFE`], within a limit: its holder may be in a detach that writes for long.
+fn life(limit: Duration) -> Option<std::sync::MutexGuard<'static, ()>> {
+    let end = Instant::now() + limit;
+    loop {
+        match LIFE.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(std::sync::TryLockError::WouldBlock) => return None,
+        }
+    }
+}
+
+/// Attaches the tools that are named, with these settings. When it returns, records flow.
+///
+/// # Errors
+/// [`Status::CONFIGURATION_LOCKED`] while another session is on, of whatever kind; [`Status::NOT_AVAILABLE`] when there is no tool,
+/// nobody to read what one wants, or in a forked child; [`Status::OUT_OF_RESOURCES`] without a thread; [`Status::ERROR`] when a tool
+/// refuses or the set-up takes too long.
+pub fn attach(settings: Settings) -> Result<(), Status> {
+    if is_child() {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    let _life = life(SET_UP).ok_or(Status::CONFIGURATION_LOCKED)?;
+    if is_on() || collect::is_served() {
+        return Err(Status::CONFIGURATION_LOCKED);
+    }
+    setting::publish(settings);
+    start(Kind::Attached)?;
+    if !wait_while(&[state::STARTING], SET_UP) {
+        // It ends by itself as soon as it gets so far.
+        COMMAND.store(command::DETACH, SeqCst);
+        wake();
+        return Err(Status::ERROR);
+    }
+    match STATE.load(SeqCst) {
+        state::ON => Ok(()),
+        _ => Err(match FAILURE.load(SeqCst) {
+            0 => Status::ERROR,
+            number => Status(number),
+        }),
+    }
+}
+
+/// Ends the session that [`attach`] began. When it returns, the tools have everything, and files are written.
+///
+/// # Errors
+/// [`Status::NOT_AVAILABLE`] when there is none; [`Status::ERROR`] when it does not end in time: it goes on ending.
+pub fn detach() -> Result<(), Status> {
+    if is_child() {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    let _life = life(DETACH).ok_or(Status::ERROR)?;
+    if !is_on() || kind() != Kind::Attached {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    COMMAND.store(command::DETACH, SeqCst);
+    wake();
+    if wait_while(&[state::STARTING, state::ON, state::STOPPED], DETACH) {
+        Ok(())
+    } else {
+        Err(Status::ERROR)
+    }
+}
+
+/// Serves the tools that the process was started with ([`registration::find_clients`]), from its first runtime on. Does nothing when
+/// they are served, when there are none, and in a forked child. A runtime that is loaded is hooked when this returns.
+pub fn launch() {
+    if is_child() || !(registration::has_started() || context::any_active()) {
+        return;
+    }
+    let Some(life) = life(Duration::ZERO) else {
+        return;
+    };
+    if is_on() || collect::is_served() || start(Kind::Launched).is_err() {
+        return;
+    }
+    drop(life);
+    wait_while(&[state::STARTING], SET_UP);
+}
+
+/// Contexts were started or stopped by a tool's thread.
+pub(crate) fn contexts_changed() {
+    // Inside a tool's `initialize` it is too early: whoever calls that calls `launch` after it.
+    if !is_on() && !collect::is_served() && registration::is_initialized() == 1 {
+        launch();
+    }
+    collect::ask();
+}
+
+/// The library was loaded: in a process that is started under the profiler the tools are found and served at once, before the
+/// program's first own instruction. That is so when `ROCPROFILER_LIBRARY_CTOR` says it (AMD's command line sets it, and ours), and when
+/// a tool of ours is preloaded.
+pub fn at_load() {
+    let asked = std::env::var("ROCPROFILER_LIBRARY_CTOR")
+        .is_ok_and(|word| midair_settings::tool_boolean(&word) == Some(true));
+    if !asked && !is_ours_preloaded() {
+        return;
+    }
+    serve_the_start();
+}
+
+/// Finds, configures and serves the tools that the process was started with, once. For a registration library's first table, too.
+pub fn serve_the_start() {
+    collector::set(current::COLLECTOR);
+    if registration::find_clients() > 0 {
+        if registration::has_started() || context::any_active() {
+            make_hips_table();
+        }
+        launch();
+    }
+}
+
+fn is_ours_preloaded() -> bool {
+    let Ok(name) = std::ffi::CString::new(midair_abi::private::TOOL_BIND) else {
+        return false;
+    };
+    // SAFETY: RTLD_DEFAULT and a C string.
+    unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() }
+}
+
+/// A HIP that does not register makes its table in its first call, which would go by unseen. `hipApiName` looks a name up in a list of
+/// the runtime's own and initialises nothing, but makes the table. Only where HIP is loaded and has none.
+fn make_hips_table() {
+    if !tables::find().not_yet.contains(&"HipDispatchTable") {
+        return;
+    }
+    let mut function = None;
+    tables::elf::with_modules(|module| {
+        if function.is_none() && module.symbol("hipGetDeviceCount").is_some() {
+            function = module.symbol("hipApiName");
+        }
+    });
+    if let Some(at) = function {
+        // SAFETY: HIP's documented function of this name; it takes a number and returns a string that lives for ever.
+        let name: extern "C" fn(u32) -> *const std::ffi::c_char =
+            unsafe { std::mem::transmute(std::ptr::with_exposed_provenance::<()>(at)) };
+        name(0);
+    }
+}
+
+/// Tables came: a session that waited for a runtime begins, within a limit, and hooks them.
+pub(crate) fn runtime_is_here() {
+    if !(is_on() || collect::is_served()) {
+        return;
+    }
+    collect::look_again();
+    if is_on() {
+        wait_while(&[state::WATCHING], LEAVE);
+    }
+}
+
+fn start(kind: Kind) -> Result<(), Status> {
+    if !only::claim() {
+        return Err(Status::CONFIGURATION_LOCKED);
+    }
+    collector::set(current::COLLECTOR);
+    PROCESS.store(here(), SeqCst);
+    KIND.store(kind as u32, SeqCst);
+    COMMAND.store(command::RUN, SeqCst);
+    FAILURE.store(0, SeqCst);
+    *SPOOL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    STATE.store(state::STARTING, SeqCst);
+    // The tools' own ends are called after ours: the last to be registered is the first to be called.
+    registration::end_at_exit();
+    leave_at_exit();
+    let body = move || {
+        if std::panic::catch_unwind(|| serve(kind)).is_err() {
+            collect::serve(false);
+            only::release();
+            set_state(state::OFF);
+        }
+    };
+    if quiet_thread(THREAD_NAME, STACK, body).is_err() {
+        only::release();
+        set_state(state::OFF);
+        return Err(Status::OUT_OF_RESOURCES);
+    }
+    Ok(())
+}
+
+/// Has the session ended at exit, before the runtimes' own ends: call it again when a runtime came, which has registered its own.
+fn leave_at_exit() {
+    // SAFETY: `on_exit` is a function of a library that is never unloaded.
+    unsafe { libc::atexit(on_exit) };
+}
+
+extern "C" fn on_exit() {
+    edge((), || {
+        if is_on() {
+            COMMAND.store(command::LEAVE, SeqCst);
+            wake();
+            wait_while(&[state::STARTING, state::WATCHING, state::ON], LEAVE);
+        }
+    });
+}
+
+/// Our thread.
+fn serve(kind: Kind) {
+    collect::i_am_the_agent();
+    if kind == Kind::Launched && !watch() {
+        only::release();
+        set_state(state::OFF);
+        return;
+    }
+    collect::serve(true);
+    let command = match set_up(kind) {
+        Ok(()) => {
+            set_state(state::ON);
+            run()
+        }
+        Err(status) => {
+            FAILURE.store(status.0, SeqCst);
+            command::DETACH
+        }
+    };
+    finish(command);
+    only::release();
+    set_state(if command == command::LEAVE {
+        state::STOPPED
+    } else {
+        state::OFF
+    });
+}
+
+/// Waits for a runtime. False when the process ends before.
+fn watch() -> bool {
+    let mut epoch = 0;
+    loop {
+        let seen = CALLS.load(SeqCst);
+        let loaded = tables::loader_epoch();
+        if loaded != epoch {
+            epoch = loaded;
+            if tables::find().is_any() {
+                return true;
+            }
+        }
+        if collect::is_asked_to_look() {
+            return true;
+        }
+        if COMMAND.load(SeqCst) != command::RUN {
+            return false;
+        }
+        if STATE.load(SeqCst) == state::STARTING {
+            set_state(state::WATCHING);
+        }
+        wait_on(&CALLS, seen, Some(WATCH_TICK), true);
+    }
+}
+
+fn set_up(kind: Kind) -> Result<(), Status> {
+    // All domains begin at the same moment, as in a session of the engine's.
+    if kind == Kind::Attached || registration::has_started() {
+        current::hold(true);
+        let attached = registration::attach();
+        current::hold(false);
+        attached?;
+    }
+    let spool = *SPOOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let applied = current::with(|collection| {
+        collection.begin(spool);
+        collection.apply()
+    });
+    if let Some(why) = applied.err().or_else(current::take_complaint) {
+        current::with(|collection| collection.note(&why));
+        return Err(Status::NOT_AVAILABLE);
+    }
+    if let Some(spool) = spool {
+        spool.head().attached_at.store(now(), Relaxed);
+    }
+    leave_at_exit();
+    Ok(())
+}
+
+/// Until somebody asks for the end.
+fn run() -> u32 {
+    loop {
+        let seen = CALLS.load(SeqCst);
+        let busy = current::with(|collection| collection.tick());
+        let command = COMMAND.load(SeqCst);
+        if command != command::RUN {
+            return command;
+        }
+        if collect::RUNTIME_LEAVES.load(SeqCst) != 0 {
+            sit_out();
+        }
+        wait_on(
+            &CALLS,
+            seen,
+            Some(if busy { BUSY_TICK } else { IDLE_TICK }),
+            true,
+        );
+    }
+}
+
+/// The application shuts its HSA runtime down, for good or only for a while: nothing is collected until it has.
+fn sit_out() {
+    current::with(|collection| collection.stop_all(now() + DRAIN.as_nanos() as u64));
+    while collect::RUNTIME_LEAVES.load(SeqCst) != 0 && COMMAND.load(SeqCst) == command::RUN {
+        wait_on(&CALLS, CALLS.load(SeqCst), Some(BUSY_TICK), true);
+    }
+    if COMMAND.load(SeqCst) == command::RUN {
+        let _ = current::with(|collection| collection.apply());
+    }
+}
+
+fn finish(command: u32) {
+    let deadline = now() + DRAIN.as_nanos() as u64;
+    current::set_deadline(deadline);
+    let said = current::with(|collection| {
+        collection.stop_all(deadline);
+        collection.outcome
+    });
+    let spool = *SPOOL.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(spool) = spool {
+        let leaves = if command == command::DETACH {
+            0
+        } else {
+            outcome::PROCESS_EXIT
+        };
+        let head = spool.head();
+        head.detached_at.store(now(), Relaxed);
+        head.outcome.store(said | leaves, SeqCst);
+    }
+    // Everything is in the spool and in the buffers: what the tools do from here on is asked of nobody.
+    collect::serve(false);
+    current::with(|collection| collection.end());
+    match command {
+        command::DETACH => {
+            let _ = registration::detach();
+        }
+        command::FINISH => registration::finalize(),
+        _ => {}
+    }
+    *SPOOL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}

@@ -1,0 +1,311 @@
+//! Writing the files ourselves, where no attacher of ours reads the spool: the process was started with the tool, or somebody else's
+//! injector attached.
+//!
+//! The tool is then both ends: it makes the spool, a thread of its own follows it into a file without a name while the session is on,
+//! and whoever ends the session has the files written before it goes on. The same code writes them as on the attaching side
+//! (`midair-results`).
+
+use crate::sdk::{Refused, Sdk, SessionKind};
+use midair_capi_build::quiet_thread;
+use midair_record::event;
+use midair_record::spool::{DEFAULT_SIZE, DROP_SLOTS, Reader, ReaderOptions, outcome};
+use midair_results::{Failure, Finished, Identity, Kind, RecordWriter, Style, Written};
+use midair_settings::{ALIASES, Settings, Verbosity, options};
+use std::ffi::CString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Of the thread that follows the spool.
+const NAME: &str = "midair-records";
+const STACK: usize = 512 << 10;
+/// How often it looks.
+const TICK: Duration = Duration::from_millis(20);
+/// How long it may take for what is left at the end.
+const LAST_WORDS: Duration = Duration::from_secs(60);
+/// Memory of the spool that is taken ahead of its use, so that an application's thread need not.
+const AHEAD: usize = 4 << 20;
+/// Set by the command line to its own pid, which the program then has: the one process that says that there was nothing to record.
+/// Others are children of it, such as those of a shell script.
+const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
+
+/// A session that is being written.
+struct Recording {
+    kind: SessionKind,
+    settings: Settings,
+    identity: Identity,
+    /// Dropping it ends the thread's waiting.
+    stop: Sender<()>,
+    done: Receiver<Followed>,
+}
+
+/// What the thread that follows the spool gives back.
+struct Followed {
+    reader: Reader,
+    records: RecordWriter,
+    /// Calls, dispatches and the like; not what only describes.
+    events: u64,
+    failure: Option<Failure>,
+}
+
+static NOW: Mutex<Option<Recording>> = Mutex::new(None);
+
+fn now() -> std::sync::MutexGuard<'static, Option<Recording>> {
+    NOW.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The session's settings, as far as we know their names.
+fn settings(sdk: Sdk) -> Settings {
+    let names = options().flat_map(|option| option.variables()).chain(
+        ALIASES
+            .iter()
+            .flat_map(|(_, current)| current.iter().copied()),
+    );
+    names
+        .filter_map(|name| {
+            let value = sdk.setting(&CString::new(name).ok()?)?;
+            Some((name, value))
+        })
+        .collect()
+}
+
+/// Makes ready for a session, if it is one in which we write: call it before the contexts are started.
+///
+/// # Errors
+/// When there is no memory, no place for records, or no way to write what is asked for: better now than at the end.
+pub fn begin(sdk: Sdk) -> Result<(), Refused> {
+    let kind = sdk.session_kind();
+    if kind == SessionKind::Engine || now().is_some() {
+        return Ok(());
+    }
+    let settings = settings(sdk);
+    start(sdk, kind, settings.clone()).map_err(|failure| {
+        sdk.note(&failure.what);
+        say_failure(kind, &settings, &failure);
+        Refused(-1)
+    })
+}
+
+fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure> {
+    let setup = |error: &dyn std::fmt::Display| Failure::new(Kind::Setup, error.to_string());
+    let identity = Identity::read(std::process::id());
+    midair_results::check(&settings, &identity)?;
+    let reader = Reader::create(&ReaderOptions {
+        size: DEFAULT_SIZE,
+        settings: Vec::new(),
+        drain_ms: 0,
+        lease_ms: 0,
+        session: identity.keys.launched as u64,
+    })
+    .map_err(|error| setup(&error))?;
+    let records = places()
+        .find_map(|place| RecordWriter::create_in(&place).ok())
+        .ok_or_else(|| {
+            Failure::new(
+                Kind::Output,
+                "no directory for temporary files can be written",
+            )
+            .hint("name one in ROCPROF_TMPDIR")
+        })?;
+    let (base, len) = reader.mapping();
+    let (stop, stopped) = channel();
+    let (give, done) = channel();
+    let follow = move || {
+        let _ = give.send(follow(reader, records, &stopped));
+    };
+    quiet_thread(NAME, STACK, follow).map_err(|error| setup(&error))?;
+    // Kept mapped by the thread, and then by whoever takes the reader back from it.
+    sdk.give_spool(base, len)
+        .map_err(|refused| setup(&format!("the SDK takes no spool (status {})", refused.0)))?;
+    *now() = Some(Recording {
+        kind,
+        settings,
+        identity,
+        stop,
+        done,
+    });
+    Ok(())
+}
+
+/// Where the file without a name may be.
+fn places() -> impl Iterator<Item = PathBuf> {
+    std::env::var_os("ROCPROF_TMPDIR")
+        .map(PathBuf::from)
+        .into_iter()
+        .chain([std::env::temp_dir(), PathBuf::from(".")])
+}
+
+/// Follows the spool until it is told to stop, then takes the rest.
+fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) -> Followed {
+    let mut events = 0;
+    let mut failure = None;
+    let mut ahead = 0;
+    loop {
+        let ended = !matches!(stop.recv_timeout(TICK), Err(RecvTimeoutError::Timeout));
+        let used = reader.head().claim.load(Relaxed) as usize * midair_record::spool::CHUNK;
+        if !ended && used + AHEAD > ahead && ahead < reader.size() {
+            ahead += AHEAD;
+            reader.fault_in(AHEAD);
+        }
+        let mut drain = || {
+            reader.drain(|bytes| {
+                if events == 0 {
+                    events += count_events(bytes);
+                }
+                records.append(bytes).map(drop)
+            })
+        };
+        // What cannot be kept is given up, so that the rest finds room; at the end everything that is there is taken.
+        while match drain() {
+            Ok(taken) => ended && taken > 0,
+            Err(error) => {
+                failure.get_or_insert_with(|| {
+                    Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
+                });
+                ended
+            }
+        } {}
+        if ended {
+            break;
+        }
+    }
+    Followed {
+        reader,
+        records,
+        events,
+        failure,
+    }
+}
+
+/// Records of traced kinds among these.
+fn count_events(bytes: &[u8]) -> u64 {
+    let (mut rest, mut count) = (bytes, 0);
+    while let Ok((_, size)) = event::decode(rest) {
+        count += u64::from(
+            rest.get(2)
+                .is_some_and(|kind| usize::from(*kind) < DROP_SLOTS),
+        );
+        rest = rest.get(size..).unwrap_or_default();
+    }
+    count
+}
+
+/// Writes the files of a session that is over. When it returns they are there.
+pub fn finish() {
+    let Some(recording) = now().take() else {
+        return;
+    };
+    let Recording {
+        kind,
+        settings,
+        mut identity,
+        stop,
+        done,
+    } = recording;
+    drop(stop);
+    let Ok(followed) = done.recv_timeout(LAST_WORDS) else {
+        let failure = Failure::new(
+            Kind::Output,
+            "what was recorded could not be taken over in time: nothing is written",
+        );
+        return say_failure(kind, &settings, &failure);
+    };
+    let Followed {
+        reader,
+        records,
+        events,
+        failure,
+    } = followed;
+    let head = reader.head();
+    identity.process.init_time = head.attached_at.load(Relaxed);
+    identity.process.fini_time = head.detached_at.load(Relaxed);
+    // That the process ends is how a launched session ends.
+    let said = head.outcome.load(Acquire) & !outcome::PROCESS_EXIT;
+    let dropped = reader.dropped();
+    if said & outcome::MEMORY_KEPT != 0 {
+        // A thread may still be inside a record store.
+        std::mem::forget(reader);
+    } else {
+        drop(reader);
+    }
+    let lost_all = failure.is_some() || dropped.iter().any(|count| *count > 0);
+    if kind == SessionKind::Launched && events == 0 && !lost_all {
+        if is_first() || is_verbose(&settings) {
+            say(
+                "rocprofv3: nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for",
+            );
+        }
+        return;
+    }
+    let written = records
+        .finish()
+        .map_err(|error| Failure::new(Kind::Output, format!("records cannot be kept: {error}")))
+        .and_then(|records| {
+            Finished {
+                notes: std::mem::take(&mut identity.notes),
+                identity,
+                settings: settings.clone(),
+                records,
+                dropped,
+                outcome: said,
+                ended: None,
+                failure,
+            }
+            .write(Style::default())
+        });
+    match written {
+        Ok(written) => announce(kind, &settings, &written),
+        Err(failure) => say_failure(kind, &settings, &failure),
+    }
+}
+
+/// Whether this is the process that the command line became.
+fn is_first() -> bool {
+    std::env::var(LAUNCHED).is_ok_and(|pid| pid.parse() == Ok(std::process::id()))
+}
+
+fn is_verbose(settings: &Settings) -> bool {
+    let level = settings
+        .text("ROCPROF_LOG_LEVEL")
+        .and_then(Verbosity::from_word);
+    level.is_some_and(|level| level >= Verbosity::Info)
+}
+
+/// Whether the user has us speak: who started the program under the profiler does. Where somebody attached, standard error is the
+/// application's, and is written to only where that was asked for.
+fn speaks(kind: SessionKind, settings: &Settings) -> bool {
+    kind == SessionKind::Launched || is_verbose(settings)
+}
+
+fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
+    if !speaks(kind, settings) {
+        return;
+    }
+    for warning in &written.warnings {
+        say(&format!("rocprofv3: warning: {warning}"));
+    }
+    for file in &written.files {
+        // AMD's words: scripts look for them (research/rocprofv3-contract.md 1.4).
+        say(&format!("Opened result file: {}", file.display()));
+    }
+    if let Some(failure) = &written.incomplete {
+        say_failure(kind, settings, failure);
+    }
+}
+
+fn say_failure(kind: SessionKind, settings: &Settings, failure: &Failure) {
+    if speaks(kind, settings) {
+        say(&format!("rocprofv3: error: {}", failure.what));
+        if !failure.hint.is_empty() {
+            say(&format!("rocprofv3: hint: {}", failure.hint));
+        }
+    }
+}
+
+/// A line on standard error, in one piece. One that cannot be written is nobody's trouble.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
