@@ -20,6 +20,15 @@ pub(crate) trait Writer {
     fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError>;
 }
 
+/// How an agent is called.
+pub(crate) struct AgentName {
+    /// "Agent", or its type.
+    pub(crate) label: &'static str,
+    pub(crate) index: i64,
+    /// "CPU", "GPU", or "UNK" of one that nobody knows.
+    pub(crate) of_type: &'static str,
+}
+
 /// A trace with what was found in its first pass.
 pub(crate) struct Job<'a> {
     pub(crate) trace: &'a Trace,
@@ -65,12 +74,25 @@ impl<'a> Job<'a> {
 
     /// "Agent 1" or "GPU 0", as asked for.
     pub(crate) fn agent_name(&self, node: u32) -> String {
-        match (self.agent(node), self.plan.agent_index) {
-            (Some(agent), AgentIndex::Relative) => format!("Agent {}", agent.logical_node_id),
+        let agent = self.agent_index(node);
+        format!("{} {}", agent.label, agent.index)
+    }
+
+    /// The parts of an agent's name.
+    pub(crate) fn agent_index(&self, node: u32) -> AgentName {
+        let agent = self.agent(node);
+        let of_type = agent.map_or("UNK", |agent| agent.agent_type.text());
+        let (label, index) = match (agent, self.plan.agent_index) {
+            (Some(agent), AgentIndex::Relative) => ("Agent", i64::from(agent.logical_node_id)),
             (Some(agent), AgentIndex::TypeRelative) => {
-                format!("{} {}", agent.agent_type.text(), agent.logical_node_type_id)
+                (of_type, i64::from(agent.logical_node_type_id))
             }
-            (_, AgentIndex::Absolute) | (None, _) => format!("Agent {node}"),
+            (_, AgentIndex::Absolute) | (None, _) => ("Agent", i64::from(node)),
+        };
+        AgentName {
+            label,
+            index,
+            of_type,
         }
     }
 

@@ -22,6 +22,7 @@ mod kernel_name;
 mod model;
 pub mod names;
 mod notes;
+mod pftrace;
 mod record_file;
 mod rocpd;
 mod stats;
@@ -60,6 +61,7 @@ pub fn write(
         let writer: &dyn Writer = match format {
             Format::Csv => &csv::Csv,
             Format::Json => &json::Json,
+            Format::Pftrace => &pftrace::Pftrace,
             Format::Rocpd => &rocpd::Rocpd,
         };
         writer.write(&job, &mut files)?;

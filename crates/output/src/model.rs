@@ -188,6 +188,8 @@ impl Default for SummaryTo {
 /// A kind of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
+    /// One trace for Perfetto.
+    Pftrace,
     /// One file per domain.
     Csv,
     /// One file.

@@ -12,13 +12,14 @@ fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
         let format = match format.to_ascii_lowercase().as_str() {
             "csv" => Format::Csv,
             "json" => Format::Json,
+            "pftrace" => Format::Pftrace,
             "rocpd" => Format::Rocpd,
             other => {
                 return Err(Failure::new(
                     Kind::NotBuilt,
                     format!("the output format {other} is not built"),
                 )
-                .hint("use --output-format rocpd csv json"));
+                .hint("use --output-format rocpd csv json pftrace"));
             }
         };
         if !formats.contains(&format) {

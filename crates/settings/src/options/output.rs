@@ -17,7 +17,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Formats of the results (default rocpd)",
     )
     .short('f')
-    .later_words(&["pftrace", "otf2"])
+    .later_words(&["otf2"])
     .more(
         "Several may be named. Exactly these are written: a value in ROCPROF_OUTPUT_FORMAT counts only without this \
          option.",

@@ -1,0 +1,393 @@
+//! `results.pftrace`: a trace for Perfetto, in one walk over the records.
+//!
+//! Tracks, categories and annotations are named as in AMD's traces (research/rocprofv3-contract.md 2.4). What differs, each for
+//! the sake of true data: nothing is buffered, so nothing is lost; times are those of the records, so overlapping kernels stand on
+//! tracks of the same name instead of being cut; the main thread is the process's own; counters count bytes and not kilobytes;
+//! kernels are named as in the other formats; allocations, releases and changes of scratch memory are slices as well.
+
+mod lanes;
+mod levels;
+mod packets;
+mod tracks;
+
+use crate::api::has_message;
+use crate::files::{FileSet, WriteError};
+use crate::index::is_hip;
+use crate::job::{Job, Writer, address};
+use levels::{Change, Levels};
+use midair_record::event::{
+    Allocation, Api, Copy, Header, Kernel, Marker, NO_NODE, Record, RuntimeInit, Scratch, Untimed,
+    flag, kind,
+};
+use packets::{Event, Packets, Value};
+use tracks::{Place, Tracks, queue_index};
+
+/// `roctxRangeStartA` and its stop (source: api/rocprofiler_sdk.json).
+const PROCESS_RANGE: u32 = 2;
+
+/// The writer.
+pub(crate) struct Pftrace;
+
+impl Writer for Pftrace {
+    fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
+        let out = Packets::begin(files.create("results.pftrace")?, &job.trace.process)?;
+        let mut scene = Scene {
+            job,
+            out,
+            tracks: Tracks::default(),
+            levels: Levels::default(),
+            by_queue: job.plan.group_by_queue || job.index.is_without_hip(),
+        };
+        scene.tracks.begin(job, &mut scene.out)?;
+        let walked = job
+            .trace
+            .records
+            .walk(|kind| kind < kind::AGENT, |record| scene.record(record));
+        walked?;
+        scene.levels.finish(job, &mut scene.out)?;
+        files.add(scene.out.finish())
+    }
+}
+
+type Annotations<'a> = Vec<(&'static str, Value<'a>)>;
+
+/// A trace under construction.
+struct Scene<'a> {
+    job: &'a Job<'a>,
+    out: Packets,
+    tracks: Tracks,
+    levels: Levels,
+    by_queue: bool,
+}
+
+/// A slice before its track is chosen.
+struct Slice<'a> {
+    category: &'static str,
+    name: &'a str,
+    place: Place,
+    start: u64,
+    end: u64,
+    correlation: u64,
+    annotations: Annotations<'a>,
+}
+
+impl Scene<'_> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
+        match record {
+            Record::Api(api, _) => self.call(api),
+            Record::Marker(marker, message) => self.marker(marker, message),
+            Record::Kernel(kernel) => self.kernel(kernel),
+            Record::Copy(copy) => self.copy(copy),
+            Record::Allocation(allocation) => self.allocation(allocation),
+            Record::Scratch(scratch) => self.scratch(scratch),
+            Record::RuntimeInit(runtime) => self.runtime(runtime),
+            _ => Ok(()),
+        }
+    }
+
+    fn slice(&mut self, slice: &Slice<'_>) -> Result<(), WriteError> {
+        let (start, end) = (slice.start, slice.end.max(slice.start));
+        let track = self
+            .tracks
+            .lane(self.job, &mut self.out, slice.place, start, end)?;
+        let event = Event {
+            category: slice.category,
+            name: slice.name,
+            track,
+            flow: Some(self.out.flow(slice.correlation)),
+            annotations: &slice.annotations,
+        };
+        self.out.slice(&event, start, end)
+    }
+
+    /// Work that was seen and has no times is a moment: when its doorbell rang, or else the end of the session.
+    fn untimed(&mut self, mut slice: Slice<'_>, rung: u64, reason: u32) -> Result<(), WriteError> {
+        let known = Untimed::ALL.iter().find(|known| **known as u32 == reason);
+        let text = known.map_or("no reason was recorded", |known| known.text());
+        slice.annotations.push(("untimed", Value::Text(text)));
+        let track = self.tracks.first(self.job, &mut self.out, slice.place)?;
+        let event = Event {
+            category: slice.category,
+            name: slice.name,
+            track,
+            flow: Some(self.out.flow(slice.correlation)),
+            annotations: &slice.annotations,
+        };
+        let time = match rung {
+            0 => self.job.trace.process.fini_time,
+            rung => rung,
+        };
+        self.out.instant(&event, time)
+    }
+
+    fn call(&mut self, api: &Api) -> Result<(), WriteError> {
+        let job = self.job;
+        let mut annotations = times(api.start, api.end);
+        annotations.extend(caller(&api.header, api.tid, api.correlation, api.ancestor));
+        let hip = is_hip(api.header.kind);
+        if hip {
+            annotations.push(("stream_ID", Value::Uint(job.index.stream(api.stream))));
+        }
+        self.slice(&Slice {
+            category: if hip { "hip_api" } else { "hsa_api" },
+            name: &job.names.operation(api.header.kind, api.header.operation),
+            place: Place::Thread(api.tid),
+            start: api.start,
+            end: api.end,
+            correlation: api.correlation,
+            annotations,
+        })
+    }
+
+    fn marker(&mut self, marker: &Marker, message: &[u8]) -> Result<(), WriteError> {
+        let Header {
+            kind, operation, ..
+        } = marker.header;
+        let mut annotations = times(marker.start, marker.end);
+        let (tid, correlation) = (marker.tid, marker.correlation);
+        annotations.extend(caller(&marker.header, tid, correlation, marker.ancestor));
+        let of_process = has_message(kind, operation) && operation == PROCESS_RANGE;
+        self.slice(&Slice {
+            category: "marker_api",
+            name: &self.job.names.marker(marker, message),
+            place: if of_process {
+                Place::Ranges
+            } else {
+                Place::Thread(tid)
+            },
+            start: marker.start,
+            end: marker.end,
+            correlation,
+            annotations,
+        })
+    }
+
+    fn kernel(&mut self, kernel: &Kernel) -> Result<(), WriteError> {
+        let job = self.job;
+        let symbol = job.index.symbols.get(&kernel.kernel_id);
+        let symbol = symbol.map(|symbol| symbol.record).unwrap_or_default();
+        let agent = job.agent_index(kernel.node);
+        let agent_name = format!("{}-{}", agent.label, agent.index);
+        let stream = job.index.stream(kernel.stream);
+        let product = |extents: [u32; 3]| {
+            let product = extents.into_iter().map(u64::from).reduce(u64::wrapping_mul);
+            Value::Uint(product.unwrap_or(0))
+        };
+        let number = |value: u32| Value::Uint(u64::from(value));
+        let mut annotations = times(kernel.start, kernel.end);
+        annotations.extend([
+            ("kind", number(u32::from(kernel.header.kind))),
+            ("agent", Value::Text(&agent_name)),
+            ("agent_type", Value::Text(agent.of_type)),
+            ("corr_id", Value::Uint(kernel.correlation)),
+            ("queue", number(queue_index(kernel.queue_id))),
+            ("tid", number(kernel.tid)),
+            ("kernel_id", Value::Uint(kernel.kernel_id)),
+            ("Scratch_Size", number(kernel.private_segment)),
+            ("LDS_Block_Size", number(kernel.group_segment)),
+            ("VGPR_Count", number(symbol.arch_vgpr)),
+            ("Accum_VGPR_Count", number(symbol.accum_vgpr)),
+            ("SGPR_Count", number(symbol.sgpr)),
+            ("workgroup_size", product(kernel.workgroup)),
+            ("grid_size", product(kernel.grid)),
+            ("stream_ID", Value::Uint(stream)),
+        ]);
+        let slice = Slice {
+            category: "kernel_dispatch",
+            name: &job.kernel_name(kernel),
+            place: if self.by_queue {
+                Place::Compute {
+                    node: kernel.node,
+                    queue: kernel.queue_id,
+                }
+            } else {
+                Place::Stream(stream)
+            },
+            start: kernel.start,
+            end: kernel.end,
+            correlation: kernel.correlation,
+            annotations,
+        };
+        if is_untimed(&kernel.header, kernel.untimed) {
+            self.untimed(slice, kernel.rung, kernel.untimed)
+        } else {
+            self.slice(&slice)
+        }
+    }
+
+    fn copy(&mut self, copy: &Copy) -> Result<(), WriteError> {
+        let job = self.job;
+        let name = |node| {
+            let agent = job.agent_index(node);
+            format!("{}-{}", agent.label, agent.index)
+        };
+        let (from, to) = (name(copy.src_node), name(copy.dst_node));
+        let stream = job.index.stream(copy.stream);
+        let mut annotations = times(copy.start, copy.end);
+        annotations.extend([
+            ("kind", Value::Uint(u64::from(copy.header.kind))),
+            ("operation", Value::Int(i64::from(copy.header.operation))),
+            ("src_agent", Value::Text(&from)),
+            ("dst_agent", Value::Text(&to)),
+            ("copy_bytes", Value::Uint(copy.bytes)),
+            ("corr_id", Value::Uint(copy.correlation)),
+            ("tid", Value::Uint(u64::from(copy.tid))),
+            ("stream_ID", Value::Uint(stream)),
+        ]);
+        let (node, bytes) = (copy.dst_node, copy.bytes);
+        let slice = Slice {
+            category: "memory_copy",
+            name: &job
+                .names
+                .operation(kind::MEMORY_COPY, copy.header.operation),
+            place: if self.by_queue {
+                Place::CopyTo {
+                    node,
+                    tid: copy.tid,
+                }
+            } else {
+                Place::Stream(stream)
+            },
+            start: copy.start,
+            end: copy.end,
+            correlation: copy.correlation,
+            annotations,
+        };
+        if is_untimed(&copy.header, copy.untimed) {
+            return self.untimed(slice, 0, copy.untimed);
+        }
+        self.slice(&slice)?;
+        self.change(copy.start, Change::Copying { node, bytes })?;
+        self.change(copy.end.max(copy.start), Change::Copied { node, bytes })
+    }
+
+    fn allocation(&mut self, allocation: &Allocation) -> Result<(), WriteError> {
+        let job = self.job;
+        let header = allocation.header;
+        let agent = match allocation.node {
+            NO_NODE => String::new(),
+            node => {
+                let agent = job.agent_index(node);
+                format!("{}-{}", agent.label, agent.index)
+            }
+        };
+        let at = address(allocation.address);
+        let mut annotations = times(allocation.start, allocation.end);
+        let (tid, correlation) = (allocation.tid, allocation.correlation);
+        annotations.extend(caller(&header, tid, correlation, allocation.ancestor));
+        annotations.extend([
+            ("agent", Value::Text(&agent)),
+            ("address", Value::Text(&at)),
+            ("allocation_size", Value::Uint(allocation.bytes)),
+        ]);
+        self.slice(&Slice {
+            category: "memory_allocation",
+            name: &job
+                .names
+                .operation(kind::MEMORY_ALLOCATION, header.operation),
+            place: Place::Allocations,
+            start: allocation.start,
+            end: allocation.end,
+            correlation,
+            annotations,
+        })?;
+        // Memory is there when the call has returned, and gone when the releasing one begins.
+        let address = allocation.address;
+        match allocation.node {
+            NO_NODE => self.change(allocation.start, Change::Released { address }),
+            node => {
+                let bytes = allocation.bytes;
+                let change = Change::Allocated {
+                    node,
+                    address,
+                    bytes,
+                };
+                self.change(allocation.end, change)
+            }
+        }
+    }
+
+    fn scratch(&mut self, scratch: &Scratch) -> Result<(), WriteError> {
+        let job = self.job;
+        let header = scratch.header;
+        let agent = job.agent_index(scratch.node);
+        let agent = format!("{}-{}", agent.label, agent.index);
+        let mut annotations = times(scratch.start, scratch.end);
+        let (tid, correlation) = (scratch.tid, scratch.correlation);
+        annotations.extend(caller(&header, tid, correlation, scratch.ancestor));
+        annotations.extend([
+            ("agent", Value::Text(&agent)),
+            (
+                "queue",
+                Value::Uint(u64::from(queue_index(scratch.queue_id))),
+            ),
+            ("flags", Value::Uint(u64::from(scratch.flags))),
+            ("allocation_size", Value::Uint(scratch.bytes)),
+        ]);
+        self.slice(&Slice {
+            category: "scratch_memory",
+            name: &job.names.operation(kind::SCRATCH_MEMORY, header.operation),
+            place: Place::Scratch(scratch.node),
+            start: scratch.start,
+            end: scratch.end,
+            correlation,
+            annotations,
+        })?;
+        let (node, queue) = (scratch.node, scratch.queue_id);
+        let bytes = scratch.bytes;
+        self.change(scratch.end, Change::Scratch { node, queue, bytes })
+    }
+
+    /// AMD's traces do not have these.
+    fn runtime(&mut self, runtime: &RuntimeInit) -> Result<(), WriteError> {
+        let job = self.job;
+        let track = self
+            .tracks
+            .first(job, &mut self.out, Place::Thread(runtime.tid))?;
+        let header = runtime.header;
+        let annotations = [
+            ("version", Value::Uint(runtime.version)),
+            ("instance", Value::Uint(runtime.instance)),
+            ("corr_id", Value::Uint(runtime.correlation)),
+        ];
+        let event = Event {
+            category: "runtime_initialization",
+            name: &job.names.operation(header.kind, header.operation),
+            track,
+            flow: None,
+            annotations: &annotations,
+        };
+        self.out.instant(&event, runtime.time)
+    }
+
+    fn change(&mut self, time: u64, change: Change) -> Result<(), WriteError> {
+        self.levels.change(self.job, &mut self.out, time, change)
+    }
+}
+
+fn is_untimed(header: &Header, reason: u32) -> bool {
+    reason != Untimed::Timed as u32 || header.flags & flag::UNTIMED != 0
+}
+
+fn times<'a>(start: u64, end: u64) -> Annotations<'a> {
+    vec![
+        ("begin_ns", Value::Uint(start)),
+        ("end_ns", Value::Uint(end)),
+        ("delta_ns", Value::Uint(end.saturating_sub(start))),
+    ]
+}
+
+/// What all records of calls have.
+fn caller<'a>(header: &Header, tid: u32, correlation: u64, ancestor: u64) -> Annotations<'a> {
+    let mut annotations = vec![
+        ("tid", Value::Uint(u64::from(tid))),
+        ("kind", Value::Uint(u64::from(header.kind))),
+        ("operation", Value::Int(i64::from(header.operation))),
+        ("corr_id", Value::Uint(correlation)),
+        ("ancestor_id", Value::Uint(ancestor)),
+    ];
+    if header.flags & flag::OPEN_AT_DETACH != 0 {
+        annotations.push(("open_at_detach", Value::Bool(true)));
+    }
+    annotations
+}

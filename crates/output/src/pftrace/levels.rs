@@ -1,0 +1,198 @@
+//! Bytes under way and bytes held, over time: the counter tracks.
+//!
+//! Records come nearly in the order of time, not quite: each thread's and each queue's are in order. A window of changes is
+//! sorted before it is summed up; one that comes later than the whole window still counts, from its own time on.
+
+use super::packets::Packets;
+use crate::files::WriteError;
+use crate::job::Job;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// Changes that wait to be sorted.
+const WINDOW: usize = 1 << 16;
+/// Allocations that are remembered at once. Beyond, a release is not taken off.
+const MOST_LIVE: usize = 1 << 18;
+
+/// Keeps numbers of counter tracks apart from those of others.
+const COUNTERS: u64 = u64::MAX;
+
+/// What is counted, in bytes, on which node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Level {
+    /// Copies under way to it.
+    CopyTo(u32),
+    /// Memory allocated on it in this session and not released.
+    Allocated(u32),
+    /// Scratch memory of its queues.
+    Scratch(u32),
+}
+
+/// What changes a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Change {
+    Copying { node: u32, bytes: u64 },
+    Copied { node: u32, bytes: u64 },
+    Allocated { node: u32, address: u64, bytes: u64 },
+    Released { address: u64 },
+    Scratch { node: u32, queue: u32, bytes: u64 },
+}
+
+/// The counter tracks of a trace.
+#[derive(Debug, Default)]
+pub(super) struct Levels {
+    waiting: BinaryHeap<Reverse<(u64, Change)>>,
+    values: HashMap<Level, u64>,
+    /// Node and bytes by address.
+    live: HashMap<u64, (u32, u64)>,
+    scratch: HashMap<(u32, u32), u64>,
+}
+
+impl Levels {
+    /// Notes a change at a time.
+    pub(super) fn change(
+        &mut self,
+        job: &Job<'_>,
+        out: &mut Packets,
+        time: u64,
+        change: Change,
+    ) -> Result<(), WriteError> {
+        self.waiting.push(Reverse((time, change)));
+        if self.waiting.len() > WINDOW {
+            self.settle(job, out)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what still waits.
+    pub(super) fn finish(&mut self, job: &Job<'_>, out: &mut Packets) -> Result<(), WriteError> {
+        while !self.waiting.is_empty() {
+            self.settle(job, out)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the levels after all changes of the earliest moment.
+    fn settle(&mut self, job: &Job<'_>, out: &mut Packets) -> Result<(), WriteError> {
+        let Some(Reverse((now, first))) = self.waiting.pop() else {
+            return Ok(());
+        };
+        let mut changed: Vec<Level> = self.apply(first).into_iter().collect();
+        while let Some(Reverse((time, _))) = self.waiting.peek()
+            && *time == now
+            && let Some(Reverse((_, change))) = self.waiting.pop()
+        {
+            changed.extend(self.apply(change));
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        for level in changed {
+            let uuid = uuid(out, level);
+            if out.describe(uuid) {
+                out.counter_track(uuid, &name(job, level))?;
+                // The level before the first change, for a curve that begins on the ground.
+                out.counter(uuid, job.trace.process.init_time.min(now), 0)?;
+            }
+            let value = self.values.get(&level).copied().unwrap_or(0);
+            out.counter(uuid, now, value)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, change: Change) -> Option<Level> {
+        let (level, more, less) = match change {
+            Change::Copying { node, bytes } => (Level::CopyTo(node), bytes, 0),
+            Change::Copied { node, bytes } => (Level::CopyTo(node), 0, bytes),
+            Change::Allocated {
+                node,
+                address,
+                bytes,
+            } => {
+                if self.live.len() < MOST_LIVE {
+                    self.live.insert(address, (node, bytes));
+                }
+                (Level::Allocated(node), bytes, 0)
+            }
+            // What was allocated before the attach is in no level.
+            Change::Released { address } => {
+                let (node, bytes) = self.live.remove(&address)?;
+                (Level::Allocated(node), 0, bytes)
+            }
+            Change::Scratch { node, queue, bytes } => {
+                let before = self.scratch.insert((node, queue), bytes).unwrap_or(0);
+                (Level::Scratch(node), bytes, before)
+            }
+        };
+        let value = self.values.entry(level).or_default();
+        *value = value.saturating_add(more).saturating_sub(less);
+        Some(level)
+    }
+}
+
+fn uuid(out: &Packets, level: Level) -> u64 {
+    let (kind, node) = match level {
+        Level::CopyTo(node) => (1, node),
+        Level::Allocated(node) => (2, node),
+        Level::Scratch(node) => (3, node),
+    };
+    out.uuid(&[COUNTERS, kind, u64::from(node)])
+}
+
+fn name(job: &Job<'_>, level: Level) -> String {
+    let (what, node) = match level {
+        Level::CopyTo(node) => ("COPY BYTES to", node),
+        Level::Allocated(node) => ("ALLOCATE BYTES on", node),
+        Level::Scratch(node) => ("SCRATCH MEMORY on", node),
+    };
+    let agent = job.agent_index(node);
+    format!(
+        "{what} {} [{}] ({})",
+        agent.label, agent.index, agent.of_type
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_rise_and_fall_whatever_the_order_of_releases() {
+        let mut levels = Levels::default();
+        let allocated = |address, bytes| Change::Allocated {
+            node: 1,
+            address,
+            bytes,
+        };
+        let mut values = Vec::new();
+        for change in [
+            allocated(0x10, 100),
+            allocated(0x20, 50),
+            Change::Released { address: 0x10 },
+            // Allocated before the attach.
+            Change::Released { address: 0x77 },
+            Change::Released { address: 0x10 },
+            allocated(0x10, 7),
+            Change::Released { address: 0x20 },
+        ] {
+            levels.apply(change);
+            values.push(levels.values[&Level::Allocated(1)]);
+        }
+        assert_eq!(values, [100, 150, 50, 50, 50, 57, 7]);
+    }
+
+    #[test]
+    fn scratch_is_the_sum_over_queues() {
+        let mut levels = Levels::default();
+        let mut values = Vec::new();
+        for (queue, bytes) in [(1, 10), (2, 20), (1, 30), (2, 0), (2, 0), (1, 0)] {
+            let change = Change::Scratch {
+                node: 1,
+                queue,
+                bytes,
+            };
+            levels.apply(change);
+            values.push(levels.values[&Level::Scratch(1)]);
+        }
+        assert_eq!(values, [10, 30, 50, 30, 30, 0]);
+    }
+}

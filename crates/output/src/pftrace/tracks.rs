@@ -1,0 +1,200 @@
+//! Where slices go: which track, and which of its lanes.
+
+use super::lanes::{Lane, Rule};
+use super::packets::Packets;
+use super::packets::proto::{ProcessDescriptor, ThreadDescriptor, TrackDescriptor};
+use crate::files::WriteError;
+use crate::job::Job;
+use std::collections::HashMap;
+
+/// Lanes of one track beyond this many are one, in which slices may cross.
+const MOST_LANES: usize = 1024;
+
+/// A track, by what it shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Place {
+    /// Calls and markers of a thread.
+    Thread(u32),
+    /// Kernels and copies of a stream, by its number.
+    Stream(u64),
+    /// Kernels of a queue on a node.
+    Compute { node: u32, queue: u32 },
+    /// Copies to a node that a thread asked for.
+    CopyTo { node: u32, tid: u32 },
+    /// ROCTx ranges of the process, which need not end on the thread that began them.
+    Ranges,
+    /// Allocations and releases: they take the same time as the calls of their threads, and would hide them.
+    Allocations,
+    /// Changes of scratch memory on a node.
+    Scratch(u32),
+}
+
+impl Place {
+    fn rule(self) -> Rule {
+        match self {
+            Place::Thread(_) => Rule::Nested,
+            _ => Rule::Apart,
+        }
+    }
+
+    /// A number for the place in the process.
+    fn parts(self) -> [u64; 3] {
+        match self {
+            Place::Thread(tid) => [1, u64::from(tid), 0],
+            Place::Stream(number) => [2, number, 0],
+            Place::Compute { node, queue } => [3, u64::from(node), u64::from(queue)],
+            Place::CopyTo { node, tid } => [4, u64::from(node), u64::from(tid)],
+            Place::Ranges => [5, 0, 0],
+            Place::Allocations => [6, 0, 0],
+            Place::Scratch(node) => [7, u64::from(node), 0],
+        }
+    }
+}
+
+/// The tracks of a trace.
+#[derive(Debug, Default)]
+pub(super) struct Tracks {
+    lanes: HashMap<Place, Vec<Lane>>,
+    /// Numbers of threads other than the main one, in the order in which they appear.
+    threads: HashMap<u32, u64>,
+}
+
+impl Tracks {
+    /// Describes the process and its main thread.
+    pub(super) fn begin(&mut self, job: &Job<'_>, out: &mut Packets) -> Result<(), WriteError> {
+        let process = &job.trace.process;
+        let name = process.command.first().cloned();
+        out.track(TrackDescriptor {
+            uuid: Some(out.process()),
+            process: Some(ProcessDescriptor {
+                pid: i32::try_from(process.pid).ok(),
+                cmdline: process.command.clone(),
+                process_name: name,
+            }),
+            ..TrackDescriptor::default()
+        })?;
+        self.first(job, out, Place::Thread(process.pid)).map(drop)
+    }
+
+    /// The track for a slice of these times.
+    pub(super) fn lane(
+        &mut self,
+        job: &Job<'_>,
+        out: &mut Packets,
+        place: Place,
+        start: u64,
+        end: u64,
+    ) -> Result<u64, WriteError> {
+        let lanes = self.lanes.entry(place).or_default();
+        let mut take = |lane: &mut Lane| lane.take(place.rule(), start, end);
+        let number = match lanes.iter_mut().position(&mut take) {
+            Some(number) => number,
+            None if lanes.len() < MOST_LANES => {
+                let mut lane = Lane::default();
+                take(&mut lane);
+                lanes.push(lane);
+                lanes.len() - 1
+            }
+            None => MOST_LANES,
+        };
+        self.describe(job, out, place, number)
+    }
+
+    /// The first track of a place, for what takes no time.
+    pub(super) fn first(
+        &mut self,
+        job: &Job<'_>,
+        out: &mut Packets,
+        place: Place,
+    ) -> Result<u64, WriteError> {
+        self.describe(job, out, place, 0)
+    }
+
+    fn describe(
+        &mut self,
+        job: &Job<'_>,
+        out: &mut Packets,
+        place: Place,
+        number: usize,
+    ) -> Result<u64, WriteError> {
+        let [kind, a, b] = place.parts();
+        let uuid = out.uuid(&[kind, a, b, number as u64]);
+        if out.describe(uuid) {
+            let name = self.name(job, place);
+            // Further lanes of a thread are no threads.
+            let thread = match place {
+                Place::Thread(tid) if number == 0 => Some(ThreadDescriptor {
+                    pid: i32::try_from(job.trace.process.pid).ok(),
+                    tid: Some(i64::from(tid)),
+                    thread_name: Some(name.clone()),
+                }),
+                _ => None,
+            };
+            out.track(TrackDescriptor {
+                uuid: Some(uuid),
+                name: Some(name),
+                thread,
+                parent_uuid: Some(out.process()),
+                ..TrackDescriptor::default()
+            })?;
+        }
+        Ok(uuid)
+    }
+
+    /// 0 is the main thread.
+    fn thread(&mut self, job: &Job<'_>, tid: u32) -> u64 {
+        if tid == job.trace.process.pid {
+            return 0;
+        }
+        let next = self.threads.len() as u64 + 1;
+        *self.threads.entry(tid).or_insert(next)
+    }
+
+    /// Names as in AMD's traces.
+    fn name(&mut self, job: &Job<'_>, place: Place) -> String {
+        match place {
+            Place::Thread(tid) => match self.thread(job, tid) {
+                0 => {
+                    let program = job.trace.process.command.first();
+                    let program = program.map_or("", String::as_str);
+                    program.rsplit('/').next().unwrap_or(program).to_owned()
+                }
+                number => format!("THREAD {number} ({tid})"),
+            },
+            Place::Stream(number) => format!("STREAM [\" {number} \"] "),
+            Place::Compute { node, queue } => {
+                let agent = job.agent_index(node);
+                format!(
+                    "COMPUTE {} [{}] QUEUE [{}] {}",
+                    agent.label,
+                    agent.index,
+                    queue_index(queue),
+                    agent.of_type
+                )
+            }
+            Place::CopyTo { node, tid } => {
+                let thread = self.thread(job, tid);
+                let logical = job.agent(node).map(|agent| agent.logical_node_id);
+                format!(
+                    "COPY to AGENT [{}] THREAD [{thread}] ({})",
+                    logical.map_or(i64::from(node), i64::from),
+                    job.agent_index(node).of_type
+                )
+            }
+            Place::Ranges => "ROCTX PROCESS RANGES".to_owned(),
+            Place::Allocations => "MEMORY ALLOCATION".to_owned(),
+            Place::Scratch(node) => {
+                let agent = job.agent_index(node);
+                format!(
+                    "SCRATCH {} [{}] ({})",
+                    agent.label, agent.index, agent.of_type
+                )
+            }
+        }
+    }
+}
+
+/// AMD's traces count queues from 0, its records from 1.
+pub(super) fn queue_index(queue: u32) -> u32 {
+    queue.saturating_sub(1)
+}
