@@ -48,6 +48,7 @@ const fn program(artefact: &'static str, to: &'static str) -> Item {
 pub const PACKAGES: &[&str] = &[
     "midair-cli",
     "midair-sdk-so",
+    "midair-sdk-attach-so",
     "midair-tool-so",
     "midair-register-so",
     "midair-rocattach-so",
@@ -95,6 +96,11 @@ pub const ITEMS: &[Item] = &[
         "librocprofiler_sdk.so",
         "lib/librocprofiler-sdk.so.1",
         &["librocprofiler-sdk.so"],
+    ),
+    library(
+        "librocprofiler_sdk_attach.so",
+        "lib/librocprofiler-sdk-attach.so.1",
+        &["librocprofiler-sdk-attach.so"],
     ),
     library(
         "librocprofiler_sdk_tool.so",
@@ -195,6 +201,8 @@ mod tests {
             "librocprofv3-attach.so",
             "lib/librocprofiler-register.so.0",
             "lib/librocprofiler-sdk.so.1",
+            "lib/librocprofiler-sdk-attach.so.1",
+            "librocprofiler-sdk-attach.so",
             "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
             "librocprofiler-sdk-tool.so",
         ] {

@@ -1,0 +1,392 @@
+//! Functions of HSA's tables that we stand before: queues and code objects come and go.
+
+use crate::intercept;
+use crate::objects;
+use crate::status;
+use midair_abi::tables::{HSA_AMD_EXT, HSA_CORE, Table};
+use midair_capi_build::edge;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// `HSA_STATUS_ERROR`.
+const HSA_ERROR: u32 = 0x1000;
+
+/// `hsa_queue_create` and `hsa_amd_queue_intercept_create`: agent, size, type, callback, its data, private and group segment, result.
+pub type QueueCreate = unsafe extern "C" fn(
+    u64,
+    u32,
+    u32,
+    *const c_void,
+    *mut c_void,
+    u32,
+    u32,
+    *mut *mut c_void,
+) -> u32;
+type QueueDestroy = unsafe extern "C" fn(*mut c_void) -> u32;
+type ExecutableFreeze = unsafe extern "C" fn(u64, *const c_char) -> u32;
+type ExecutableDestroy = unsafe extern "C" fn(u64) -> u32;
+type ReaderFromMemory = unsafe extern "C" fn(*const c_void, usize, *mut u64) -> u32;
+type ReaderDestroy = unsafe extern "C" fn(u64) -> u32;
+type LoadCodeObject = unsafe extern "C" fn(u64, u64, u64, *const c_char, *mut u64) -> u32;
+
+/// The front of `HsaApiTable`: a version of 16 bytes, then the tables (source: api/hsa_api_tables.json).
+#[repr(C)]
+pub struct HsaApiTable {
+    version: [u32; 4],
+    core: *mut u8,
+    amd_ext: *mut u8,
+}
+
+/// A function of the runtime: where it stood before us.
+struct Original(AtomicPtr<c_void>);
+
+impl Original {
+    const fn none() -> Original {
+        Original(AtomicPtr::new(std::ptr::null_mut()))
+    }
+    /// As a function of its type.
+    ///
+    /// # Safety
+    /// `F` is the type of the function whose slot was saved here.
+    unsafe fn get<F: Copy>(&self) -> Option<F> {
+        // SAFETY: the caller's promise.
+        unsafe { midair_register::library::function(self.0.load(Ordering::Acquire)) }
+    }
+}
+
+static QUEUE_CREATE: Original = Original::none();
+static QUEUE_DESTROY: Original = Original::none();
+static EXECUTABLE_FREEZE: Original = Original::none();
+static EXECUTABLE_DESTROY: Original = Original::none();
+static READER_FROM_MEMORY: Original = Original::none();
+static READER_DESTROY: Original = Original::none();
+static LOAD_CODE_OBJECT: Original = Original::none();
+static INTERCEPT_CREATE: Original = Original::none();
+static INTERCEPT_REGISTER: Original = Original::none();
+static SET_PROFILER: Original = Original::none();
+
+/// One hook.
+struct Hook {
+    name: &'static str,
+    original: &'static Original,
+    ours: *const c_void,
+}
+
+fn core_hooks() -> [Hook; 7] {
+    let hook = |name, original, ours| Hook {
+        name,
+        original,
+        ours,
+    };
+    [
+        hook(
+            "hsa_queue_create",
+            &QUEUE_CREATE,
+            queue_create as *const c_void,
+        ),
+        hook(
+            "hsa_queue_destroy",
+            &QUEUE_DESTROY,
+            queue_destroy as *const c_void,
+        ),
+        hook(
+            "hsa_executable_freeze",
+            &EXECUTABLE_FREEZE,
+            executable_freeze as *const c_void,
+        ),
+        hook(
+            "hsa_executable_destroy",
+            &EXECUTABLE_DESTROY,
+            executable_destroy as *const c_void,
+        ),
+        hook(
+            "hsa_code_object_reader_create_from_memory",
+            &READER_FROM_MEMORY,
+            reader_from_memory as *const c_void,
+        ),
+        hook(
+            "hsa_code_object_reader_destroy",
+            &READER_DESTROY,
+            reader_destroy as *const c_void,
+        ),
+        hook(
+            "hsa_executable_load_agent_code_object",
+            &LOAD_CODE_OBJECT,
+            load_code_object as *const c_void,
+        ),
+    ]
+}
+
+/// Functions of AMD's extension that we call.
+fn called() -> [(&'static str, &'static Original); 3] {
+    [
+        ("hsa_amd_queue_intercept_create", &INTERCEPT_CREATE),
+        ("hsa_amd_queue_intercept_register", &INTERCEPT_REGISTER),
+        ("hsa_amd_profiling_set_profiler_enabled", &SET_PROFILER),
+    ]
+}
+
+/// The slot of a function in a live table, unless the table ends before it.
+///
+/// # Safety
+/// `base` is a live table of that kind, or null.
+unsafe fn slot(base: *mut u8, table: &Table, name: &str) -> Option<&'static AtomicPtr<c_void>> {
+    if base.is_null() {
+        return None;
+    }
+    // SAFETY: a table begins with its major version and, as minor version, its size.
+    let size = unsafe { base.cast::<u32>().add(1).read() };
+    let function = table
+        .functions
+        .iter()
+        .find(|function| function.name.as_str() == name)?;
+    if function.offset + 8 > size {
+        return None;
+    }
+    // SAFETY: inside the table, which is aligned as its pointers are and lives as long as the process.
+    Some(unsafe { AtomicPtr::from_ptr(base.add(function.offset as usize).cast()) })
+}
+
+static INSTALLING: Mutex<bool> = Mutex::new(false);
+
+/// Whether the hooks stand in a table.
+pub fn active() -> bool {
+    *INSTALLING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Puts the hooks into HSA's tables. A runtime that was shut down and opened anew brings its tables again: what was remembered of the old
+/// ones is forgotten. Tables of another copy of the runtime are left alone: a process has one set of hooks.
+///
+/// # Safety
+/// `api` is null or HSA's live table of tables.
+pub unsafe fn install(api: *const HsaApiTable) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some((core, ext)) = (unsafe { api.as_ref() }).map(|api| (api.core, api.amd_ext)) else {
+        return status::INVALID_ARGUMENT;
+    };
+    let mut installed = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
+    let hooks = core_hooks();
+    let mut places = Vec::with_capacity(hooks.len());
+    for hook in &hooks {
+        // SAFETY: the caller's promise.
+        let Some(place) = (unsafe { slot(core, &HSA_CORE, hook.name) }) else {
+            return status::NOT_AVAILABLE;
+        };
+        let now = place.load(Ordering::Acquire);
+        if now.is_null() {
+            return status::NOT_AVAILABLE;
+        }
+        let before = hook.original.0.load(Ordering::Acquire);
+        if *installed && now.cast_const() != hook.ours && !same_module(before, now) {
+            return status::SUCCESS;
+        }
+        places.push((hook, place, now));
+    }
+    for (name, original) in called() {
+        // SAFETY: the caller's promise.
+        if let Some(place) = unsafe { slot(ext, &HSA_AMD_EXT, name) } {
+            original
+                .0
+                .store(place.load(Ordering::Acquire), Ordering::Release);
+        }
+    }
+    // Every original is saved before the first hook can be called.
+    let fresh: Vec<_> = places
+        .into_iter()
+        .filter(|(hook, _, now)| now.cast_const() != hook.ours)
+        .collect();
+    for (hook, _, now) in &fresh {
+        hook.original.0.store(*now, Ordering::Release);
+    }
+    if *installed && !fresh.is_empty() {
+        objects::forget();
+    }
+    for (hook, place, _) in fresh {
+        place.store(hook.ours.cast_mut(), Ordering::Release);
+    }
+    *installed = true;
+    status::SUCCESS
+}
+
+fn same_module(one: *mut c_void, other: *mut c_void) -> bool {
+    midair_register::library::base_of(one) == midair_register::library::base_of(other)
+}
+
+/// Makes an intercept queue by the runtime's own functions, with `handler` between its packets. `None`: the runtime has no such
+/// functions, or does not want to (cooperative queues).
+///
+/// # Safety
+/// The arguments are those of an application's `hsa_queue_create`; `handler` is an `hsa_amd_queue_intercept_handler`, and its data lives
+/// for ever.
+#[expect(clippy::too_many_arguments, reason = "they are the C function's")]
+unsafe fn create_intercepted(
+    agent: u64,
+    size: u32,
+    kind: u32,
+    callback: *const c_void,
+    data: *mut c_void,
+    private: u32,
+    group: u32,
+    place: *mut intercept::Place,
+) -> Option<*mut c_void> {
+    type Install = unsafe extern "C" fn(*mut c_void, intercept::Handler, *mut c_void) -> u32;
+    type Profile = unsafe extern "C" fn(*mut c_void, c_int) -> u32;
+    let mut queue = std::ptr::null_mut();
+    // SAFETY: the runtime's functions, with the application's arguments and our own.
+    unsafe {
+        let create = INTERCEPT_CREATE.get::<QueueCreate>()?;
+        let install = INTERCEPT_REGISTER.get::<Install>()?;
+        if create(
+            agent,
+            size,
+            kind,
+            callback,
+            data,
+            private,
+            group,
+            &raw mut queue,
+        ) != 0
+        {
+            return None;
+        }
+        if install(queue, intercept::on_packets, place.cast()) != 0 {
+            if let Some(destroy) = QUEUE_DESTROY.get::<QueueDestroy>() {
+                destroy(queue);
+            }
+            return None;
+        }
+        if let Some(profile) = SET_PROFILER.get::<Profile>() {
+            profile(queue, 1);
+        }
+    }
+    Some(queue)
+}
+
+unsafe extern "C" fn queue_create(
+    agent: u64,
+    size: u32,
+    kind: u32,
+    callback: *const c_void,
+    data: *mut c_void,
+    private: u32,
+    group: u32,
+    result: *mut *mut c_void,
+) -> u32 {
+    // SAFETY: the original of this slot.
+    let Some(create) = (unsafe { QUEUE_CREATE.get::<QueueCreate>() }) else {
+        return HSA_ERROR;
+    };
+    if !result.is_null() && intercept::wanted() {
+        let place = intercept::Place::leak();
+        // SAFETY: the application's own arguments; the place lives for ever.
+        let made =
+            unsafe { create_intercepted(agent, size, kind, callback, data, private, group, place) };
+        if let Some(queue) = made {
+            // SAFETY: not null, and the caller's to be written.
+            unsafe { result.write(queue) };
+            // SAFETY: leaked above.
+            let place = Some(unsafe { &*place });
+            edge((), || objects::queue_created(queue.addr(), agent, place));
+            return 0;
+        }
+        // SAFETY: leaked above, and nobody got it.
+        drop(unsafe { Box::from_raw(place) });
+    }
+    // SAFETY: the application's own call, passed on.
+    let answer = unsafe { create(agent, size, kind, callback, data, private, group, result) };
+    if answer == 0 && !result.is_null() {
+        // SAFETY: the runtime has written it.
+        let queue = unsafe { (*result).addr() };
+        edge((), || objects::queue_created(queue, agent, None));
+    }
+    answer
+}
+
+unsafe extern "C" fn queue_destroy(queue: *mut c_void) -> u32 {
+    // SAFETY: the original of this slot.
+    let Some(destroy) = (unsafe { QUEUE_DESTROY.get::<QueueDestroy>() }) else {
+        return HSA_ERROR;
+    };
+    edge((), || objects::queue_destroyed(queue.addr()));
+    // SAFETY: the application's own call, passed on.
+    unsafe { destroy(queue) }
+}
+
+unsafe extern "C" fn executable_freeze(executable: u64, options: *const c_char) -> u32 {
+    // SAFETY: the original of this slot.
+    let Some(freeze) = (unsafe { EXECUTABLE_FREEZE.get::<ExecutableFreeze>() }) else {
+        return HSA_ERROR;
+    };
+    // SAFETY: the application's own call, passed on.
+    let answer = unsafe { freeze(executable, options) };
+    if answer == 0 {
+        edge((), || objects::executable_frozen(executable));
+    }
+    answer
+}
+
+unsafe extern "C" fn executable_destroy(executable: u64) -> u32 {
+    // SAFETY: the original of this slot.
+    let Some(destroy) = (unsafe { EXECUTABLE_DESTROY.get::<ExecutableDestroy>() }) else {
+        return HSA_ERROR;
+    };
+    edge((), || objects::executable_destroyed(executable));
+    // SAFETY: the application's own call, passed on.
+    unsafe { destroy(executable) }
+}
+
+unsafe extern "C" fn reader_from_memory(code: *const c_void, size: usize, reader: *mut u64) -> u32 {
+    // SAFETY: the original of this slot.
+    let Some(create) = (unsafe { READER_FROM_MEMORY.get::<ReaderFromMemory>() }) else {
+        return HSA_ERROR;
+    };
+    // SAFETY: the application's own call, passed on.
+    let answer = unsafe { create(code, size, reader) };
+    if answer == 0 && !code.is_null() && !reader.is_null() {
+        // SAFETY: the runtime has just read the same bytes and written the handle.
+        let (bytes, reader) = unsafe { (std::slice::from_raw_parts(code.cast(), size), *reader) };
+        edge((), || objects::reader_created(reader, bytes));
+    }
+    answer
+}
+
+unsafe extern "C" fn reader_destroy(reader: u64) -> u32 {
+    // SAFETY: the original of this slot.
+    let Some(destroy) = (unsafe { READER_DESTROY.get::<ReaderDestroy>() }) else {
+        return HSA_ERROR;
+    };
+    edge((), || objects::reader_destroyed(reader));
+    // SAFETY: the application's own call, passed on.
+    unsafe { destroy(reader) }
+}
+
+unsafe extern "C" fn load_code_object(
+    executable: u64,
+    agent: u64,
+    reader: u64,
+    options: *const c_char,
+    loaded: *mut u64,
+) -> u32 {
+    // SAFETY: the original of this slot.
+    let Some(load) = (unsafe { LOAD_CODE_OBJECT.get::<LoadCodeObject>() }) else {
+        return HSA_ERROR;
+    };
+    let mut own = 0;
+    let place = if loaded.is_null() {
+        &raw mut own
+    } else {
+        loaded
+    };
+    // SAFETY: the application's own call, passed on; where it does not want the handle, we do.
+    let answer = unsafe { load(executable, agent, reader, options, place) };
+    if answer == 0 {
+        // SAFETY: the runtime has written it.
+        let loaded = unsafe { *place };
+        edge((), || {
+            objects::code_object_loaded(executable, reader, loaded)
+        });
+    }
+    answer
+}

@@ -1,0 +1,108 @@
+//! The attach helper (`librocprofiler-sdk-attach.so.1`): for an SDK that is not ours and comes late.
+//!
+//! AMD's SDK learns of queues and code objects when they are made. Where it is to come later, AMD's register library loads a helper
+//! that is there from the start and remembers them, and that registers a table of functions, "rocattach", by which the SDK asks.
+//! Midair's own SDK needs none of this; the helper is loaded only where `ROCP_TOOL_ATTACH` asks for it.
+//!
+//! * [`hooks`]: five functions of HSA's table, none of them on a hot path.
+//! * [`objects`]: what is remembered, and who wants to hear of it.
+//! * [`intercept`]: queues between whose packets an SDK may put its own.
+//! * [`table`]: the table.
+//!
+//! What differs from AMD's helper: a queue is made an intercept queue only when there is a reason (see [`intercept`]), since such a
+//! queue costs on every dispatch, profiled or not.
+//!
+//! Source of names, layouts and orders: research/upstream-attach.md 3.
+
+pub mod hooks;
+pub mod intercept;
+pub mod objects;
+pub mod status;
+pub mod table;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Our version as 10000 major + 100 minor + patch: the interface is that of 1.2.1.
+pub const VERSION: u32 = 10201;
+
+/// What a register library gives us to register with: `rocprofiler_register_library_api_table`, but without a lock of its own.
+pub type Register = unsafe extern "C" fn(
+    *const c_char,
+    *const c_void,
+    u32,
+    *const *mut c_void,
+    u64,
+    *mut u64,
+) -> u32;
+
+static REGISTERED: AtomicBool = AtomicBool::new(false);
+
+/// Starts the listener and registers the table "rocattach"; once. Later calls succeed and do nothing.
+///
+/// # Safety
+/// `register` is such a function.
+pub unsafe fn initialize(register: Register) -> c_int {
+    if REGISTERED.swap(true, Ordering::AcqRel) {
+        return status::SUCCESS;
+    }
+    if !listener_is_there() {
+        midair_register::listener::ensure();
+    }
+    let tables = [table::address()];
+    let mut id = 0;
+    // SAFETY: the caller's function with a name, a table and an out pointer that live long enough; the table lives for ever.
+    let answer = unsafe {
+        register(
+            c"rocattach".as_ptr(),
+            std::ptr::null(),
+            VERSION,
+            tables.as_ptr(),
+            1,
+            &raw mut id,
+        )
+    };
+    if answer != 0 {
+        REGISTERED.store(false, Ordering::Release);
+        return status::ERROR;
+    }
+    status::SUCCESS
+}
+
+/// Takes a runtime's tables from a register library. Only HSA's are of use.
+///
+/// # Safety
+/// `name` is null or a C string; `tables` is null or the addresses of `count` tables of that library, which live as long as the process;
+/// `register` is a function as [`initialize`] wants it.
+pub unsafe fn set_api_table(
+    name: *const c_char,
+    tables: *const *mut c_void,
+    count: u64,
+    register: Register,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    if name.is_null() || unsafe { CStr::from_ptr(name) } != c"hsa" {
+        return status::INVALID_ARGUMENT;
+    }
+    if tables.is_null() || count == 0 {
+        return status::INVALID_ARGUMENT;
+    }
+    // The hooks first: an attacher that sees the listener may come at once.
+    // SAFETY: the caller's promise.
+    let hooked = unsafe { hooks::install((*tables).cast()) };
+    if hooked != status::SUCCESS {
+        return hooked;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { initialize(register) }
+}
+
+/// Whether this process has a listener already: a register library's own.
+fn listener_is_there() -> bool {
+    let name = midair_register::listener::NAME.to_bytes();
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| {
+        tasks.flatten().any(|task| {
+            std::fs::read(task.path().join("comm")).is_ok_and(|comm| comm.trim_ascii_end() == name)
+        })
+    })
+}
