@@ -1,0 +1,168 @@
+//! When each of a tool's hooks is called: tools of every generation, several at once, at the first attach, at later ones, when they are
+//! not named, and at the end of the process.
+
+use midair_tests::Result;
+use midair_tests::caller::{Caller, between};
+use midair_tests::lab::Lab;
+use midair_tests::stage::{command, stage};
+use midair_tests::target::{PATIENCE, Target};
+use midair_tests::workspace;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compiles a tool of a kind (see its source) that writes to `log`, a path as the target sees it.
+fn compile(lab: &Lab, log: &Path, name: &str, kind: u32) -> Result<PathBuf> {
+    let out = lab.scratch().join(format!("{name}.so"));
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"])
+        .arg(format!("-DLOG=\"{}\"", lab.inside(log)?))
+        .arg(format!("-DNAME=\"{name}\""))
+        .arg(format!("-DKIND={kind}"))
+        .arg(workspace().join("tests/c/hooks_tool.c"))
+        .arg("-o")
+        .arg(&out)
+        .arg("-L")
+        .arg(stage()?.join("lib"))
+        .args(["-Wl,--no-undefined", "-l:librocprofiler-sdk.so.1", "-lc"])
+        .status()?;
+    assert!(status.success(), "the tool does not compile");
+    Ok(out)
+}
+
+struct Sessions {
+    caller: Caller,
+    log: PathBuf,
+}
+
+impl Sessions {
+    /// One session with these tools; the lines that it brought, and how many HIP calls there were in it.
+    fn session(&mut self, lab: &Lab, tools: &str) -> Result<(Vec<String>, u64)> {
+        let mut rocprof_attach = command("rocprof-attach")?;
+        rocprof_attach
+            .args(["-p", &self.caller.pid().to_string(), "-t", tools])
+            .current_dir(lab.scratch());
+        let mut attacher = Target::spawn(rocprof_attach)?;
+        attacher.expect("Press Enter to detach...")?;
+        let before = self.caller.counts()?;
+        self.caller.tell("calls 3")?;
+        let made = between(&before, &self.caller.counts()?, "hip");
+        attacher.send("")?;
+        attacher.wait(PATIENCE)?.success()?;
+        Ok((self.lines()?, made.values().sum()))
+    }
+    /// The tools' lines since the last call.
+    fn lines(&self) -> Result<Vec<String>> {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        std::fs::write(&self.log, "")?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+}
+
+fn of<'a>(lines: &'a [String], name: &str) -> Vec<&'a str> {
+    lines
+        .iter()
+        .filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+        .collect()
+}
+
+#[test]
+fn every_generations_hooks_come_in_their_order() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("hooks.log");
+    std::fs::write(&log, "")?;
+    let alone = compile(&lab, &log, "alone", 0)?;
+    let modern = compile(&lab, &log, "modern", 1)?;
+    let first = compile(&lab, &log, "first", 2)?;
+    // One is known to the target's own loader only, by its bare name.
+    let dir = lab.scratch().join("there");
+    std::fs::create_dir(&dir)?;
+    compile(&lab, &log, "named", 1)?;
+    std::fs::rename(lab.scratch().join("named.so"), dir.join("libnamed.so"))?;
+    let caller = Caller::start(Caller::command(&lab)?.libs(&lab.inside(&dir)?))?;
+    let mut sessions = Sessions { caller, log };
+
+    // A list: every name counts, also the last one.
+    let all = [&alone, &modern, &first].map(|path| path.display().to_string());
+    let all = format!("{}:libnamed.so", all.join(":"));
+    let (lines, calls) = sessions.session(&lab, &all)?;
+    assert!(calls > 0);
+    let detached = format!("detach calls={calls}");
+    assert_eq!(of(&lines, "alone"), ["configure", "init"]);
+    let whole = ["configure", "configure_attach", "init", "attach", &detached];
+    assert_eq!(of(&lines, "modern"), whole);
+    assert_eq!(of(&lines, "named"), whole);
+    assert_eq!(
+        of(&lines, "first"),
+        ["configure_experimental", "init", &detached]
+    );
+    // All are initialised before the first is attached.
+    let place = |line: &str| lines.iter().position(|it| it == line);
+    assert!(place("named init") < place("modern attach"), "{lines:?}");
+
+    // Again, with a part of them: the others hear nothing. None is configured again.
+    let (lines, calls) = sessions.session(&lab, &first.display().to_string())?;
+    assert_eq!(
+        lines,
+        [
+            "first reattach".to_owned(),
+            format!("first detach calls={calls}")
+        ]
+    );
+    let (lines, calls) = sessions.session(&lab, "libnamed.so")?;
+    assert_eq!(
+        lines,
+        [
+            "named attach".to_owned(),
+            format!("named detach calls={calls}")
+        ]
+    );
+    // The default tool alone, by the attach library's own name: no tool of ours hears of it.
+    let rocattach = stage()?.join("lib/librocprofiler-sdk-rocattach.so.1");
+    let (lines, _) = sessions.session(&lab, &rocattach.display().to_string())?;
+    assert_eq!(lines, [""; 0]);
+
+    // The end of the process: each is told once, long after its detach.
+    let log = sessions.log.clone();
+    sessions.caller.quit()?;
+    let text = std::fs::read_to_string(log)?;
+    let mut ends: Vec<&str> = text.lines().collect();
+    ends.sort_unstable();
+    assert_eq!(
+        ends,
+        ["alone fini", "first fini", "modern fini", "named fini"]
+    );
+    Ok(())
+}
+
+#[test]
+fn a_tool_is_told_of_the_end_while_it_is_attached() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("hooks.log");
+    std::fs::write(&log, "")?;
+    let modern = compile(&lab, &log, "modern", 1)?;
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    let mut rocprof_attach = command("rocprof-attach")?;
+    rocprof_attach
+        .args(["-p", &caller.pid().to_string(), "-t"])
+        .arg(&modern)
+        .current_dir(lab.scratch());
+    let mut attacher = Target::spawn(rocprof_attach)?;
+    attacher.expect("Press Enter to detach...")?;
+    caller.tell("calls 3")?;
+    caller.quit()?;
+    attacher.wait(PATIENCE)?.success()?;
+    let text = std::fs::read_to_string(&log)?;
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let lines = of(&lines, "modern");
+    assert_eq!(lines.len(), 6, "{lines:?}");
+    assert!(
+        lines[4].starts_with("detach calls=") && lines[4] != "detach calls=0",
+        "{lines:?}"
+    );
+    assert_eq!(lines[5], "fini");
+    Ok(())
+}
