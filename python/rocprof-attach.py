@@ -227,7 +227,7 @@ def run(pid, attach_tool_library=None, attach_duration_msec=None, attach_library
         try:
             _say(f"Attaching to PID {pid} using library {path} :: success")
             if signals.caught is None:
-                _say("Press Enter to detach..." if duration is None else f"Attaching for {duration} msec...")
+                _say("Press Enter to detach..." if duration is None else f"Attaching for {duration} msec...\n")
                 _wait(signals, process, duration)
             if signals.caught is not None:
                 _say(f"\nCaught signal {signals.caught}")

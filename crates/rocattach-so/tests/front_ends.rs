@@ -241,6 +241,7 @@ fn rocprof_attach_prints_the_lines_that_scripts_look_for() {
             attaching.clone(),
             format!("{attaching} :: success"),
             "Attaching for 50 msec...".into(),
+            String::new(),
             "Detaching. Please wait, this can take up to 1-2 minutes".into(),
             format!("Detaching from PID {pid} using library {library} :: success"),
         ]

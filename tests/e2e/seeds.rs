@@ -1,0 +1,491 @@
+//! What AMD's documents have their readers type (seeds), on AMD's runtimes: each command, variable and program as it stands there, on
+//! a process at work, and the files that come out.
+
+use midair_tests::caller::Caller;
+use midair_tests::lab::Lab;
+use midair_tests::stage::{command, plain_environment, stage};
+use midair_tests::table::Csv;
+use midair_tests::target::{Exit, PATIENCE, Target, run};
+use midair_tests::{Result, python, python_tool, workspace};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// HIP calls that one round of the program makes, and of them kernels and copies.
+const ROUND: usize = 13;
+const KERNELS: usize = 2;
+const COPIES: usize = 2;
+
+/// How long the attachers profile that end by time: long enough for a few rounds.
+const DURATION_MS: &str = "2000";
+
+fn rows(file: &Path) -> Result<usize> {
+    Ok(Csv::read(file)?.rows.len())
+}
+
+/// Rows of a view of a rocpd file by the value of a column, read by Python's own SQLite.
+fn database(file: &Path, view: &str, column: &str) -> Result<BTreeMap<String, usize>> {
+    const SCRIPT: &str = "import sqlite3, sys\n\
+        file, view, column = sys.argv[1:]\n\
+        found = sqlite3.connect('file:%s?mode=ro' % file, uri=True)\n\
+        for value, count in found.execute('select %s, count(*) from %s group by 1' % (column, view)):\n\
+        \x20   print(count, value)\n";
+    let mut command = Command::new(python()?);
+    command.env_clear().envs(plain_environment());
+    command.args(["-c", SCRIPT]).arg(file).args([view, column]);
+    run(command, PATIENCE)?
+        .success()?
+        .stdout
+        .iter()
+        .map(|line| {
+            let (count, value) = line.split_once(' ').ok_or("count and value")?;
+            Ok((value.to_owned(), count.parse()?))
+        })
+        .collect()
+}
+
+/// The only file below a directory whose name ends so.
+fn the_file(dir: &Path, ending: &str) -> Result<PathBuf> {
+    let (mut found, mut todo) = (Vec::new(), vec![dir.to_path_buf()]);
+    while let Some(next) = todo.pop() {
+        for entry in std::fs::read_dir(next)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                todo.push(path);
+            } else if path.to_string_lossy().ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        _ => Err(format!("{ending}: {found:?}").into()),
+    }
+}
+
+/// A command of the stage in this directory.
+fn typed(dir: &Path, name: &str, words: &[&str]) -> Result<Command> {
+    let mut command = command(name)?;
+    command.args(words).current_dir(dir);
+    Ok(command)
+}
+
+/// Starts an attacher, has the program make so many rounds once it says that it profiles, and waits for its end.
+fn profiled(
+    command: Command,
+    says: &str,
+    caller: &mut Caller,
+    rounds: usize,
+    end: impl FnOnce(&mut Target) -> Result<()>,
+) -> Result<Exit> {
+    let mut attacher = Target::spawn(command)?;
+    attacher.expect(says)?;
+    caller.tell(&format!("calls {rounds}"))?;
+    end(&mut attacher)?;
+    attacher.wait(PATIENCE)
+}
+
+fn by_itself(_: &mut Target) -> Result<()> {
+    Ok(())
+}
+
+/// Seeds/002, "Basic dynamic process attachment": three spellings, and the two ways to detach.
+#[test]
+fn rocprofv3_attaches_by_each_spelling_into_rocpd() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    let pid = caller.pid().to_string();
+    for (option, rounds) in [("-p", 1), ("--pid", 2), ("--attach", 3)] {
+        let dir = tempfile::tempdir()?;
+        let words = [option, &pid, "--hip-trace", "--output-format", "rocpd"];
+        let exit = profiled(
+            typed(dir.path(), "rocprofv3", &words)?,
+            "Press Enter to detach...",
+            &mut caller,
+            rounds,
+            |attacher| match option {
+                "-p" => attacher.signal(libc::SIGINT),
+                _ => attacher.send(""),
+            },
+        )?
+        .success()?;
+        let file = the_file(dir.path(), &format!("/{pid}_results.db"))?;
+        assert!(
+            exit.stdout
+                .iter()
+                .any(|line| line.ends_with(&file.display().to_string())),
+            "the file is announced: {exit}"
+        );
+        let regions = database(&file, "regions", "category")?;
+        let hip: usize = regions.values().sum();
+        assert_eq!(hip, rounds * ROUND, "{option}: {regions:?}");
+        assert!(
+            regions.keys().all(|category| category.starts_with("HIP_")),
+            "{regions:?}"
+        );
+        let names = database(&file, "regions", "name")?;
+        assert_eq!(names["hipModuleLaunchKernel"], rounds * KERNELS);
+    }
+    caller.quit()
+}
+
+/// Seeds/002, "Duration-specific dynamic process attachment".
+#[test]
+fn rocprofv3_attaches_for_a_duration_and_traces_the_system_into_csv() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    let pid = caller.pid().to_string();
+    let dir = tempfile::tempdir()?;
+    let words = [
+        "--attach",
+        &pid,
+        "--attach-duration-msec",
+        DURATION_MS,
+        "--sys-trace",
+        "--output-format",
+        "csv",
+    ];
+    profiled(
+        typed(dir.path(), "rocprofv3", &words)?,
+        &format!("Attaching for {DURATION_MS} msec..."),
+        &mut caller,
+        4,
+        by_itself,
+    )?
+    .success()?;
+    let file = |name: &str| the_file(dir.path(), &format!("/{pid}_{name}.csv"));
+    assert_eq!(rows(&file("hip_api_trace")?)?, 4 * ROUND);
+    assert_eq!(rows(&file("kernel_trace")?)?, 4 * KERNELS);
+    assert_eq!(rows(&file("memory_copy_trace")?)?, 4 * COPIES);
+    // HIP itself allocates with HSA, once per hipMalloc, and frees.
+    let memory = Csv::read(&file("memory_allocation_trace")?)?;
+    let operations = |name: &str| {
+        memory
+            .rows
+            .iter()
+            .filter(|row| row["Operation"] == name)
+            .count()
+    };
+    assert_eq!(
+        (
+            operations("MEMORY_ALLOCATION_ALLOCATE"),
+            operations("MEMORY_ALLOCATION_FREE")
+        ),
+        (4, 4),
+        "{memory:?}"
+    );
+    assert!(rows(&file("hsa_api_trace")?)? > 4 * ROUND);
+    assert!(rows(&file("agent_info")?)? >= 2);
+    caller.quit()
+}
+
+/// Seeds/002, "Dynamic process attachment with counter collection": not built, and said so before anything is touched.
+#[test]
+fn counters_are_refused_by_name() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let caller = Caller::start(Caller::command(&lab)?)?;
+    let pid = caller.pid().to_string();
+    let dir = tempfile::tempdir()?;
+    let words = [
+        "--pid",
+        &pid,
+        "--pmc",
+        "SQ_WAVES",
+        "GRBM_COUNT",
+        "--output-format",
+        "csv",
+    ];
+    let exit = run(typed(dir.path(), "rocprofv3", &words)?, PATIENCE)?;
+    assert_eq!(exit.status.code(), Some(34), "{exit}");
+    assert!(
+        exit.stderr.iter().any(|line| line.contains("--pmc")),
+        "{exit}"
+    );
+    assert_eq!(std::fs::read_dir(dir.path())?.count(), 0);
+    caller.quit()
+}
+
+/// The CMake project, built from scratch against a copy of the stage in another place.
+struct Project {
+    dir: tempfile::TempDir,
+}
+
+impl Project {
+    fn build(tool_log: &str) -> Result<Project> {
+        let dir = tempfile::tempdir()?;
+        // Moved: nothing in the package may know where it was made.
+        let prefix = dir.path().join("moved/midair");
+        std::fs::create_dir_all(dir.path().join("moved"))?;
+        let mut copy = Command::new("cp");
+        copy.arg("-a").arg(stage()?).arg(&prefix);
+        run(copy, PATIENCE)?.success()?;
+        // The step that gives the tools a capability runs where it can: sudo is for others than root, so here it is a word.
+        let bin = dir.path().join("bin");
+        std::fs::create_dir(&bin)?;
+        std::os::unix::fs::symlink("/usr/bin/env", bin.join("sudo"))?;
+        let path = format!("{}:{}", bin.display(), plain_environment()[0].1);
+        let build = dir.path().join("build");
+        let cmake = |words: &[&str]| -> Result<Exit> {
+            let mut command = Command::new(python_tool("cmake")?);
+            command.env_clear().envs(plain_environment());
+            command.env("PATH", &path).args(words);
+            run(command, PATIENCE)?.success()
+        };
+        // SAFETY: a system call without arguments.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        cmake(&[
+            "-S",
+            &workspace().join("tests/seeds").display().to_string(),
+            "-B",
+            &build.display().to_string(),
+            &format!("-DCMAKE_PREFIX_PATH={}", prefix.display()),
+            &format!("-DTOOL_LOG={tool_log}"),
+            &format!("-DSET_CAPABILITY={}", if is_root { "ON" } else { "OFF" }),
+        ])?;
+        cmake(&["--build", &build.display().to_string(), "--parallel", "2"])?;
+        Ok(Project { dir })
+    }
+    fn program(&self, name: &str) -> PathBuf {
+        self.dir.path().join("build").join(name)
+    }
+    /// One of its programs, with nothing in its environment that helps it to find a library.
+    fn command(&self, name: &str, words: &[&str], dir: &Path) -> Command {
+        let mut command = Command::new(self.program(name));
+        command.env_clear().envs(plain_environment());
+        command.args(words).current_dir(dir);
+        command
+    }
+}
+
+/// Seeds/000 and seeds/001: the CMake project, its tools on processes with and without ROCP_TOOL_ATTACH, and a tool of its own.
+#[test]
+fn the_cmake_project_builds_and_its_tools_do_the_job() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("tool.log");
+    let project = Project::build(&lab.inside(&log)?)?;
+    let exit = run(
+        project.command("versions", &[], project.dir.path()),
+        PATIENCE,
+    )?
+    .success()?;
+    assert_eq!(
+        exit.stdout,
+        ["sdk 1.2.1 rocattach 1.2.1 register Success"],
+        "{exit}"
+    );
+    for (name, ready) in [("my_attach_tool", Some("1")), ("my_second_tool", None)] {
+        let mut target = Caller::command(&lab)?.log_name(name);
+        if let Some(value) = ready {
+            target = target.env("ROCP_TOOL_ATTACH", value);
+        }
+        let mut caller = Caller::start(target)?;
+        let pid = caller.pid().to_string();
+        for format in [Some("csv"), None] {
+            let dir = tempfile::tempdir()?;
+            let mut tool = project.command(name, &[&pid, DURATION_MS], dir.path());
+            if let Some(format) = format {
+                tool.env("ROCPROF_OUTPUT_FORMAT", format);
+            }
+            let exit = profiled(tool, "profiling", &mut caller, 3, by_itself)?.success()?;
+            assert_eq!(
+                exit.stdout.last().map(String::as_str),
+                Some("completed"),
+                "{exit}"
+            );
+            let file = |end: &str| {
+                dir.path()
+                    .join(format!("attachment-output/attached_profile_{end}"))
+            };
+            if format.is_some() {
+                assert_eq!(rows(&file("hip_api_trace.csv"))?, 3 * ROUND, "{exit}");
+                assert_eq!(rows(&file("kernel_trace.csv"))?, 3 * KERNELS);
+                assert_eq!(rows(&file("memory_copy_trace.csv"))?, 3 * COPIES);
+            } else {
+                // The documents' programs name no format.
+                let file = file("results.db");
+                let regions = database(&file, "regions", "category")?;
+                assert_eq!(regions.values().sum::<usize>(), 3 * ROUND, "{regions:?}");
+                let kernels = database(&file, "kernels", "category")?;
+                assert_eq!(kernels.values().sum::<usize>(), 3 * KERNELS);
+                let copies = database(&file, "memory_copies", "category")?;
+                assert_eq!(copies.values().sum::<usize>(), 3 * COPIES);
+            }
+        }
+        caller.quit()?;
+    }
+
+    // The tool of its own, by the Python program.
+    let mut caller = Caller::start(Caller::command(&lab)?.log_name("own"))?;
+    let tool = lab.scratch().join("libmy_sdk_tool.so");
+    std::fs::copy(project.program("libmy_sdk_tool.so"), &tool)?;
+    let (pid, path) = (caller.pid().to_string(), tool.display().to_string());
+    let mut attach = typed(
+        lab.scratch(),
+        "rocprof-attach.py",
+        &["-p", &pid, "-t", &path],
+    )?;
+    attach.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    profiled(
+        attach,
+        "Press Enter to detach...",
+        &mut caller,
+        5,
+        |attacher| attacher.send(""),
+    )?
+    .success()?;
+    let line = std::fs::read_to_string(&log)?;
+    let wanted = format!("calls={} launches=10 mallocs=5 wrong=0\n", 5 * ROUND);
+    assert_eq!(line, wanted);
+    caller.quit()
+}
+
+/// Seeds/001, "Python Functions": imported from its package, from its file, and run, each with the document's variables.
+#[test]
+fn python_attaches_by_main() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    let pid = caller.pid().to_string();
+    let packages = stage()?.join("lib/python3/site-packages");
+    let library = stage()?.join("lib/librocprofiler-sdk-rocattach.so.1");
+    let file = stage()?.join("bin/rocprof-attach");
+    let by_package = format!("from rocprof_attach import main; main(pid={pid}, duration=1000)");
+    // As the document has it: the default of `attach_library` spelled out, the rest from the environment.
+    let by_default = format!(
+        "import rocprof_attach; rocprof_attach.main(attach_library={:?})",
+        library.display().to_string()
+    );
+    let by_file = format!(
+        "import importlib.machinery as m, importlib.util as u\n\
+         loader = m.SourceFileLoader('rocprof_attach_file', {:?})\n\
+         module = u.module_from_spec(u.spec_from_loader(loader.name, loader))\n\
+         loader.exec_module(module)\n\
+         module.main(pid={pid:?}, duration='1000')\n",
+        file.display().to_string()
+    );
+    for (name, words) in [
+        ("package", vec!["-c", by_package.as_str()]),
+        ("default", vec!["-c", by_default.as_str()]),
+        ("file", vec!["-c", by_file.as_str()]),
+        (
+            "module",
+            vec!["-m", "rocprof_attach", "-p", &pid, "-d", "1000"],
+        ),
+    ] {
+        let dir = tempfile::tempdir()?;
+        let mut command = Command::new(python()?);
+        command.env_clear().envs(plain_environment());
+        command
+            .arg("-B")
+            .args(words)
+            .current_dir(dir.path())
+            .env("PYTHONPATH", &packages)
+            .env("ROCPROF_ATTACH_PID", &pid)
+            .env("ROCPROF_ATTACH_DURATION", "1000")
+            .env("ROCPROF_HIP_RUNTIME_API_TRACE", "1")
+            .env("ROCPROF_OUTPUT_FORMAT", "csv")
+            .env("ROCPROF_OUTPUT_PATH", dir.path())
+            .env("ROCPROF_OUTPUT_FILE_NAME", "p");
+        let exit = profiled(
+            command,
+            "Attaching for 1000 msec...",
+            &mut caller,
+            2,
+            by_itself,
+        )?
+        .success()?;
+        let last = format!(
+            "Detaching from PID {pid} using library {} :: success",
+            library.display()
+        );
+        assert_eq!(
+            exit.stdout.last().map(String::as_str),
+            Some(last.as_str()),
+            "{name}: {exit}"
+        );
+        assert_eq!(
+            rows(&dir.path().join("p_hip_api_trace.csv"))?,
+            2 * ROUND,
+            "{name}"
+        );
+    }
+    caller.quit()
+}
+
+/// Seeds/000, "Tracing Options": names of variables that newer tools of AMD's do not read.
+#[test]
+fn variables_of_the_first_document_are_understood() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    let pid = caller.pid().to_string();
+    let trace = |names: &[&str]| -> Result<Command> {
+        let mut command = typed(lab.scratch(), "rocprof-attach", &["-p", &pid])?;
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("ROCP_TOOL_ATTACH", "1");
+        command.envs(names.iter().map(|name| (*name, "1")));
+        command
+            .env("ROCPROF_LOGGING_LEVEL", "info")
+            .env("ROCPROF_OUTPUT_FORMAT", "csv");
+        Ok(command)
+    };
+    for (names, files) in [
+        (&["ROCPROF_HIP_API_TRACE"][..], &["hip_api_trace"][..]),
+        (
+            &["ROCPROF_HIP_API_TRACE", "ROCPROF_HSA_API_TRACE"],
+            &["hip_api_trace", "hsa_api_trace"],
+        ),
+        (
+            &[
+                "ROCPROF_KERNEL_TRACE",
+                "ROCPROF_MEMORY_COPY_TRACE",
+                "ROCPROF_MARKER_TRACE",
+            ],
+            &["kernel_trace", "memory_copy_trace"],
+        ),
+    ] {
+        let dir = tempfile::tempdir()?;
+        let mut command = trace(names)?;
+        command
+            .env("ROCPROF_OUTPUT_PATH", dir.path())
+            .env("ROCPROF_OUTPUT_FILE_NAME", "v");
+        profiled(
+            command,
+            "Press Enter to detach...",
+            &mut caller,
+            2,
+            |attacher| attacher.send(""),
+        )?
+        .success()?;
+        let found: BTreeSet<String> = std::fs::read_dir(dir.path())?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<Result<_>>()?;
+        let wanted = files
+            .iter()
+            .chain(&["agent_info"])
+            .map(|name| format!("v_{name}.csv"))
+            .collect();
+        assert_eq!(found, wanted, "{names:?}");
+        for (name, count) in [
+            ("hip_api_trace", ROUND),
+            ("kernel_trace", KERNELS),
+            ("memory_copy_trace", COPIES),
+        ] {
+            let file = dir.path().join(format!("v_{name}.csv"));
+            if file.exists() {
+                assert_eq!(rows(&file)?, 2 * count, "{names:?}: {name}");
+            }
+        }
+    }
+    caller.quit()
+}
