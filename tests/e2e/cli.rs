@@ -405,9 +405,9 @@ fn words_that_are_refused() -> Result<()> {
         ),
         (
             "rocprofv3",
-            vec!["--pid", nobody, "--marker-trace"],
+            vec!["--pid", nobody, "--rccl-trace"],
             34,
-            "--marker-trace",
+            "--rccl-trace",
         ),
         (
             "rocprofv3",
@@ -446,9 +446,9 @@ fn words_that_are_refused() -> Result<()> {
         ("midair", vec!["ps"], 34, "ps"),
         (
             "midair",
-            vec!["attach", nobody, "--marker-trace"],
+            vec!["attach", nobody, "--rccl-trace"],
             34,
-            "--marker-trace",
+            "--rccl-trace",
         ),
     ] {
         let exit = run_staged(program, &words, PATIENCE)?;

@@ -144,6 +144,17 @@ impl Traced {
         }
         Ok(calls)
     }
+    /// ROCTx marks, ranges and calls; functions are messages where they have one. None when the file was not written.
+    ///
+    /// # Errors
+    /// When the file is there and wrong.
+    pub fn markers(&self) -> Result<Vec<Call>> {
+        let path = self.file("marker_api_trace.csv");
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        Csv::read(&path)?.rows.iter().map(Call::of).collect()
+    }
 }
 
 /// A row of `hip_api_trace.csv` or `hsa_api_trace.csv`.

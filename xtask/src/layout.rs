@@ -52,6 +52,7 @@ pub const PACKAGES: &[&str] = &[
     "midair-tool-so",
     "midair-register-so",
     "midair-rocattach-so",
+    "midair-roctx-so",
 ];
 
 /// Everything that is shipped. The names of libraries are their SONAMEs (design 1): cargo cannot make them, since a
@@ -96,6 +97,16 @@ pub const ITEMS: &[Item] = &[
         "librocprofiler_sdk.so",
         "lib/librocprofiler-sdk.so.1",
         &["librocprofiler-sdk.so"],
+    ),
+    // The old name, too: programs linked against the ROCTx of roctracer then need no other library.
+    library(
+        "librocprofiler_sdk_roctx.so",
+        "lib/librocprofiler-sdk-roctx.so.1",
+        &[
+            "librocprofiler-sdk-roctx.so",
+            "libroctx64.so.4",
+            "libroctx64.so",
+        ],
     ),
     library(
         "librocprofiler_sdk_attach.so",

@@ -26,13 +26,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     println!("cargo:rerun-if-changed=build");
     let sdk = read("rocprofiler_sdk.json")?;
-    let hip = read("hip_api_tables.json")?;
-    let hsa = read("hsa_api_tables.json")?;
+    let apis = tables::Apis {
+        hip: read("hip_api_tables.json")?,
+        hsa: read("hsa_api_tables.json")?,
+        roctx: tables::roctx(&read("roctx.json")?)?,
+    };
 
     let out = env::var("OUT_DIR")?;
     let write = |name: &str, text: String| fs::write(Path::new(&out).join(name), text);
-    write("tables.rs", tables::generate(&hip, &hsa, &sdk)?)?;
-    write("names.rs", names::generate(&hip, &hsa, &sdk)?)?;
+    write("tables.rs", tables::generate(&apis, &sdk)?)?;
+    write("names.rs", names::generate(&apis, &sdk)?)?;
     write("constants.rs", constants::enums(&sdk)?)?;
     write("layout.rs", constants::layouts(&sdk)?)?;
     write("functions.rs", constants::functions(&sdk)?)?;

@@ -1,6 +1,6 @@
 //! Names of kinds, operations and statuses.
 
-use super::tables::{SOURCES, slots};
+use super::tables::{Apis, SOURCES, slots};
 use super::{Text, enumerators};
 use serde_json::Value;
 use std::error::Error;
@@ -109,15 +109,14 @@ fn operations_of(kind: &str) -> Option<(&'static str, &'static str, &'static str
 }
 
 /// `names.rs`: kinds with their operations, and status names.
-pub fn generate(hip: &Value, hsa: &Value, sdk: &Value) -> Text {
+pub fn generate(apis: &Apis, sdk: &Value) -> Text {
     let mut out = String::new();
     kinds(
         &mut out,
         "BUFFER_KINDS",
         "rocprofiler_buffer_tracing_kind_t",
         "ROCPROFILER_BUFFER_TRACING_",
-        hip,
-        hsa,
+        apis,
         sdk,
     )?;
     kinds(
@@ -125,8 +124,7 @@ pub fn generate(hip: &Value, hsa: &Value, sdk: &Value) -> Text {
         "CALLBACK_KINDS",
         "rocprofiler_callback_tracing_kind_t",
         "ROCPROFILER_CALLBACK_TRACING_",
-        hip,
-        hsa,
+        apis,
         sdk,
     )?;
     let statuses = enumerators(sdk, "rocprofiler_status_t")?;
@@ -150,8 +148,7 @@ fn kinds(
     constant: &str,
     enum_name: &str,
     prefix: &str,
-    hip: &Value,
-    hsa: &Value,
+    apis: &Apis,
     sdk: &Value,
 ) -> Result<(), Box<dyn Error>> {
     writeln!(
@@ -178,7 +175,7 @@ fn kinds(
                 write!(out, "name(\"{put}{name}\\0\"), ")?;
             }
             if let Some(source) = SOURCES.iter().find(|s| s.operations.0 == operations) {
-                for slot in slots(source, if source.hip { hip } else { hsa }, sdk)?
+                for slot in slots(source, apis.of(source), sdk)?
                     .iter()
                     .filter(|s| !s.known)
                 {

@@ -1,10 +1,73 @@
-//! The six API tables whose slots we wrap.
+//! The API tables whose slots we wrap.
 
 use super::{Text, enumerators, number, text};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::Write;
+
+/// A library's tables, in a JSON of their own.
+#[derive(Clone, Copy)]
+pub enum Api {
+    /// hip_api_tables.json.
+    Hip,
+    /// hsa_api_tables.json.
+    Hsa,
+    /// roctx.json, by way of [`roctx`].
+    Roctx,
+}
+
+/// The JSON of every library's tables.
+pub struct Apis {
+    /// HIP.
+    pub hip: Value,
+    /// HSA.
+    pub hsa: Value,
+    /// ROCTx.
+    pub roctx: Value,
+}
+
+impl Apis {
+    /// The JSON of a table.
+    pub fn of(&self, source: &Source) -> &Value {
+        match source.api {
+            Api::Hip => &self.hip,
+            Api::Hsa => &self.hsa,
+            Api::Roctx => &self.roctx,
+        }
+    }
+}
+
+/// roctx.json lists structs and function types; this gives it the shape of the other two.
+pub fn roctx(raw: &Value) -> Result<Value, Box<dyn Error>> {
+    let mut tables = serde_json::Map::new();
+    for (name, table) in super::object(raw, &["structs"])? {
+        if !name.ends_with("ApiTable_t") {
+            continue;
+        }
+        let mut entries = Vec::new();
+        for field in table
+            .get("fields")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            let Some(function) = text(field, "name")?.strip_suffix("_fn") else {
+                continue;
+            };
+            let signature = super::object(raw, &["typedefs", text(field, "type")?])?;
+            let mut entry = signature.clone();
+            entry.insert("name".into(), function.into());
+            entry.insert("offset".into(), number(field, "offset")?.into());
+            entries.push(Value::Object(entry));
+        }
+        tables.insert(
+            name.clone(),
+            serde_json::json!({ "size": number(table, "size")?, "entries": entries }),
+        );
+    }
+    Ok(serde_json::json!({ "tables": tables }))
+}
 
 /// One table: its C name, the enum of its operations, and how we call it.
 pub struct Source {
@@ -14,8 +77,8 @@ pub struct Source {
     pub id: &'static str,
     /// C name of the struct.
     pub c_name: &'static str,
-    /// Whether it is in hip_api_tables.json (else in hsa_api_tables.json).
-    pub hip: bool,
+    /// Which JSON it is in.
+    pub api: Api,
     /// Enum of AMD's operation ids and the prefix of its enumerators.
     pub operations: (&'static str, &'static str),
     /// AMD's buffer-tracing kind of the records that we write for it.
@@ -23,12 +86,12 @@ pub struct Source {
 }
 
 /// In the order of `TableId`.
-pub const SOURCES: [Source; 6] = [
+pub const SOURCES: [Source; 9] = [
     Source {
         constant: "HIP_RUNTIME",
         id: "HipRuntime",
         c_name: "HipDispatchTable",
-        hip: true,
+        api: Api::Hip,
         operations: (
             "rocprofiler_hip_runtime_api_id_t",
             "ROCPROFILER_HIP_RUNTIME_API_ID_",
@@ -39,7 +102,7 @@ pub const SOURCES: [Source; 6] = [
         constant: "HIP_COMPILER",
         id: "HipCompiler",
         c_name: "HipCompilerDispatchTable",
-        hip: true,
+        api: Api::Hip,
         operations: (
             "rocprofiler_hip_compiler_api_id_t",
             "ROCPROFILER_HIP_COMPILER_API_ID_",
@@ -50,7 +113,7 @@ pub const SOURCES: [Source; 6] = [
         constant: "HSA_CORE",
         id: "HsaCore",
         c_name: "CoreApiTable",
-        hip: false,
+        api: Api::Hsa,
         operations: (
             "rocprofiler_hsa_core_api_id_t",
             "ROCPROFILER_HSA_CORE_API_ID_",
@@ -61,7 +124,7 @@ pub const SOURCES: [Source; 6] = [
         constant: "HSA_AMD_EXT",
         id: "HsaAmdExt",
         c_name: "AmdExtTable",
-        hip: false,
+        api: Api::Hsa,
         operations: (
             "rocprofiler_hsa_amd_ext_api_id_t",
             "ROCPROFILER_HSA_AMD_EXT_API_ID_",
@@ -72,7 +135,7 @@ pub const SOURCES: [Source; 6] = [
         constant: "HSA_IMAGE_EXT",
         id: "HsaImageExt",
         c_name: "ImageExtTable",
-        hip: false,
+        api: Api::Hsa,
         operations: (
             "rocprofiler_hsa_image_ext_api_id_t",
             "ROCPROFILER_HSA_IMAGE_EXT_API_ID_",
@@ -83,12 +146,45 @@ pub const SOURCES: [Source; 6] = [
         constant: "HSA_FINALIZE_EXT",
         id: "HsaFinalizeExt",
         c_name: "FinalizerExtTable",
-        hip: false,
+        api: Api::Hsa,
         operations: (
             "rocprofiler_hsa_finalize_ext_api_id_t",
             "ROCPROFILER_HSA_FINALIZE_EXT_API_ID_",
         ),
         kind: 4,
+    },
+    Source {
+        constant: "ROCTX_CORE",
+        id: "RoctxCore",
+        c_name: "roctxCoreApiTable_t",
+        api: Api::Roctx,
+        operations: (
+            "rocprofiler_marker_core_api_id_t",
+            "ROCPROFILER_MARKER_CORE_API_ID_",
+        ),
+        kind: 7,
+    },
+    Source {
+        constant: "ROCTX_CONTROL",
+        id: "RoctxControl",
+        c_name: "roctxControlApiTable_t",
+        api: Api::Roctx,
+        operations: (
+            "rocprofiler_marker_control_api_id_t",
+            "ROCPROFILER_MARKER_CONTROL_API_ID_",
+        ),
+        kind: 8,
+    },
+    Source {
+        constant: "ROCTX_NAME",
+        id: "RoctxName",
+        c_name: "roctxNameApiTable_t",
+        api: Api::Roctx,
+        operations: (
+            "rocprofiler_marker_name_api_id_t",
+            "ROCPROFILER_MARKER_NAME_API_ID_",
+        ),
+        kind: 9,
     },
 ];
 
@@ -141,10 +237,10 @@ pub fn slots<'a>(
 }
 
 /// `tables.rs`: one static per table.
-pub fn generate(hip: &Value, hsa: &Value, sdk: &Value) -> Text {
+pub fn generate(apis: &Apis, sdk: &Value) -> Text {
     let mut out = String::new();
     for source in &SOURCES {
-        let api = if source.hip { hip } else { hsa };
+        let api = apis.of(source);
         let size = api
             .pointer(&format!("/tables/{}/size", source.c_name))
             .and_then(Value::as_u64)

@@ -62,6 +62,25 @@ c_struct! {
     }
 }
 c_struct! {
+    /// A ROCTx mark, range or call. Times are ns of CLOCK_BOOTTIME.
+    MarkerApi = rocprofiler_buffer_tracing_marker_api_record_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// `rocprofiler_buffer_tracing_kind_t`.
+        kind: i32,
+        /// Operation id.
+        operation: i32,
+        /// Correlation.
+        correlation_id: CorrelationId,
+        /// Entry, or where the range began.
+        start_timestamp: u64,
+        /// Return, or where the range ended.
+        end_timestamp: u64,
+        /// Thread that called, or that began the range.
+        thread_id: u64,
+    }
+}
+c_struct! {
     /// A HIP call with arguments and result.
     HipApiExt = rocprofiler_buffer_tracing_hip_api_ext_record_t {
         /// Bytes of this struct.

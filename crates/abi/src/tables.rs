@@ -1,6 +1,6 @@
-//! The API tables whose slots we wrap: HIP runtime and compiler, HSA core, AMD extension, image extension, finalizer.
+//! The API tables whose slots we wrap: HIP runtime and compiler, HSA core, AMD extension, image extension, finalizer, ROCTx.
 //!
-//! Source: api/hip_api_tables.json and api/hsa_api_tables.json; operation ids from the enums of api/rocprofiler_sdk.json.
+//! Source: api/hip_api_tables.json, api/hsa_api_tables.json and api/roctx.json; operation ids from the enums of api/rocprofiler_sdk.json.
 
 use crate::names::Name;
 
@@ -20,6 +20,12 @@ pub enum TableId {
     HsaImageExt = 4,
     /// `FinalizerExtTable`.
     HsaFinalizeExt = 5,
+    /// `roctxCoreApiTable_t`, the first of the three registered as "roctx".
+    RoctxCore = 6,
+    /// `roctxControlApiTable_t`, the second.
+    RoctxControl = 7,
+    /// `roctxNameApiTable_t`, the third.
+    RoctxName = 8,
 }
 
 /// Class of a C type in the sense of the calling convention.
@@ -113,11 +119,14 @@ const fn name(text: &'static str) -> Name {
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
 /// All tables, indexed by [`TableId`].
-pub static ALL: [&Table; 6] = [
+pub static ALL: [&Table; 9] = [
     &HIP_RUNTIME,
     &HIP_COMPILER,
     &HSA_CORE,
     &HSA_AMD_EXT,
     &HSA_IMAGE_EXT,
     &HSA_FINALIZE_EXT,
+    &ROCTX_CORE,
+    &ROCTX_CONTROL,
+    &ROCTX_NAME,
 ];

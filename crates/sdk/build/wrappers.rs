@@ -13,7 +13,26 @@ fn module(id: TableId) -> &'static str {
         TableId::HsaAmdExt => "hsa_amd_ext",
         TableId::HsaImageExt => "hsa_image_ext",
         TableId::HsaFinalizeExt => "hsa_finalize_ext",
+        TableId::RoctxCore => "roctx_core",
+        TableId::RoctxControl => "roctx_control",
+        TableId::RoctxName => "roctx_name",
     }
+}
+
+/// Tables of ROCTx: their calls are records with a message, or ranges.
+fn is_roctx(id: TableId) -> bool {
+    matches!(
+        id,
+        TableId::RoctxCore | TableId::RoctxControl | TableId::RoctxName
+    )
+}
+
+/// Tables that begin with `{u32 major, u32 minor = size, …}`.
+fn is_hsa(id: TableId) -> bool {
+    matches!(
+        id,
+        TableId::HsaCore | TableId::HsaAmdExt | TableId::HsaImageExt | TableId::HsaFinalizeExt
+    )
 }
 
 /// The Rust type that the System V x86-64 calling convention passes like the C type. Structs of 8 bytes hold integers only
@@ -83,7 +102,7 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
             table.id,
             table.c_name,
             table.kind,
-            !matches!(table.id, TableId::HipRuntime | TableId::HipCompiler),
+            is_hsa(table.id),
             table.size,
             module(table.id),
         )?;
@@ -218,12 +237,17 @@ fn wrapper(
          let original = unsafe {{ transmute::<*mut (), {ty}>(ORIGINALS[{index}].load(Relaxed)) }};\n\
          // SAFETY: the caller's own call, passed on.\n\
          let result = unsafe {{ original({args}) }};\n\
-         crate::probe::exit(call, || [{words}], {value});\n\
+         crate::{exit}::exit(call, || [{words}], {value});\n\
          result\n}}",
         params = signature.parameters,
         ret = signature.result,
         kind = table.kind,
         operation = function.operation,
+        exit = if is_roctx(table.id) {
+            "markers"
+        } else {
+            "probe"
+        },
         ty = signature.pointer,
         args = signature.arguments,
         words = signature.words.join(", "),

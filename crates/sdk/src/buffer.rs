@@ -334,6 +334,7 @@ impl Seen {
     fn of(record: &Record<'_>) -> Option<Seen> {
         let (header, begin, timed) = match record {
             Record::Api(api, _) => (api.header, api.start, true),
+            Record::Marker(marker, _) => (marker.header, marker.start, true),
             Record::Kernel(k) => (
                 k.header,
                 k.rung.max(u64::from(k.rung == 0) * k.start),

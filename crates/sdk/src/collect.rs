@@ -10,6 +10,7 @@ use crate::clock::now;
 use crate::context::{self, Wanted};
 use crate::copies;
 use crate::install::{Installed, Need};
+use crate::markers::{self, legacy};
 use crate::probe;
 use crate::queue::harvest::{Harvester, Sink};
 use crate::queue::{scan, state, watch};
@@ -165,6 +166,8 @@ struct Running {
 pub struct Collection {
     harvester: Harvester,
     installed: Installed,
+    /// Our callback in the old ROCTx library.
+    roctx_tap: Option<legacy::Tap>,
     running: Option<Running>,
     /// The attacher's spool, while a session is on.
     spool: Option<Area>,
@@ -261,6 +264,7 @@ impl Collection {
         allocations::clear();
         scratch::clear(need_of(wanted).kernels);
         symbols::begin();
+        markers::begin();
         let (route, area) = if wanted.delivers() {
             let options = ReaderOptions {
                 size: PRIVATE_SPOOL,
@@ -380,6 +384,12 @@ impl Collection {
                     running.runtimes.tell(&live, &mut running.sink);
                 }
             }
+        }
+        if running.need.markers()
+            && let Some(variable) = found.legacy_roctx
+            && !self.roctx_tap.is_some_and(|tap| tap.is_in(variable))
+        {
+            self.roctx_tap = legacy::Tap::take(variable);
         }
     }
 
@@ -515,11 +525,17 @@ impl Collection {
         probe::stop();
         self.next_correlation = probe::next_correlation().max(1);
         let outside = probe::quiesce(QUIESCE_LIMIT);
+        if let Some(tap) = self.roctx_tap.take() {
+            tap.give_back();
+        }
         if self.installed.restore() > 0 {
             self.outcome |= outcome::SLOT_KEPT;
         }
         if outside {
             probe::close_session(running.generation, running.need.recorded);
+        }
+        for text in markers::notes() {
+            running.sink.put(kind::NOTE, &note(&text));
         }
         if running.hsa_ready {
             symbols::refresh(&mut running.sink);
@@ -579,8 +595,12 @@ impl Collection {
 fn need_of(wanted: &Wanted) -> Need {
     let apis: u64 = TABLES
         .iter()
-        .fold(0, |mask, table| mask | (1 << table.kind));
-    let mask = wanted.mask();
+        .fold(0, |mask, table| mask | (1 << table.kind))
+        | markers::KINDS;
+    let mut mask = wanted.mask();
+    if mask & markers::KINDS != 0 && !markers::prepare() {
+        mask &= !markers::KINDS;
+    }
     Need {
         recorded: mask & apis,
         kernels: mask & (1 << kind::KERNEL_DISPATCH) != 0 || wanted.code_objects,

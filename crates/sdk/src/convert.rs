@@ -4,7 +4,8 @@ use crate::agents;
 use midair_abi::constants as c;
 use midair_abi::records::{
     AsyncCorrelationId, CorrelationId, Dim3, HipApi, HipApiExt, HsaApi, KernelDispatch,
-    KernelDispatchInfo, MemoryAllocation, MemoryCopy, RuntimeInitialization, ScratchMemory,
+    KernelDispatchInfo, MarkerApi, MemoryAllocation, MemoryCopy, RuntimeInitialization,
+    ScratchMemory,
 };
 use midair_abi::tables::{Function, HIP_COMPILER, HIP_RUNTIME};
 use midair_record::event::{
@@ -31,6 +32,8 @@ pub(crate) enum Converted {
     Scratch(ScratchMemory),
     /// Runtime.
     Runtime(RuntimeInitialization),
+    /// ROCTx.
+    Marker(MarkerApi),
 }
 
 impl Converted {
@@ -45,6 +48,7 @@ impl Converted {
             Converted::Allocation(record) => record.kind,
             Converted::Scratch(record) => record.kind,
             Converted::Runtime(record) => record.kind,
+            Converted::Marker(record) => record.kind,
         };
         kind as u32
     }
@@ -65,6 +69,7 @@ impl Converted {
             Converted::Allocation(record) => words(record),
             Converted::Scratch(record) => words(record),
             Converted::Runtime(record) => words(record),
+            Converted::Marker(record) => words(record),
         }
     }
 }
@@ -102,6 +107,19 @@ pub(crate) fn convert(record: &Record<'_>, tracing_kind: i32) -> Option<Converte
         Record::Allocation(record) => Some(Converted::Allocation(allocation(record))),
         Record::Scratch(record) => Some(Converted::Scratch(scratch(record))),
         Record::RuntimeInit(record) => Some(Converted::Runtime(runtime(record))),
+        Record::Marker(record, _) => Some(Converted::Marker(MarkerApi {
+            size: size_of::<MarkerApi>() as u64,
+            kind: tracing_kind,
+            operation: record.header.operation as i32,
+            correlation_id: CorrelationId {
+                internal: record.correlation,
+                external: 0,
+                ancestor: record.ancestor,
+            },
+            start_timestamp: record.start,
+            end_timestamp: record.end,
+            thread_id: u64::from(record.tid),
+        })),
         _ => None,
     }
 }

@@ -26,12 +26,15 @@ impl Need {
     /// the device's work that is wanted.
     pub fn tracked(&self) -> u64 {
         use midair_record::event::kind::{
-            HIP_COMPILER_API_EXT, HIP_RUNTIME_API_EXT, KERNEL_DISPATCH, MEMORY_ALLOCATION,
-            MEMORY_COPY, SCRATCH_MEMORY,
+            HIP_COMPILER_API_EXT, HIP_RUNTIME_API_EXT, KERNEL_DISPATCH, MARKER_CORE_API,
+            MARKER_CORE_RANGE_API, MEMORY_ALLOCATION, MEMORY_COPY, SCRATCH_MEMORY,
         };
+        // Ranges are made from the calls that begin and end them.
+        let ranges = self.recorded >> MARKER_CORE_RANGE_API & 1;
         let launches = (1 << HIP_RUNTIME_API_EXT) | (1 << HIP_COMPILER_API_EXT);
         self.recorded
             | if self.device() { launches } else { 0 }
+            | ranges << MARKER_CORE_API
             | u64::from(self.kernels) << KERNEL_DISPATCH
             | u64::from(self.copies) << MEMORY_COPY
             | u64::from(self.allocations) << MEMORY_ALLOCATION
@@ -41,6 +44,13 @@ impl Need {
     /// Whether the runtime has to be open for what is wanted.
     pub fn runtime(&self) -> bool {
         self.device() || self.allocations || self.scratch
+    }
+
+    /// Whether ROCTx is wanted.
+    pub fn markers(&self) -> bool {
+        use midair_record::event::kind::{MARKER_CONTROL_API, MARKER_CORE_API, MARKER_NAME_API};
+        self.tracked() & (1 << MARKER_CORE_API | 1 << MARKER_CONTROL_API | 1 << MARKER_NAME_API)
+            != 0
     }
 
     /// Whether any of the device's work is wanted.

@@ -27,6 +27,7 @@ pub mod hooks;
 pub mod install;
 pub mod layout;
 pub mod local;
+pub mod markers;
 mod only;
 pub mod probe;
 pub mod queue;

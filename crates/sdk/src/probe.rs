@@ -12,9 +12,10 @@
 //! (but for a thread's very first call, which claims its slot).
 
 use crate::clock::now;
+use crate::markers;
 use crate::threads::{self, MAX_OPEN, OpenCall, Owned, ThreadSlot};
-use midair_record::event::{Api, Header, Plain, flag, kind};
-use midair_record::spool::Area;
+use midair_record::event::{Api, Header, Marker, Plain, flag, kind};
+use midair_record::spool::{Area, ChunkWriter};
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU64, compiler_fence};
@@ -331,6 +332,18 @@ impl Busy {
         }
     }
 
+    /// Number of the calling thread's slot.
+    #[inline]
+    pub fn thread(&self) -> usize {
+        self.slot.index()
+    }
+
+    /// Whether calls of this kind that begin now are recorded.
+    #[inline]
+    pub fn records(&self, kind: u8) -> bool {
+        self.control.recorded.load(Relaxed) & (1 << kind) != 0
+    }
+
     /// Stores a record made of a fixed part and a tail; see [`midair_record::spool::ChunkWriter::store`].
     #[inline]
     pub fn store(&mut self, kind: u8, parts: [&[u8]; 2]) -> bool {
@@ -358,7 +371,8 @@ pub struct Call {
     generation: u64,
     slot: Option<&'static ThreadSlot>,
     depth: usize,
-    recorded: bool,
+    /// What was recorded when it began (bit = kind).
+    recorded: u64,
 }
 
 impl Call {
@@ -366,7 +380,7 @@ impl Call {
         generation: 0,
         slot: None,
         depth: 0,
-        recorded: false,
+        recorded: 0,
     };
     /// Whether anything is traced.
     #[inline]
@@ -390,7 +404,7 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     let Some(mut busy) = Busy::enter_with(control, slot) else {
         return Call::DEAD;
     };
-    let recorded = control.recorded.load(Relaxed) & (1 << kind) != 0;
+    let recorded = control.recorded.load(Relaxed);
     let correlation = busy.fresh_correlation();
     let generation = busy.generation;
     let owned = busy.owned();
@@ -407,7 +421,7 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     }
     let depth = owned.depth;
     let Some(entry) = owned.open.get_mut(depth) else {
-        if let (true, Some(area)) = (recorded, area(control)) {
+        if let (true, Some(area)) = (recorded & (1 << kind) != 0, area(control)) {
             area.drop_record(kind);
         }
         return Call::DEAD;
@@ -430,32 +444,63 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     }
 }
 
-/// After the wrapped call. `arguments` is only evaluated when the call is recorded.
+/// A call that has just returned, and whose thread is inside.
+#[derive(Debug)]
+pub struct Ended {
+    /// The thread.
+    pub busy: Busy,
+    /// The call.
+    pub open: OpenCall,
+    /// Correlation id of the traced call around it, or 0.
+    pub ancestor: u64,
+    /// When it returned.
+    pub end: u64,
+    /// What was recorded when it began (bit = kind).
+    pub recorded: u64,
+}
+
+/// Takes a call off its thread's open ones. `None` when its session is over.
 #[inline]
-pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], retval: u64) {
-    let (Some(slot), Some(control)) = (call.slot, control()) else {
-        return;
-    };
+pub fn leave(call: Call) -> Option<Ended> {
+    let (slot, control) = (call.slot?, control()?);
     let end = now();
-    let Some(mut busy) = Busy::enter_with(control, slot) else {
-        return;
-    };
+    let mut busy = Busy::enter_with(control, slot)?;
     if busy.generation != call.generation {
-        return;
+        return None;
     }
     let owned = busy.owned();
-    let Some(open) = owned.open.get(call.depth).copied() else {
-        return;
-    };
+    let open = owned.open.get(call.depth).copied()?;
     owned.depth = call.depth;
-    if !call.recorded {
-        return;
-    }
     let ancestor = call
         .depth
         .checked_sub(1)
         .and_then(|above| owned.open.get(above))
         .map_or(0, |above| above.correlation);
+    Some(Ended {
+        busy,
+        open,
+        ancestor,
+        end,
+        recorded: call.recorded,
+    })
+}
+
+/// After the wrapped call. `arguments` is only evaluated when the call is recorded.
+#[inline]
+pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], retval: u64) {
+    let Some(Ended {
+        mut busy,
+        open,
+        ancestor,
+        end,
+        recorded,
+    }) = leave(call)
+    else {
+        return;
+    };
+    if recorded & (1 << open.kind) == 0 {
+        return;
+    }
     let arguments = arguments();
     // SAFETY: an array of u64 is N * 8 initialised bytes.
     let tail = unsafe { std::slice::from_raw_parts(arguments.as_ptr().cast::<u8>(), N * 8) };
@@ -512,20 +557,61 @@ pub fn close_session(generation: u64, recorded: u64) {
             .unwrap_or_default()
         {
             if recorded & (1 << open.kind) != 0 && tid != 0 {
-                let record = api_record(open, ancestor, end, 0, tid, 0, flag::OPEN_AT_DETACH);
-                // SAFETY: the spool is still mapped (the caller unmaps it after this) and the writer is of this session.
-                unsafe {
-                    owned
-                        .writer
-                        .store(area, tid, open.kind, [record.bytes(), &[]])
+                let api = api_record(open, ancestor, end, 0, tid, 0, flag::OPEN_AT_DETACH);
+                let marker = Marker {
+                    header: Header {
+                        size: size_of::<Marker>() as u16,
+                        ..api.header
+                    },
+                    start: api.start,
+                    end,
+                    correlation: api.correlation,
+                    ancestor,
+                    retval: 0,
+                    tid,
+                    len: 0,
                 };
+                let record = if markers::is_marker(open.kind) {
+                    marker.bytes()
+                } else {
+                    api.bytes()
+                };
+                // SAFETY: the spool is still mapped (the caller unmaps it after this) and the writer is of this session.
+                unsafe { owned.writer.store(area, tid, open.kind, [record, &[]]) };
             }
             ancestor = open.correlation;
         }
         owned.depth = 0;
+        markers::open_thread_ranges(slot.index(), generation, |range, message| {
+            let record = range.record(end, flag::OPEN_AT_DETACH, message);
+            // SAFETY: as above.
+            unsafe {
+                owned.writer.store(
+                    area,
+                    range.tid,
+                    kind::MARKER_CORE_RANGE_API,
+                    [record.bytes(), message],
+                )
+            };
+        });
         // SAFETY: as above.
         unsafe { owned.writer.seal() };
     }
+    let mut writer = ChunkWriter::new();
+    markers::open_process_ranges(generation, |range, message| {
+        let record = range.record(end, flag::OPEN_AT_DETACH, message);
+        // SAFETY: as above; a writer of this function's.
+        unsafe {
+            writer.store(
+                area,
+                range.tid,
+                kind::MARKER_CORE_RANGE_API,
+                [record.bytes(), message],
+            )
+        };
+    });
+    // SAFETY: as above.
+    unsafe { writer.seal() };
 }
 
 /// A thread ends. Its chunk stays open in its slot, and the next thread that takes the slot goes on in it (records carry their thread's
@@ -534,5 +620,6 @@ pub(crate) fn thread_ended(slot: &'static ThreadSlot) {
     let Some(control) = control() else { return };
     if let Some(mut busy) = Busy::enter_with(control, slot) {
         busy.owned().depth = 0;
+        markers::thread_ends(&mut busy);
     }
 }

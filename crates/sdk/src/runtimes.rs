@@ -69,6 +69,7 @@ impl Told {
         let operation = match TABLES.get(live.index).map(|table| table.id) {
             Some(TableId::HipRuntime) => c::ROCPROFILER_RUNTIME_INITIALIZATION_HIP,
             Some(TableId::HsaCore) => c::ROCPROFILER_RUNTIME_INITIALIZATION_HSA,
+            Some(TableId::RoctxCore) => c::ROCPROFILER_RUNTIME_INITIALIZATION_MARKER,
             _ => return,
         };
         self.tell_runtime(operation as u32, live.home, sink);

@@ -9,8 +9,10 @@ pub mod elf;
 pub mod maps;
 pub mod tools;
 
+use crate::markers::legacy;
 use crate::wrappers::{self, Table};
 use maps::Maps;
+use midair_abi::tables::TableId;
 
 /// A live table of a runtime.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +36,8 @@ pub struct Found {
     pub not_yet: Vec<&'static str>,
     /// Libraries whose stubs could not be understood, with the reason.
     pub refused: Vec<String>,
+    /// Where libroctx64.so.4 of the old roctracer, which has no tables, keeps its callback.
+    pub legacy_roctx: Option<usize>,
 }
 
 impl Found {
@@ -56,6 +60,7 @@ pub fn find() -> Found {
         return found;
     };
     elf::with_modules(|module| {
+        let legacy = legacy::variable_of(&maps, module);
         for (index, table) in wrappers::TABLES.iter().enumerate() {
             if found.live.iter().any(|live| live.index == index) {
                 continue;
@@ -64,6 +69,16 @@ pub fn find() -> Found {
                 Look::Absent => {}
                 Look::Live(live) => found.live.push(live),
                 Look::NotYet => found.not_yet.push(table.name),
+                // The old library's functions have bodies of their own. Ours has both: tables, and the old function.
+                Look::Refused(_) if table.id == TableId::RoctxCore && legacy.is_some() => {
+                    match &legacy {
+                        Some(Ok(variable)) => {
+                            found.legacy_roctx = found.legacy_roctx.or(Some(*variable))
+                        }
+                        Some(Err(why)) => found.refused.push(why.clone()),
+                        None => {}
+                    }
+                }
                 // Finalizer and image functions jump through tables of the runtime's own until their extension is loaded.
                 Look::Refused(_) if table.hsa && table.slots.len() < 20 => {}
                 Look::Refused(why) => found

@@ -61,6 +61,11 @@ pub struct ThreadSlot {
 unsafe impl Sync for ThreadSlot {}
 
 impl ThreadSlot {
+    /// Its number, below [`MAX_THREADS`].
+    #[inline]
+    pub fn index(&self) -> usize {
+        (std::ptr::from_ref(self).addr() - SLOTS.load(Relaxed).addr()) / size_of::<ThreadSlot>()
+    }
     /// The owner's data.
     ///
     /// # Safety

@@ -12,7 +12,7 @@
 use midair_abi::tables::{ALL, Class, Function, Type};
 use midair_record::event::{Record, decode};
 use midair_record::spool::{Area, Reader, ReaderOptions};
-use midair_sdk::{probe, wrappers};
+use midair_sdk::{markers, probe, wrappers};
 use std::ffi::{CString, c_int, c_void};
 use std::fmt::Write;
 use std::os::fd::AsRawFd;
@@ -241,7 +241,8 @@ fn every_wrapper_passes_everything_through() {
     // SAFETY: mapped above, for the rest of the process.
     let area = unsafe { Area::new(base.cast(), reader.size()) }.unwrap();
     assert!(probe::prepare());
-    let kinds = ALL.iter().fold(0, |mask, table| mask | 1_u64 << table.kind);
+    // Records of ROCTx hold messages, and these are no addresses of any: their records are the end-to-end tests' business.
+    let kinds = ALL.iter().fold(0, |mask, table| mask | 1_u64 << table.kind) & !markers::KINDS;
     // SAFETY: the mapping stays.
     let generation = unsafe { probe::start(area, 1) };
     probe::open(kinds, kinds);
@@ -263,11 +264,13 @@ fn every_wrapper_passes_everything_through() {
             Ok(())
         })
         .unwrap();
-    assert_eq!(records.len(), slots.len());
     let tables = ALL
         .iter()
+        .filter(|table| kinds >> table.kind & 1 != 0)
         .flat_map(|table| table.functions.iter().map(move |f| (table.kind, f)));
-    for (slot, ((kind, function), bytes)) in tables.zip(&records).enumerate() {
+    let tables: Vec<_> = tables.collect();
+    assert_eq!(records.len(), tables.len());
+    for (slot, ((kind, function), bytes)) in tables.into_iter().zip(&records).enumerate() {
         let (Record::Api(api, tail), _) = decode(bytes).unwrap() else {
             panic!("not a call")
         };

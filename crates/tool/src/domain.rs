@@ -13,7 +13,7 @@ pub struct Domain {
 }
 
 /// What we collect.
-pub const DOMAINS: [Domain; 10] = [
+pub const DOMAINS: [Domain; 13] = [
     Domain {
         setting: c"ROCPROF_HIP_RUNTIME_API_TRACE",
         kind: c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT,
@@ -54,12 +54,24 @@ pub const DOMAINS: [Domain; 10] = [
         setting: c"ROCPROF_SCRATCH_MEMORY_TRACE",
         kind: c::ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY,
     },
+    // As AMD's tool: ranges as one record each, and the calls of the two smaller tables.
+    Domain {
+        setting: c"ROCPROF_MARKER_API_TRACE",
+        kind: c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API,
+    },
+    Domain {
+        setting: c"ROCPROF_MARKER_API_TRACE",
+        kind: c::ROCPROFILER_BUFFER_TRACING_MARKER_CONTROL_API,
+    },
+    Domain {
+        setting: c"ROCPROF_MARKER_API_TRACE",
+        kind: c::ROCPROFILER_BUFFER_TRACING_MARKER_NAME_API,
+    },
 ];
 
 /// Settings that ask for something that we do not collect yet. The command line refuses them by name; who sets them by hand
 /// gets a note.
-pub const NOT_BUILT: [&CStr; 20] = [
-    c"ROCPROF_MARKER_API_TRACE",
+pub const NOT_BUILT: [&CStr; 19] = [
     c"ROCPROF_RCCL_API_TRACE",
     c"ROCPROF_OMPT_TRACE",
     c"ROCPROF_ROCDECODE_API_TRACE",

@@ -170,9 +170,9 @@ fn each_attach_collects_what_its_settings_ask_for() {
                     .flatten()
                     .copied()
                     .collect::<Vec<_>>(),
-                [21, 22, 1, 2, 3, 4, 11, 10, 16, 12]
+                [21, 22, 1, 2, 3, 4, 11, 10, 16, 12, 32, 8, 9]
             );
-            assert_eq!(fake.spool.len(), 10);
+            assert_eq!(fake.spool.len(), 13);
         });
         let on = |attach: &ConfigureAttachResult| {
             attach.tool_attach.unwrap()(None, std::ptr::null_mut(), 0, attach.tool_data)
@@ -201,14 +201,14 @@ fn each_attach_collects_what_its_settings_ask_for() {
         // Nothing asked for, an empty value, something that is not built: attached, and said.
         settings(&[
             ("ROCPROF_KERNEL_TRACE", ""),
-            ("ROCPROF_MARKER_API_TRACE", "1"),
+            ("ROCPROF_RCCL_API_TRACE", "1"),
         ]);
         assert_eq!(on(&attach), 0);
         assert!(running().is_empty());
         let notes = with(|fake| fake.notes.join("\n"));
         for words in [
             "ROCPROF_KERNEL_TRACE is empty",
-            "ROCPROF_MARKER_API_TRACE is set",
+            "ROCPROF_RCCL_API_TRACE is set",
             "no setting asks",
         ] {
             assert!(notes.contains(words), "{words}: {notes}");

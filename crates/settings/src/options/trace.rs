@@ -91,7 +91,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     trace("kernel-trace", "ROCPROF_KERNEL_TRACE", "Record kernels: which, where, when they began and ended")
         .more("Kernels on queues that were there before the attach are recorded as well."),
     trace("memory-copy-trace", "ROCPROF_MEMORY_COPY_TRACE", "Record copies between host and devices"),
-    trace("marker-trace", "ROCPROF_MARKER_API_TRACE", "Record ROCTx markers").later(),
+    trace("marker-trace", "ROCPROF_MARKER_API_TRACE", "Record ROCTx marks and ranges"),
     trace("memory-allocation-trace", "ROCPROF_MEMORY_ALLOCATION_TRACE", "Record allocations and releases of device memory"),
     trace("scratch-memory-trace", "ROCPROF_SCRATCH_MEMORY_TRACE", "Record changes of queues' scratch memory"),
     trace("rccl-trace", "ROCPROF_RCCL_API_TRACE", "Record calls of RCCL").later(),

@@ -83,6 +83,7 @@ fn single_traces_set_their_own_variable_only() {
             "hsa-finalizer-trace",
             "kernel-trace",
             "memory-copy-trace",
+            "marker-trace",
             "memory-allocation-trace",
             "scratch-memory-trace"
         ]
@@ -97,6 +98,7 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
         &HSA[..],
         &[
             "ROCPROF_KERNEL_TRACE",
+            "ROCPROF_MARKER_API_TRACE",
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
             "ROCPROF_MEMORY_COPY_TRACE",
             "ROCPROF_SCRATCH_MEMORY_TRACE",
@@ -106,8 +108,7 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
     all.sort_unstable();
     assert_eq!(on(&resolved), all);
     assert!(
-        resolved.left_out.contains(&"marker-trace")
-            && resolved.left_out.contains(&"hip-event-trace")
+        resolved.left_out.contains(&"rccl-trace") && resolved.left_out.contains(&"hip-event-trace")
     );
     assert_eq!(
         resolved
@@ -127,6 +128,7 @@ fn runtime_trace_has_neither_hsa_nor_compiler() {
         [
             "ROCPROF_HIP_RUNTIME_API_TRACE",
             "ROCPROF_KERNEL_TRACE",
+            "ROCPROF_MARKER_API_TRACE",
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
             "ROCPROF_MEMORY_COPY_TRACE",
             "ROCPROF_SCRATCH_MEMORY_TRACE"
@@ -141,6 +143,7 @@ fn an_explicit_word_beats_an_aggregate() {
             ("sys-trace", &["1"]),
             ("hsa-trace", &["false"]),
             ("kernel-trace", &["no"]),
+            ("marker-trace", &["no"]),
         ],
         &[],
     );
@@ -388,7 +391,7 @@ fn inherited_variables_without_effect_are_told() {
         .iter()
         .map(|(_, long)| *long)
         .collect();
-    assert_eq!(told, ["marker-trace", "pmc", "ompt-trace"]);
+    assert_eq!(told, ["pmc", "ompt-trace"]);
     assert!(resolved.records_something());
     assert!(!settle(&[], &[]).records_something());
 }

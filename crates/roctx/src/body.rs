@@ -1,0 +1,125 @@
+//! What the functions do when nobody is between. Each registers first, if nobody has; when that has put somebody into its slot, the
+//! call is his.
+//!
+//! A thread's level is kept under a pthread key, as the value itself: nothing is allocated, and nothing is to be freed.
+
+use crate::tables::{CONTROL, CORE, NAMES};
+use crate::{legacy, register};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+/// Id of the next range that may end on any thread.
+static NEXT_RANGE: AtomicU64 = AtomicU64::new(1);
+/// The key of the levels.
+static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
+const NO_KEY: u32 = u32::MAX;
+
+/// Who is in `slot` after a registration that put somebody there in place of `own`.
+#[inline]
+fn newcomer(slot: &AtomicPtr<()>, own: *const ()) -> Option<*mut ()> {
+    let was_ours = slot.load(Acquire).cast_const() == own;
+    if !register::once() || !was_ours {
+        // When it was a profiler's already, it is he who has called us.
+        return None;
+    }
+    let now = slot.load(Acquire);
+    (now.cast_const() != own).then_some(now)
+}
+
+macro_rules! bodies {
+    ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $table:ident . $slot:ident $body:block)*) => { $(
+        $(#[$meta])*
+        pub(crate) extern "C" fn $name($($argument: $type),*) -> $result {
+            if let Some(other) = newcomer(&$table.$slot, $name as *const ()) {
+                // SAFETY: a slot of this name holds functions of this type.
+                let other = unsafe {
+                    std::mem::transmute::<*mut (), unsafe extern "C" fn($($type),*) -> $result>(other)
+                };
+                // SAFETY: the application's own call, passed on.
+                return unsafe { other($($argument),*) };
+            }
+            $body
+        }
+    )* };
+}
+
+bodies! {
+    fn mark(message: *const c_char) -> () = CORE.mark {
+        legacy::tell(0, message, 0);
+    }
+    fn push(message: *const c_char) -> c_int = CORE.push {
+        legacy::tell(1, message, 0);
+        let Some(level) = level() else { return -1 };
+        set_level(level + 1);
+        level as c_int
+    }
+    fn pop() -> c_int = CORE.pop {
+        legacy::tell(2, std::ptr::null(), 0);
+        match level() {
+            None | Some(0) => -1,
+            Some(level) => {
+                set_level(level - 1);
+                (level - 1) as c_int
+            }
+        }
+    }
+    fn start(message: *const c_char) -> u64 = CORE.start {
+        let id = NEXT_RANGE.fetch_add(1, Relaxed);
+        legacy::tell(3, message, id);
+        id
+    }
+    fn stop(id: u64) -> () = CORE.stop {
+        legacy::tell(4, std::ptr::null(), id);
+    }
+    fn get_thread_id(tid: *mut u64) -> c_int = CORE.get_thread_id {
+        if tid.is_null() {
+            return -1;
+        }
+        // SAFETY: a system call without arguments, and the caller's pointer.
+        unsafe { tid.write_unaligned(libc::syscall(libc::SYS_gettid) as u64) };
+        0
+    }
+    fn pause(_tid: u64) -> c_int = CONTROL.pause { 0 }
+    fn resume(_tid: u64) -> c_int = CONTROL.resume { 0 }
+    fn name_os_thread(_name: *const c_char) -> c_int = NAMES.os_thread { 0 }
+    fn name_hsa_agent(_name: *const c_char, _agent: *const c_void) -> c_int = NAMES.hsa_agent { 0 }
+    fn name_hip_device(_name: *const c_char, _device: c_int) -> c_int = NAMES.hip_device { 0 }
+    fn name_hip_stream(_name: *const c_char, _stream: *const c_void) -> c_int = NAMES.hip_stream { 0 }
+}
+
+/// The key; made at the first range. `None` when the process has no key left.
+fn key() -> Option<libc::pthread_key_t> {
+    let key = KEY.load(Acquire);
+    if key != NO_KEY {
+        return Some(key);
+    }
+    let mut fresh: libc::pthread_key_t = 0;
+    // SAFETY: a valid out pointer; values need no destructor.
+    if unsafe { libc::pthread_key_create(&raw mut fresh, None) } != 0 {
+        return None;
+    }
+    match KEY.compare_exchange(NO_KEY, fresh, AcqRel, Acquire) {
+        Ok(_) => Some(fresh),
+        Err(winner) => {
+            // SAFETY: the key made above, which nobody else knows.
+            unsafe { libc::pthread_key_delete(fresh) };
+            Some(winner)
+        }
+    }
+}
+
+/// Open ranges of the calling thread.
+fn level() -> Option<usize> {
+    // SAFETY: a key that is never deleted; its values are numbers.
+    key().map(|key| unsafe { libc::pthread_getspecific(key) }.addr())
+}
+
+fn set_level(level: usize) {
+    if let Some(key) = key() {
+        // SAFETY: as above; nobody looks behind the value.
+        unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(level)) };
+    }
+}

@@ -1,0 +1,81 @@
+//! The C names. Each is two instructions: the table's address, and a jump through the slot. A profiler that was never told of this
+//! library reads the table's place from them.
+
+use crate::legacy::Callback;
+use crate::{legacy, register, tables};
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+
+macro_rules! stub {
+    ($($(#[$meta:meta])* $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $static:ident . $slot:ident : $struct:ident;)*) => { $(
+        $(#[$meta])*
+        ///
+        /// # Safety
+        /// As the C function of this name: texts are C strings or null.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? {
+            std::arch::naked_asm!(
+                "endbr64",
+                "lea rax, [rip + {table}]",
+                "jmp [rax + {slot}]",
+                table = sym tables::$static,
+                slot = const offset_of!(tables::$struct, $slot),
+            )
+        }
+    )* };
+}
+
+stub! {
+    /// Marks a moment.
+    roctxMarkA(message: *const c_char) = CORE.mark: Core;
+    /// Begins a range of the calling thread; returns its level, from 0.
+    roctxRangePushA(message: *const c_char) -> c_int = CORE.push: Core;
+    /// Ends the calling thread's innermost range; returns its level, -1 when there is none.
+    roctxRangePop() -> c_int = CORE.pop: Core;
+    /// Begins a range that any thread may end; returns its id, from 1.
+    roctxRangeStartA(message: *const c_char) -> u64 = CORE.start: Core;
+    /// Ends the range with this id.
+    roctxRangeStop(id: u64) = CORE.stop: Core;
+    /// Stores the calling thread's id; returns 0.
+    roctxGetThreadId(tid: *mut u64) -> c_int = CORE.get_thread_id: Core;
+    /// Asks a profiler to pause for a thread (0: all); returns 0.
+    roctxProfilerPause(tid: u64) -> c_int = CONTROL.pause: Control;
+    /// Asks a profiler to resume; returns 0.
+    roctxProfilerResume(tid: u64) -> c_int = CONTROL.resume: Control;
+    /// Names the calling thread for a profiler; returns 0.
+    roctxNameOsThread(name: *const c_char) -> c_int = NAMES.os_thread: Names;
+    /// Names an agent; returns 0.
+    roctxNameHsaAgent(name: *const c_char, agent: *const c_void) -> c_int = NAMES.hsa_agent: Names;
+    /// Names a device; returns 0.
+    roctxNameHipDevice(name: *const c_char, device: c_int) -> c_int = NAMES.hip_device: Names;
+    /// Names a stream; returns 0.
+    roctxNameHipStream(name: *const c_char, stream: *const c_void) -> c_int = NAMES.hip_stream: Names;
+}
+
+/// Version of the interface that old programs ask for: that of `libroctx64.so.4`.
+#[unsafe(no_mangle)]
+pub extern "C" fn roctx_version_major() -> u32 {
+    4
+}
+
+/// As [`roctx_version_major`].
+#[unsafe(no_mangle)]
+pub extern "C" fn roctx_version_minor() -> u32 {
+    1
+}
+
+/// Has a function called at the beginning of each call of the core table; null ends it. As the old library's.
+///
+/// # Safety
+/// The function must stay where it is until another one, or null, is set and the calls that began before have returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn roctxRegisterTracerCallback(callback: Option<Callback>) {
+    legacy::set(callback);
+}
+
+/// Version for registration libraries, whose secure mode looks at where this function is.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_register_import_roctx() -> u32 {
+    register::VERSION
+}
