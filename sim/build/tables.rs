@@ -14,7 +14,7 @@ use std::path::Path;
 pub enum Form {
     /// `mov table(%rip),%rax; jmp *offset(%rax)`, and a table that begins with its version.
     Hsa,
-    /// `call get_table; jmp *offset(%rax)`, and a table that begins with its size.
+    /// `call get_table; mov offset(%rax),%rax; jmp *%rax`, and a table that begins with its size.
     Hip,
 }
 
@@ -131,7 +131,7 @@ fn stub(out: &mut String, name: &str, table: &str, offset: u64, form: Form) -> s
         ),
         // Arguments stay in their registers: the getter touches none of them.
         Form::Hip => format!(
-            "\"endbr64\", \"sub rsp, 8\", \"call {{get}}\", \"add rsp, 8\", \"jmp [rax + {offset}]\", get = sym get_{table}"
+            "\"endbr64\", \"sub rsp, 8\", \"call {{get}}\", \"mov rax, [rax + {offset}]\", \"add rsp, 8\", \"jmp rax\", get = sym get_{table}"
         ),
     };
     writeln!(

@@ -9,6 +9,7 @@
 //! * [`compile`]: the C programs in `tests/c`, for the host and inside the lab.
 //! * [`python()`]: a Python with the packages that tests use (Perfetto, CMake).
 //! * [`stage`]: the built product (`target/stage`) and commands of it under a time limit.
+//! * [`stand_in`]: programs on the stand-in runtimes, two GPUs and no root.
 //! * [`table`]: csv and json outputs.
 //!
 //! End-to-end tests live in `tests/e2e/NAME.rs` and are declared in this crate's `Cargo.toml`. Nothing here sleeps to let
@@ -26,6 +27,7 @@ pub mod modellog;
 pub mod python;
 pub mod snapshot;
 pub mod stage;
+pub mod stand_in;
 pub mod table;
 pub mod target;
 

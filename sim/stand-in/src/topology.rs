@@ -110,13 +110,17 @@ fn link(from: usize, to: usize) -> String {
     )
 }
 
-/// Writes the topology below `dir`. Files that are there are overwritten with the same.
+/// Writes the topology below `dir`. Files that are right are left alone.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn write_topology(dir: &Path) -> io::Result<()> {
     let put = |path: &str, text: &str| {
         let path = dir.join(path);
+        // Another process may be reading it.
+        if std::fs::read_to_string(&path).is_ok_and(|there| there == text) {
+            return Ok(());
+        }
         std::fs::create_dir_all(path.parent().unwrap_or(dir))?;
         std::fs::write(path, text)
     };

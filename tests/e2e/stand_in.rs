@@ -1,0 +1,255 @@
+//! Two GPUs, on the stand-in runtimes: counts and times are those of the models' log, every output names the right agent, and
+//! copies between the GPUs go from the one to the other. Needs no root.
+
+#[path = "profiler/mod.rs"]
+mod profiler;
+
+use midair_tests::Result;
+use midair_tests::lab::LabTarget;
+use midair_tests::modellog::{Event, ModelLog};
+use midair_tests::stand_in::{Kit, QUEUES_PER_NODE};
+use midair_tests::table::{Csv, json};
+use midair_tests::target::PATIENCE;
+use profiler::compare::{contiguous, logged_copies, mostly, same};
+use profiler::{Counter, Profiler, Tables, Trace, USUAL, changed, since};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Kernels take this long, in ns.
+const KERNEL: (&str, &str) = ("MODEL_KERNEL_NS", "20000");
+/// The two kernels of the program.
+const STEP: &str = "step(float*, int)";
+const REDUCE: &str = "void test::reduce<float>(float const*, float*)";
+/// Bytes of the copies from GPU to GPU, by every function that can do it.
+const PEERS: [u64; 6] = [4096, 8192, 12288, 1024, 2048, 3072];
+
+fn start(kit: &Kit, log: &str, variables: &[(&str, &str)]) -> Result<LabTarget> {
+    let mut target = kit.start("two_gpus", log, &[&[KERNEL], variables].concat())?;
+    target.expect("ready")?;
+    Ok(target)
+}
+
+fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
+    target.send(command)?;
+    target.expect(command.split(' ').next().unwrap_or_default())?;
+    Ok(())
+}
+
+fn quit(mut target: LabTarget) -> Result<()> {
+    target.send("quit")?;
+    let log = target.log.clone();
+    let exit = target.target.wait(PATIENCE)?.success()?;
+    assert_eq!(exit.stdout.last().map(String::as_str), Some("done"));
+    ModelLog::read(&log)?.check()
+}
+
+/// Node of each dispatch of the log, by its times.
+fn nodes_of_dispatches(log: &ModelLog) -> BTreeMap<(u64, u64), u32> {
+    let dispatches = log.records.iter().filter_map(|record| match &record.event {
+        Event::Dispatch(dispatch) => {
+            let times = (dispatch.packet.start, dispatch.packet.end);
+            Some((times, record.queue / QUEUES_PER_NODE))
+        }
+        _ => None,
+    });
+    dispatches.collect()
+}
+
+/// Agents in csv and json: each dispatch ran where the log says. `Agent N` is the N-th node of the topology, and handles of the json
+/// are told by its list of agents.
+fn agents_of_kernels(trace: &Trace, log: &ModelLog) -> Result<()> {
+    let nodes = nodes_of_dispatches(log);
+    let mut seen = BTreeMap::new();
+    for row in Csv::read(&trace.dir.join("t_kernel_trace.csv"))?.rows {
+        let times = (
+            Csv::number(&row, "Start_Timestamp")?,
+            Csv::number(&row, "End_Timestamp")?,
+        );
+        if times.0 == 0 {
+            continue;
+        }
+        let node = nodes[&times];
+        assert_eq!(row["Agent_Id"], format!("Agent {node}"), "{row:?}");
+        let by_grid = match (row["Kernel_Name"].as_str(), node) {
+            (STEP, 1) => "640",
+            (STEP, 2) => "1280",
+            (REDUCE, 1) => "320",
+            (REDUCE, 2) => "480",
+            other => return Err(format!("{other:?}").into()),
+        };
+        assert_eq!(row["Grid_Size_X"], by_grid, "{row:?}");
+        *seen.entry(node).or_insert(0) += 1;
+    }
+    assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [1, 2], "{seen:?}");
+
+    let whole = json(&trace.dir.join("t_results.json"))?;
+    let tool = &whole["rocprofiler-sdk-tool"][0];
+    let mut node_of = BTreeMap::new();
+    for agent in tool["agents"].as_array().into_iter().flatten() {
+        node_of.insert(agent["id"]["handle"].as_u64(), agent["node_id"].as_u64());
+    }
+    assert_eq!(node_of.len(), 3, "{node_of:?}");
+    let mut in_json = BTreeMap::new();
+    let records = &tool["buffer_records"]["kernel_dispatch"];
+    for record in records.as_array().into_iter().flatten() {
+        let time = |name: &str| record[name].as_u64().unwrap_or(0);
+        let times = (time("start_timestamp"), time("end_timestamp"));
+        if times.0 == 0 {
+            continue;
+        }
+        let agent = record["dispatch_info"]["agent_id"]["handle"].as_u64();
+        assert_eq!(node_of[&agent], Some(nodes[&times].into()), "{record}");
+        *in_json.entry(nodes[&times]).or_insert(0) += 1;
+    }
+    assert_eq!(in_json, seen);
+    Ok(())
+}
+
+/// Copies by their agents: source, destination, bytes; with how many there are of each.
+fn ways(dir: &Path) -> Result<BTreeMap<(String, String, u64), usize>> {
+    let whole = json(&dir.join("t_results.json"))?;
+    let mut bytes = BTreeMap::new();
+    let records = &whole["rocprofiler-sdk-tool"][0]["buffer_records"]["memory_copy"];
+    for record in records.as_array().into_iter().flatten() {
+        bytes.insert(
+            record["start_timestamp"].as_u64(),
+            record["bytes"].as_u64().unwrap_or(0),
+        );
+    }
+    let mut ways = BTreeMap::new();
+    for row in Csv::read(&dir.join("t_memory_copy_trace.csv"))?.rows {
+        let start = Csv::number(&row, "Start_Timestamp")?;
+        let (from, to) = (&row["Source_Agent_Id"], &row["Destination_Agent_Id"]);
+        let way = (from.clone(), to.clone(), bytes[&Some(start)]);
+        *ways.entry(way).or_insert(0) += 1;
+    }
+    Ok(ways)
+}
+
+fn same_copies(trace: &Trace, log: &ModelLog) {
+    let traced: BTreeSet<_> = trace
+        .copies
+        .iter()
+        .map(|copy| (copy.bytes, copy.start, copy.end))
+        .collect();
+    let logged = logged_copies(log);
+    assert_eq!(logged.len(), log.copies().count());
+    assert_eq!(traced, logged.into_iter().collect());
+    assert_eq!(traced.len(), trace.copies.len());
+}
+
+/// One exact window with work on both GPUs and copies between them.
+fn window(variables: &[(&str, &str)], eager: bool) -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, "model.log", variables)?;
+    // Work before the attach, which must not be in the trace, and loads the kernels.
+    ask(&mut target, "work 2")?;
+    ask(&mut target, "peers 1")?;
+
+    let before = target.model_log()?;
+    let dir = kit.scratch().join("window");
+    let profiler = Profiler::attach(target.pid(), &dir, &USUAL)?;
+    ask(&mut target, "work 40")?;
+    ask(&mut target, "peers 5")?;
+    let log = since(&target.model_log()?, &before);
+    let trace = profiler.detach()?;
+    assert_eq!(log.dispatches().count(), 40 * 2 * 2);
+    if eager {
+        mostly(&trace, &log)?;
+    } else {
+        trace.whole()?;
+        same(&trace, &log)?;
+    }
+    same_copies(&trace, &log);
+    agents_of_kernels(&trace, &log)?;
+
+    let agent = |node: u32| format!("Agent {node}");
+    let mut expected = BTreeMap::new();
+    for gpu in [1, 2] {
+        expected.insert((agent(0), agent(gpu), 65536), 40);
+        expected.insert((agent(gpu), agent(0), 65536), 40);
+    }
+    for bytes in PEERS {
+        expected.insert((agent(1), agent(2), bytes), 5);
+    }
+    assert_eq!(ways(&dir)?, expected);
+    let mut directions: BTreeMap<&str, usize> = BTreeMap::new();
+    for copy in &trace.copies {
+        *directions.entry(&copy.direction).or_default() += 1;
+    }
+    let expected = [
+        ("MEMORY_COPY_DEVICE_TO_DEVICE", 30),
+        ("MEMORY_COPY_DEVICE_TO_HOST", 80),
+        ("MEMORY_COPY_HOST_TO_DEVICE", 80),
+    ];
+    assert_eq!(directions, BTreeMap::from(expected));
+    quit(target)
+}
+
+#[test]
+fn two_gpus_by_doorbell() -> Result<()> {
+    window(&[], false)
+}
+
+#[test]
+fn two_gpus_that_take_packets_early() -> Result<()> {
+    window(&[("MODEL_EAGER", "1"), ("MODEL_SEED", "7")], true)
+}
+
+#[test]
+fn two_gpus_at_work_through_five_sessions() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, "model.log", &[])?;
+    let pid = target.pid();
+    let tables = Tables::of(&mut target)?;
+    let before = tables.read(pid)?;
+    ask(&mut target, "start")?;
+    let mut dispatches = 0;
+    for session in 0..5 {
+        let dir = kit.scratch().join(format!("session{session}"));
+        let profiler = Profiler::attach(pid, &dir, &USUAL)?;
+        let during = changed(&before, &tables.read(pid)?);
+        assert!(during["core"] > 20 && during["hip"] > 400, "{during:?}");
+        Counter::of(&target).wait_for(200)?;
+        let trace = profiler.detach()?;
+        trace.whole_of_running()?;
+        let log = target.model_log()?;
+        assert_eq!(contiguous(&trace, &log)?, 2, "one queue for each GPU");
+        agents_of_kernels(&trace, &log)?;
+        assert!(trace.kernels.len() >= 200, "{}", trace.kernels.len());
+        dispatches += trace.kernels.len();
+        let after = tables.read(pid)?;
+        assert!(before == after, "{:?}", changed(&before, &after));
+    }
+    target.send("stop")?;
+    let mut rounds = 0;
+    for device in ["device 0 rounds ", "device 1 rounds "] {
+        let line = target.expect(device)?;
+        rounds += line[device.len()..].parse::<usize>()?;
+    }
+    target.expect("stop")?;
+    // The log has all, the traces have what fell into the sessions.
+    assert_eq!(target.model_log()?.dispatches().count(), 2 * rounds);
+    assert!(dispatches <= 2 * rounds);
+    quit(target)
+}
+
+/// What the stand-in does not have is refused in the function's own way, and the sizes of the tables are AMD's.
+#[test]
+fn the_rest_of_the_interface_says_no() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, "model.log", &[])?;
+    target.send("refused")?;
+    assert_eq!(target.expect("refused")?, "refused 801 4096");
+    target.send("tables")?;
+    let mut sizes = Vec::new();
+    for name in ["core", "amd_ext", "hip", "compiler"] {
+        let line = target.expect(&format!("table {name} "))?;
+        let size = line.rsplit(' ').next().unwrap_or_default();
+        sizes.push(size.parse::<usize>()?);
+    }
+    // source: research/real-rocm.md, of ROCm 7.2.4
+    assert_eq!(sizes, [1016, 624, 4056, 80]);
+    target.expect("tables")?;
+    quit(target)
+}

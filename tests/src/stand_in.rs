@@ -1,0 +1,68 @@
+//! Programs on the stand-in runtimes with two modelled GPUs: no root, no lab.
+
+use crate::compile;
+use crate::lab::LabTarget;
+use crate::stage::plain_environment;
+use crate::target::Target;
+use crate::{Result, build_dir, workspace};
+use midair_stand_in::StandIn;
+use std::path::Path;
+use std::process::Command;
+
+/// A number of a queue in the log of the stand-in's devices, divided by this, is the number of its node.
+pub const QUEUES_PER_NODE: u32 = 1000;
+
+/// The runtimes as a program finds them, and a scratch directory that goes with this value.
+pub struct Kit {
+    stand_in: StandIn,
+    scratch: tempfile::TempDir,
+}
+
+impl Kit {
+    /// Lays them out. They are built whenever this crate is.
+    ///
+    /// # Errors
+    /// When they are not there or cannot be copied.
+    pub fn new() -> Result<Kit> {
+        let dir = workspace().join("target/test-programs/stand-in");
+        Ok(Kit {
+            stand_in: StandIn::lay_out(&build_dir()?, &dir)?,
+            scratch: tempfile::tempdir()?,
+        })
+    }
+
+    /// A directory that is removed with this value.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Compiles `tests/c/NAME.c` against the stand-in and starts it; the model writes its log to `LOG` in the scratch directory.
+    ///
+    /// # Errors
+    /// What the compiler said, or why it cannot be started.
+    pub fn start(&self, name: &str, log: &str, variables: &[(&str, &str)]) -> Result<LabTarget> {
+        let program = self.stand_in.dir().join(name);
+        let include = workspace().join("sim/stand-in/c");
+        let mut flags = self.stand_in.link_arguments();
+        flags.push(format!("-I{}", include.display()));
+        flags.push("-ldl".to_owned());
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let source = compile::sources().join(format!("{name}.c"));
+        compile::build(&["gcc"], &source, &program, &flags, |path| {
+            Ok(path.to_str().ok_or("a path is text")?.to_owned())
+        })?;
+        let log = self.scratch().join(log);
+        let mut command = Command::new(program);
+        let (variable, topology) = self.stand_in.environment();
+        command
+            .env_clear()
+            .envs(plain_environment())
+            .env(variable, topology)
+            .env("MODEL_LOG", &log)
+            .envs(variables.iter().copied());
+        Ok(LabTarget {
+            target: Target::spawn(command)?,
+            log,
+        })
+    }
+}
