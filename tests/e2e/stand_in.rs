@@ -204,20 +204,18 @@ fn two_gpus_at_work_through_five_sessions() -> Result<()> {
     let tables = Tables::of(&mut target)?;
     let before = tables.read(pid)?;
     ask(&mut target, "start")?;
-    let mut dispatches = 0;
+    let mut counter = Counter::of(&target);
+    let mut traces = Vec::new();
     for session in 0..5 {
         let dir = kit.scratch().join(format!("session{session}"));
         let profiler = Profiler::attach(pid, &dir, &USUAL)?;
         let during = changed(&before, &tables.read(pid)?);
         assert!(during["core"] > 20 && during["hip"] > 400, "{during:?}");
-        Counter::of(&target).wait_for(200)?;
+        counter.wait_for(100)?;
         let trace = profiler.detach()?;
         trace.whole_of_running()?;
-        let log = target.model_log()?;
-        assert_eq!(contiguous(&trace, &log)?, 2, "one queue for each GPU");
-        agents_of_kernels(&trace, &log)?;
-        assert!(trace.kernels.len() >= 200, "{}", trace.kernels.len());
-        dispatches += trace.kernels.len();
+        assert!(trace.kernels.len() >= 100, "{}", trace.kernels.len());
+        traces.push(trace);
         let after = tables.read(pid)?;
         assert!(before == after, "{:?}", changed(&before, &after));
     }
@@ -228,9 +226,12 @@ fn two_gpus_at_work_through_five_sessions() -> Result<()> {
         rounds += line[device.len()..].parse::<usize>()?;
     }
     target.expect("stop")?;
-    // The log has all, the traces have what fell into the sessions.
-    assert_eq!(target.model_log()?.dispatches().count(), 2 * rounds);
-    assert!(dispatches <= 2 * rounds);
+    let log = target.model_log()?;
+    assert_eq!(log.dispatches().count(), 2 * rounds);
+    for trace in &traces {
+        assert_eq!(contiguous(trace, &log)?, 2, "one queue for each GPU");
+        agents_of_kernels(trace, &log)?;
+    }
     quit(target)
 }
 

@@ -48,6 +48,8 @@ pub struct Facts {
     pub flags: u8,
     /// Direction (1 H2H … 4 D2D), 0 = by the agents' types.
     pub direction: u32,
+    /// Rectangular: the call names only the agent whose engine moves the bytes, in both places above.
+    pub rect: bool,
     /// Completion signal.
     pub signal: u64,
     /// Its value before the copy.
@@ -79,6 +81,7 @@ static ENTRIES: [Entry; CAPACITY] = [const {
             tid: 0,
             flags: 0,
             direction: 0,
+            rect: false,
             signal: 0,
             value: 0,
         }),
@@ -261,6 +264,30 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
     ended
 }
 
+/// Whose memory an address is, as far as the runtime knows. Only our own thread asks: the runtime takes a lock for it.
+fn owner(address: u64) -> Option<u64> {
+    // hsa_amd_pointer_info_t: size and type in the first word, the owner in the sixth; seven words in all (source:
+    // api/hsa_types.json).
+    let mut info = [0_u64; 7];
+    if let Some(size) = info.first_mut() {
+        *size = size_of::<[u64; 7]>() as u64;
+    }
+    // SAFETY: the runtime's own query: it looks the address up without touching it, and writes no more than the size says; the
+    // list of agents is not asked for.
+    let status = unsafe {
+        original::hsa_amd_pointer_info(
+            address as *mut _,
+            info.as_mut_ptr().cast(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    };
+    let [first, _, _, _, _, owner, _] = info;
+    // Type 0 is unknown memory.
+    (status == 0 && first >> 32 != 0 && owner != 0).then_some(owner)
+}
+
 fn write(
     harvester: &mut Harvester,
     sink: &mut Sink,
@@ -285,9 +312,13 @@ fn write(
             (0, 0, why)
         }
     };
+    let mut node = |address: u64, agent: u64| {
+        let owner = if facts.rect { owner(address) } else { None };
+        harvester.node_of(owner.unwrap_or(agent))
+    };
     let (dst_node, src_node) = (
-        harvester.node_of(facts.dst_agent),
-        harvester.node_of(facts.src_agent),
+        node(facts.dst, facts.dst_agent),
+        node(facts.src, facts.src_agent),
     );
     let operation = if facts.direction != 0 {
         facts.direction

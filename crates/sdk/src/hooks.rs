@@ -328,6 +328,7 @@ fn copy_facts(
         tid: launch.tid,
         flags: launch.flags,
         direction,
+        rect: false,
         signal,
         value: 0,
     }
@@ -457,14 +458,17 @@ unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_rect(
         };
         let bytes = u64::from(x) * u64::from(y) * u64::from(z);
         // hsa_amd_copy_direction_t has AMD's memory-copy operations' order, from 0.
-        copy_facts(
-            busy,
-            (to, agent),
-            (from, agent),
-            bytes,
-            completion,
-            direction.min(3) + 1,
-        )
+        copies::Facts {
+            rect: true,
+            ..copy_facts(
+                busy,
+                (to, agent),
+                (from, agent),
+                bytes,
+                completion,
+                direction.min(3) + 1,
+            )
+        }
     });
     // SAFETY: the application's own call, passed on.
     let status = unsafe {
