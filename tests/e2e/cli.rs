@@ -270,6 +270,7 @@ fn midair_attach_and_doctor() -> Result<()> {
         "agent_info.csv",
         "hip_api_trace.csv",
         "kernel_trace.csv",
+        "memory_allocation_trace.csv",
         "memory_copy_trace.csv",
         "results.json",
     ];
