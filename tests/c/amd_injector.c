@@ -39,22 +39,20 @@ static void listener(void) {
 
 // The register library's file as the target maps it, and where its first byte would be.
 static unsigned char *library(unsigned long *base) {
-  char path[64], line[600], name[600] = "";
+  char path[64], whole[100] = "", line[600], name[600] = "";
   snprintf(path, sizeof path, "/proc/%d/maps", pid);
   FILE *maps = fopen(path, "r");
   while (maps && fgets(line, sizeof line, maps)) {
     char *found = strchr(line, '/');
     if (!found || !strstr(found, "/librocprofiler-register.so")) continue;
-    unsigned long start, offset;
-    sscanf(line, "%lx-%*x %*s %lx", &start, &offset);
+    unsigned long start, end, offset;
+    sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset);
     found[strcspn(found, "\n")] = 0;
     if (*name && strcmp(name, found)) GIVE_UP("two register libraries");
-    if (!*name) *base = start - offset;
+    if (!*name) *base = start - offset, snprintf(whole, sizeof whole, "/proc/%d/map_files/%lx-%lx", pid, start, end);
     strcpy(name, found);
   }
   if (!*name) GIVE_UP("no register library");
-  char whole[700];
-  snprintf(whole, sizeof whole, "/proc/%d/root%s", pid, name);
   int file = open(whole, O_RDONLY);
   struct stat info;
   if (file < 0 || fstat(file, &info)) GIVE_UP("%s: %s", whole, strerror(errno));
