@@ -210,10 +210,12 @@ fn end(begun: Option<Begun>, done: impl FnOnce() -> Done) {
     }
     let done = done();
     let stream = busy.innermost().map_or(0, |(_, stream)| stream);
-    // The call's own id where it is traced, as for a dispatch and the call that launched it.
+    // As in AMD's records: the call's own id where it is traced, or else that of the innermost traced call around it, so that an
+    // allocation is found by the id of the HIP call that made it.
     let (correlation, ancestor) = busy
         .returned(done.api, begun.start)
-        .unwrap_or_else(|| (busy.fresh_correlation(), busy.enclosing()));
+        .or_else(|| busy.enclosing())
+        .unwrap_or_else(|| (busy.fresh_correlation(), 0));
     let node = match done.pool {
         None => Some(NO_NODE),
         Some(pool) => node_of(pool),

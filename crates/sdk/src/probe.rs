@@ -291,19 +291,15 @@ impl Busy {
     /// began at `since` or later: for a hook that has called the plain wrapper. A call's entry stays where it was until the next
     /// call of this thread at that depth.
     pub fn returned(&mut self, kind: u8, since: u64) -> Option<(u64, u64)> {
-        let ancestor = self.enclosing();
         let owned = self.owned();
         let call = owned.open.get(owned.depth)?;
-        (call.kind == kind && call.start >= since).then_some((call.correlation, ancestor))
+        (call.kind == kind && call.start >= since).then(|| owned.ids(owned.depth))?
     }
 
-    /// Correlation id of the innermost traced call that this thread is in, or 0.
-    pub fn enclosing(&mut self) -> u64 {
+    /// Correlation id and ancestor of the innermost traced call that this thread is in.
+    pub fn enclosing(&mut self) -> Option<(u64, u64)> {
         let owned = self.owned();
-        let innermost = owned.depth.checked_sub(1);
-        innermost
-            .and_then(|depth| owned.open.get(depth))
-            .map_or(0, |call| call.correlation)
+        owned.ids(owned.depth.checked_sub(1)?)
     }
 
     /// Number of the session.

@@ -228,7 +228,9 @@ fn ends(event: Event, operation: u32) {
         return;
     }
     let (queue_id, node) = queue_of(&mut busy, event.queue, operation == 1);
-    let ancestor = busy.enclosing();
+    let (correlation, ancestor) = busy
+        .enclosing()
+        .unwrap_or_else(|| (busy.fresh_correlation(), 0));
     let record = Scratch {
         header: Header {
             size: size_of::<Scratch>() as u16,
@@ -238,7 +240,7 @@ fn ends(event: Event, operation: u32) {
         },
         start,
         end,
-        correlation: busy.fresh_correlation(),
+        correlation,
         ancestor,
         bytes: event.bytes,
         queue_id,

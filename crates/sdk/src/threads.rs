@@ -46,6 +46,15 @@ pub struct Owned {
     pub writer: ChunkWriter,
 }
 
+impl Owned {
+    /// Correlation id of the call at `depth`, and of the one around it, 0 for none.
+    pub fn ids(&self, depth: usize) -> Option<(u64, u64)> {
+        let around = depth.checked_sub(1).and_then(|above| self.open.get(above));
+        let call = self.open.get(depth)?;
+        Some((call.correlation, around.map_or(0, |call| call.correlation)))
+    }
+}
+
 /// A thread's state.
 #[derive(Debug)]
 pub struct ThreadSlot {

@@ -6,8 +6,9 @@ use crate::job::{Job, address};
 use midair_record::event::{Allocation, Marker, NO_NODE, Scratch};
 use std::io;
 
-/// The handle that stands for no agent in AMD's records (source: the SDK's `null_agent_id`).
-const NO_AGENT: u64 = u64::MAX;
+/// The handle that stands for no agent in AMD's records of releases (source: the SDK's records; its tools compare some other records
+/// with the highest number).
+const NO_AGENT: u64 = 0;
 
 pub(super) fn marker<W: io::Write>(out: &mut Emit<W>, record: &Marker) -> io::Result<()> {
     out.open_object()?;

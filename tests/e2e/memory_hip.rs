@@ -1,0 +1,239 @@
+//! Memory and runtimes of HIP programs, and as a tool with buffers of its own gets them.
+
+#[path = "profiler/mod.rs"]
+mod profiler;
+
+use midair_tests::Result;
+use midair_tests::lab::{Lab, LabTarget};
+use midair_tests::stage::{command, stage};
+use midair_tests::table::json;
+use midair_tests::target::{PATIENCE, Target};
+use midair_tests::workspace;
+use profiler::{Profiler, Trace};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Has a command done; returns what the program said before its answer.
+fn tell(target: &mut LabTarget, command: &str) -> Result<Vec<String>> {
+    let answer = command.split(' ').next().unwrap_or_default();
+    target.send(command)?;
+    let mut lines = Vec::new();
+    loop {
+        match target.expect("")? {
+            line if line == answer => return Ok(lines),
+            line => lines.push(line),
+        }
+    }
+}
+
+fn quit(mut target: LabTarget) -> Result<()> {
+    target.send("quit")?;
+    let exit = target.target.wait(PATIENCE)?;
+    if exit.stdout.last().is_some_and(|line| line == "done") {
+        Ok(())
+    } else {
+        Err(exit.to_string().into())
+    }
+}
+
+fn records(trace: &Trace) -> Result<Vec<Value>> {
+    let whole = json(&trace.dir.join("t_results.json"))?;
+    let records =
+        whole["rocprofiler-sdk-tool"][0]["buffer_records"]["memory_allocation"].as_array();
+    Ok(records.ok_or("no allocations")?.clone())
+}
+
+/// "did WHAT ADDRESS BYTES": the HIP call, operation, address as the json has it, bytes.
+fn said(line: &str) -> Result<(&'static str, u64, String, u64)> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let ["did", what, address, bytes] = words[..] else {
+        return Err(line.to_owned().into());
+    };
+    let (call, operation) = match what {
+        "malloc" => ("hipMalloc", 1),
+        "host" => ("hipHostMalloc", 1),
+        "free" => ("hipFree", 3),
+        "hostfree" => ("hipHostFree", 3),
+        _ => return Err(line.to_owned().into()),
+    };
+    let address = u64::from_str_radix(address.trim_start_matches("0x"), 16)?;
+    Ok((call, operation, format!("{address:#018x}"), bytes.parse()?))
+}
+
+#[test]
+fn hips_memory_belongs_to_its_calls() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    for register in [true, false] {
+        let program = lab.program("hip_memory")?;
+        let command = lab.run(&program).register(register);
+        let mut target = command.log_name(&format!("log-{register}")).spawn()?;
+        target.expect("ready")?;
+        // From before the runtime is there: its own allocations at start-up are seen, with their agents.
+        let dir = lab.scratch().join(format!("hip-{register}"));
+        let options = ["--memory-allocation-trace", "--hip-trace"];
+        let profiler = Profiler::attach(target.pid(), &dir, &options)?;
+        tell(&mut target, "init")?;
+        let did = tell(&mut target, "go 12")?;
+        let trace = profiler.detach()?;
+        trace.whole()?;
+        let records = records(&trace)?;
+        assert!(records.len() >= did.len(), "{} records", records.len());
+        for record in &records {
+            let released = record["operation"].as_u64() >= Some(3);
+            let has_agent = record["agent_id"]["handle"].as_u64() != Some(0);
+            assert_ne!(released, has_agent, "{record}");
+        }
+        let mut used = BTreeSet::new();
+        for line in &did {
+            let (call, operation, address, bytes) = said(line)?;
+            // Of this address, the next one in order.
+            let found = records.iter().enumerate().find(|(n, record)| {
+                record["operation"] == operation
+                    && record["address"] == address.as_str()
+                    && !used.contains(n)
+            });
+            let (n, record) = found.ok_or_else(|| format!("no record of {line}"))?;
+            used.insert(n);
+            assert!(
+                record["allocation_size"].as_u64() >= Some(bytes),
+                "{line}: {record}"
+            );
+            // HSA's calls are not traced, so that the HIP call's is its correlation id.
+            let id = record["correlation_id"]["internal"].as_u64().unwrap_or(0);
+            let around = trace
+                .hip
+                .get(&id)
+                .ok_or_else(|| format!("{record} in no call"))?;
+            assert_eq!(around.name, call, "{record}");
+            assert!(Some(around.start) <= record["start_timestamp"].as_u64());
+            assert!(Some(around.end) >= record["end_timestamp"].as_u64());
+        }
+        quit(target)?;
+    }
+    Ok(())
+}
+
+/// Compiles the tool so that it writes to `log`, a path as the target sees it.
+fn compile(dir: &Path, log: &str) -> Result<PathBuf> {
+    let out = dir.join("memory_tool.so");
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"])
+        .arg(format!("-DLOG=\"{log}\""))
+        .arg(workspace().join("tests/c/memory_tool.c"))
+        .arg("-o")
+        .arg(&out)
+        .arg("-L")
+        .arg(stage()?.join("lib"))
+        .args(["-Wl,--no-undefined", "-l:librocprofiler-sdk.so.1", "-lc"])
+        .status()?;
+    assert!(status.success(), "the tool does not compile");
+    Ok(out)
+}
+
+/// A session of the tool, with what is done meanwhile; returns its lines.
+fn session(
+    lab: &Lab,
+    pid: i32,
+    tool: &Path,
+    log: &Path,
+    act: impl FnOnce() -> Result<()>,
+) -> Result<Vec<String>> {
+    let _ = std::fs::remove_file(log);
+    let mut rocprof_attach = command("rocprof-attach")?;
+    rocprof_attach
+        .args(["-p", &pid.to_string(), "-t"])
+        .arg(tool)
+        .current_dir(lab.scratch());
+    let mut attacher = Target::spawn(rocprof_attach)?;
+    attacher.expect("Press Enter to detach...")?;
+    act()?;
+    attacher.send("")?;
+    attacher.wait(PATIENCE)?.success()?;
+    let text = std::fs::read_to_string(log)?;
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    assert_eq!(lines.pop().as_deref(), Some("end 0 0"), "{text}");
+    Ok(lines)
+}
+
+/// Lines that begin so, without that word.
+fn of<'a>(lines: &'a [String], kind: &str) -> Vec<&'a str> {
+    let words = lines.iter().filter_map(|line| line.split_once(' '));
+    words
+        .filter(|(first, _)| *first == kind)
+        .map(|(_, rest)| rest)
+        .collect()
+}
+
+#[test]
+fn a_tool_gets_memory_and_runtimes_in_amds_layout() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("tool.log");
+    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let (program, kernels) = (lab.program("memory")?, lab.kernels()?);
+    let mut target = lab.run(&program).arg(&kernels).register(false).spawn()?;
+    target.expect("ready")?;
+    let pid = target.pid();
+    for _ in 0..2 {
+        let mut did = Vec::new();
+        let lines = session(&lab, pid, &tool, &log, || {
+            did = tell(&mut target, "go 4")?;
+            tell(&mut target, "scratch 64 64")?;
+            tell(&mut target, "queue")?;
+            Ok(())
+        })?;
+        // The library's version is its file's, libhsa-runtime64.so.1.18.0; there is no HIP in this program.
+        assert_eq!(of(&lines, "runtime"), ["1 11800 0"]);
+        assert_eq!(of(&lines, "allocation"), of(&did, "did"));
+        // One on a thread of the runtime's, one on the program's: a buffer has them in no order.
+        let mut scratch = of(&lines, "scratch");
+        scratch.sort_unstable();
+        let [allocated, released] = scratch[..] else {
+            return Err(format!("{scratch:?}").into());
+        };
+        let words: Vec<&str> = allocated.split(' ').collect();
+        assert!(
+            words[0] == "1" && words[1].parse::<u64>()? >= 64 * 64,
+            "{allocated}"
+        );
+        assert_eq!(words[2..], ["1", "0", "1"]);
+        assert_eq!(released, "2 0 1 0 1");
+    }
+    quit(target)
+}
+
+#[test]
+fn runtimes_that_come_while_attached_are_told() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("tool.log");
+    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let program = lab.program("hip_memory")?;
+    let mut target = lab.run(&program).register(false).spawn()?;
+    target.expect("ready")?;
+    let pid = target.pid();
+    let runtimes = |lines: &[String]| -> BTreeSet<String> {
+        of(lines, "runtime")
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
+    };
+    let both = BTreeSet::from(["1 11800 0", "2 70200 0"].map(str::to_owned));
+    let lines = session(&lab, pid, &tool, &log, || {
+        tell(&mut target, "init").map(|_| ())
+    })?;
+    assert_eq!(
+        (runtimes(&lines), of(&lines, "runtime").len()),
+        (both.clone(), 2)
+    );
+    // They are there: told at the attach, again once each.
+    let lines = session(&lab, pid, &tool, &log, || Ok(()))?;
+    assert_eq!((runtimes(&lines), lines.len()), (both, 2));
+    quit(target)
+}
