@@ -37,7 +37,8 @@ pub(super) struct Rows<'c, 'j> {
     job: &'j Job<'j>,
     info: Info<'c, 'j>,
     strings: Strings<'c>,
-    /// Id of the name of each call.
+    /// Id of the name of each kind and of each call.
+    categories: HashMap<u8, i64>,
     operations: HashMap<(u8, u32), i64>,
     /// Types of arguments as people write them, by their mangled names.
     types: HashMap<&'j str, String>,
@@ -68,6 +69,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             job,
             info,
             strings,
+            categories: HashMap::new(),
             operations: HashMap::new(),
             types: HashMap::new(),
             event: database.insert(
@@ -134,9 +136,19 @@ impl<'c, 'j> Rows<'c, 'j> {
         Ok(id)
     }
 
+    /// Id of a kind's name.
+    fn category(&mut self, kind: u8) -> Step<i64> {
+        if let Some(id) = self.categories.get(&kind) {
+            return Ok(*id);
+        }
+        let id = self.strings.id(&self.job.names.kind(kind))?;
+        self.categories.insert(kind, id);
+        Ok(id)
+    }
+
     /// Puts in an event and returns its id.
     fn event(&mut self, kind: u8, stack: u64, parent: u64, extdata: &str) -> Step<i64> {
-        let category = self.strings.id(&self.job.names.kind(kind))?;
+        let category = self.category(kind)?;
         self.events += 1;
         // External correlation ids belong to tools that push them.
         self.event.execute(params![
@@ -157,7 +169,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         let event = self.event(header.kind, call.correlation, call.ancestor, &call.extdata)?;
         let id = own_id(call.correlation);
         if call.start == call.end {
-            let category = self.strings.id(&self.job.names.kind(header.kind))?;
+            let category = self.category(header.kind)?;
             let track = self.track(call.tid, category)?;
             // A sample has no name of its own: AMD's files do not say which function it was.
             let name = self.job.names.operation(header.kind, header.operation);
@@ -262,7 +274,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         let queue = self.info.queue(kernel.queue_id)?;
         let stream = self.info.stream(kernel.stream)?;
         let (nid, pid) = (self.info.nid, self.info.pid);
-        let region = self.strings.id("")?;
+        let region = Strings::EMPTY;
         let flags = kernel.header.flags;
         let extdata = remarks(flags, untimed(flags, kernel.untimed));
         let [group_x, group_y, group_z] = kernel.workgroup;

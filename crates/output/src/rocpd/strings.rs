@@ -16,14 +16,16 @@ pub(super) struct Strings<'c> {
 }
 
 impl<'c> Strings<'c> {
-    /// Puts in what is known beforehand, sorted as in AMD's files, the empty text first: views look its id up for dispatches that
-    /// are in no region.
+    /// Id of the empty text, which views look up for dispatches that are in no region.
+    pub(super) const EMPTY: i64 = 1;
+
+    /// Puts in what is known beforehand, sorted as in AMD's files, the empty text first.
     pub(super) fn new(database: &Database<'c>, first: BTreeSet<String>) -> Step<Strings<'c>> {
         let mut strings = Strings {
             insert: database.insert("string", "id, string")?,
             find: database.find_string()?,
             known: HashMap::new(),
-            next: 1,
+            next: Self::EMPTY,
         };
         strings.id("")?;
         for text in &first {
