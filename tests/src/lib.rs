@@ -40,6 +40,37 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 /// Result of nearly everything here: tests return it and use `?`.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Says that the running test is left out and why: on stderr, past the capture of test output, and in the file that `MIDAIR_LEFT_OUT`
+/// names, which `cargo xtask test` lists at its end. A test that was left out has shown nothing.
+///
+/// # Errors
+/// When it cannot be said: it must not look as if it had passed.
+pub fn leave_out(why: &str) -> Result<()> {
+    use std::io::Write;
+    let thread = std::thread::current();
+    let note = format!("{}: {why}\n", thread.name().unwrap_or("a test"));
+    std::io::stderr().write_all(format!("LEFT OUT, NOT TESTED: {note}").as_bytes())?;
+    if let Some(path) = std::env::var_os("MIDAIR_LEFT_OUT") {
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.append(true).create(true).open(path)?;
+        file.write_all(note.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Whether this is root. If it is not, the running test is left out, for what it needs root for.
+///
+/// # Errors
+/// As [`leave_out`].
+pub fn is_root_for(what: &str) -> Result<bool> {
+    // SAFETY: takes nothing, cannot fail.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        leave_out(&format!("needs root, {what}"))?;
+    }
+    Ok(root)
+}
+
 /// The workspace's directory.
 pub fn workspace() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))

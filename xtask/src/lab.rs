@@ -48,7 +48,7 @@ pub fn ready() -> Outcome<PathBuf> {
     if !is_root() {
         return failed(format!("the lab needs root; {hint}"));
     }
-    if is_ready(&lab, &root().join("lab/src")) {
+    if is_ready(&lab, &root().join("lab")) {
         return Ok(lab);
     }
     if !Path::new("/etc/debian_version").exists() {
@@ -68,19 +68,18 @@ pub fn ready() -> Outcome<PathBuf> {
             "the lab's packages could not be had: {failure}; {hint}"
         ))
     })?;
-    if is_ready(&lab, &root().join("lab/src")) {
+    if is_ready(&lab, &root().join("lab")) {
         Ok(lab)
     } else {
         failed(format!("{} was made and is not ready", lab.display()))
     }
 }
 
-/// Whether the packages are in, the mounts are there (they do not outlive a reboot), and the stand-ins are built from the
-/// sources that the project has now.
-fn is_ready(lab: &Path, sources: &Path) -> bool {
-    let same = |name: &Path| {
-        let ours = std::fs::read(sources.join(name));
-        let theirs = std::fs::read(lab.join("lab").join(name));
+/// Whether the packages are those that are listed now, and the stand-ins are built from the sources that the project has now.
+fn is_ready(lab: &Path, project: &Path) -> bool {
+    let same = |ours: &Path, theirs: &str| {
+        let ours = std::fs::read(project.join(ours));
+        let theirs = std::fs::read(lab.join(theirs));
         matches!((ours, theirs), (Ok(ours), Ok(theirs)) if ours == theirs)
     };
     let built = [
@@ -88,14 +87,15 @@ fn is_ready(lab: &Path, sources: &Path) -> bool {
         "lab/libmodel.so",
         "lab/libregshim.so",
         "lab/topo/generation_id",
-        ".rocm",
-        "proc/self",
     ];
     built.iter().all(|name| lab.join(name).exists())
-        && std::fs::read_dir(sources).is_ok_and(|entries| {
-            entries
-                .filter_map(Result::ok)
-                .all(|entry| same(Path::new(&entry.file_name())))
+        && same(Path::new("packages"), ".rocm")
+        && std::fs::read_dir(project.join("src")).is_ok_and(|entries| {
+            entries.filter_map(Result::ok).all(|entry| {
+                let name = entry.file_name();
+                let there = format!("lab/{}", name.to_string_lossy());
+                same(&Path::new("src").join(&name), &there)
+            })
         })
 }
 
@@ -114,11 +114,11 @@ mod tests {
     #[test]
     fn a_lab_is_ready_when_all_of_it_is_there_and_current() {
         let directory = tempfile::tempdir().unwrap();
-        let (lab, sources) = (directory.path().join("root"), directory.path().join("src"));
-        fs::create_dir_all(&sources).unwrap();
+        let (lab, project) = (directory.path().join("root"), directory.path().join("lab"));
+        fs::create_dir_all(project.join("src")).unwrap();
         fs::create_dir_all(lab.join("lab/topo")).unwrap();
-        fs::create_dir_all(lab.join("proc/self")).unwrap();
-        fs::write(sources.join("model.c"), "new").unwrap();
+        fs::write(project.join("src/model.c"), "new").unwrap();
+        fs::write(project.join("packages"), "new").unwrap();
         for name in [
             "lab/vadd",
             "lab/libmodel.so",
@@ -127,14 +127,14 @@ mod tests {
             ".rocm",
             "lab/model.c",
         ] {
-            assert!(!is_ready(&lab, &sources), "ready without {name}");
+            assert!(!is_ready(&lab, &project), "ready without {name}");
             fs::write(lab.join(name), "new").unwrap();
         }
-        assert!(is_ready(&lab, &sources));
+        assert!(is_ready(&lab, &project));
         fs::write(lab.join("lab/model.c"), "old").unwrap();
-        assert!(!is_ready(&lab, &sources), "ready with an old stand-in");
+        assert!(!is_ready(&lab, &project), "ready with an old stand-in");
         fs::write(lab.join("lab/model.c"), "new").unwrap();
-        fs::remove_dir(lab.join("proc/self")).unwrap();
-        assert!(!is_ready(&lab, &sources), "ready without mounts");
+        fs::write(project.join("packages"), "newer").unwrap();
+        assert!(!is_ready(&lab, &project), "ready with other packages");
     }
 }

@@ -66,7 +66,7 @@ impl Pair {
                 .display()
         );
         let out = Command::new("timeout")
-            .args(["-s", "KILL", "60", "chroot"])
+            .args(["-s", "KILL", "60", "bash", root::ENTER])
             .arg(&self.root)
             .args(["/usr/bin/env", "-i", &format!("LD_LIBRARY_PATH={inside}")])
             .args(variables.iter().map(|(n, v)| format!("{n}={v}")))

@@ -37,16 +37,20 @@ fn install(root: &Path) -> tempfile::TempDir {
 /// `vadd` on the modelled GPU, its runtimes registering, with our library first in the search.
 fn vadd(root: &Path, folder: &Path, arguments: &[&str]) -> Command {
     let inside = format!("/{}", folder.strip_prefix(root).unwrap().display());
-    let mut command = Command::new("chroot");
-    command.arg(root).arg("/usr/bin/env").args([
-        "HSA_MODEL_TOPOLOGY=/lab/topo",
-        "HSA_MODEL_LIB=/lab/libmodel.so",
-        "HSA_TOOLS_LIB=/lab/libregshim.so",
-        "LD_PRELOAD=/lab/libregshim.so",
-        "SHIM_VERBOSE=1",
-        &format!("LD_LIBRARY_PATH={inside}"),
-        "/lab/vadd",
-    ]);
+    let mut command = Command::new("bash");
+    command
+        .arg(root::ENTER)
+        .arg(root)
+        .arg("/usr/bin/env")
+        .args([
+            "HSA_MODEL_TOPOLOGY=/lab/topo",
+            "HSA_MODEL_LIB=/lab/libmodel.so",
+            "HSA_TOOLS_LIB=/lab/libregshim.so",
+            "LD_PRELOAD=/lab/libregshim.so",
+            "SHIM_VERBOSE=1",
+            &format!("LD_LIBRARY_PATH={inside}"),
+            "/lab/vadd",
+        ]);
     command
         .args(arguments)
         .stdin(Stdio::null())
@@ -107,7 +111,7 @@ fn a_real_process_has_one_listener_parked_and_deaf() {
     });
     let up = told.recv_timeout(PATIENCE);
     let found = up.is_ok().then(|| listeners(child.id()));
-    // `env` and `chroot` replace themselves, so this is vadd.
+    // `enter.sh`, `chroot` and `env` replace themselves, so this is vadd.
     child.kill().unwrap();
     child.wait().unwrap();
     reader.join().unwrap();
