@@ -4,7 +4,8 @@
 use std::fmt::Write;
 use std::fs;
 
-use midair_abi::tables::{self, Class, Function, Parameter, Table, Type};
+use midair_abi::members::{sdk_name, sdk_type};
+use midair_abi::tables::{self, Class, Function, Table, Type};
 use serde_json::Value;
 
 use crate::run::{At, Failure, Outcome, failed, root};
@@ -62,6 +63,14 @@ const ENUMS: &[(&str, &str, &str)] = &[
         "what of OpenMP is told",
     ),
 ];
+
+/// AMD's newest SDK numbers these functions of HIP on from the last one of api/rocprofiler_sdk.json, in the order of the table (source:
+/// rocprofiler-sdk/hip/runtime_api_id.h of 1.2.1, which the tests compare with).
+const GOES_ON: (&str, &Table, &str) = (
+    "rocprofiler_hip_runtime_api_id_t",
+    &tables::HIP_RUNTIME,
+    "ROCPROFILER_HIP_RUNTIME_API_ID_",
+);
 
 /// A library whose functions have arguments that tools read.
 struct Library {
@@ -203,6 +212,27 @@ fn operations(sdk: &Value, name: &str) -> Outcome<String> {
         .filter_map(|(name, value)| Some((value.as_i64()?, name.as_str())))
         .collect();
     values.sort_unstable();
+    let (goes_on, table, prefix) = GOES_ON;
+    let added: Vec<(i64, String)> = table
+        .functions
+        .iter()
+        .filter(|function| name == goes_on && !function.known)
+        .map(|function| {
+            (
+                i64::from(function.operation),
+                format!("{prefix}{}", function.name),
+            )
+        })
+        .collect();
+    for (value, name) in &added {
+        values.push((*value, name));
+    }
+    for (value, name) in &mut values {
+        if name.ends_with("_API_ID_LAST") {
+            *value += added.len() as i64;
+        }
+    }
+    values.sort_unstable();
     let list: Vec<String> = values
         .iter()
         .map(|(value, name)| format!("    {name} = {value}"))
@@ -224,7 +254,7 @@ fn arguments(library: &Library, file: &str) -> String {
         .collect();
     let found = found.join(" && ");
     let mut includes = format!(
-        "#include <rocprofiler-sdk/defines.h>\n\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n\
+        "#include <rocprofiler-sdk/defines.h>\n#include <rocprofiler-sdk/fwd.h>\n\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n\
          /* With {title}'s own headers, arguments have its types; without them, plain ones of the same size. */\n\
          #if defined(__has_include)\n#    if {found}\n#        define ROCPROFILER_HAVE_{upper}_TYPES 1\n#    endif\n#endif\n\
          #if defined(ROCPROFILER_HAVE_{upper}_TYPES)\n{before}",
@@ -250,8 +280,13 @@ fn arguments(library: &Library, file: &str) -> String {
          typedef union rocprofiler_{name}_api_args_t\n{{\n"
     ));
     for table in library.tables {
-        // Functions that AMD's enum does not have yet are not among AMD's members either.
-        for function in table.functions.iter().filter(|function| function.known) {
+        // Of the functions that are newer than the facts, only those are members that AMD's SDK is known to have.
+        let newer = std::ptr::eq(*table, GOES_ON.1);
+        for function in table
+            .functions
+            .iter()
+            .filter(|function| function.known || newer)
+        {
             member(&mut body, library, function);
         }
     }
@@ -275,17 +310,24 @@ fn member(body: &mut String, library: &Library, function: &Function) {
         ));
     }
     for parameter in function.parameters {
-        let plain = declared(&plain(&parameter.ty), parameter);
-        if library.missing.contains(&bare(parameter.ty.c)) {
+        let name = sdk_name(&function.name, parameter.name);
+        let plain = declared(&plain(&parameter.ty), name);
+        // Headers of HIP that are older than a function do not have its types.
+        let plain_anyway = !function.known
+            || parameter.ty.c == "dim3"
+            || library.missing.contains(&bare(parameter.ty.c));
+        if plain_anyway {
             line(body, library.upper, 2, &plain, "");
         } else {
             let tag = bare(parameter.ty.c);
-            let own = if library.tags.contains(&tag) && !parameter.ty.c.contains("struct ") {
+            let own = if let Some(own) = sdk_type(&function.name, parameter.name) {
+                own.to_owned()
+            } else if library.tags.contains(&tag) && !parameter.ty.c.contains("struct ") {
                 parameter.ty.c.replace(tag, &format!("struct {tag}"))
             } else {
                 parameter.ty.c.to_owned()
             };
-            let own = declared(&own, parameter);
+            let own = declared(&own, name);
             line(
                 body,
                 library.upper,
@@ -317,8 +359,12 @@ fn bare(c: &str) -> &str {
 }
 
 /// The type and the name, which stands inside of a type that is a function pointer.
-fn declared(c: &str, parameter: &Parameter) -> String {
-    let name = parameter.name;
+fn declared(c: &str, name: &str) -> String {
+    // A member that is constant would make its union one that cannot be assigned.
+    let c = match c.strip_prefix("const ") {
+        Some(value) if !c.contains('*') => value,
+        _ => c,
+    };
     if let Some((before, after)) = c.split_once("(*)") {
         format!("{before}(*{name}){after}")
     } else if let Some((element, size)) = c.split_once('[') {
@@ -351,7 +397,9 @@ fn plain(ty: &Type) -> String {
             format!("{sign}int{}_t", size * 8)
         }
         (Class::Struct, size) => match (ty.c.trim_start_matches("struct "), size) {
-            ("dim3" | "hipMemLocation" | "hipChannelFormatDesc", size) => {
+            // What AMD's SDK has as well, whether HIP's headers are there or not.
+            ("dim3", _) => "rocprofiler_dim3_t".to_owned(),
+            ("hipMemLocation" | "hipChannelFormatDesc", size) => {
                 format!("uint32_t[{}]", size / 4)
             }
             ("hipIpcMemHandle_t" | "hipIpcEventHandle_t", size) => format!("char[{size}]"),

@@ -1,6 +1,7 @@
 //! Tasks of the project: `cargo xtask TASK`. The table below is all there is.
 #![forbid(unsafe_code)]
 
+mod amd_headers;
 mod demo;
 mod docs;
 mod headers;
@@ -59,6 +60,12 @@ const TASKS: &[Task] = &[
         words: "",
         help: "A Python with the packages that tests use, below target/python (from PyPI, once)",
         run: python::python_task,
+    },
+    Task {
+        name: "amd-headers",
+        words: "",
+        help: "AMD's own headers, for a test that compares ours with them, below target/amd-headers (285 MB from PyPI, once)",
+        run: amd_headers::amd_headers_task,
     },
     Task {
         name: "docs",

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
-use crate::{docs, lab, python, stage};
+use crate::{amd_headers, docs, lab, python, stage};
 
 /// How long the tests may take together, for timeout(1).
 const PATIENCE: &str = "30m";
@@ -67,6 +67,11 @@ const STEPS: &[Step] = &[
         name: "python",
         run: || python::ready().map(|_| Done::Passed),
         needed: true,
+    },
+    Step {
+        name: "AMD's headers",
+        run: amd_headers,
+        needed: false,
     },
     Step {
         name: "lab",
@@ -144,6 +149,20 @@ fn dependencies() -> Outcome<Done> {
     ]))
 }
 
+/// A big download that one test needs: where it is not asked for and cannot be had, that is said and the rest goes on.
+fn amd_headers() -> Outcome<Done> {
+    match amd_headers::ready() {
+        Ok(_) => Ok(Done::Passed),
+        Err(failure) if amd_headers::is_demanded() => Err(failure),
+        Err(failure) => {
+            eprintln!("{failure}");
+            Ok(Done::LeftOut(
+                "they could not be had; MIDAIR_AMD_HEADERS=1 makes that a failure",
+            ))
+        }
+    }
+}
+
 fn prepare_lab() -> Outcome<Done> {
     if lab::is_skipped() {
         return Ok(Done::LeftOut(
@@ -179,6 +198,7 @@ fn tests() -> Outcome<Done> {
         .env("MIDAIR_STAGE", target_directory().join("stage"))
         .env("MIDAIR_PYTHON", python::directory())
         .env("MIDAIR_LEFT_OUT", &left_out)
+        .env("MIDAIR_AMD_HEADERS_DIR", amd_headers::directory())
         .env("MIDAIR_LAB", lab::lab_root());
     let outcome = run(&mut command);
     let text = std::fs::read_to_string(&left_out).unwrap_or_default();

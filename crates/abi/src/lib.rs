@@ -3,12 +3,14 @@
 //!
 //! * [`tables`]: the API tables whose slots we wrap, with parameters and operation ids,
 //! * [`names`]: kinds, operations and statuses, with the strings that AMD's tool prints,
+//! * [`members`]: parameters that the SDK names otherwise than the libraries do,
 //! * [`constants`]: the SDK's enumerators under their C names,
 //! * [`records`], [`agent`], [`registration`]: structs that we fill or read,
 //! * [`functions`]: every function of the SDK's headers,
 //! * [`private`]: the table between our own SDK and our own tool.
 
 pub mod agent;
+pub mod members;
 pub mod names;
 pub mod private;
 pub mod records;

@@ -2,69 +2,10 @@
 
 use crate::api::{Kind, Names, Parameter};
 use crate::ctype::{self, Class};
+use midair_abi::members::{sdk_name, sdk_type};
 use midair_abi::names::{self, Name};
 use midair_abi::tables::{self, Class as AbiClass, Table};
 use std::borrow::Cow;
-
-/// Parameters whose names in the SDK's own argument structs, which AMD's json shows, are not those of HIP's headers:
-/// functions, name in HIP's headers, name in the SDK (source: rocprofiler-sdk/hip/api_args.h).
-const SDK_NAMES: &[(&[&str], &str, &str)] = &[
-    (
-        &["hipGetDevicePropertiesR0600", "hipGetDevicePropertiesR0000"],
-        "device",
-        "deviceId",
-    ),
-    (&["hipChooseDeviceR0000"], "properties", "prop"),
-    (
-        &[
-            "hipKernelNameRef",
-            "hipLaunchCooperativeKernel",
-            "hipLaunchCooperativeKernel_spt",
-            "hipModuleLaunchCooperativeKernel",
-            "hipModuleLaunchKernel",
-            "hipExtModuleLaunchKernel",
-            "hipHccModuleLaunchKernel",
-            "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",
-            "hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-            "hipModuleOccupancyMaxPotentialBlockSize",
-            "hipModuleOccupancyMaxPotentialBlockSizeWithFlags",
-            "hipOccupancyMaxActiveBlocksPerMultiprocessor",
-            "hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-            "hipOccupancyMaxPotentialBlockSize",
-        ],
-        "f",
-        "func",
-    ),
-    (
-        &[
-            "hipExtModuleLaunchKernel",
-            "hipHccModuleLaunchKernel",
-            "hipLaunchCooperativeKernel_spt",
-        ],
-        "hStream",
-        "stream",
-    ),
-    (&["hipModuleGetFunctionCount"], "module", "mod"),
-    (
-        &["hipGetDriverEntryPoint", "hipGetDriverEntryPoint_spt"],
-        "status",
-        "driverStatus",
-    ),
-    (&["hipMemAdvise_v2"], "device", "location"),
-];
-
-/// Parameters that the SDK's structs have as another type: texts that a call fills, so that nobody prints them, and one
-/// that is constant there.
-const SDK_TYPES: &[(&str, &str, &str)] = &[
-    ("hipDeviceGetName", "name", "void *"),
-    ("hipDeviceGetPCIBusId", "pciBusId", "void *"),
-    ("hipGraphInstantiate", "pLogBuffer", "void *"),
-    (
-        "hipStreamGetAttribute",
-        "value_out",
-        "const hipLaunchAttributeValue *",
-    ),
-];
 
 impl Names {
     /// Names of everything that AMD's headers describe. Operations that AMD has no number for yet stand behind those that it
@@ -106,14 +47,8 @@ fn add_parameters(names: &mut Names, table: &Table) {
 
 fn parameter(function: &str, parameter: &tables::Parameter) -> Parameter {
     let ty = parameter.ty;
-    let name = SDK_NAMES
-        .iter()
-        .find(|(of, name, _)| of.contains(&function) && *name == parameter.name)
-        .map_or(parameter.name, |(_, _, name)| name);
-    let c = SDK_TYPES
-        .iter()
-        .find(|(of, name, _)| *of == function && *name == parameter.name)
-        .map_or(ty.c, |(_, _, c)| c);
+    let name = sdk_name(function, parameter.name);
+    let c = sdk_type(function, parameter.name).unwrap_or(ty.c);
     let class = match ty.class {
         AbiClass::Int => Class::Int,
         AbiClass::Void | AbiClass::Bool | AbiClass::Uint => Class::Uint,
@@ -188,27 +123,6 @@ mod tests {
         let unknown = names.operation(tables::HIP_RUNTIME.kind, 60_000);
         assert_eq!(unknown, "HIP_RUNTIME_API_EXT_OPERATION_60000");
         assert_eq!(names.operation(250, 1), "KIND_250_OPERATION_1");
-    }
-
-    /// A name that HIP's headers no longer have would silently replace nothing.
-    #[test]
-    fn every_replacement_has_something_to_replace() {
-        let known = |function: &str, parameter: &str| {
-            let tables = [&tables::HIP_RUNTIME, &tables::HIP_COMPILER];
-            let mut functions = tables.iter().flat_map(|table| table.functions);
-            functions.any(|f| {
-                f.name.as_str() == function && f.parameters.iter().any(|p| p.name == parameter)
-            })
-        };
-        for (functions, from, _) in SDK_NAMES {
-            assert!(
-                functions.iter().all(|function| known(function, from)),
-                "{functions:?} {from}"
-            );
-        }
-        for (function, parameter, _) in SDK_TYPES {
-            assert!(known(function, parameter), "{function} {parameter}");
-        }
     }
 
     #[test]

@@ -1,1 +1,316 @@
-//! later
+//! Ours and AMD's own headers, compiled from one text each: sizes, offsets, values and names of members are the same.
+//!
+//! AMD's are had by `cargo xtask amd-headers` (rocprofiler-sdk, ROCTx, HIP) and from the lab (rocprofiler-register, and the HIP and HSA
+//! headers of another release).
+
+use super::{LANGUAGES, all_headers, compile, include};
+use midair_tests::lab::Lab;
+use midair_tests::target::{PATIENCE, run};
+use midair_tests::{Result, build_dir, workspace};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// AMD's headers. `None`: they are not there and nobody demands them; that is written past the capture of test output.
+fn amd() -> Result<Option<PathBuf>> {
+    let directory = match std::env::var_os("MIDAIR_AMD_HEADERS_DIR") {
+        Some(directory) if !directory.is_empty() => PathBuf::from(directory),
+        _ => build_dir()?.join("../../amd-headers"),
+    };
+    if directory.join("made-from").is_file() {
+        return Ok(Some(directory.canonicalize()?));
+    }
+    let what = format!(
+        "{} is not there: make it with `cargo xtask amd-headers`",
+        directory.display()
+    );
+    if std::env::var_os("MIDAIR_AMD_HEADERS").is_some_and(|value| value == "1") {
+        return Err(what.into());
+    }
+    std::io::stderr().write_all(
+        format!("SKIPPED, NOT TESTED: comparison with AMD's headers: {what}\n").as_bytes(),
+    )?;
+    Ok(None)
+}
+
+/// All identifiers of the headers below a directory.
+fn words(directory: &Path, found: &mut BTreeSet<String>) -> Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            words(&path, found)?;
+        } else {
+            let text = std::fs::read_to_string(&path)?;
+            found.extend(
+                text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+                    .map(str::to_owned),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Headers that AMD's package has, of those that matter here.
+const COMPARED: [&str; 13] = [
+    "rocprofiler-sdk/agent.h",
+    "rocprofiler-sdk/buffer.h",
+    "rocprofiler-sdk/buffer_tracing.h",
+    "rocprofiler-sdk/callback_tracing.h",
+    "rocprofiler-sdk/external_correlation.h",
+    "rocprofiler-sdk/fwd.h",
+    "rocprofiler-sdk/internal_threading.h",
+    "rocprofiler-sdk/registration.h",
+    "rocprofiler-sdk/hip/api_args.h",
+    "rocprofiler-sdk/hip/runtime_api_id.h",
+    "rocprofiler-sdk/marker/api_args.h",
+    "rocprofiler-sdk/marker/api_id.h",
+    "rocprofiler-sdk-roctx/api_trace.h",
+];
+
+/// What the package's copy of those headers has not, or has otherwise than AMD's own releases: it is cut down to what its program uses.
+const CUT: [&str; 2] = [
+    "rocprofiler_buffer_tracing_hsa_api_record_t",
+    "rocprofiler_callback_tracing_hsa_api_data_t",
+];
+
+fn text(value: &Value) -> Result<&str> {
+    value
+        .as_str()
+        .ok_or_else(|| format!("not a text: {value}").into())
+}
+
+/// A program that prints every size, offset and value, by names of the facts that are among `known`.
+fn program(known: &BTreeSet<String>) -> Result<String> {
+    let read = |name: &str| -> Result<Value> {
+        Ok(serde_json::from_str(&std::fs::read_to_string(
+            workspace().join("api").join(name),
+        )?)?)
+    };
+    let mut out = String::from("#include <stddef.h>\n#include <stdio.h>\n");
+    for header in COMPARED {
+        writeln!(out, "#include <{header}>")?;
+    }
+    out.push_str("#define SIZE(type) printf(#type \" %zu\\n\", sizeof(type));\n\
+        #define FIELD(type, field) printf(#type \".\" #field \" %zu %zu\\n\", offsetof(type, field), sizeof(((type*) 0)->field));\n\
+        #define VALUE(name) printf(#name \" %ld\\n\", (long) name);\nint main()\n{\n");
+    for name in ["rocprofiler_sdk.json", "roctx.json"] {
+        let api = read(name)?;
+        let compared = |name: &str, value: &Value| {
+            COMPARED.contains(&value["header"].as_str().unwrap_or_default())
+                && known.contains(name)
+                && !CUT.contains(&name)
+        };
+        for (name, of) in api["enums"].as_object().ok_or("no enums")? {
+            if compared(name, of) {
+                for constant in of["values"].as_object().ok_or("no values")?.keys() {
+                    writeln!(out, "VALUE({constant})")?;
+                }
+            }
+        }
+        for (name, of) in api["structs"].as_object().ok_or("no structs")? {
+            if !compared(name, of) {
+                continue;
+            }
+            writeln!(out, "SIZE({name})")?;
+            for field in of["fields"].as_array().ok_or("no fields")? {
+                // Members of the argument unions are below, with what they hold.
+                let union_of_calls = name == "rocprofiler_hip_api_args_t";
+                if field.get("bits").is_none()
+                    && !text(&field["type"])?.contains("anonymous")
+                    && !union_of_calls
+                {
+                    writeln!(out, "FIELD({name}, {})", text(&field["name"])?)?;
+                }
+            }
+        }
+    }
+    for anonymous in [
+        "rocprofiler_record_header_t, category",
+        "rocprofiler_record_header_t, kind",
+        "rocprofiler_record_header_t, hash",
+        "rocprofiler_callback_tracing_code_object_load_data_t, rocp_agent",
+        "rocprofiler_callback_tracing_code_object_load_data_t, storage_file",
+        "rocprofiler_callback_tracing_code_object_load_data_t, memory_base",
+        "rocprofiler_callback_tracing_code_object_load_data_t, memory_size",
+        "rocprofiler_agent_v0_t, capability.ui32",
+        "rocprofiler_agent_v0_t, fw_version.ui32",
+        "rocprofiler_agent_cache_t, type.ui32",
+        "rocprofiler_agent_io_link_t, flags.LinkProperty",
+        "rocprofiler_agent_mem_bank_t, flags.MemoryProperty",
+    ] {
+        writeln!(out, "FIELD({anonymous})")?;
+    }
+    // The arguments of each HIP function, by the names that AMD's SDK gives them.
+    let hip = read("hip_api_tables.json")?;
+    for table in ["HipDispatchTable", "HipCompilerDispatchTable"] {
+        for entry in hip["tables"][table]["entries"]
+            .as_array()
+            .ok_or("no entries")?
+        {
+            let Some(parameters) = entry["params"].as_array() else {
+                continue;
+            };
+            let function = text(&entry["name"])?;
+            if table == "HipDispatchTable" {
+                writeln!(out, "VALUE(ROCPROFILER_HIP_RUNTIME_API_ID_{function})")?;
+            }
+            let of = "rocprofiler_hip_api_args_t";
+            if parameters.is_empty() {
+                writeln!(out, "FIELD({of}, {function}.no_args)")?;
+            }
+            for parameter in parameters {
+                let name = midair_abi::members::sdk_name(function, text(&parameter["name"])?);
+                writeln!(out, "FIELD({of}, {function}.{name})")?;
+            }
+        }
+    }
+    out.push_str("    return 0;\n}\n");
+    Ok(out)
+}
+
+fn printed(dir: &Path, text: &str, flags: &[String]) -> Result<Vec<String>> {
+    let mut all = vec![
+        "-D__HIP_PLATFORM_AMD__".to_owned(),
+        "-Wno-invalid-offsetof".to_owned(),
+        // AMD's own headers are not free of warnings.
+        "-w".to_owned(),
+    ];
+    all.extend_from_slice(flags);
+    let out = compile(dir, LANGUAGES[1], text, &all)?;
+    Ok(run(Command::new(out), PATIENCE)?.success()?.stdout)
+}
+
+/// Differences that are there on purpose: none but the ends of enums that went on.
+fn differences(ours: &[String], theirs: &[String]) -> Vec<(String, String)> {
+    assert_eq!(ours.len(), theirs.len());
+    ours.iter()
+        .zip(theirs)
+        .filter(|(ours, theirs)| ours != theirs)
+        .map(|(ours, theirs)| (ours.clone(), theirs.clone()))
+        .collect()
+}
+
+#[test]
+fn layouts_and_values_are_those_of_amds_headers() -> Result<()> {
+    let Some(amd) = amd()? else {
+        return Ok(());
+    };
+    let dir = tempfile::tempdir()?;
+    let mut known = BTreeSet::new();
+    for part in ["rocprofiler-sdk", "rocprofiler-sdk-roctx"] {
+        words(&amd.join(part), &mut known)?;
+    }
+    let text = program(&known)?;
+    let ours = format!("-I{}", include()?.display());
+    let theirs = printed(dir.path(), &text, &[format!("-I{}", amd.display())])?;
+    assert!(theirs.len() > 3000, "only {} facts", theirs.len());
+    // Without the libraries' own headers, and with them.
+    let plain = printed(dir.path(), &text, std::slice::from_ref(&ours))?;
+    assert_eq!(differences(&plain, &theirs), []);
+    let runtimes = dir.path().join("runtimes");
+    std::fs::create_dir(&runtimes)?;
+    for part in ["hip", "hsa", "hsakmt"] {
+        std::os::unix::fs::symlink(amd.join(part), runtimes.join(part))?;
+    }
+    let with = printed(
+        dir.path(),
+        &text,
+        &[ours, format!("-isystem{}", runtimes.display())],
+    )?;
+    assert_eq!(differences(&with, &theirs), []);
+    Ok(())
+}
+
+/// Every header of ours with HIP's and HSA's own headers beside it, of the lab's release, in both languages.
+#[test]
+fn headers_compile_beside_the_runtimes_own() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let dir = tempfile::tempdir()?;
+    let runtimes = dir.path().join("runtimes");
+    std::fs::create_dir(&runtimes)?;
+    for part in ["hip", "hsa"] {
+        let from = lab.root().join("usr/include").join(part);
+        assert!(from.is_dir(), "the lab has no {}", from.display());
+        std::os::unix::fs::symlink(from, runtimes.join(part))?;
+    }
+    let mut all: Vec<String> = all_headers()?
+        .iter()
+        .map(|header| format!("#include <{header}>\n"))
+        .collect();
+    // The runtimes' types are in use, not the plain ones.
+    all.push(
+        "int main(void)\n{\n    rocprofiler_hip_api_args_t hip;\n    rocprofiler_hsa_api_args_t hsa;\n    \
+         hip.hipMemcpy.kind = hipMemcpyHostToDevice;\n    hsa.hsa_queue_create.agent.handle = 0;\n    \
+         return (int) hip.hipMemcpy.kind - (int) hipMemcpyHostToDevice + (int) hsa.hsa_queue_create.agent.handle;\n}\n"
+            .to_owned(),
+    );
+    for language in LANGUAGES {
+        let flags = [
+            format!("-I{}", include()?.display()),
+            format!("-isystem{}", runtimes.display()),
+        ];
+        compile(dir.path(), language, &all.concat(), &flags)?;
+    }
+    Ok(())
+}
+
+/// rocprofiler-register: the distribution's header, older than ours, says the same as far as it goes.
+#[test]
+fn the_register_header_is_compatible_with_the_distributions() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let amd = lab.root().join("usr/include/rocprofiler-register");
+    let mut known = BTreeSet::new();
+    words(&amd, &mut known)?;
+    let api: Value = serde_json::from_str(&std::fs::read_to_string(
+        workspace().join("api/rocprofiler_register.json"),
+    )?)?;
+    let mut text = String::from(
+        "#include <rocprofiler-register/rocprofiler-register.h>\n#include <stddef.h>\n#include <stdio.h>\nint main()\n{\n",
+    );
+    for name in api["enums"]["rocprofiler_register_error_code_t"]["values"]
+        .as_object()
+        .ok_or("no codes")?
+        .keys()
+    {
+        // The end moves when codes are added.
+        if known.contains(name) && name != "ROCP_REG_ERROR_CODE_END" {
+            writeln!(text, "printf(\"{name} %d\\n\", (int) {name});")?;
+        }
+    }
+    for (name, of) in api["structs"].as_object().ok_or("no structs")? {
+        writeln!(text, "printf(\"{name} %zu\\n\", sizeof({name}));")?;
+        for field in of["fields"].as_array().ok_or("no fields")? {
+            let field = field["name"].as_str().ok_or("no name")?;
+            writeln!(
+                text,
+                "printf(\"{name}.{field} %zu\\n\", offsetof({name}, {field}));"
+            )?;
+        }
+    }
+    // A version as a number, and the definition of an import function.
+    text.push_str(
+        "printf(\"version %d\\n\", (int) ROCPROFILER_REGISTER_COMPUTE_VERSION_3(7, 2, 4));\n\
+         printf(\"import %u\\n\", (unsigned) ROCPROFILER_REGISTER_IMPORT_FUNC(hip)());\nreturn 0;\n}\n\
+         ROCPROFILER_REGISTER_DEFINE_IMPORT(hip, 70204)\n",
+    );
+    let text = text.replace(
+        "int main()",
+        "extern \"C\" uint32_t rocprofiler_register_import_hip(void);\nint main()",
+    );
+    let dir = tempfile::tempdir()?;
+    let theirs = dir.path().join("theirs");
+    std::fs::create_dir(&theirs)?;
+    std::os::unix::fs::symlink(&amd, theirs.join("rocprofiler-register"))?;
+    let ours = printed(dir.path(), &text, &[format!("-I{}", include()?.display())])?;
+    let theirs = printed(dir.path(), &text, &[format!("-I{}", theirs.display())])?;
+    assert!(ours.len() > 12, "{ours:?}");
+    assert_eq!(differences(&ours, &theirs), []);
+    Ok(())
+}
