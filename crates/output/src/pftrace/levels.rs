@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 /// Changes that wait to be sorted.
-const WINDOW: usize = 1 << 16;
+const WINDOW: usize = 1 << 14;
 /// Allocations that are remembered at once. Beyond, a release is not taken off.
 const MOST_LIVE: usize = 1 << 18;
 

@@ -27,8 +27,8 @@ const BOOTTIME: u32 = 6;
 /// Bytes among Perfetto's units of counters.
 const UNIT_BYTES: i32 = 3;
 /// Names of events beyond this many, or longer together than so many bytes, are not interned.
-const MOST_NAMES: usize = 1 << 16;
-const MOST_NAME_BYTES: usize = 8 << 20;
+const MOST_NAMES: usize = 1 << 14;
+const MOST_NAME_BYTES: usize = 4 << 20;
 
 /// A value of a debug annotation.
 pub(super) enum Value<'a> {

@@ -280,17 +280,23 @@ pub fn trace(golden: &Value, names: &Names) -> Trace {
     let agents = agents();
     let records = &golden["buffer_records"];
     let mut writer = writer();
-    // Interleaved as little as the target would: the order within each list is what counts.
-    for record in list(&records["hip_api"]) {
+    // Calls as they returned, inner ones first, as a thread writes them; the order within each list stays.
+    let end = |record: &&Value| number(&record["end_timestamp"]);
+    let mut hip = list(&records["hip_api"]).iter().peekable();
+    let mut hsa = list(&records["hsa_api"]).iter().peekable();
+    loop {
+        let next = match (hip.peek().map(end), hsa.peek().map(end)) {
+            (Some(outer), Some(inner)) if outer < inner => hip.next(),
+            (Some(_), None) => hip.next(),
+            _ => hsa.next(),
+        };
+        let Some(record) = next else { break };
         append_api(&mut writer, names, record);
     }
     for record in list(&records["kernel_dispatch"]) {
         append(&mut writer, &event::encode(&kernel(&agents, record), &[]));
     }
     append_described(&mut writer, &agents, golden);
-    for record in list(&records["hsa_api"]) {
-        append_api(&mut writer, names, record);
-    }
     for record in list(&records["memory_copy"]) {
         append(&mut writer, &event::encode(&copy(&agents, record), &[]));
     }

@@ -8,6 +8,7 @@
 mod common;
 mod golden;
 mod hostile;
+mod pftrace;
 mod rocpd;
 mod rocpd_limits;
 mod rocpd_rows;

@@ -35,7 +35,7 @@ fn some_trace(writer: RecordWriter) -> (Trace, Names) {
     (trace_of(writer, &golden), names)
 }
 
-fn one_kernel() -> Kernel {
+pub fn one_kernel() -> Kernel {
     let golden = golden_json();
     kernel(
         &agents(),
@@ -43,7 +43,7 @@ fn one_kernel() -> Kernel {
     )
 }
 
-fn put_marker(writer: &mut RecordWriter, marker: Marker, message: &[u8]) {
+pub fn put_marker(writer: &mut RecordWriter, marker: Marker, message: &[u8]) {
     let marker = Marker {
         len: message.len() as u32,
         ..marker
@@ -191,7 +191,7 @@ fn csv_rows(directory: &Path, name: &str) -> usize {
 }
 
 /// Counts of each domain, by format.
-fn counts(directory: &Path) -> [[usize; 7]; 3] {
+pub fn counts(directory: &Path) -> [[usize; 7]; 3] {
     let csv = [
         "hip_api",
         "hsa_api",
@@ -251,7 +251,7 @@ fn counts(directory: &Path) -> [[usize; 7]; 3] {
     [csv, json, rocpd]
 }
 
-const ALL: [Format; 3] = [Format::Csv, Format::Json, Format::Rocpd];
+pub const ALL: [Format; 3] = [Format::Csv, Format::Json, Format::Rocpd];
 
 #[test]
 fn every_domain_has_as_many_rows_as_csv_and_json() {

@@ -1,0 +1,523 @@
+//! Perfetto traces, read by Perfetto's own messages (`tests/python/pftrace.py`, which also holds them to the rules of the
+//! format): against AMD's trace of the same session, against csv, json and rocpd, and whatever a target can do to one.
+
+use crate::common::{
+    append, entries, golden, golden_json, index, list, names, text, trace, trace_of, writer,
+};
+use crate::rocpd_rows::{ALL, counts, every_domain, header, one_kernel, plan, put_marker};
+use midair_output::{Format, Plan, RecordWriter, write};
+use midair_record::event::{
+    self, Allocation, Api, Copy, Kernel, Marker, NO_NODE, RuntimeInit, Scratch, kind,
+};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+/// What is in `r_results.pftrace`.
+fn read(directory: &Path) -> Value {
+    let python = midair_tests::python().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/python/pftrace.py");
+    let output = Command::new(python)
+        .arg(script)
+        .arg(directory.join("r_results.pftrace"))
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The pftrace of these records, as it was read back.
+fn traced(writer: RecordWriter, change: impl Fn(&mut Plan)) -> Value {
+    let golden = golden_json();
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace_of(writer, &golden);
+    let mut plan = plan(directory.path(), &[Format::Pftrace]);
+    change(&mut plan);
+    write(&trace, &index(&trace), &names(&golden), &plan).unwrap();
+    assert_eq!(entries(directory.path()), ["r_results.pftrace"]);
+    read(directory.path())
+}
+
+fn golden_trace(change: impl Fn(&mut Plan)) -> Value {
+    let golden = golden_json();
+    let names = names(&golden);
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(&golden, &names);
+    let mut plan = plan(directory.path(), &[Format::Pftrace]);
+    change(&mut plan);
+    write(&trace, &index(&trace), &names, &plan).unwrap();
+    read(directory.path())
+}
+
+/// AMD names kernels with the descriptor's suffix here and without it in its other formats; we name them as in those.
+fn without_suffix(name: &str) -> &str {
+    let name = name.strip_suffix(" [clone .kd]").unwrap_or(name);
+    name.strip_suffix(".kd").unwrap_or(name)
+}
+
+#[test]
+fn slices_tracks_and_annotations_are_amds() {
+    let ours = golden_trace(|_| ());
+    let amds: Value = serde_json::from_str(&golden("pftrace.json")).unwrap();
+    assert_eq!(ours["tracks"], amds["tracks"]);
+    let mut wanted = BTreeSet::new();
+    for slice in list(&amds["slices"]) {
+        let category = text(&slice[0]);
+        let name = text(&slice[1]);
+        let name = without_suffix(&name).to_owned();
+        let keys = list(&amds["annotations"][&category]).iter().map(text);
+        let notes: serde_json::Map<String, Value> =
+            keys.zip(list(&slice[3]).iter().cloned()).collect();
+        wanted.insert((
+            category,
+            name,
+            text(&slice[2]),
+            Value::from(notes).to_string(),
+        ));
+    }
+    let mut found = BTreeSet::new();
+    let mut flows = BTreeMap::new();
+    for slice in list(&ours["slices"]) {
+        let notes = &slice["notes"];
+        found.insert((
+            text(&slice["category"]),
+            text(&slice["name"]),
+            text(&slice["track"]),
+            notes.to_string(),
+        ));
+        let flow = slice["flow"].as_u64().unwrap();
+        let known = flows.insert(notes["corr_id"].as_u64().unwrap(), flow);
+        assert!(
+            known.is_none_or(|known| known == flow),
+            "one call, two flows"
+        );
+    }
+    assert_eq!(found, wanted);
+    assert_eq!(list(&ours["slices"]).len(), list(&amds["slices"]).len());
+    let different: BTreeSet<_> = flows.values().collect();
+    assert_eq!(different.len(), flows.len(), "two calls, one flow");
+    // Kilobytes there, bytes here.
+    for (track, kilobytes) in amds["counter_maxima"].as_object().unwrap() {
+        let values = list(&ours["counters"][track]);
+        let highest = values.iter().map(|value| value[1].as_u64().unwrap()).max();
+        assert_eq!(
+            highest,
+            kilobytes.as_u64().map(|value| value * 1024),
+            "{track}"
+        );
+        assert_eq!(values.last().unwrap()[1], 0, "{track}: all copies ended");
+    }
+    assert_eq!(ours["threads"], json!({"vadd": 2371}));
+    assert_eq!(
+        ours["process"],
+        json!({"pid": 2371, "cmdline": ["/t/vadd", "3"]})
+    );
+    assert_eq!(ours["instants"], json!([]));
+}
+
+#[test]
+fn by_queue_tracks_have_amds_names() {
+    let ours = golden_trace(|plan| plan.group_by_queue = true);
+    let tracks: BTreeMap<(String, String), usize> =
+        list(&ours["slices"])
+            .iter()
+            .fold(BTreeMap::new(), |mut all, slice| {
+                let key = (text(&slice["track"]), text(&slice["category"]));
+                *all.entry(key).or_default() += 1;
+                all
+            });
+    let wanted = [
+        ("COMPUTE Agent [1] QUEUE [0] GPU", "kernel_dispatch", 6),
+        ("COMPUTE Agent [1] QUEUE [1] GPU", "kernel_dispatch", 3),
+        ("COPY to AGENT [0] THREAD [0] (CPU)", "memory_copy", 3),
+        ("COPY to AGENT [1] THREAD [0] (GPU)", "memory_copy", 6),
+        ("vadd", "hip_api", 62),
+        ("vadd", "hsa_api", 874),
+    ];
+    let golden = golden_json();
+    // How many kernels each queue had is the golden's to say.
+    let mut by_queue: BTreeMap<u64, usize> = BTreeMap::new();
+    for record in list(&golden["buffer_records"]["kernel_dispatch"]) {
+        let queue = record["dispatch_info"]["queue_id"]["handle"]
+            .as_u64()
+            .unwrap();
+        *by_queue.entry(queue - 1).or_default() += 1;
+    }
+    for (queue, count) in by_queue {
+        let name = format!("COMPUTE Agent [1] QUEUE [{queue}] GPU");
+        assert_eq!(tracks[&(name, "kernel_dispatch".to_owned())], count);
+    }
+    for (track, category, count) in &wanted[2..] {
+        assert_eq!(
+            tracks[&((*track).to_owned(), (*category).to_owned())],
+            *count
+        );
+    }
+}
+
+#[test]
+fn every_domain_has_as_many_rows_in_every_format() {
+    let directory = tempfile::tempdir().unwrap();
+    let golden = golden_json();
+    let trace = trace_of(every_domain(), &golden);
+    let formats = [&ALL[..], &[Format::Pftrace]].concat();
+    let plan = plan(directory.path(), &formats);
+    write(&trace, &index(&trace), &names(&golden), &plan).unwrap();
+    let trace = read(directory.path());
+    let mut rows: BTreeMap<String, usize> = BTreeMap::new();
+    for event in list(&trace["slices"])
+        .iter()
+        .chain(list(&trace["instants"]))
+    {
+        *rows.entry(text(&event["category"])).or_default() += 1;
+    }
+    let pftrace = [
+        "hip_api",
+        "hsa_api",
+        "marker_api",
+        "kernel_dispatch",
+        "memory_copy",
+        "memory_allocation",
+        "scratch_memory",
+    ]
+    .map(|category| rows.remove(category).unwrap_or(0));
+    assert!(rows.is_empty(), "{rows:?}");
+    let [csv, json, rocpd] = counts(directory.path());
+    assert!(csv.iter().all(|count| *count > 0), "{csv:?}");
+    assert_eq!([json, rocpd, pftrace], [csv; 3]);
+    // What has no times stands where nothing else is claimed, with its reason.
+    let reasons: Vec<_> = list(&trace["instants"])
+        .iter()
+        .map(|event| (text(&event["category"]), text(&event["notes"]["untimed"])))
+        .collect();
+    assert_eq!(
+        reasons
+            .iter()
+            .map(|(c, r)| (c.as_str(), r.as_str()))
+            .collect::<BTreeSet<_>>(),
+        BTreeSet::from([
+            (
+                "kernel_dispatch",
+                "its own signal was reused before the times were read"
+            ),
+            ("memory_copy", "still running at detach"),
+        ])
+    );
+    let open: Vec<_> = list(&trace["slices"])
+        .iter()
+        .filter(|slice| slice["notes"]["open_at_detach"] == true)
+        .map(|slice| text(&slice["category"]))
+        .collect();
+    assert_eq!(open, ["hip_api"]);
+}
+
+fn kernel_at(start: u64, end: u64, stream: u64) -> Vec<u8> {
+    let kernel = Kernel {
+        start,
+        end,
+        stream,
+        ..one_kernel()
+    };
+    event::encode(&kernel, &[])
+}
+
+/// The reader fails where the pair that a viewer sees is not the record.
+#[test]
+fn what_overlaps_keeps_its_times() {
+    let mut writer = writer();
+    // Four at once, one within another, one that only touches, and one that comes late.
+    for (start, end) in [
+        (100, 200),
+        (150, 250),
+        (160, 170),
+        (200, 300),
+        (155, 400),
+        (50, 100),
+        (50, 99),
+    ] {
+        append(&mut writer, &kernel_at(start, end, 7));
+    }
+    // Ranges of the process cross; those of a thread nest, and a call with the same begin as one inside it.
+    for (n, (start, end)) in [(10, 30), (20, 40), (35, 50)].into_iter().enumerate() {
+        let range = Marker {
+            header: header(kind::MARKER_CORE_RANGE_API, 2),
+            start,
+            end,
+            correlation: 100 + n as u64,
+            tid: 5,
+            ..Marker::default()
+        };
+        put_marker(&mut writer, range, b"range");
+    }
+    for (n, (start, end)) in [(10, 20), (25, 30), (25, 60), (5, 70)]
+        .into_iter()
+        .enumerate()
+    {
+        let call = Api {
+            header: header(kind::HSA_CORE_API, 3),
+            start,
+            end,
+            correlation: 200 + n as u64,
+            tid: 5,
+            ..Api::default()
+        };
+        append(&mut writer, &event::encode(&call, &[]));
+    }
+    let ours = traced(writer, |_| ());
+    assert_eq!(list(&ours["slices"]).len(), 14);
+    let lanes = |name: &str| {
+        list(&ours["tracks"])
+            .iter()
+            .filter(|track| *track == name)
+            .count()
+    };
+    assert_eq!(lanes("STREAM [\" 1 \"] "), 4);
+    assert_eq!(lanes("ROCTX PROCESS RANGES"), 2);
+    assert_eq!(lanes("THREAD 1 (5)"), 2);
+    assert_eq!(ours["depths"]["THREAD 1 (5)"], 2);
+    assert_eq!(ours["depths"]["STREAM [\" 1 \"] "], 1);
+}
+
+#[test]
+fn names_of_any_bytes_are_read_back() {
+    let mut writer = writer();
+    let messages: [&[u8]; 4] = [
+        b"",
+        b"\xff\xfe\0\"\n</slice>\x1b[31m",
+        "käse \u{1f9c0}".as_bytes(),
+        &[b'x'; 3900],
+    ];
+    for (n, message) in messages.into_iter().enumerate() {
+        let mark = Marker {
+            header: header(kind::MARKER_CORE_RANGE_API, 0),
+            start: 10 * n as u64,
+            end: 10 * n as u64 + 1,
+            correlation: n as u64,
+            tid: u32::MAX,
+            ..Marker::default()
+        };
+        put_marker(&mut writer, mark, message);
+    }
+    // A kernel that ends before it begins, in a stream and on a node that nobody knows, by a call at the end of time.
+    append(
+        &mut writer,
+        &event::encode(
+            &Kernel {
+                node: 77,
+                kernel_id: u64::MAX,
+                kernel_object: 0xabc0,
+                start: 20,
+                end: 20,
+                queue_id: 0,
+                ..one_kernel()
+            },
+            &[],
+        ),
+    );
+    let last = Api {
+        header: header(kind::HSA_CORE_API, 60_000),
+        start: u64::MAX,
+        end: u64::MAX,
+        correlation: u64::MAX,
+        ..Api::default()
+    };
+    append(&mut writer, &event::encode(&last, &[]));
+    let ours = traced(writer, |_| ());
+    let found: Vec<_> = list(&ours["slices"])
+        .iter()
+        .map(|slice| text(&slice["name"]))
+        .collect();
+    let mut wanted: Vec<_> = messages
+        .iter()
+        .map(|message| String::from_utf8_lossy(message).into_owned())
+        .collect();
+    wanted.insert(2, "unknown_kernel@0xabc0".to_owned());
+    wanted.push("HSA_CORE_API_OPERATION_60000".to_owned());
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    assert_eq!(sorted(found), sorted(wanted));
+}
+
+#[test]
+fn levels_follow_copies_allocations_and_scratch() {
+    let mut writer = writer();
+    let copy = |start, end, bytes| Copy {
+        header: header(kind::MEMORY_COPY, 2),
+        start,
+        end,
+        bytes,
+        dst_node: 1,
+        ..Copy::default()
+    };
+    for record in [copy(100, 200, 10), copy(150, 300, 5), copy(120, 130, 1)] {
+        append(&mut writer, &event::encode(&record, &[]));
+    }
+    let allocation = |operation, start, address, bytes| Allocation {
+        header: header(kind::MEMORY_ALLOCATION, operation),
+        start,
+        end: start + 10,
+        address,
+        bytes,
+        node: if operation <= 2 { 1 } else { NO_NODE },
+        ..Allocation::default()
+    };
+    // The release comes from another thread's chunk, before the allocation that it is of.
+    for record in [
+        allocation(3, 500, 0x1000, 0),
+        allocation(1, 100, 0x1000, 4096),
+        allocation(2, 200, 0x2000, 1 << 40),
+        allocation(3, 600, 0x9999, 0),
+    ] {
+        append(&mut writer, &event::encode(&record, &[]));
+    }
+    for (operation, start, bytes) in [(1, 100, 300), (2, 200, 0)] {
+        let scratch = Scratch {
+            header: header(kind::SCRATCH_MEMORY, operation),
+            start,
+            end: start + 1,
+            bytes,
+            queue_id: 1,
+            node: 1,
+            ..Scratch::default()
+        };
+        append(&mut writer, &event::encode(&scratch, &[]));
+    }
+    let runtime = RuntimeInit {
+        header: header(kind::RUNTIME_INITIALIZATION, 2),
+        time: 90,
+        version: 70_204,
+        tid: 3,
+        ..RuntimeInit::default()
+    };
+    append(&mut writer, &event::encode(&runtime, &[]));
+    let ours = traced(writer, |_| ());
+    // The first value is the level before the first change.
+    let counter = |name: &str| Value::from(list(&ours["counters"][name])[1..].to_vec());
+    assert_eq!(
+        counter("COPY BYTES to Agent [1] (GPU)"),
+        json!([
+            [100, 10],
+            [120, 11],
+            [130, 10],
+            [150, 15],
+            [200, 5],
+            [300, 0]
+        ])
+    );
+    let large = (1_u64 << 40) + 4096;
+    assert_eq!(
+        counter("ALLOCATE BYTES on Agent [1] (GPU)"),
+        json!([[110, 4096], [210, large], [500, 1_u64 << 40]])
+    );
+    assert_eq!(
+        counter("SCRATCH MEMORY on Agent [1] (GPU)"),
+        json!([[101, 300], [201, 0]])
+    );
+    let instant = &ours["instants"][0];
+    assert_eq!(
+        (
+            &instant["category"],
+            &instant["name"],
+            &instant["time"],
+            &instant["notes"]["version"]
+        ),
+        (
+            &json!("runtime_initialization"),
+            &json!("RUNTIME_INITIALIZATION_HIP"),
+            &json!(90),
+            &json!(70_204)
+        )
+    );
+}
+
+/// Highest resident size of this process so far, in KiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Kernels one after the other, in nested calls, with copies and a different message each.
+fn write_many(records: u64) {
+    let mut writer = writer();
+    let kernel = one_kernel();
+    for n in 0..records {
+        let at = 1_000 + 100 * n;
+        let kernel = Kernel {
+            start: at,
+            end: at + 80,
+            stream: 7,
+            ..kernel
+        };
+        append(&mut writer, &event::encode(&kernel, &[]));
+        let copy = Copy {
+            header: header(kind::MEMORY_COPY, 2),
+            start: at,
+            end: at + 70,
+            bytes: 1,
+            dst_node: 1,
+            stream: 9,
+            ..Copy::default()
+        };
+        append(&mut writer, &event::encode(&copy, &[]));
+        // More than are interned.
+        let message = format!("{:064}", n % 20_000);
+        for (inner, operation) in [(10, 0), (0, 1)] {
+            let marker = Marker {
+                header: header(kind::MARKER_CORE_RANGE_API, operation),
+                start: at + inner,
+                end: at + 50 - inner,
+                correlation: n,
+                tid: 4,
+                ..Marker::default()
+            };
+            put_marker(&mut writer, marker, message.as_bytes());
+        }
+    }
+    let golden = golden_json();
+    let trace = trace_of(writer, &golden);
+    let directory = tempfile::tempdir().unwrap();
+    let plan = plan(directory.path(), &[Format::Pftrace]);
+    write(&trace, &index(&trace), &names(&golden), &plan).unwrap();
+}
+
+/// In a process of its own, since other tests would count. Started by `memory_does_not_grow_with_the_trace`.
+#[test]
+#[ignore = "measures its whole process: memory_does_not_grow_with_the_trace runs it alone"]
+fn within_a_process_alone() {
+    // Enough to fill the tables of names and the window in which changes are sorted.
+    write_many(20_000);
+    let before = peak();
+    write_many(60_000);
+    let grown = peak() - before;
+    // 160,000 records more: some 30 MB of trace.
+    assert!(grown < 1024, "{grown} KiB more");
+    println!("peak grew by {grown} KiB");
+}
+
+#[test]
+fn memory_does_not_grow_with_the_trace() {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+            "pftrace::within_a_process_alone",
+        ])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("peak grew by"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
