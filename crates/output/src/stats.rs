@@ -173,10 +173,12 @@ mod tests {
         let stat = |durations: &[u64]| {
             let mut all = Stat::default();
             for duration in durations {
-                let mut one = Stat::default();
-                one.calls = 1;
-                one.total = *duration;
-                one.squares = u128::from(*duration).pow(2);
+                let one = Stat {
+                    calls: 1,
+                    total: *duration,
+                    squares: u128::from(*duration).pow(2),
+                    ..Stat::default()
+                };
                 all.merge(&one);
             }
             all
