@@ -166,3 +166,131 @@ fn a_tool_is_told_of_the_end_while_it_is_attached() -> Result<()> {
     assert_eq!(lines[5], "fini");
     Ok(())
 }
+
+/// A program that uses no HIP, with our register library and SDK installed beside one another.
+fn installed(lab: &Lab) -> Result<String> {
+    let dir = lab.scratch().join("installed");
+    std::fs::create_dir(&dir)?;
+    for name in ["librocprofiler-register.so.0", "librocprofiler-sdk.so.1"] {
+        std::fs::copy(stage()?.join("lib").join(name), dir.join(name))?;
+    }
+    lab.inside(&dir)
+}
+
+#[test]
+fn a_register_librarys_attach_names_its_tools_anew() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("hooks.log");
+    std::fs::write(&log, "")?;
+    let (modern, first) = (
+        lab.inside(&compile(&lab, &log, "modern", 1)?)?,
+        lab.inside(&compile(&lab, &log, "first", 2)?)?,
+    );
+    let program = lab.program("attach_queues")?;
+    let mut program = lab
+        .run(&program)
+        .arg(lab.kernels()?)
+        .libs(&installed(&lab)?)
+        .spawn()?;
+    program.expect("ready")?;
+    let mut tell = |words: &str, answer: &str, expected: &[&str]| -> Result<()> {
+        program.send(words)?;
+        assert_eq!(
+            program.expect(words.split(' ').next().unwrap_or_default())?,
+            answer
+        );
+        let text = std::fs::read_to_string(&log)?;
+        std::fs::write(&log, "")?;
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{words}");
+        Ok(())
+    };
+    tell("detach", "detach 1", &[])?;
+    tell("reattach", "reattach 9", &[])?;
+    tell(
+        &format!("attach {modern}:{first}"),
+        "attach 0",
+        &[
+            "modern configure",
+            "modern configure_attach",
+            "modern init",
+            "first configure_experimental",
+            "first init",
+            "modern attach",
+        ],
+    )?;
+    tell(
+        "detach",
+        "detach 0",
+        &["modern detach calls=0", "first detach calls=0"],
+    )?;
+    // The first generation's names: with the tools of last time.
+    tell(
+        "reattach",
+        "reattach 0",
+        &["modern attach", "first reattach"],
+    )?;
+    tell(
+        "tell-detach",
+        "tell-detach 0",
+        &["modern detach calls=0", "first detach calls=0"],
+    )?;
+    // Other tools than last time: only those.
+    tell(&format!("attach {first}"), "attach 0", &["first reattach"])?;
+    // An attach within an attach is refused, and changes nothing.
+    tell(&format!("attach {modern}"), "attach 6", &[])?;
+    tell("detach", "detach 0", &["first detach calls=0"])?;
+    tell("tell-reattach", "tell-reattach 0", &["first reattach"])?;
+    tell("detach", "detach 0", &["first detach calls=0"])?;
+    // A tool that is none, in a list: refused, and the next attach is not hindered.
+    tell(&format!("attach {modern}:/lab/topo"), "attach 6", &[])?;
+    tell(&format!("attach {modern}"), "attach 0", &["modern attach"])?;
+    tell("detach", "detach 0", &["modern detach calls=0"])?;
+    program.send("quit")?;
+    program.expect("done")?;
+    program.target.wait(PATIENCE)?.success()?;
+    let text = std::fs::read_to_string(&log)?;
+    let mut ends: Vec<&str> = text.lines().collect();
+    ends.sort_unstable();
+    assert_eq!(ends, ["first fini", "modern fini"]);
+    Ok(())
+}
+
+#[test]
+fn a_process_that_is_started_with_tools_configures_each_of_them_and_attaches_none() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("hooks.log");
+    std::fs::write(&log, "")?;
+    let tool =
+        |name: &str, kind: u32| -> Result<String> { lab.inside(&compile(&lab, &log, name, kind)?) };
+    let list = format!("{}:{}:libnowhere.so", tool("alone", 0)?, tool("modern", 1)?);
+    let mine = tool("mine", 0)?;
+    let mut caller = Caller::start(
+        Caller::command(&lab)?
+            .libs(&installed(&lab)?)
+            .preload(&mine)
+            .env("ROCP_TOOL_LIBRARIES", list),
+    )?;
+    caller.tell("calls 2")?;
+    let text = std::fs::read_to_string(&log)?;
+    let lines: Vec<&str> = text.lines().collect();
+    let whole = [
+        "alone configure",
+        "alone init",
+        "modern configure",
+        "modern configure_attach",
+        "modern init",
+        "mine configure",
+        "mine init",
+    ];
+    assert_eq!(lines, whole);
+    caller.quit()?;
+    let text = std::fs::read_to_string(&log)?;
+    let mut ends: Vec<&str> = text.lines().skip(whole.len()).collect();
+    ends.sort_unstable();
+    assert_eq!(ends, ["alone fini", "mine fini", "modern fini"]);
+    Ok(())
+}

@@ -10,7 +10,7 @@ use midair_tests::Result;
 use midair_tests::caller::{Caller, between};
 use midair_tests::compile::host_program;
 use midair_tests::lab::Lab;
-use midair_tests::stage::{command, plain_environment, stage};
+use midair_tests::stage::{command, plain_environment, run_staged, stage};
 use midair_tests::table::Csv;
 use midair_tests::target::{PATIENCE, Target};
 use std::path::{Path, PathBuf};
@@ -310,4 +310,42 @@ fn amds_protocol_on_our_register() -> Result<()> {
 #[test]
 fn amds_protocol_on_amds_register() -> Result<()> {
     all_of(Foreign, Foreign)
+}
+
+#[test]
+fn our_engine_and_amds_protocol_exclude_each_other() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let parts = Parts::lay_out(&lab, Ours, Ours)?;
+    let command = Caller::command(&lab)?
+        .libs(&lab.inside(&parts.dir)?)
+        .env("PROBE_LOG", lab.inside(&parts.log)?);
+    let mut caller = Caller::start(command)?;
+    let pid = caller.pid();
+    for first in [Ours, Foreign, Ours] {
+        let attacher =
+            Attacher::start(&parts, pid, first, Ours)?.map_err(|code| code.to_string())?;
+        if first == Ours {
+            let second = Attacher::start(&parts, pid, Foreign, Ours)?;
+            assert_eq!(second.err(), Some(SDK_REFUSES));
+        } else {
+            let words = [
+                "--pid",
+                &pid.to_string(),
+                "--hip-trace",
+                "--attach-duration-msec",
+                "100",
+            ];
+            let exit = run_staged("rocprofv3", &words, PATIENCE)?;
+            assert_eq!(exit.status.code(), Some(15), "{exit}");
+        }
+        // The first one's session is whole.
+        let before = caller.counts()?;
+        caller.tell("calls 2")?;
+        let made: u64 = between(&before, &caller.counts()?, "hip").values().sum();
+        attacher.detach()?;
+        assert_eq!(parts.rows(pid)?, made, "{first:?}");
+    }
+    caller.quit()
 }

@@ -22,6 +22,21 @@ struct Last {
 }
 
 static LAST: AtomicPtr<Last> = AtomicPtr::new(std::ptr::null_mut());
+/// What `rocprofiler_load_attachment_tool` was last given, whatever came of it. Changed only under [`Which::Operation`].
+static TOLD: AtomicPtr<CString> = AtomicPtr::new(std::ptr::null_mut());
+
+fn told() -> Option<&'static CString> {
+    // SAFETY: null or a leaked box. It is freed only by the next load, which the lock that our callers hold keeps out.
+    unsafe { TOLD.load(Ordering::Acquire).as_ref() }
+}
+
+fn note_told(tool: &CStr) {
+    let before = TOLD.swap(Box::into_raw(Box::new(tool.to_owned())), Ordering::AcqRel);
+    if !before.is_null() {
+        // SAFETY: a box that was leaked here; only the lock's holder, which we are, reads it.
+        drop(unsafe { Box::from_raw(before) });
+    }
+}
 
 /// The tool when none is named: ours, beside us; else AMD's name for it, for the loader to find.
 fn default_tool() -> CString {
@@ -135,7 +150,9 @@ fn start(now: &Last) -> Result<(), Code> {
         return Err(Code::InvalidArgument);
     }
     let _published = environment_for(now, sdk.load_tool.is_none());
-    if first || other_tool {
+    // An attach that failed may have named other tools since the last one that did not.
+    let anew = sdk.ours && told().is_some_and(|told| *told != now.tool);
+    if first || other_tool || anew {
         load(sdk, &now.tool, first)?;
     }
     // SAFETY: the SDK's own function, which takes nothing.
@@ -159,6 +176,7 @@ fn load(sdk: Sdk, tool: &CStr, first: bool) -> Result<(), Code> {
         Some(load_tool) => {
             // SAFETY: the SDK's own function; the path is NUL-terminated and lives across the call.
             let refused = unsafe { load_tool(tool.as_ptr()) };
+            note_told(tool);
             if refused != 0 {
                 say(
                     Level::Warning,

@@ -1,4 +1,5 @@
-//! Functions of HSA's tables that we stand before: queues and code objects come and go.
+//! Functions of HSA's tables that we stand before: queues and code objects come and go. A thread that is cancelled inside the runtime
+//! unwinds through them.
 
 use crate::intercept;
 use crate::objects;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 const HSA_ERROR: u32 = 0x1000;
 
 /// `hsa_queue_create` and `hsa_amd_queue_intercept_create`: agent, size, type, callback, its data, private and group segment, result.
-pub type QueueCreate = unsafe extern "C" fn(
+pub type QueueCreate = unsafe extern "C-unwind" fn(
     u64,
     u32,
     u32,
@@ -24,12 +25,12 @@ pub type QueueCreate = unsafe extern "C" fn(
     u32,
     *mut *mut c_void,
 ) -> u32;
-type QueueDestroy = unsafe extern "C" fn(*mut c_void) -> u32;
-type ExecutableFreeze = unsafe extern "C" fn(u64, *const c_char) -> u32;
-type ExecutableDestroy = unsafe extern "C" fn(u64) -> u32;
-type ReaderFromMemory = unsafe extern "C" fn(*const c_void, usize, *mut u64) -> u32;
-type ReaderDestroy = unsafe extern "C" fn(u64) -> u32;
-type LoadCodeObject = unsafe extern "C" fn(u64, u64, u64, *const c_char, *mut u64) -> u32;
+type QueueDestroy = unsafe extern "C-unwind" fn(*mut c_void) -> u32;
+type ExecutableFreeze = unsafe extern "C-unwind" fn(u64, *const c_char) -> u32;
+type ExecutableDestroy = unsafe extern "C-unwind" fn(u64) -> u32;
+type ReaderFromMemory = unsafe extern "C-unwind" fn(*const c_void, usize, *mut u64) -> u32;
+type ReaderDestroy = unsafe extern "C-unwind" fn(u64) -> u32;
+type LoadCodeObject = unsafe extern "C-unwind" fn(u64, u64, u64, *const c_char, *mut u64) -> u32;
 
 /// The front of `HsaApiTable`: a version of 16 bytes, then the tables (source: api/hsa_api_tables.json).
 #[repr(C)]
@@ -231,8 +232,8 @@ unsafe fn create_intercepted(
     group: u32,
     place: *mut intercept::Place,
 ) -> Option<*mut c_void> {
-    type Install = unsafe extern "C" fn(*mut c_void, intercept::Handler, *mut c_void) -> u32;
-    type Profile = unsafe extern "C" fn(*mut c_void, c_int) -> u32;
+    type Install = unsafe extern "C-unwind" fn(*mut c_void, intercept::Handler, *mut c_void) -> u32;
+    type Profile = unsafe extern "C-unwind" fn(*mut c_void, c_int) -> u32;
     let mut queue = std::ptr::null_mut();
     // SAFETY: the runtime's functions, with the application's arguments and our own.
     unsafe {
@@ -264,7 +265,7 @@ unsafe fn create_intercepted(
     Some(queue)
 }
 
-unsafe extern "C" fn queue_create(
+unsafe extern "C-unwind" fn queue_create(
     agent: u64,
     size: u32,
     kind: u32,
@@ -304,7 +305,7 @@ unsafe extern "C" fn queue_create(
     answer
 }
 
-unsafe extern "C" fn queue_destroy(queue: *mut c_void) -> u32 {
+unsafe extern "C-unwind" fn queue_destroy(queue: *mut c_void) -> u32 {
     // SAFETY: the original of this slot.
     let Some(destroy) = (unsafe { QUEUE_DESTROY.get::<QueueDestroy>() }) else {
         return HSA_ERROR;
@@ -314,7 +315,7 @@ unsafe extern "C" fn queue_destroy(queue: *mut c_void) -> u32 {
     unsafe { destroy(queue) }
 }
 
-unsafe extern "C" fn executable_freeze(executable: u64, options: *const c_char) -> u32 {
+unsafe extern "C-unwind" fn executable_freeze(executable: u64, options: *const c_char) -> u32 {
     // SAFETY: the original of this slot.
     let Some(freeze) = (unsafe { EXECUTABLE_FREEZE.get::<ExecutableFreeze>() }) else {
         return HSA_ERROR;
@@ -327,7 +328,7 @@ unsafe extern "C" fn executable_freeze(executable: u64, options: *const c_char) 
     answer
 }
 
-unsafe extern "C" fn executable_destroy(executable: u64) -> u32 {
+unsafe extern "C-unwind" fn executable_destroy(executable: u64) -> u32 {
     // SAFETY: the original of this slot.
     let Some(destroy) = (unsafe { EXECUTABLE_DESTROY.get::<ExecutableDestroy>() }) else {
         return HSA_ERROR;
@@ -337,7 +338,11 @@ unsafe extern "C" fn executable_destroy(executable: u64) -> u32 {
     unsafe { destroy(executable) }
 }
 
-unsafe extern "C" fn reader_from_memory(code: *const c_void, size: usize, reader: *mut u64) -> u32 {
+unsafe extern "C-unwind" fn reader_from_memory(
+    code: *const c_void,
+    size: usize,
+    reader: *mut u64,
+) -> u32 {
     // SAFETY: the original of this slot.
     let Some(create) = (unsafe { READER_FROM_MEMORY.get::<ReaderFromMemory>() }) else {
         return HSA_ERROR;
@@ -352,7 +357,7 @@ unsafe extern "C" fn reader_from_memory(code: *const c_void, size: usize, reader
     answer
 }
 
-unsafe extern "C" fn reader_destroy(reader: u64) -> u32 {
+unsafe extern "C-unwind" fn reader_destroy(reader: u64) -> u32 {
     // SAFETY: the original of this slot.
     let Some(destroy) = (unsafe { READER_DESTROY.get::<ReaderDestroy>() }) else {
         return HSA_ERROR;
@@ -362,7 +367,7 @@ unsafe extern "C" fn reader_destroy(reader: u64) -> u32 {
     unsafe { destroy(reader) }
 }
 
-unsafe extern "C" fn load_code_object(
+unsafe extern "C-unwind" fn load_code_object(
     executable: u64,
     agent: u64,
     reader: u64,

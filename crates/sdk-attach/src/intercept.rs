@@ -9,11 +9,13 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Gives packets to the device: packets, how many.
-pub type Writer = unsafe extern "C" fn(*const c_void, u64);
+pub type Writer = unsafe extern "C-unwind" fn(*const c_void, u64);
 /// What an SDK puts between: packets, how many, index of the first, its data, and what passes packets on.
-pub type Interceptor = unsafe extern "C" fn(*const c_void, u64, u64, *mut c_void, Option<Writer>);
+pub type Interceptor =
+    unsafe extern "C-unwind" fn(*const c_void, u64, u64, *mut c_void, Option<Writer>);
 /// `hsa_amd_queue_intercept_handler`.
-pub type Handler = unsafe extern "C" fn(*const c_void, u64, u64, *mut c_void, Option<Writer>);
+pub type Handler =
+    unsafe extern "C-unwind" fn(*const c_void, u64, u64, *mut c_void, Option<Writer>);
 
 /// An interceptor with its data.
 struct Between {
@@ -68,7 +70,7 @@ pub fn wanted() -> bool {
 ///
 /// # Safety
 /// Called by the runtime as such a handler.
-pub unsafe extern "C" fn on_packets(
+pub unsafe extern "C-unwind" fn on_packets(
     packets: *const c_void,
     count: u64,
     index: u64,

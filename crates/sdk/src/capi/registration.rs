@@ -3,7 +3,7 @@
 use super::{list, put};
 use crate::registration::discover;
 use crate::status::Status;
-use crate::{collector, local, registration};
+use crate::{collect, collector, local, registration};
 use midair_abi::registration::Configure;
 use midair_capi_build::{c_api, edge};
 use midair_settings::Settings;
@@ -47,10 +47,13 @@ c_api! {
     }
 
     /// Loads the tools that are named for an attach, a list with colons, and configures and initialises those that are new. The
-    /// attach library's own name means the default tool.
+    /// attach library's own name means the default tool. Refused ([`Status::CONFIGURATION_LOCKED`]) while a session is on.
     fn rocprofiler_load_attachment_tool(path: *const c_char) {
         if path.is_null() {
             return Err(Status::INVALID_ARGUMENT);
+        }
+        if local::is_on() || collect::is_served() {
+            return Err(Status::CONFIGURATION_LOCKED);
         }
         // SAFETY: the caller's C string.
         registration::load_list(unsafe { CStr::from_ptr(path) })
