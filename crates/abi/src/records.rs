@@ -281,6 +281,31 @@ const _: () = {
     assert!(offset_of!(ScratchMemory, allocation_size) == c::allocation_size);
 };
 
+c_struct! {
+    /// What a tracing callback gets of a dispatch.
+    KernelDispatchData = rocprofiler_callback_tracing_kernel_dispatch_data_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// Start on the device.
+        start_timestamp: u64,
+        /// End on the device.
+        end_timestamp: u64,
+        /// The rest.
+        dispatch_info: KernelDispatchInfo,
+    }
+}
+c_struct! {
+    /// What a tracing callback gets of a runtime.
+    RuntimeInitializationData = rocprofiler_callback_tracing_runtime_initialization_data_t {
+        /// Bytes of this struct.
+        size: u64,
+        /// Its version, 10000 * major + 100 * minor + patch.
+        version: u64,
+        /// Number of its instance.
+        instance: u64,
+    }
+}
+
 /// What a buffer callback gets an array of pointers to. Category and kind are a union with their 64-bit hash.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

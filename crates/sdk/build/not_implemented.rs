@@ -30,6 +30,7 @@ const BUILT: &[&str] = &[
     "rocprofiler_iterate_buffer_tracing_kind_operations",
     "rocprofiler_iterate_buffer_tracing_kinds",
     "rocprofiler_iterate_buffer_tracing_record_args",
+    "rocprofiler_iterate_callback_tracing_kind_operation_args",
     "rocprofiler_iterate_callback_tracing_kind_operations",
     "rocprofiler_iterate_callback_tracing_kinds",
     "rocprofiler_query_available_agents",

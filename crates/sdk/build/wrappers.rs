@@ -214,10 +214,8 @@ fn wrapper(
     let stream = function
         .stream
         .map_or_else(|| "0".to_owned(), |i| format!("a{i} as u64"));
-    let result = words(&function.result, "result")
-        .into_iter()
-        .next()
-        .unwrap_or_else(|| "0".to_owned());
+    let results = words(&function.result, "result");
+    let result = results.first().cloned().unwrap_or_else(|| "0".to_owned());
     writeln!(
         out,
         "/// Wraps `{name}`.\n///\n/// # Safety\n/// As the C function; only while its original is in place.\n\
@@ -232,11 +230,13 @@ fn wrapper(
          unsafe {{ original({args}) }}\n}}\n\
          #[inline(never)]\n\
          unsafe extern \"C-unwind\" fn traced_{name}({params}) -> {ret} {{\n\
-         let call = crate::probe::enter({kind}, {operation}, {stream});\n\
+         let mut call = crate::probe::enter({kind}, {operation}, {stream});\n\
+         if call.told() {{ crate::callbacks::enter(call, &[{words}]); }}\n\
          // SAFETY: as in the function above, the only caller.\n\
          let original = unsafe {{ transmute::<*mut (), {ty}>(ORIGINALS[{index}].load(Relaxed)) }};\n\
          // SAFETY: the caller's own call, passed on.\n\
          let result = unsafe {{ original({args}) }};\n\
+         if call.told() {{ call = crate::callbacks::exit(call, &[{results}]); }}\n\
          crate::{exit}::exit(call, || [{words}], {value});\n\
          result\n}}",
         params = signature.parameters,
@@ -252,6 +252,7 @@ fn wrapper(
         args = signature.arguments,
         words = signature.words.join(", "),
         value = result,
+        results = results.join(", "),
     )?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! ours. The records are the buffer's and are valid until the callback returns.
 
 use crate::callback_thread;
+use crate::callbacks::late;
 use crate::code_object;
 use crate::context::record_kind;
 use crate::convert::{self, Converted};
@@ -277,7 +278,10 @@ pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
             Record::CodeObject(..) | Record::KernelSymbol(..) | Record::Agent(_) => {
                 code_object::deliver(&record)
             }
-            _ => deliver_one(&record),
+            _ => {
+                deliver_one(&record);
+                late::deliver(&record);
+            }
         }
         rest = rest.get(size..).unwrap_or_default();
     }

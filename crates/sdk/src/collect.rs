@@ -6,6 +6,7 @@
 
 use crate::allocations;
 use crate::buffer;
+use crate::callbacks;
 use crate::clock::now;
 use crate::context::{self, Wanted};
 use crate::copies;
@@ -49,6 +50,8 @@ static AGENT: AtomicU32 = AtomicU32::new(0);
 const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
 /// How long a thread may stay in a record store.
 const QUIESCE_LIMIT: Duration = Duration::from_millis(250);
+/// How long a tool's function may take when a session ends.
+const CALLBACK_LIMIT: Duration = Duration::from_secs(2);
 /// Bytes of the private spool that feeds tools' buffers.
 const PRIVATE_SPOOL: usize = 8 << 20;
 /// How often the list of libraries is looked at for runtimes loaded since, in ns.
@@ -93,10 +96,19 @@ pub fn ask() {
     }
     let ticket = ASKED.fetch_add(1, SeqCst) + 1;
     crate::local::wake();
+    if callbacks::is_inside() {
+        // The agent may be waiting for this very function to return.
+        return;
+    }
     let end = std::time::Instant::now() + LEAVE_LIMIT;
     while is_served() && SERVED.load(SeqCst) < ticket && std::time::Instant::now() < end {
         std::thread::sleep(Duration::from_micros(200));
     }
+}
+
+/// For a tool's function on the agent's own thread: the set of running contexts changed, which the next round looks at.
+pub fn ask_later() {
+    ASKED.fetch_add(1, SeqCst);
 }
 
 /// For a thread that brings new tables: waits until the agent has hooked them, within a limit. The thread may hold a lock of the
@@ -247,8 +259,10 @@ impl Collection {
             need.copies |= running.need.copies;
             need.allocations |= running.need.allocations;
             need.scratch |= running.need.scratch;
+            need.called = callbacks::publish();
             running.need = need;
             probe::set_kinds(need.tracked(), need.recorded);
+            probe::set_called(need.called);
             running.looked_at = 0;
         }
         self.look_for_tables();
@@ -285,7 +299,9 @@ impl Collection {
         } else {
             (Route::Direct, self.spool.ok_or("nobody reads the records")?)
         };
-        let need = need_of(wanted);
+        callbacks::begin();
+        let mut need = need_of(wanted);
+        need.called = callbacks::publish();
         let tid = AGENT.load(Relaxed);
         // SAFETY: the area is the attacher's spool, which the agent unmaps only when `stop` has returned Left::Nothing, or that of
         // the private reader, which lives in `route` until then.
@@ -317,6 +333,7 @@ impl Collection {
         } else {
             self.take_tables();
         }
+        probe::set_called(need.called);
         probe::open(need.tracked(), need.recorded);
         Ok(())
     }
@@ -522,6 +539,9 @@ impl Collection {
             }
             self.harvester.put_back();
         }
+        for text in callbacks::close(CALLBACK_LIMIT) {
+            running.sink.put(kind::NOTE, &note(&text));
+        }
         probe::stop();
         self.next_correlation = probe::next_correlation().max(1);
         let outside = probe::quiesce(QUIESCE_LIMIT);
@@ -603,6 +623,7 @@ fn need_of(wanted: &Wanted) -> Need {
     }
     Need {
         recorded: mask & apis,
+        called: 0,
         kernels: mask & (1 << kind::KERNEL_DISPATCH) != 0 || wanted.code_objects,
         copies: mask & (1 << kind::MEMORY_COPY) != 0,
         allocations: mask & (1 << kind::MEMORY_ALLOCATION) != 0,

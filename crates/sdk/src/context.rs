@@ -58,7 +58,20 @@ pub(crate) struct BufferService {
 /// `rocprofiler_callback_tracing_cb_t`: record, the tool's word for enter/exit pairs, the tool's data.
 pub type TracingCallback = unsafe extern "C" fn(CallbackRecord, *mut u64, *mut c_void);
 
-/// The code-object service of a context: the one callback service that we have.
+/// A callback service of a context.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallbackService {
+    /// `rocprofiler_callback_tracing_kind_t`, as the tool said it.
+    pub kind: i32,
+    /// Which operations.
+    pub operations: OperationSet,
+    /// The tool's function.
+    pub callback: TracingCallback,
+    /// Its data.
+    pub data: Opaque,
+}
+
+/// The code-object service of a context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CodeObjectService {
     /// Which of load and symbol registration.
@@ -86,6 +99,8 @@ pub(crate) struct Context {
     pub services: Vec<BufferService>,
     /// Code-object service.
     pub code_objects: Option<CodeObjectService>,
+    /// Other callback services.
+    pub callbacks: Vec<CallbackService>,
 }
 
 impl Context {
@@ -139,6 +154,8 @@ pub struct Wanted {
     pub kinds: BTreeMap<u8, Demand>,
     /// Somebody wants code objects and kernel symbols through [`crate::buffer::deliver`].
     pub code_objects: bool,
+    /// Somebody is to be told of calls, on the threads that make them.
+    pub calls: bool,
 }
 
 impl Wanted {
@@ -156,11 +173,11 @@ impl Wanted {
     }
     /// Whether anything is to be delivered.
     pub fn delivers(&self) -> bool {
-        self.code_objects || self.kinds.values().any(|demand| demand.deliver)
+        self.code_objects || self.calls || self.kinds.values().any(|demand| demand.deliver)
     }
     /// Whether anything is wanted at all.
     pub fn is_empty(&self) -> bool {
-        self.kinds.is_empty() && !self.code_objects
+        self.kinds.is_empty() && !self.code_objects && !self.calls
     }
 }
 
@@ -170,6 +187,20 @@ pub fn wanted() -> Wanted {
     let mut wanted = Wanted::default();
     for context in state.contexts.iter().filter(|context| context.active) {
         wanted.code_objects |= context.code_objects.is_some() && !context.spool;
+        for service in &context.callbacks {
+            match late_kind(service.kind) {
+                Some(kind) => {
+                    let demand = wanted.kinds.entry(kind).or_insert(Demand {
+                        operations: OperationSet::NONE,
+                        spool: false,
+                        deliver: false,
+                    });
+                    demand.operations.add_all(&service.operations);
+                    demand.deliver = true;
+                }
+                None => wanted.calls = true,
+            }
+        }
         for service in &context.services {
             let Some(kind) = record_kind(service.kind) else {
                 continue;
@@ -205,6 +236,7 @@ pub fn create() -> Result<u64, Status> {
         spool: false,
         services: Vec::new(),
         code_objects: None,
+        callbacks: Vec::new(),
     });
     Ok(state.contexts.len() as u64)
 }
@@ -227,7 +259,8 @@ pub fn start(context: u64) -> Result<(), Status> {
     if context.active {
         return Ok(());
     }
-    if context.services.is_empty() && context.code_objects.is_none() {
+    if context.services.is_empty() && context.code_objects.is_none() && context.callbacks.is_empty()
+    {
         return Err(Status::CONTEXT_INVALID);
     }
     context.active = true;
@@ -309,7 +342,19 @@ pub fn configure_buffer_tracing(
     Ok(())
 }
 
-/// Adds a callback service to a context: code objects only, so far. An empty list means every operation.
+/// The kind of our records that a callback-tracing kind is told of from, on our own thread, when the work is done.
+pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
+    match callback_kind {
+        c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH => Some(kind::KERNEL_DISPATCH),
+        c::ROCPROFILER_CALLBACK_TRACING_RUNTIME_INITIALIZATION => {
+            Some(kind::RUNTIME_INITIALIZATION)
+        }
+        _ => None,
+    }
+}
+
+/// Adds a callback service to a context. An empty list means every operation. Served are code objects, API calls, runtimes, and of
+/// dispatches the completion: who asks for the enqueuing by name is refused.
 pub fn configure_callback_tracing(
     context: u64,
     tracing_kind: i32,
@@ -322,7 +367,31 @@ pub fn configure_callback_tracing(
     let context = state.context(context)?;
     let operations = operation_set(CALLBACK_KINDS, tracing_kind, operations)?;
     if tracing_kind != c::ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT {
-        return Err(Status::NOT_IMPLEMENTED);
+        let enqueue = tracing_kind == c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH
+            && operations != OperationSet::ALL
+            && operations.has(c::ROCPROFILER_KERNEL_DISPATCH_ENQUEUE as u32);
+        let served = late_kind(tracing_kind).is_some()
+            || crate::callbacks::record_kind(tracing_kind).is_some();
+        if !served || enqueue {
+            return Err(Status::NOT_IMPLEMENTED);
+        }
+        if context.spool {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        if context
+            .callbacks
+            .iter()
+            .any(|service| service.kind == tracing_kind)
+        {
+            return Err(Status::SERVICE_ALREADY_CONFIGURED);
+        }
+        context.callbacks.push(CallbackService {
+            kind: tracing_kind,
+            operations,
+            callback,
+            data: Opaque(data),
+        });
+        return Ok(());
     }
     if context.code_objects.is_some() {
         return Err(Status::SERVICE_ALREADY_CONFIGURED);

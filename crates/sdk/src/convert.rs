@@ -7,10 +7,8 @@ use midair_abi::records::{
     KernelDispatchInfo, MarkerApi, MemoryAllocation, MemoryCopy, RuntimeInitialization,
     ScratchMemory,
 };
-use midair_abi::tables::{Function, HIP_COMPILER, HIP_RUNTIME};
-use midair_record::event::{
-    Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch, kind,
-};
+use midair_abi::tables::{ALL, Function};
+use midair_record::event::{Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch};
 use std::sync::OnceLock;
 
 /// A record in AMD's layout.
@@ -132,30 +130,34 @@ fn correlation(api: &Api) -> CorrelationId {
     }
 }
 
-/// The function of a HIP record.
-pub(crate) fn hip_function(record_kind: u8, operation: u32) -> Option<&'static Function> {
-    static BY_OPERATION: OnceLock<[Vec<Option<&'static Function>>; 2]> = OnceLock::new();
-    let by_operation = BY_OPERATION.get_or_init(|| {
-        [&HIP_RUNTIME, &HIP_COMPILER].map(|table| {
-            let mut list = vec![None; table.functions.len()];
+/// The function of a call's record.
+pub(crate) fn function_of(record_kind: u8, operation: u32) -> Option<&'static Function> {
+    static BY_KIND: OnceLock<Vec<Vec<Option<&'static Function>>>> = OnceLock::new();
+    let by_kind = BY_KIND.get_or_init(|| {
+        let mut kinds = vec![Vec::new(); 64];
+        for table in ALL {
+            let ids = table.functions.iter().map(|function| function.operation);
+            let mut list = vec![None; ids.max().map_or(0, |id| id as usize + 1)];
             for function in table.functions {
                 if let Some(place) = list.get_mut(function.operation as usize) {
                     *place = Some(function);
                 }
             }
-            list
-        })
+            if let Some(place) = kinds.get_mut(usize::from(table.kind)) {
+                *place = list;
+            }
+        }
+        kinds
     });
-    let table = usize::from(record_kind == kind::HIP_COMPILER_API_EXT);
-    by_operation
-        .get(table)?
+    by_kind
+        .get(usize::from(record_kind))?
         .get(operation as usize)
         .copied()
         .flatten()
 }
 
 fn hip_ext(api: &Api, arguments: &[u8], tracing_kind: i32) -> Option<HipApiExt> {
-    let function = hip_function(api.header.kind, api.header.operation)?;
+    let function = function_of(api.header.kind, api.header.operation)?;
     let mut args = [0_u8; 88];
     for parameter in function.parameters {
         let (from, to) = (
@@ -189,7 +191,7 @@ fn hip_ext(api: &Api, arguments: &[u8], tracing_kind: i32) -> Option<HipApiExt> 
     })
 }
 
-fn kernel(record: &Kernel) -> KernelDispatch {
+pub(crate) fn kernel(record: &Kernel) -> KernelDispatch {
     let dim3 = |[x, y, z]: [u32; 3]| Dim3 { x, y, z };
     KernelDispatch {
         size: size_of::<KernelDispatch>() as u64,

@@ -10,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static COLLECTION: Mutex<Option<Collection>> = Mutex::new(None);
 static DEADLINE: AtomicU64 = AtomicU64::new(0);
+/// The agent is inside [`with`]: a function of a tool that it calls there may ask for contexts.
+static INSIDE: AtomicBool = AtomicBool::new(false);
 static HELD: AtomicBool = AtomicBool::new(false);
 static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
 
@@ -17,7 +19,10 @@ static COMPLAINT: Mutex<Option<String>> = Mutex::new(None);
 pub fn with<T>(act: impl FnOnce(&mut Collection) -> T) -> T {
     let mut guard: MutexGuard<'_, Option<Collection>> =
         COLLECTION.lock().unwrap_or_else(PoisonError::into_inner);
-    act(guard.get_or_insert_with(Collection::default))
+    INSIDE.store(true, Relaxed);
+    let result = act(guard.get_or_insert_with(Collection::default));
+    INSIDE.store(false, Relaxed);
+    result
 }
 
 /// How long the device may go on after the contexts are stopped.
@@ -47,6 +52,11 @@ fn apply() {
         return;
     }
     if HELD.load(Relaxed) {
+        return;
+    }
+    if INSIDE.load(Relaxed) {
+        // Served in the next round.
+        collect::ask_later();
         return;
     }
     let result = with(|collection| {

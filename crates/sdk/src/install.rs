@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 pub struct Need {
     /// Kinds whose calls are recorded (bit = buffer-tracing kind).
     pub recorded: u64,
+    /// Kinds whose calls tools are told of.
+    pub called: u64,
     /// Kernel dispatches.
     pub kernels: bool,
     /// Asynchronous copies.
@@ -33,6 +35,7 @@ impl Need {
         let ranges = self.recorded >> MARKER_CORE_RANGE_API & 1;
         let launches = (1 << HIP_RUNTIME_API_EXT) | (1 << HIP_COMPILER_API_EXT);
         self.recorded
+            | self.called
             | if self.device() { launches } else { 0 }
             | ranges << MARKER_CORE_API
             | u64::from(self.kernels) << KERNEL_DISPATCH

@@ -14,6 +14,7 @@ pub mod allocations;
 pub mod arguments;
 pub mod buffer;
 pub mod callback_thread;
+pub mod callbacks;
 pub mod capi;
 pub mod clock;
 mod code_object;

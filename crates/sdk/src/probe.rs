@@ -33,12 +33,14 @@ struct Control {
     tracked: AtomicU64,
     /// Kinds whose calls are recorded; a subset of `tracked`.
     recorded: AtomicU64,
+    /// Kinds whose calls tools are told of; a subset of `tracked`.
+    called: AtomicU64,
     /// Kinds of the device's work and memory that hooks look at, until the session's very end.
     device: AtomicU64,
     /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
     area: UnsafeCell<Option<Area>>,
     /// Keeps the counter, which every call writes, out of the cache line that every call reads.
-    apart: [u64; 22],
+    apart: [u64; 21],
     /// The next correlation id.
     next_correlation: AtomicU64,
 }
@@ -110,6 +112,7 @@ pub unsafe fn start(area: Area, first_correlation: u64) -> u64 {
     control.next_correlation.store(first_correlation, Relaxed);
     control.recorded.store(0, Relaxed);
     control.tracked.store(0, Relaxed);
+    control.called.store(0, Relaxed);
     control.device.store(0, Relaxed);
     control.accepting.store(0, Relaxed);
     control.generation.store(generation, Release);
@@ -129,6 +132,7 @@ pub fn open(tracked: u64, recorded: u64) {
 /// brought to their end. False when a thread was still inside after `limit`.
 pub fn close(limit: Duration) -> bool {
     if let Some(control) = control() {
+        control.called.store(0, SeqCst);
         control.tracked.store(0, SeqCst);
         control.recorded.store(0, SeqCst);
         control.accepting.store(0, SeqCst);
@@ -148,6 +152,13 @@ pub fn set_kinds(tracked: u64, recorded: u64) {
 /// The next correlation id that would be given.
 pub fn next_correlation() -> u64 {
     control().map_or(0, |c| c.next_correlation.load(Relaxed))
+}
+
+/// Sets of which kinds' calls tools are told; those must be among the tracked ones. See [`crate::callbacks`].
+pub fn set_called(called: u64) {
+    if let Some(control) = control() {
+        control.called.store(called, Relaxed);
+    }
 }
 
 /// Switches recording off: no call that begins from now on is recorded. Follow with [`quiesce`].
@@ -369,6 +380,10 @@ pub struct Call {
     depth: usize,
     /// What was recorded when it began (bit = kind).
     recorded: u64,
+    /// Somebody is told of it.
+    told: bool,
+    /// When it returned; 0: now.
+    end: u64,
 }
 
 impl Call {
@@ -377,7 +392,26 @@ impl Call {
         slot: None,
         depth: 0,
         recorded: 0,
+        told: false,
+        end: 0,
     };
+    /// Whether a tool is to be told of it.
+    #[inline]
+    pub fn told(&self) -> bool {
+        self.told
+    }
+    /// Number of its session.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+    /// Number of its thread's slot, and its depth there.
+    pub(crate) fn place(&self) -> Option<(usize, usize)> {
+        self.slot.map(|slot| (slot.index(), self.depth))
+    }
+    /// The same with the moment of its return.
+    pub(crate) fn ended_at(self, end: u64) -> Call {
+        Call { end, ..self }
+    }
     /// Whether anything is traced.
     #[inline]
     pub fn live(&self) -> bool {
@@ -397,9 +431,13 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     let Some(slot) = threads::current() else {
         return Call::DEAD;
     };
+    if slot.telling.load(Relaxed) != 0 {
+        return Call::DEAD;
+    }
     let Some(mut busy) = Busy::enter_with(control, slot) else {
         return Call::DEAD;
     };
+    let told = control.called.load(Relaxed) & (1 << kind) != 0;
     let recorded = control.recorded.load(Relaxed);
     let correlation = busy.fresh_correlation();
     let generation = busy.generation;
@@ -437,6 +475,48 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
         slot: Some(slot),
         depth,
         recorded,
+        told,
+        end: 0,
+    }
+}
+
+/// A call that has not returned, and whose thread is inside.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    /// The thread.
+    pub busy: Busy,
+    /// The call.
+    pub open: OpenCall,
+    /// Correlation id of the traced call around it, or 0.
+    pub ancestor: u64,
+}
+
+/// Looks at an open call of the calling thread. `None` when its session is over.
+pub(crate) fn look(call: Call) -> Option<Begun> {
+    let mut busy = Busy::enter_with(control()?, call.slot?)?;
+    if busy.generation != call.generation {
+        return None;
+    }
+    let owned = busy.owned();
+    let open = owned.open.get(call.depth).copied()?;
+    let ancestor = call
+        .depth
+        .checked_sub(1)
+        .and_then(|above| owned.open.get(above))
+        .map_or(0, |above| above.correlation);
+    Some(Begun {
+        busy,
+        open,
+        ancestor,
+    })
+}
+
+/// The call begins now: what came before was a tool's.
+pub(crate) fn restart(call: Call) {
+    if let Some(mut begun) = look(call)
+        && let Some(open) = begun.busy.owned().open.get_mut(call.depth)
+    {
+        open.start = now();
     }
 }
 
@@ -459,7 +539,7 @@ pub struct Ended {
 #[inline]
 pub fn leave(call: Call) -> Option<Ended> {
     let (slot, control) = (call.slot?, control()?);
-    let end = now();
+    let end = if call.end == 0 { now() } else { call.end };
     let mut busy = Busy::enter_with(control, slot)?;
     if busy.generation != call.generation {
         return None;

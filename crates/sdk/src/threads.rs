@@ -62,6 +62,8 @@ pub struct ThreadSlot {
     pub tid: AtomicU32,
     /// 1 while the owner is between a look at the generation and the end of what it does with it.
     pub busy: AtomicU32,
+    /// Not 0 while the owner runs a tool's function.
+    pub telling: AtomicU32,
     owned: UnsafeCell<Owned>,
 }
 
@@ -136,6 +138,16 @@ pub fn current() -> Option<&'static ThreadSlot> {
         Some(slot) => Some(slot),
         None => claim(key),
     }
+}
+
+/// The calling thread's slot, if it has one.
+pub fn existing() -> Option<&'static ThreadSlot> {
+    let key = KEY.load(Relaxed);
+    if key == u32::MAX {
+        return None;
+    }
+    // SAFETY: as in `current`.
+    unsafe { libc::pthread_getspecific(key).cast::<ThreadSlot>().as_ref() }
 }
 
 #[cold]

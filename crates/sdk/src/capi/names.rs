@@ -1,11 +1,11 @@
 //! Names of kinds and operations.
 
 use super::put;
-use crate::arguments::{self, ArgumentCallback};
+use crate::arguments::{self, ArgumentCallback, CallArgumentCallback};
 use crate::status::Status;
 use midair_abi::constants as c;
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS, Kind, Name};
-use midair_abi::records::{HipApiExt, RecordHeader};
+use midair_abi::records::{CallbackRecord, HipApiExt, RecordHeader};
 use midair_capi_build::c_api;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -171,6 +171,18 @@ c_api! {
         let payload = unsafe { &*record.payload.cast::<HipApiExt>() };
         // SAFETY: the caller's function.
         unsafe { arguments::iterate(payload, callback, user_data) }
+    }
+
+    /// Calls back for each argument of the call that a tool's function is being told of; only from within that function.
+    fn rocprofiler_iterate_callback_tracing_kind_operation_args(
+        record: CallbackRecord,
+        callback: Option<CallArgumentCallback>,
+        max_dereference_count: i32,
+        user_data: *mut c_void,
+    ) {
+        let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
+        // SAFETY: the caller's function, and the record that the caller was given.
+        unsafe { arguments::iterate_call(&record, callback, max_dereference_count, user_data) }
     }
 
     /// Name of an intercept table; lives for ever.

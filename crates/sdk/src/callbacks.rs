@@ -1,0 +1,572 @@
+//! Tools' functions called on the application's threads, before and after API calls (callback tracing).
+//!
+//! **Pairs.** What was told of a call's beginning is told of its end, also when its context was stopped in between. The pair is a
+//! [`Frame`] per thread and depth, whose state changes hands by compare-and-exchange:
+//!
+//! ```text
+//! FREE -> ENTERING -> OPEN -> EXITING -> FREE      the thread itself
+//!                     OPEN -> TAKEN   -> FREE      our own thread, at the end of a session
+//! ```
+//!
+//! `ENTERING` is set while the thread is busy in the sense of [`crate::probe`], the tool's function runs after that. So once nothing
+//! new is told and everyone was seen outside, every frame that tool code may still run for can be seen. At the end of a session open
+//! calls get a moment to return; for those that stay, our own thread tells of the end in their thread's name (without a result). After
+//! that no code of a tool runs on the application's threads.
+//!
+//! A call that a tool's function makes itself is not told, nor recorded.
+
+pub(crate) mod late;
+
+use crate::clock::now;
+use crate::context::{OperationSet, TracingCallback};
+use crate::convert::function_of;
+use crate::probe::{self, Call};
+use crate::state::{self, Opaque};
+use crate::threads::{self, MAX_OPEN, MAX_THREADS};
+use midair_abi::constants as c;
+use midair_abi::records::{CallbackRecord, CorrelationId};
+use midair_abi::tables::Function;
+use midair_record::event::kind;
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use std::time::{Duration, Instant};
+
+/// Contexts that are told of one call.
+const MAX_CONTEXTS: usize = 8;
+/// Words of the largest payload: HSA's (source: api/rocprofiler_sdk.json, `rocprofiler_callback_tracing_hsa_api_data_t`).
+const PAYLOAD: usize = 26;
+/// How long open calls get to return by themselves at the end of a session.
+const GRACE: Duration = Duration::from_millis(20);
+/// Record kinds whose calls can be told of.
+const KINDS: [(i32, u8); 9] = [
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API,
+        kind::HSA_CORE_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HSA_AMD_EXT_API,
+        kind::HSA_AMD_EXT_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HSA_IMAGE_EXT_API,
+        kind::HSA_IMAGE_EXT_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HSA_FINALIZE_EXT_API,
+        kind::HSA_FINALIZE_EXT_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HIP_RUNTIME_API,
+        kind::HIP_RUNTIME_API_EXT,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HIP_COMPILER_API,
+        kind::HIP_COMPILER_API_EXT,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_API,
+        kind::MARKER_CORE_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_MARKER_CONTROL_API,
+        kind::MARKER_CONTROL_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_MARKER_NAME_API,
+        kind::MARKER_NAME_API,
+    ),
+];
+
+/// The kind of our records for calls of a callback-tracing kind; `None` when it is not one of calls.
+pub(crate) fn record_kind(callback_kind: i32) -> Option<u8> {
+    KINDS
+        .iter()
+        .find(|(theirs, _)| *theirs == callback_kind)
+        .map(|(_, ours)| *ours)
+}
+
+fn callback_kind(record_kind: u8) -> i32 {
+    KINDS
+        .iter()
+        .find(|(_, ours)| *ours == record_kind)
+        .map_or(0, |(theirs, _)| *theirs)
+}
+
+/// Where arguments and result lie in a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Words of the whole.
+    pub words: usize,
+    /// Words of the union of arguments, which is the second word and those after it.
+    pub arguments: usize,
+    /// Words of the result, the last ones.
+    pub result: usize,
+}
+
+/// The payload of a kind of calls.
+pub(crate) fn layout(record_kind: u8) -> Layout {
+    match record_kind {
+        kind::HIP_RUNTIME_API_EXT | kind::HIP_COMPILER_API_EXT => Layout {
+            words: 15,
+            arguments: 11,
+            result: 3,
+        },
+        kind::MARKER_CORE_API | kind::MARKER_CONTROL_API | kind::MARKER_NAME_API => Layout {
+            words: 4,
+            arguments: 2,
+            result: 1,
+        },
+        _ => Layout {
+            words: 26,
+            arguments: 24,
+            result: 1,
+        },
+    }
+}
+
+const _: () = {
+    use midair_abi::layout as theirs;
+    assert!(theirs::rocprofiler_callback_tracing_hip_api_data_t::SIZE == 15 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_hip_api_data_t::retval == 12 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_hsa_api_data_t::SIZE == PAYLOAD * 8);
+    assert!(theirs::rocprofiler_callback_tracing_hsa_api_data_t::retval == 25 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_marker_api_data_t::SIZE == 4 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_marker_api_data_t::retval == 3 * 8);
+};
+
+/// Somebody who is told.
+#[derive(Debug, Clone, Copy)]
+struct Service {
+    context: u64,
+    operations: OperationSet,
+    callback: TracingCallback,
+    data: Opaque,
+}
+
+/// What the running contexts want to be told of, by record kind. Never changed once published.
+#[derive(Debug)]
+struct Services {
+    by_kind: Vec<Vec<Service>>,
+}
+
+/// The one that applications' threads look at while they are busy; null when nobody is told.
+static SERVICES: AtomicPtr<Services> = AtomicPtr::new(std::ptr::null_mut());
+static FRAMES: AtomicPtr<[Frame; MAX_OPEN]> = AtomicPtr::new(std::ptr::null_mut());
+/// Somebody was told in this session.
+static USED: AtomicBool = AtomicBool::new(false);
+/// Calls of which somebody could not be told.
+static UNTOLD: AtomicU64 = AtomicU64::new(0);
+
+/// States of a [`Frame`].
+mod frame_state {
+    pub const FREE: u32 = 0;
+    pub const ENTERING: u32 = 1;
+    pub const OPEN: u32 = 2;
+    pub const EXITING: u32 = 3;
+    pub const TAKEN: u32 = 4;
+    pub const GIVEN_UP: u32 = 5;
+}
+use frame_state as fs;
+
+/// A call that was told of. Zeroed memory is a free one.
+#[repr(C)]
+struct Frame {
+    state: AtomicU32,
+    /// What only the state's holder touches.
+    body: UnsafeCell<Body>,
+}
+
+struct Body {
+    generation: u64,
+    tid: u64,
+    correlation: CorrelationId,
+    kind: u8,
+    operation: u32,
+    count: usize,
+    contexts: [u64; MAX_CONTEXTS],
+    callbacks: [Option<(TracingCallback, Opaque)>; MAX_CONTEXTS],
+    user_data: [u64; MAX_CONTEXTS],
+    payload: [u64; PAYLOAD],
+}
+
+// SAFETY: `body` belongs to whoever holds the state, see the module's description.
+unsafe impl Sync for Frame {}
+
+fn frames(thread: usize) -> &'static [Frame] {
+    let base = FRAMES.load(Acquire);
+    if base.is_null() || thread >= MAX_THREADS {
+        return &[];
+    }
+    // SAFETY: inside the mapping made by `publish`, which is never unmapped; zeroed memory is valid.
+    unsafe { &*base.add(thread) }
+}
+
+fn make_frames() -> bool {
+    if !FRAMES.load(Acquire).is_null() {
+        return true;
+    }
+    // SAFETY: a fresh private mapping at an address of the kernel's choice. Zeroed memory is a valid frame: numbers, and `None`
+    // function pointers.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            MAX_THREADS * size_of::<[Frame; MAX_OPEN]>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return false;
+    }
+    // A forked child has no call of its parent's to tell of.
+    // SAFETY: our own fresh mapping; where the system refuses, nothing is lost but that.
+    unsafe {
+        libc::madvise(
+            base,
+            MAX_THREADS * size_of::<[Frame; MAX_OPEN]>(),
+            libc::MADV_WIPEONFORK,
+        )
+    };
+    FRAMES.store(base.cast(), Release);
+    true
+}
+
+/// Publishes what the running contexts want to be told of; returns the kinds (bit = record kind). On our own thread.
+pub(crate) fn publish() -> u64 {
+    let mut services = Box::new(Services {
+        by_kind: vec![Vec::new(); 64],
+    });
+    let mut mask = 0;
+    {
+        let state = state::lock();
+        let running = (1..)
+            .zip(&state.contexts)
+            .filter(|(_, context)| context.active && !context.spool);
+        for (handle, context) in running {
+            for service in &context.callbacks {
+                let Some(record_kind) = record_kind(service.kind) else {
+                    continue;
+                };
+                if let Some(list) = services.by_kind.get_mut(usize::from(record_kind)) {
+                    mask |= 1_u64 << record_kind;
+                    list.push(Service {
+                        context: handle,
+                        operations: service.operations,
+                        callback: service.callback,
+                        data: service.data,
+                    });
+                }
+            }
+        }
+    }
+    if mask != 0 && !make_frames() {
+        mask = 0;
+    }
+    // The tables behind it are made here, not on a thread of the application's.
+    let _ = function_of(kind::HIP_RUNTIME_API_EXT, 0);
+    let new = if mask == 0 {
+        std::ptr::null_mut()
+    } else {
+        USED.store(true, Relaxed);
+        Box::into_raw(services)
+    };
+    let old = SERVICES.swap(new, AcqRel);
+    // Threads look at it while they are busy only. Should one not be seen outside, it stays.
+    if !old.is_null() && probe::quiesce(Duration::from_millis(250)) {
+        // SAFETY: made by `Box::into_raw` above, and nobody looks at it any more.
+        drop(unsafe { Box::from_raw(old) });
+    }
+    mask
+}
+
+/// Whether the calling thread runs a tool's function.
+pub(crate) fn is_inside() -> bool {
+    threads::existing().is_some_and(|slot| slot.telling.load(Relaxed) != 0)
+}
+
+/// Before a call that somebody is told of. `words`: its argument words.
+#[cold]
+#[inline(never)]
+pub fn enter(call: Call, words: &[u64]) {
+    let Some((thread, depth)) = call.place() else {
+        return;
+    };
+    let own = frames(thread);
+    // Calls at this depth and below it that have not returned were left by longjmp or an exception: their end is now.
+    for frame in own.get(depth..).unwrap_or_default() {
+        finish(frame, None, &[]);
+    }
+    let Some(frame) = own.get(depth) else { return };
+    if !fill(call, frame, words) {
+        return;
+    }
+    run(frame, c::ROCPROFILER_CALLBACK_PHASE_ENTER);
+    if frame
+        .state
+        .compare_exchange(fs::ENTERING, fs::OPEN, AcqRel, Relaxed)
+        .is_err()
+    {
+        // Given up at the end of the session.
+        frame.state.store(fs::FREE, Release);
+    }
+    probe::restart(call);
+}
+
+/// After such a call, with the words of its result: the call with the moment of its return.
+#[cold]
+#[inline(never)]
+pub fn exit(call: Call, result: &[u64]) -> Call {
+    let end = now();
+    if let Some((thread, depth)) = call.place()
+        && let Some(frame) = frames(thread).get(depth)
+    {
+        finish(frame, Some(call.generation()), result);
+    }
+    call.ended_at(end)
+}
+
+/// Tells of the end of a call of the calling thread, if its beginning was told (in the session of `generation`, where one is named).
+fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
+    if frame.state.load(Relaxed) != fs::OPEN {
+        return;
+    }
+    if frame
+        .state
+        .compare_exchange(fs::OPEN, fs::EXITING, AcqRel, Relaxed)
+        .is_err()
+    {
+        return;
+    }
+    // SAFETY: the state is ours.
+    let body = unsafe { &mut *frame.body.get() };
+    if generation.is_none_or(|generation| generation == body.generation) {
+        put_result(body, result);
+        run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
+        frame.state.store(fs::FREE, Release);
+    } else {
+        // Another session's call at the same depth, further in.
+        frame.state.store(fs::OPEN, Release);
+    }
+}
+
+fn put_result(body: &mut Body, result: &[u64]) {
+    let Layout {
+        words,
+        result: room,
+        ..
+    } = layout(body.kind);
+    let at = words - room;
+    for (to, word) in body.payload.iter_mut().take(words).skip(at).zip(result) {
+        *to = *word;
+    }
+}
+
+/// Writes down who is told of a call, and what. False when nobody is.
+fn fill(call: Call, frame: &Frame, words: &[u64]) -> bool {
+    let Some(begun) = probe::look(call) else {
+        return false;
+    };
+    // SAFETY: null, or published and not freed before this thread, which is busy, is seen outside.
+    let Some(services) = (unsafe { SERVICES.load(Acquire).as_ref() }) else {
+        return false;
+    };
+    let open = begun.open;
+    let interested = services
+        .by_kind
+        .get(usize::from(open.kind))
+        .into_iter()
+        .flatten()
+        .filter(|service| service.operations.has(open.operation));
+    if frame.state.load(Acquire) != fs::FREE {
+        UNTOLD.fetch_add(1, Relaxed);
+        return false;
+    }
+    // SAFETY: a free frame is its thread's.
+    let body = unsafe { &mut *frame.body.get() };
+    body.count = 0;
+    for service in interested {
+        let at = body.count;
+        let (Some(context), Some(callback), Some(user_data)) = (
+            body.contexts.get_mut(at),
+            body.callbacks.get_mut(at),
+            body.user_data.get_mut(at),
+        ) else {
+            UNTOLD.fetch_add(1, Relaxed);
+            break;
+        };
+        (*context, *callback, *user_data) =
+            (service.context, Some((service.callback, service.data)), 0);
+        body.count += 1;
+    }
+    if body.count == 0 {
+        return false;
+    }
+    body.generation = call.generation();
+    body.tid = u64::from(begun.busy.tid());
+    body.correlation = CorrelationId {
+        internal: open.correlation,
+        external: 0,
+        ancestor: begun.ancestor,
+    };
+    (body.kind, body.operation) = (open.kind, open.operation);
+    let layout = layout(open.kind);
+    body.payload = [0; PAYLOAD];
+    if let Some(size) = body.payload.first_mut() {
+        *size = (layout.words * 8) as u64;
+    }
+    if let Some(function) = function_of(open.kind, open.operation)
+        && let Some(arguments) = body.payload.get_mut(1..=layout.arguments)
+    {
+        put_arguments(function, words, arguments);
+    }
+    frame.state.store(fs::ENTERING, SeqCst);
+    // `begun` says from here on that this thread is outside; the state is seen by then.
+    true
+}
+
+/// Puts argument words where AMD's union of the function has them.
+pub(crate) fn put_arguments(function: &Function, words: &[u64], into: &mut [u64]) {
+    // SAFETY: words are initialised bytes, and any bytes are words.
+    let (from, to) = unsafe {
+        (
+            std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)),
+            std::slice::from_raw_parts_mut(into.as_mut_ptr().cast::<u8>(), size_of_val(into)),
+        )
+    };
+    for parameter in function.parameters {
+        let (source, target) = (
+            usize::from(parameter.word) * 8,
+            usize::from(parameter.args_offset),
+        );
+        let size = usize::from(parameter.ty.size);
+        // A struct by value of a function that AMD's union does not know may not fit: the bytes stay zero.
+        if let (Some(source), Some(target)) = (
+            from.get(source..source + size),
+            to.get_mut(target..target + size),
+        ) {
+            target.copy_from_slice(source);
+        }
+    }
+}
+
+/// Calls the functions of everybody who is told. The state is the caller's.
+fn run(frame: &Frame, phase: i32) {
+    // SAFETY: the caller holds the state.
+    let body = unsafe { &mut *frame.body.get() };
+    let slot = threads::existing();
+    if let Some(slot) = slot {
+        slot.telling.fetch_add(1, Relaxed);
+    }
+    let payload: *mut c_void = body.payload.as_mut_ptr().cast();
+    let told = body
+        .contexts
+        .iter()
+        .zip(&body.callbacks)
+        .zip(&mut body.user_data);
+    for ((context, callback), user_data) in told.take(body.count) {
+        let Some((callback, data)) = callback else {
+            continue;
+        };
+        let record = CallbackRecord {
+            context_id: *context,
+            thread_id: body.tid,
+            correlation_id: body.correlation,
+            kind: callback_kind(body.kind),
+            operation: body.operation as i32,
+            phase,
+            payload,
+        };
+        // SAFETY: the tool gave us this function for such calls; payload and user data are the frame's.
+        unsafe { callback(record, &raw mut *user_data, data.0) };
+    }
+    if let Some(slot) = slot {
+        slot.telling.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A session begins.
+pub(crate) fn begin() {
+    USED.store(false, Relaxed);
+    UNTOLD.store(0, Relaxed);
+}
+
+/// A session ends; nothing new is told any more, and everyone was seen outside. When it returns, no code of a tool runs on the
+/// application's threads, and everything that was told of has its end, but for what the notes say.
+pub(crate) fn close(limit: Duration) -> Vec<String> {
+    publish_nothing();
+    if !USED.load(Relaxed) {
+        return Vec::new();
+    }
+    let begun = Instant::now();
+    let live = || {
+        (0..threads::all().len())
+            .flat_map(frames)
+            .filter(|frame| frame.state.load(Acquire) != fs::FREE)
+    };
+    while live().next().is_some() && begun.elapsed() < GRACE {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let (mut ended, mut stuck) = (0, 0);
+    for frame in live() {
+        loop {
+            let expired = begun.elapsed() >= limit;
+            match frame.state.load(Acquire) {
+                fs::OPEN
+                    if frame
+                        .state
+                        .compare_exchange(fs::OPEN, fs::TAKEN, AcqRel, Relaxed)
+                        .is_ok() =>
+                {
+                    run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
+                    frame.state.store(fs::FREE, Release);
+                    ended += 1;
+                    break;
+                }
+                fs::ENTERING if expired => {
+                    // Its thread will see this, and tell of no end.
+                    let _ =
+                        frame
+                            .state
+                            .compare_exchange(fs::ENTERING, fs::GIVEN_UP, AcqRel, Relaxed);
+                    stuck += 1;
+                    break;
+                }
+                fs::EXITING if expired => {
+                    stuck += 1;
+                    break;
+                }
+                fs::FREE | fs::GIVEN_UP => break,
+                _ => std::thread::sleep(Duration::from_micros(200)),
+            }
+        }
+    }
+    let untold = UNTOLD.load(Relaxed);
+    let mut notes = Vec::new();
+    let mut say = |count: u64, text: &str| {
+        if count > 0 {
+            notes.push(format!("{count} {text}"));
+        }
+    };
+    say(
+        ended,
+        "calls had not returned when the session ended: the tool was told of their end without a result",
+    );
+    say(
+        stuck,
+        "calls of a tool's function had not returned when the session ended",
+    );
+    say(untold, "times a tool could not be told of a call");
+    notes
+}
+
+fn publish_nothing() {
+    let old = SERVICES.swap(std::ptr::null_mut(), AcqRel);
+    if !old.is_null() && probe::quiesce(Duration::from_millis(250)) {
+        // SAFETY: made by `Box::into_raw` in `publish`, and nobody looks at it any more.
+        drop(unsafe { Box::from_raw(old) });
+    }
+}

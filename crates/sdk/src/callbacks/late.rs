@@ -1,0 +1,106 @@
+//! Callbacks without a moment of their own on an application's thread: a dispatch that is complete, a runtime whose tables were taken.
+//! Made from their records, on our own thread.
+
+use crate::context::{CallbackService, late_kind};
+use crate::convert;
+use crate::state;
+use midair_abi::constants as c;
+use midair_abi::records::{
+    CallbackRecord, CorrelationId, KernelDispatchData, RuntimeInitializationData,
+};
+use midair_record::event::{Record, flag};
+use std::ffi::c_void;
+
+/// Calls the functions of the contexts that want to be told of a record.
+pub(crate) fn deliver(record: &Record<'_>) {
+    match record {
+        // Without times it would be told as something that it is not.
+        Record::Kernel(kernel) if kernel.header.flags & flag::UNTIMED == 0 => {
+            let theirs = convert::kernel(kernel);
+            let mut data = KernelDispatchData {
+                size: size_of::<KernelDispatchData>() as u64,
+                start_timestamp: theirs.start_timestamp,
+                end_timestamp: theirs.end_timestamp,
+                dispatch_info: theirs.dispatch_info,
+            };
+            let call = Late {
+                kind: c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH,
+                operation: c::ROCPROFILER_KERNEL_DISPATCH_COMPLETE,
+                correlation: kernel.correlation,
+                tid: kernel.tid,
+                begin: if kernel.rung == 0 {
+                    kernel.start
+                } else {
+                    kernel.rung
+                },
+            };
+            call.tell((&raw mut data).cast());
+        }
+        Record::RuntimeInit(runtime) => {
+            let mut data = RuntimeInitializationData {
+                size: size_of::<RuntimeInitializationData>() as u64,
+                version: runtime.version,
+                instance: runtime.instance,
+            };
+            let call = Late {
+                kind: c::ROCPROFILER_CALLBACK_TRACING_RUNTIME_INITIALIZATION,
+                operation: runtime.header.operation as i32,
+                correlation: runtime.correlation,
+                tid: runtime.tid,
+                begin: runtime.time,
+            };
+            call.tell((&raw mut data).cast());
+        }
+        _ => {}
+    }
+}
+
+struct Late {
+    kind: i32,
+    operation: i32,
+    correlation: u64,
+    tid: u32,
+    begin: u64,
+}
+
+impl Late {
+    fn tell(&self, payload: *mut c_void) {
+        let services: Vec<(u64, CallbackService)> = {
+            let state = state::lock();
+            let contexts = (1..)
+                .zip(&state.contexts)
+                .filter(|(_, context)| !context.spool && context.covers(self.begin));
+            contexts
+                .flat_map(|(handle, context)| {
+                    context
+                        .callbacks
+                        .iter()
+                        .map(move |service| (handle, *service))
+                })
+                .filter(|(_, service)| {
+                    service.kind == self.kind
+                        && late_kind(service.kind).is_some()
+                        && service.operations.has(self.operation as u32)
+                })
+                .collect()
+        };
+        for (context, service) in services {
+            let record = CallbackRecord {
+                context_id: context,
+                thread_id: u64::from(self.tid),
+                correlation_id: CorrelationId {
+                    internal: self.correlation,
+                    external: 0,
+                    ancestor: 0,
+                },
+                kind: self.kind,
+                operation: self.operation,
+                phase: c::ROCPROFILER_CALLBACK_PHASE_NONE,
+                payload,
+            };
+            let mut user_data = 0;
+            // SAFETY: the tool gave us this function for such calls; the payload outlives the call.
+            unsafe { (service.callback)(record, &raw mut user_data, service.data.0) };
+        }
+    }
+}

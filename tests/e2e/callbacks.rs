@@ -1,0 +1,153 @@
+//! Callback tracing: a tool of somebody else's is told of calls on the threads that make them, with arguments and results, and is
+//! told of the end of everything whose beginning it was told of.
+
+use midair_tests::Result;
+use midair_tests::lab::Lab;
+use midair_tests::stage::{command, stage};
+use midair_tests::target::{PATIENCE, Target, until};
+use midair_tests::workspace;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compiles the tool so that it writes to `log`, a path as the target sees it.
+fn compile(dir: &Path, log: &str) -> Result<PathBuf> {
+    let out = dir.join("callback_tool.so");
+    let status = Command::new("cc")
+        .args([
+            "-shared", "-fPIC", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror",
+        ])
+        .arg(format!("-DLOG=\"{log}\""))
+        .arg(workspace().join("tests/c/callback_tool.c"))
+        .arg("-o")
+        .arg(&out)
+        .arg("-L")
+        .arg(stage()?.join("lib"))
+        .args(["-Wl,--no-undefined", "-l:librocprofiler-sdk.so.1", "-lc"])
+        .status()?;
+    assert!(status.success(), "the tool does not compile");
+    Ok(out)
+}
+
+fn attach(pid: i32, tool: &Path, dir: &Path) -> Result<Target> {
+    let mut rocprof_attach = command("rocprof-attach")?;
+    rocprof_attach
+        .args(["-p", &pid.to_string(), "-t"])
+        .arg(tool)
+        .current_dir(dir);
+    let mut attacher = Target::spawn(rocprof_attach)?;
+    attacher.expect("Press Enter to detach...")?;
+    Ok(attacher)
+}
+
+fn detach(mut attacher: Target) -> Result<()> {
+    attacher.send("")?;
+    attacher.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
+/// The numbers of the last session's line.
+fn last_end(log: &Path) -> Result<BTreeMap<String, u64>> {
+    let text = std::fs::read_to_string(log)?;
+    let line = text
+        .lines()
+        .rfind(|line| line.starts_with("end "))
+        .ok_or("no session has ended")?;
+    let pairs = line.split(' ').filter_map(|word| word.split_once('='));
+    pairs
+        .map(|(name, value)| Ok((name.to_owned(), value.parse()?)))
+        .collect()
+}
+
+#[test]
+fn arguments_and_results_are_those_of_the_program() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("tool.log");
+    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
+    let (program, kernels) = (lab.program("told")?, lab.kernels()?);
+    let mut target = lab.run(&program).arg(library).arg(kernels).spawn()?;
+    target.expect("ready")?;
+    for session in 0..2 {
+        let attacher = attach(target.pid(), &tool, lab.scratch())?;
+        let dispatches = target.model_log()?.dispatches().count();
+        target.send("round 5")?;
+        let mut made = Vec::new();
+        loop {
+            let line = target.expect("")?;
+            if line == "round 5" {
+                break;
+            }
+            made.push(line);
+        }
+        detach(attacher)?;
+        assert_eq!(made.len(), 5 * 17);
+        let text = std::fs::read_to_string(&log)?;
+        let tid = made[0].split(' ').nth(1).unwrap_or_default().to_owned();
+        let told: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with(&format!("call {tid} ")))
+            .collect();
+        // The log goes on from session to session.
+        let told = told.get(session * made.len()..).unwrap_or_default();
+        for (told, made) in told.iter().zip(&made) {
+            assert_eq!(told, made);
+        }
+        assert_eq!(told.len(), made.len());
+        let end = last_end(&log)?;
+        assert_eq!(end["enters"], end["exits"], "{end:?}");
+        assert_eq!((end["wrong"], end["foreign"]), (0, 0), "{end:?}");
+        let dispatches = target.model_log()?.dispatches().count() - dispatches;
+        assert!(dispatches >= 5);
+        assert_eq!(end["kernels"], dispatches as u64, "{end:?}");
+        assert!(end["inner"] > 0 && end["runtimes"] >= 2, "{end:?}");
+        // Nothing is told when nobody is attached.
+        target.send("round 1")?;
+        target.expect("round 1")?;
+        assert_eq!(
+            std::fs::read_to_string(&log)?.lines().count(),
+            text.lines().count()
+        );
+    }
+    target.send("quit")?;
+    target.expect("done")?;
+    Ok(())
+}
+
+#[test]
+fn every_beginning_has_its_end_over_twenty_attaches() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("tool.log");
+    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let mut target = lab.run("/lab/vadd").arg(1_000_000).arg(500).spawn()?;
+    target.expect("iter 2")?;
+    let mut told = 0;
+    for cycle in 0..20 {
+        let attacher = attach(target.pid(), &tool, lab.scratch())?;
+        let before = target.model_log()?.dispatches().count();
+        until("some work", || {
+            Ok(target.model_log()?.dispatches().count() > before + 4)
+        })?;
+        detach(attacher)?;
+        let end = last_end(&log)?;
+        assert_eq!(end["enters"], end["exits"], "cycle {cycle}: {end:?}");
+        assert_eq!(end["wrong"], 0, "cycle {cycle}: {end:?}");
+        assert!(end["enters"] > 0, "cycle {cycle}: {end:?}");
+        told += end["enters"];
+        // No code of the tool's runs now: its log, which it opens at an attach, is closed, and a line more would be seen.
+        let lines = || std::fs::read_to_string(&log).map(|text| text.lines().count());
+        let now = lines()?;
+        let before = target.model_log()?.dispatches().count();
+        until("more work", || {
+            Ok(target.model_log()?.dispatches().count() > before)
+        })?;
+        assert_eq!(lines()?, now, "cycle {cycle}");
+    }
+    assert!(told > 500, "{told}");
+    assert!(target.is_running()?);
+    Ok(())
+}
