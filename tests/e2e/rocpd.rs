@@ -8,7 +8,7 @@ use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Traced};
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
-use midair_tests::stage::command;
+use midair_tests::stage::{command, stage};
 use midair_tests::table::{Csv, json};
 use midair_tests::target::{PATIENCE, run};
 use profiler::compare::logged_copies;
@@ -50,7 +50,7 @@ fn by_name(answer: &Value) -> BTreeMap<String, u64> {
 }
 
 /// One domain: its list in json, its csv file, and the view with a condition that holds for it.
-const DOMAINS: [(&str, &str, &str); 6] = [
+const DOMAINS: [(&str, &str, &str); 7] = [
     (
         "hip_api",
         "hip_api",
@@ -60,6 +60,11 @@ const DOMAINS: [(&str, &str, &str); 6] = [
         "hsa_api",
         "hsa_api",
         "regions_and_samples WHERE category LIKE 'HSA_%'",
+    ),
+    (
+        "marker_api",
+        "marker_api",
+        "regions_and_samples WHERE category LIKE 'MARKER_%'",
     ),
     ("kernel_dispatch", "kernel", "kernels"),
     ("memory_copy", "memory_copy", "memory_copies"),
@@ -71,41 +76,28 @@ const DOMAINS: [(&str, &str, &str); 6] = [
     ("scratch_memory", "scratch_memory", "scratch_memory"),
 ];
 
-/// The three formats say the same, and that is what the log says. Returns how many dispatches have no times.
-fn compare(traced: &Traced, log: &ModelLog) -> Result<usize> {
-    let mut queries: Vec<String> = DOMAINS
-        .iter()
-        .map(|(_, _, view)| format!("SELECT COUNT(*) AS n FROM {view}"))
-        .collect();
-    let domains = queries.len();
-    queries.extend(
-        [
-            "SELECT start AS a, \"end\" AS b, grid_x AS c, workgroup_x AS d FROM kernels WHERE \"end\" > 0",
-            "SELECT size AS a, start AS b, \"end\" AS c FROM memory_copies ORDER BY size, start",
-            "SELECT name, COUNT(*) AS n FROM kernels GROUP BY name",
-            "SELECT name, COUNT(*) AS n FROM regions WHERE category LIKE 'HIP_%' GROUP BY name",
-            "SELECT value FROM rocpd_metadata WHERE tag = 'midair_untimed'",
-            "SELECT COUNT(*) AS n FROM kernels AS k JOIN regions AS r ON k.stack_id = r.stack_id AND k.tid = r.tid
-                 AND (k.start = 0 OR r.start < k.start)",
-            "SELECT COUNT(*) AS n FROM rocpd_kernel_dispatch WHERE start = 0 AND \"end\" = 0
-                 AND json_extract(extdata, '$.untimed') IS NOT NULL",
-            "SELECT tid FROM threads",
-            "SELECT COUNT(*) AS n FROM memory_copies WHERE (name LIKE '%HOST_TO_DEVICE') = (dst_agent_type = 'GPU')",
-        ]
-        .map(str::to_owned),
-    );
+/// Rows of each domain by its name in json: as many in all formats. No row falls out of its view.
+fn counts(traced: &Traced) -> Result<BTreeMap<&'static str, usize>> {
+    let queries = DOMAINS.map(|(_, _, view)| format!("SELECT COUNT(*) AS n FROM {view}"));
     let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
     let file = reader(&traced.file("results.db"), &queries)?;
     assert_eq!(file["integrity"], serde_json::json!([["ok"]]));
     assert_eq!(file["foreign_keys"], serde_json::json!([]));
-    let answer = |n: usize| &file["answers"][domains + n];
-    let count = |answer: &Value| answer[0]["n"].as_u64().unwrap_or(u64::MAX) as usize;
-
+    for (table, view) in [
+        ("rocpd_region", "regions"),
+        ("rocpd_sample", "samples"),
+        ("rocpd_kernel_dispatch", "kernels"),
+        ("rocpd_memory_copy", "memory_copies"),
+        ("rocpd_memory_allocate", "memory_allocations"),
+        ("rocpd_arg", "events_args"),
+    ] {
+        assert_eq!(file["tables"][table]["count"], file["views"][view]["count"]);
+    }
     let whole = json(&traced.file("results.json"))?;
-    let tool = &whole["rocprofiler-sdk-tool"][0];
+    let records = &whole["rocprofiler-sdk-tool"][0]["buffer_records"];
     let mut counts = BTreeMap::new();
     for (n, (list, csv, _)) in DOMAINS.into_iter().enumerate() {
-        let json = tool["buffer_records"][list].as_array().map_or(0, Vec::len);
+        let json = records[list].as_array().map_or(0, Vec::len);
         let path = traced.file(&format!("{csv}_trace.csv"));
         let csv = if path.exists() {
             Csv::read(&path)?.rows.len()
@@ -116,9 +108,34 @@ fn compare(traced: &Traced, log: &ModelLog) -> Result<usize> {
         assert_eq!((json, csv), (rocpd, rocpd), "{list}: json and csv, rocpd");
         counts.insert(list, rocpd);
     }
+    Ok(counts)
+}
+
+fn count(answer: &Value) -> usize {
+    answer[0]["n"].as_u64().unwrap_or(u64::MAX) as usize
+}
+
+/// The three formats say the same, and that is what the log says. Returns how many dispatches have no times.
+fn compare(traced: &Traced, log: &ModelLog) -> Result<usize> {
+    let counts = counts(traced)?;
     for domain in ["hip_api", "hsa_api", "kernel_dispatch", "memory_copy"] {
         assert!(counts[domain] > 0, "no {domain}: {counts:?}");
     }
+    let queries = [
+        "SELECT start AS a, \"end\" AS b, grid_x AS c, workgroup_x AS d FROM kernels WHERE \"end\" > 0",
+        "SELECT size AS a, start AS b, \"end\" AS c FROM memory_copies ORDER BY size, start",
+        "SELECT name, COUNT(*) AS n FROM kernels GROUP BY name",
+        "SELECT name, COUNT(*) AS n FROM regions WHERE category LIKE 'HIP_%' GROUP BY name",
+        "SELECT value FROM rocpd_metadata WHERE tag = 'midair_untimed'",
+        "SELECT COUNT(*) AS n FROM kernels AS k JOIN regions AS r ON k.stack_id = r.stack_id AND k.tid = r.tid
+             AND (k.start = 0 OR r.start < k.start)",
+        "SELECT COUNT(*) AS n FROM rocpd_kernel_dispatch WHERE start = 0 AND \"end\" = 0
+             AND json_extract(extdata, '$.untimed') IS NOT NULL",
+        "SELECT tid FROM threads",
+        "SELECT COUNT(*) AS n FROM memory_copies WHERE (name LIKE '%HOST_TO_DEVICE') = (dst_agent_type = 'GPU')",
+    ];
+    let file = reader(&traced.file("results.db"), &queries)?;
+    let answer = |n: usize| &file["answers"][n];
 
     // The log: every dispatch is a row; those with times have the device's own.
     let dispatches = counts["kernel_dispatch"];
@@ -174,7 +191,9 @@ fn compare(traced: &Traced, log: &ModelLog) -> Result<usize> {
         count(answer(5))
     );
     let said: Value = serde_json::from_str(answer(4)[0]["value"].as_str().unwrap_or("null"))?;
-    assert_eq!(said, tool["metadata"]["midair"]["untimed"]);
+    let whole = json(&traced.file("results.json"))?;
+    let midair = &whole["rocprofiler-sdk-tool"][0]["metadata"]["midair"];
+    assert_eq!(said, midair["untimed"]);
     Ok(untimed)
 }
 
@@ -237,6 +256,80 @@ fn three_formats_and_an_eager_device_agree() -> Result<()> {
         return Ok(());
     };
     sessions(&lab, GpuModel::Eager(7))?;
+    Ok(())
+}
+
+/// What the program `markers` marks, and what `memory` allocates: as many rows in each format, and the same messages.
+#[test]
+fn markers_allocations_and_scratch_agree() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let formats = ["--output-format", "rocpd", "csv", "json"];
+    let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
+    let (program, kernels) = (lab.program("markers")?, lab.kernels()?);
+    let mut target = lab.run(&program).arg(library).arg(kernels).spawn()?;
+    target.expect("ready")?;
+    let words = [&["--marker-trace", "--hip-runtime-trace"], &formats[..]].concat();
+    let attacher = Attacher::start(target.pid(), &words)?;
+    ask(&mut target, "nest 20")?;
+    let traced = attacher.detach()?.code(0)?;
+    let counts_here = counts(&traced)?;
+    assert_eq!(counts_here["marker_api"], 20 * 4, "{counts_here:?}");
+    let file = reader(
+        &traced.file("results.db"),
+        &[
+            "SELECT json_extract(extdata, '$.message') AS name, COUNT(*) AS n FROM regions_and_samples
+                 WHERE category = 'MARKER_CORE_RANGE_API' GROUP BY 1",
+            "SELECT COUNT(*) AS n FROM samples WHERE json_extract(extdata, '$.message') LIKE 'mark %'",
+        ],
+    )?;
+    let mut messages: BTreeMap<String, u64> = BTreeMap::new();
+    for row in Csv::read(&traced.file("marker_api_trace.csv"))?.rows {
+        *messages.entry(row["Function"].clone()).or_default() += 1;
+    }
+    assert_eq!(by_name(&file["answers"][0]), messages);
+    assert_eq!(messages.get("inner, \"quoted\" 7"), Some(&1));
+    assert_eq!(count(&file["answers"][1]), 20, "a mark is a moment");
+    target.send("quit")?;
+    target.expect("done")?;
+
+    let (program, kernels) = (lab.program("memory")?, lab.kernels()?);
+    let command = lab.run(&program).arg(&kernels).register(false);
+    let mut target = command.log_name("memory").spawn()?;
+    target.expect("ready")?;
+    let words = [
+        &[
+            "--memory-allocation-trace",
+            "--scratch-memory-trace",
+            "--kernel-trace",
+        ],
+        &formats[..],
+    ]
+    .concat();
+    let attacher = Attacher::start(target.pid(), &words)?;
+    for words in ["go 5", "scratch 64 64", "scratch 256 64", "queue"] {
+        ask(&mut target, words)?;
+    }
+    let traced = attacher.detach()?.code(0)?;
+    let counts_here = counts(&traced)?;
+    for domain in ["memory_allocation", "scratch_memory"] {
+        assert!(counts_here[domain] > 0, "no {domain}: {counts_here:?}");
+    }
+    let file = reader(
+        &traced.file("results.db"),
+        &[
+            "SELECT COUNT(*) AS n FROM memory_allocations WHERE type = 'FREE' AND (agent_type IS NOT NULL OR size != 0)
+                 AND level != 'SCRATCH'",
+            "SELECT COUNT(*) AS n FROM memory_allocations WHERE type = 'ALLOC' AND (agent_type IS NULL OR size = 0)",
+            "SELECT COUNT(*) AS n FROM scratch_memory WHERE alloc_flags IS NULL OR queue_id IS NULL",
+        ],
+    )?;
+    for answer in 0..3 {
+        assert_eq!(count(&file["answers"][answer]), 0, "{answer}");
+    }
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
     Ok(())
 }
 
