@@ -400,12 +400,6 @@ fn words_that_are_refused() -> Result<()> {
         ),
         (
             "rocprofv3",
-            vec!["--pid", nobody, "--output-format", "pftrace"],
-            34,
-            "pftrace",
-        ),
-        (
-            "rocprofv3",
             vec!["--pid", nobody, "--rccl-trace"],
             34,
             "--rccl-trace",
