@@ -1,0 +1,402 @@
+//! All formats of one session with statistics and summaries, end to end: pftrace, read by Perfetto's own messages, against csv and
+//! against what the modelled GPU consumed; statistics and summaries against the rows that they sum up.
+
+#[path = "profiler/mod.rs"]
+mod profiler;
+
+use midair_tests::attacher::{Attacher, Traced};
+use midair_tests::lab::{GpuModel, Lab, LabTarget};
+use midair_tests::modellog::ModelLog;
+use midair_tests::table::{Csv, json};
+use midair_tests::target::{PATIENCE, run};
+use midair_tests::{Result, python};
+use profiler::compare::logged_copies;
+use profiler::{Counter, since};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+/// A trace as Perfetto's messages have it, with each slice paired as a viewer does; fails where a rule of the format is broken.
+fn pftrace(file: &Path) -> Result<Value> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/pftrace.py");
+    let mut command = Command::new(python()?);
+    command.arg("-B").arg(script).arg(file);
+    let exit = run(command, PATIENCE)?.success()?;
+    Ok(serde_json::from_str(&exit.stdout.join("\n"))?)
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(u64::MAX)
+}
+
+/// Category in pftrace, name of the csv files, column of the name that is summed up, domain in summaries.
+const DOMAINS: [(&str, &str, &str, &str); 6] = [
+    ("hip_api", "hip_api", "Function", "HIP_API"),
+    ("hsa_api", "hsa_api", "Function", "HSA_API"),
+    (
+        "kernel_dispatch",
+        "kernel",
+        "Kernel_Name",
+        "KERNEL_DISPATCH",
+    ),
+    ("memory_copy", "memory_copy", "Direction", "MEMORY_COPY"),
+    (
+        "memory_allocation",
+        "memory_allocation",
+        "Operation",
+        "MEMORY_ALLOCATION",
+    ),
+    (
+        "scratch_memory",
+        "scratch_memory",
+        "Operation",
+        "SCRATCH_MEMORY",
+    ),
+];
+
+/// Calls and nanoseconds by name.
+type Sums = BTreeMap<String, (u64, u64)>;
+
+/// What the rows of a csv file sum up to; those without times are not summed up.
+fn sums(traced: &Traced, csv: &str, column: &str) -> Result<Sums> {
+    let mut sums = Sums::new();
+    let path = traced.file(&format!("{csv}_trace.csv"));
+    if !path.exists() {
+        return Ok(sums);
+    }
+    for row in Csv::read(&path)?.rows {
+        let start = Csv::number(&row, "Start_Timestamp")?;
+        let end = Csv::number(&row, "End_Timestamp")?;
+        if end > 0 {
+            let sum = sums.entry(row[column].clone()).or_default();
+            sum.0 += 1;
+            sum.1 += end - start;
+        }
+    }
+    Ok(sums)
+}
+
+/// The statistics say what the rows sum up to.
+fn statistics(traced: &Traced) -> Result<()> {
+    let mut domains = Sums::new();
+    for (_, csv, column, domain) in DOMAINS {
+        let sums = sums(traced, csv, column)?;
+        let path = traced.file(&format!("{csv}_stats.csv"));
+        assert_eq!(path.exists(), !sums.is_empty(), "{}", path.display());
+        if sums.is_empty() {
+            continue;
+        }
+        let mut found = Sums::new();
+        let mut last = u64::MAX;
+        for row in Csv::read(&path)?.rows {
+            let total = Csv::number(&row, "TotalDurationNs")?;
+            assert!(total <= last, "{csv}: not sorted");
+            last = total;
+            found.insert(row["Name"].clone(), (Csv::number(&row, "Calls")?, total));
+        }
+        assert_eq!(found, sums, "{csv}");
+        let all = sums
+            .values()
+            .fold((0, 0), |all, sum| (all.0 + sum.0, all.1 + sum.1));
+        domains.insert(domain.to_owned(), all);
+    }
+    let mut found = Sums::new();
+    for row in Csv::read(&traced.file("domain_stats.csv"))?.rows {
+        let (calls, total) = (
+            Csv::number(&row, "Calls")?,
+            Csv::number(&row, "TotalDurationNs")?,
+        );
+        found.insert(row["Name"].clone(), (calls, total));
+    }
+    assert_eq!(found, domains);
+    let whole = json(&traced.file("results.json"))?;
+    let summary = &whole["rocprofiler-sdk-tool"][0]["summary"];
+    let found: Sums = list(summary)
+        .iter()
+        .map(|domain| {
+            let stats = &domain["stats"];
+            let sum = (number(&stats["count"]), number(&stats["sum"]));
+            (
+                domain["domain"].as_str().unwrap_or_default().to_owned(),
+                sum,
+            )
+        })
+        .collect();
+    assert_eq!(found, domains, "json");
+    Ok(())
+}
+
+/// Rows of the tables with this title among lines, by domain and name.
+fn table(lines: &[String], title: &str) -> BTreeMap<(String, String), (u64, u64)> {
+    let title = format!("ROCPROFV3 {title}:");
+    let after = lines.iter().skip_while(|line| line.trim() != title).skip(2);
+    let rows = after
+        .take_while(|line| line.trim_start().starts_with('|'))
+        .skip(2);
+    rows.map(|line| {
+        let cells: Vec<&str> = line
+            .trim()
+            .trim_matches('|')
+            .split(" | ")
+            .map(str::trim)
+            .collect();
+        let sum = (cells[2].parse().unwrap_or(0), cells[3].parse().unwrap_or(0));
+        ((cells[1].to_owned(), cells[0].to_owned()), sum)
+    })
+    .collect()
+}
+
+/// The printed tables say what the rows sum up to.
+fn summaries(traced: &Traced) -> Result<()> {
+    let mut all = BTreeMap::new();
+    let mut of_gpu = BTreeMap::new();
+    for (_, csv, column, domain) in DOMAINS {
+        let sums = sums(traced, csv, column)?;
+        if sums.is_empty() {
+            continue;
+        }
+        let rows: BTreeMap<_, _> = sums
+            .into_iter()
+            .map(|(name, sum)| ((domain.to_owned(), name), sum))
+            .collect();
+        assert_eq!(
+            table(&traced.exit.stdout, &format!("{domain} SUMMARY")),
+            rows
+        );
+        if domain == "KERNEL_DISPATCH" || domain == "MEMORY_COPY" {
+            of_gpu.extend(rows.clone());
+        }
+        all.extend(rows);
+    }
+    let group = "KERNEL_DISPATCH + MEMORY_COPY SUMMARY";
+    assert_eq!(table(&traced.exit.stdout, group), of_gpu);
+    assert_eq!(table(&traced.exit.stdout, "SUMMARY"), all);
+    Ok(())
+}
+
+/// The trace has what csv has, where it belongs, with the times that the device wrote.
+fn perfetto(traced: &Traced, log: &ModelLog, pid: i32) -> Result<()> {
+    let trace = pftrace(&traced.file("results.pftrace"))?;
+    assert_eq!(trace["process"]["pid"], pid);
+    let slices = list(&trace["slices"]);
+    let instants = list(&trace["instants"]);
+    for (category, csv, _, _) in DOMAINS {
+        let path = traced.file(&format!("{csv}_trace.csv"));
+        let rows = if path.exists() {
+            Csv::read(&path)?.rows.len()
+        } else {
+            0
+        };
+        let of = |event: &&Value| event["category"] == category;
+        let count = slices.iter().filter(of).count() + instants.iter().filter(of).count();
+        assert_eq!(count, rows, "{category}");
+    }
+    let of = |category: &'static str| {
+        slices
+            .iter()
+            .filter(move |slice| slice["category"] == category)
+    };
+    let times = |slice: &Value| {
+        let notes = &slice["notes"];
+        (number(&notes["begin_ns"]), number(&notes["end_ns"]))
+    };
+    let logged: BTreeSet<(u64, u64)> = log
+        .dispatches()
+        .map(|dispatch| (dispatch.packet.start, dispatch.packet.end))
+        .collect();
+    assert!(of("kernel_dispatch").count() > 0);
+    for kernel in of("kernel_dispatch") {
+        assert!(logged.contains(&times(kernel)), "{kernel}");
+    }
+    let mut copies: Vec<(u64, u64, u64)> = of("memory_copy")
+        .map(|copy| {
+            let (start, end) = times(copy);
+            (number(&copy["notes"]["copy_bytes"]), start, end)
+        })
+        .collect();
+    copies.sort_unstable();
+    assert_eq!(copies, logged_copies(log));
+
+    // The flow of a call is that of what it launched; work of a stream is on the stream's track.
+    let flows: BTreeMap<u64, &Value> = of("hip_api")
+        .map(|call| (number(&call["notes"]["corr_id"]), call))
+        .collect();
+    for work in of("kernel_dispatch") {
+        let call = flows.get(&number(&work["notes"]["corr_id"]));
+        let call = call.ok_or_else(|| format!("no call launched {work}"))?;
+        assert_eq!(call["flow"], work["flow"]);
+        assert_eq!(call["notes"]["tid"], work["notes"]["tid"]);
+        let track = format!("STREAM [\" {} \"] ", work["notes"]["stream_ID"]);
+        assert_eq!(work["track"], track.as_str());
+        assert!(times(call).0 < times(work).0, "{work} before {call}");
+    }
+    // Calls are on the tracks of their threads, those of the main one on its own.
+    for call in of("hip_api").chain(of("hsa_api")) {
+        assert_eq!(call["tid"], call["notes"]["tid"], "{call}");
+    }
+    for (name, tid) in trace["threads"].as_object().into_iter().flatten() {
+        assert_eq!(tid == pid, !name.starts_with("THREAD "), "{name} {tid}");
+    }
+    let bytes = list(&trace["counters"]["COPY BYTES to Agent [1] (GPU)"]);
+    assert!(bytes.iter().any(|value| number(&value[1]) > 0));
+    assert_eq!(bytes.last().map(|value| number(&value[1])), Some(0));
+    Ok(())
+}
+
+fn ask(target: &mut LabTarget, words: &str) -> Result<()> {
+    target.send(words)?;
+    target.expect(words.split(' ').next().unwrap_or_default())?;
+    Ok(())
+}
+
+fn session(lab: &Lab, model: GpuModel) -> Result<()> {
+    let (program, kernels) = (lab.program("streams")?, lab.kernels()?);
+    let command = lab.run(&program).arg(&kernels).arg(4).on(model);
+    let mut target = command.env("MODEL_KERNEL_NS", 2_000).spawn()?;
+    target.expect("ready")?;
+    ask(&mut target, "pause 500")?;
+    let before = target.model_log()?;
+    let words = [
+        "--hip-trace",
+        "--hsa-trace",
+        "--kernel-trace",
+        "--memory-copy-trace",
+        "--memory-allocation-trace",
+        "--scratch-memory-trace",
+        "--output-format",
+        "csv",
+        "json",
+        "pftrace",
+        "rocpd",
+        "--stats",
+        "--summary",
+        "--summary-per-domain",
+        "--summary-groups",
+        "KERNEL_.*|MEMORY_COPY",
+    ];
+    let attacher = Attacher::start(target.pid(), &words)?;
+    ask(&mut target, "start")?;
+    Counter::of(&target).wait_until(before.dispatches().count() + 100)?;
+    ask(&mut target, "stop")?;
+    let log = since(&target.model_log()?, &before);
+    let traced = attacher.detach()?.code(0)?;
+    for name in ["results.json", "results.pftrace", "results.db"] {
+        assert!(traced.file(name).exists(), "{name}");
+    }
+    statistics(&traced)?;
+    summaries(&traced)?;
+    perfetto(&traced, &log, target.pid())?;
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
+#[test]
+fn all_formats_statistics_and_summaries_agree_with_the_device() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    session(&lab, GpuModel::Doorbell)
+}
+
+#[test]
+fn all_formats_statistics_and_summaries_agree_with_an_eager_device() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    session(&lab, GpuModel::Eager(7))
+}
+
+/// A summary alone, into a file, in another unit; kernels by queue; and what is said where there is nothing to write statistics with.
+#[test]
+fn a_summary_goes_to_a_file_and_tracks_to_queues() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = lab.run("/lab/vadd").arg(1_000_000).arg(3000).spawn()?;
+    target.expect("iter 2")?;
+    let words = [
+        "--kernel-trace",
+        "--memory-copy-trace",
+        "--group-by-queue",
+        "--output-format",
+        "pftrace",
+        "--stats",
+        "--summary",
+        "--summary-output-file",
+        "times",
+        "--summary-units",
+        "usec",
+        "-T",
+    ];
+    let attacher = Attacher::start(target.pid(), &words)?;
+    target.expect("iter 5")?;
+    let traced = attacher.detach()?.code(0)?;
+    let said = traced.exit.stderr.join("\n");
+    assert!(said.contains("--stats has no effect"), "{said}");
+    assert!(table(&traced.exit.stdout, "SUMMARY").is_empty());
+    let text = std::fs::read_to_string(traced.file("times.txt"))?;
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    assert!(text.contains("| DURATION (usec) |"), "{text}");
+    let rows = table(&lines, "SUMMARY");
+    let trace = pftrace(&traced.file("results.pftrace"))?;
+    let mut calls: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for slice in list(&trace["slices"]) {
+        let text = |key: &str| slice[key].as_str().unwrap_or_default().to_owned();
+        let (category, track) = (text("category"), text("track"));
+        let (domain, wanted) = match category.as_str() {
+            "kernel_dispatch" => ("KERNEL_DISPATCH", "COMPUTE Agent [1] QUEUE ["),
+            _ => ("MEMORY_COPY", "COPY to AGENT ["),
+        };
+        assert!(track.starts_with(wanted), "{track}");
+        *calls.entry((domain.to_owned(), text("name"))).or_default() += 1;
+    }
+    assert!(
+        calls.contains_key(&("KERNEL_DISPATCH".to_owned(), "vadd".to_owned())),
+        "{calls:?}"
+    );
+    let printed: BTreeMap<_, _> = rows.into_iter().map(|(key, sum)| (key, sum.0)).collect();
+    assert_eq!(printed, calls);
+    Ok(())
+}
+
+/// Words that cannot be carried out are refused before the process is touched.
+#[test]
+fn expressions_and_paths_of_summaries_are_checked_first() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut target = lab.run("/lab/vadd").arg(1_000_000).arg(3000).spawn()?;
+    target.expect("iter 2")?;
+    let pid = target.pid().to_string();
+    for (words, code, said) in [
+        (&["--summary-groups", "HIP_(API"][..], 2, "HIP_(API"),
+        (&["--summary-output-file", "a/b"], 2, "a/b"),
+        (
+            &["--perfetto-backend", "system"],
+            34,
+            "--perfetto-backend system",
+        ),
+    ] {
+        let mut command = midair_tests::stage::command("rocprofv3")?;
+        command.args([
+            "--pid",
+            &pid,
+            "--kernel-trace",
+            "--attach-duration-msec",
+            "50",
+        ]);
+        let dir = tempfile::tempdir()?;
+        command.arg("-d").arg(dir.path()).args(words);
+        let exit = run(command, PATIENCE)?;
+        assert_eq!(exit.status.code(), Some(code), "{exit}");
+        assert!(exit.stderr.join("\n").contains(said), "{exit}");
+        assert!(std::fs::read_dir(dir.path())?.next().is_none(), "{exit}");
+    }
+    Ok(())
+}
