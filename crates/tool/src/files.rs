@@ -9,7 +9,7 @@ use crate::sdk::{Refused, Sdk, SessionKind};
 use midair_capi_build::quiet_thread;
 use midair_record::event;
 use midair_record::spool::{DEFAULT_SIZE, DROP_SLOTS, Reader, ReaderOptions, outcome};
-use midair_results::{Failure, Finished, Identity, Kind, RecordWriter, Style, Written};
+use midair_results::{Console, Failure, Finished, Identity, Kind, RecordWriter, Style, Written};
 use midair_settings::{ALIASES, Settings, Verbosity, options};
 use std::ffi::CString;
 use std::io::Write;
@@ -247,7 +247,7 @@ pub fn finish() {
             Finished {
                 notes: std::mem::take(&mut identity.notes),
                 identity,
-                settings: settings.clone(),
+                settings: with_summary_somewhere(kind, &settings),
                 records,
                 dropped,
                 outcome: said,
@@ -280,6 +280,17 @@ fn speaks(kind: SessionKind, settings: &Settings) -> bool {
     kind == SessionKind::Launched || is_verbose(settings)
 }
 
+/// Summaries that were asked for on a console go to a file, `PREFIX_summary.txt`, where the consoles are the application's.
+fn with_summary_somewhere(kind: SessionKind, settings: &Settings) -> Settings {
+    const PLACE: &str = "ROCPROF_STATS_SUMMARY_OUTPUT";
+    let mut settings = settings.clone();
+    let on_console = matches!(settings.text(PLACE), None | Some("stdout" | "stderr"));
+    if on_console && !speaks(kind, &settings) {
+        settings.set(PLACE, "summary");
+    }
+    settings
+}
+
 fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
     if !speaks(kind, settings) {
         return;
@@ -287,6 +298,16 @@ fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
     for warning in &written.warnings {
         say(&format!("rocprofv3: warning: {warning}"));
     }
+    let printed = match &written.summary {
+        // As AMD's tool: on the standard output of the program that it started.
+        Some((Console::Stdout, tables)) if kind == SessionKind::Launched => {
+            std::io::stdout().write_all(tables.as_bytes())
+        }
+        Some((_, tables)) => std::io::stderr().write_all(tables.as_bytes()),
+        None => Ok(()),
+    };
+    // One that cannot be printed is nobody's trouble.
+    drop(printed);
     for file in &written.files {
         // AMD's words: scripts look for them (research/rocprofv3-contract.md 1.4).
         say(&format!("Opened result file: {}", file.display()));
