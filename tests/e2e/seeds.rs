@@ -281,6 +281,12 @@ fn the_cmake_project_builds_and_its_tools_do_the_job() -> Result<()> {
         ["sdk 1.2.1 rocattach 1.2.1 register Success"],
         "{exit}"
     );
+    let exit = run(
+        project.command("markers", &[], project.dir.path()),
+        PATIENCE,
+    )?
+    .success()?;
+    assert_eq!(exit.stdout, ["0 1 1 0 1 1"], "{exit}");
     for (name, ready) in [("my_attach_tool", Some("1")), ("my_second_tool", None)] {
         let mut target = Caller::command(&lab)?.log_name(name);
         if let Some(value) = ready {
@@ -429,16 +435,6 @@ fn variables_of_the_first_document_are_understood() -> Result<()> {
     };
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     let pid = caller.pid().to_string();
-    let trace = |names: &[&str]| -> Result<Command> {
-        let mut command = typed(lab.scratch(), "rocprof-attach", &["-p", &pid])?;
-        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("ROCP_TOOL_ATTACH", "1");
-        command.envs(names.iter().map(|name| (*name, "1")));
-        command
-            .env("ROCPROF_LOGGING_LEVEL", "info")
-            .env("ROCPROF_OUTPUT_FORMAT", "csv");
-        Ok(command)
-    };
     for (names, files) in [
         (&["ROCPROF_HIP_API_TRACE"][..], &["hip_api_trace"][..]),
         (
@@ -446,19 +442,12 @@ fn variables_of_the_first_document_are_understood() -> Result<()> {
             &["hip_api_trace", "hsa_api_trace"],
         ),
         (
-            &[
-                "ROCPROF_KERNEL_TRACE",
-                "ROCPROF_MEMORY_COPY_TRACE",
-                "ROCPROF_MARKER_TRACE",
-            ],
+            &["ROCPROF_KERNEL_TRACE", "ROCPROF_MEMORY_COPY_TRACE"],
             &["kernel_trace", "memory_copy_trace"],
         ),
     ] {
         let dir = tempfile::tempdir()?;
-        let mut command = trace(names)?;
-        command
-            .env("ROCPROF_OUTPUT_PATH", dir.path())
-            .env("ROCPROF_OUTPUT_FILE_NAME", "v");
+        let command = with_variables(&pid, names, dir.path())?;
         profiled(
             command,
             "Press Enter to detach...",
@@ -488,4 +477,57 @@ fn variables_of_the_first_document_are_understood() -> Result<()> {
         }
     }
     caller.quit()
+}
+
+/// `rocprof-attach` with these switched on, into this directory.
+fn with_variables(pid: &str, names: &[&str], dir: &Path) -> Result<Command> {
+    let mut command = typed(dir, "rocprof-attach", &["-p", pid])?;
+    command
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("ROCP_TOOL_ATTACH", "1")
+        .env("ROCPROF_LOGGING_LEVEL", "info")
+        .env("ROCPROF_OUTPUT_FORMAT", "csv")
+        .env("ROCPROF_OUTPUT_PATH", dir)
+        .env("ROCPROF_OUTPUT_FILE_NAME", "v")
+        .envs(names.iter().map(|name| (*name, "1")));
+    Ok(command)
+}
+
+/// The same for marks and ranges, of a program that has some.
+#[test]
+fn the_first_documents_variable_for_markers_is_understood() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
+    let (program, kernels) = (lab.program("markers")?, lab.kernels()?);
+    let mut target = lab.run(&program).arg(library).arg(kernels).spawn()?;
+    target.expect("ready")?;
+    let dir = tempfile::tempdir()?;
+    let command = with_variables(
+        &target.pid().to_string(),
+        &["ROCPROF_MARKER_TRACE"],
+        dir.path(),
+    )?;
+    let mut attacher = Target::spawn(command)?;
+    attacher.expect("Press Enter to detach...")?;
+    target.send("nest 2")?;
+    target.expect("nest")?;
+    attacher.send("")?;
+    attacher.wait(PATIENCE)?.success()?;
+    let csv = Csv::read(&dir.path().join("v_marker_api_trace.csv"))?;
+    let found: Vec<&str> = csv
+        .rows
+        .iter()
+        .map(|row| row["Function"].as_str())
+        .collect();
+    for wanted in [
+        "outer 0", "outer 1", "mark 0", "mark 1", "apart 0", "apart 1",
+    ] {
+        let count = found.iter().filter(|name| **name == wanted).count();
+        assert_eq!(count, 1, "{wanted}: {found:?}");
+    }
+    target.send("quit")?;
+    target.expect("done")?;
+    Ok(())
 }

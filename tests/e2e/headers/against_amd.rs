@@ -6,15 +6,14 @@
 use super::{LANGUAGES, all_headers, compile, include};
 use midair_tests::lab::Lab;
 use midair_tests::target::{PATIENCE, run};
-use midair_tests::{Result, build_dir, workspace};
+use midair_tests::{Result, build_dir, leave_out, workspace};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// AMD's headers. `None`: they are not there and nobody demands them; that is written past the capture of test output.
+/// AMD's headers. `None`: they are not there and nobody demands them; that is said.
 fn amd() -> Result<Option<PathBuf>> {
     let directory = match std::env::var_os("MIDAIR_AMD_HEADERS_DIR") {
         Some(directory) if !directory.is_empty() => PathBuf::from(directory),
@@ -30,9 +29,7 @@ fn amd() -> Result<Option<PathBuf>> {
     if std::env::var_os("MIDAIR_AMD_HEADERS").is_some_and(|value| value == "1") {
         return Err(what.into());
     }
-    std::io::stderr().write_all(
-        format!("SKIPPED, NOT TESTED: comparison with AMD's headers: {what}\n").as_bytes(),
-    )?;
+    leave_out(&what)?;
     Ok(None)
 }
 
