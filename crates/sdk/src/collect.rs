@@ -587,6 +587,14 @@ impl Collection {
                     running.waiting_for
                 )),
             );
+        } else if running.need.runtime() && !running.hsa_open {
+            running.sink.put(
+                kind::NOTE,
+                &note(&format!(
+                    "no changes of memory were seen: {}",
+                    running.waiting_for
+                )),
+            );
         }
         allocations::pass(&mut running.sink, true);
         if running.live.is_empty() {

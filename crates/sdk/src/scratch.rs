@@ -12,7 +12,6 @@ use crate::probe::Busy;
 use crate::queue::state;
 use crate::symbols;
 use crate::tables::{Live, tools};
-use crate::wrappers::original;
 use midair_record::event::{Header, Plain, Queue, Scratch, kind};
 use std::ffi::c_void;
 use std::mem::transmute;
@@ -113,15 +112,8 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
     if let Some(known) = found {
         return (known.number.load(Relaxed), known.node.load(Relaxed));
     }
-    let mut agent = 0_u64;
-    // SAFETY: a queue that is there and a valid out pointer; 0 is HSA_AMD_QUEUE_INFO_AGENT, which needs no lock of the runtime's.
-    unsafe {
-        original::hsa_amd_queue_get_info(
-            std::ptr::with_exposed_provenance_mut(queue as usize),
-            0,
-            (&raw mut agent).cast(),
-        )
-    };
+    // SAFETY: as above.
+    let agent = unsafe { symbols::queue_agent(queue) };
     let node = symbols::agent_node(agent);
     let number = match counted {
         Some(state) => state.id.load(Relaxed),

@@ -5,7 +5,7 @@
 //! executable was frozen or destroyed since.
 
 use crate::queue::harvest::Sink;
-use crate::wrappers::original;
+use crate::wrappers::{self, original};
 use midair_record::event::{self, Agent, CodeObject, Header, KernelSymbol, Plain, kind};
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -112,6 +112,29 @@ pub fn agent_node(agent: u64) -> u32 {
         )
     };
     node
+}
+
+/// Agent of a live queue; 0 when the runtime has no function that tells.
+///
+/// # Safety
+/// `queue` must be a live `hsa_queue_t`.
+pub unsafe fn queue_agent(queue: u64) -> u64 {
+    let mut agent = 0_u64;
+    let mut slots = wrappers::hsa_amd_ext::SLOTS.iter();
+    let slot = slots.find(|slot| slot.name == "hsa_amd_queue_get_info");
+    // Older runtimes' tables end before it.
+    if slot.is_none_or(|slot| slot.original.load(Acquire).is_null()) {
+        return 0;
+    }
+    // SAFETY: the caller's promise and a valid out pointer; 0 is HSA_AMD_QUEUE_INFO_AGENT, which needs no lock of the runtime's.
+    let status = unsafe {
+        original::hsa_amd_queue_get_info(
+            std::ptr::with_exposed_provenance_mut(queue as usize),
+            0,
+            (&raw mut agent).cast(),
+        )
+    };
+    if status == 0 { agent } else { 0 }
 }
 
 /// Whether an agent is a GPU.

@@ -132,18 +132,8 @@ impl Harvester {
             return;
         }
         if queue.agent.load(Acquire) == 0 {
-            let agent = queue.visit(|pointer| {
-                let mut agent = 0_u64;
-                // SAFETY: a live queue (visit) and a valid out pointer; 0 is HSA_AMD_QUEUE_INFO_AGENT.
-                let status = unsafe {
-                    original::hsa_amd_queue_get_info(
-                        pointer.0 as *mut _,
-                        0,
-                        (&raw mut agent).cast(),
-                    )
-                };
-                if status == 0 { agent } else { 0 }
-            });
+            // SAFETY: a live queue (visit).
+            let agent = queue.visit(|pointer| unsafe { symbols::queue_agent(pointer.0) });
             queue.agent.store(agent.unwrap_or(0), Release);
         }
         let agent = queue.agent.load(Acquire);
