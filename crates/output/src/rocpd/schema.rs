@@ -371,6 +371,14 @@ pub(super) fn definition(guid: &Guid) -> String {
         }
         sql.push_str(");\n");
     }
+    // Each insert searches the list of last ids from its begin, so those that are made most often stand first.
+    for table in ["arg", "event", "region", "kernel_dispatch", "memory_copy"] {
+        let name = full_name(table, guid).replace('"', "'");
+        let _ = writeln!(
+            sql,
+            "INSERT INTO sqlite_sequence (name, seq) VALUES ({name}, 0);"
+        );
+    }
     for name in std::iter::once("metadata").chain(TABLES.iter().map(|table| table.name)) {
         let _ = writeln!(
             sql,
