@@ -1,14 +1,14 @@
 //! The demonstration: a HIP program that runs already, attached for two seconds. On the stand-in runtimes, which need only cargo and
 //! gcc; or on AMD's own, in the lab.
 
-use std::io::{BufRead, BufReader};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use midair_stand_in::StandIn;
 
-use crate::run::{Failure, Outcome, cargo, failed, run, target_directory};
+use crate::run::{At, Failure, Outcome, cargo, failed, run, target_directory};
 use crate::{lab, stage};
 
 /// The program's own words once it works on the GPU.
@@ -16,13 +16,30 @@ const WORKS: &str = "iter 2";
 /// How long it may take to come so far: real runtimes load for some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The running program; it ends with this.
-struct Workload(Child);
+/// Starts the program (the words from the third on) with its output in the file `$0`, writes its process id into `$1`, and becomes
+/// the attaching process when it is told to. The program is then a child of the attaching process: that is whom a kernel with
+/// `kernel.yama.ptrace_scope` 1 (Ubuntu's default) allows to attach without root, with no preparation in the program.
+const SCRIPT: &str = r#"out=$0 id=$1; shift
+"$@" >"$out" </dev/null & echo $! >"$id"
+read go || exit 1
+exec "$MIDAIR" attach $! --duration 2s --output-format rocpd pftrace csv --output-directory "$RESULTS""#;
 
-impl Drop for Workload {
+/// The program, and the process that will attach; both end with this.
+struct Show {
+    child: Child,
+    id: PathBuf,
+}
+
+impl Drop for Show {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Not our child: it is the attaching process's, and does not end with that.
+        if let Ok(id) = std::fs::read_to_string(&self.id) {
+            let mut kill = Command::new("sh");
+            kill.args(["-c", "kill \"$0\"", id.trim()]);
+            let _ = kill.stderr(Stdio::null()).status();
+        }
     }
 }
 
@@ -40,7 +57,8 @@ pub fn demo_task(words: &[String]) -> Outcome<()> {
     let mut command = Command::new(program);
     let (variable, topology) = stand_in.environment();
     command
-        .args(["0", "500"])
+        // A minute's work, should nobody end it.
+        .args(["20000", "500"])
         .env(variable, topology)
         // Kernels by the width of their grids, in ns: a matrix product takes longer than an activation.
         .env(
@@ -48,7 +66,7 @@ pub fn demo_task(words: &[String]) -> Outcome<()> {
             "16384:410000,2048:38000,1024:14000,3072:61000,1536:22000",
         )
         .env("MODEL_JITTER", "12");
-    show(command, &prefix, "demo")
+    show(&command, &prefix, "demo")
 }
 
 /// Builds the stand-in runtimes and lays them out below the target directory.
@@ -71,38 +89,65 @@ pub fn on_amds_runtimes() -> Outcome<()> {
     let mut command = lab::command(&lab);
     command
         .env("REGISTER", "0")
-        .args(["/lab/vadd", "1000000", "500"]);
-    show(command, &prefix, "demo-lab")
+        .args(["/lab/vadd", "20000", "500"]);
+    show(&command, &prefix, "demo-lab")
 }
 
 /// Starts the program, attaches to it for two seconds, and ends it.
-fn show(mut command: Command, prefix: &std::path::Path, results: &str) -> Outcome<()> {
-    let midair = stage::staged_program(prefix, "midair")?;
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut workload =
-        Workload(child.map_err(|error| Failure(format!("the program did not start: {error}")))?);
-    wait_until_it_works(&mut workload)?;
-    let pid = workload.0.id().to_string();
-    println!("attaching to process {pid} for two seconds");
+fn show(command: &Command, prefix: &Path, results: &str) -> Outcome<()> {
     let results = target_directory().join(results);
-    run(Command::new(midair)
-        .args(["attach", &pid, "--duration", "2s", "--output-directory"])
-        .arg(&results))
+    std::fs::create_dir_all(&results).at("making", &results)?;
+    let (out, id) = (results.join("program.out"), results.join("program.pid"));
+    for old in [&out, &id] {
+        // From an earlier run, if it is there at all.
+        let _ = std::fs::remove_file(old);
+    }
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", SCRIPT])
+        .args([&out, &id])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .env("MIDAIR", stage::staged_program(prefix, "midair")?)
+        .env("RESULTS", &results)
+        .stdin(Stdio::piped());
+    let child = shell.spawn();
+    let child = child.map_err(|error| Failure(format!("the program did not start: {error}")))?;
+    let mut show = Show { child, id };
+    wait_until_it_works(&mut show, &out)?;
+    let pid = std::fs::read_to_string(&show.id).at("reading", &show.id)?;
+    println!("attaching to process {} for two seconds", pid.trim());
+    let Some(mut stdin) = show.child.stdin.take() else {
+        return failed("no pipe to the attaching process");
+    };
+    let told = stdin.write_all(b"go\n");
+    told.map_err(|error| Failure(format!("the attaching process is gone: {error}")))?;
+    let ended = show.child.wait();
+    match ended.map_err(|error| Failure(error.to_string()))? {
+        status if status.success() => Ok(()),
+        status => failed(format!("midair attach: {status}")),
+    }
 }
 
-fn wait_until_it_works(workload: &mut Workload) -> Outcome<()> {
-    let Some(stdout) = workload.0.stdout.take() else {
-        return failed("the program has no output");
-    };
-    let (works, said) = channel();
-    // Reads on to the end: a full pipe would stop the program.
-    std::thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            if line.starts_with(WORKS) {
-                let _ = works.send(());
-            }
+/// The program says what it does in a file, since it is not our child and a pipe would have to be read all the time.
+fn wait_until_it_works(show: &mut Show, out: &Path) -> Outcome<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let said = std::fs::read_to_string(out).unwrap_or_default();
+        if said.lines().any(|line| line.starts_with(WORKS)) {
+            return Ok(());
         }
-    });
-    said.recv_timeout(PATIENCE)
-        .or_else(|_| failed("the program did not come to work on the GPU"))
+        let gone = show.child.try_wait();
+        if Instant::now() > deadline || gone.is_ok_and(|status| status.is_some()) {
+            return failed(format!(
+                "the program did not come to work on the GPU; it said: {said}"
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -49,6 +49,9 @@ fn enters(target: &mut Target, pid: i32) {
 
 #[test]
 fn a_process_of_user_1000() {
+    if !midair_tests::is_root_for("to start a program as another user").unwrap() {
+        return;
+    }
     let (dir, mut command) = for_all();
     command.uid(1000).gid(1000).env_remove("RUNTIME");
     std::fs::copy(compiled("runtime", true), dir.path().join("librt.so")).unwrap();
@@ -63,6 +66,9 @@ fn a_process_of_user_1000() {
 
 #[test]
 fn a_process_in_another_pid_namespace() {
+    if !midair_tests::is_root_for("to make a pid namespace").unwrap() {
+        return;
+    }
     let mut command = Command::new("unshare");
     command
         .args(["--pid", "--fork", "--mount-proc"])

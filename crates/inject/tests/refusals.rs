@@ -172,6 +172,9 @@ fn a_static_program() {
 
 #[test]
 fn another_users_process() {
+    if !midair_tests::is_root_for("to attach as another user").unwrap() {
+        return;
+    }
     let target = start(&["0", "cond"]);
     let dir = tempfile::Builder::new()
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))

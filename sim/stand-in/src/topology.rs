@@ -175,3 +175,33 @@ pub fn write_topology(dir: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_agents::{AgentType, Sources};
+
+    #[test]
+    fn two_different_gpus_are_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        write_topology(dir.path()).unwrap();
+        // A second time changes nothing.
+        write_topology(dir.path()).unwrap();
+        let sources = Sources::of_root(Path::new("/")).with_topology(dir.path());
+        let agents = sources.read().unwrap();
+        let types: Vec<AgentType> = agents.iter().map(|agent| agent.agent_type).collect();
+        assert_eq!(types, [AgentType::Cpu, AgentType::Gpu, AgentType::Gpu]);
+        let [cpu, one, two] = &agents[..] else {
+            panic!("{agents:?}");
+        };
+        assert_eq!((cpu.node_id, one.node_id, two.node_id), (0, 1, 2));
+        assert_eq!((one.name.as_str(), two.name.as_str()), ("gfx942", "gfx942"));
+        assert!(one.gpu_id != two.gpu_id && one.uuid != two.uuid && one.location_id != two.location_id);
+        for agent in &agents {
+            assert_eq!(agent.io_links.len(), GPUS);
+            assert!(agent.io_links.iter().all(|link| link.node_from == agent.node_id));
+        }
+        // PCI Express to the host, XGMI between the two.
+        assert_eq!((two.io_links[0].link_type, two.io_links[1].link_type), (2, 11));
+    }
+}

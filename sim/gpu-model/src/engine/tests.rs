@@ -671,3 +671,18 @@ fn a_dispatch_without_enough_scratch_stops_the_queue_until_the_runtime_has_seen_
     assert_eq!(queue.step(&bench), Step::Progress);
     assert_eq!(bench.events(), [stop(1, 1, 0)]);
 }
+
+#[test]
+fn times_are_spread_around_theirs() {
+    let mut dice = super::Dice::new(5, 0);
+    assert_eq!(dice.spread(1000, 0), 1000);
+    let times: Vec<u64> = (0..2000).map(|_| dice.spread(100_000, 20)).collect();
+    let mean = times.iter().sum::<u64>() / 2000;
+    assert!((97_000..107_000).contains(&mean), "{mean}");
+    let near = times.iter().filter(|time| (80_000..122_000).contains(*time));
+    // Two thirds of what is normally spread lie within one deviation.
+    assert!((1200..1500).contains(&near.count()));
+    let mut again = super::Dice::new(5, 0);
+    again.spread(1000, 0);
+    assert_eq!(again.spread(100_000, 20), times[0], "the seed decides");
+}
