@@ -5,15 +5,19 @@
 mod profiler;
 
 use midair_tests::Result;
+use midair_tests::attacher::Attacher;
 use midair_tests::lab::LabTarget;
 use midair_tests::modellog::{Event, ModelLog};
+use midair_tests::python::python;
 use midair_tests::stand_in::{Kit, QUEUES_PER_NODE};
 use midair_tests::table::{Csv, json};
-use midair_tests::target::PATIENCE;
+use midair_tests::target::{PATIENCE, run};
 use profiler::compare::{contiguous, logged_copies, mostly, same};
 use profiler::{Counter, Profiler, Tables, Trace, USUAL, changed, since};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::process::Command;
 
 /// Kernels take this long, in ns.
 const KERNEL: (&str, &str) = ("MODEL_KERNEL_NS", "20000");
@@ -253,4 +257,97 @@ fn the_rest_of_the_interface_says_no() -> Result<()> {
     assert_eq!(sizes, [1016, 624, 4056, 80]);
     target.expect("tables")?;
     quit(target)
+}
+
+/// As csv names it.
+fn named(node: u64) -> String {
+    format!("Agent {node}")
+}
+
+/// rocpd and pftrace, each read by another program than ours: kernels ran where the log says, peer copies go from the first GPU to
+/// the second.
+#[test]
+fn databases_and_perfetto_traces_name_both_gpus() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, "model.log", &[])?;
+    let before = target.model_log()?;
+    let mut words = USUAL.to_vec();
+    words.extend(["--output-format", "rocpd", "pftrace"]);
+    let attacher = Attacher::start(target.pid(), &words)?;
+    ask(&mut target, "work 10")?;
+    ask(&mut target, "peers 2")?;
+    let traced = attacher.detach()?.code(0)?;
+    let log = since(&target.model_log()?, &before);
+    quit(target)?;
+    let nodes: BTreeMap<(u64, u64), String> = nodes_of_dispatches(&log)
+        .into_iter()
+        .map(|(times, node)| (times, named(node.into())))
+        .collect();
+    assert_eq!(nodes.len(), 40);
+    let mut ways = BTreeMap::new();
+    for gpu in [1, 2] {
+        ways.insert((named(0), named(gpu), 65536), 10);
+        ways.insert((named(gpu), named(0), 65536), 10);
+    }
+    for bytes in PEERS {
+        ways.insert((named(1), named(2), bytes), 2);
+    }
+
+    let reader =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/output/tests/files/rocpd_reader.py");
+    let mut python3 = Command::new("python3");
+    python3.arg("-B").arg(reader).arg(traced.file("results.db"));
+    python3.args([
+        "SELECT start, \"end\", agent_abs_index AS agent FROM kernels",
+        "SELECT src_agent_abs_index AS src, dst_agent_abs_index AS dst, size, COUNT(*) AS n FROM memory_copies GROUP BY 1, 2, 3",
+    ]);
+    let said = run(python3, PATIENCE)?.success()?.stdout.join("\n");
+    let database: Value = serde_json::from_str(&said)?;
+    let number = |row: &Value, name: &str| row[name].as_u64().unwrap_or(u64::MAX);
+    let rows = |index: usize| database["answers"][index].as_array().into_iter().flatten();
+    let kernels: BTreeMap<_, _> = rows(0)
+        .map(|row| {
+            let times = (number(row, "start"), number(row, "end"));
+            (times, named(number(row, "agent")))
+        })
+        .collect();
+    assert_eq!(kernels, nodes);
+    let copies: BTreeMap<_, _> = rows(1)
+        .map(|row| {
+            let (from, to) = (named(number(row, "src")), named(number(row, "dst")));
+            ((from, to, number(row, "size")), number(row, "n"))
+        })
+        .collect();
+    assert_eq!(copies, ways);
+
+    let mut perfetto = Command::new(python()?);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/pftrace.py");
+    perfetto.arg("-B").arg(script);
+    perfetto.arg(traced.file("results.pftrace"));
+    let said = run(perfetto, PATIENCE)?.success()?.stdout.join("\n");
+    let trace: Value = serde_json::from_str(&said)?;
+    // There it is "Agent-1".
+    let agent = |notes: &Value, name: &str| notes[name].as_str().unwrap_or("").replace('-', " ");
+    let (mut kernels, mut copies) = (BTreeMap::new(), BTreeMap::new());
+    for slice in trace["slices"].as_array().into_iter().flatten() {
+        let notes = &slice["notes"];
+        let times = (number(notes, "begin_ns"), number(notes, "end_ns"));
+        match slice["category"].as_str() {
+            Some("kernel_dispatch") => {
+                kernels.insert(times, agent(notes, "agent"));
+            }
+            Some("memory_copy") => {
+                let way = (agent(notes, "src_agent"), agent(notes, "dst_agent"));
+                *copies.entry(way).or_insert(0) += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(kernels, nodes);
+    let mut without_bytes = BTreeMap::new();
+    for ((from, to, _), count) in ways {
+        *without_bytes.entry((from, to)).or_insert(0) += count;
+    }
+    assert_eq!(copies, without_bytes);
+    Ok(())
 }

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SCRIPT: &str = r#"out=$0 id=$1; shift
 "$@" >"$out" </dev/null & echo $! >"$id"
 read go || exit 1
-exec "$MIDAIR" attach $! --duration 2s --output-format rocpd pftrace csv --output-directory "$RESULTS""#;
+exec "$MIDAIR" attach $! --duration 2s --output-format rocpd,pftrace,csv --output-directory "$RESULTS""#;
 
 /// The program, and the process that will attach; both end with this.
 struct Show {

@@ -196,12 +196,22 @@ mod tests {
         };
         assert_eq!((cpu.node_id, one.node_id, two.node_id), (0, 1, 2));
         assert_eq!((one.name.as_str(), two.name.as_str()), ("gfx942", "gfx942"));
-        assert!(one.gpu_id != two.gpu_id && one.uuid != two.uuid && one.location_id != two.location_id);
+        assert!(
+            one.gpu_id != two.gpu_id && one.uuid != two.uuid && one.location_id != two.location_id
+        );
         for agent in &agents {
             assert_eq!(agent.io_links.len(), GPUS);
-            assert!(agent.io_links.iter().all(|link| link.node_from == agent.node_id));
+            assert!(
+                agent
+                    .io_links
+                    .iter()
+                    .all(|link| link.node_from == agent.node_id)
+            );
         }
         // PCI Express to the host, XGMI between the two.
-        assert_eq!((two.io_links[0].link_type, two.io_links[1].link_type), (2, 11));
+        assert_eq!(
+            (two.io_links[0].link_type, two.io_links[1].link_type),
+            (2, 11)
+        );
     }
 }

@@ -679,7 +679,9 @@ fn times_are_spread_around_theirs() {
     let times: Vec<u64> = (0..2000).map(|_| dice.spread(100_000, 20)).collect();
     let mean = times.iter().sum::<u64>() / 2000;
     assert!((97_000..107_000).contains(&mean), "{mean}");
-    let near = times.iter().filter(|time| (80_000..122_000).contains(*time));
+    let near = times
+        .iter()
+        .filter(|time| (80_000..122_000).contains(*time));
     // Two thirds of what is normally spread lie within one deviation.
     assert!((1200..1500).contains(&near.count()));
     let mut again = super::Dice::new(5, 0);
