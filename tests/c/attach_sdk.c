@@ -1,6 +1,7 @@
 // A foreign SDK that comes late and learns through the table "rocattach" what was there before it, as AMD's does: it visits, asks to be
 // told, and puts itself between the packets of every queue that lets it. Between packets it adds one of its own behind each kernel.
 #include "probe.h"
+#include <dlfcn.h>
 #include <stdatomic.h>
 
 typedef struct { uint64_t handle; } handle_t;
@@ -61,9 +62,25 @@ static void on_queue(void *queue, handle_t agent, int phase, void *data) {
   if (phase == 0) try_queue(queue);
   else note("queue goes");
 }
+// Bytes of the code objects that were loaded from memory, as the helper kept them; they must be ELF files.
+static uint64_t bytes;
+static unsigned on_loaded(handle_t executable, handle_t loaded, void *data) {
+  (void)executable, (void)data;
+  const void *at = NULL;
+  uint64_t size = 0;
+  int answer = table->lookup_memory_codeobj_data(loaded, &at, &size);
+  if (answer == 0 && !memcmp(at, "\177ELF", 4)) bytes += size;
+  if (table->lookup_memory_codeobj_data((handle_t){1}, &at, &size) != 19) note("an unknown code object has bytes");
+  return 0;
+}
 static void visit_object(handle_t executable, void *data) {
   if (!executable.handle || data != &objects) abort();
   objects++;
+  // AMD's loader extension, version 1; its fourth function visits what was loaded.
+  unsigned (*extension)(uint16_t, uint16_t, size_t, void *) = dlsym(RTLD_DEFAULT, "hsa_system_get_major_extension_table");
+  void *functions[4] = {0};
+  if (!extension || extension(0x201, 1, sizeof functions, functions)) return note("no loader extension");
+  ((unsigned (*)(handle_t, unsigned (*)(handle_t, handle_t, void *), void *))functions[3])(executable, on_loaded, NULL);
 }
 static void on_object(handle_t executable, int phase, void *data) {
   if (!executable.handle || data != &object_events) abort();
@@ -83,12 +100,13 @@ EXPORT int rocprofiler_attach(void) {
     return 1;
   }
   visited = told = objects = object_events = accepted = refused = 0;
+  bytes = 0;
   kernels = 0;
   int failed = table->iterate_all_queues(visit_queue, &visited) || table->iterate_all_code_objects(visit_object, &objects) ||
                table->add_queue_cb(on_queue, &told) || table->add_code_object_cb(on_object, &object_events);
-  snprintf(line, sizeof line, "attach size=%lu version=%d active=%d failed=%d queues=%u told=%u refused=%u accepted=%u objects=%d", table->size,
+  snprintf(line, sizeof line, "attach size=%lu version=%d active=%d failed=%d queues=%u told=%u refused=%u accepted=%u objects=%d bytes=%lu", table->size,
            table->get_version(), table->is_hsa_interception_active(), failed, visited, told, refused, accepted,
-           objects == object_events ? (int)objects : -1);
+           objects == object_events ? (int)objects : -1, bytes);
   note(line);
   return failed;
 }
