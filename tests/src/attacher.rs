@@ -133,16 +133,7 @@ impl Traced {
     /// # Errors
     /// When a file is there and wrong.
     pub fn calls(&self) -> Result<Vec<Call>> {
-        let mut calls = Vec::new();
-        for name in ["hip_api_trace.csv", "hsa_api_trace.csv"] {
-            let path = self.file(name);
-            if path.exists() {
-                for row in Csv::read(&path)?.rows {
-                    calls.push(Call::of(&row)?);
-                }
-            }
-        }
-        Ok(calls)
+        calls_of(&["hip_api_trace.csv", "hsa_api_trace.csv"].map(|name| self.file(name)))
     }
     /// ROCTx marks, ranges and calls; functions are messages where they have one. None when the file was not written.
     ///
@@ -155,6 +146,20 @@ impl Traced {
         }
         Csv::read(&path)?.rows.iter().map(Call::of).collect()
     }
+}
+
+/// The calls in these files, in their order. A file that was not written has none.
+///
+/// # Errors
+/// When a file is there and wrong.
+pub fn calls_of(files: &[PathBuf]) -> Result<Vec<Call>> {
+    let mut calls = Vec::new();
+    for path in files.iter().filter(|path| path.exists()) {
+        for row in Csv::read(path)?.rows {
+            calls.push(Call::of(&row)?);
+        }
+    }
+    Ok(calls)
 }
 
 /// A row of `hip_api_trace.csv` or `hsa_api_trace.csv`.

@@ -172,6 +172,30 @@ impl Lab {
         std::fs::set_permissions(own.join(file), std::fs::Permissions::from_mode(0o755))?;
         self.inside(&own)
     }
+    /// Copies the stage's programs and libraries into the lab; returns the directory's path there.
+    ///
+    /// # Errors
+    /// When the stage is not built or cannot be copied.
+    pub fn stage(&self) -> Result<String> {
+        let there = self.root.join(OURS).join("stage");
+        for dir in ["bin", "lib", "lib/rocprofiler-sdk"] {
+            let (from, to) = (crate::stage::stage()?.join(dir), there.join(dir));
+            std::fs::create_dir_all(&to)?;
+            for file in std::fs::read_dir(from)? {
+                let file = file?.path();
+                let to = to.join(file.file_name().ok_or("a file has a name")?);
+                if let Ok(link) = std::fs::read_link(&file) {
+                    if std::fs::read_link(&to).ok().as_ref() != Some(&link) {
+                        let _ = std::fs::remove_file(&to);
+                        std::os::unix::fs::symlink(link, &to)?;
+                    }
+                } else if file.is_file() {
+                    put_file(&to, &std::fs::read(&file)?, 0o755)?;
+                }
+            }
+        }
+        self.inside(&there)
+    }
     /// Copies `tests/c` into the lab.
     fn sources(&self) -> Result<PathBuf> {
         let sources = self.root.join(OURS).join("src");
@@ -198,6 +222,7 @@ impl Lab {
             libs: None,
             preload: Vec::new(),
             prefix: Vec::new(),
+            launcher: Vec::new(),
             user: None,
             log: "model.log".to_owned(),
         }
@@ -215,6 +240,7 @@ pub struct LabCommand<'a> {
     libs: Option<String>,
     preload: Vec<String>,
     prefix: Vec<String>,
+    launcher: Vec<String>,
     user: Option<u32>,
     log: String,
 }
@@ -260,6 +286,12 @@ impl LabCommand<'_> {
     #[must_use]
     pub fn prefix(mut self, words: &[&str]) -> Self {
         self.prefix = words.iter().map(ToString::to_string).collect();
+        self
+    }
+    /// Puts a command of the lab before the program, such as `/…/rocprofv3 --hip-trace --`.
+    #[must_use]
+    pub fn under(mut self, words: &[&str]) -> Self {
+        self.launcher = words.iter().map(ToString::to_string).collect();
         self
     }
     /// Runs it as another user (and the group of the same number).
@@ -313,6 +345,7 @@ impl LabCommand<'_> {
             words.push(format!("LD_PRELOAD={}", preload.join(":")));
         }
         words.extend(self.env);
+        words.extend(self.launcher);
         words.push(self.program);
         words.extend(self.args);
         let (first, rest) = words.split_first().ok_or("a command has a name")?;

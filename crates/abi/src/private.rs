@@ -10,6 +10,11 @@ pub const TOOL_BIND: &str = "midair_tool_bind";
 /// 0: bound; anything else: the tool cannot work with this table and must not be configured.
 pub type ToolBind = unsafe extern "C" fn(*const SdkTable) -> c_int;
 
+/// Name of the SDK's function that serves the tools that a process is started with: [`Launch`]. For a tool of ours that is preloaded.
+pub const LAUNCH: &str = "midair_launch";
+/// Does nothing where they are served.
+pub type Launch = unsafe extern "C" fn();
+
 /// Entry points of the SDK. Lives as long as the process; statuses are `rocprofiler_status_t`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

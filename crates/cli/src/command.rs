@@ -20,7 +20,8 @@ pub fn with_options(command: Command, front: Front) -> Command {
     })
 }
 
-fn argument(option: &'static Opt, front: Front) -> Arg {
+/// One option of a front.
+pub fn argument(option: &'static Opt, front: Front) -> Arg {
     let built = option.is_built();
     let help = if built {
         option.help.to_owned()
@@ -113,7 +114,9 @@ fn choices(option: &Opt, words: &'static [&'static str]) -> PossibleValuesParser
 /// Reads the options of a front back.
 pub fn given(matches: &ArgMatches, front: Front) -> Result<Given, Failure> {
     let mut given = Given::new();
-    for option in options_of(front) {
+    // A subcommand may leave some out.
+    let defined = |option: &&Opt| matches.try_contains_id(option.long).is_ok();
+    for option in options_of(front).filter(defined) {
         let present = match option.shape {
             Shape::Flag => matches.get_flag(option.long),
             _ => matches.value_source(option.long).is_some(),

@@ -12,6 +12,7 @@ pub mod attach;
 pub mod command;
 pub mod connect;
 pub mod engine;
+pub mod launch;
 pub mod man;
 pub mod midair;
 pub mod report;

@@ -8,18 +8,18 @@ use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
 use midair_session::{Failure, Kind};
 use midair_settings::options::option;
-use midair_settings::{Front, resolve};
+use midair_settings::{Category, Front, Given, Resolved, resolve};
 
 use crate::attach::{self, Words};
-use crate::command::{self, Parsed, given, refused, with_options};
+use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
 use crate::engine::{Engine, Request, Written};
+use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::wait::Ended;
 use crate::{man, rocprofv3};
 
 /// Subcommands that are known and not built yet, with what they will do.
 const LATER: &[(&str, &str)] = &[
-    ("run", "Start a program under the profiler"),
     ("ps", "List processes that can be attached to"),
     ("top", "Watch kernels live"),
     ("convert", "Convert results to another format"),
@@ -31,6 +31,31 @@ fn pid_argument() -> Arg {
         .required(true)
         .value_parser(clap::value_parser!(u32).range(1..))
         .help("Process to look at")
+}
+
+/// `midair run`: the options that say what to record and where to write it, and the program.
+fn run_command() -> Command {
+    let run = Command::new("run")
+        .about("Start a program under the profiler: this process becomes the program")
+        .long_about(
+            "Start a program under the profiler. This process becomes the program, so its exit code is the program's; the results are \
+             written when the program ends, and named on standard error.\n\
+             Without an option that says what to record, HIP calls, kernels and memory copies are recorded.",
+        )
+        .args_override_self(true)
+        .arg(
+            Arg::new("application")
+                .num_args(1..)
+                .required(true)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true)
+                .value_name("APP")
+                .value_parser(clap::value_parser!(OsString))
+                .help("Program to start, with its arguments"),
+        );
+    options_of(Front::Midair)
+        .filter(|option| option.category != Category::Attach)
+        .fold(run, |run, option| run.arg(argument(option, Front::Midair)))
 }
 
 /// The clap command.
@@ -50,6 +75,7 @@ pub fn command() -> Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(with_options(attach, Front::Midair))
+        .subcommand(run_command())
         .subcommand(
             Command::new("doctor")
                 .about("Check every precondition of an attach, without touching the process")
@@ -120,6 +146,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     };
     match matches.subcommand() {
         Some(("attach", matches)) => run_attach(matches, engine, report),
+        Some(("run", matches)) => start(matches, report),
         Some(("doctor", matches)) => doctor(pid_of(matches), engine, report),
         Some(("completions", matches)) => completions(matches, report),
         Some(("man", matches)) => print_man(matches, report),
@@ -136,23 +163,46 @@ fn pid_of(matches: &ArgMatches) -> u32 {
     matches.get_one::<u32>("PID").copied().unwrap_or_default()
 }
 
-fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
-    let mut given = given(matches, Front::Midair)?;
-    if given.is_on("dry-run") {
-        return doctor(pid_of(matches), engine, report);
-    }
+/// The settings, where nothing was said about what to record: HIP calls, kernels and copies.
+fn settle(given: &mut Given, report: Report) -> Result<(Resolved, Report), Failure> {
     let (inherited, cwd) = attach::surroundings()?;
-    let mut resolved = resolve(&given, &inherited, &cwd).map_err(refused)?;
+    let mut resolved = resolve(given, &inherited, &cwd).map_err(refused)?;
     if !resolved.records_something() && !given.asks_for_traces() {
         for long in ["runtime-trace", "hip-trace"] {
             if let Some(option) = option(long).filter(|_| given.get(long).is_none()) {
                 given.give(option, &[]).map_err(refused)?;
             }
         }
-        resolved = resolve(&given, &inherited, &cwd).map_err(refused)?;
+        resolved = resolve(given, &inherited, &cwd).map_err(refused)?;
     }
     let report = report.at_level_of(&resolved.settings);
     attach::tell_settings(&resolved, given.text("log-level"), &report);
+    Ok((resolved, report))
+}
+
+/// Becomes the program.
+fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
+    let mut given = given(matches, Front::Midair)?;
+    let (resolved, report) = settle(&mut given, report)?;
+    let words: Vec<OsString> = matches
+        .get_many("application")
+        .map(|words| words.cloned().collect())
+        .unwrap_or_default();
+    let launch = Launch {
+        words: &words,
+        settings: &resolved.settings,
+        preload: &[],
+        suppress_markers: false,
+    };
+    launch::run(&launch, &report)
+}
+
+fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
+    let mut given = given(matches, Front::Midair)?;
+    if given.is_on("dry-run") {
+        return doctor(pid_of(matches), engine, report);
+    }
+    let (resolved, report) = settle(&mut given, report)?;
     let mut request = Request::new(pid_of(matches), resolved.settings);
     if let Some(mib) = given.number("spool-size") {
         request.spool_bytes = mib << 20;

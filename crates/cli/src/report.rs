@@ -75,6 +75,11 @@ impl Report {
         failure.kind.exit_code()
     }
 
+    /// An error that has no exit code of its own.
+    pub fn error(&self, text: &str) {
+        self.marked("error", "31", text);
+    }
+
     /// Something that the user should know.
     pub fn warning(&self, text: &str) {
         if self.verbosity >= Verbosity::Warning {

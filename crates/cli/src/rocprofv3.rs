@@ -1,15 +1,16 @@
-//! `rocprofv3`: AMD's command line, for attaching.
+//! `rocprofv3`: AMD's command line, for starting a program under the profiler and for attaching.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command};
 use midair_session::{Failure, Kind};
-use midair_settings::{Front, resolve};
+use midair_settings::{Front, Given, Settings, resolve};
 
 use crate::attach::{self, Words};
 use crate::command::{self, Parsed, given, refused, with_options};
 use crate::engine::{Engine, Request, Written};
+use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::version;
 use crate::wait::Ended;
@@ -17,9 +18,9 @@ use crate::wait::Ended;
 /// The clap command.
 pub fn command() -> Command {
     let command = Command::new("rocprofv3")
-        .about("Profile GPU work of a process that is already running")
-        .after_help("Exit codes: 0 done, 2 usage, 10-22 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet.")
-        .override_usage("rocprofv3 --pid PID [OPTIONS]")
+        .about("Profile GPU work of a program: start it, or attach to it while it runs")
+        .after_help("Exit codes: those of APP (126 and 127: it cannot be started); of an attach: 0 done, 2 usage, 10-22 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet.")
+        .override_usage("rocprofv3 [OPTIONS] -- APP [ARGUMENTS]\n       rocprofv3 --pid PID [OPTIONS]")
         .args_override_self(true)
         .disable_help_flag(true)
         .arg(Arg::new("help").short('h').long("help").action(ArgAction::Help).help("Print help (-h: what is built; --help: all)"))
@@ -29,7 +30,7 @@ pub fn command() -> Command {
                 .last(true)
                 .value_name("APP")
                 .value_parser(clap::value_parser!(OsString))
-                .help("[not built yet] Program to start under the profiler, with its arguments"),
+                .help("Program to start under the profiler, with its arguments; this process becomes it"),
         );
     with_options(command, Front::Rocprofv3)
 }
@@ -57,18 +58,24 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         return Ok(0);
     }
     let given = given(&matches, Front::Rocprofv3)?;
-    if matches.contains_id("application") {
+    let application: Option<Vec<OsString>> = matches
+        .get_many("application")
+        .map(|words| words.cloned().collect());
+    let pid = given.number("pid").and_then(|pid| u32::try_from(pid).ok());
+    if application.is_some() && pid.is_some() {
         return Err(Failure::new(
-            Kind::NotBuilt,
-            "starting a program (rocprofv3 [OPTIONS] -- APP) is known but not built yet",
+            Kind::Usage,
+            "either a program to start or a process to attach to",
         )
-        .hint("start it yourself and give its pid: rocprofv3 --pid PID"));
+        .hint("leave --pid away, or what stands behind --"));
     }
-    let Some(pid) = given.number("pid").and_then(|pid| u32::try_from(pid).ok()) else {
-        return Err(
-            Failure::new(Kind::Usage, "no process to attach to").hint("give --pid PID; see --help")
-        );
-    };
+    if application.is_none() && pid.is_none() {
+        return Err(Failure::new(
+            Kind::Usage,
+            "no program to start and no process to attach to",
+        )
+        .hint("name the program behind --, or give --pid PID; see --help"));
+    }
     let (inherited, cwd) = attach::surroundings()?;
     let resolved = resolve(&given, &inherited, &cwd).map_err(refused)?;
     let report = report.at_level_of(&resolved.settings);
@@ -76,6 +83,14 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     if !resolved.records_something() {
         report.warning("No tracing options were enabled.");
     }
+    let Some(pid) = pid else {
+        return start(
+            &application.unwrap_or_default(),
+            &given,
+            &resolved.settings,
+            &report,
+        );
+    };
     let duration = given
         .number("attach-duration-msec")
         .map(Duration::from_millis);
@@ -86,6 +101,27 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     };
     let request = Request::new(pid, resolved.settings);
     Ok(attach::run(engine, request, duration, &words, &report))
+}
+
+/// Becomes the program.
+fn start(
+    words: &[OsString],
+    given: &Given,
+    settings: &Settings,
+    report: &Report,
+) -> Result<u8, Failure> {
+    let preload: Vec<String> = settings
+        .list("ROCPROF_PRELOAD", ':')
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let launch = Launch {
+        words,
+        settings,
+        preload: &preload,
+        suppress_markers: given.is_on("suppress-marker-preload"),
+    };
+    launch::run(&launch, report)
 }
 
 /// AMD's lines on standard output, word for word: scripts look for them (research/rocprofv3-contract.md 1.4).

@@ -14,6 +14,12 @@ pub unsafe extern "C" fn midair_agent_enter(boot: *mut BootBlock) {
     unsafe { midair_sdk::agent::enter(boot) }
 }
 
+/// Serves the tools that the process is started with (`midair_abi::private::LAUNCH`).
+#[unsafe(no_mangle)]
+pub extern "C" fn midair_launch() {
+    midair_capi_build::edge((), midair_sdk::local::serve_the_start);
+}
+
 /// Run by the loader when the library is loaded: does nothing unless the process is being started under the profiler.
 #[used]
 #[unsafe(link_section = ".init_array")]

@@ -31,7 +31,7 @@ fn the_library_is_what_it_must_be() {
                 .all(|name| exported.contains(name))
     );
     exported.extend(BEYOND_HEADERS);
-    exported.push(midair_record::boot::ENTRY);
+    exported.extend([midair_record::boot::ENTRY, midair_abi::private::LAUNCH]);
     let library = std::env::current_exe()
         .unwrap()
         .parent()

@@ -37,14 +37,25 @@ static ASKED: AtomicU64 = AtomicU64::new(0);
 static SERVED: AtomicU64 = AtomicU64::new(0);
 /// The pid of the process in which the agent serves a session, 0 when none: a forked child has a copy of this word and no agent.
 static SERVING: AtomicU32 = AtomicU32::new(0);
-/// 1: tables are to be looked for at once.
-static LOOK: AtomicU32 = AtomicU32::new(0);
+/// What [`look_again`] asks for, see [`look`].
+static LOOK: AtomicU32 = AtomicU32::new(look::NOTHING);
+/// 1 while the HSA runtime is there and not open, and its `hsa_init` is hooked.
+static HSA_CLOSED: AtomicU32 = AtomicU32::new(0);
 /// 1 while the agent may wait for a lock of the HSA runtime's.
 static IN_RUNTIME: AtomicU32 = AtomicU32::new(0);
 /// 1 while a session wants the device's work and the HSA runtime is not open yet.
 static DEVICE_PENDING: AtomicU32 = AtomicU32::new(0);
 /// Thread id of the agent.
 static AGENT: AtomicU32 = AtomicU32::new(0);
+
+/// Values of [`LOOK`].
+mod look {
+    pub const NOTHING: u32 = 0;
+    /// Tables are to be looked for at once.
+    pub const TABLES: u32 = 1;
+    /// The HSA runtime registers: it is inside `hsa_init`, behind the loading of its own tools, so its slots can be taken.
+    pub const HSA: u32 = 2;
+}
 
 /// How long an application's thread waits for a session to end before its runtime or process goes.
 const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
@@ -113,12 +124,12 @@ pub fn ask_later() {
 
 /// For a thread that brings new tables: waits until the agent has hooked them, within a limit. The thread may hold a lock of the
 /// runtime's that the agent waits for, in [`IN_RUNTIME`]: then it does not wait, and the slots are taken when the agent is back.
-pub fn look_again() {
-    LOOK.store(1, SeqCst);
+pub fn look_again(hsa: bool) {
+    ask_to_look(hsa);
     crate::local::wake();
     let end = std::time::Instant::now() + LEAVE_LIMIT;
     while (is_served() || crate::local::is_on())
-        && LOOK.load(SeqCst) != 0
+        && LOOK.load(SeqCst) != look::NOTHING
         && IN_RUNTIME.load(SeqCst) == 0
         && std::time::Instant::now() < end
     {
@@ -126,9 +137,27 @@ pub fn look_again() {
     }
 }
 
+/// Has the next look take tables at once, HSA's or others.
+pub fn ask_to_look(hsa: bool) {
+    LOOK.store(if hsa { look::HSA } else { look::TABLES }, SeqCst);
+}
+
+/// Nobody is there to look.
+pub fn forget_to_look() {
+    LOOK.store(look::NOTHING, SeqCst);
+}
+
 /// Whether [`look_again`] asks.
 pub fn is_asked_to_look() -> bool {
-    LOOK.load(SeqCst) != 0
+    LOOK.load(SeqCst) != look::NOTHING
+}
+
+/// For an application's thread whose `hsa_init` has returned: waits until the runtime's tables are hooked and the device's side is
+/// ready, within a limit, so that nothing that comes after it goes by unseen.
+pub fn hsa_is_open() {
+    if HSA_CLOSED.load(Acquire) != 0 && probe::generation() != 0 {
+        ask();
+    }
 }
 
 /// For an application's thread that is about to make its first queue: waits until the device's side is ready, within a limit, so that
@@ -165,12 +194,30 @@ struct Running {
     hsa_open: bool,
     /// Signals are there for the device's work.
     hsa_ready: bool,
+    /// The HSA runtime is open, behind its first `hsa_init`.
+    hsa_up: bool,
+    /// See [`Collection::hsa_slots_are_final`].
+    hsa_final: bool,
     /// Why it is not, in words.
     waiting_for: &'static str,
     copies_switched: bool,
     looked_at: u64,
     epoch: u64,
     told: Vec<String>,
+}
+
+impl Running {
+    /// Whether the tables of an HSA runtime were found.
+    fn has_hsa(&self) -> bool {
+        let has = |name: &str| {
+            self.live.iter().any(|live| {
+                TABLES
+                    .get(live.index)
+                    .is_some_and(|table| table.name == name)
+            })
+        };
+        has("CoreApiTable") && has("AmdExtTable")
+    }
 }
 
 /// The agent's collecting side.
@@ -318,6 +365,8 @@ impl Collection {
             live: Vec::new(),
             runtimes: runtimes::Told::new(wanted),
             tools: None,
+            hsa_up: false,
+            hsa_final: false,
             hsa_open: false,
             hsa_ready: false,
             waiting_for: "",
@@ -328,10 +377,9 @@ impl Collection {
         });
         COLLECTING.store(true, SeqCst);
         DEVICE_PENDING.store(u32::from(need.device()), Release);
-        if LOOK.swap(0, SeqCst) == 0 {
-            self.look_for_tables();
-        } else {
-            self.take_tables();
+        match LOOK.swap(look::NOTHING, SeqCst) {
+            look::NOTHING => self.look_for_tables(),
+            asked => self.take_tables(asked),
         }
         probe::set_called(need.called);
         probe::open(need.tracked(), need.recorded);
@@ -346,6 +394,8 @@ impl Collection {
     /// Looks for tables, opens the device's side where the runtime is open, takes slots.
     fn look_for_tables(&mut self) {
         self.find_tables();
+        self.take_slots();
+        self.look_at_hsa();
         if let Some(running) = &mut self.running {
             Self::open_hsa(running, &mut self.harvester);
         }
@@ -353,9 +403,40 @@ impl Collection {
     }
 
     /// The same without a look at the device: whoever waits for it may be inside `hsa_init`.
-    fn take_tables(&mut self) {
+    fn take_tables(&mut self, asked: u32) {
         self.find_tables();
+        if asked == look::HSA {
+            self.hsa_slots_are_final();
+        }
         self.take_slots();
+    }
+
+    /// Before the HSA runtime is open, the tools that it loads by itself may yet put theirs into its slots: only `hsa_init` is hooked,
+    /// and the rest when that returns. So ours call theirs, as if we had come later, and nothing is lost.
+    fn look_at_hsa(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if running.hsa_up || !running.has_hsa() {
+            return;
+        }
+        running.hsa_up = Self::runtime_is_open();
+        HSA_CLOSED.store(u32::from(!running.hsa_up), Release);
+        if running.hsa_up {
+            self.hsa_slots_are_final();
+        }
+    }
+
+    /// What the slots hold now is what the runtime and its own tools want there.
+    fn hsa_slots_are_final(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if !std::mem::replace(&mut running.hsa_final, true) {
+            for live in running.live.iter().filter(|live| live.is_hsa()) {
+                self.installed.adopt(live);
+            }
+        }
     }
 
     fn take_slots(&mut self) {
@@ -363,7 +444,14 @@ impl Collection {
             return;
         };
         for live in &running.live {
-            self.installed.take(live, &running.need);
+            if running.hsa_final || !live.is_hsa() {
+                self.installed.take(live, &running.need);
+            } else {
+                self.installed.take_opener(live);
+            }
+        }
+        if !running.hsa_final {
+            return;
         }
         if running.need.scratch {
             Self::find_tools(running);
@@ -435,20 +523,13 @@ impl Collection {
     /// Once the HSA runtime is there and open: signals, names, profiling of copies. Contexts start one by one, so what is needed
     /// may grow after the runtime was opened.
     fn open_hsa(running: &mut Running, harvester: &mut Harvester) {
-        let has = |name: &str| {
-            running.live.iter().any(|live| {
-                TABLES
-                    .get(live.index)
-                    .is_some_and(|table| table.name == name)
-            })
-        };
         if !running.need.runtime() {
             return;
         }
         if !running.hsa_open {
-            running.waiting_for = if !has("CoreApiTable") || !has("AmdExtTable") {
+            running.waiting_for = if !running.has_hsa() {
                 "no table of an HSA runtime was found"
-            } else if !Self::runtime_is_open() {
+            } else if !running.hsa_up {
                 "the HSA runtime was not initialised"
             } else {
                 running.hsa_open = true;
@@ -487,9 +568,10 @@ impl Collection {
         if SERVED.load(SeqCst) < ASKED.load(SeqCst) {
             let _ = self.apply();
         }
-        if LOOK.load(SeqCst) != 0 {
-            self.take_tables();
-            LOOK.store(0, SeqCst);
+        let asked = LOOK.load(SeqCst);
+        if asked != look::NOTHING {
+            self.take_tables(asked);
+            LOOK.store(look::NOTHING, SeqCst);
         }
         let Some(running) = &mut self.running else {
             return false;
@@ -506,12 +588,17 @@ impl Collection {
         busy |= relay(&mut running.route, self.spool, AGENT.load(Relaxed));
         let time = now();
         if time - running.looked_at > LOADER_LOOK {
-            let waiting_for_hsa = !running.hsa_open && running.need.runtime()
-                || !running.hsa_ready && running.need.device();
-            if running.epoch != tables::loader_epoch() || waiting_for_hsa {
+            running.looked_at = time;
+            if running.epoch != tables::loader_epoch() {
                 self.look_for_tables();
-            } else {
-                running.looked_at = time;
+            } else if running.has_hsa()
+                && (!running.hsa_up || !running.hsa_ready && running.need.device())
+            {
+                // Closed, it says so at once; nothing has to be looked for.
+                self.look_at_hsa();
+                if self.running.as_ref().is_some_and(|running| running.hsa_up) {
+                    self.look_for_tables();
+                }
             }
         }
         busy
@@ -609,6 +696,7 @@ impl Collection {
         }
         COLLECTING.store(false, SeqCst);
         DEVICE_PENDING.store(0, Release);
+        HSA_CLOSED.store(0, Release);
         if outside {
             Left::Nothing
         } else {

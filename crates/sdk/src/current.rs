@@ -81,7 +81,7 @@ fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) -> bool {
     }
     crate::runtimes::handed_over(name, version, instance);
     if !collect::is_agent() {
-        crate::local::runtime_is_here();
+        crate::local::runtime_is_here(name == c"hsa");
     }
     true
 }

@@ -294,6 +294,16 @@ unsafe extern "C-unwind" fn hsa_executable_freeze(executable: u64, options: *mut
     status
 }
 
+/// The runtime is there: when this returns it is hooked.
+unsafe extern "C-unwind" fn hsa_init() -> u32 {
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_core::hsa_init() };
+    if status == 0 {
+        crate::collect::hsa_is_open();
+    }
+    status
+}
+
 /// The runtime goes away: collection ends first, while its signals and queues are still there.
 unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
     // A forked child has no agent that could end anything, and its generation is 0 from the start.
@@ -516,5 +526,5 @@ pub static HOOKS: &[Hook] = hooks! {
     Allocations:
         hsa_memory_allocate, hsa_memory_free, hsa_amd_memory_pool_allocate, hsa_amd_memory_pool_free,
         hsa_amd_vmem_handle_create, hsa_amd_vmem_handle_release;
-    Always: hsa_shut_down;
+    Always: hsa_init, hsa_shut_down;
 };

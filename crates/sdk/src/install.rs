@@ -128,7 +128,8 @@ impl Installed {
             .filter(|slot| slot.offset + 8 <= live.size)
         {
             let address = live.base + slot.offset;
-            if self.buried.iter().any(|buried| buried.address == address) {
+            let ours = self.buried.iter().chain(&self.taken);
+            if ours.into_iter().any(|taken| taken.address == address) {
                 // What is in the slot calls ours, and ours calls what it always called.
                 continue;
             }
@@ -139,8 +140,17 @@ impl Installed {
         }
     }
 
+    /// Takes the slot of `hsa_init`, if it is in this table.
+    pub fn take_opener(&mut self, live: &Live) {
+        self.take_some(live, &Need::default(), |name| name == "hsa_init");
+    }
+
     /// Takes the slots that `need` asks for. Returns how many hold ours now.
     pub fn take(&mut self, live: &Live, need: &Need) -> usize {
+        self.take_some(live, need, |_| true)
+    }
+
+    fn take_some(&mut self, live: &Live, need: &Need, wanted: impl Fn(&str) -> bool) -> usize {
         let Some(table) = table_of(live) else {
             return 0;
         };
@@ -148,7 +158,7 @@ impl Installed {
         for slot in table
             .slots
             .iter()
-            .filter(|slot| slot.offset + 8 <= live.size)
+            .filter(|slot| slot.offset + 8 <= live.size && wanted(slot.name))
         {
             let address = live.base + slot.offset;
             let hook = HOOKS

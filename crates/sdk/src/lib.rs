@@ -36,6 +36,7 @@ pub mod registration;
 pub mod runtimes;
 pub mod scratch;
 pub mod setting;
+mod signals;
 mod state;
 pub mod status;
 pub mod symbols;

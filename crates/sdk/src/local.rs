@@ -14,7 +14,7 @@
 use crate::agent::{BUSY_TICK, IDLE_TICK, wait_on};
 use crate::clock::now;
 use crate::status::Status;
-use crate::{collect, collector, context, current, only, registration, setting, tables};
+use crate::{collect, collector, context, current, only, registration, setting, signals, tables};
 use midair_capi_build::{edge, quiet_thread};
 use midair_record::boot::THREAD_NAME;
 use midair_record::spool::{Area, outcome};
@@ -34,6 +34,8 @@ const DETACH: Duration = Duration::from_secs(600);
 const LEAVE: Duration = Duration::from_secs(5);
 /// How long the device may finish what it runs.
 const DRAIN: Duration = Duration::from_millis(100);
+/// How long the loader may take to answer at a start, on a busy machine.
+const LOADER_PATIENCE: Duration = Duration::from_secs(1);
 /// How often a process without a runtime is looked at.
 const WATCH_TICK: Duration = Duration::from_millis(20);
 
@@ -217,7 +219,9 @@ pub fn attach(settings: Settings) -> Result<(), Status> {
         return Err(Status::CONFIGURATION_LOCKED);
     }
     setting::publish(settings);
-    start(Kind::Attached)?;
+    prepare(Kind::Attached)?;
+    STATE.store(state::STARTING, SeqCst);
+    make_thread(Kind::Attached).inspect_err(|_| give_up())?;
     if !wait_while(&[state::STARTING], SET_UP) {
         // It ends by itself as soon as it gets so far.
         COMMAND.store(command::DETACH, SeqCst);
@@ -256,18 +260,41 @@ pub fn detach() -> Result<(), Status> {
 
 /// Serves the tools that the process was started with ([`registration::find_clients`]), from its first runtime on. Does nothing when
 /// they are served, when there are none, and in a forked child. A runtime that is loaded is hooked when this returns.
+///
+/// The set-up is done by the calling thread: it may be inside a `dlopen`, with a lock held that our thread would wait for.
 pub fn launch() {
     if is_child() || !(registration::has_started() || context::any_active()) {
         return;
     }
-    let Some(life) = life(Duration::ZERO) else {
+    let Some(_life) = life(Duration::ZERO) else {
         return;
     };
-    if is_on() || collect::is_served() || start(Kind::Launched).is_err() {
+    if is_on() || collect::is_served() || prepare(Kind::Launched).is_err() {
         return;
     }
-    drop(life);
-    wait_while(&[state::STARTING], SET_UP);
+    if collect::is_asked_to_look() || tables::find().is_any() {
+        STATE.store(state::STARTING, SeqCst);
+        set_up_here();
+    } else {
+        STATE.store(state::WATCHING, SeqCst);
+    }
+    if is_on() && make_thread(Kind::Launched).is_err() {
+        finish(command::DETACH);
+        give_up();
+    }
+}
+
+/// The set-up of a launched session, on whatever thread: on, or over.
+fn set_up_here() {
+    collect::i_am_the_agent();
+    collect::serve(true);
+    match set_up(Kind::Launched) {
+        Ok(()) => set_state(state::ON),
+        Err(_) => {
+            finish(command::DETACH);
+            give_up();
+        }
+    }
 }
 
 /// Contexts were started or stopped by a tool's thread.
@@ -279,69 +306,95 @@ pub(crate) fn contexts_changed() {
     collect::ask();
 }
 
-/// The library was loaded: in a process that is started under the profiler the tools are found and served at once, before the
-/// program's first own instruction. That is so when `ROCPROFILER_LIBRARY_CTOR` says it (AMD's command line sets it, and ours), and when
-/// a tool of ours is preloaded.
+/// The library was loaded: in a process that is started under the profiler, the tools are found and served at once, before the
+/// program's first own instruction. That is so when `ROCPROFILER_LIBRARY_CTOR` says it: AMD's command line sets it, and ours.
 pub fn at_load() {
     let asked = std::env::var("ROCPROFILER_LIBRARY_CTOR")
         .is_ok_and(|word| midair_settings::tool_boolean(&word) == Some(true));
-    if !asked && !is_ours_preloaded() {
-        return;
+    if asked && is_loader_free() {
+        serve_the_start();
     }
-    serve_the_start();
 }
 
-/// Finds, configures and serves the tools that the process was started with, once. For a registration library's first table, too.
+/// Whether the loader can be asked by other threads: not inside a `dlopen`, whose caller holds its lock. Then this is a start, or as good
+/// as one; a library that is loaded later is served when the first table comes.
+fn is_loader_free() -> bool {
+    let (say, said) = std::sync::mpsc::channel();
+    let ask = move || {
+        // SAFETY: dladdr takes any address and a structure of which zero is a value.
+        unsafe {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            libc::dladdr(is_loader_free as *const libc::c_void, &mut info);
+        }
+        let _ = say.send(());
+    };
+    quiet_thread("midair-look", STACK / 8, ask).is_ok()
+        && said.recv_timeout(LOADER_PATIENCE).is_ok()
+}
+
+/// As [`serve_the_start`], for a registration library's first table; `hsa`: the HSA runtime's, which is inside its `hsa_init` then.
+pub fn serve_the_first_table(hsa: bool) {
+    if registration::discover::is_done() {
+        return;
+    }
+    collect::ask_to_look(hsa);
+    serve_the_start();
+    if !is_on() {
+        collect::forget_to_look();
+    }
+}
+
+/// Finds, configures and serves the tools that the process was started with, once.
 pub fn serve_the_start() {
     collector::set(current::COLLECTOR);
     if registration::find_clients() > 0 {
         if registration::has_started() || context::any_active() {
-            make_hips_table();
+            tables::make();
         }
         launch();
     }
 }
 
-fn is_ours_preloaded() -> bool {
-    let Ok(name) = std::ffi::CString::new(midair_abi::private::TOOL_BIND) else {
-        return false;
-    };
-    // SAFETY: RTLD_DEFAULT and a C string.
-    unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() }
-}
-
-/// A HIP that does not register makes its table in its first call, which would go by unseen. `hipApiName` looks a name up in a list of
-/// the runtime's own and initialises nothing, but makes the table. Only where HIP is loaded and has none.
-fn make_hips_table() {
-    if !tables::find().not_yet.contains(&"HipDispatchTable") {
-        return;
-    }
-    let mut function = None;
-    tables::elf::with_modules(|module| {
-        if function.is_none() && module.symbol("hipGetDeviceCount").is_some() {
-            function = module.symbol("hipApiName");
-        }
-    });
-    if let Some(at) = function {
-        // SAFETY: HIP's documented function of this name; it takes a number and returns a string that lives for ever.
-        let name: extern "C" fn(u32) -> *const std::ffi::c_char =
-            unsafe { std::mem::transmute(std::ptr::with_exposed_provenance::<()>(at)) };
-        name(0);
-    }
-}
-
-/// Tables came: a session that waited for a runtime begins, within a limit, and hooks them.
-pub(crate) fn runtime_is_here() {
+/// Tables came, HSA's or others: a session that waited for a runtime begins, and hooks them. On the thread that brings them, as in
+/// [`launch`].
+pub(crate) fn runtime_is_here(hsa: bool) {
     if !(is_on() || collect::is_served()) {
         return;
     }
-    collect::look_again();
-    if is_on() {
-        wait_while(&[state::WATCHING], LEAVE);
+    if begin_watched() {
+        collect::ask_to_look(hsa);
+        set_up_here();
+        wake();
+    } else {
+        wait_while(&[state::STARTING], LEAVE);
+        collect::look_again(hsa);
     }
 }
 
-fn start(kind: Kind) -> Result<(), Status> {
+/// Ends the waiting for a runtime; true for the one who is to set up.
+fn begin_watched() -> bool {
+    STATE
+        .compare_exchange(state::WATCHING, state::STARTING, SeqCst, SeqCst)
+        .is_ok()
+}
+
+/// For a signal handler that ends the process: has our thread end the session and the tools, and waits for it. Calls nothing that a
+/// handler may not.
+pub(crate) fn finish_within(limit: Duration) {
+    if is_on()
+        && COMMAND
+            .compare_exchange(command::RUN, command::FINISH, SeqCst, SeqCst)
+            .is_ok()
+    {
+        wake();
+    }
+    if !is_child() {
+        wait_while(&[state::STARTING, state::WATCHING, state::ON], limit);
+    }
+}
+
+/// Makes everything ready for a session but the thread.
+fn prepare(kind: Kind) -> Result<(), Status> {
     if !only::claim() {
         return Err(Status::CONFIGURATION_LOCKED);
     }
@@ -351,23 +404,33 @@ fn start(kind: Kind) -> Result<(), Status> {
     COMMAND.store(command::RUN, SeqCst);
     FAILURE.store(0, SeqCst);
     *SPOOL.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    STATE.store(state::STARTING, SeqCst);
     // The tools' own ends are called after ours: the last to be registered is the first to be called.
     registration::end_at_exit();
     leave_at_exit();
+    // SAFETY: `on_quick_exit` is a function of a library that is never unloaded.
+    unsafe { at_quick_exit(on_quick_exit) };
+    Ok(())
+}
+
+fn make_thread(kind: Kind) -> Result<(), Status> {
     let body = move || {
         if std::panic::catch_unwind(|| serve(kind)).is_err() {
             collect::serve(false);
-            only::release();
-            set_state(state::OFF);
+            give_up();
         }
     };
-    if quiet_thread(THREAD_NAME, STACK, body).is_err() {
-        only::release();
-        set_state(state::OFF);
-        return Err(Status::OUT_OF_RESOURCES);
-    }
-    Ok(())
+    quiet_thread(THREAD_NAME, STACK, body).map_err(|_| Status::OUT_OF_RESOURCES)
+}
+
+/// No session any more.
+fn give_up() {
+    only::release();
+    set_state(state::OFF);
+}
+
+unsafe extern "C" {
+    /// C11's; part of what the C library links into each library.
+    fn at_quick_exit(function: extern "C" fn()) -> std::ffi::c_int;
 }
 
 /// Has the session ended at exit, before the runtimes' own ends: call it again when a runtime came, which has registered its own.
@@ -386,20 +449,30 @@ extern "C" fn on_exit() {
     });
 }
 
-/// Our thread.
+extern "C" fn on_quick_exit() {
+    if is_on() {
+        on_exit();
+        edge((), registration::finalize);
+    }
+}
+
+/// Our thread. A launched session has been set up by another, or waits for its runtime.
 fn serve(kind: Kind) {
-    collect::i_am_the_agent();
     if kind == Kind::Launched && !watch() {
-        only::release();
-        set_state(state::OFF);
+        // Over before it began.
+        if STATE.load(SeqCst) != state::OFF {
+            give_up();
+        }
         return;
     }
+    collect::i_am_the_agent();
     collect::serve(true);
-    let command = match set_up(kind) {
-        Ok(()) => {
-            set_state(state::ON);
-            run()
-        }
+    let set_up = match kind {
+        Kind::Launched => Ok(()),
+        _ => set_up(kind).inspect(|()| set_state(state::ON)),
+    };
+    let command = match set_up {
+        Ok(()) => run(),
         Err(status) => {
             FAILURE.store(status.0, SeqCst);
             command::DETACH
@@ -414,28 +487,44 @@ fn serve(kind: Kind) {
     });
 }
 
-/// Waits for a runtime. False when the process ends before.
+/// Waits until a launched session is on. False when it never will be.
 fn watch() -> bool {
     let mut epoch = 0;
     loop {
         let seen = CALLS.load(SeqCst);
-        let loaded = tables::loader_epoch();
-        if loaded != epoch {
-            epoch = loaded;
-            if tables::find().is_any() {
-                return true;
+        match STATE.load(SeqCst) {
+            state::WATCHING => {}
+            state::STARTING => {
+                wait_on(&STATE, state::STARTING, Some(WATCH_TICK), true);
+                continue;
             }
-        }
-        if collect::is_asked_to_look() {
-            return true;
+            state => return state == state::ON,
         }
         if COMMAND.load(SeqCst) != command::RUN {
             return false;
         }
-        if STATE.load(SeqCst) == state::STARTING {
-            set_state(state::WATCHING);
+        let loaded = tables::loader_epoch();
+        if loaded != epoch {
+            epoch = loaded;
+            if tables::find().is_any() {
+                wait_for_the_loader();
+                if begin_watched() {
+                    set_up_here();
+                }
+                continue;
+            }
         }
         wait_on(&CALLS, seen, Some(WATCH_TICK), true);
+    }
+}
+
+/// Returns when no thread is inside a `dlopen`: a library that is being loaded may yet bring its tables by itself, and the set-up asks
+/// the loader for functions.
+fn wait_for_the_loader() {
+    // SAFETY: dladdr takes any address and a structure of which zero is a value.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        libc::dladdr(wait_for_the_loader as *const libc::c_void, &mut info);
     }
 }
 
@@ -460,6 +549,17 @@ fn set_up(kind: Kind) -> Result<(), Status> {
         spool.head().attached_at.store(now(), Relaxed);
     }
     leave_at_exit();
+    if kind == Kind::Launched && spool.is_some() {
+        let (handlers, patience) = setting::with(|settings| {
+            (
+                settings.boolean("ROCPROF_SIGNAL_HANDLERS"),
+                settings.number("ROCPROF_FINALIZE_WAIT_TIMEOUT_SECONDS"),
+            )
+        });
+        if handlers != Ok(Some(false)) {
+            signals::take(patience.ok().flatten());
+        }
+    }
     Ok(())
 }
 

@@ -31,6 +31,15 @@ pub fn is_published() -> bool {
         .is_some()
 }
 
+/// Looks at the settings of the session; none where no session has brought any.
+pub fn with<T>(look: impl FnOnce(&Settings) -> T) -> T {
+    let store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
+    match store.as_ref() {
+        Some(store) => look(&store.settings),
+        None => look(&Settings::default()),
+    }
+}
+
 /// The value of a setting under its name or an older one, valid until the next [`publish`]; null when it is not set.
 pub fn get(name: &CStr) -> *const c_char {
     let mut store = STORE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -41,6 +41,8 @@ mod hsa {
     pub const CODE_OBJECT_URI_LENGTH: u32 = 11;
     pub const CODE_OBJECT_URI: u32 = 12;
     pub const STORAGE_MEMORY: u32 = 2;
+    pub const EXECUTABLE_STATE: u32 = 2;
+    pub const FROZEN: u32 = 1;
 }
 
 type Status = u32;
@@ -267,6 +269,19 @@ pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
     // SAFETY: the runtime's own query; the callback matches its type.
     unsafe { iterate(each, (&raw mut executables).cast()) };
     for executable in executables {
+        let mut state = 0_u32;
+        // SAFETY: the runtime's own query with an out pointer of the right size.
+        unsafe {
+            original::hsa_executable_get_info(
+                executable,
+                hsa::EXECUTABLE_STATE,
+                (&raw mut state).cast(),
+            )
+        };
+        if state != hsa::FROZEN {
+            // Its kernels have no addresses yet. It is told of when it is frozen, which sets the word again.
+            continue;
+        }
         let mut objects: Vec<u64> = Vec::new();
         unsafe extern "C" fn each_object(
             _executable: u64,

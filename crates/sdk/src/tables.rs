@@ -27,6 +27,15 @@ pub struct Live {
     pub home: usize,
 }
 
+impl Live {
+    /// Whether it is one of the HSA runtime's.
+    pub fn is_hsa(&self) -> bool {
+        wrappers::TABLES
+            .get(self.index)
+            .is_some_and(|table| table.hsa)
+    }
+}
+
 /// What a look at the loaded libraries brought.
 #[derive(Debug, Default)]
 pub struct Found {
@@ -90,6 +99,42 @@ pub fn find() -> Found {
     found
 }
 
+/// Has runtimes make their tables that make them in their first call, which would go by unseen: the function that every stub calls
+/// first is called here, where three stubs agree on it. It builds the table and initialises nothing else. For a process that is starting;
+/// only while no library is being loaded.
+pub fn make() {
+    let Some(maps) = Maps::of_self() else { return };
+    let mut getters: Vec<usize> = Vec::new();
+    elf::with_modules(|module| {
+        for table in wrappers::TABLES.iter().filter(|table| !table.hsa) {
+            let stubs = table
+                .slots
+                .iter()
+                .filter_map(|slot| {
+                    let stub = decode::stub(&maps, module.symbol(slot.name)?).ok()?;
+                    let unmade = stub.table.is_none() && stub.offset as usize == slot.offset;
+                    unmade.then_some(stub.getter)?
+                })
+                .take(WITNESSES);
+            let stubs: Vec<usize> = stubs.collect();
+            if let [first, rest @ ..] = stubs.as_slice()
+                && stubs.len() == WITNESSES
+                && rest.iter().all(|getter| getter == first)
+            {
+                getters.push(*first);
+            }
+        }
+    });
+    for getter in getters {
+        // SAFETY: the runtime's own function without arguments, as its stubs call it; it was decoded as one that returns a table.
+        unsafe {
+            let getter: unsafe extern "C" fn() -> *const () =
+                std::mem::transmute(std::ptr::with_exposed_provenance::<()>(getter));
+            getter();
+        }
+    }
+}
+
 enum Look {
     Absent,
     NotYet,
@@ -114,10 +159,12 @@ fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> L
             Ok(decode::Stub {
                 table: None,
                 offset,
+                ..
             }) if offset as usize == slot.offset => not_yet += 1,
             Ok(decode::Stub {
                 table: Some(base),
                 offset,
+                ..
             }) if offset as usize == slot.offset => match &mut agreed {
                 None => agreed = Some((base, 1)),
                 Some((known, votes)) if *known == base => *votes += 1,

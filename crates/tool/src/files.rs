@@ -14,6 +14,7 @@ use midair_settings::{ALIASES, Settings, Verbosity, options};
 use std::ffi::CString;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
@@ -51,6 +52,10 @@ struct Followed {
     failure: Option<Failure>,
 }
 
+/// A session was begun in this process.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+const NOTHING: &str = "rocprofv3: nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for";
+
 static NOW: Mutex<Option<Recording>> = Mutex::new(None);
 
 fn now() -> std::sync::MutexGuard<'static, Option<Recording>> {
@@ -81,6 +86,7 @@ pub fn begin(sdk: Sdk) -> Result<(), Refused> {
     if kind == SessionKind::Engine || now().is_some() {
         return Ok(());
     }
+    BEGUN.store(true, Relaxed);
     let settings = settings(sdk);
     start(sdk, kind, settings.clone()).map_err(|failure| {
         sdk.note(&failure.what);
@@ -223,7 +229,11 @@ pub fn finish() {
     identity.process.init_time = head.attached_at.load(Relaxed);
     identity.process.fini_time = head.detached_at.load(Relaxed);
     // That the process ends is how a launched session ends.
-    let said = head.outcome.load(Acquire) & !outcome::PROCESS_EXIT;
+    let mut said = head.outcome.load(Acquire) & !outcome::PROCESS_EXIT;
+    if kind == SessionKind::Launched {
+        // Nor does it matter then what stays in the tables.
+        said &= !outcome::SLOT_KEPT;
+    }
     let dropped = reader.dropped();
     if said & outcome::MEMORY_KEPT != 0 {
         // A thread may still be inside a record store.
@@ -259,6 +269,13 @@ pub fn finish() {
     match written {
         Ok(written) => announce(kind, &settings, &written),
         Err(failure) => say_failure(kind, &settings, &failure),
+    }
+}
+
+/// The process ends: where there was not even a runtime, that is said.
+pub fn end() {
+    if is_first() && !BEGUN.load(Relaxed) {
+        say(NOTHING);
     }
 }
 

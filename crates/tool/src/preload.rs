@@ -1,38 +1,42 @@
 //! `LD_PRELOAD=librocprofiler-sdk-tool.so PROGRAM`, without our command line and without an SDK: the tool brings its own.
 
-use midair_abi::private::TOOL_BIND;
-use std::ffi::{CStr, CString, OsStr};
+use midair_abi::private::{LAUNCH, Launch, TOOL_BIND};
+use std::ffi::{CStr, CString, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The SDK, from the tool's directory.
 const SDK: &str = "../librocprofiler-sdk.so.1";
 
-/// Loads the SDK beside this library where this library is visible to all, which only a preloaded one is at a program's start, and no
-/// SDK is. The SDK then finds the tool.
+/// Where this library is visible to all, which only a preloaded one is at a program's start: loads the SDK beside it, unless one is
+/// there, and has it serve the tools. An SDK that is not ours is left alone.
 pub fn at_load() {
-    let Ok(name) = CString::new(TOOL_BIND) else {
-        return;
-    };
     let own = crate::capi::midair_tool_bind as *const ();
-    // SAFETY: RTLD_DEFAULT and C strings.
-    let (visible, sdk) = unsafe {
-        (
-            libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()),
-            libc::dlsym(libc::RTLD_DEFAULT, c"rocprofiler_set_api_table".as_ptr()),
-        )
-    };
-    if visible.addr() != own.addr() || !sdk.is_null() {
+    if visible(TOOL_BIND).addr() != own.addr() {
         return;
     }
-    let Some(path) = own_path(own)
-        .and_then(|path| Some(path.parent()?.join(SDK)))
-        .and_then(|path| CString::new(path.into_os_string().into_encoded_bytes()).ok())
-    else {
-        return;
-    };
-    // SAFETY: a NUL-terminated path of a library of ours. Without it the program runs unprofiled.
-    unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+    if visible("rocprofiler_set_api_table").is_null() {
+        let path = own_path(own)
+            .and_then(|path| Some(path.parent()?.join(SDK)))
+            .and_then(|path| CString::new(path.into_os_string().into_encoded_bytes()).ok());
+        let Some(path) = path else { return };
+        // SAFETY: a NUL-terminated path of a library of ours. Without it the program runs unprofiled.
+        unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+    }
+    // Not inside the dlopen: the loader is free for other threads.
+    let launch = visible(LAUNCH);
+    if !launch.is_null() {
+        // SAFETY: only our SDK exports this name, with this type.
+        unsafe { std::mem::transmute::<*mut c_void, Launch>(launch)() };
+    }
+}
+
+/// Address of a symbol that every library sees.
+fn visible(name: &str) -> *mut c_void {
+    CString::new(name).map_or(std::ptr::null_mut(), |name| {
+        // SAFETY: RTLD_DEFAULT and a C string.
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+    })
 }
 
 /// The file that this library was loaded from, links followed.

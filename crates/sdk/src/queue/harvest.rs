@@ -335,6 +335,13 @@ impl Harvester {
                 }
             }
         }
+        let kernel = facts.dispatch.kernel_object;
+        let mut kernel_id = symbols::kernel_id(kernel);
+        if kernel_id == 0 {
+            // Loaded a moment ago, perhaps: then it is told of now.
+            symbols::refresh(sink);
+            kernel_id = symbols::kernel_id(kernel);
+        }
         let record = Kernel {
             header: Header {
                 size: size_of::<Kernel>() as u16,
@@ -347,8 +354,8 @@ impl Harvester {
             correlation: facts.launch.correlation,
             rung: facts.rung,
             dispatch_id: facts.dispatch_id,
-            kernel_id: symbols::kernel_id(facts.dispatch.kernel_object),
-            kernel_object: facts.dispatch.kernel_object,
+            kernel_id,
+            kernel_object: kernel,
             packet_index: facts.index,
             stream: facts.launch.stream,
             queue_id: queue.id.load(Relaxed),

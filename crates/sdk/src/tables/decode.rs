@@ -20,6 +20,8 @@ pub struct Stub {
     pub table: Option<u64>,
     /// Offset of the entry that it jumps to.
     pub offset: u32,
+    /// The runtime's own function that gives the table and makes it where it is not made: what each stub calls first.
+    pub getter: Option<usize>,
 }
 
 /// Why a function is not a stub.
@@ -41,6 +43,7 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
     // Registers that hold the table's address, as far as the straight path tells.
     let mut table: Option<(Register, Place)> = None;
     let mut entry: Option<(Register, Place, u32)> = None;
+    let mut by: Option<usize> = None;
     for _ in 0..STUB_LIMIT {
         if !decoder.can_decode() {
             return Err(NotAStub::OtherCode);
@@ -83,9 +86,11 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
             }
             Mnemonic::Call if instruction.op0_kind() == OpKind::NearBranch64 => {
                 // HSA's hsa_init calls a helper first and loads the table later: a call whose target is no getter is passed over.
-                table = getter(maps, instruction.near_branch_target() as usize)
+                let target = instruction.near_branch_target() as usize;
+                table = getter(maps, target)
                     .ok()
                     .map(|place| (Register::RAX, place));
+                by = table.and(Some(target));
             }
             Mnemonic::Jmp if instruction.op0_kind() == OpKind::Memory => {
                 let (register, place) = table.ok_or(NotAStub::OtherCode)?;
@@ -95,6 +100,7 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
                 return Ok(Stub {
                     table: place.resolve(maps),
                     offset: offset_of(&instruction)?,
+                    getter: by,
                 });
             }
             Mnemonic::Jmp if instruction.op0_kind() == OpKind::Register => {
@@ -105,6 +111,7 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
                 return Ok(Stub {
                     table: place.resolve(maps),
                     offset,
+                    getter: by,
                 });
             }
             // A stub for a function with stack arguments may call through the table and return.
@@ -125,6 +132,7 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
                 return Ok(Stub {
                     table: place.resolve(maps),
                     offset,
+                    getter: by,
                 });
             }
             _ if instruction.flow_control() != FlowControl::Next => {

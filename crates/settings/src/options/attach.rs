@@ -17,7 +17,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     .aliases(&["attach"])
     .more(
         "The process needs no preparation: no variable at its start, no library loaded beforehand. It goes on running while \
-         it is profiled and after it. Without this option a program would be started, which is not built yet.",
+         it is profiled and after it. Without this option the program behind -- is started.",
     )
     .front(Front::Rocprofv3),
     Opt::new(
@@ -74,6 +74,6 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Either("ROCPROF_ATTACH_OUTPUT_GENERATION_SYNC"),
         "Write the results before returning",
     )
-    .more("Results are always complete when the command returns, and the process never waits for them; both words are accepted.")
+    .more("Results are always complete when the command returns; both words are accepted.")
     .front(Front::Rocprofv3),
 ];

@@ -1,7 +1,13 @@
-//! Starting a program, and other things for the few. None but the version is built yet.
+//! Starting a program, and other things for the few.
 
 use super::{Category::Advanced, Front, Opt, Sets, Shape};
 
+/// One that works.
+const fn built(long: &'static str, shape: Shape, sets: Sets, help: &'static str) -> Opt {
+    Opt::new(long, Advanced, shape, sets, help).front(Front::Rocprofv3)
+}
+
+/// One that does not yet.
 const fn launch(long: &'static str, shape: Shape, sets: Sets, help: &'static str) -> Opt {
     Opt::new(long, Advanced, shape, sets, help)
         .later()
@@ -23,17 +29,22 @@ pub(super) const OPTIONS: &[Opt] = &[
         "List counters and sampling methods of the devices",
     )
     .short('L'),
-    launch(
+    built(
         "preload",
         Shape::Texts("LIB"),
         Sets::Words(&["ROCPROF_PRELOAD"], ":"),
         "Load these libraries into the started program first",
-    ),
-    launch(
+    )
+    .more("They stand before what LD_PRELOAD names already. Our own libraries stand behind both."),
+    built(
         "disable-signal-handlers",
         Shape::Boolean,
         Sets::Inverse("ROCPROF_SIGNAL_HANDLERS"),
-        "Leave the started program's signal handlers alone",
+        "Put no signal handlers into the started program",
+    )
+    .more(
+        "Without it, results are written before SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT or a fault ends the program, where the program \
+         has no handler of its own.",
     ),
     launch(
         "process-sync",
@@ -80,7 +91,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Measure the tool's own cost",
     )
     .hidden(),
-    launch(
+    built(
         "suppress-marker-preload",
         Shape::Boolean,
         Sets::Nothing,

@@ -1,0 +1,246 @@
+//! Starting a program under the profiler: this process becomes the program, with our libraries preloaded. No process of ours stays
+//! between it and its caller, so its exit code, its signals and its terminal are its own.
+
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use midair_session::{Failure, Install, Kind};
+use midair_settings::{Settings, inheritable};
+
+use crate::report::Report;
+
+/// Exit codes of whoever starts programs (POSIX: command not found, found and cannot be run).
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+/// The ROCTx library that a program's own calls go to, below the library directory.
+const ROCTX: &str = "librocprofiler-sdk-roctx.so.1";
+/// Told to the tool: the process that says when there was nothing to record.
+const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
+
+/// What is started, and how.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The program and its arguments.
+    pub words: &'a [OsString],
+    /// What to record and where to write it.
+    pub settings: &'a Settings,
+    /// Libraries to be loaded before all others.
+    pub preload: &'a [String],
+    /// Preload no ROCTx library, also where markers are traced.
+    pub suppress_markers: bool,
+}
+
+/// Becomes the program. Returns only when that fails: the exit code.
+///
+/// # Errors
+/// [`Kind::Usage`] without a program, [`Kind::Installation`] when our libraries are not there.
+pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
+    let Some((program, arguments)) = launch.words.split_first() else {
+        return Err(Failure::new(Kind::Usage, "no program to start")
+            .hint("name it behind --, with its arguments"));
+    };
+    let install = Install::find()?;
+    if let Some(why) = unprofilable(program) {
+        report.warning(&why);
+    }
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for (name, value) in variables(launch, &install) {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let error = command.exec();
+    let name = program.to_string_lossy();
+    let (code, what) = match error.kind() {
+        // As the interpreter of AMD's script says it.
+        ErrorKind::NotFound => (
+            NOT_FOUND,
+            format!("[Errno 2] No such file or directory: '{name}'"),
+        ),
+        ErrorKind::PermissionDenied => (NOT_RUN, format!("[Errno 13] Permission denied: '{name}'")),
+        _ => (NOT_RUN, format!("'{name}' cannot be started: {error}")),
+    };
+    report.error(&what);
+    Ok(code)
+}
+
+/// What the program's environment has that ours has not; `None` takes a variable away.
+fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<OsString>)> {
+    let mut variables: Vec<(OsString, Option<OsString>)> = Vec::new();
+    // An option that is off takes an inherited variable away.
+    for (name, _) in std::env::vars_os() {
+        let gone = name
+            .to_str()
+            .is_some_and(|name| inheritable(name) && launch.settings.get(name).is_none());
+        if gone {
+            variables.push((name, None));
+        }
+    }
+    for (name, value) in launch.settings.iter() {
+        variables.push((name.into(), Some(value.into())));
+    }
+    let lib = install.sdk.parent().unwrap_or(Path::new("/"));
+    let roctx = lib.join(ROCTX);
+    let wants_markers = launch.settings.is_on("ROCPROF_MARKER_API_TRACE")
+        && !launch.suppress_markers
+        && roctx.is_file();
+    let mut preload: Vec<OsString> = launch.preload.iter().map(OsString::from).collect();
+    preload.extend(inherited("LD_PRELOAD"));
+    preload.extend(wants_markers.then(|| roctx.into_os_string()));
+    preload.extend([
+        install.tool.clone().into_os_string(),
+        install.sdk.clone().into_os_string(),
+    ]);
+    let list = |before: Option<OsString>, after: &Path| {
+        let parts: Vec<OsString> = before
+            .into_iter()
+            .chain([after.as_os_str().to_owned()])
+            .collect();
+        Some(parts.join(OsStr::new(":")))
+    };
+    variables.extend([
+        ("LD_PRELOAD".into(), Some(preload.join(OsStr::new(":")))),
+        (
+            "ROCP_TOOL_LIBRARIES".into(),
+            list(inherited("ROCP_TOOL_LIBRARIES"), &install.tool),
+        ),
+        (
+            "LD_LIBRARY_PATH".into(),
+            list(inherited("LD_LIBRARY_PATH"), lib),
+        ),
+        ("ROCPROFILER_LIBRARY_CTOR".into(), Some("1".into())),
+        (LAUNCHED.into(), Some(std::process::id().to_string().into())),
+    ]);
+    variables
+}
+
+fn inherited(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Why nothing of the program itself will be seen, if that is so. What it starts may still be.
+fn unprofilable(program: &OsStr) -> Option<String> {
+    let path = resolve(program)?;
+    let mode = std::fs::metadata(&path).ok()?.permissions().mode();
+    let name = path.display();
+    if mode & 0o6000 != 0 {
+        return Some(format!(
+            "{name} runs with more rights than its caller: the loader preloads nothing into it, so it is not profiled"
+        ));
+    }
+    is_static(&path).then(|| {
+        format!("{name} is statically linked: nothing can be loaded into it, so it is not profiled")
+    })
+}
+
+/// The file that `exec` will find.
+fn resolve(program: &OsStr) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(program.into());
+    }
+    let search = std::env::var_os("PATH")?;
+    std::env::split_paths(&search)
+        .map(|directory| directory.join(program))
+        .find(|file| {
+            std::fs::metadata(file)
+                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        })
+}
+
+/// An ELF program that names no loader.
+fn is_static(path: &Path) -> bool {
+    const PT_INTERP: u32 = 3;
+    let mut head = vec![0; 64 * 1024];
+    let Ok(read) = std::fs::File::open(path).and_then(|mut file| {
+        // One read gives the headers of any program that a linker made.
+        std::io::Read::read(&mut file, &mut head)
+    }) else {
+        return false;
+    };
+    head.truncate(read);
+    let number = |at: usize, bytes: usize| -> Option<u64> {
+        let part = head.get(at..at.checked_add(bytes)?)?;
+        Some(
+            part.iter()
+                .rev()
+                .fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        )
+    };
+    // 64-bit, little-endian: what our libraries are.
+    if head.get(..6) != Some(b"\x7fELF\x02\x01") {
+        return false;
+    }
+    let (Some(table), Some(size), Some(count)) = (number(32, 8), number(54, 2), number(56, 2))
+    else {
+        return false;
+    };
+    let kinds = (0..count)
+        .map(|index| number(usize::try_from(table + index * size).ok()?, 4))
+        .collect::<Option<Vec<_>>>();
+    kinds.is_some_and(|kinds| !kinds.contains(&u64::from(PT_INTERP)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_with_a_loader_are_told_from_those_without() {
+        assert!(!is_static(Path::new("/proc/self/exe")));
+        assert!(!is_static(Path::new("/dev/null")));
+        let own = resolve(OsStr::new("sh")).expect("a shell");
+        assert!(!is_static(&own));
+        // The loader itself names none.
+        let loader = std::fs::read("/proc/self/maps").expect("own maps");
+        let loader = String::from_utf8_lossy(&loader)
+            .lines()
+            .find_map(|line| {
+                line.split(' ')
+                    .next_back()
+                    .filter(|path| path.contains("ld-linux"))
+            })
+            .map(PathBuf::from);
+        if let Some(loader) = loader {
+            assert!(is_static(&loader));
+        }
+    }
+
+    #[test]
+    fn what_the_program_gets() {
+        let settings = Settings::from_iter([("ROCPROF_KERNEL_TRACE", "1")]);
+        let install = Install {
+            sdk: "/opt/x/lib/librocprofiler-sdk.so.1".into(),
+            tool: "/opt/x/lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1".into(),
+        };
+        let launch = Launch {
+            words: &[],
+            settings: &settings,
+            preload: &["libfirst.so".to_owned()],
+            suppress_markers: false,
+        };
+        let variables = variables(&launch, &install);
+        let get = |name: &str| {
+            let found = variables.iter().find(|(key, _)| key == name);
+            let value = found.and_then(|(_, value)| value.clone());
+            value.map(|value| value.to_string_lossy().into_owned())
+        };
+        let preload = get("LD_PRELOAD").expect("set");
+        assert!(preload.starts_with("libfirst.so:"), "{preload}");
+        assert!(
+            preload.ends_with("librocprofiler-sdk-tool.so.1:/opt/x/lib/librocprofiler-sdk.so.1")
+        );
+        assert_eq!(get("ROCPROF_KERNEL_TRACE").as_deref(), Some("1"));
+        assert_eq!(get("ROCPROFILER_LIBRARY_CTOR").as_deref(), Some("1"));
+        assert!(get("LD_LIBRARY_PATH").is_some_and(|path| path.ends_with("/opt/x/lib")));
+        assert!(
+            get("ROCP_TOOL_LIBRARIES")
+                .is_some_and(|list| list.ends_with("librocprofiler-sdk-tool.so.1"))
+        );
+    }
+}

@@ -1,0 +1,442 @@
+//! A program that is started under the profiler: by our command lines, and in the ways that need none. Every call from the first on is
+//! there, every dispatch that the modelled GPU consumed has its times, and the program's own end is its caller's to see.
+
+use midair_tests::Result;
+use midair_tests::attacher::{Call, by_function, calls_of, check_calls};
+use midair_tests::caller::Caller;
+use midair_tests::lab::{Lab, LabCommand, LabTarget};
+use midair_tests::modellog::ModelLog;
+use midair_tests::table::Csv;
+use midair_tests::target::{Exit, PATIENCE, until};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What `vadd ITERATIONS` calls (lab/src/vadd.hip).
+fn calls_of_vadd(iterations: u64) -> BTreeMap<String, u64> {
+    let once = [
+        ("hipGetDevicePropertiesR0600", 1),
+        ("hipMalloc", 3),
+        ("hipStreamCreate", 1),
+        ("hipEventCreate", 2),
+        ("hipFree", 3),
+        ("hipStreamDestroy", 1),
+        ("__hipRegisterFatBinary", 1),
+        ("__hipRegisterFunction", 2),
+        ("__hipUnregisterFatBinary", 1),
+    ];
+    let each = [
+        ("hipMemcpy", 2),
+        ("hipMemcpyAsync", 1),
+        ("hipEventRecord", 2),
+        ("__hipPushCallConfiguration", 2),
+        ("__hipPopCallConfiguration", 2),
+        ("hipLaunchKernel", 2),
+        ("hipGetLastError", 1),
+        ("hipStreamSynchronize", 1),
+        ("hipEventElapsedTime", 1),
+        ("hipMemset", 1),
+        ("hipDeviceSynchronize", 1),
+    ];
+    let each = each.map(|(name, count)| (name, count * iterations));
+    once.into_iter()
+        .chain(each)
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect()
+}
+
+/// A directory for results in the lab's scratch directory.
+struct Results {
+    dir: PathBuf,
+    inside: String,
+}
+
+impl Results {
+    fn new(lab: &Lab, name: &str) -> Result<Results> {
+        let dir = lab.scratch().join(name);
+        std::fs::create_dir(&dir)?;
+        Ok(Results {
+            inside: lab.inside(&dir)?,
+            dir,
+        })
+    }
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("out_{name}"))
+    }
+    fn calls(&self) -> Result<Vec<Call>> {
+        calls_of(&[
+            self.file("hip_api_trace.csv"),
+            self.file("hsa_api_trace.csv"),
+        ])
+    }
+    /// Names of everything that is there.
+    fn names(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.dir)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+    /// The dispatches are those of the log, each with times.
+    fn kernels_are(&self, log: &ModelLog) -> Result<()> {
+        let rows = Csv::read(&self.file("kernel_trace.csv"))?.rows;
+        let mut grids: BTreeMap<[u32; 3], usize> = BTreeMap::new();
+        for row in &rows {
+            let grid = ["Grid_Size_X", "Grid_Size_Y", "Grid_Size_Z"]
+                .map(|column| Csv::number(row, column).map(|n| n as u32));
+            let [x, y, z] = grid;
+            *grids.entry([x?, y?, z?]).or_default() += 1;
+            let (start, end) = (
+                Csv::number(row, "Start_Timestamp")?,
+                Csv::number(row, "End_Timestamp")?,
+            );
+            assert!(0 < start && start < end, "no times: {row:?}");
+            assert!(!row["Kernel_Name"].starts_with("unknown"), "{row:?}");
+        }
+        assert_eq!(grids, log.grids());
+        Ok(())
+    }
+}
+
+/// `rocprofv3` of the stage with these options, up to the `--`.
+fn rocprofv3(stage: &str, results: &Results, options: &[&str]) -> Vec<String> {
+    let mut words = vec![format!("{stage}/bin/rocprofv3")];
+    words.extend(options.iter().map(ToString::to_string));
+    let place = ["-f", "csv", "-d", &results.inside, "-o", "out", "--"];
+    words.extend(place.map(str::to_owned));
+    words
+}
+
+fn under<'a>(command: LabCommand<'a>, words: &[String]) -> LabCommand<'a> {
+    command.under(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Waits for the end; AMD's model mode may abort by itself at an exit, see [`Caller::quit`].
+fn end(target: LabTarget) -> Result<(Exit, ModelLog)> {
+    let log = target.log.clone();
+    let exit = target.target.wait(PATIENCE)?;
+    Ok((exit, ModelLog::read(&log)?))
+}
+
+fn announced(exit: &Exit) -> usize {
+    let said = exit.stderr.iter();
+    said.filter(|line| line.starts_with("Opened result file: "))
+        .count()
+}
+
+#[test]
+fn every_call_and_kernel_of_a_hip_program() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let stage = lab.stage()?;
+    // Debian's HIP makes its tables in its first call and tells nobody; AMD's builds register.
+    for register in [false, true] {
+        let results = Results::new(&lab, &format!("hip-{register}"))?;
+        let words = rocprofv3(
+            &stage,
+            &results,
+            &["--hip-trace", "--kernel-trace", "--memory-copy-trace"],
+        );
+        let command = lab.run("/lab/vadd").arg(3).register(register);
+        let target = under(command, &words)
+            .log_name(&format!("model-{register}"))
+            .spawn()?;
+        let pid = target.pid();
+        let (exit, log) = end(target)?;
+        assert_eq!(
+            exit.stdout.last().map(String::as_str),
+            Some("done"),
+            "{exit}"
+        );
+        let calls = results.calls()?;
+        check_calls(&calls, pid, (0, u64::MAX))?;
+        assert_eq!(
+            by_function(&calls),
+            calls_of_vadd(3),
+            "register: {register}"
+        );
+        results.kernels_are(&log)?;
+        assert_eq!(announced(&exit), results.names()?.len(), "{exit}");
+    }
+    Ok(())
+}
+
+/// What the program itself counts, with HSA calls among it, on many threads.
+#[test]
+fn the_programs_own_counts() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let stage = lab.stage()?;
+    let results = Results::new(&lab, "counts")?;
+    let words = rocprofv3(&stage, &results, &["--sys-trace"]);
+    let command = Caller::command(&lab)?.register(false);
+    let mut caller = Caller::start(under(command, &words))?;
+    caller.tell("calls 30")?;
+    caller.tell("hsa 5")?;
+    let counts = caller.counts()?;
+    let pid = caller.pid();
+    caller.quit()?;
+    let calls = results.calls()?;
+    check_calls(&calls, pid, (0, u64::MAX))?;
+    let hip = calls
+        .iter()
+        .filter(|call| call.domain.starts_with("HIP_RUNTIME"));
+    all_counted(&by_function(hip), counts, &["hipMalloc", "hipFree"])
+}
+
+/// The calls of a `calls` program are those that it counted, and three of each of these that it makes beside (hip_kit.h).
+fn all_counted(
+    seen: &BTreeMap<String, u64>,
+    mut counts: BTreeMap<String, u64>,
+    beside: &[&str],
+) -> Result<()> {
+    for name in beside {
+        *counts.entry((*name).to_owned()).or_default() += 3;
+    }
+    for (name, count) in counts.iter().filter(|(name, _)| name.starts_with("hip")) {
+        assert_eq!(seen.get(name), Some(count), "{name}: {counts:?}");
+    }
+    Ok(())
+}
+
+/// No HIP: the HSA runtime's tables are there before `hsa_init`, which is the first call that is seen.
+#[test]
+fn a_program_on_hsa_alone() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
+    let stage = lab.stage()?;
+    for register in [false, true] {
+        let results = Results::new(&lab, &format!("hsa-{register}"))?;
+        let words = rocprofv3(&stage, &results, &["--hsa-trace", "--kernel-trace"]);
+        let command = lab.run(&program).arg(&kernels).arg(10).register(register);
+        let command = command.env("MODEL_KERNEL_NS", 1_000);
+        let mut target = under(command, &words)
+            .log_name(&format!("model-{register}"))
+            .spawn()?;
+        target.expect("ready")?;
+        target.send("go")?;
+        target.expect("go")?;
+        target.send("quit")?;
+        let (exit, log) = end(target)?;
+        assert_eq!(
+            exit.stdout.last().map(String::as_str),
+            Some("done"),
+            "{exit}"
+        );
+        results.kernels_are(&log)?;
+        let counts = by_function(&results.calls()?);
+        for (name, count) in [
+            ("hsa_init", 1),
+            ("hsa_queue_create", 4),
+            ("hsa_queue_destroy", 5),
+            ("hsa_executable_freeze", 1),
+        ] {
+            assert_eq!(counts.get(name), Some(&count), "{name} of {counts:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Preloaded by hand without an SDK; and named for a register library, ours and AMD's.
+#[test]
+fn without_our_command_line() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let stage = lab.stage()?;
+    let lib = format!("{stage}/lib");
+    let tool = format!("{lib}/rocprofiler-sdk/librocprofiler-sdk-tool.so");
+    // AMD's register finds the SDK by the loader's search, ours beside itself; ours must not be found first for AMD's turn.
+    let only_sdk = lab.scratch().join("only-sdk");
+    std::fs::create_dir(&only_sdk)?;
+    for name in ["librocprofiler-sdk.so", "librocprofiler-sdk.so.1"] {
+        std::fs::copy(
+            lab.outside(&format!("{lib}/librocprofiler-sdk.so.1")),
+            only_sdk.join(name),
+        )?;
+    }
+    let only_sdk = lab.inside(&only_sdk)?;
+    for way in ["preload", "our register", "AMD's register"] {
+        let results = Results::new(&lab, &way.replace(' ', "-"))?;
+        let command = lab
+            .run("/lab/vadd")
+            .arg(2)
+            .env("ROCPROF_HIP_RUNTIME_API_TRACE", 1)
+            .env("ROCPROF_HIP_COMPILER_API_TRACE", "yes")
+            .env("ROCPROF_KERNEL_TRACE", 1)
+            .env("ROCPROF_OUTPUT_FORMAT", "csv")
+            .env("ROCPROF_OUTPUT_PATH", &results.inside)
+            .env("ROCPROF_OUTPUT_FILE_NAME", "out")
+            .log_name(&format!("model-{way}"));
+        let command = match way {
+            "preload" => command.preload(&tool).register(false),
+            "our register" => command.libs(&lib).env("ROCP_TOOL_LIBRARIES", &tool),
+            _ => command.libs(&only_sdk).env("ROCP_TOOL_LIBRARIES", &tool),
+        };
+        let (exit, log) = end(command.spawn()?)?;
+        assert_eq!(
+            exit.stdout.last().map(String::as_str),
+            Some("done"),
+            "{exit}"
+        );
+        assert_eq!(by_function(&results.calls()?), calls_of_vadd(2), "{way}");
+        results.kernels_are(&log)?;
+        assert_eq!(announced(&exit), results.names()?.len(), "{way}: {exit}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_end_is_the_programs_own() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let stage = lab.stage()?;
+    let results = Results::new(&lab, "ends")?;
+    let start = |options: &[&str], program: &str, args: &[&str]| -> Result<Exit> {
+        let command = lab.run(program).register(false);
+        let command = args.iter().fold(command, |command, arg| command.arg(arg));
+        let target = under(command, &rocprofv3(&stage, &results, options)).spawn()?;
+        target.target.wait(PATIENCE)
+    };
+    // A program that uses no GPU: its code, no file, and that is said.
+    let python = ["-S", "-c", "import sys; sys.exit(7)"];
+    let exit = start(&["--hip-trace"], "/usr/bin/python3", &python)?;
+    assert_eq!(exit.status.code(), Some(7), "{exit}");
+    let said = exit.stderr.join("\n");
+    assert!(said.contains("nothing was recorded"), "{said}");
+    assert_eq!(results.names()?, [""; 0]);
+    let exit = start(&["--hip-trace"], "/bin/sh", &["-c", "kill -KILL $$"])?;
+    assert_eq!(exit.signal(), Some(libc::SIGKILL), "{exit}");
+    // What cannot be started.
+    let exit = start(&["--hip-trace"], "/no/such/program", &[])?;
+    assert_eq!(exit.status.code(), Some(127), "{exit}");
+    assert!(
+        exit.stderr
+            .join("\n")
+            .contains("No such file or directory: '/no/such/program'"),
+        "{exit}"
+    );
+    let exit = start(&["--hip-trace"], "/etc/passwd", &[])?;
+    assert_eq!(exit.status.code(), Some(126), "{exit}");
+    // Where results cannot be written, the program runs all the same, and that is said.
+    let command = lab.run("/lab/vadd").arg(1).register(false);
+    let words = [
+        &format!("{stage}/bin/rocprofv3"),
+        "--hip-trace",
+        "-d",
+        "/proc/none",
+        "--",
+    ];
+    let exit = command.under(&words).spawn()?.target.wait(PATIENCE)?;
+    assert_eq!(
+        exit.stdout.last().map(String::as_str),
+        Some("done"),
+        "{exit}"
+    );
+    assert!(exit.stderr.join("\n").contains("/proc/none"), "{exit}");
+    Ok(())
+}
+
+/// `midair run` records HIP calls, kernels and copies where nothing is asked for.
+#[test]
+fn midair_run() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let stage = lab.stage()?;
+    let results = Results::new(&lab, "run")?;
+    let words = [
+        &format!("{stage}/bin/midair"),
+        "run",
+        "-f",
+        "csv",
+        "-d",
+        &results.inside,
+        "-o",
+        "out",
+    ];
+    let target = lab
+        .run("/lab/vadd")
+        .arg(1)
+        .register(false)
+        .under(&words)
+        .spawn()?;
+    let (exit, log) = end(target)?;
+    assert_eq!(
+        exit.stdout.last().map(String::as_str),
+        Some("done"),
+        "{exit}"
+    );
+    assert_eq!(by_function(&results.calls()?), calls_of_vadd(1));
+    results.kernels_are(&log)
+}
+
+/// A program that is ended by a signal that can be caught: what was recorded is written before it ends, by that signal.
+#[test]
+fn ended_by_a_signal() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let stage = lab.stage()?;
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGABRT] {
+        let results = Results::new(&lab, &format!("signal-{signal}"))?;
+        let words = rocprofv3(&stage, &results, &["--hip-trace", "--kernel-trace"]);
+        let command = Caller::command(&lab)?
+            .register(false)
+            .log_name(&format!("model-{signal}"));
+        let mut caller = Caller::start(under(command, &words))?;
+        caller.tell("calls 5")?;
+        let counts = caller.counts()?;
+        let pid = caller.pid();
+        // SAFETY: a signal to a child of ours that has not been waited for.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+        until("its end", || Ok(!caller.is_running()?))?;
+        all_counted(&by_function(&results.calls()?), counts, &["hipMalloc"])?;
+    }
+    Ok(())
+}
+
+/// A directory that is left to the tool: the program's own.
+#[test]
+fn relative_places_are_the_programs() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let stage = lab.stage()?;
+    let results = Results::new(&lab, "cwd")?;
+    let tool = format!("{stage}/lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1");
+    let script = format!(
+        "cd {} && LD_PRELOAD={tool} exec /lab/vadd 1",
+        results.inside
+    );
+    let target = lab
+        .run("/bin/sh")
+        .arg("-c")
+        .arg(script)
+        .register(false)
+        .env("ROCPROF_HIP_RUNTIME_API_TRACE", 1)
+        .env("ROCPROF_OUTPUT_FORMAT", "csv")
+        .env("ROCPROF_OUTPUT_PATH", "sub/dir")
+        .env("ROCPROF_OUTPUT_FILE_NAME", "%pid%")
+        .spawn()?;
+    let pid = target.pid();
+    let (exit, _) = end(target)?;
+    let file = results.dir.join(format!("sub/dir/{pid}_hip_api_trace.csv"));
+    assert!(is_private(&file)?, "{exit}");
+    Ok(())
+}
+
+/// Whether only its owner may read a file.
+fn is_private(file: &Path) -> Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(file)
+        .map_err(|error| format!("{}: {error}", file.display()))?
+        .permissions()
+        .mode();
+    Ok(mode & 0o777 == 0o600)
+}
