@@ -8,6 +8,8 @@ use midair_tests::table::Csv;
 use midair_tests::target::{Exit, PATIENCE, Target, run};
 use midair_tests::{Result, python, python_tool, workspace};
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -328,6 +330,26 @@ fn the_cmake_project_builds_and_its_tools_do_the_job() -> Result<()> {
         caller.quit()?;
     }
 
+    // A program with a capability is one that loaders and libraries trust less; it must still find its library and do the job.
+    // SAFETY: a system call without arguments.
+    if unsafe { libc::geteuid() } == 0 {
+        let mut caller = Caller::start(Caller::command(&lab)?.log_name("user").user(4321))?;
+        let dir = tempfile::tempdir()?;
+        for place in [project.dir.path(), dir.path()] {
+            std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o777))?;
+        }
+        let pid = caller.pid().to_string();
+        let mut tool = project.command("my_second_tool", &[&pid, DURATION_MS], dir.path());
+        tool.env("ROCPROF_OUTPUT_FORMAT", "csv").uid(4321).gid(4321);
+        let exit = profiled(tool, "profiling", &mut caller, 3, by_itself)?.success()?;
+        let file = dir
+            .path()
+            .join("attachment-output/attached_profile_kernel_trace.csv");
+        assert!(file.exists(), "{exit}");
+        assert_eq!(rows(&file)?, 3 * KERNELS);
+        caller.quit()?;
+    }
+
     // The tool of its own, by the Python program.
     let mut caller = Caller::start(Caller::command(&lab)?.log_name("own"))?;
     let tool = lab.scratch().join("libmy_sdk_tool.so");
@@ -351,6 +373,95 @@ fn the_cmake_project_builds_and_its_tools_do_the_job() -> Result<()> {
     let wanted = format!("calls={} launches=10 mallocs=5 wrong=0\n", 5 * ROUND);
     assert_eq!(line, wanted);
     caller.quit()
+}
+
+/// The package under versions that it is not, and where it is not whole; and the files of pkg-config. No process is needed.
+#[test]
+fn packages_are_found_where_they_are_and_only_as_what_they_are() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let prefix = dir.path().join("moved");
+    let mut copy = Command::new("cp");
+    copy.arg("-a").arg(stage()?).arg(&prefix);
+    run(copy, PATIENCE)?.success()?;
+    let find = |words: &str| -> Result<Exit> {
+        let source = dir.path().join("project");
+        std::fs::create_dir_all(&source)?;
+        let text = format!(
+            "cmake_minimum_required(VERSION 3.16)\nproject(finding LANGUAGES NONE)\nfind_package({words})\n\
+             message(STATUS \"found ${{rocprofiler-sdk_VERSION}} in ${{rocprofiler-sdk_INCLUDE_DIR}}\")\n"
+        );
+        std::fs::write(source.join("CMakeLists.txt"), text)?;
+        let mut command = Command::new(python_tool("cmake")?);
+        command.env_clear().envs(plain_environment());
+        let build = tempfile::tempdir_in(dir.path())?;
+        command.arg("-S").arg(&source).arg("-B").arg(build.path());
+        command.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()));
+        run(command, PATIENCE)
+    };
+    for (words, works) in [
+        ("rocprofiler-sdk REQUIRED", true),
+        ("rocprofiler-sdk 1.0 REQUIRED", true),
+        ("rocprofiler-sdk 1.2.1 EXACT REQUIRED", true),
+        ("rocprofiler-sdk 1.3 REQUIRED", false),
+        ("rocprofiler-sdk 2 REQUIRED", false),
+        ("rocprofiler-sdk 0.9 REQUIRED", false),
+    ] {
+        let exit = find(words)?;
+        assert_eq!(exit.status.success(), works, "{words}: {exit}");
+        let place = format!("found 1.2.1 in {}", prefix.join("include").display());
+        let found = exit.stdout.iter().any(|line| line.ends_with(&place));
+        assert_eq!(found, works, "{words}: {exit}");
+    }
+
+    let pkg_config = |words: &[&str]| -> Result<Vec<String>> {
+        let mut command = Command::new("pkg-config");
+        command.env_clear().envs(plain_environment());
+        command
+            .env("PKG_CONFIG_LIBDIR", prefix.join("lib/pkgconfig"))
+            .args(words);
+        let exit = run(command, PATIENCE)?.success()?;
+        let line = exit.stdout.first().cloned().unwrap_or_default();
+        Ok(line.split_whitespace().map(str::to_owned).collect())
+    };
+    for (source, packages, said) in [
+        ("markers", &["rocprofiler-sdk-roctx"][..], "0 1 1 0 1 1"),
+        (
+            "versions",
+            &[
+                "rocprofiler-sdk",
+                "rocprofiler-sdk-rocattach",
+                "rocprofiler-register",
+            ],
+            "sdk 1.2.1 rocattach 1.2.1 register Success",
+        ),
+    ] {
+        let flags = pkg_config(&[&["--cflags", "--libs"], packages].concat())?;
+        let out = dir.path().join(source);
+        let mut compiler = Command::new("g++");
+        compiler.env_clear().envs(plain_environment());
+        compiler
+            .args(["-std=c++17", "-o"])
+            .arg(&out)
+            .arg(workspace().join(format!("tests/seeds/{source}.cpp")))
+            .args(flags);
+        run(compiler, PATIENCE)?.success()?;
+        let mut program = Command::new(out);
+        program.env("LD_LIBRARY_PATH", prefix.join("lib"));
+        assert_eq!(run(program, PATIENCE)?.success()?.stdout, [said]);
+    }
+
+    // A part is gone: that is said, and not found out by the linker.
+    std::fs::remove_file(prefix.join("lib/librocprofiler-sdk.so.1"))?;
+    let exit = find("rocprofiler-sdk REQUIRED")?;
+    assert!(!exit.status.success(), "{exit}");
+    assert!(
+        exit.stderr
+            .join(" ")
+            .replace("  ", " ")
+            .contains("librocprofiler-sdk.so.1"),
+        "{exit}"
+    );
+    Ok(())
 }
 
 /// Seeds/001, "Python Functions": imported from its package, from its file, and run, each with the document's variables.

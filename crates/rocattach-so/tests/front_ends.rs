@@ -428,6 +428,20 @@ fn rocprof_attach_is_a_module_with_main() {
     );
 }
 
+/// Old distributions have Python 3.6; its grammar is what newer ones can still check.
+#[test]
+fn rocprof_attach_is_of_python_3_6() {
+    let stage = Stage::new(&[]);
+    let check = "import ast, sys; [ast.parse(open(f).read(), f, feature_version=(3, 6)) for f in sys.argv[1:]]";
+    let mut command = stage.command("python3");
+    command.args(["-c", check]);
+    for file in ["python/rocprof-attach.py", "python/rocprof_attach_main.py"] {
+        command.arg(common::project(file));
+    }
+    let out = command.output().unwrap();
+    assert!(out.status.success(), "{}", text(&out.stderr));
+}
+
 #[test]
 fn older_attach_libraries_serve_both_front_ends() {
     let stage = Stage::new(&["-DFIRST_GENERATION"]);
