@@ -1,7 +1,9 @@
 // A tool of somebody else's with callback tracing: told of each call on the thread that makes it, it writes one line per call to LOG
 // (a path of the target's, given at compile time), with the arguments as the interface words them, and one line per session:
 //   call TID FUNCTION ARGUMENT... -> RESULT       calls that no other told call is around
-//   end enters=N exits=N inner=N foreign=N kernels=N runtimes=N wrong=N
+//   range FUNCTION MESSAGE                        marks and ranges, as they end
+//   end enters=N exits=N inner=N foreign=N kernels=N runtimes=N core=N ranges=N wrong=N
+// hipSetDevice(98) makes it stop its context for calls, from within.
 #define _GNU_SOURCE
 #include "../../crates/sdk/tests/c/sdk.h"
 #include <pthread.h>
@@ -12,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { HSA_CORE = 1, HIP_RUNTIME = 5, MARKER_CORE = 7, DISPATCH = 12, RUNTIME = 17, ENTER = 1, EXIT = 2 };
+enum { HSA_CORE = 1, HIP_RUNTIME = 5, MARKER_CORE = 7, DISPATCH = 12, RUNTIME = 17, RANGE = 21, RANGE_RECORD = 32, LOSSLESS = 2, ENTER = 1, EXIT = 2 };
 int rocprofiler_query_callback_tracing_kind_operation_name(int, int, const char **, uint64_t *);
 int rocprofiler_iterate_callback_tracing_kind_operations(int, int (*)(int, int32_t, void *), void *);
 int rocprofiler_iterate_callback_tracing_kind_operation_args(rocprofiler_callback_tracing_record_t,
@@ -21,9 +23,10 @@ int rocprofiler_iterate_callback_tracing_kind_operation_args(rocprofiler_callbac
                                                              int32_t, void *);
 
 static rocprofiler_context_id_t calls, filtered, rest;
+static rocprofiler_buffer_id_t buffer;
 static FILE *file;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_ulong enters, exits, inner, foreign, kernels, runtimes, wrong;
+static atomic_ulong enters, exits, inner, foreign, kernels, runtimes, core, ranges, wrong;
 static __thread int depth;
 static char here;
 
@@ -58,6 +61,7 @@ static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
     user->ptr = told;
     depth++;
     enters++;
+    if (!strcmp(told->text, "hipSetDevice 98")) wrong += rocprofiler_stop_context(calls) != 0;
     return;
   }
   told_t *told = user->ptr;
@@ -78,6 +82,40 @@ static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
   free(told);
 }
 
+static void range(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t *user, void *data) {
+  const uint64_t *words = record.payload;
+  const char *name = "", *message = *(const char *const *)(words + 1);
+  told_t text = {0};
+  wrong += data != &here || words[0] != 32 || record.kind != RANGE;
+  if (record.phase == ENTER) {
+    wrong += rocprofiler_iterate_callback_tracing_kind_operation_args(record, argument, 1, &text) != 0;
+    wrong += user->value != 0 || !message || strcmp(text.text + 1, message);
+    user->ptr = strdup(message ? message : "");
+    return;
+  }
+  // The message is what it was, though the application's own may be gone.
+  wrong += record.phase != EXIT || !user->ptr || !message || strcmp(user->ptr, message);
+  rocprofiler_query_callback_tracing_kind_operation_name(record.kind, record.operation, &name, NULL);
+  pthread_mutex_lock(&lock);
+  if (file) fprintf(file, "range %s %s\n", name, message ? message : "");
+  pthread_mutex_unlock(&lock);
+  free(user->ptr);
+}
+
+static void records(rocprofiler_context_id_t context, rocprofiler_buffer_id_t of, rocprofiler_record_header_t **headers, size_t count,
+                    void *data, uint64_t drop) {
+  (void)context, (void)of, (void)data;
+  wrong += drop;
+  for (size_t n = 0; n < count; n++) {
+    // Records of ROCTx are laid out as those of HSA calls.
+    const rocprofiler_buffer_tracing_hsa_api_record_t *record = headers[n]->payload;
+    wrong += record->size != 64 || record->end_timestamp < record->start_timestamp || !record->thread_id;
+    if (record->kind == MARKER_CORE) core++;
+    else if (record->kind == RANGE_RECORD) ranges++;
+    else wrong++;
+  }
+}
+
 static void late(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t *user, void *data) {
   (void)user, (void)data;
   const uint64_t *words = record.payload;
@@ -93,32 +131,36 @@ static void late(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
 
 static int choose(int kind, int32_t operation, void *data) {
   int32_t *chosen = data;
-  const char *name = "", *wanted[] = {"hsa_signal_create", "hsa_signal_load_relaxed", "hsa_signal_destroy"};
+  const char *name = "", *wanted[] = {"hsa_signal_create", "hsa_signal_load_relaxed", "hsa_signal_destroy", "hsa_signal_wait_scacquire"};
   rocprofiler_query_callback_tracing_kind_operation_name(kind, operation, &name, NULL);
-  for (int n = 0; n < 3; n++)
+  for (int n = 0; n < 4; n++)
     if (!strcmp(name, wanted[n])) chosen[++chosen[0]] = operation;
   return 0;
 }
 
 static int initialize(client_finalize end, void *data) {
   (void)end, (void)data;
-  int32_t chosen[4] = {0}, enqueue = 1;
+  int32_t chosen[5] = {0}, enqueue = 1;
   int failed = rocprofiler_create_context(&calls) || rocprofiler_create_context(&filtered) || rocprofiler_create_context(&rest) ||
-               rocprofiler_iterate_callback_tracing_kind_operations(HSA_CORE, choose, chosen) || chosen[0] != 3;
+               rocprofiler_iterate_callback_tracing_kind_operations(HSA_CORE, choose, chosen) || chosen[0] != 4;
   failed |= rocprofiler_configure_callback_tracing_service(calls, HIP_RUNTIME, NULL, 0, tell, &here);
   failed |= rocprofiler_configure_callback_tracing_service(calls, MARKER_CORE, NULL, 0, tell, &here);
-  failed |= rocprofiler_configure_callback_tracing_service(filtered, HSA_CORE, chosen + 1, 3, tell, &here);
+  failed |= rocprofiler_configure_callback_tracing_service(filtered, HSA_CORE, chosen + 1, 4, tell, &here);
   // What is not served is refused, not silently left out.
   failed |= rocprofiler_configure_callback_tracing_service(rest, DISPATCH, &enqueue, 1, late, &here) == 0;
   failed |= rocprofiler_configure_callback_tracing_service(rest, DISPATCH, NULL, 0, late, &here);
   failed |= rocprofiler_configure_callback_tracing_service(rest, RUNTIME, NULL, 0, late, &here);
+  failed |= rocprofiler_configure_callback_tracing_service(rest, RANGE, NULL, 0, range, &here);
+  failed |= rocprofiler_create_buffer(rest, 1 << 16, 1 << 14, LOSSLESS, records, NULL, &buffer);
+  failed |= rocprofiler_configure_buffer_tracing_service(rest, MARKER_CORE, NULL, 0, buffer);
+  failed |= rocprofiler_configure_buffer_tracing_service(rest, RANGE_RECORD, NULL, 0, buffer);
   return failed;
 }
 
 static int attached(client_finalize end, rocprofiler_context_id_t *contexts, uint64_t count, void *data) {
   (void)end, (void)data;
   file = fopen(LOG, "a");
-  enters = exits = inner = foreign = kernels = runtimes = wrong = 0;
+  enters = exits = inner = foreign = kernels = runtimes = core = ranges = wrong = 0;
   for (uint64_t n = 0; n < count; n++)
     if (rocprofiler_start_context(contexts[n])) return -1;
   return count == 3 && file ? 0 : -1;
@@ -126,9 +168,10 @@ static int attached(client_finalize end, rocprofiler_context_id_t *contexts, uin
 
 static void detached(void *data) {
   (void)data;
+  rocprofiler_flush_buffer(buffer);
   pthread_mutex_lock(&lock);
-  fprintf(file, "end enters=%lu exits=%lu inner=%lu foreign=%lu kernels=%lu runtimes=%lu wrong=%lu\n", enters, exits, inner, foreign, kernels,
-          runtimes, wrong);
+  fprintf(file, "end enters=%lu exits=%lu inner=%lu foreign=%lu kernels=%lu runtimes=%lu core=%lu ranges=%lu wrong=%lu\n", enters, exits, inner,
+          foreign, kernels, runtimes, core, ranges, wrong);
   fclose(file);
   file = NULL;
   pthread_mutex_unlock(&lock);

@@ -1,5 +1,9 @@
 // told LIBRARY KERNELS: makes calls of HIP, HSA and ROCTx (from LIBRARY) and says each, with its arguments and what it returned, as
-// "call TID FUNCTION ARGUMENT... -> RESULT". Commands: round N, quit. "round" is answered with "round LAUNCHES".
+// "call TID FUNCTION ARGUMENT... -> RESULT". Commands, each answered with itself:
+//   round N   N rounds
+//   stop      hipSetDevice(98)
+//   block     a thread begins to wait for a signal; unblock ends that
+//   quit
 #include "hip_kit.h"
 #include <dlfcn.h>
 #include <hsa/hsa.h>
@@ -48,6 +52,12 @@ static void round_of_calls(kernels_t *kernels, work_t *work, float *host) {
   say("call %ld roctxRangePop -> %d", tid, pop());
 }
 
+static hsa_signal_t gate;
+static void *waits(void *argument) {
+  hsa_signal_wait_scacquire(gate, HSA_SIGNAL_CONDITION_EQ, 0, UINT64_MAX, HSA_WAIT_STATE_BLOCKED);
+  return argument;
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) fail("usage: told LIBRARY KERNELS");
   void *library = dlopen(argv[1], RTLD_NOW);
@@ -65,9 +75,23 @@ int main(int argc, char **argv) {
   say("ready");
   char line[64];
   unsigned number;
-  while (hear(line, sizeof line) && sscanf(line, "round %u", &number) == 1) {
-    for (unsigned n = 0; n < number; n++) round_of_calls(&kernels, &work, host);
-    say("round %u", number);
+  pthread_t thread = 0;
+  while (hear(line, sizeof line) && strcmp(line, "quit")) {
+    if (sscanf(line, "round %u", &number) == 1) {
+      for (unsigned n = 0; n < number; n++) round_of_calls(&kernels, &work, host);
+    } else if (!strcmp(line, "stop")) {
+      TOLD(hipSetDevice(98), "hipSetDevice", "%d ", 98);
+    } else if (!strcmp(line, "block")) {
+      if (hsa_signal_create(1, 0, NULL, &gate)) fail("hsa_signal_create failed");
+      thread = start_thread(waits, NULL);
+    } else if (!strcmp(line, "unblock")) {
+      hsa_signal_store_screlease(gate, 0);
+      pthread_join(thread, NULL);
+      hsa_signal_destroy(gate);
+    } else {
+      fail("unknown command \"%s\"", line);
+    }
+    say("%s", line);
   }
   say("done");
   return 0;

@@ -98,10 +98,23 @@ fn arguments_and_results_are_those_of_the_program() -> Result<()> {
         assert_eq!(told.len(), made.len());
         let end = last_end(&log)?;
         assert_eq!(end["enters"], end["exits"], "{end:?}");
-        assert_eq!((end["wrong"], end["foreign"]), (0, 0), "{end:?}");
+        assert_eq!(end["wrong"], 0, "{end:?}");
         let dispatches = target.model_log()?.dispatches().count() - dispatches;
         assert!(dispatches >= 5);
         assert_eq!(end["kernels"], dispatches as u64, "{end:?}");
+        // Marks and ranges in callbacks and in buffers.
+        let ranges: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("range "))
+            .skip(session * 15)
+            .collect();
+        let round = [
+            "range roctxMarkA a mark",
+            "range roctxProcessRangeA until later",
+            "range roctxThreadRangeA a range",
+        ];
+        assert_eq!(ranges, round.repeat(5));
+        assert_eq!((end["core"], end["ranges"]), (25, 15), "{end:?}");
         assert!(end["inner"] > 0 && end["runtimes"] >= 2, "{end:?}");
         // Nothing is told when nobody is attached.
         target.send("round 1")?;
@@ -111,6 +124,53 @@ fn arguments_and_results_are_those_of_the_program() -> Result<()> {
             text.lines().count()
         );
     }
+    target.send("quit")?;
+    target.expect("done")?;
+    Ok(())
+}
+
+/// A call that does not return before the detach, and a context that is stopped by a tool's function in the middle of a call.
+#[test]
+fn ends_are_told_whatever_comes_between() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("tool.log");
+    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
+    let (program, kernels) = (lab.program("told")?, lab.kernels()?);
+    let mut target = lab.run(&program).arg(library).arg(kernels).spawn()?;
+    target.expect("ready")?;
+    let attacher = attach(target.pid(), &tool, lab.scratch())?;
+    target.send("block")?;
+    target.expect("block")?;
+    target.send("round 1")?;
+    target.expect("round 1")?;
+    target.send("stop")?;
+    let made = target.expect("call ")?;
+    target.expect("stop")?;
+    // Its context is stopped; the others go on. The stop is the agent's to carry out.
+    let text = || std::fs::read_to_string(&log);
+    until("no HIP call is told", || {
+        let told = |text: &str| text.matches(" hipMalloc ").count();
+        let before = told(&text()?);
+        target.send("round 1")?;
+        target.expect("round 1")?;
+        Ok(told(&text()?) == before)
+    })?;
+    detach(attacher)?;
+    let end = last_end(&log)?;
+    assert!(
+        text()?.lines().any(|line| line == made),
+        "the end of the call that stopped its context was told: {made}"
+    );
+    assert_eq!(end["enters"], end["exits"], "{end:?}");
+    assert_eq!(end["wrong"], 0, "{end:?}");
+    assert!(end["foreign"] >= 1, "{end:?}");
+    let lines = text()?.lines().count();
+    target.send("unblock")?;
+    target.expect("unblock")?;
+    assert_eq!(text()?.lines().count(), lines);
     target.send("quit")?;
     target.expect("done")?;
     Ok(())

@@ -231,18 +231,31 @@ fn wrapper(
          #[inline(never)]\n\
          unsafe extern \"C-unwind\" fn traced_{name}({params}) -> {ret} {{\n\
          let mut call = crate::probe::enter({kind}, {operation}, {stream});\n\
-         if call.told() {{ crate::callbacks::enter(call, &[{words}]); }}\n\
+         if call.told() {{ {enter}(call, &[{words}]); }}\n\
          // SAFETY: as in the function above, the only caller.\n\
          let original = unsafe {{ transmute::<*mut (), {ty}>(ORIGINALS[{index}].load(Relaxed)) }};\n\
          // SAFETY: the caller's own call, passed on.\n\
          let result = unsafe {{ original({args}) }};\n\
-         if call.told() {{ call = crate::callbacks::exit(call, &[{results}]); }}\n\
+         if call.told() {{ call = {leave}&[{results}]); }}\n\
          crate::{exit}::exit(call, || [{words}], {value});\n\
          result\n}}",
         params = signature.parameters,
         ret = signature.result,
         kind = table.kind,
         operation = function.operation,
+        enter = if is_roctx(table.id) {
+            "crate::callbacks::ranges::enter"
+        } else {
+            "crate::callbacks::enter"
+        },
+        leave = if is_roctx(table.id) {
+            format!(
+                "crate::callbacks::ranges::exit(call, &[{}], ",
+                signature.words.join(", ")
+            )
+        } else {
+            "crate::callbacks::exit(call, ".to_owned()
+        },
         exit = if is_roctx(table.id) {
             "markers"
         } else {

@@ -16,10 +16,12 @@
 //! A call that a tool's function makes itself is not told, nor recorded.
 
 pub(crate) mod late;
+pub mod ranges;
 
 use crate::clock::now;
 use crate::context::{OperationSet, TracingCallback};
 use crate::convert::function_of;
+use crate::markers;
 use crate::probe::{self, Call};
 use crate::state::{self, Opaque};
 use crate::threads::{self, MAX_OPEN, MAX_THREADS};
@@ -40,7 +42,7 @@ const PAYLOAD: usize = 26;
 /// How long open calls get to return by themselves at the end of a session.
 const GRACE: Duration = Duration::from_millis(20);
 /// Record kinds whose calls can be told of.
-const KINDS: [(i32, u8); 9] = [
+const KINDS: [(i32, u8); 10] = [
     (
         c::ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API,
         kind::HSA_CORE_API,
@@ -76,6 +78,10 @@ const KINDS: [(i32, u8); 9] = [
     (
         c::ROCPROFILER_CALLBACK_TRACING_MARKER_NAME_API,
         kind::MARKER_NAME_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_RANGE_API,
+        kind::MARKER_CORE_RANGE_API,
     ),
 ];
 
@@ -113,7 +119,7 @@ pub(crate) fn layout(record_kind: u8) -> Layout {
             arguments: 11,
             result: 3,
         },
-        kind::MARKER_CORE_API | kind::MARKER_CONTROL_API | kind::MARKER_NAME_API => Layout {
+        _ if markers::is_marker(record_kind) => Layout {
             words: 4,
             arguments: 2,
             result: 1,
@@ -253,6 +259,10 @@ pub(crate) fn publish() -> u64 {
                 };
                 if let Some(list) = services.by_kind.get_mut(usize::from(record_kind)) {
                     mask |= 1_u64 << record_kind;
+                    if record_kind == kind::MARKER_CORE_RANGE_API {
+                        // Ranges are made from the calls that begin and end them.
+                        mask |= 1 << kind::MARKER_CORE_API;
+                    }
                     list.push(Service {
                         context: handle,
                         operations: service.operations,
@@ -263,7 +273,7 @@ pub(crate) fn publish() -> u64 {
             }
         }
     }
-    if mask != 0 && !make_frames() {
+    if mask != 0 && !(make_frames() && ranges::prepare()) {
         mask = 0;
     }
     // The tables behind it are made here, not on a thread of the application's.
@@ -301,8 +311,26 @@ pub fn enter(call: Call, words: &[u64]) {
         finish(frame, None, &[]);
     }
     let Some(frame) = own.get(depth) else { return };
-    if !fill(call, frame, words) {
-        return;
+    begin_frame(call, frame, None, |body| {
+        let layout = layout(body.kind);
+        if let Some(function) = function_of(body.kind, body.operation)
+            && let Some(arguments) = body.payload.get_mut(1..=layout.arguments)
+        {
+            put_arguments(function, words, arguments);
+        }
+    });
+    probe::restart(call);
+}
+
+/// Tells of a beginning: of the call itself, or of `what` (record kind, operation) that it begins. False when nobody is told.
+fn begin_frame(
+    call: Call,
+    frame: &Frame,
+    what: Option<(u8, u32)>,
+    put: impl FnOnce(&mut Body),
+) -> bool {
+    if !fill(call, frame, what, put) {
+        return false;
     }
     run(frame, c::ROCPROFILER_CALLBACK_PHASE_ENTER);
     if frame
@@ -313,7 +341,7 @@ pub fn enter(call: Call, words: &[u64]) {
         // Given up at the end of the session.
         frame.state.store(fs::FREE, Release);
     }
-    probe::restart(call);
+    true
 }
 
 /// After such a call, with the words of its result: the call with the moment of its return.
@@ -366,7 +394,7 @@ fn put_result(body: &mut Body, result: &[u64]) {
 }
 
 /// Writes down who is told of a call, and what. False when nobody is.
-fn fill(call: Call, frame: &Frame, words: &[u64]) -> bool {
+fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mut Body)) -> bool {
     let Some(begun) = probe::look(call) else {
         return false;
     };
@@ -375,12 +403,13 @@ fn fill(call: Call, frame: &Frame, words: &[u64]) -> bool {
         return false;
     };
     let open = begun.open;
+    let (record_kind, operation) = what.unwrap_or((open.kind, open.operation));
     let interested = services
         .by_kind
-        .get(usize::from(open.kind))
+        .get(usize::from(record_kind))
         .into_iter()
         .flatten()
-        .filter(|service| service.operations.has(open.operation));
+        .filter(|service| service.operations.has(operation));
     if frame.state.load(Acquire) != fs::FREE {
         UNTOLD.fetch_add(1, Relaxed);
         return false;
@@ -412,17 +441,12 @@ fn fill(call: Call, frame: &Frame, words: &[u64]) -> bool {
         external: 0,
         ancestor: begun.ancestor,
     };
-    (body.kind, body.operation) = (open.kind, open.operation);
-    let layout = layout(open.kind);
+    (body.kind, body.operation) = (record_kind, operation);
     body.payload = [0; PAYLOAD];
     if let Some(size) = body.payload.first_mut() {
-        *size = (layout.words * 8) as u64;
+        *size = (layout(record_kind).words * 8) as u64;
     }
-    if let Some(function) = function_of(open.kind, open.operation)
-        && let Some(arguments) = body.payload.get_mut(1..=layout.arguments)
-    {
-        put_arguments(function, words, arguments);
-    }
+    put(body);
     frame.state.store(fs::ENTERING, SeqCst);
     // `begun` says from here on that this thread is outside; the state is seen by then.
     true
@@ -505,6 +529,7 @@ pub(crate) fn close(limit: Duration) -> Vec<String> {
     let live = || {
         (0..threads::all().len())
             .flat_map(frames)
+            .chain(ranges::frames(threads::all().len()))
             .filter(|frame| frame.state.load(Acquire) != fs::FREE)
     };
     while live().next().is_some() && begun.elapsed() < GRACE {

@@ -1,6 +1,7 @@
 //! Our records in AMD's layouts.
 
 use crate::agents;
+use crate::markers::operation;
 use midair_abi::constants as c;
 use midair_abi::records::{
     AsyncCorrelationId, CorrelationId, Dim3, HipApi, HipApiExt, HsaApi, KernelDispatch,
@@ -8,7 +9,9 @@ use midair_abi::records::{
     ScratchMemory,
 };
 use midair_abi::tables::{ALL, Function};
-use midair_record::event::{Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch};
+use midair_record::event::{
+    Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch, kind,
+};
 use std::sync::OnceLock;
 
 /// A record in AMD's layout.
@@ -149,6 +152,20 @@ pub(crate) fn function_of(record_kind: u8, operation: u32) -> Option<&'static Fu
         }
         kinds
     });
+    // A range has the argument of the call that begins it.
+    let (record_kind, operation) = match (record_kind, operation) {
+        (kind::MARKER_CORE_RANGE_API, operation::MARK) => (kind::MARKER_CORE_API, operation::MARK),
+        (kind::MARKER_CORE_RANGE_API, operation::RANGE_THREAD) => {
+            (kind::MARKER_CORE_API, operation::PUSH)
+        }
+        (kind::MARKER_CORE_RANGE_API, operation::RANGE_PROCESS) => {
+            (kind::MARKER_CORE_API, operation::START)
+        }
+        (kind::MARKER_CORE_RANGE_API, operation::RANGE_GET_THREAD_ID) => {
+            (kind::MARKER_CORE_API, operation::GET_THREAD_ID)
+        }
+        other => other,
+    };
     by_kind
         .get(usize::from(record_kind))?
         .get(operation as usize)

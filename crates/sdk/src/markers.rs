@@ -30,7 +30,7 @@ const _: () =
     assert!(size_of::<Marker>() + MAX_MESSAGE <= MAX_RECORD && MAX_MESSAGE.is_multiple_of(8));
 
 /// Operations of the core table and of the range kind (source: api/rocprofiler_sdk.json).
-mod operation {
+pub(crate) mod operation {
     pub const MARK: u32 = 0;
     pub const PUSH: u32 = 1;
     pub const POP: u32 = 2;
@@ -227,7 +227,7 @@ fn stack(busy: &mut Busy) -> Option<&mut Stack> {
 ///
 /// # Safety
 /// `message` must be null or a C string.
-unsafe fn copy_message(message: *const u8, into: &mut [u8]) -> usize {
+pub(crate) unsafe fn copy_message(message: *const u8, into: &mut [u8]) -> usize {
     let mut len = 0;
     if !message.is_null() {
         for byte in into.iter_mut() {

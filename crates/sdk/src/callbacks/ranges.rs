@@ -1,0 +1,282 @@
+//! Tools told of ROCTx: of its calls as of all others, and of marks and ranges as such (`MARKER_CORE_RANGE_API`): a push tells of a
+//! range's beginning, its pop of the end, with the message and the user data kept in between; so do start and stop, which may be on
+//! different threads.
+
+use super::{Body, Frame, UNTOLD, begin_frame, finish, frame_state};
+use crate::markers::{copy_message, operation};
+use crate::probe::{self, Call};
+use crate::threads::MAX_THREADS;
+use midair_record::event::kind;
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
+
+/// Ranges of one thread that tools are told of at one time.
+const LEVELS: usize = 32;
+/// Ranges over threads that tools are told of at one time; a power of two.
+const PROCESS: usize = 1024;
+/// How far from its own place such a range may be kept.
+const PROBES: usize = 64;
+/// Bytes of a message, with its end.
+const TEXT: usize = 512;
+/// [`Anywhere::id`] of an entry that a thread is busy with.
+const CLAIMED: u64 = u64::MAX;
+
+/// A range and the copy of its message that tools are shown.
+#[repr(C)]
+struct Told {
+    frame: Frame,
+    /// Touched by whoever puts a beginning into a free frame.
+    text: UnsafeCell<[u8; TEXT]>,
+}
+
+/// A thread's ranges. Zeroed memory is one without.
+#[repr(C)]
+struct Thread {
+    /// Touched by the thread alone.
+    open: UnsafeCell<Open>,
+    /// For marks, which begin and end in one call.
+    moment: Told,
+    levels: [Told; LEVELS],
+}
+
+struct Open {
+    generation: u64,
+    tid: u32,
+    depth: usize,
+    /// Ranges on top of these that found no room.
+    beyond: usize,
+}
+
+/// A range that may end on another thread.
+#[repr(C)]
+struct Anywhere {
+    id: AtomicU64,
+    told: Told,
+}
+
+// SAFETY: the fields in cells belong to whoever their descriptions name.
+unsafe impl Sync for Thread {}
+// SAFETY: as above; `id` says who.
+unsafe impl Sync for Anywhere {}
+
+static THREADS: AtomicPtr<Thread> = AtomicPtr::new(std::ptr::null_mut());
+static ANYWHERE: AtomicPtr<Anywhere> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Makes the memory. On our own thread. False when the system refuses.
+pub(super) fn prepare() -> bool {
+    map(&THREADS, MAX_THREADS) && map(&ANYWHERE, PROCESS)
+}
+
+fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
+    if !to.load(Acquire).is_null() {
+        return true;
+    }
+    // SAFETY: a fresh private mapping at an address of the kernel's choice; zeroed memory is a valid value of both types.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            count * size_of::<T>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: our own fresh mapping: a forked child has no range of its parent's to tell of.
+    unsafe { libc::madvise(base, count * size_of::<T>(), libc::MADV_WIPEONFORK) };
+    to.store(base.cast(), Release);
+    true
+}
+
+fn thread(index: usize) -> Option<&'static Thread> {
+    let base = THREADS.load(Acquire);
+    // SAFETY: inside the mapping made by `prepare`, which is never unmapped.
+    (!base.is_null() && index < MAX_THREADS).then(|| unsafe { &*base.add(index) })
+}
+
+fn anywhere() -> &'static [Anywhere] {
+    let base = ANYWHERE.load(Acquire);
+    if base.is_null() {
+        return &[];
+    }
+    // SAFETY: the mapping made by `prepare`, which is never unmapped and holds that many.
+    unsafe { std::slice::from_raw_parts(base, PROCESS) }
+}
+
+/// Every frame of the first `threads` threads, and of ranges that may end anywhere.
+pub(super) fn frames(threads: usize) -> impl Iterator<Item = &'static Frame> {
+    (0..threads)
+        .filter_map(thread)
+        .flat_map(|thread| {
+            std::iter::once(&thread.moment.frame)
+                .chain(thread.levels.iter().map(|told| &told.frame))
+        })
+        .chain(anywhere().iter().map(|entry| &entry.told.frame))
+}
+
+/// The operation of a call of the core table, and its thread's ranges; `None` for other tables.
+fn of(call: Call) -> Option<(u32, &'static Thread, &'static mut Open)> {
+    let (index, _) = call.place()?;
+    let begun = probe::look(call)?;
+    if begun.open.kind != kind::MARKER_CORE_API {
+        return None;
+    }
+    let (tid, operation) = (begun.busy.tid(), begun.open.operation);
+    drop(begun);
+    let thread = thread(index)?;
+    // SAFETY: the calling thread's own; the only reference while it is in `enter` or `exit`, since a tool's function that calls
+    // ROCTx is not told of that.
+    let open = unsafe { &mut *thread.open.get() };
+    if (open.generation, open.tid) != (call.generation(), tid) {
+        // Another session's, or those of a thread that has ended and left them open.
+        for told in &thread.levels {
+            finish(&told.frame, None, &[]);
+        }
+        *open = Open {
+            generation: call.generation(),
+            tid,
+            depth: 0,
+            beyond: 0,
+        };
+    }
+    Some((operation, thread, open))
+}
+
+/// Tells of a mark's or a range's beginning. `message` is a C string's address, or 0. False when nobody is told.
+fn begin(call: Call, told: &Told, what: u32, message: u64) -> bool {
+    finish(&told.frame, None, &[]);
+    begin_frame(
+        call,
+        &told.frame,
+        Some((kind::MARKER_CORE_RANGE_API, what)),
+        |body: &mut Body| {
+            // SAFETY: the frame is free, so nobody is shown its text.
+            let text = unsafe { &mut *told.text.get() };
+            let address = if message == 0 {
+                0
+            } else {
+                let (text, end) = text.split_at_mut(TEXT - 8);
+                end.fill(0);
+                // SAFETY: the application passes the message to the call that it is in.
+                let len = unsafe {
+                    copy_message(std::ptr::with_exposed_provenance(message as usize), text)
+                };
+                if let Some(rest) = text.get_mut(len..) {
+                    rest.fill(0);
+                }
+                text.as_ptr().expose_provenance() as u64
+            };
+            if let Some(argument) = body.payload.get_mut(1) {
+                *argument = address;
+            }
+        },
+    )
+}
+
+/// Before a call of ROCTx that somebody is told of. `words`: its argument words.
+#[cold]
+#[inline(never)]
+pub fn enter(call: Call, words: &[u64]) {
+    super::enter(call, words);
+    let Some((operation, thread, open)) = of(call) else {
+        return;
+    };
+    let first = words.first().copied().unwrap_or(0);
+    match operation {
+        operation::MARK => {
+            begin(call, &thread.moment, operation::MARK, first);
+        }
+        operation::GET_THREAD_ID => {
+            begin(call, &thread.moment, operation::RANGE_GET_THREAD_ID, 0);
+        }
+        operation::POP if open.beyond > 0 => open.beyond -= 1,
+        operation::POP if open.depth > 0 => {
+            open.depth -= 1;
+            if let Some(told) = thread.levels.get(open.depth) {
+                finish(&told.frame, Some(call.generation()), &[open.depth as u64]);
+            }
+        }
+        operation::STOP => stop(call, first),
+        _ => {}
+    }
+    probe::restart(call);
+}
+
+/// After such a call, with the words of its result: the call with the moment of its return.
+#[cold]
+#[inline(never)]
+pub fn exit(call: Call, words: &[u64], result: &[u64]) -> Call {
+    let call = super::exit(call, result);
+    let Some((operation, thread, open)) = of(call) else {
+        return call;
+    };
+    let (first, result) = (
+        words.first().copied().unwrap_or(0),
+        result.first().copied().unwrap_or(0),
+    );
+    match operation {
+        operation::MARK | operation::GET_THREAD_ID => {
+            finish(&thread.moment.frame, Some(call.generation()), &[result]);
+        }
+        operation::PUSH => match thread.levels.get(open.depth).filter(|_| open.beyond == 0) {
+            Some(told) => {
+                open.depth += 1;
+                begin(call, told, operation::RANGE_THREAD, first);
+            }
+            None => {
+                open.beyond += 1;
+                UNTOLD.fetch_add(1, Relaxed);
+            }
+        },
+        operation::START => start(call, result, first),
+        _ => {}
+    }
+    call
+}
+
+fn places(id: u64) -> impl Iterator<Item = &'static Anywhere> {
+    (0..PROBES).filter_map(move |step| anywhere().get((id as usize + step) % PROCESS))
+}
+
+fn start(call: Call, id: u64, message: u64) {
+    if id == 0 || id == CLAIMED {
+        return;
+    }
+    for entry in places(id) {
+        let there = entry.id.load(Acquire);
+        // Free, or left from an earlier session.
+        let free = there == 0
+            || there != CLAIMED && entry.told.frame.state.load(Acquire) == frame_state::FREE;
+        if free
+            && entry
+                .id
+                .compare_exchange(there, CLAIMED, AcqRel, Relaxed)
+                .is_ok()
+        {
+            let told = begin(call, &entry.told, operation::RANGE_PROCESS, message);
+            entry.id.store(if told { id } else { 0 }, Release);
+            return;
+        }
+    }
+    UNTOLD.fetch_add(1, Relaxed);
+}
+
+fn stop(call: Call, id: u64) {
+    if id == 0 || id == CLAIMED {
+        return;
+    }
+    let mine = |entry: &&Anywhere| {
+        entry
+            .id
+            .compare_exchange(id, CLAIMED, AcqRel, Relaxed)
+            .is_ok()
+    };
+    if let Some(entry) = places(id).find(mine) {
+        finish(&entry.told.frame, Some(call.generation()), &[id]);
+        entry.id.store(0, Release);
+    }
+}
