@@ -335,7 +335,8 @@ fn a_summary_goes_to_a_file_and_tracks_to_queues() -> Result<()> {
         "-T",
     ];
     let attacher = Attacher::start(target.pid(), &words)?;
-    target.expect("iter 5")?;
+    let so_far = target.model_log()?.dispatches().count();
+    Counter::of(&target).wait_until(so_far + 6)?;
     let traced = attacher.detach()?.code(0)?;
     let said = traced.exit.stderr.join("\n");
     assert!(said.contains("--stats has no effect"), "{said}");
