@@ -23,6 +23,8 @@ const MOST_MARKERS: usize = 1 << 16;
 const MOST_MARKER_BYTES: usize = 16 << 20;
 /// AMD's number for HIP among the runtimes (source: api/rocprofiler_sdk.json).
 const RUNTIME_HIP: u32 = 2;
+/// What the names of the kernels begin with by which ROCclr, HIP's lower half, fills and copies.
+const ROCCLR_KERNEL: &[u8] = b"__amd_rocclr_";
 /// What stands for the names of markers beyond the limit.
 pub(crate) const OTHER_MARKERS: &str = "(further markers)";
 /// Runtimes beyond this many are not listed.
@@ -383,15 +385,17 @@ impl Index {
         self.calls.keys().any(|(kind, _)| is_hsa(*kind))
     }
 
-    /// Whether it is known that the process has no HIP: its runtimes were told, and it is not among them.
+    /// Whether the process has no HIP, as far as can be told: no call, no stream, and neither the runtime itself nor the kernels
+    /// that its lower half loads on each device.
     pub(crate) fn is_without_hip(&self) -> bool {
-        !self.runtimes.is_empty()
-            && self.streams.is_empty()
+        let is_hip = |runtime: &RuntimeInit| runtime.header.operation == RUNTIME_HIP;
+        self.streams.is_empty()
             && !self.has_hip()
-            && self
-                .runtimes
-                .iter()
-                .all(|runtime| runtime.header.operation != RUNTIME_HIP)
+            && !self.runtimes.iter().any(is_hip)
+            && !self
+                .symbols
+                .values()
+                .any(|symbol| symbol.name.starts_with(ROCCLR_KERNEL))
     }
 
     /// Queues whose books do not balance, in words.

@@ -7,7 +7,7 @@ use crate::common::{
 use crate::rocpd_rows::{ALL, counts, every_domain, header, one_kernel, plan, put_marker};
 use midair_output::{Format, Plan, RecordWriter, write};
 use midair_record::event::{
-    self, Allocation, Api, Copy, Kernel, Marker, NO_NODE, RuntimeInit, Scratch, kind,
+    self, Allocation, Api, Copy, Kernel, KernelSymbol, Marker, NO_NODE, RuntimeInit, Scratch, kind,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -221,6 +221,38 @@ fn kernel_at(start: u64, end: u64, stream: u64) -> Vec<u8> {
         ..one_kernel()
     };
     event::encode(&kernel, &[])
+}
+
+/// A program on HSA alone has no streams: its kernels are shown by queue, unasked.
+#[test]
+fn a_process_without_hip_is_shown_by_queue() {
+    let tracks = |also: &[Vec<u8>]| {
+        let mut writer = writer();
+        let kernel = Kernel {
+            stream: 0,
+            ..one_kernel()
+        };
+        append(&mut writer, &event::encode(&kernel, &[]));
+        for record in also {
+            append(&mut writer, record);
+        }
+        text(&traced(writer, |_| ())["slices"][0]["track"])
+    };
+    assert!(tracks(&[]).starts_with("COMPUTE Agent [1] QUEUE ["));
+    let runtime = RuntimeInit {
+        header: header(kind::RUNTIME_INITIALIZATION, 2),
+        ..RuntimeInit::default()
+    };
+    let name = b"__amd_rocclr_copyBuffer.kd";
+    let symbol = KernelSymbol {
+        header: header(kind::KERNEL_SYMBOL, 0),
+        kernel_id: 3,
+        name_len: name.len() as u32,
+        ..KernelSymbol::default()
+    };
+    for hip in [event::encode(&runtime, &[]), event::encode(&symbol, name)] {
+        assert_eq!(tracks(&[hip]), "STREAM [\" 0 \"] ");
+    }
 }
 
 /// The reader fails where the pair that a viewer sees is not the record.
