@@ -29,8 +29,14 @@ use std::io;
 use std::path::Path;
 use strings::Strings;
 
-/// Version of the schema, as AMD's tools look it up. The additions up to 3.0.3 are found by their columns.
-const SCHEMA_VERSION: &str = "3";
+/// Version of the schema. AMD's tools up to ROCm 7.2, which write "3", do not look at it; its newest ones want it whole and in
+/// parts, and take no other form.
+const SCHEMA_VERSION: [(&str, &str); 4] = [
+    ("schema_version", "3.0.3"),
+    ("schema_version_major", "3"),
+    ("schema_version_minor", "0"),
+    ("schema_version_patch", "3"),
+];
 /// Things of one sort remembered as being in the file; after so many all are forgotten and asked of the file again.
 const MOST_SEEN: usize = 1 << 16;
 /// What Linux says where a disk is full.
@@ -109,7 +115,9 @@ fn fill(database: &Database<'_>, job: &Job<'_>) -> Step<()> {
     let strings = Strings::new(database, known_strings(job))?;
     let info = Info::new(database, job)?;
     let mut rows = Rows::new(database, job, info, strings)?;
-    rows.say("schema_version", SCHEMA_VERSION)?;
+    for (tag, value) in SCHEMA_VERSION {
+        rows.say(tag, value)?;
+    }
     rows.say("uuid", &database.guid.suffix())?;
     rows.say("guid", &database.guid.to_string())?;
     for (key, value) in pieces::midair(job).map_err(Stop::Write)? {

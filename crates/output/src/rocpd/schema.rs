@@ -1,5 +1,6 @@
-//! The tables of a rocpd file: names and columns are AMD's (schema 3.0.0 with the additions up to 3.0.3), so that its tools,
-//! which look each of them up by name, find them.
+//! The tables of a rocpd file: names, columns, defaults, checks and the order of the references are those of AMD's schema 3.0.3.
+//! Its tools up to ROCm 7.2 look columns up by name; its newest ones refuse a file whose tables differ in any of these from
+//! the version that it names, even in how a default is quoted.
 //!
 //! Every table carries the file's guid in its name and in each row: several files can then be attached to one connection and
 //! united. A view without the guid stands for each table.
@@ -34,9 +35,41 @@ const REGION_NAME: Column = names("region_name_id", "INTEGER", "string");
 const EVENT: Column = names("event_id", "INTEGER", "event");
 const START: Column = plain("start", "BIGINT NOT NULL");
 const END: Column = plain("end", "BIGINT NOT NULL");
-const EXTDATA: Column = plain("extdata", "JSONB NOT NULL DEFAULT '{}'");
+const EXTDATA: Column = plain("extdata", "JSONB NOT NULL DEFAULT \"{}\"");
 const GRAPH_EXEC: Column = plain("graph_exec_id", "INTEGER NOT NULL DEFAULT 0");
 const GRAPH_NODE: Column = plain("graph_node_id", "INTEGER NOT NULL DEFAULT 0");
+
+/// References in AMD's order where that is not the order of the columns.
+const REFERENCES: &[(&str, &[&str])] = &[
+    ("pmc_event", &["pmc_id", "event_id", "sample_id"]),
+    (
+        "memory_copy",
+        &[
+            "nid",
+            "pid",
+            "tid",
+            "name_id",
+            "dst_agent_id",
+            "src_agent_id",
+            "stream_id",
+            "queue_id",
+            "region_name_id",
+            "event_id",
+        ],
+    ),
+    (
+        "memory_allocate",
+        &[
+            "nid",
+            "pid",
+            "tid",
+            "agent_id",
+            "stream_id",
+            "queue_id",
+            "event_id",
+        ],
+    ),
+];
 
 /// All but `rocpd_metadata`, which has no guid column; each after those that it names.
 const TABLES: &[Table] = &[
@@ -68,7 +101,7 @@ const TABLES: &[Table] = &[
             plain("start", "BIGINT"),
             plain("end", "BIGINT"),
             plain("command", "TEXT"),
-            plain("environment", "JSONB NOT NULL DEFAULT '{}'"),
+            plain("environment", "JSONB NOT NULL DEFAULT \"{}\""),
             EXTDATA,
         ],
     },
@@ -90,7 +123,7 @@ const TABLES: &[Table] = &[
         columns: &[
             NODE,
             PROCESS,
-            plain("type", "TEXT CHECK (type IN ('CPU', 'GPU', 'NIC'))"),
+            plain("type", "TEXT CHECK (\"type\" IN ('CPU', 'GPU', 'NIC'))"),
             plain("absolute_index", "INTEGER"),
             plain("logical_index", "INTEGER"),
             plain("type_index", "INTEGER"),
@@ -119,19 +152,19 @@ const TABLES: &[Table] = &[
             AGENT,
             plain(
                 "target_arch",
-                "TEXT CHECK (target_arch IN ('CPU', 'GPU', 'NIC'))",
+                "TEXT CHECK (\"target_arch\" IN ('CPU', 'GPU', 'NIC'))",
             ),
             plain("event_code", "INT"),
             plain("instance_id", "INTEGER"),
             plain("name", "TEXT NOT NULL"),
             plain("symbol", "TEXT NOT NULL"),
             plain("description", "TEXT"),
-            plain("long_description", "TEXT DEFAULT ''"),
+            plain("long_description", "TEXT DEFAULT \"\""),
             plain("component", "TEXT"),
-            plain("units", "TEXT DEFAULT ''"),
+            plain("units", "TEXT DEFAULT \"\""),
             plain(
                 "value_type",
-                "TEXT CHECK (value_type IN ('ABS', 'ACCUM', 'RELATIVE'))",
+                "TEXT CHECK (\"value_type\" IN ('ABS', 'ACCUM', 'RELATIVE'))",
             ),
             plain("block", "TEXT"),
             plain("expression", "TEXT"),
@@ -153,7 +186,7 @@ const TABLES: &[Table] = &[
             plain("load_delta", "BIGINT"),
             plain(
                 "storage_type",
-                "TEXT CHECK (storage_type IN ('FILE', 'MEMORY'))",
+                "TEXT CHECK (\"storage_type\" IN ('FILE', 'MEMORY'))",
             ),
             EXTDATA,
         ],
@@ -194,8 +227,8 @@ const TABLES: &[Table] = &[
             plain("stack_id", "INTEGER"),
             plain("parent_stack_id", "INTEGER"),
             plain("correlation_id", "INTEGER"),
-            plain("call_stack", "JSONB NOT NULL DEFAULT '{}'"),
-            plain("line_info", "JSONB NOT NULL DEFAULT '{}'"),
+            plain("call_stack", "JSONB NOT NULL DEFAULT \"{}\""),
+            plain("line_info", "JSONB NOT NULL DEFAULT \"{}\""),
             EXTDATA,
         ],
     },
@@ -229,7 +262,7 @@ const TABLES: &[Table] = &[
             plain("xcc", "INTEGER"),
             plain("shader_engine", "INTEGER"),
             plain("instance", "INTEGER"),
-            plain("extdata", "JSONB DEFAULT '{}'"),
+            plain("extdata", "JSONB DEFAULT \"{}\""),
         ],
     },
     Table {
@@ -305,11 +338,11 @@ const TABLES: &[Table] = &[
             AGENT,
             plain(
                 "type",
-                "TEXT CHECK (type IN ('ALLOC', 'FREE', 'REALLOC', 'RECLAIM'))",
+                "TEXT CHECK (\"type\" IN ('ALLOC', 'FREE', 'REALLOC', 'RECLAIM'))",
             ),
             plain(
                 "level",
-                "TEXT CHECK (level IN ('REAL', 'VIRTUAL', 'SCRATCH'))",
+                "TEXT CHECK (\"level\" IN ('REAL', 'VIRTUAL', 'SCRATCH'))",
             ),
             START,
             END,
@@ -344,6 +377,19 @@ fn full_name(table: &str, guid: &Guid) -> String {
     format!("\"rocpd_{table}{}\"", guid.suffix())
 }
 
+/// Columns that name others' rows, and the tables that they name.
+fn references(table: &Table) -> Vec<(&'static str, &'static str)> {
+    let mut all: Vec<_> = table
+        .columns
+        .iter()
+        .filter_map(|Column(name, _, parent)| Some((*name, (*parent)?)))
+        .collect();
+    if let Some((_, order)) = REFERENCES.iter().find(|(name, _)| *name == table.name) {
+        all.sort_by_key(|(name, _)| order.iter().position(|known| known == name));
+    }
+    all
+}
+
 /// Statements that make all tables and views.
 pub(super) fn definition(guid: &Guid) -> String {
     // Writing to a String cannot fail, hence the ignored results.
@@ -354,20 +400,18 @@ pub(super) fn definition(guid: &Guid) -> String {
     for table in TABLES {
         let _ = write!(
             sql,
-            "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, guid TEXT NOT NULL DEFAULT '{guid}'",
+            "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, guid TEXT NOT NULL DEFAULT \"{guid}\"",
             full_name(table.name, guid)
         );
         for Column(name, declared, _) in table.columns {
             let _ = write!(sql, ", \"{name}\" {declared}");
         }
-        for Column(name, _, parent) in table.columns {
-            if let Some(parent) = parent {
-                let parent = full_name(parent, guid);
-                let _ = write!(
-                    sql,
-                    ", FOREIGN KEY (\"{name}\") REFERENCES {parent} (id) ON UPDATE CASCADE"
-                );
-            }
+        for (name, parent) in references(table) {
+            let parent = full_name(parent, guid);
+            let _ = write!(
+                sql,
+                ", FOREIGN KEY (\"{name}\") REFERENCES {parent} (id) ON UPDATE CASCADE"
+            );
         }
         sql.push_str(");\n");
     }

@@ -18,6 +18,7 @@ def rows(sql):
 
 
 (suffix,) = db.execute("SELECT value FROM rocpd_metadata WHERE tag = 'uuid'").fetchone()
+(guid,) = db.execute("SELECT value FROM rocpd_metadata WHERE tag = 'guid'").fetchone()
 tables, views, others = {}, {}, []
 for kind, name in db.execute("SELECT type, name FROM sqlite_master").fetchall():
     columns = db.execute(f'PRAGMA table_info("{name}")').fetchall()
@@ -25,8 +26,10 @@ for kind, name in db.execute("SELECT type, name FROM sqlite_master").fetchall():
     if kind == "table" and name.endswith(suffix):
         references = db.execute(f'PRAGMA foreign_key_list("{name}")').fetchall()
         tables[name.removesuffix(suffix)] = {
-            "columns": [[column[1], column[2], column[3]] for column in columns],
-            "references": sorted([row[3], row[2].removesuffix(suffix)] for row in references),
+            "columns": [[name, kind, not_null, default and default.replace(guid, "GUID")]
+                        for _, name, kind, not_null, default, _ in columns],
+            # SQLite numbers them from the last.
+            "references": [[row[3], row[2].removesuffix(suffix)] for row in sorted(references, reverse=True)],
             "on_update": sorted({row[5] for row in references}),
             "count": count(),
         }
