@@ -1,11 +1,14 @@
 //! What is declared is exported, and what is exported is declared.
 
-use super::{LIMIT, all_headers, compiler, include};
-use midair_tests::Result;
+use super::{LANGUAGES, LIMIT, all_headers, compile, compiler, include};
 use midair_tests::stage::stage;
-use midair_tests::target::run;
+use midair_tests::target::{PATIENCE, run};
+use midair_tests::{Result, workspace};
 use object::{Object, ObjectSymbol};
+use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::process::Command;
 
 /// Declared for tools to define: the libraries do not have them.
 const OF_TOOLS: [&str; 3] = [
@@ -16,11 +19,7 @@ const OF_TOOLS: [&str; 3] = [
 
 /// A library, the folders of its headers, and what it exports for other parts of the product, by names that are looked up.
 const LIBRARIES: [(&str, &[&str], &[&str]); 4] = [
-    (
-        "librocprofiler-sdk.so.1",
-        &["rocprofiler-sdk/"],
-        &["midair_agent_enter"],
-    ),
+    ("librocprofiler-sdk.so.1", &["rocprofiler-sdk/"], &[]),
     (
         "librocprofiler-sdk-rocattach.so.1",
         &["rocprofiler-sdk-rocattach/"],
@@ -116,6 +115,8 @@ fn libraries_export_what_their_headers_declare() -> Result<()> {
             .dynamic_symbols()
             .filter(|symbol| symbol.is_definition() && symbol.is_global())
             .map(|symbol| Ok(symbol.name()?.to_owned()))
+            // Between parts of ours only, and named so that nobody takes them for anything else.
+            .filter(|name| !name.as_ref().is_ok_and(|name| name.starts_with("midair_")))
             .collect::<Result<_>>()?;
         let mut expected: BTreeSet<String> = declared
             .iter()
@@ -134,5 +135,86 @@ fn libraries_export_what_their_headers_declare() -> Result<()> {
         declared.len(),
         "a header of no library"
     );
+    Ok(())
+}
+
+/// Functions that their headers say to be not served: in the first comment of the file, or in the one before the function.
+fn said_to_be_missing(declared: &[(String, String)]) -> Result<BTreeSet<String>> {
+    const MARK: &str = "Not served";
+    let mut missing = BTreeSet::new();
+    for (name, header) in declared {
+        let text = std::fs::read_to_string(include()?.join(header))?;
+        let title = text.split("*/").next().unwrap_or_default();
+        let before = text.split(&format!("{name}(")).next().unwrap_or_default();
+        let comment = before.rsplit("/*").next().unwrap_or_default();
+        if title.contains(MARK) || comment.contains(MARK) {
+            missing.insert(name.clone());
+        }
+    }
+    Ok(missing)
+}
+
+/// Each function is called with nothing but zeros: those that are not built say so, and no other.
+#[test]
+fn headers_say_what_is_not_served() -> Result<()> {
+    let api: Value = serde_json::from_str(&std::fs::read_to_string(
+        workspace().join("api/rocprofiler_sdk.json"),
+    )?)?;
+    let declared = declared()?;
+    let missing = said_to_be_missing(&declared)?;
+    let mut text = String::from(
+        "#include <rocprofiler-sdk/registration.h>\n#include <rocprofiler-sdk/rocprofiler.h>\n#include <stdio.h>\n\
+         #include <string.h>\nint main(void)\n{\n",
+    );
+    let mut called = BTreeSet::new();
+    for (name, of) in api["functions"].as_object().ok_or("no functions")? {
+        let is_declared = declared.iter().any(|(function, _)| function == name);
+        // Texts and numbers as results have no status.
+        let is_status = of["ret"]["type"] == "rocprofiler_status_t";
+        if !is_declared || !is_status || OF_TOOLS.contains(&name.as_str()) {
+            continue;
+        }
+        text.push_str("    {\n");
+        let parameters = of["params"].as_array().ok_or("no parameters")?;
+        for (number, parameter) in parameters.iter().enumerate() {
+            let kind = parameter["type"].as_str().ok_or("no type")?;
+            writeln!(
+                text,
+                "        {kind} a{number};\n        memset((void*) &a{number}, 0, sizeof(a{number}));"
+            )?;
+        }
+        let arguments: Vec<String> = (0..parameters.len()).map(|n| format!("a{n}")).collect();
+        writeln!(
+            text,
+            "        printf(\"%d {name}\\n\", (int) {name}({}));\n    }}",
+            arguments.join(", ")
+        )?;
+        called.insert(name.clone());
+    }
+    text.push_str("    return 0;\n}\n");
+    let dir = tempfile::tempdir()?;
+    let lib = stage()?.join("lib").display().to_string();
+    let program = compile(
+        dir.path(),
+        LANGUAGES[0],
+        &text,
+        &[
+            format!("-I{}", include()?.display()),
+            format!("-L{lib}"),
+            format!("-Wl,-rpath,{lib}"),
+            "-lrocprofiler-sdk".to_owned(),
+        ],
+    )?;
+    let exit = run(Command::new(program), PATIENCE)?.success()?;
+    let answered: BTreeSet<String> = exit
+        .stdout
+        .iter()
+        .filter_map(|line| line.strip_prefix("17 "))
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(exit.stdout.len(), called.len());
+    assert!(called.len() > 50 && answered.len() > 15, "{exit}");
+    let said: BTreeSet<String> = missing.intersection(&called).cloned().collect();
+    assert_eq!(answered, said);
     Ok(())
 }
