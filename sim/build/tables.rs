@@ -53,6 +53,8 @@ pub fn generate(
     implemented: &BTreeSet<String>,
 ) -> Result<String, Box<dyn Error>> {
     let mut out = String::new();
+    // HSA's tables lie in one object, the root table first, as in AMD's runtime.
+    let (mut fields, mut values) = (String::new(), String::new());
     for table in tables {
         let header = if form == Form::Hsa { 16 } else { 8 };
         let count = (table.size - header) / 8;
@@ -87,19 +89,33 @@ pub fn generate(
             ),
             Form::Hip => table.size.to_string(),
         };
-        writeln!(
-            out,
-            "pub static {name}: Table<{count}> = Table {{ header: {first}, slots: [",
-            name = table.name
-        )?;
-        for slot in &slots {
-            writeln!(out, "AtomicPtr::new({slot}),")?;
+        let name = table.name;
+        let slots: Vec<String> = slots
+            .iter()
+            .map(|slot| format!("AtomicPtr::new({slot})"))
+            .collect();
+        let value = format!(
+            "Table {{ header: {first}, slots: [{}] }}",
+            slots.join(",\n")
+        );
+        let field = name.to_lowercase();
+        let place = match form {
+            Form::Hsa => format!("ALL.{field}"),
+            Form::Hip => name.to_owned(),
+        };
+        match form {
+            Form::Hsa => {
+                writeln!(fields, "{field}: Table<{count}>,")?;
+                writeln!(values, "{field}: {value},")?;
+            }
+            Form::Hip => writeln!(out, "pub static {name}: Table<{count}> = {value};")?,
         }
-        writeln!(
-            out,
-            "] }};\npub static {name}_AT: Place<{count}> = Place(&raw const {name});\n{stubs}",
-            name = table.name
-        )?;
+        if !stubs.is_empty() {
+            writeln!(
+                out,
+                "pub static {name}_AT: Place<{count}> = Place(&raw const {place});\n{stubs}"
+            )?;
+        }
         if form == Form::Hip {
             writeln!(
                 out,
@@ -108,6 +124,19 @@ pub fn generate(
                 name = table.name
             )?;
         }
+    }
+    if form == Form::Hsa {
+        let named: Vec<String> = tables
+            .iter()
+            .map(|table| format!("(&raw const ALL.{}).cast()", table.name.to_lowercase()))
+            .collect();
+        writeln!(
+            out,
+            "#[repr(C)]\npub struct All {{ root: Root<{count}>,\n{fields}}}\n\
+             pub static ALL: All = All {{ root: Root {{ header: [3, 16 + 8 * {count}, 1, 0], tables: [{}, std::ptr::null()] }},\n{values}}};",
+            named.join(", "),
+            count = named.len() + 1,
+        )?;
     }
     Ok(out)
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use tables::{Form, Table};
 
 /// Sizes and versions of ROCr 7.2.4 (source: research/real-rocm.md).
-const TABLES: [Table; 4] = [
+const TABLES: [Table; 5] = [
     Table {
         name: "CORE",
         c_name: "CoreApiTable",
@@ -32,6 +32,13 @@ const TABLES: [Table; 4] = [
         c_name: "ImageExtTable",
         size: 128,
         version: [2, 1],
+    },
+    // Its entries are tools' to fill: the stand-in never has anything to tell them.
+    Table {
+        name: "TOOLS",
+        c_name: "ToolsApiTable",
+        size: 64,
+        version: [1, 0],
     },
 ];
 

@@ -6,6 +6,7 @@ mod profiler;
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::stage::{command, stage};
+use midair_tests::stand_in::Kit;
 use midair_tests::table::json;
 use midair_tests::target::{PATIENCE, Target};
 use midair_tests::workspace;
@@ -235,5 +236,42 @@ fn runtimes_that_come_while_attached_are_told() -> Result<()> {
     // They are there: told at the attach, again once each.
     let lines = session(&lab, pid, &tool, &log, || Ok(()))?;
     assert_eq!((runtimes(&lines), lines.len()), (both, 2));
+    quit(target)
+}
+
+/// On two GPUs, without root: each allocation is its GPU's; the runtime's table for tools is found, though it never tells anything.
+#[test]
+fn memory_of_two_gpus() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = kit.start("two_memories", "model.log", &[])?;
+    target.expect("ready")?;
+    for session in 0..3 {
+        tell(&mut target, "go 1")?;
+        let dir = kit.scratch().join(format!("session{session}"));
+        let profiler = Profiler::attach(target.pid(), &dir, &["--sys-trace"])?;
+        let did = tell(&mut target, "go 10")?;
+        let trace = profiler.detach()?;
+        trace.whole()?;
+        let whole = json(&dir.join("t_results.json"))?;
+        let tool = &whole["rocprofiler-sdk-tool"][0];
+        let agents = tool["agents"].as_array().ok_or("no agents")?;
+        let mut records = records(&trace)?;
+        records.sort_by_key(|record| record["start_timestamp"].as_u64());
+        let told: Vec<String> = records
+            .iter()
+            .map(|record| {
+                let handle = &record["agent_id"]["handle"];
+                let agent = agents.iter().find(|agent| agent["id"]["handle"] == *handle);
+                let node = agent
+                    .and_then(|agent| agent["node_id"].as_i64())
+                    .unwrap_or(-1);
+                let address = record["address"].as_str().unwrap_or_default();
+                let address = address.trim_start_matches("0x").trim_start_matches('0');
+                let (operation, bytes) = (&record["operation"], &record["allocation_size"]);
+                format!("did {operation} 0x{address} {bytes} {node}")
+            })
+            .collect();
+        assert_eq!(told, did);
+    }
     quit(target)
 }

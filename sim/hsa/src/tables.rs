@@ -11,6 +11,17 @@ pub struct Table<const N: usize> {
     slots: [AtomicPtr<()>; N],
 }
 
+/// The root table: a version, and where the others are; the last one, of PC sampling, is not there.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Root<const N: usize> {
+    header: [u32; 4],
+    tables: [*const (); N],
+}
+
+// SAFETY: addresses of a static's parts, never changed.
+unsafe impl<const N: usize> Sync for Root<N> {}
+
 /// Where a table is: what the stubs load.
 #[repr(transparent)]
 #[derive(Debug)]
