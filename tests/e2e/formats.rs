@@ -7,6 +7,7 @@ mod profiler;
 use midair_tests::attacher::{Attacher, Traced};
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
+use midair_tests::stage::stage;
 use midair_tests::table::{Csv, json};
 use midair_tests::target::{PATIENCE, run};
 use midair_tests::{Result, python};
@@ -310,6 +311,83 @@ fn all_formats_statistics_and_summaries_agree_with_an_eager_device() -> Result<(
         return Ok(());
     };
     session(&lab, GpuModel::Eager(7))
+}
+
+/// Messages of any kind are the same in every format, and in the statistics.
+#[test]
+fn markers_are_the_same_in_every_format() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
+    let (program, kernels) = (lab.program("markers")?, lab.kernels()?);
+    let mut target = lab.run(&program).arg(library).arg(kernels).spawn()?;
+    target.expect("ready")?;
+    let words = [
+        "--marker-trace",
+        "--hip-trace",
+        "--output-format",
+        "csv",
+        "json",
+        "pftrace",
+        "--stats",
+    ];
+    let attacher = Attacher::start(target.pid(), &words)?;
+    ask(&mut target, "nest 20")?;
+    let traced = attacher.detach()?.code(0)?;
+    let mut csv: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    for row in Csv::read(&traced.file("marker_api_trace.csv"))?.rows {
+        let start = Csv::number(&row, "Start_Timestamp")?;
+        *csv.entry((row["Function"].clone(), start)).or_default() += 1;
+    }
+    assert!(csv.values().sum::<u64>() >= 80, "{csv:?}");
+    let trace = pftrace(&traced.file("results.pftrace"))?;
+    let mut perfetto: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    for slice in list(&trace["slices"]) {
+        if slice["category"] == "marker_api" {
+            let name = slice["name"].as_str().unwrap_or_default().to_owned();
+            let start = number(&slice["notes"]["begin_ns"]);
+            *perfetto.entry((name, start)).or_default() += 1;
+        }
+    }
+    assert_eq!(perfetto, csv);
+    let whole = json(&traced.file("results.json"))?;
+    let tool = &whole["rocprofiler-sdk-tool"][0];
+    let messages: BTreeMap<u64, &str> = list(&tool["strings"]["marker_api"])
+        .iter()
+        .map(|message| {
+            (
+                number(&message["key"]),
+                message["value"].as_str().unwrap_or_default(),
+            )
+        })
+        .collect();
+    let mut found: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    for record in list(&tool["buffer_records"]["marker_api"]) {
+        let start = number(&record["start_timestamp"]);
+        let correlation = number(&record["correlation_id"]["internal"]);
+        let (kind, operation) = (number(&record["kind"]), number(&record["operation"]));
+        let function =
+            &tool["strings"]["buffer_records"][kind as usize]["operations"][operation as usize];
+        let name = match messages.get(&correlation) {
+            Some(message) => *message,
+            None => function.as_str().unwrap_or_default(),
+        };
+        *found.entry((name.to_owned(), start)).or_default() += 1;
+    }
+    assert_eq!(found, csv);
+    let mut summed = BTreeMap::new();
+    for ((name, _), count) in csv {
+        *summed.entry(name).or_insert(0) += count;
+    }
+    let mut stats = BTreeMap::new();
+    for row in Csv::read(&traced.file("marker_api_stats.csv"))?.rows {
+        stats.insert(row["Name"].clone(), Csv::number(&row, "Calls")?);
+    }
+    assert_eq!(stats, summed);
+    target.send("quit")?;
+    target.expect("done")?;
+    Ok(())
 }
 
 /// A summary alone, into a file, in another unit; kernels by queue; and what is said where there is nothing to write statistics with.

@@ -52,7 +52,7 @@ impl Job<'_> {
     }
 }
 
-/// `notes.txt` beside the csv files, which have no place for it; only when there is something to say.
+/// `notes.txt` beside the files of formats that have no place for it; only when there is something to say.
 pub(crate) fn write(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
     let report = job.report();
     if report.is_empty() {

@@ -14,6 +14,8 @@ use crate::api::has_message;
 use crate::files::{FileSet, WriteError};
 use crate::index::is_hip;
 use crate::job::{Job, Writer, address};
+use crate::model::Format;
+use crate::notes;
 use levels::{Change, Levels};
 use midair_record::event::{
     Allocation, Api, Copy, Header, Kernel, Marker, NO_NODE, Record, RuntimeInit, Scratch, Untimed,
@@ -45,7 +47,12 @@ impl Writer for Pftrace {
             .walk(|kind| kind < kind::AGENT, |record| scene.record(record));
         walked?;
         scene.levels.finish(job, &mut scene.out)?;
-        files.add(scene.out.finish())
+        files.add(scene.out.finish())?;
+        // The format has no place for what is to be said about a trace. With csv the file is there already.
+        if job.plan.formats.contains(&Format::Csv) {
+            return Ok(());
+        }
+        notes::write(job, files)
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::common::{
     agents, append, entries, golden_json, index, kernel, list, names, trace_of, writer,
 };
-use midair_output::{Format, Names, Outcome, Plan, RecordWriter, Trace, WriteError, write};
+use midair_output::{
+    Format, Names, Outcome, Plan, RecordWriter, SummaryTo, Trace, WriteError, write,
+};
 use midair_record::event::{self, Copy, Header, Kernel, KernelSymbol, Note, Untimed, flag, kind};
 use serde_json::Value;
 use std::fs;
@@ -327,13 +329,23 @@ fn damaged_records_are_survived() {
     assert!(malformed > 0 && writer.records() > 1000);
     let (trace, names) = some_trace(writer);
     let directory = tempfile::tempdir().unwrap();
-    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    let plan = Plan {
+        formats: vec![Format::Csv, Format::Json, Format::Pftrace],
+        stats: true,
+        summary: true,
+        summary_to: SummaryTo::File("sums".to_owned()),
+        ..plan(directory.path())
+    };
+    write(&trace, &index(&trace), &names, &plan).unwrap();
     let json = read_json(directory.path());
     let csv = fs::read_to_string(directory.path().join("r_kernel_trace.csv")).unwrap();
     assert_eq!(
         list(&json["buffer_records"]["kernel_dispatch"]).len() + 1,
         rows(&csv).len()
     );
+    for name in ["r_results.pftrace", "r_kernel_stats.csv", "r_sums.txt"] {
+        assert!(directory.path().join(name).exists(), "{name}");
+    }
 }
 
 /// Highest resident size of this process so far, in KiB.

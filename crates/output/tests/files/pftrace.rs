@@ -223,6 +223,27 @@ fn kernel_at(start: u64, end: u64, stream: u64) -> Vec<u8> {
     event::encode(&kernel, &[])
 }
 
+#[test]
+fn notes_are_beside_a_trace_that_has_no_place_for_them() {
+    let golden = golden_json();
+    let directory = tempfile::tempdir().unwrap();
+    let mut trace = trace_of(every_domain(), &golden);
+    trace.lost = vec![("kernel dispatches".to_owned(), 7)];
+    let plan = plan(directory.path(), &[Format::Pftrace]);
+    let files = write(&trace, &index(&trace), &names(&golden), &plan).unwrap();
+    assert_eq!(files.len(), 2);
+    assert_eq!(
+        entries(directory.path()),
+        ["r_notes.txt", "r_results.pftrace"]
+    );
+    let notes = std::fs::read_to_string(directory.path().join("r_notes.txt")).unwrap();
+    let reason = "without times: 1 (start and end are 0): still running at detach";
+    assert!(
+        notes.contains("lost: 7 kernel dispatches") && notes.contains(reason),
+        "{notes}"
+    );
+}
+
 /// A program on HSA alone has no streams: its kernels are shown by queue, unasked.
 #[test]
 fn a_process_without_hip_is_shown_by_queue() {
