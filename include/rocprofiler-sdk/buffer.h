@@ -19,8 +19,8 @@ typedef void (*rocprofiler_buffer_tracing_cb_t)(rocprofiler_context_id_t context
                                                 void* data,
                                                 uint64_t drop_count);
 
-/* Makes a buffer of at least `size` bytes for a context; only while tools initialize. Once `watermark` bytes are in it, it is
- * flushed. The callback runs on a callback thread, never on one of the application. */
+/* Makes a buffer of `size` bytes for a context; only while tools initialize. Once `watermark` bytes are in it, the callback is called: by
+ * a thread of the library, or by the callback thread that was assigned; when the tool flushes, without such a thread, by the caller. */
 rocprofiler_status_t
 rocprofiler_create_buffer(rocprofiler_context_id_t context,
                           size_t size,
@@ -30,7 +30,7 @@ rocprofiler_create_buffer(rocprofiler_context_id_t context,
                           void* callback_data,
                           rocprofiler_buffer_id_t* buffer_id) ROCPROFILER_API;
 
-/* Removes a buffer. What is in it is handed over before. */
+/* Removes a buffer, with what is in it. ROCPROFILER_STATUS_ERROR_BUFFER_BUSY: its callback runs. */
 rocprofiler_status_t rocprofiler_destroy_buffer(rocprofiler_buffer_id_t buffer_id) ROCPROFILER_API;
 
 /* Has what is in a buffer handed over, and returns when that is done. ROCPROFILER_STATUS_ERROR_BUFFER_BUSY: somebody else is

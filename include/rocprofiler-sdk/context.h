@@ -11,10 +11,10 @@ ROCPROFILER_EXTERN_C_INIT
 /* Makes a context; only while tools initialize. */
 rocprofiler_status_t rocprofiler_create_context(rocprofiler_context_id_t* context_id) ROCPROFILER_API;
 
-/* Starts its services: at once in a process that is being profiled, at the attach otherwise. */
+/* Starts its services. ROCPROFILER_STATUS_ERROR_CONTEXT_INVALID: it has none. */
 rocprofiler_status_t rocprofiler_start_context(rocprofiler_context_id_t context_id) ROCPROFILER_API;
 
-/* Stops them. What is under way on a device is still recorded. */
+/* Stops them. Records of what was before still arrive. ROCPROFILER_STATUS_ERROR_CONTEXT_NOT_STARTED: it does not run. */
 rocprofiler_status_t rocprofiler_stop_context(rocprofiler_context_id_t context_id) ROCPROFILER_API;
 
 /* Stores 1 if it runs, else 0. */

@@ -231,7 +231,7 @@ typedef enum rocprofiler_buffer_policy_t
 {
     ROCPROFILER_BUFFER_POLICY_NONE = 0,
     ROCPROFILER_BUFFER_POLICY_DISCARD = 1,  /* it is dropped */
-    ROCPROFILER_BUFFER_POLICY_LOSSLESS = 2, /* its thread waits until the buffer has been flushed */
+    ROCPROFILER_BUFFER_POLICY_LOSSLESS = 2, /* it is kept: the buffer grows until it is flushed */
     ROCPROFILER_BUFFER_POLICY_LAST = 3
 } rocprofiler_buffer_policy_t;
 
