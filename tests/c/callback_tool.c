@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "../../crates/sdk/tests/c/sdk.h"
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,8 @@
 
 enum { HSA_CORE = 1, HIP_RUNTIME = 5, MARKER_CORE = 7, DISPATCH = 12, RUNTIME = 17, RANGE = 21, RANGE_RECORD = 32, LOSSLESS = 2, ENTER = 1, EXIT = 2 };
 int rocprofiler_query_callback_tracing_kind_operation_name(int, int, const char **, uint64_t *);
+int rocprofiler_push_external_correlation_id(rocprofiler_context_id_t, uint64_t, rocprofiler_user_data_t);
+int rocprofiler_pop_external_correlation_id(rocprofiler_context_id_t, uint64_t, rocprofiler_user_data_t *);
 int rocprofiler_iterate_callback_tracing_kind_operations(int, int (*)(int, int32_t, void *), void *);
 int rocprofiler_iterate_callback_tracing_kind_operation_args(rocprofiler_callback_tracing_record_t,
                                                              int (*)(int, int32_t, uint32_t, const void *, int32_t, const char *, const char *,
@@ -27,7 +30,9 @@ static rocprofiler_buffer_id_t buffer;
 static FILE *file;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_ulong enters, exits, inner, foreign, kernels, runtimes, core, ranges, wrong;
-static __thread int depth;
+// The end of a call that had not returned is told elsewhere: each session counts a thread's open calls anew.
+static __thread unsigned depth, depth_of;
+static atomic_uint session;
 static char here;
 
 typedef struct {
@@ -48,7 +53,10 @@ static int argument(int kind, int32_t operation, uint32_t number, const void *ad
 static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_data_t *user, void *data) {
   const uint64_t *words = record.payload;
   uint64_t tid = syscall(SYS_gettid);
-  wrong += data != &here || !record.correlation_id.internal || record.correlation_id.external.value;
+  if (depth_of != session) depth_of = session, depth = 0;
+  // External correlation ids: one context has values for the first thread.
+  bool ours = record.context_id.handle == calls.handle && record.thread_id == (uint64_t)getpid();
+  wrong += data != &here || !record.correlation_id.internal || record.correlation_id.external.value != (ours ? 0x77 : 0);
   wrong += words[0] != (record.kind == HIP_RUNTIME ? 120 : record.kind == HSA_CORE ? 208 : 32);
   if (record.phase == ENTER) {
     told_t *told = calloc(1, sizeof *told);
@@ -57,7 +65,8 @@ static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
     snprintf(told->text, sizeof told->text, "%s", name);
     wrong += rocprofiler_iterate_callback_tracing_kind_operation_args(record, argument, 1, told) != 0;
     told->correlation = record.correlation_id.internal, told->tid = tid;
-    wrong += user->value != 0 || record.thread_id != tid || (record.correlation_id.ancestor == 0) != (depth == 0);
+    // Around a call there may also be one that nobody is told of any more.
+    wrong += user->value != 0 || record.thread_id != tid || (record.correlation_id.ancestor == 0 && depth);
     user->ptr = told;
     depth++;
     enters++;
@@ -110,6 +119,7 @@ static void records(rocprofiler_context_id_t context, rocprofiler_buffer_id_t of
     // Records of ROCTx are laid out as those of HSA calls.
     const rocprofiler_buffer_tracing_hsa_api_record_t *record = headers[n]->payload;
     wrong += record->size != 64 || record->end_timestamp < record->start_timestamp || !record->thread_id;
+    wrong += record->correlation_id.external.value != (record->thread_id == (uint64_t)getpid() ? 0x88 : 0);
     if (record->kind == MARKER_CORE) core++;
     else if (record->kind == RANGE_RECORD) ranges++;
     else wrong++;
@@ -160,7 +170,14 @@ static int initialize(client_finalize end, void *data) {
 static int attached(client_finalize end, rocprofiler_context_id_t *contexts, uint64_t count, void *data) {
   (void)end, (void)data;
   file = fopen(LOG, "a");
+  session++;
   enters = exits = inner = foreign = kernels = runtimes = core = ranges = wrong = 0;
+  rocprofiler_user_data_t value = {.value = 0x55};
+  rocprofiler_push_external_correlation_id(calls, getpid(), value);
+  value.value = 0x77;
+  wrong += rocprofiler_push_external_correlation_id(calls, getpid(), value) != 0;
+  value.value = 0x88;
+  wrong += rocprofiler_push_external_correlation_id(rest, getpid(), value) != 0;
   for (uint64_t n = 0; n < count; n++)
     if (rocprofiler_start_context(contexts[n])) return -1;
   return count == 3 && file ? 0 : -1;
@@ -169,6 +186,12 @@ static int attached(client_finalize end, rocprofiler_context_id_t *contexts, uin
 static void detached(void *data) {
   (void)data;
   rocprofiler_flush_buffer(buffer);
+  rocprofiler_user_data_t value = {0};
+  for (int n = 0; n < 3; n++) {
+    int failed = rocprofiler_pop_external_correlation_id(calls, getpid(), &value);
+    wrong += n == 2 ? !failed : failed || value.value != (n ? 0x55 : 0x77);
+  }
+  wrong += rocprofiler_pop_external_correlation_id(rest, getpid(), NULL) != 0;
   pthread_mutex_lock(&lock);
   fprintf(file, "end enters=%lu exits=%lu inner=%lu foreign=%lu kernels=%lu runtimes=%lu core=%lu ranges=%lu wrong=%lu\n", enters, exits, inner,
           foreign, kernels, runtimes, core, ranges, wrong);

@@ -33,6 +33,8 @@ const BUILT: &[&str] = &[
     "rocprofiler_iterate_callback_tracing_kind_operation_args",
     "rocprofiler_iterate_callback_tracing_kind_operations",
     "rocprofiler_iterate_callback_tracing_kinds",
+    "rocprofiler_pop_external_correlation_id",
+    "rocprofiler_push_external_correlation_id",
     "rocprofiler_query_available_agents",
     "rocprofiler_query_buffer_tracing_kind_name",
     "rocprofiler_query_buffer_tracing_kind_operation_name",

@@ -9,6 +9,7 @@ use crate::callbacks::late;
 use crate::code_object;
 use crate::context::record_kind;
 use crate::convert::{self, Converted};
+use crate::external;
 use crate::state::{self, Opaque, State};
 use crate::status::Status;
 use midair_abi::constants as c;
@@ -17,6 +18,21 @@ use midair_record::event::{self, Malformed, Record, flag};
 use std::ffi::c_void;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
+
+/// Which word of every record of AMD's is the external correlation id.
+const EXTERNAL: usize = 3;
+const _: () = {
+    use midair_abi::layout as theirs;
+    assert!(theirs::rocprofiler_buffer_tracing_hip_api_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_hip_api_ext_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_hsa_api_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_marker_api_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_kernel_dispatch_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_memory_copy_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_memory_allocation_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_scratch_memory_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_correlation_id_t::external == 8);
+};
 
 /// How long a flush waits for a callback thread.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
@@ -66,8 +82,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Takes a record, or counts it as dropped.
-    fn push(&mut self, record: &Converted) {
+    /// Takes a record, or counts it as dropped. `external` is the external correlation id that goes with it.
+    fn push(&mut self, record: &Converted, external: u64) {
         let words = record.words();
         // One record is taken whatever the size: a buffer smaller than that would never see any.
         let full = self.batch.bytes() + words.len() * 8 > self.size && !self.batch.words.is_empty();
@@ -78,7 +94,11 @@ impl Buffer {
         self.batch
             .index
             .push((record.kind(), self.batch.words.len()));
+        let at = self.batch.words.len() + EXTERNAL;
         self.batch.words.extend_from_slice(words);
+        if let Some(word) = self.batch.words.get_mut(at) {
+            *word = external;
+        }
     }
     /// Whether the callback should be called now: at the watermark, or when the next record might not fit.
     fn due(&self) -> bool {
@@ -295,10 +315,13 @@ fn deliver_one(record: &Record<'_>) {
     let State {
         contexts, buffers, ..
     } = &mut *state;
-    for context in contexts
-        .iter()
-        .filter(|context| !context.spool && context.covers(seen.begin))
+    for (handle, context) in (1..)
+        .zip(contexts.iter())
+        .filter(|(_, context)| !context.spool && context.covers(seen.begin))
     {
+        let external = seen
+            .tid
+            .map_or(0, |tid| external::at(handle, u64::from(tid), seen.begin));
         for service in &context.services {
             if record_kind(service.kind) != Some(seen.kind)
                 || !service.operations.has(seen.operation)
@@ -312,7 +335,7 @@ fn deliver_one(record: &Record<'_>) {
                 continue;
             };
             match convert::convert(record, service.kind) {
-                Some(converted) if seen.timed => buffer.push(&converted),
+                Some(converted) if seen.timed => buffer.push(&converted, external),
                 _ => buffer.batch.dropped += 1,
             }
             if buffer.due() {
@@ -332,6 +355,9 @@ struct Seen {
     operation: u32,
     begin: u64,
     timed: bool,
+    /// Thread whose external correlation ids go with it, as they were at `begin`. Of a copy only the begin on its engine is known,
+    /// when the thread may be elsewhere.
+    tid: Option<u32>,
 }
 
 impl Seen {
@@ -370,6 +396,13 @@ impl Seen {
             operation,
             begin,
             timed,
+            tid: match record {
+                Record::Api(api, _) => Some(api.tid),
+                Record::Marker(marker, _) => Some(marker.tid),
+                Record::Kernel(kernel) if kernel.rung != 0 => Some(kernel.tid),
+                Record::Allocation(allocation) => Some(allocation.tid),
+                _ => None,
+            },
         })
     }
 }

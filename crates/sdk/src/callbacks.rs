@@ -21,6 +21,7 @@ pub mod ranges;
 use crate::clock::now;
 use crate::context::{OperationSet, TracingCallback};
 use crate::convert::function_of;
+use crate::external;
 use crate::markers;
 use crate::probe::{self, Call};
 use crate::state::{self, Opaque};
@@ -194,6 +195,7 @@ struct Body {
     contexts: [u64; MAX_CONTEXTS],
     callbacks: [Option<(TracingCallback, Opaque)>; MAX_CONTEXTS],
     user_data: [u64; MAX_CONTEXTS],
+    external: [u64; MAX_CONTEXTS],
     payload: [u64; PAYLOAD],
 }
 
@@ -417,10 +419,12 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
     // SAFETY: a free frame is its thread's.
     let body = unsafe { &mut *frame.body.get() };
     body.count = 0;
+    let tid = u64::from(begun.busy.tid());
     for service in interested {
         let at = body.count;
-        let (Some(context), Some(callback), Some(user_data)) = (
+        let (Some(context), Some(external), Some(callback), Some(user_data)) = (
             body.contexts.get_mut(at),
+            body.external.get_mut(at),
             body.callbacks.get_mut(at),
             body.user_data.get_mut(at),
         ) else {
@@ -429,13 +433,14 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
         };
         (*context, *callback, *user_data) =
             (service.context, Some((service.callback, service.data)), 0);
+        *external = external::current(service.context, tid);
         body.count += 1;
     }
     if body.count == 0 {
         return false;
     }
     body.generation = call.generation();
-    body.tid = u64::from(begun.busy.tid());
+    body.tid = tid;
     body.correlation = CorrelationId {
         internal: open.correlation,
         external: 0,
@@ -490,15 +495,19 @@ fn run(frame: &Frame, phase: i32) {
         .contexts
         .iter()
         .zip(&body.callbacks)
+        .zip(&body.external)
         .zip(&mut body.user_data);
-    for ((context, callback), user_data) in told.take(body.count) {
+    for (((context, callback), external), user_data) in told.take(body.count) {
         let Some((callback, data)) = callback else {
             continue;
         };
         let record = CallbackRecord {
             context_id: *context,
             thread_id: body.tid,
-            correlation_id: body.correlation,
+            correlation_id: CorrelationId {
+                external: *external,
+                ..body.correlation
+            },
             kind: callback_kind(body.kind),
             operation: body.operation as i32,
             phase,

@@ -3,6 +3,7 @@
 
 use crate::context::{CallbackService, late_kind};
 use crate::convert;
+use crate::external;
 use crate::state;
 use midair_abi::constants as c;
 use midair_abi::records::{
@@ -90,7 +91,7 @@ impl Late {
                 thread_id: u64::from(self.tid),
                 correlation_id: CorrelationId {
                     internal: self.correlation,
-                    external: 0,
+                    external: external::at(context, u64::from(self.tid), self.begin),
                     ancestor: 0,
                 },
                 kind: self.kind,

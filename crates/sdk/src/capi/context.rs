@@ -4,6 +4,7 @@ use super::{list, put};
 use crate::buffer::{self, BufferCallback};
 use crate::callback_thread::{self, ThreadNotice};
 use crate::context::{self, TracingCallback};
+use crate::external;
 use crate::status::Status;
 use midair_capi_build::c_api;
 use std::ffi::{c_int, c_void};
@@ -78,7 +79,7 @@ c_api! {
         context::configure_buffer_tracing(context_id, kind, operations, buffer_id)
     }
 
-    /// Adds a callback service to a context; only in a tool's `initialize`. Code objects only, so far.
+    /// Adds a callback service to a context; only in a tool's `initialize`.
     fn rocprofiler_configure_callback_tracing_service(
         context_id: u64,
         kind: c_int,
@@ -91,6 +92,21 @@ c_api! {
         // SAFETY: the caller's list.
         let operations = unsafe { list(operations, operations_count)? };
         context::configure_callback_tracing(context_id, kind, operations, callback, callback_args)
+    }
+
+    /// Puts a value on the stack of external correlation ids that a context has for a thread.
+    fn rocprofiler_push_external_correlation_id(context: u64, tid: u64, external_correlation_id: u64) {
+        external::push(context, tid, external_correlation_id)
+    }
+
+    /// Takes it off again, and stores it; a null pointer is skipped.
+    fn rocprofiler_pop_external_correlation_id(context: u64, tid: u64, external_correlation_id: *mut u64) {
+        let value = external::pop(context, tid)?;
+        if !external_correlation_id.is_null() {
+            // SAFETY: the caller's pointer.
+            unsafe { put(external_correlation_id, value)? };
+        }
+        Ok::<(), Status>(())
     }
 
     /// Makes a callback thread; only in a tool's `initialize`.
