@@ -15,7 +15,7 @@ use profiler::compare::logged_copies;
 use profiler::{Counter, since};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A trace as Perfetto's messages have it, with each slice paired as a viewer does; fails where a rule of the format is broken.
@@ -60,13 +60,25 @@ const DOMAINS: [(&str, &str, &str, &str); 6] = [
     ),
 ];
 
+/// Results of a session.
+struct Files(PathBuf);
+
+impl Files {
+    fn of(traced: &Traced) -> Files {
+        Files(traced.dir().to_owned())
+    }
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(format!("out_{name}"))
+    }
+}
+
 /// Calls and nanoseconds by name.
 type Sums = BTreeMap<String, (u64, u64)>;
 
 /// What the rows of a csv file sum up to; those without times are not summed up.
-fn sums(traced: &Traced, csv: &str, column: &str) -> Result<Sums> {
+fn sums(files: &Files, csv: &str, column: &str) -> Result<Sums> {
     let mut sums = Sums::new();
-    let path = traced.file(&format!("{csv}_trace.csv"));
+    let path = files.file(&format!("{csv}_trace.csv"));
     if !path.exists() {
         return Ok(sums);
     }
@@ -83,11 +95,11 @@ fn sums(traced: &Traced, csv: &str, column: &str) -> Result<Sums> {
 }
 
 /// The statistics say what the rows sum up to.
-fn statistics(traced: &Traced) -> Result<()> {
+fn statistics(files: &Files) -> Result<()> {
     let mut domains = Sums::new();
     for (_, csv, column, domain) in DOMAINS {
-        let sums = sums(traced, csv, column)?;
-        let path = traced.file(&format!("{csv}_stats.csv"));
+        let sums = sums(files, csv, column)?;
+        let path = files.file(&format!("{csv}_stats.csv"));
         assert_eq!(path.exists(), !sums.is_empty(), "{}", path.display());
         if sums.is_empty() {
             continue;
@@ -107,7 +119,7 @@ fn statistics(traced: &Traced) -> Result<()> {
         domains.insert(domain.to_owned(), all);
     }
     let mut found = Sums::new();
-    for row in Csv::read(&traced.file("domain_stats.csv"))?.rows {
+    for row in Csv::read(&files.file("domain_stats.csv"))?.rows {
         let (calls, total) = (
             Csv::number(&row, "Calls")?,
             Csv::number(&row, "TotalDurationNs")?,
@@ -115,7 +127,7 @@ fn statistics(traced: &Traced) -> Result<()> {
         found.insert(row["Name"].clone(), (calls, total));
     }
     assert_eq!(found, domains);
-    let whole = json(&traced.file("results.json"))?;
+    let whole = json(&files.file("results.json"))?;
     let summary = &whole["rocprofiler-sdk-tool"][0]["summary"];
     let found: Sums = list(summary)
         .iter()
@@ -153,11 +165,11 @@ fn table(lines: &[String], title: &str) -> BTreeMap<(String, String), (u64, u64)
 }
 
 /// The printed tables say what the rows sum up to.
-fn summaries(traced: &Traced) -> Result<()> {
+fn summaries(files: &Files, printed: &[String]) -> Result<()> {
     let mut all = BTreeMap::new();
     let mut of_gpu = BTreeMap::new();
     for (_, csv, column, domain) in DOMAINS {
-        let sums = sums(traced, csv, column)?;
+        let sums = sums(files, csv, column)?;
         if sums.is_empty() {
             continue;
         }
@@ -165,29 +177,26 @@ fn summaries(traced: &Traced) -> Result<()> {
             .into_iter()
             .map(|(name, sum)| ((domain.to_owned(), name), sum))
             .collect();
-        assert_eq!(
-            table(&traced.exit.stdout, &format!("{domain} SUMMARY")),
-            rows
-        );
+        assert_eq!(table(printed, &format!("{domain} SUMMARY")), rows);
         if domain == "KERNEL_DISPATCH" || domain == "MEMORY_COPY" {
             of_gpu.extend(rows.clone());
         }
         all.extend(rows);
     }
     let group = "KERNEL_DISPATCH + MEMORY_COPY SUMMARY";
-    assert_eq!(table(&traced.exit.stdout, group), of_gpu);
-    assert_eq!(table(&traced.exit.stdout, "SUMMARY"), all);
+    assert_eq!(table(printed, group), of_gpu);
+    assert_eq!(table(printed, "SUMMARY"), all);
     Ok(())
 }
 
 /// The trace has what csv has, where it belongs, with the times that the device wrote.
-fn perfetto(traced: &Traced, log: &ModelLog, pid: i32) -> Result<()> {
-    let trace = pftrace(&traced.file("results.pftrace"))?;
+fn perfetto(files: &Files, log: &ModelLog, pid: i32) -> Result<()> {
+    let trace = pftrace(&files.file("results.pftrace"))?;
     assert_eq!(trace["process"]["pid"], pid);
     let slices = list(&trace["slices"]);
     let instants = list(&trace["instants"]);
     for (category, csv, _, _) in DOMAINS {
-        let path = traced.file(&format!("{csv}_trace.csv"));
+        let path = files.file(&format!("{csv}_trace.csv"));
         let rows = if path.exists() {
             Csv::read(&path)?.rows.len()
         } else {
@@ -249,6 +258,20 @@ fn perfetto(traced: &Traced, log: &ModelLog, pid: i32) -> Result<()> {
     Ok(())
 }
 
+/// What is written of a session that is looked at whole.
+const WRITTEN: [&str; 10] = [
+    "--output-format",
+    "csv",
+    "json",
+    "pftrace",
+    "rocpd",
+    "--stats",
+    "--summary",
+    "--summary-per-domain",
+    "--summary-groups",
+    "KERNEL_.*|MEMORY_COPY",
+];
+
 fn ask(target: &mut LabTarget, words: &str) -> Result<()> {
     target.send(words)?;
     target.expect(words.split(' ').next().unwrap_or_default())?;
@@ -269,17 +292,8 @@ fn session(lab: &Lab, model: GpuModel) -> Result<()> {
         "--memory-copy-trace",
         "--memory-allocation-trace",
         "--scratch-memory-trace",
-        "--output-format",
-        "csv",
-        "json",
-        "pftrace",
-        "rocpd",
-        "--stats",
-        "--summary",
-        "--summary-per-domain",
-        "--summary-groups",
-        "KERNEL_.*|MEMORY_COPY",
     ];
+    let words = [&words[..], &WRITTEN].concat();
     let attacher = Attacher::start(target.pid(), &words)?;
     ask(&mut target, "start")?;
     Counter::of(&target).wait_until(before.dispatches().count() + 100)?;
@@ -289,9 +303,10 @@ fn session(lab: &Lab, model: GpuModel) -> Result<()> {
     for name in ["results.json", "results.pftrace", "results.db"] {
         assert!(traced.file(name).exists(), "{name}");
     }
-    statistics(&traced)?;
-    summaries(&traced)?;
-    perfetto(&traced, &log, target.pid())?;
+    let files = Files::of(&traced);
+    statistics(&files)?;
+    summaries(&files, &traced.exit.stdout)?;
+    perfetto(&files, &log, target.pid())?;
     target.send("quit")?;
     target.target.wait(PATIENCE)?.success()?;
     Ok(())
@@ -311,6 +326,28 @@ fn all_formats_statistics_and_summaries_agree_with_an_eager_device() -> Result<(
         return Ok(());
     };
     session(&lab, GpuModel::Eager(7))
+}
+
+/// The same of a program that is started: its own standard output has the summary.
+#[test]
+fn a_started_program_has_all_formats_and_prints_its_summary() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let dir = lab.scratch().join("started");
+    std::fs::create_dir(&dir)?;
+    let (stage, inside) = (lab.stage()?, lab.inside(&dir)?);
+    let rocprofv3 = format!("{stage}/bin/rocprofv3");
+    let mut words = vec![rocprofv3.as_str(), "-d", &inside, "-o", "out", "-s"];
+    words.extend(WRITTEN);
+    words.push("--");
+    let target = lab.run("/lab/vadd").arg(3).under(&words).spawn()?;
+    let (pid, log) = (target.pid(), target.log.clone());
+    let exit = target.target.wait(PATIENCE)?;
+    let files = Files(dir);
+    statistics(&files)?;
+    summaries(&files, &exit.stdout)?;
+    perfetto(&files, &ModelLog::read(&log)?, pid)
 }
 
 /// Messages of any kind are the same in every format, and in the statistics.
