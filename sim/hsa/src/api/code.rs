@@ -142,6 +142,26 @@ pub unsafe extern "C" fn hsa_executable_freeze(executable: u64, _options: *const
     }))
 }
 
+pub unsafe extern "C" fn hsa_executable_get_info(
+    executable: u64,
+    which: u32,
+    value: *mut c_void,
+) -> Status {
+    answer(with(|machine| {
+        let frozen = machine.executables.get(&executable);
+        let frozen = frozen.copied().ok_or(status::INVALID_EXECUTABLE)?;
+        let word: u32 = match which {
+            // hsa_profile_t: full.
+            1 => 1,
+            // hsa_executable_state_t: 0 unfrozen, 1 frozen.
+            2 => frozen.into(),
+            _ => return Err(status::INVALID_ARGUMENT),
+        };
+        // SAFETY: the caller's buffer takes the attribute's type, an enum.
+        unsafe { put_bytes(value, &word.to_ne_bytes()) }
+    }))
+}
+
 pub unsafe extern "C" fn hsa_executable_validate(executable: u64, result: *mut u32) -> Status {
     answer(with(|machine| {
         machine
