@@ -373,11 +373,6 @@ fn words_that_end_before_an_attach() {
             "--output-format otf2 is known but not built yet",
         ),
         (
-            &["--hip-trace", "--", "app", "--hip-trace"],
-            34,
-            "-- APP) is known but not built yet",
-        ),
-        (
             &["--pid", "1", "-P", "1:2:3"],
             2,
             "--collection-period is not compatible with attach mode",
@@ -538,7 +533,7 @@ fn midair_doctor_prints_each_check() {
 
 #[test]
 fn midair_names_what_is_to_come() {
-    for name in ["run", "ps", "top", "convert", "demo"] {
+    for name in ["ps", "top", "convert", "demo"] {
         let end = Run::start(
             &["midair", name, "--whatever", "x"],
             "",
