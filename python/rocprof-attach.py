@@ -250,16 +250,30 @@ def main(
     """Attaches to `pid`, profiles for `duration` milliseconds (or until Enter, the end of input, a signal or the end of the process),
     detaches.
 
+    In place of `pid`, a list of words as on the command line is taken, too, as newer versions of AMD's have it; then the exit code is
+    returned.
+
     `attach_library` is a colon-separated list of tool libraries to load into the process, or one attach library to do it with: AMD's
     documents use this name for both, and the file's name tells which it is. Raises AttachError when the attach or the detach failed.
     """
+    if isinstance(pid, (list, tuple)):
+        return command_line(list(pid))
     if pid is None:
         raise AttachError("no process id: give pid=, or set ROCPROF_ATTACH_PID", EXIT_USAGE)
     named = [name for name in (attach_library or "").split(":") if name]
     library = next((name for name in named if _is_attach_library(name)), None)
     # The attach library among tools stands for the default tool: that is the default of this parameter in AMD's documents.
     tools = None if not named else "" if named == [library] else ":".join(named)
-    run(pid, attach_tool_library=tools, attach_duration_msec=duration, attach_library=library)
+    return run(pid, attach_tool_library=tools, attach_duration_msec=duration, attach_library=library)
+
+
+def attach(
+    pid, attach_tool_library=None, attach_duration_msec=None, attach_library=None, attach_children=False, fallback_tool_library=None
+):
+    """As main(), with the parameters of newer versions of AMD's. Raises AttachError when the attach or the detach failed."""
+    if attach_children:
+        raise AttachError("attaching to children is not built yet; attach to each process by its own id", EXIT_NOT_BUILT)
+    run(pid, attach_tool_library or fallback_tool_library, attach_duration_msec, attach_library)
 
 
 def _boolean(word):

@@ -450,6 +450,21 @@ fn packages_are_found_where_they_are_and_only_as_what_they_are() -> Result<()> {
         assert_eq!(run(program, PATIENCE)?.success()?.stdout, [said]);
     }
 
+    // The attach library under each name that the documents load.
+    const LOAD: &str = "import ctypes, sys\nfor name in sys.argv[2:]:\n\
+        \x20   library = ctypes.CDLL(sys.argv[1] + '/' + name)\n    print(name, library.attach and library.detach and library.rocattach_attach and 1)";
+    let names = [
+        "librocprofiler-attach.so",
+        "librocprofv3-attach.so",
+        "librocprofiler-sdk-rocattach.so",
+        "librocprofiler-sdk-rocattach.so.1",
+    ];
+    let mut load = Command::new(python()?);
+    load.env_clear().envs(plain_environment());
+    load.args(["-c", LOAD]).arg(prefix.join("lib")).args(names);
+    let expected = names.map(|name| format!("{name} 1"));
+    assert_eq!(run(load, PATIENCE)?.success()?.stdout, expected);
+
     // A part is gone: that is said, and not found out by the linker.
     std::fs::remove_file(prefix.join("lib/librocprofiler-sdk.so.1"))?;
     let exit = find("rocprofiler-sdk REQUIRED")?;

@@ -390,6 +390,8 @@ fn rocprof_attach_is_a_module_with_main() {
          assert os.environ.pop('ROCPROF_ATTACH_TOOL_LIBRARY') == 'tool-c.so'\n\
          assert 'ROCPROF_ATTACH_TOOL_LIBRARY' not in os.environ\n\
          m.main(duration=5)\n\
+         m.attach(9, 'tool-a.so', 5, fallback_tool_library='tool-b.so')\n\
+         assert m.main(['-p', '9', '-d', '5', '-t', 'tool-a.so']) == 0\n\
          os.environ['FAKE_ATTACH'] = '4'\n\
          try:\n\
          \x20   m.main(7, duration=5)\n\
@@ -423,6 +425,8 @@ fn rocprof_attach_is_a_module_with_main() {
             &format!("rocattach_attach 7 tools={library}:tool-a.so"),
             "rocattach_attach 7 tools=-",
             "rocattach_attach 8 tools=-",
+            "rocattach_attach 9 tools=tool-a.so",
+            "rocattach_attach 9 tools=tool-a.so",
             "rocattach_attach 7 tools=-"
         ]
     );
