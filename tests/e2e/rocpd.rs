@@ -15,7 +15,7 @@ use profiler::compare::logged_copies;
 use profiler::{Counter, since};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What Python's SQLite finds in a file, and its answers to queries.
@@ -77,10 +77,10 @@ const DOMAINS: [(&str, &str, &str); 7] = [
 ];
 
 /// Rows of each domain by its name in json: as many in all formats. No row falls out of its view.
-fn counts(traced: &Traced) -> Result<BTreeMap<&'static str, usize>> {
+fn counts(file_of: impl Fn(&str) -> PathBuf) -> Result<BTreeMap<&'static str, usize>> {
     let queries = DOMAINS.map(|(_, _, view)| format!("SELECT COUNT(*) AS n FROM {view}"));
     let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
-    let file = reader(&traced.file("results.db"), &queries)?;
+    let file = reader(&file_of("results.db"), &queries)?;
     assert_eq!(file["integrity"], serde_json::json!([["ok"]]));
     assert_eq!(file["foreign_keys"], serde_json::json!([]));
     for (table, view) in [
@@ -93,12 +93,12 @@ fn counts(traced: &Traced) -> Result<BTreeMap<&'static str, usize>> {
     ] {
         assert_eq!(file["tables"][table]["count"], file["views"][view]["count"]);
     }
-    let whole = json(&traced.file("results.json"))?;
+    let whole = json(&file_of("results.json"))?;
     let records = &whole["rocprofiler-sdk-tool"][0]["buffer_records"];
     let mut counts = BTreeMap::new();
     for (n, (list, csv, _)) in DOMAINS.into_iter().enumerate() {
         let json = records[list].as_array().map_or(0, Vec::len);
-        let path = traced.file(&format!("{csv}_trace.csv"));
+        let path = file_of(&format!("{csv}_trace.csv"));
         let csv = if path.exists() {
             Csv::read(&path)?.rows.len()
         } else {
@@ -117,7 +117,7 @@ fn count(answer: &Value) -> usize {
 
 /// The three formats say the same, and that is what the log says. Returns how many dispatches have no times.
 fn compare(traced: &Traced, log: &ModelLog) -> Result<usize> {
-    let counts = counts(traced)?;
+    let counts = counts(|name| traced.file(name))?;
     for domain in ["hip_api", "hsa_api", "kernel_dispatch", "memory_copy"] {
         assert!(counts[domain] > 0, "no {domain}: {counts:?}");
     }
@@ -274,7 +274,7 @@ fn markers_allocations_and_scratch_agree() -> Result<()> {
     let attacher = Attacher::start(target.pid(), &words)?;
     ask(&mut target, "nest 20")?;
     let traced = attacher.detach()?.code(0)?;
-    let counts_here = counts(&traced)?;
+    let counts_here = counts(|name| traced.file(name))?;
     assert_eq!(counts_here["marker_api"], 20 * 4, "{counts_here:?}");
     let file = reader(
         &traced.file("results.db"),
@@ -312,7 +312,7 @@ fn markers_allocations_and_scratch_agree() -> Result<()> {
         ask(&mut target, words)?;
     }
     let traced = attacher.detach()?.code(0)?;
-    let counts_here = counts(&traced)?;
+    let counts_here = counts(|name| traced.file(name))?;
     for domain in ["memory_allocation", "scratch_memory"] {
         assert!(counts_here[domain] > 0, "no {domain}: {counts_here:?}");
     }
@@ -371,6 +371,62 @@ fn it_is_what_is_written_when_nothing_is_asked_for() -> Result<()> {
             .windows(secret.len())
             .any(|window| window == secret.as_bytes());
         assert!(!stored, "the environment is in the file");
+    }
+    Ok(())
+}
+
+/// A program that is started writes its files itself, at its end: the same, with SQLite inside it.
+#[test]
+fn a_program_that_is_started_writes_it_itself() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let program = format!("{}/bin/rocprofv3", lab.stage()?);
+    for (name, formats) in [
+        ("default", &[][..]),
+        ("three", &["-f", "rocpd", "csv", "json"]),
+    ] {
+        let dir = lab.scratch().join(name);
+        std::fs::create_dir(&dir)?;
+        let place = lab.inside(&dir)?;
+        let domains = [
+            "--hip-trace",
+            "--hsa-trace",
+            "--kernel-trace",
+            "--memory-copy-trace",
+        ];
+        let mut words = vec![program.as_str()];
+        words.extend(domains);
+        words.extend(formats);
+        words.extend(["-d", &place, "-o", "out", "--"]);
+        let command = lab.run("/lab/vadd").arg(10).arg(0).under(&words);
+        let target = command.log_name(&format!("{name}-log")).spawn()?;
+        let log = target.log.clone();
+        let exit = target.target.wait(PATIENCE)?.success()?;
+        assert_eq!(exit.stdout.last().map(String::as_str), Some("done"));
+        let log = ModelLog::read(&log)?;
+        let file_of = |file: &str| dir.join(format!("out_{file}"));
+        if formats.is_empty() {
+            let files: Vec<_> = std::fs::read_dir(&dir)?
+                .map(|entry| Ok(entry?.file_name()))
+                .collect::<Result<_>>()?;
+            assert_eq!(files, ["out_results.db"], "{exit}");
+        } else {
+            let counts = counts(file_of)?;
+            assert_eq!(counts["kernel_dispatch"], log.dispatches().count());
+            assert!(counts["hsa_api"] > 0, "{counts:?}");
+        }
+        let file = reader(
+            &file_of("results.db"),
+            &[
+                "SELECT COUNT(*) AS n FROM kernels WHERE start > 0",
+                "SELECT COUNT(*) AS n FROM regions_and_samples WHERE name = 'hipLaunchKernel'",
+                "SELECT COUNT(*) AS n FROM memory_copies",
+            ],
+        )?;
+        assert_eq!(count(&file["answers"][0]), log.dispatches().count());
+        assert_eq!(count(&file["answers"][1]), 2 * 10);
+        assert_eq!(count(&file["answers"][2]), log.copies().count());
     }
     Ok(())
 }
