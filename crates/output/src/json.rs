@@ -148,9 +148,10 @@ fn config<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.text("raw_output_path", &plan.raw_directory)?;
     out.text("raw_output_file", &plan.raw_prefix)?;
     out.text("raw_tmp_directory", &plan.raw_directory)?;
-    out.number("perfetto_shmem_size_hint", 64)?;
-    out.number("perfetto_buffer_size", 1_048_576)?;
-    out.text("perfetto_buffer_fill_policy", "discard")?;
+    let buffers = &plan.perfetto;
+    out.number("perfetto_shmem_size_hint", buffers.shmem_size_hint)?;
+    out.number("perfetto_buffer_size", buffers.buffer_size)?;
+    out.text("perfetto_buffer_fill_policy", &buffers.fill_policy)?;
     out.text("perfetto_backend", "inprocess")?;
     out.boolean("summary", plan.summary)?;
     out.boolean("summary_per_domain", plan.summary_per_domain)?;

@@ -33,7 +33,8 @@ pub use api::{Field, Kind, Names, Parameter, Shape, Text};
 pub use files::WriteError;
 pub use index::{Index, Object, Stat, Symbol};
 pub use model::{
-    AgentIndex, Console, Format, KernelNames, Node, Outcome, Plan, Process, SummaryTo, Trace, Unit,
+    AgentIndex, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Plan, Process,
+    SummaryTo, Trace, Unit,
 };
 pub use record_file::{RecordFile, RecordWriter, WalkError};
 pub use summary::check_group;

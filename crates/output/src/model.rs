@@ -229,6 +229,30 @@ pub struct Plan {
     pub summary_unit: Unit,
     /// Whether pftrace has kernels by queue and copies by thread, and not both by stream.
     pub group_by_queue: bool,
+    /// What was said about Perfetto's buffers: told in json's `config`, of no other use.
+    pub perfetto: PerfettoBuffers,
+}
+
+/// rocprofv3's options of Perfetto's buffers. Our writer has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PerfettoBuffers {
+    /// Kilobytes of memory shared with Perfetto.
+    pub shmem_size_hint: u64,
+    /// Kilobytes of the buffer.
+    pub buffer_size: u64,
+    /// `discard` or `ring_buffer`.
+    pub fill_policy: String,
+}
+
+impl Default for PerfettoBuffers {
+    /// AMD's values.
+    fn default() -> Self {
+        PerfettoBuffers {
+            shmem_size_hint: 64,
+            buffer_size: 1_048_576,
+            fill_policy: "discard".to_owned(),
+        }
+    }
 }
 
 impl Plan {

@@ -128,6 +128,14 @@ impl Finished {
                 "--stats has no effect: statistics are written with csv and json only".to_owned(),
             );
         }
+        if plan.formats.contains(&Format::Pftrace)
+            && self.settings.text("ROCPROF_PERFETTO_BACKEND") == Some("system")
+        {
+            warnings.push(
+                "ROCPROF_PERFETTO_BACKEND=system has no effect: the trace is in its file"
+                    .to_owned(),
+            );
+        }
         warnings.extend(index.unbalanced());
         let incomplete = misplaced.or(self.failure).or_else(|| {
             if let Some(end) = killed {

@@ -3,7 +3,9 @@
 use crate::failure::{Failure, Kind};
 use crate::identity::Identity;
 use midair_output::names::output_name;
-use midair_output::{AgentIndex, Console, Format, KernelNames, Plan, SummaryTo, Unit, check_group};
+use midair_output::{
+    AgentIndex, Console, Format, KernelNames, PerfettoBuffers, Plan, SummaryTo, Unit, check_group,
+};
 use midair_settings::Settings;
 
 fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
@@ -101,5 +103,20 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
         summary_to: summary_to(settings)?,
         summary_unit: summary_unit.and_then(Unit::of).unwrap_or_default(),
         group_by_queue: settings.is_on("ROCPROF_GROUP_BY_QUEUE"),
+        perfetto: perfetto(settings),
     })
+}
+
+/// Said in json's list of settings, as it was given.
+fn perfetto(settings: &Settings) -> PerfettoBuffers {
+    let amds = PerfettoBuffers::default();
+    let number = |name: &str| settings.number(name).ok().flatten();
+    PerfettoBuffers {
+        shmem_size_hint: number("ROCPROF_PERFETTO_SHMEM_SIZE_HINT_KB")
+            .unwrap_or(amds.shmem_size_hint),
+        buffer_size: number("ROCPROF_PERFETTO_BUFFER_SIZE_KB").unwrap_or(amds.buffer_size),
+        fill_policy: settings
+            .text("ROCPROF_PERFETTO_BUFFER_FILL_POLICY")
+            .map_or(amds.fill_policy, str::to_owned),
+    }
 }

@@ -144,6 +144,7 @@ fn summaries_go_where_they_are_told_and_sum_up_json() {
         plan.summary_per_domain = true;
         plan.summary_unit = Unit::Usec;
         plan.summary_to = SummaryTo::File("sums".to_owned());
+        plan.perfetto.buffer_size = 4096;
     });
     assert_eq!(console, None);
     let text_file = fs::read_to_string(directory.path().join("r_sums.txt")).unwrap();
@@ -200,5 +201,10 @@ fn summaries_go_where_they_are_told_and_sum_up_json() {
         );
     }
     assert_eq!(process["metadata"]["config"]["summary_file"], "sums");
-    assert_eq!(process["metadata"]["config"]["summary_unit"], "usec");
+    let config = &process["metadata"]["config"];
+    assert_eq!(config["summary_unit"], "usec");
+    assert_eq!(config["summary"], true);
+    assert_eq!(config["summary_output"], true);
+    assert_eq!(config["perfetto_buffer_size"], 4096);
+    assert_eq!(config["perfetto_shmem_size_hint"], 64);
 }
