@@ -401,6 +401,50 @@ fn ended_by_a_signal() -> Result<()> {
     Ok(())
 }
 
+/// Ends that run no exit handler: what was recorded is written all the same. SIGKILL leaves no time for anything, and nothing half.
+#[test]
+fn ended_without_exit_handlers() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("exiter")?, lab.kernels()?);
+    let stage = lab.stage()?;
+    for way in ["_exit", "kill"] {
+        let results = Results::new(&lab, way)?;
+        let words = rocprofv3(&stage, &results, &["--hip-trace"]);
+        let command = lab.run(&program).arg(&kernels).register(false);
+        let command = command.log_name(&format!("model-{way}"));
+        let mut target = under(command, &words).spawn()?;
+        target.expect("ready")?;
+        if way == "kill" {
+            target.signal(libc::SIGKILL)?;
+            let (exit, _) = end(target)?;
+            assert_eq!(exit.signal(), Some(libc::SIGKILL), "{exit}");
+            assert_eq!(results.names()?, [""; 0], "half a result");
+            continue;
+        }
+        target.send(way)?;
+        let (exit, _) = end(target)?;
+        assert_eq!(exit.status.code(), Some(0), "{exit}");
+        let ending = exit
+            .stdout
+            .iter()
+            .find_map(|line| line.strip_prefix("ending "));
+        let launched: u64 = ending.unwrap_or_default().parse()?;
+        let seen = by_function(&results.calls()?);
+        let launches = seen
+            .get("hipModuleLaunchKernel")
+            .copied()
+            .unwrap_or_default();
+        assert!(
+            launched > 0 && launches >= launched,
+            "{launches} of {launched}"
+        );
+        assert!(announced(&exit) > 0, "{exit}");
+    }
+    Ok(())
+}
+
 /// A directory that is left to the tool: the program's own.
 #[test]
 fn relative_places_are_the_programs() -> Result<()> {

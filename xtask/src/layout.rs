@@ -50,6 +50,7 @@ pub const PACKAGES: &[&str] = &[
     "midair-sdk-so",
     "midair-sdk-attach-so",
     "midair-tool-so",
+    "midair-launch-so",
     "midair-register-so",
     "midair-rocattach-so",
     "midair-roctx-so",
@@ -114,6 +115,11 @@ pub const ITEMS: &[Item] = &[
         &["librocprofiler-sdk-attach.so"],
     ),
     library(
+        "libmidair_launch.so",
+        "lib/rocprofiler-sdk/libmidair-launch.so.1",
+        &[],
+    ),
+    library(
         "librocprofiler_sdk_tool.so",
         "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
         &["librocprofiler-sdk-tool.so"],
@@ -142,6 +148,7 @@ pub const ITEMS: &[Item] = &[
 pub const GENERATED: &[(&[&str], &str)] = &[
     (&["man", "midair"], "share/man/man1/midair.1"),
     (&["man", "midair-attach"], "share/man/man1/midair-attach.1"),
+    (&["man", "midair-run"], "share/man/man1/midair-run.1"),
     (&["man", "midair-doctor"], "share/man/man1/midair-doctor.1"),
     (&["man", "rocprofv3"], "share/man/man1/rocprofv3.1"),
     (

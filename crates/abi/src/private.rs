@@ -15,6 +15,11 @@ pub const LAUNCH: &str = "midair_launch";
 /// Does nothing where they are served.
 pub type Launch = unsafe extern "C" fn();
 
+/// Name of the SDK's function that ends the session of a process that ends without its exit handlers, and its tools: [`Leave`].
+pub const LEAVE: &str = "midair_leave";
+/// Does nothing where there is no session, and in a forked child.
+pub type Leave = unsafe extern "C" fn();
+
 /// Entry points of the SDK. Lives as long as the process; statuses are `rocprofiler_status_t`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,13 @@ use clap::Command;
 use crate::{midair, rocprofv3};
 
 /// The pages there are, by their names.
-pub const PAGES: [&str; 4] = ["midair", "midair-attach", "midair-doctor", "rocprofv3"];
+pub const PAGES: [&str; 5] = [
+    "midair",
+    "midair-attach",
+    "midair-run",
+    "midair-doctor",
+    "rocprofv3",
+];
 
 /// One page, in troff.
 pub fn page(name: &str) -> io::Result<Vec<u8>> {

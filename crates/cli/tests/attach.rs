@@ -373,6 +373,12 @@ fn words_that_end_before_an_attach() {
             "--output-format otf2 is known but not built yet",
         ),
         (
+            &["--pid", "1", "--", "app"],
+            2,
+            "either a program to start or a process to attach to",
+        ),
+        (&["--hip-trace", "--"], 2, "no program to start"),
+        (
             &["--pid", "1", "-P", "1:2:3"],
             2,
             "--collection-period is not compatible with attach mode",

@@ -20,6 +20,12 @@ pub extern "C" fn midair_launch() {
     midair_capi_build::edge((), midair_sdk::local::serve_the_start);
 }
 
+/// Ends the session of a process that ends without its exit handlers (`midair_abi::private::LEAVE`).
+#[unsafe(no_mangle)]
+pub extern "C" fn midair_leave() {
+    midair_capi_build::edge((), midair_sdk::local::leave);
+}
+
 /// Run by the loader when the library is loaded: does nothing unless the process is being started under the profiler.
 #[used]
 #[unsafe(link_section = ".init_array")]

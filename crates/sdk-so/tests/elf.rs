@@ -31,7 +31,11 @@ fn the_library_is_what_it_must_be() {
                 .all(|name| exported.contains(name))
     );
     exported.extend(BEYOND_HEADERS);
-    exported.extend([midair_record::boot::ENTRY, midair_abi::private::LAUNCH]);
+    exported.extend([
+        midair_record::boot::ENTRY,
+        midair_abi::private::LAUNCH,
+        midair_abi::private::LEAVE,
+    ]);
     let library = std::env::current_exe()
         .unwrap()
         .parent()

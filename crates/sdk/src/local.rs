@@ -450,9 +450,14 @@ extern "C" fn on_exit() {
 }
 
 extern "C" fn on_quick_exit() {
+    edge((), leave);
+}
+
+/// Ends the session and the tools of a process that is about to end without its exit handlers.
+pub fn leave() {
     if is_on() {
         on_exit();
-        edge((), registration::finalize);
+        registration::finalize();
     }
 }
 

@@ -123,8 +123,8 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
         let _ = give.send(follow(reader, records, &stopped));
     };
     quiet_thread(NAME, STACK, follow).map_err(|error| setup(&error))?;
-    // Kept mapped by the thread, and then by whoever takes the reader back from it.
-    sdk.give_spool(base, len)
+    // SAFETY: the reader's own mapping. It is kept by the thread, which ends when the session is over, and then by `finish`.
+    unsafe { sdk.give_spool(base, len) }
         .map_err(|refused| setup(&format!("the SDK takes no spool (status {})", refused.0)))?;
     *now() = Some(Recording {
         kind,

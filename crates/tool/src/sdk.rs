@@ -111,9 +111,12 @@ impl Sdk {
             _ => SessionKind::Engine,
         }
     }
-    /// Hands over the spool that we read: its start and its bytes. It must stay mapped until the session is over.
-    pub fn give_spool(&self, base: *mut u8, len: usize) -> Result<(), Refused> {
-        // SAFETY: see above; the caller keeps the mapping.
+    /// Hands over the spool that we read: its start and its bytes.
+    ///
+    /// # Safety
+    /// It must be a spool that stays mapped until the session is over.
+    pub unsafe fn give_spool(&self, base: *mut u8, len: usize) -> Result<(), Refused> {
+        // SAFETY: see above, and the caller's promise.
         checked(unsafe { (self.table.give_spool)(base, len) })
     }
     /// Tells the user something.
