@@ -251,6 +251,9 @@ fn perfetto(files: &Files, log: &ModelLog, pid: i32) -> Result<()> {
     }
     for (name, tid) in trace["threads"].as_object().into_iter().flatten() {
         assert_eq!(tid == pid, !name.starts_with("THREAD "), "{name} {tid}");
+        // Calls of a thread nest: none had to go to a further track.
+        let tracks = list(&trace["tracks"]).iter();
+        assert_eq!(tracks.filter(|track| *track == name).count(), 1, "{name}");
     }
     let bytes = list(&trace["counters"]["COPY BYTES to Agent [1] (GPU)"]);
     assert!(bytes.iter().any(|value| number(&value[1]) > 0));
