@@ -1,5 +1,4 @@
-/* rocprofiler-sdk: the tool's own word in correlation ids. Not served: every function answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED.
- */
+/* rocprofiler-sdk: the tool's own word in correlation ids. */
 #ifndef ROCPROFILER_SDK_EXTERNAL_CORRELATION_H_
 #define ROCPROFILER_SDK_EXTERNAL_CORRELATION_H_
 
@@ -42,7 +41,7 @@ typedef int (*rocprofiler_external_correlation_id_request_cb_t)(rocprofiler_thre
                                                                 rocprofiler_user_data_t* external_corr_id_value,
                                                                 void* data);
 
-/* Has the tool asked. */
+/* Has the tool asked. Not served: answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED. */
 rocprofiler_status_t
 rocprofiler_configure_external_correlation_id_request_service(rocprofiler_context_id_t context_id,
                                                               const rocprofiler_external_correlation_id_request_kind_t* kinds,
@@ -50,19 +49,19 @@ rocprofiler_configure_external_correlation_id_request_service(rocprofiler_contex
                                                               rocprofiler_external_correlation_id_request_cb_t callback,
                                                               void* callback_args) ROCPROFILER_API;
 
-/* The name of a kind of request. */
+/* The name of a kind of request. Not served: answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED. */
 rocprofiler_status_t
 rocprofiler_query_external_correlation_id_request_kind_name(rocprofiler_external_correlation_id_request_kind_t kind,
                                                             const char** name,
                                                             uint64_t* name_len) ROCPROFILER_API;
 
-/* The word for all that a thread does from now on. */
+/* The word for what a thread does from now on, for this context; on top of those before. */
 rocprofiler_status_t
 rocprofiler_push_external_correlation_id(rocprofiler_context_id_t context,
                                          rocprofiler_thread_id_t tid,
                                          rocprofiler_user_data_t external_correlation_id) ROCPROFILER_API;
 
-/* Takes it off again. */
+/* Takes it off again, and stores it; the pointer may be NULL. */
 rocprofiler_status_t
 rocprofiler_pop_external_correlation_id(rocprofiler_context_id_t context,
                                         rocprofiler_thread_id_t tid,
