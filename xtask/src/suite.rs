@@ -66,7 +66,8 @@ const STEPS: &[Step] = &[
     Step {
         name: "python",
         run: || python::ready().map(|_| Done::Passed),
-        needed: true,
+        // Tests that use it fail by name; the others can still show something.
+        needed: false,
     },
     Step {
         name: "AMD's headers",
