@@ -3,7 +3,10 @@
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Call, Traced, by_function, check_calls};
 use midair_tests::lab::{Lab, LabTarget};
-use midair_tests::stage::stage;
+use midair_tests::stage::{command, stage};
+use midair_tests::table::Csv;
+use midair_tests::target::{PATIENCE, Target};
+use midair_tests::workspace;
 use std::collections::BTreeMap;
 
 const RANGES: &str = "MARKER_CORE_RANGE_API";
@@ -229,6 +232,38 @@ fn what_finds_no_room_and_what_is_cut_is_said() -> Result<()> {
     assert_eq!(domain("roctxProfilerPause")?, "MARKER_CONTROL_API");
     assert_eq!(domain("roctxNameHipStream")?, "MARKER_NAME_API");
     end(target)
+}
+
+/// A program of this machine, started under the profiler: its first range is seen, though the library registers only then.
+#[test]
+fn a_program_that_is_started_is_recorded_from_its_first_range() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let lib = stage()?.join("lib");
+    let program = dir.path().join("first_range");
+    let status = std::process::Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&program)
+        .arg(workspace().join("tests/c/first_range.c"))
+        .arg("-L")
+        .arg(&lib)
+        .arg("-l:librocprofiler-sdk-roctx.so.1")
+        .status()?;
+    assert!(status.success(), "the program does not compile");
+    let mut rocprofv3 = command("rocprofv3")?;
+    rocprofv3
+        .args(["--marker-trace", "-f", "csv", "-o", "out", "-d"])
+        .arg(dir.path())
+        .arg("--")
+        .arg(&program)
+        .env("LD_LIBRARY_PATH", &lib);
+    let mut process = Target::spawn(rocprofv3)?;
+    process.expect("the program is done")?;
+    process.wait(PATIENCE)?.success()?;
+    let rows = Csv::read(&dir.path().join("out_marker_api_trace.csv"))?.rows;
+    let mut names: Vec<&str> = rows.iter().map(|row| row["Function"].as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a mark", "another range", "the first range"]);
+    Ok(())
 }
 
 /// The library of the old roctracer has no tables, only a callback that others may have taken.

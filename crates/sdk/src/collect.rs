@@ -349,6 +349,10 @@ impl Collection {
         callbacks::begin();
         let mut need = need_of(wanted);
         need.called = callbacks::publish();
+        let no_markers = wanted.mask() & markers::KINDS != 0 && need.recorded & markers::KINDS == 0;
+        if wanted.calls && need.called == 0 || no_markers {
+            return Err("cannot map memory for callbacks and markers".to_owned());
+        }
         let tid = AGENT.load(Relaxed);
         // SAFETY: the area is the attacher's spool, which the agent unmaps only when `stop` has returned Left::Nothing, or that of
         // the private reader, which lives in `route` until then.

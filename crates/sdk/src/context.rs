@@ -55,8 +55,9 @@ pub(crate) struct BufferService {
     pub buffer: u64,
 }
 
-/// `rocprofiler_callback_tracing_cb_t`: record, the tool's word for enter/exit pairs, the tool's data.
-pub type TracingCallback = unsafe extern "C" fn(CallbackRecord, *mut u64, *mut c_void);
+/// `rocprofiler_callback_tracing_cb_t`: record, the tool's word for enter/exit pairs, the tool's data. It may run on a thread of the
+/// application's that is cancelled meanwhile.
+pub type TracingCallback = unsafe extern "C-unwind" fn(CallbackRecord, *mut u64, *mut c_void);
 
 /// A callback service of a context.
 #[derive(Debug, Clone, Copy)]

@@ -190,6 +190,8 @@ unsafe extern "C" fn thread_ended(value: *mut c_void) {
     // SAFETY: the value is null or what `claim` stored.
     if let Some(slot) = unsafe { value.cast::<ThreadSlot>().as_ref() } {
         crate::probe::thread_ended(slot);
+        // It may have been cancelled inside a tool's function.
+        slot.telling.store(0, Relaxed);
         slot.tid.store(0, Release);
     }
 }
