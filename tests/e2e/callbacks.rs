@@ -2,6 +2,7 @@
 //! told of the end of everything whose beginning it was told of.
 
 use midair_tests::Result;
+use midair_tests::caller::{Caller, between};
 use midair_tests::lab::Lab;
 use midair_tests::stage::{command, stage};
 use midair_tests::target::{PATIENCE, Target, until};
@@ -210,4 +211,35 @@ fn every_beginning_has_its_end_over_twenty_attaches() -> Result<()> {
     assert!(told > 500, "{told}");
     assert!(target.is_running()?);
     Ok(())
+}
+
+/// Eight threads that do nothing but call, while the tool comes and goes.
+#[test]
+fn busy_threads_are_told_of_in_pairs() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let log = lab.scratch().join("tool.log");
+    let tool = compile(lab.scratch(), &lab.inside(&log)?)?;
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    for cycle in 0..3 {
+        // 8 x 10000 x 2 calls, most of them before the tool's file has its first block, or after the detach.
+        let before = caller.counts()?;
+        let attacher = attach(caller.pid(), &tool, lab.scratch())?;
+        caller.send("workers 8 10000")?;
+        until("something is told", || {
+            Ok(std::fs::metadata(&log).is_ok_and(|file| file.len() > 0))
+        })?;
+        detach(attacher)?;
+        caller.expect("workers")?;
+        let made: u64 = between(&before, &caller.counts()?, "hip").values().sum();
+        assert_eq!(made, 160_000);
+        let end = last_end(&log)?;
+        assert_eq!(end["enters"], end["exits"], "cycle {cycle}: {end:?}");
+        assert_eq!(end["wrong"], 0, "cycle {cycle}: {end:?}");
+        let outer = end["enters"] - end["inner"];
+        assert!(outer > 0 && outer <= made, "cycle {cycle}: {end:?}");
+        std::fs::remove_file(&log)?;
+    }
+    caller.quit()
 }
