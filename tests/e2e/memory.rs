@@ -443,3 +443,65 @@ fn twenty_sessions_on_memory() -> Result<()> {
     }
     program.quit()
 }
+
+/// Started by us: allocations from the first on, by a runtime whose agents are not known yet when they are made.
+#[test]
+fn a_program_that_is_started_has_all_of_its_memory_told() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("memory")?, lab.kernels()?);
+    let dir = lab.scratch().join("started");
+    std::fs::create_dir(&dir)?;
+    let (stage, inside) = (lab.stage()?, lab.inside(&dir)?);
+    let rocprofv3 = format!("{stage}/bin/rocprofv3");
+    let options = ["--memory-allocation-trace", "--scratch-memory-trace"];
+    let place = ["-f", "csv", "-d", &inside, "-o", "t", "--"];
+    let words = [&[rocprofv3.as_str()], options.as_slice(), &place].concat();
+    let command = lab.run(&program).arg(&kernels).register(false);
+    let mut target = command.under(&words).spawn()?;
+    target.expect("ready")?;
+    let mut program = Memory {
+        target,
+        tables: (0, 0),
+    };
+    // The program has put its own functions for virtual memory over ours.
+    let did: Vec<Did> = said(&program.tell("go 3")?)?
+        .into_iter()
+        .filter(|did| did.operation % 2 == 1)
+        .collect();
+    program.tell("scratch 64 64")?;
+    program.quit()?;
+    let rows = Csv::read(&dir.join("t_memory_allocation_trace.csv"))?.rows;
+    let mut told = Vec::new();
+    for row in &rows {
+        let operation = match row["Operation"].as_str() {
+            "MEMORY_ALLOCATION_ALLOCATE" => 1,
+            "MEMORY_ALLOCATION_FREE" => 3,
+            other => return Err(other.into()),
+        };
+        let node = row["Agent_Id"].strip_prefix("Agent ");
+        let did = Did {
+            operation,
+            address: hexadecimal(&row["Address"])?,
+            bytes: Csv::number(row, "Allocation_Size")?,
+            node: node.map_or(Ok(-1), str::parse)?,
+        };
+        assert_eq!(operation == 1, did.node >= 0, "{row:?}");
+        told.push((Csv::number(row, "Start_Timestamp")?, did));
+    }
+    told.sort_unstable();
+    let told: Vec<Did> = told.into_iter().map(|(_, did)| did).collect();
+    // Before those, the memory for kernel arguments.
+    let [first, rest @ ..] = &told[..] else {
+        return Err("nothing was told".into());
+    };
+    assert_eq!((first.operation, first.bytes, first.node), (1, 4096, 0));
+    assert_eq!(rest, did);
+    // The dispatch's, and its queue's end.
+    let mut rows = Csv::read(&dir.join("t_scratch_memory_trace.csv"))?.rows;
+    rows.sort_by_key(|row| Csv::number(row, "Start_Timestamp").unwrap_or(0));
+    let operations: Vec<&str> = rows.iter().map(|row| row["Operation"].as_str()).collect();
+    assert_eq!(operations, ["SCRATCH_MEMORY_ALLOC", "SCRATCH_MEMORY_FREE"]);
+    Ok(())
+}
