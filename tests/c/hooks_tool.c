@@ -32,7 +32,12 @@ static int tool_init(client_finalize end, void *d) {
   if (!failed && KIND != 1) failed = rocprofiler_start_context(context);
   return failed;
 }
-static void tool_fini(void *d) { note(d == &data ? "fini" : "fini of what?"); }
+// A tool without a detach says here what it has had in all.
+static void tool_fini(void *d) {
+  char line[64] = "fini";
+  if (KIND == 0) snprintf(line, sizeof line, "fini calls=%lu", calls);
+  note(d == &data ? line : "fini of what?");
+}
 
 #if KIND > 0
 static void tool_detach(void *d) {
