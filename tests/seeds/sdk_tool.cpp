@@ -6,12 +6,32 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace
 {
 rocprofiler_context_id_t context = {};
 rocprofiler_buffer_id_t buffer = {};
 std::atomic<unsigned long> calls{0}, launches{0}, mallocs{0}, wrong{0};
+
+// The arguments in words have the names of the members.
+int on_argument(rocprofiler_buffer_tracing_kind_t,
+                rocprofiler_tracing_operation_t,
+                uint32_t number,
+                const void* const address,
+                int32_t,
+                const char*,
+                const char* name,
+                const char* value,
+                void* data)
+{
+    auto* named = static_cast<unsigned*>(data);
+    const auto is = [name](const char* wanted) { return std::strcmp(name, wanted) == 0; };
+    if(number == 0 && is("func") && address) ++*named;
+    if(number == 4 && is("blockDimX") && (std::atoi(value) == 64 || std::atoi(value) == 32)) ++*named;
+    if(number == 10 && is("extra")) ++*named;
+    return 0;
+}
 
 void on_records(rocprofiler_context_id_t,
                 rocprofiler_buffer_id_t,
@@ -41,6 +61,9 @@ void on_records(rocprofiler_context_id_t,
         {
             const auto& launch = record->args.hipModuleLaunchKernel;
             if(launch.gridDimX * launch.blockDimX != 320 && launch.gridDimX * launch.blockDimX != 192) ++wrong;
+            unsigned named = 0;
+            if(rocprofiler_iterate_buffer_tracing_record_args(*header, on_argument, &named) != ROCPROFILER_STATUS_SUCCESS || named != 3)
+                ++wrong;
             ++launches;
         }
     }

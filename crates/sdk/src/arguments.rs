@@ -6,6 +6,7 @@ use crate::convert::function_of;
 use crate::markers;
 use crate::status::Status;
 use midair_abi::constants as c;
+use midair_abi::members::sdk_name;
 use midair_abi::records::{CallbackRecord, HipApiExt};
 use midair_abi::tables::{Class, Parameter};
 use midair_record::event::kind;
@@ -171,7 +172,7 @@ fn each(
             address: arguments.as_ptr().cast::<u8>().wrapping_add(from).cast(),
             indirection: parameter.ty.c.matches('*').count() as i32,
             ty: CString::new(parameter.ty.c).unwrap_or_default(),
-            name: CString::new(parameter.name).unwrap_or_default(),
+            name: CString::new(sdk_name(&function.name, parameter.name)).unwrap_or_default(),
             value,
             read,
         };
