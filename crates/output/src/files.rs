@@ -307,7 +307,8 @@ mod tests {
         fs::write(here.join("file"), "").unwrap();
         for good in ["", "new/and/newer", "./new"] {
             probe(&here.join(good), "r").unwrap();
-            probe(here, &format!("{good}/r")).unwrap();
+            let prefix = Path::new(good).join("r");
+            probe(here, prefix.to_str().unwrap()).unwrap();
         }
         for (bad, prefix) in [
             (here.join("file"), "r".to_owned()),
