@@ -74,7 +74,9 @@ fn kick(tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> 
     options.reached(FaultPoint::WakeStopped);
     let seize = began.elapsed();
     let now = block.mailbox().during(PHASE)?;
-    if now != mailbox::PARKED || stopped.kind() != StopKind::Event {
+    // After a refusal, which it shows for a while, it is as good as parked.
+    let ready = now == mailbox::PARKED || now == mailbox::FAILED;
+    if !ready || stopped.kind() != StopKind::Event {
         stopped.detach().during(PHASE)?;
         return Err(EnterError::Busy {
             tid,

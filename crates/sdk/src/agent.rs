@@ -92,22 +92,39 @@ unsafe fn live(boot: *mut BootBlock) {
         // Until the next session another copy of this library may have one.
         only::release();
         word.store(mailbox::PARKED, Release);
-        while word.load(Acquire) != mailbox::KICK {
-            wait_on(word, mailbox::PARKED, None, true);
-        }
-        if only::claim() {
-            // SAFETY: as above.
-            unsafe { open(boot, word) };
-        } else {
+        loop {
+            while word.load(Acquire) != mailbox::KICK {
+                wait_on(word, mailbox::PARKED, None, true);
+            }
+            if only::claim() {
+                // SAFETY: as above.
+                unsafe { open(boot, word) };
+                break;
+            }
             // SAFETY: as above.
             unsafe {
                 (*boot).error = libc::EBUSY;
                 (*boot).error_step = step::ENTRY;
             }
             word.store(mailbox::FAILED, Release);
-            // Whoever woke us looks at the word every few ms.
-            std::thread::sleep(REFUSAL_SHOWN);
+            show_refusal(word);
         }
+    }
+}
+
+/// Whoever woke us looks at the word every few ms. The next one need not wait until the time is over: it may kick as if we were parked.
+fn show_refusal(word: &AtomicU32) {
+    let end = std::time::Instant::now() + REFUSAL_SHOWN;
+    loop {
+        let left = end.saturating_duration_since(std::time::Instant::now());
+        if word.load(Acquire) != mailbox::FAILED {
+            return;
+        }
+        if left.is_zero() {
+            let _ = word.compare_exchange(mailbox::FAILED, mailbox::PARKED, SeqCst, SeqCst);
+            return;
+        }
+        wait_on(word, mailbox::FAILED, Some(left), true);
     }
 }
 
