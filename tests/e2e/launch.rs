@@ -6,6 +6,7 @@ use midair_tests::attacher::{Call, by_function, calls_of, check_calls};
 use midair_tests::caller::Caller;
 use midair_tests::lab::{Lab, LabCommand, LabTarget};
 use midair_tests::modellog::ModelLog;
+use midair_tests::stage::run_staged;
 use midair_tests::table::Csv;
 use midair_tests::target::{Exit, PATIENCE, until};
 use std::collections::BTreeMap;
@@ -177,6 +178,13 @@ fn the_programs_own_counts() -> Result<()> {
     caller.tell("hsa 5")?;
     let counts = caller.counts()?;
     let pid = caller.pid();
+    // Somebody who would attach meanwhile is told that the process is taken, and changes nothing.
+    let exit = run_staged(
+        "rocprofv3",
+        &["--pid", &pid.to_string(), "--hip-trace"],
+        PATIENCE,
+    )?;
+    assert_eq!(exit.status.code(), Some(15), "{exit}");
     caller.quit()?;
     let calls = results.calls()?;
     check_calls(&calls, pid, (0, u64::MAX))?;
@@ -360,9 +368,11 @@ fn midair_run() -> Result<()> {
         "-o",
         "out",
     ];
+    // By way of a shell that becomes the program: that one has the results, and the shell says nothing.
     let target = lab
-        .run("/lab/vadd")
-        .arg(1)
+        .run("/bin/sh")
+        .arg("-c")
+        .arg("exec /lab/vadd 1")
         .register(false)
         .under(&words)
         .spawn()?;
@@ -372,6 +382,8 @@ fn midair_run() -> Result<()> {
         Some("done"),
         "{exit}"
     );
+    let said = exit.stderr.join("\n");
+    assert!(!said.contains("nothing was recorded"), "{said}");
     assert_eq!(by_function(&results.calls()?), calls_of_vadd(1));
     results.kernels_are(&log)
 }

@@ -17,8 +17,9 @@ pub type Launch = unsafe extern "C" fn();
 
 /// Name of the SDK's function that ends the session of a process that ends without its exit handlers, and its tools: [`Leave`].
 pub const LEAVE: &str = "midair_leave";
-/// Does nothing where there is no session, and in a forked child.
-pub type Leave = unsafe extern "C" fn();
+/// 1: the process becomes another program, which may yet be the one to record; 0: it ends. Does nothing where there is no session,
+/// and in a forked child.
+pub type Leave = unsafe extern "C" fn(c_int);
 
 /// Entry points of the SDK. Lives as long as the process; statuses are `rocprofiler_status_t`.
 #[repr(C)]

@@ -38,18 +38,18 @@ fn look_up() {
 }
 
 /// Ends the session of this process. In a child that was forked, of whatever kind, the SDK does nothing.
-fn end() {
+fn end(becomes_another: bool) {
     let end = END.load(Acquire);
     if !end.is_null() {
         // SAFETY: only our SDK exports this name, with this type.
-        unsafe { std::mem::transmute::<*mut c_void, Leave>(end)() };
+        unsafe { std::mem::transmute::<*mut c_void, Leave>(end)(c_int::from(becomes_another)) };
     }
 }
 
 /// Ends the process with this status, without its exit handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: c_int) -> ! {
-    end();
+    end(false);
     loop {
         // SAFETY: what the C library's function does.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };
@@ -76,7 +76,7 @@ unsafe fn pass(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    end();
+    end(true);
     let function = slot.load(Acquire);
     if function.is_null() {
         // SAFETY: the calling thread's own variable.

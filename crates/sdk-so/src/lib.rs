@@ -22,8 +22,8 @@ pub extern "C" fn midair_launch() {
 
 /// Ends the session of a process that ends without its exit handlers (`midair_abi::private::LEAVE`).
 #[unsafe(no_mangle)]
-pub extern "C" fn midair_leave() {
-    midair_capi_build::edge((), midair_sdk::local::leave);
+pub extern "C" fn midair_leave(becomes_another: std::ffi::c_int) {
+    midair_capi_build::edge((), || midair_sdk::local::leave(becomes_another != 0));
 }
 
 /// Run by the loader when the library is loaded: does nothing unless the process is being started under the profiler.

@@ -450,12 +450,13 @@ extern "C" fn on_exit() {
 }
 
 extern "C" fn on_quick_exit() {
-    edge((), leave);
+    edge((), || leave(false));
 }
 
-/// Ends the session and the tools of a process that is about to end without its exit handlers.
-pub fn leave() {
-    if is_on() {
+/// Ends the session and the tools of a process that is about to end without its exit handlers, or to become another program: then only
+/// where something is being recorded.
+pub fn leave(becomes_another: bool) {
+    if is_on() && !(becomes_another && STATE.load(SeqCst) == state::WATCHING) {
         on_exit();
         registration::finalize();
     }
