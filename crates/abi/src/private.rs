@@ -49,7 +49,7 @@ pub struct SdkTable {
     /// Writes a note into the session's records: something that the user must know.
     pub note: unsafe extern "C" fn(*const c_char),
     /// In what kind of session the tool is: 0 an attacher of ours reads the spool; 1 somebody else's injector attached; 2 the process
-    /// was started with the tool. In the last two the tool makes the spool and reads it, see `give_spool`.
+    /// was started with the tool; 3 it was, and is about to become another program. In all but the first the tool makes the spool and reads it, see `give_spool`.
     pub session_kind: unsafe extern "C" fn() -> c_int,
     /// Takes the spool of the session, its start and its length in bytes; during `tool_attach`. It stays mapped until `tool_detach` or
     /// `finalize`, and for ever when its outcome then says that memory is kept.

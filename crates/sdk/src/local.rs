@@ -20,7 +20,7 @@ use midair_record::boot::THREAD_NAME;
 use midair_record::spool::{Area, outcome};
 use midair_settings::Settings;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,8 @@ pub enum Kind {
     Attached = 1,
     /// The process was started with the tool.
     Launched = 2,
+    /// It was, and is about to become another program, with which it goes on.
+    Becoming = 3,
 }
 
 /// Values of [`STATE`].
@@ -85,6 +87,8 @@ static CALLS: AtomicU32 = AtomicU32::new(0);
 /// The process that our thread was made in, 0 = none yet.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 static KIND: AtomicU32 = AtomicU32::new(Kind::Engine as u32);
+/// See [`Kind::Becoming`].
+static BECOMES: AtomicBool = AtomicBool::new(false);
 /// Status of a set-up that failed.
 static FAILURE: AtomicI32 = AtomicI32::new(0);
 /// Begin and end, one at a time.
@@ -113,6 +117,9 @@ pub fn is_on() -> bool {
 
 /// The kind of session that the calling tool's function is in.
 pub fn kind() -> Kind {
+    if BECOMES.load(SeqCst) {
+        return Kind::Becoming;
+    }
     if is_on() || STATE.load(SeqCst) == state::STOPPED {
         match KIND.load(SeqCst) {
             1 => Kind::Attached,
@@ -457,6 +464,7 @@ extern "C" fn on_quick_exit() {
 /// where something is being recorded.
 pub fn leave(becomes_another: bool) {
     if is_on() && !(becomes_another && STATE.load(SeqCst) == state::WATCHING) {
+        BECOMES.store(becomes_another, SeqCst);
         on_exit();
         registration::finalize();
     }

@@ -84,7 +84,7 @@ unsafe extern "C" fn finalize(_data: *mut c_void) {
     edge((), || {
         if let Some(sdk) = sdk::bound() {
             session::detach(sdk);
-            crate::files::end();
+            crate::files::end(sdk);
         }
     });
 }

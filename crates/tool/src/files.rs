@@ -52,8 +52,8 @@ struct Followed {
     failure: Option<Failure>,
 }
 
-/// A session was begun in this process.
-static BEGUN: AtomicBool = AtomicBool::new(false);
+/// Files of this process were written, or why not was said.
+static WROTE: AtomicBool = AtomicBool::new(false);
 const NOTHING: &str = "rocprofv3: nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for";
 
 static NOW: Mutex<Option<Recording>> = Mutex::new(None);
@@ -86,10 +86,10 @@ pub fn begin(sdk: Sdk) -> Result<(), Refused> {
     if kind == SessionKind::Engine || now().is_some() {
         return Ok(());
     }
-    BEGUN.store(true, Relaxed);
     let settings = settings(sdk);
     start(sdk, kind, settings.clone()).map_err(|failure| {
         sdk.note(&failure.what);
+        WROTE.store(true, Relaxed);
         say_failure(kind, &settings, &failure);
         Refused(-1)
     })
@@ -243,13 +243,9 @@ pub fn finish() {
     }
     let lost_all = failure.is_some() || dropped.iter().any(|count| *count > 0);
     if kind == SessionKind::Launched && events == 0 && !lost_all {
-        if is_first() || is_verbose(&settings) {
-            say(
-                "rocprofv3: nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for",
-            );
-        }
         return;
     }
+    WROTE.store(true, Relaxed);
     let written = records
         .finish()
         .map_err(|error| Failure::new(Kind::Output, format!("records cannot be kept: {error}")))
@@ -272,9 +268,9 @@ pub fn finish() {
     }
 }
 
-/// The process ends: where there was not even a runtime, that is said.
-pub fn end() {
-    if is_first() && !BEGUN.load(Relaxed) {
+/// The process ends: where there was nothing to write, that is said, by the one process that the user has started.
+pub fn end(sdk: Sdk) {
+    if is_first() && !WROTE.load(Relaxed) && sdk.session_kind() != SessionKind::Becoming {
         say(NOTHING);
     }
 }

@@ -17,6 +17,8 @@ pub enum SessionKind {
     Attached,
     /// Whoever started the process.
     Launched,
+    /// The same, and the process is about to become another program.
+    Becoming,
 }
 
 /// A bound SDK. The table was checked, and its functions live as long as the process.
@@ -108,6 +110,7 @@ impl Sdk {
         match unsafe { (self.table.session_kind)() } {
             1 => SessionKind::Attached,
             2 => SessionKind::Launched,
+            3 => SessionKind::Becoming,
             _ => SessionKind::Engine,
         }
     }

@@ -11,7 +11,7 @@ use crate::symbols;
 use crate::wrappers::original;
 use midair_record::event::{Books, Header, Kernel, Plain, Queue, Untimed, flag, kind};
 use midair_record::spool::{Area, ChunkWriter};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// Free signals that are kept ready: what eight threads launch in a few milliseconds.
@@ -36,6 +36,8 @@ pub struct Harvester {
     nodes: HashMap<u64, u32>,
     /// Agent handles and whether they are GPUs.
     gpus: HashMap<u64, bool>,
+    /// Kernels that were launched and not known: each is looked for once.
+    looked_for: HashSet<u64>,
 }
 
 /// Where our thread writes.
@@ -76,6 +78,7 @@ impl Harvester {
         }
         self.made = 0;
         self.nodes.clear();
+        self.looked_for.clear();
         self.gpus.clear();
     }
 
@@ -337,8 +340,9 @@ impl Harvester {
         }
         let kernel = facts.dispatch.kernel_object;
         let mut kernel_id = symbols::kernel_id(kernel);
-        if kernel_id == 0 {
-            // Loaded a moment ago, perhaps: then it is told of now.
+        if kernel_id == 0 && self.looked_for.insert(kernel) {
+            // Loaded a moment ago, or in a way that no hook sees: it is looked for among all that is loaded.
+            symbols::CHANGED.store(true, Relaxed);
             symbols::refresh(sink);
             kernel_id = symbols::kernel_id(kernel);
         }
