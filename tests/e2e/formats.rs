@@ -128,6 +128,16 @@ fn statistics(files: &Files) -> Result<()> {
     }
     assert_eq!(found, domains);
     let whole = json(&files.file("results.json"))?;
+    // Which runtimes the process has is told with whatever is asked for.
+    let runtimes = whole
+        .pointer("/rocprofiler-sdk-tool/0/metadata/midair/runtimes")
+        .and_then(Value::as_array)
+        .ok_or("the runtimes")?;
+    let mut names: Vec<_> = runtimes.iter().map(|runtime| &runtime["name"]).collect();
+    names.sort_by_key(|name| name.to_string());
+    // A program that is started with marker tracing has our ROCTx library, too.
+    names.retain(|name| *name != "MARKER");
+    assert_eq!(names, ["HIP", "HSA"], "{runtimes:?}");
     let summary = &whole["rocprofiler-sdk-tool"][0]["summary"];
     let found: Sums = list(summary)
         .iter()

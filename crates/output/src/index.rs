@@ -375,6 +375,16 @@ impl Index {
         self.streams.get(&handle).copied().unwrap_or(0)
     }
 
+    /// Whether nothing happened: what there is only describes.
+    pub fn is_idle(&self) -> bool {
+        self.dispatches == 0
+            && self.copy_count == 0
+            && self.marker_count == 0
+            && self.calls.is_empty()
+            && self.allocations.is_empty()
+            && self.scratch.is_empty()
+    }
+
     /// Whether there are HIP calls.
     pub fn has_hip(&self) -> bool {
         self.calls.keys().any(|(kind, _)| is_hip(*kind))

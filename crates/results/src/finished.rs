@@ -157,7 +157,7 @@ impl Finished {
                 .hint("give the spool more memory, or record less")
             })
         });
-        if trace.records.records() == 0 {
+        if index.is_idle() {
             warnings.push("nothing was recorded: the process made no call and launched no kernel that was asked for".to_owned());
         }
         Ok(Written {

@@ -12,6 +12,9 @@ pub struct Domain {
     pub kind: c_int,
 }
 
+/// What goes with each domain: which runtimes were there, and which came. AMD's tool asks for it, too, and keeps it to itself.
+pub const WITH_ALL: c_int = c::ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION;
+
 /// What we collect.
 pub const DOMAINS: [Domain; 13] = [
     Domain {

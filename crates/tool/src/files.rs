@@ -186,14 +186,13 @@ fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) ->
     }
 }
 
-/// Records of traced kinds among these.
+/// Records of what happened among these: of traced kinds, but for the runtimes, which are there and do nothing.
 fn count_events(bytes: &[u8]) -> u64 {
     let (mut rest, mut count) = (bytes, 0);
     while let Ok((_, size)) = event::decode(rest) {
-        count += u64::from(
-            rest.get(2)
-                .is_some_and(|kind| usize::from(*kind) < DROP_SLOTS),
-        );
+        count += u64::from(rest.get(2).is_some_and(|kind| {
+            usize::from(*kind) < DROP_SLOTS && *kind != event::kind::RUNTIME_INITIALIZATION
+        }));
         rest = rest.get(size..).unwrap_or_default();
     }
     count

@@ -1,7 +1,7 @@
 //! Contexts: one per domain, made when the tool is initialised, since later none can be. Each attach starts those that its
 //! settings ask for.
 
-use crate::domain::{DOMAINS, Domain, NOT_BUILT};
+use crate::domain::{DOMAINS, Domain, NOT_BUILT, WITH_ALL};
 use crate::files;
 use crate::sdk::{Refused, Sdk};
 use midair_settings::tool_boolean;
@@ -27,6 +27,7 @@ pub fn initialize(sdk: Sdk) -> Result<(), Refused> {
     for domain in DOMAINS {
         let context = sdk.create_spool_context()?;
         sdk.trace(context, domain.kind)?;
+        sdk.trace(context, WITH_ALL)?;
         made.push((domain, context));
     }
     *CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner) = made;

@@ -130,12 +130,12 @@ fn settings(pairs: &[(&str, &str)]) {
     });
 }
 
-/// Kinds that are being collected.
+/// Domains that are being collected.
 fn running() -> Vec<c_int> {
     with(|fake| {
         fake.running
             .iter()
-            .flat_map(|context| fake.contexts[context].clone())
+            .map(|context| fake.contexts[context][0])
             .collect()
     })
 }
@@ -167,12 +167,13 @@ fn each_attach_collects_what_its_settings_ask_for() {
             assert_eq!(
                 fake.contexts
                     .values()
-                    .flatten()
-                    .copied()
+                    .map(|kinds| kinds[0])
                     .collect::<Vec<_>>(),
                 [21, 22, 1, 2, 3, 4, 11, 10, 16, 12, 32, 8, 9]
             );
             assert_eq!(fake.spool.len(), 13);
+            // With each goes which runtimes there are.
+            assert!(fake.contexts.values().all(|kinds| kinds[1..] == [17]));
         });
         let on = |attach: &ConfigureAttachResult| {
             attach.tool_attach.unwrap()(None, std::ptr::null_mut(), 0, attach.tool_data)
