@@ -86,12 +86,7 @@ impl Caller {
         self.send("quit")?;
         let exit = self.target.target.wait(PATIENCE)?;
         let done = exit.stdout.last().is_some_and(|line| line == "done");
-        let model = exit.signal() == Some(libc::SIGABRT)
-            && exit.stderr.last().is_some_and(|line| {
-                line.starts_with("model_set_event: event_id = ")
-                    && line.ends_with(" is not allocated")
-            });
-        if done && (exit.status.success() || model) {
+        if done && (exit.status.success() || exit.is_abort_of_amds_model()) {
             Ok(())
         } else {
             Err(exit.to_string().into())

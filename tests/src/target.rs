@@ -78,6 +78,16 @@ impl Exit {
             Err(self.to_string().into())
         }
     }
+    /// Whether it ended as AMD's model mode does by itself at some exits, attached to or not: the runtime frees an event that a queue
+    /// still raises, says so, and aborts.
+    pub fn is_abort_of_amds_model(&self) -> bool {
+        self.signal() == Some(libc::SIGABRT)
+            && self.stderr.last().is_some_and(|line| {
+                line.starts_with("model_set_event: event_id = ")
+                    && line.ends_with(" is not allocated")
+            })
+    }
+
     /// The signal that ended it.
     pub fn signal(&self) -> Option<i32> {
         self.status.signal()
