@@ -69,7 +69,11 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Calls the C library's own function; one that was not found is no function.
+/// Ends the session, then calls the C library's own function; one that was not found is no function. Where that fails the program
+/// goes on without being recorded.
+///
+/// # Safety
+/// The arguments are those of an `exec` function of the C library.
 unsafe fn pass(
     slot: &AtomicPtr<c_void>,
     program: *const c_char,

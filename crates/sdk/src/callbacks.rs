@@ -574,6 +574,10 @@ pub(crate) fn close(limit: Duration) -> Vec<String> {
                     break;
                 }
                 fs::FREE | fs::GIVEN_UP => break,
+                _ if expired => {
+                    stuck += 1;
+                    break;
+                }
                 _ => std::thread::sleep(Duration::from_micros(200)),
             }
         }
