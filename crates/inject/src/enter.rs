@@ -97,91 +97,96 @@ fn make_thread(
     let mut judge = Judge::new(look);
     let mut draft = Some(draft);
     let began = Instant::now();
-    borrow(look, &mut judge, options, |candidate, mut hold, seized| {
-        let Some(draft) = draft.take() else {
-            return Err(EnterError::Silent { at: "a second try" });
-        };
-        options.reached(FaultPoint::Framed);
-        let stub_began = Instant::now();
-        let args = [
-            0,
-            WHOLE_LEN,
-            protection::READ_EXECUTE,
-            protection::FLAGS,
-            u64::MAX,
-            0,
-        ];
-        let base = hold.system_call("mmap", number::MMAP, args)?;
-        let mappings = Mappings::at(midair_ptrace::RemoteAddr::new(base));
-        let data = mappings.data;
-        options.reached(FaultPoint::Mapped);
-        if let Err(error) = fill(look, draft, &mappings, &hold) {
-            let _undone = unmap(&mut hold, &mappings);
-            return Err(error);
-        }
-        options.reached(FaultPoint::Written);
-        let stub = Stub {
-            code: mappings.code,
-            code_len: mappings.code_len,
-            stack: mappings.stub_stack(),
-            block: data,
-            result: data.plus(offset_of!(BootBlock, stub_result) as u64),
-        };
-        let end = hold.run_stub(stub, Deadline::after(options.stub), || {
-            options.reached(FaultPoint::Started)
-        })?;
-        options.reached(FaultPoint::Made);
-        let release_began = Instant::now();
-        let done = |hold: Option<Hold>| {
-            if let Some(hold) = hold {
-                hold.release()?;
-            }
-            let times = Times {
-                find: seized.began.saturating_duration_since(began),
-                seize: seized.took,
-                stub: release_began.saturating_duration_since(stub_began),
-                release: release_began.elapsed(),
+    borrow(
+        look,
+        &mut judge,
+        options,
+        |candidate, rejected, mut hold, seized| {
+            let Some(draft) = draft.take() else {
+                return Err(EnterError::Silent { at: "a second try" });
             };
-            options.reached(FaultPoint::Released);
-            Ok((mappings, Via::of(candidate), times))
-        };
-        match end {
-            StubEnd::Made => done(Some(hold)),
-            StubEnd::Freed { made: true } => done(None),
-            StubEnd::Refused => {
-                let failure = Block {
+            options.reached(FaultPoint::Framed);
+            let stub_began = Instant::now();
+            let args = [
+                0,
+                WHOLE_LEN,
+                protection::READ_EXECUTE,
+                protection::FLAGS,
+                u64::MAX,
+                0,
+            ];
+            let base = hold.system_call("mmap", number::MMAP, args)?;
+            let mappings = Mappings::at(midair_ptrace::RemoteAddr::new(base));
+            let data = mappings.data;
+            options.reached(FaultPoint::Mapped);
+            if let Err(error) = fill(look, draft, &mappings, &hold) {
+                let _undone = unmap(&mut hold, &mappings);
+                return Err(error);
+            }
+            options.reached(FaultPoint::Written);
+            let stub = Stub {
+                code: mappings.code,
+                code_len: mappings.code_len,
+                stack: mappings.stub_stack(),
+                block: data,
+                result: data.plus(offset_of!(BootBlock, stub_result) as u64),
+            };
+            let end = hold.run_stub(stub, Deadline::after(options.stub), || {
+                options.reached(FaultPoint::Started)
+            })?;
+            options.reached(FaultPoint::Made);
+            let release_began = Instant::now();
+            let done = |hold: Option<Hold>| {
+                if let Some(hold) = hold {
+                    hold.release()?;
+                }
+                let times = Times {
+                    find: seized.began.saturating_duration_since(began),
+                    seize: seized.took,
+                    stub: release_began.saturating_duration_since(stub_began),
+                    release: release_began.elapsed(),
+                };
+                options.reached(FaultPoint::Released);
+                Ok((mappings, Via::of(candidate, rejected.to_vec()), times))
+            };
+            match end {
+                StubEnd::Made => done(Some(hold)),
+                StubEnd::Freed { made: true } => done(None),
+                StubEnd::Refused => {
+                    let failure = Block {
+                        memory: look.memory(),
+                        at: data,
+                    }
+                    .failure();
+                    unmap(&mut hold, &mappings)?;
+                    hold.release()?;
+                    Err(failure.unwrap_or(EnterError::ThreadRefused { errno: 0 }))
+                }
+                StubEnd::Freed { made: false } => Err(Block {
                     memory: look.memory(),
                     at: data,
                 }
-                .failure();
-                unmap(&mut hold, &mappings)?;
-                hold.release()?;
-                Err(failure.unwrap_or(EnterError::ThreadRefused { errno: 0 }))
-            }
-            StubEnd::Freed { made: false } => Err(Block {
-                memory: look.memory(),
-                at: data,
-            }
-            .failure()
-            .unwrap_or(EnterError::ThreadRefused { errno: 0 })),
-            StubEnd::Crashed { signal, at } => {
-                unmap(&mut hold, &mappings)?;
-                hold.release()?;
-                Err(EnterError::StubCrashed { signal, at })
-            }
-            StubEnd::Overdue => {
-                let regs = hold.registers()?;
-                if waits_for_allocator(look, &regs) {
-                    hold.abandon_stub();
+                .failure()
+                .unwrap_or(EnterError::ThreadRefused { errno: 0 })),
+                StubEnd::Crashed { signal, at } => {
                     unmap(&mut hold, &mappings)?;
                     hold.release()?;
-                    return Err(EnterError::StubBlocked { tid: candidate.tid });
+                    Err(EnterError::StubCrashed { signal, at })
                 }
-                hold.leave()?;
-                Err(EnterError::StubLeft { tid: candidate.tid })
+                StubEnd::Overdue => {
+                    let regs = hold.registers()?;
+                    if waits_for_allocator(look, &regs) {
+                        hold.abandon_stub();
+                        unmap(&mut hold, &mappings)?;
+                        hold.release()?;
+                        return Err(EnterError::StubBlocked { tid: candidate.tid });
+                    }
+                    hold.leave()?;
+                    Err(EnterError::StubLeft { tid: candidate.tid })
+                }
             }
-        }
-    })
+        },
+    )
 }
 
 fn fill(look: &Look, draft: Draft, mappings: &Mappings, hold: &Hold) -> Result<(), EnterError> {
@@ -235,14 +240,15 @@ pub(crate) struct SeizeTime {
     pub(crate) took: Duration,
 }
 
-/// Finds a parked thread, holds it and hands it to `then`, which must release it. Looks again until the deadline.
+/// Finds a parked thread, holds it and hands it to `then`, which must release it, with what spoke against the others that were
+/// looked at. Looks again until the deadline.
 ///
 /// Each try is made on a thread of its own, see [`on_own_thread`].
 pub(crate) fn borrow<T: Send>(
     look: &Look,
     judge: &mut Judge<'_>,
     options: &Options,
-    mut then: impl FnMut(&Candidate, Hold, &SeizeTime) -> Result<T, EnterError> + Send,
+    mut then: impl FnMut(&Candidate, &[Seen], Hold, &SeizeTime) -> Result<T, EnterError> + Send,
 ) -> Result<T, EnterError> {
     let deadline = Deadline::after(options.find);
     let suspend = look.status.seccomp != 0 && look.access.admin_capability;
@@ -287,7 +293,7 @@ pub(crate) fn borrow<T: Send>(
                     &look.code,
                     options.stop,
                 )?;
-                Ok(then(&candidate, hold, &SeizeTime { began, took })?)
+                Ok(then(&candidate, &seen, hold, &SeizeTime { began, took })?)
             })
             .during("making a thread to trace with")?;
             match tried {

@@ -10,7 +10,7 @@ use midair_record::boot::BootBlock;
 
 use crate::agent::Block;
 use crate::enter::{borrow, unmap};
-use crate::error::{During, EnterError};
+use crate::error::{During, EnterError, Seen};
 use crate::look::look;
 use crate::mappings::Mappings;
 use crate::options::{FaultPoint, Options};
@@ -27,21 +27,27 @@ pub struct Via {
     pub name: String,
     /// What it was parked in.
     pub doing: String,
+    /// Threads that were looked at and not taken, each with the reason. Empty where no thread had to be chosen.
+    pub rejected: Vec<Seen>,
 }
 
 /// How the process was entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
+    /// T0: the process's own listener answered on its socket; no thread was stopped or traced.
+    Socket,
     /// Our own thread of an earlier session was woken.
     OwnThread,
-    /// Through the listener of a register library.
+    /// T1: through the listener of a register library.
     Listener,
-    /// Through a parked thread of the program.
+    /// T2: through a parked thread of the program.
     Parked(Grade),
+    /// T3: through a running thread, at a point where it held nothing.
+    SafePoint,
 }
 
 impl Via {
-    pub(crate) fn of(candidate: &Candidate) -> Via {
+    pub(crate) fn of(candidate: &Candidate, rejected: Vec<Seen>) -> Via {
         Via {
             tier: match candidate.grade {
                 Grade::Listener => Tier::Listener,
@@ -50,6 +56,7 @@ impl Via {
             tid: candidate.tid,
             name: candidate.name.clone(),
             doing: candidate.doing.clone(),
+            rejected,
         }
     }
 }
@@ -176,7 +183,7 @@ pub(crate) fn unmap_after(
     }
     let look = look(pid)?;
     let mut judge = Judge::new(&look);
-    borrow(&look, &mut judge, options, |_, mut hold, _| {
+    borrow(&look, &mut judge, options, |_, _, mut hold, _| {
         unmap(&mut hold, &mappings)?;
         options.reached(FaultPoint::Unmapped);
         hold.release()

@@ -40,6 +40,7 @@ pub(crate) fn wake(look: &Look, agent: &Agent, options: &Options) -> Result<Ente
         tid,
         name: midair_record::boot::THREAD_NAME.into(),
         doing: "parked".into(),
+        rejected: Vec::new(),
     };
     Ok(Entered {
         channel,

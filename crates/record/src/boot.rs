@@ -35,6 +35,8 @@ pub mod mailbox {
     pub const FAILED: u32 = 6;
     /// Our thread is about to return.
     pub const ENDED: u32 = 7;
+    /// The process's own listener woke our parked thread: the connection is `fd_near` already.
+    pub const HANDED: u32 = 8;
 }
 
 /// Steps of [`BootBlock::error_step`].
@@ -102,6 +104,9 @@ pub struct BootBlock {
     pub fn_dlsym: u64,
     /// `dlerror`.
     pub fn_dlerror: u64,
+    /// [`ENTRY`] of a copy of the library that the process has already (a child of `fork` has its parent's): it is called instead
+    /// of loading one. 0: the library that is sent is loaded.
+    pub fn_entry: u64,
     /// Stack of our thread.
     pub stack_base: u64,
     /// Its length.

@@ -57,6 +57,12 @@ impl Session {
         let entered = entered.map_err(|error| failure_of(pid, &error))?;
         let entry = Entry {
             via: via(&entered.via),
+            rejected: entered
+                .via
+                .rejected
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             seize: entered.times.seize,
             stub: entered.times.stub,
             release: entered.times.release,
@@ -213,9 +219,11 @@ fn busy(pid: u32, state: &str) -> Failure {
 
 fn via(via: &midair_inject::Via) -> String {
     let how = match via.tier {
+        Tier::Socket => "the listener of the process, over its socket",
         Tier::OwnThread => "our own thread of an earlier session",
         Tier::Listener => "the listener thread of a register library",
         Tier::Parked(_) => "a parked thread",
+        Tier::SafePoint => "a running thread at a safe point",
     };
     format!("{how}: {} ({}), {}", via.tid, via.name, via.doing)
 }

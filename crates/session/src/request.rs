@@ -63,6 +63,8 @@ pub enum Event {
 pub struct Entry {
     /// Which way in, in words.
     pub via: String,
+    /// Threads that were looked at and not taken, each with the reason.
+    pub rejected: Vec<String>,
     /// From the request to the stop, until the thread stood.
     pub seize: Duration,
     /// While it ran our stub.
