@@ -9,6 +9,8 @@ pub struct Stat {
     pub comm: Vec<u8>,
     /// One letter: R running, S sleeping, D uninterruptible, T stopped by job control, t by a tracer, Z zombie, X dead.
     pub state: u8,
+    /// The parent process, as our pid namespace numbers it; 0 when it is outside of it.
+    pub parent: i32,
     /// The kernel's `PF_` flags.
     pub flags: u64,
     /// User and system time, clock ticks.
@@ -44,6 +46,7 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
     Some(Stat {
         comm,
         state: *field(3)?.first()?,
+        parent: field(4).and_then(decimal)?,
         flags: number(9)?,
         cpu_ticks: number(14)?.saturating_add(number(15)?),
         start_ticks: number(22)?,

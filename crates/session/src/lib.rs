@@ -7,6 +7,7 @@
 
 mod attach;
 mod collected;
+pub mod find;
 mod install;
 mod request;
 mod session;
@@ -15,6 +16,7 @@ mod turn;
 
 pub use attach::checks;
 pub use collected::Collected;
+pub use find::{Found, Runtime, RuntimeKind, gpu_processes};
 pub use install::{Install, Tools};
 pub use midair_output::table::Style;
 pub use midair_results::{Console, End, Failure, Kind, Written};

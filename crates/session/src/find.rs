@@ -1,0 +1,208 @@
+//! Which processes use a GPU runtime: one cheap pass over `/proc`, which touches nobody.
+
+use midair_procinfo::{Tid, maps, show, task};
+use std::path::PathBuf;
+
+/// What a runtime's library is called, whatever its version.
+const LIBRARIES: [(&str, RuntimeKind); 2] = [
+    ("libamdhip64", RuntimeKind::Hip),
+    ("libhsa-runtime64", RuntimeKind::Hsa),
+];
+
+/// Which of AMD's runtimes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RuntimeKind {
+    /// `libamdhip64`.
+    Hip,
+    /// `libhsa-runtime64`.
+    Hsa,
+}
+
+impl RuntimeKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            RuntimeKind::Hip => "HIP",
+            RuntimeKind::Hsa => "HSA",
+        }
+    }
+}
+
+/// A runtime's library that is mapped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runtime {
+    /// Which.
+    pub kind: RuntimeKind,
+    /// What follows `.so.` in the name of the mapped file, such as `7.2.70204`; empty when nothing does.
+    pub version: String,
+    /// Path of the mapped file, in the process's own mount namespace.
+    pub path: PathBuf,
+    /// The file has been deleted or replaced since.
+    pub deleted: bool,
+}
+
+/// A process as the scan saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its number in our pid namespace.
+    pub pid: u32,
+    /// Its parent's number; 0 when that is outside of our pid namespace.
+    pub parent: u32,
+    /// Start since boot, clock ticks: with the pid it names one process for good.
+    pub start_ticks: u64,
+    /// Real user id.
+    pub uid: u32,
+    /// Name of its leading thread.
+    pub name: String,
+    /// Command line, its words separated by spaces; empty for a zombie or a kernel thread.
+    pub command: String,
+    /// GPU runtimes that are mapped, told by their files' names; each library once.
+    pub runtimes: Vec<Runtime>,
+    /// Its mappings could be read. Without that nothing is known of its runtimes: it is another user's, or may not be touched.
+    pub readable: bool,
+}
+
+impl Found {
+    /// It has a GPU runtime.
+    pub fn uses_a_gpu(&self) -> bool {
+        !self.runtimes.is_empty()
+    }
+
+    /// The name and the number, for messages.
+    pub fn label(&self) -> String {
+        format!("process {} ({})", self.pid, self.name)
+    }
+}
+
+/// Every process that has a GPU runtime mapped, in the order of their numbers. Those whose mappings may not be read are not among them:
+/// [`processes`] has them, too.
+pub fn gpu_processes() -> Vec<Found> {
+    let mut found = processes();
+    found.retain(Found::uses_a_gpu);
+    found
+}
+
+/// Every process that runs, but kernel threads, zombies and this one, in the order of their numbers.
+pub fn processes() -> Vec<Found> {
+    let us = std::process::id();
+    let mut found: Vec<Found> = pids()
+        .into_iter()
+        .filter(|&pid| pid != us)
+        .filter_map(process)
+        .collect();
+    found.sort_by_key(|process| process.pid);
+    found
+}
+
+/// All process numbers that `/proc` has. A snapshot.
+pub(crate) fn pids() -> Vec<u32> {
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// One process; `None` when there is none, or it is a kernel thread or has ended.
+pub fn process(pid: u32) -> Option<Found> {
+    let number = Tid::try_from(pid).ok()?;
+    let stat = task::stat(number).ok()?;
+    // Its leader may have ended while other threads go on: then one of those tells of its mappings.
+    let live = task::live(number).ok()??;
+    if stat.is_kernel_thread() {
+        return None;
+    }
+    let uid = task::status(live).ok()?.uid[0];
+    let maps = std::fs::read(format!("/proc/{live}/maps"));
+    let command = std::fs::read(format!("/proc/{live}/cmdline")).unwrap_or_default();
+    let words: Vec<String> = command
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(show)
+        .collect();
+    Some(Found {
+        pid,
+        parent: u32::try_from(stat.parent).unwrap_or(0),
+        start_ticks: stat.start_ticks,
+        uid,
+        name: show(&stat.comm),
+        command: words.join(" "),
+        readable: maps.is_ok(),
+        runtimes: maps.map(|text| runtimes(&text)).unwrap_or_default(),
+    })
+}
+
+/// The runtimes in the text of `/proc/PID/maps`.
+fn runtimes(text: &[u8]) -> Vec<Runtime> {
+    let mut found: Vec<Runtime> = Vec::new();
+    for line in text.split(|byte| *byte == b'\n') {
+        // Most lines are no library: look for the letters before parsing.
+        let Some(slash) = line.iter().rposition(|byte| *byte == b'/') else {
+            continue;
+        };
+        let file = &line[slash + 1..];
+        let Some((name, kind)) = LIBRARIES
+            .iter()
+            .find(|(name, _)| file.starts_with(name.as_bytes()))
+        else {
+            continue;
+        };
+        let Some(mapping) = maps::line(line).filter(maps::Mapping::is_file) else {
+            continue;
+        };
+        let path = PathBuf::from(show(&mapping.path));
+        let rest = path
+            .file_name()
+            .map(|file| file.to_string_lossy().into_owned())
+            .and_then(|file| file.strip_prefix(name).map(str::to_owned))
+            .unwrap_or_default();
+        // libamdhip64.so, libamdhip64.so.7.2.70204; not libamdhip64_something.so, which is somebody else's.
+        let Some(version) = rest.strip_prefix(".so") else {
+            continue;
+        };
+        if found.iter().any(|runtime| runtime.path == path) {
+            continue;
+        }
+        found.push(Runtime {
+            kind: *kind,
+            version: version.trim_start_matches('.').to_owned(),
+            path,
+            deleted: mapping.deleted,
+        });
+    }
+    found.sort_by_key(|runtime| runtime.kind);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtimes_are_told_by_their_names() {
+        let text =
+            b"7f00-7f01 r--p 00000000 fe:01 12 /opt/rocm/lib/libhsa-runtime64.so.1.18.70204\n\
+            7f01-7f02 r-xp 00001000 fe:01 12 /opt/rocm/lib/libhsa-runtime64.so.1.18.70204\n\
+            7f02-7f03 r-xp 00001000 fe:01 13 /x y/libamdhip64.so.7 (deleted)\n\
+            7f03-7f04 r-xp 00001000 fe:01 14 /x/libamdhip64_extras.so\n\
+            7f04-7f05 rw-p 00000000 00:00 0 [heap]\n";
+        let found = runtimes(text);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].kind, RuntimeKind::Hip);
+        assert_eq!(found[0].version, "7");
+        assert_eq!(found[0].path, PathBuf::from("/x y/libamdhip64.so.7"));
+        assert!(found[0].deleted && !found[1].deleted);
+        assert_eq!(found[1].version, "1.18.70204");
+    }
+
+    #[test]
+    fn we_are_a_process_without_a_runtime() {
+        let us = process(std::process::id()).unwrap();
+        assert!(us.readable && !us.uses_a_gpu() && us.start_ticks > 0);
+        assert!(us.command.contains("midair_session"), "{}", us.command);
+        assert_eq!(us.parent, std::os::unix::process::parent_id());
+        assert!(process(2).is_none_or(|two| two.name != "kthreadd"));
+        assert!(processes().iter().all(|process| process.pid != us.pid));
+    }
+}
