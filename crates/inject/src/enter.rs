@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use midair_procinfo::stack::{Place, Walker};
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
-    Boost, Deadline, Pace, Registers, Urgent, memfd_with, on_own_thread, pidfd_getfd,
+    Boost, Deadline, Pace, Registers, Urgent, fault, memfd_with, on_own_thread, pidfd_getfd,
     pidfd_open_thread, send_bytes, send_with_descriptor,
 };
 use midair_record::boot::{BootBlock, mailbox};
@@ -346,6 +346,7 @@ pub(crate) fn meet(
         }
     }
     options.reached(FaultPoint::Opened);
+    fault::step("our thread has opened its socket");
     let agent = find_agent(look, block).ok_or(EnterError::Gone { during: PHASE })?;
     let pidfd = pidfd_open_thread(agent, look.pid).during(PHASE)?;
     let far = block.signed(offset_of!(BootBlock, fd_far)).during(PHASE)?;

@@ -1,29 +1,109 @@
-//! A named fault for tests: this process kills itself right after the n-th operation on the target.
+//! Named steps, and a fault right after the n-th of them. For tests.
 //!
-//! The engine promises that its death after *any* single operation leaves the target unharmed. Only a count can drive all
-//! of them, including those that a later change adds, so the count sits here, below the engine. Never armed outside tests.
+//! Two promises need this: the attacher may die after *any* single operation and the target is unharmed; the target may end
+//! after any and the attacher comes back with the right error. Only a count can drive all of them, those that a later change
+//! adds included, so the count sits here, below the engine. Every operation that changes a target, or that a session hangs on,
+//! calls [`step`] (or [`count`]) when it is done. Programs that nobody armed pay one relaxed load for each.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-static DONE: AtomicU64 = AtomicU64::new(0);
-static DIE_AFTER: AtomicU64 = AtomicU64::new(u64::MAX);
-
-/// Arms the fault: this process dies by SIGKILL after `operations` more operations that change a target (1 is the first).
-pub fn arm(operations: u64) {
-    DONE.store(0, Ordering::SeqCst);
-    DIE_AFTER.store(operations, Ordering::SeqCst);
+/// One step that was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// How many were done, with this one; the first is 1.
+    pub number: u64,
+    /// What it was: a name, or the place in the source for those that were given none.
+    pub name: String,
 }
 
-/// Operations that were done since it was armed (or since the process began).
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}: {}", self.number, self.name)
+    }
+}
+
+/// What happens after the step.
+pub enum Action {
+    /// This process dies by SIGKILL.
+    DieHere,
+    /// This is called, on the thread that did the step, before it goes on. Once.
+    Strike(Box<dyn FnOnce(&Step) + Send>),
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Action::DieHere => "DieHere",
+            Action::Strike(_) => "Strike",
+        })
+    }
+}
+
+static ARMED: AtomicBool = AtomicBool::new(false);
+static DONE: AtomicU64 = AtomicU64::new(0);
+static PLAN: Mutex<Option<(u64, Action)>> = Mutex::new(None);
+
+/// Arms the fault: `action` happens after `number` more steps (1 is the next one). What was armed before is forgotten.
+pub fn arm(number: u64, action: Action) {
+    let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
+    DONE.store(0, Ordering::SeqCst);
+    *plan = Some((number, action));
+    ARMED.store(true, Ordering::SeqCst);
+}
+
+/// Takes the fault back. Tells how many steps were done since it was armed, and whether it has happened.
+pub fn disarm() -> (u64, bool) {
+    let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
+    ARMED.store(false, Ordering::SeqCst);
+    let happened = plan.take().is_none();
+    (DONE.load(Ordering::SeqCst), happened)
+}
+
+/// Steps that were done since it was armed; 0 where it never was.
 pub fn operations() -> u64 {
     DONE.load(Ordering::SeqCst)
 }
 
-/// Called after each operation that changes a target.
-pub(crate) fn count() {
-    let done = DONE.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-    if done >= DIE_AFTER.load(Ordering::Relaxed) {
-        die();
+/// A step was done, named by its place in the source.
+#[track_caller]
+pub fn count() {
+    if ARMED.load(Ordering::Relaxed) {
+        let place = Location::caller();
+        happened(format!("{}:{}", place.file(), place.line()));
+    }
+}
+
+/// The step of this name was done.
+pub fn step(name: &'static str) {
+    if ARMED.load(Ordering::Relaxed) {
+        happened(name.to_owned());
+    }
+}
+
+#[cold]
+fn happened(name: String) {
+    let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = DONE.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+    if plan.as_ref().is_none_or(|(when, _)| number != *when) {
+        return;
+    }
+    let planned = plan.take();
+    drop(plan);
+    let step = Step { number, name };
+    match planned {
+        Some((_, Action::DieHere)) => {
+            // For the test's message; a closed standard error is no reason to live on.
+            let _unheard = std::io::Write::write_all(
+                &mut std::io::stderr(),
+                format!("dies after {step}\n").as_bytes(),
+            );
+            die()
+        }
+        Some((_, Action::Strike(strike))) => strike(&step),
+        None => {}
     }
 }
 
@@ -35,5 +115,31 @@ pub fn die() -> ! {
     }
     loop {
         std::thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_strikes_once_after_the_step_named() {
+        step("before anybody armed it");
+        let (tell, told) = std::sync::mpsc::channel();
+        arm(
+            2,
+            Action::Strike(Box::new(move |step| tell.send(step.clone()).unwrap())),
+        );
+        step("first");
+        assert!(told.try_recv().is_err());
+        step("second");
+        assert_eq!(told.try_recv().unwrap().to_string(), "step 2: second");
+        count();
+        assert_eq!(disarm(), (3, true));
+        arm(9, Action::DieHere);
+        count();
+        assert_eq!(disarm(), (1, false));
+        step("nobody is armed");
+        assert_eq!(operations(), 1);
     }
 }

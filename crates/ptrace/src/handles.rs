@@ -41,7 +41,7 @@ pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, fd: RawFd) -> Result<OwnedFd> {
     // SAFETY: pidfd_getfd takes numbers only.
     let raw = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) };
     let fd = own(raw, "pidfd_getfd", fd)?;
-    fault::count();
+    fault::step("pidfd_getfd");
     Ok(fd)
 }
 
@@ -124,7 +124,7 @@ pub fn send_with_descriptor(
 fn sent(n: isize, wanted: usize) -> io::Result<()> {
     match usize::try_from(n) {
         Ok(n) if n == wanted => {
-            fault::count();
+            fault::step("sending on the channel");
             Ok(())
         }
         Ok(_) => Err(io::Error::from(io::ErrorKind::WriteZero)),

@@ -97,7 +97,7 @@ impl Memory {
         // SAFETY: `local` covers exactly the shared slice and is only read; `remote` is a number that the kernel checks.
         let n = unsafe { libc::process_vm_writev(self.tid, &local, 1, &remote, 1, 0) };
         let done = usize::try_from(n).map_err(|_| Error::last("process_vm_writev", self.tid))?;
-        fault::count();
+        fault::step("process_vm_writev");
         self.whole("process_vm_writev", at, done, bytes.len())
     }
 
@@ -117,7 +117,7 @@ impl Memory {
             .open(format!("/proc/{}/mem", self.tid))
             .map_err(failed)?;
         file.write_all_at(bytes, at.get()).map_err(failed)?;
-        fault::count();
+        fault::step("writing /proc/TID/mem");
         Ok(())
     }
 

@@ -152,7 +152,7 @@ impl Seized {
             released: false,
             here: PhantomData,
         };
-        fault::count();
+        fault::step("PTRACE_SEIZE");
         Ok(seized)
     }
 
@@ -167,7 +167,7 @@ impl Seized {
     /// [`Error::Gone`].
     pub fn interrupt(&self) -> Result<()> {
         request("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
-        fault::count();
+        fault::step("PTRACE_INTERRUPT");
         Ok(())
     }
 
@@ -184,6 +184,7 @@ impl Seized {
             let got = unsafe { libc::waitpid(self.tid, &mut status, libc::WNOHANG | libc::__WALL) };
             if got == self.tid {
                 self.released = true;
+                fault::step("waitpid");
                 return Ok(match decode(status) {
                     Ok(kind) => Waited::Stopped(Stopped {
                         tid: self.tid,
@@ -329,7 +330,7 @@ impl Stopped {
             0,
             (&raw const *regs) as usize,
         )?;
-        fault::count();
+        fault::step("PTRACE_SETREGS");
         Ok(())
     }
 
@@ -373,7 +374,7 @@ impl Stopped {
             NT_X86_XSTATE,
             data,
         )?;
-        fault::count();
+        fault::step("PTRACE_SETREGSET");
         Ok(())
     }
 
@@ -405,7 +406,7 @@ impl Stopped {
             8,
             (&raw const mask.0) as usize,
         )?;
-        fault::count();
+        fault::step("PTRACE_SETSIGMASK");
         Ok(())
     }
 
@@ -436,7 +437,7 @@ impl Stopped {
     fn go(mut self, operation: &'static str, code: libc::c_uint, signal: i32) -> Result<Seized> {
         request(operation, code, self.tid, 0, signal as usize)?;
         self.released = true;
-        fault::count();
+        fault::step(operation);
         Ok(Seized {
             tid: self.tid,
             released: false,
@@ -450,7 +451,7 @@ impl Stopped {
     /// [`Error::Gone`].
     pub fn interrupt_again(&self) -> Result<()> {
         request("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
-        fault::count();
+        fault::step("PTRACE_INTERRUPT");
         Ok(())
     }
 
@@ -479,7 +480,7 @@ impl Stopped {
             0,
             signal as usize,
         )?;
-        fault::count();
+        fault::step("PTRACE_DETACH");
         Ok(())
     }
 }

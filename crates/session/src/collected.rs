@@ -2,6 +2,7 @@
 
 use crate::request::Entry;
 use midair_output::table;
+use midair_ptrace::fault;
 use midair_results::{End, Failure, Finished, Written};
 
 /// What a session brought.
@@ -37,6 +38,8 @@ impl Collected {
     /// # Errors
     /// [`midair_results::Kind::Output`]; then no file of this trace is left.
     pub fn write(self, style: table::Style) -> Result<Written, Failure> {
-        self.finished.write(style)
+        let written = self.finished.write(style);
+        fault::step("files written");
+        written
     }
 }

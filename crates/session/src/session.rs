@@ -5,6 +5,7 @@ use crate::install::Tools;
 use crate::request::{Entry, Event, Request};
 use crate::target::Target;
 use midair_output::RecordWriter;
+use midair_ptrace::fault;
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions, command, outcome, state};
 use midair_results::{End, Failure, Finished, Identity, Kind, describe};
@@ -79,6 +80,7 @@ impl Prepared {
         let reader = Reader::create(&options).map_err(|error| {
             Failure::new(Kind::Setup, error.to_string()).hint("a smaller spool needs less memory")
         })?;
+        fault::step("spool made");
         let records = RecordWriter::create_in(&std::env::temp_dir()).map_err(|error| {
             Failure::new(
                 Kind::Output,
@@ -97,6 +99,7 @@ impl Prepared {
                 })
             })
             .collect::<Result<_, _>>()?;
+        fault::step("session prepared");
         Ok(Prepared {
             identity,
             reader,
@@ -119,6 +122,7 @@ pub struct Session {
     notes: Vec<String>,
     ended: Option<End>,
     heard: (u64, Instant),
+    polled: bool,
 }
 
 impl Session {
@@ -152,6 +156,7 @@ impl Session {
             notes,
             ended: None,
             heard: (0, Instant::now()),
+            polled: false,
         };
         session.wait_for_setup()?;
         Ok(session)
@@ -171,7 +176,10 @@ impl Session {
                     ));
                 }
                 state::STARTING => {}
-                _ => return Ok(()),
+                _ => {
+                    fault::step("set-up seen");
+                    return Ok(());
+                }
             }
             self.tick();
             if let Some(end) = self.target.ended() {
@@ -209,7 +217,10 @@ impl Session {
     }
 
     fn tick(&self) {
-        self.reader.head().lease_tick.fetch_add(1, Release);
+        // Which is the first one does not matter to anybody else: it is a step once, the others are the same.
+        if self.reader.head().lease_tick.fetch_add(1, Release) == 0 {
+            fault::step("first lease tick");
+        }
     }
 
     /// Takes over what is there, tells the target that we live, and tells how it stands. Does not wait. Call it every 100 ms or so.
@@ -220,6 +231,10 @@ impl Session {
         self.tick();
         self.reader.fault_in(FAULT_STEP);
         self.take()?;
+        if !self.polled {
+            self.polled = true;
+            fault::step("first poll");
+        }
         if self.ended.is_none() {
             self.ended = self.look_for_end();
             if self.ended.is_some() {
@@ -237,9 +252,17 @@ impl Session {
 
     fn take(&mut self) -> Result<usize, Failure> {
         let records = &mut self.records;
-        self.reader
+        let first = records.records() == 0;
+        let taken = self
+            .reader
             .drain(|bytes| records.append(bytes).map(drop))
-            .map_err(|error| Failure::new(Kind::Output, format!("records cannot be kept: {error}")))
+            .map_err(|error| {
+                Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
+            })?;
+        if first && taken > 0 {
+            fault::step("first records taken");
+        }
+        Ok(taken)
     }
 
     fn look_for_end(&mut self) -> Option<End> {
@@ -273,7 +296,9 @@ impl Session {
     pub fn detach(mut self) -> Result<Collected, Failure> {
         let head = self.reader.head();
         head.command.store(command::DETACH, Release);
+        fault::step("detach written");
         wake(&head.command);
+        fault::step("detach told");
         let limit = Instant::now() + self.drain + DETACH_LIMIT;
         let mut failure = None;
         while self.reader.head().state.load(Acquire) != state::COMPLETE {
@@ -296,6 +321,7 @@ impl Session {
                 self.wait_for_state(now, Duration::from_millis(10));
             }
         }
+        fault::step("detach over");
         // A process that exits runs its own clean-up for a moment after its side is complete: wait for its exit code.
         let reason = self.reader.head().outcome.load(Acquire);
         if reason & outcome::PROCESS_EXIT != 0 {
@@ -309,6 +335,7 @@ impl Session {
         if failure.is_none() {
             while self.take()? > 0 {}
         }
+        fault::step("last records taken");
         let head = self.reader.head();
         self.identity.process.init_time = head.attached_at.load(Relaxed);
         self.identity.process.fini_time = match head.detached_at.load(Relaxed) {
@@ -400,6 +427,7 @@ fn offer(channel: &OwnedFd, reader: &Reader, tools: &[Tool]) -> Result<(), Failu
         None,
     )
     .map_err(|error| setup(format!("the target's side took no offer: {error}")))?;
+    fault::step("offer sent");
     let mut poll = [nix::poll::PollFd::new(
         std::os::fd::AsFd::as_fd(channel),
         nix::poll::PollFlags::POLLIN,
@@ -410,6 +438,7 @@ fn offer(channel: &OwnedFd, reader: &Reader, tools: &[Tool]) -> Result<(), Failu
         .map_err(|error| setup(format!("waiting for the target's side: {error}")))?;
     let mut answer = [0; 16];
     let got = recv(channel.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT).unwrap_or(0);
+    fault::step("answer received");
     match answer.get(..got).and_then(Reply::read) {
         Some(true) => Ok(()),
         Some(false) => Err(setup("the target's side could not map the spool".to_owned())

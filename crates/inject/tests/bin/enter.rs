@@ -43,7 +43,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     if let Some(operations) = die_after {
-        midair_ptrace::fault::arm(operations);
+        midair_ptrace::fault::arm(operations, midair_ptrace::fault::Action::DieHere);
     }
     for _ in 0..cycles {
         let seen = look(pid)?;
