@@ -38,15 +38,15 @@ impl Engine for Fake {
         PathBuf::from("libfake.so.1")
     }
 
-    fn look(&self, pid: u32) -> Result<Vec<Check>, Failure> {
-        let check = |name: &str, failure| Check {
-            name: name.into(),
-            found: format!("process {pid}"),
-            failure,
+    fn look(&self, request: &Request) -> Result<Vec<Check>, Failure> {
+        let found = format!("process {}", request.pid);
+        let runtime = if self.does == "refuse" {
+            let failure = Failure::new(Kind::NotGpu, "no GPU runtime").hint("start one");
+            Check::fail("runtime", failure)
+        } else {
+            Check::pass("runtime", found.clone())
         };
-        let failure = (self.does == "refuse")
-            .then(|| Failure::new(Kind::NotGpu, "no GPU runtime").hint("start one"));
-        Ok(vec![check("alive", None), check("runtime", failure)])
+        Ok(vec![Check::pass("alive", found), runtime])
     }
 
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure> {

@@ -23,8 +23,8 @@ impl Engine for SessionEngine {
         installed.unwrap_or_else(|| PathBuf::from(LIBRARY))
     }
 
-    fn look(&self, pid: u32) -> Result<Vec<Check>, Failure> {
-        midair_session::checks(pid)
+    fn look(&self, request: &Request) -> Result<Vec<Check>, Failure> {
+        Ok(midair_session::checks(request))
     }
 
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure> {

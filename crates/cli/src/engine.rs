@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use midair_session::{Check, End, Entry, Event, Request, Style, Written};
+pub use midair_session::{Check, End, Entry, Event, Request, Style, Verdict, Written};
 
 use midair_session::Failure;
 
@@ -13,7 +13,7 @@ pub trait Engine {
     /// The library that is named in messages about the attach.
     fn library(&self) -> PathBuf;
     /// Looks at every precondition and touches nothing.
-    fn look(&self, pid: u32) -> Result<Vec<Check>, Failure>;
+    fn look(&self, request: &Request) -> Result<Vec<Check>, Failure>;
     /// Attaches. When it returns, records flow.
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure>;
 }

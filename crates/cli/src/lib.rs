@@ -11,6 +11,7 @@
 pub mod attach;
 pub mod command;
 pub mod connect;
+mod doctor;
 pub mod engine;
 pub mod launch;
 pub mod man;

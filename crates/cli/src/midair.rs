@@ -16,7 +16,7 @@ use crate::engine::{Engine, Request, Written};
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::wait::Ended;
-use crate::{man, rocprofv3};
+use crate::{doctor, man, rocprofv3};
 
 /// Subcommands that are known and not built yet, with what they will do.
 const LATER: &[(&str, &str)] = &[
@@ -76,11 +76,7 @@ pub fn command() -> Command {
         .disable_help_subcommand(true)
         .subcommand(with_options(attach, Front::Midair))
         .subcommand(run_command())
-        .subcommand(
-            Command::new("doctor")
-                .about("Check every precondition of an attach, without touching the process")
-                .arg(pid_argument()),
-        )
+        .subcommand(doctor::command(pid_argument()))
         .subcommand(
             Command::new("completions")
                 .about("Print completions for a shell")
@@ -147,7 +143,11 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     match matches.subcommand() {
         Some(("attach", matches)) => run_attach(matches, engine, report),
         Some(("run", matches)) => start(matches, report),
-        Some(("doctor", matches)) => doctor(pid_of(matches), engine, report),
+        Some(("doctor", matches)) => {
+            let (resolved, report) = settle(&mut Given::new(), report)?;
+            let request = Request::new(pid_of(matches), resolved.settings);
+            doctor::run(matches, &request, engine, report)
+        }
         Some(("completions", matches)) => completions(matches, report),
         Some(("man", matches)) => print_man(matches, report),
         Some((name, _)) => Err(Failure::new(
@@ -199,9 +199,6 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
 
 fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
     let mut given = given(matches, Front::Midair)?;
-    if given.is_on("dry-run") {
-        return doctor(pid_of(matches), engine, report);
-    }
     let (resolved, report) = settle(&mut given, report)?;
     let mut request = Request::new(pid_of(matches), resolved.settings);
     if let Some(mib) = given.number("spool-size") {
@@ -209,6 +206,9 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     }
     if let Some(drain) = given.duration("drain") {
         request.drain = drain;
+    }
+    if given.is_on("dry-run") {
+        return doctor::check(&request, false, engine, report);
     }
     let words = Sentences {
         pid: request.pid,
@@ -280,37 +280,6 @@ impl Words for Sentences {
             self.report.line(&file.display().to_string());
         }
     }
-}
-
-/// Prints each check; the exit code is that of the first that forbids the attach.
-fn doctor(pid: u32, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
-    let checks = engine.look(pid)?;
-    let width = checks
-        .iter()
-        .map(|check| check.name.len())
-        .max()
-        .unwrap_or(0);
-    let mut code = 0;
-    for check in &checks {
-        let mark = if check.failure.is_none() { "ok" } else { "NO" };
-        report.line(&format!("{mark}  {:width$}  {}", check.name, check.found));
-        if let Some(failure) = &check.failure {
-            if !failure.hint.is_empty() {
-                report.line(&format!("    {:width$}  hint: {}", "", failure.hint));
-            }
-            code = if code == 0 {
-                failure.kind.exit_code()
-            } else {
-                code
-            };
-        }
-    }
-    report.line(if code == 0 {
-        "process can be attached to"
-    } else {
-        "process cannot be attached to"
-    });
-    Ok(code)
 }
 
 fn completions(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {

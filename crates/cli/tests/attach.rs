@@ -530,11 +530,31 @@ fn midair_doctor_prints_each_check() {
     assert_eq!(
         end.out[1..],
         [
-            "NO  runtime  process 77",
+            "NO  runtime  no GPU runtime",
             "             hint: start one",
             "process cannot be attached to"
         ]
     );
+}
+
+#[test]
+fn midair_doctor_speaks_json() {
+    let end = Run::start(
+        &["midair", "doctor", "77", "--json"],
+        "refuse",
+        Stdio::null(),
+        None,
+    )
+    .end();
+    assert_eq!(end.code, Some(14));
+    assert_eq!(end.out.len(), 1);
+    let told: serde_json::Value = serde_json::from_str(&end.out[0]).unwrap();
+    assert_eq!(
+        (&told["pid"], &told["attachable"], &told["exit_code"]),
+        (&77.into(), &false.into(), &14.into())
+    );
+    assert_eq!(told["checks"][0]["status"], "pass");
+    assert_eq!(told["checks"][1]["hint"], "start one");
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod mappings;
 pub mod names;
 mod options;
 mod parked;
+mod survey;
 mod wake;
 
 pub use agent::Agent;
@@ -39,3 +40,4 @@ pub use look::{LISTENER_NAME, Look, look};
 pub use mappings::Mappings;
 pub use options::{FaultPoint, Library, Options};
 pub use parked::{Candidate, Grade};
+pub use survey::{Survey, survey};

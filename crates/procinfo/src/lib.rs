@@ -12,6 +12,7 @@
 pub mod access;
 pub mod elf;
 pub mod libc_kind;
+pub mod limits;
 pub mod maps;
 pub mod module;
 pub mod stack;

@@ -17,6 +17,12 @@ pub struct Status {
     pub uid: [u32; 4],
     /// The same for groups.
     pub gid: [u32; 4],
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// Address space in use, bytes; 0 when it has none.
+    pub vm_size: u64,
+    /// Threads of the process.
+    pub threads: u64,
     /// Thread ids from the outermost pid namespace that we see to the target's own.
     pub ns_pid: Vec<Tid>,
     /// The same for the process id.
@@ -35,6 +41,8 @@ pub struct Status {
     pub cap_permitted: u64,
     /// Effective capabilities.
     pub cap_effective: u64,
+    /// Ambient capabilities: kept over an exec, so its user's own.
+    pub cap_ambient: u64,
     /// 0 none, 1 strict, 2 filter.
     pub seccomp: u32,
     /// The shadow stack is on (`x86_Thread_features: shstk`).
@@ -60,6 +68,12 @@ pub fn parse(text: &[u8]) -> Status {
             b"TracerPid" => status.tracer = decimal(value).unwrap_or(0),
             b"Uid" => status.uid = four(value),
             b"Gid" => status.gid = four(value),
+            b"Groups" => status.groups = words(value).filter_map(decimal).collect(),
+            b"VmSize" => {
+                let size = value.strip_suffix(b" kB").and_then(decimal::<u64>);
+                status.vm_size = size.unwrap_or(0).saturating_mul(1024);
+            }
+            b"Threads" => status.threads = decimal(value).unwrap_or(0),
             b"NSpid" => status.ns_pid = words(value).filter_map(decimal).collect(),
             b"NStgid" => status.ns_tgid = words(value).filter_map(decimal).collect(),
             b"SigPnd" => status.sig_pending = hex(value).unwrap_or(0),
@@ -68,6 +82,7 @@ pub fn parse(text: &[u8]) -> Status {
             b"SigIgn" => status.sig_ignored = hex(value).unwrap_or(0),
             b"SigCgt" => status.sig_caught = hex(value).unwrap_or(0),
             b"CapPrm" => status.cap_permitted = hex(value).unwrap_or(0),
+            b"CapAmb" => status.cap_ambient = hex(value).unwrap_or(0),
             b"CapEff" => status.cap_effective = hex(value).unwrap_or(0),
             b"Seccomp" => status.seccomp = decimal(value).unwrap_or(0),
             b"x86_Thread_features" => {
@@ -118,7 +133,7 @@ mod tests {
     #[test]
     fn the_fields() {
         let got = parse(
-            b"Name:\ta:b\nState:\tS (sleeping)\nTgid:\t7\nPid:\t8\nTracerPid:\t9\nUid:\t1000\t0\t1\t2\nNSpid:\t8\t3\n\
+            b"Name:\ta:b\nState:\tS (sleeping)\nTgid:\t7\nPid:\t8\nTracerPid:\t9\nUid:\t1000\t0\t1\t2\nNSpid:\t8\t3\nGroups:\t4 1000 \nVmSize:\t      12 kB\nThreads:\t3\n\
               SigBlk:\tfffffffe7ffbfeff\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss \nCpus_allowed:\tffff,ffffffff\n\
               voluntary_ctxt_switches:\t12\nCapEff:\t000001ffffffffff\n",
         );
@@ -128,6 +143,10 @@ mod tests {
             ([1000, 0, 1, 2], vec![8, 3], 2)
         );
         assert_eq!(got.sig_blocked, 0xffff_fffe_7ffb_feff);
+        assert_eq!(
+            (got.groups, got.vm_size, got.threads),
+            (vec![4, 1000], 12 * 1024, 3)
+        );
         assert!(got.shadow_stack);
         assert_eq!(got.voluntary_switches, 12);
         assert_eq!(

@@ -213,11 +213,13 @@ fn elsewhere(
 ///
 /// # Errors
 /// [`Kind::Output`], or that a setting has no meaning.
-pub fn check(settings: &Settings, identity: &Identity) -> Result<(), Failure> {
-    midair_output::check(&plan(settings, identity)?).map_err(|error| {
+pub fn check(settings: &Settings, identity: &Identity) -> Result<PathBuf, Failure> {
+    let plan = plan(settings, identity)?;
+    midair_output::check(&plan).map_err(|error| {
         Failure::new(Kind::Output, error.to_string())
             .hint("name another place with --output-directory")
-    })
+    })?;
+    Ok(plan.directory)
 }
 
 fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {

@@ -1,11 +1,12 @@
 //! The way in: look, enter, offer the session; and the words for every refusal of the engine.
 
 use crate::install::Install;
-use crate::request::{Check, Entry, Request};
+use crate::request::{Entry, Request};
 use crate::session::{Prepared, Session};
 use crate::target::Target;
 use crate::turn::Turn;
 use midair_inject::{EnterError, Library, Look, Options, Refusal, Tier, enter, look};
+use midair_procinfo::module::Modules;
 use midair_record::spool::SETTINGS;
 use midair_results::{Failure, Identity, Kind};
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ impl Session {
         let tools = install.tools(&request.settings, &root)?;
         let _turn = Turn::take(request.pid)?;
         let look = look_at(request.pid)?;
-        if runtimes(&look).is_empty() {
+        if runtimes(&look.modules).is_empty() {
             return Err(not_gpu(request.pid));
         }
         // Open it before entering, and check that it is still the process that was looked at.
@@ -96,76 +97,7 @@ fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> 
         )
         .hint("unset ROCPROF_* variables with long values"));
     }
-    midair_results::check(&request.settings, identity)
-}
-
-/// Looks at every precondition of an attach and touches nothing.
-///
-/// # Errors
-/// Only when not even looking is possible.
-pub fn checks(pid: u32) -> Result<Vec<Check>, Failure> {
-    let ok = |name: &str, found: String| Check {
-        name: name.to_owned(),
-        found,
-        failure: None,
-    };
-    let bad = |name: &str, failure: Failure| Check {
-        name: name.to_owned(),
-        found: failure.what.clone(),
-        failure: Some(failure),
-    };
-    let mut checks = Vec::new();
-    match Install::find() {
-        Ok(install) => checks.push(ok(
-            "libraries",
-            format!(
-                "ours are in {}",
-                install.sdk.parent().unwrap_or(&install.sdk).display()
-            ),
-        )),
-        Err(failure) => checks.push(bad("libraries", failure)),
-    }
-    let look = match look_at(pid) {
-        Ok(look) => look,
-        Err(failure) => {
-            checks.push(bad("process", failure));
-            return Ok(checks);
-        }
-    };
-    checks.push(ok(
-        "process",
-        format!(
-            "{} ({}) is alive, ours to enter, and not traced",
-            look.pid, look.name
-        ),
-    ));
-    let found = runtimes(&look);
-    if found.is_empty() {
-        checks.push(bad("runtime", not_gpu(pid)));
-    } else {
-        checks.push(ok("runtime", found.join(", ")));
-    }
-    match (&look.agent, look.listener) {
-        (Some(agent), _) if agent.is_parked() => {
-            checks.push(ok(
-                "way in",
-                format!(
-                    "our thread {} waits there since an earlier session",
-                    agent.tid
-                ),
-            ));
-        }
-        (Some(agent), _) => checks.push(bad("way in", busy(pid, agent.state()))),
-        (None, Some(listener)) => checks.push(ok(
-            "way in",
-            format!("the listener of a register library (thread {listener})"),
-        )),
-        (None, None) => checks.push(ok(
-            "way in",
-            "one of its threads, once one is parked where it is safe".to_owned(),
-        )),
-    }
-    Ok(checks)
+    midair_results::check(&request.settings, identity).map(drop)
 }
 
 fn look_at(pid: u32) -> Result<Look, Failure> {
@@ -175,8 +107,7 @@ fn look_at(pid: u32) -> Result<Look, Failure> {
 }
 
 /// Files of the GPU runtimes that are mapped.
-fn runtimes(look: &Look) -> Vec<String> {
-    let modules = &look.modules;
+pub(crate) fn runtimes(modules: &Modules) -> Vec<String> {
     let names = modules
         .list
         .iter()
@@ -204,7 +135,7 @@ fn runtimes(look: &Look) -> Vec<String> {
         .collect()
 }
 
-fn not_gpu(pid: u32) -> Failure {
+pub(crate) fn not_gpu(pid: u32) -> Failure {
     Failure::new(
         Kind::NotGpu,
         format!("process {pid} has no HIP or HSA runtime loaded"),
@@ -212,7 +143,7 @@ fn not_gpu(pid: u32) -> Failure {
     .hint("is it the right process? A launcher often runs the work in a child: see ps --forest")
 }
 
-fn busy(pid: u32, state: &str) -> Failure {
+pub(crate) fn busy(pid: u32, state: &str) -> Failure {
     Failure::new(Kind::Busy, format!("process {pid} is attached already ({state})"))
         .hint("wait for the other session to end, or end it; when its attacher died, its lease runs out within seconds")
 }
@@ -228,9 +159,12 @@ fn via(via: &midair_inject::Via) -> String {
     format!("{how}: {} ({}), {}", via.tid, via.name, via.doing)
 }
 
-fn failure_of_refusal(refusal: &Refusal) -> Failure {
+pub(crate) fn failure_of_refusal(refusal: &Refusal) -> Failure {
     let (kind, hint) = match refusal {
-        Refusal::NoProcess { .. } => (Kind::NoProcess, ""),
+        Refusal::NoProcess { .. } => (
+            Kind::NoProcess,
+            "midair ps lists the processes that use a GPU",
+        ),
         Refusal::Zombie { .. } => (
             Kind::Zombie,
             "its parent has not reaped it; there is nothing left to look at",
@@ -247,7 +181,10 @@ fn failure_of_refusal(refusal: &Refusal) -> Failure {
             Kind::Stopped,
             "let it go on first (kill -CONT, or fg in its shell)",
         ),
-        Refusal::Architecture { .. } => (Kind::Architecture, ""),
+        Refusal::Architecture { .. } => (
+            Kind::Architecture,
+            "use a build of midair for that machine type",
+        ),
         Refusal::LibcTooOld { .. } => (
             Kind::Libc,
             "processes on glibc 2.34 or newer can be entered",
@@ -256,8 +193,11 @@ fn failure_of_refusal(refusal: &Refusal) -> Failure {
             Kind::Libc,
             "our libraries need glibc 2.34 or newer in the process",
         ),
-        Refusal::Seccomp { .. } => (Kind::NotPermitted, ""),
-        _ => (Kind::Enter, ""),
+        Refusal::Seccomp { .. } => (
+            Kind::NotPermitted,
+            "start the process without seccomp's strict mode",
+        ),
+        _ => (Kind::Enter, "run this as root"),
     };
     Failure::new(kind, refusal.to_string()).hint(hint)
 }

@@ -6,20 +6,22 @@
 //! below it.
 
 mod attach;
+mod checks;
 mod collected;
 pub mod find;
 mod install;
 mod request;
+mod rights;
 mod session;
 mod target;
 mod turn;
 
-pub use attach::checks;
+pub use checks::{Check, Verdict, checks};
 pub use collected::Collected;
 pub use find::{Found, Runtime, RuntimeKind, gpu_processes};
 pub use install::{Install, Tools};
 pub use midair_output::table::Style;
 pub use midair_results::{Console, End, Failure, Kind, Written};
-pub use request::{Check, Entry, Event, Request};
+pub use request::{Entry, Event, Request};
 pub use session::Session;
 pub use target::Target;

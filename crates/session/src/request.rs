@@ -1,6 +1,6 @@
 //! What a caller asks for and gets told.
 
-use midair_results::{End, Failure};
+use midair_results::End;
 use midair_settings::Settings;
 use std::time::Duration;
 
@@ -30,17 +30,6 @@ impl Request {
             lease: Duration::from_secs(5),
         }
     }
-}
-
-/// One precondition of an attach.
-#[derive(Debug, Clone)]
-pub struct Check {
-    /// What was looked at, in a word or two.
-    pub name: String,
-    /// What was found, in one sentence.
-    pub found: String,
-    /// Why it forbids the attach, if it does.
-    pub failure: Option<Failure>,
 }
 
 /// How a session stands.

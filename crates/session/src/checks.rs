@@ -1,0 +1,289 @@
+//! Every precondition of an attach, one by one, told by looking alone.
+//!
+//! What forbids an attach is decided in one place, by the engine's look ([`midair_inject::look`]); the lines here tell each fact by
+//! itself. A fact that would forbid the way by ptrace is a mere note where the look finds another way in. Nothing is traced, stopped
+//! or written: the target's files in `/proc` are read, and some of its memory.
+
+mod place;
+mod target;
+mod way;
+
+use crate::attach::failure_of_refusal;
+use crate::install::Install;
+use crate::request::Request;
+use midair_inject::{Look, Refusal, look};
+use midair_procinfo::Tid;
+use midair_procinfo::module::Modules;
+use midair_results::{Failure, Kind};
+use std::path::PathBuf;
+
+/// One precondition of an attach.
+#[derive(Debug, Clone)]
+pub struct Check {
+    /// What was looked at, in a word or two. Each name is there once.
+    pub name: String,
+    /// What was found, in one sentence.
+    pub found: String,
+    /// What that means.
+    pub verdict: Verdict,
+}
+
+/// What a fact means for an attach.
+#[derive(Debug, Clone)]
+pub enum Verdict {
+    /// As an attach needs it.
+    Pass,
+    /// It does not decide: it does not matter here, or could not be told.
+    Note,
+    /// It forbids the attach.
+    Fail(Failure),
+}
+
+impl Check {
+    /// As it should be.
+    pub fn pass(name: &str, found: impl Into<String>) -> Check {
+        Check::new(name, found, Verdict::Pass)
+    }
+    /// Worth saying, and no more.
+    pub fn note(name: &str, found: impl Into<String>) -> Check {
+        Check::new(name, found, Verdict::Note)
+    }
+    /// Forbids the attach.
+    pub fn fail(name: &str, failure: Failure) -> Check {
+        Check::new(name, failure.what.clone(), Verdict::Fail(failure))
+    }
+    fn new(name: &str, found: impl Into<String>, verdict: Verdict) -> Check {
+        Check {
+            name: name.to_owned(),
+            found: found.into(),
+            verdict,
+        }
+    }
+    /// Why it forbids the attach, if it does.
+    pub fn failure(&self) -> Option<&Failure> {
+        match &self.verdict {
+            Verdict::Fail(failure) => Some(failure),
+            _ => None,
+        }
+    }
+}
+
+/// The lines so far, and what decides.
+struct Lines {
+    checks: Vec<Check>,
+    /// The engine would enter.
+    enters: bool,
+}
+
+impl Lines {
+    fn pass(&mut self, name: &str, found: impl Into<String>) {
+        self.checks.push(Check::pass(name, found));
+    }
+    fn note(&mut self, name: &str, found: impl Into<String>) {
+        self.checks.push(Check::note(name, found));
+    }
+    fn fail(&mut self, name: &str, failure: Failure) {
+        self.checks.push(Check::fail(name, failure));
+    }
+    fn cannot_tell(&mut self, name: &str, why: &std::io::Error) {
+        self.note(name, format!("cannot be told: {why}"));
+    }
+    /// A fact that speaks against entering by ptrace: whether it forbids the attach the look has said.
+    fn against(&mut self, name: &str, refusal: &Refusal) {
+        let failure = failure_of_refusal(refusal);
+        if self.enters {
+            let found = format!("{}; the way in does not need it otherwise", failure.what);
+            self.note(name, found);
+        } else {
+            self.fail(name, failure);
+        }
+    }
+    fn failed(&self) -> bool {
+        self.checks.iter().any(|check| check.failure().is_some())
+    }
+}
+
+/// Looks at every precondition of an attach as `request` describes it, and touches nothing. The first that fails is what an attach
+/// would be refused with.
+pub fn checks(request: &Request) -> Vec<Check> {
+    let looked = match Tid::try_from(request.pid) {
+        Ok(pid) => look(pid),
+        Err(_) => Err(Refusal::NoProcess { pid: 0 }),
+    };
+    let mut lines = Lines {
+        checks: Vec::new(),
+        enters: looked.is_ok(),
+    };
+    libraries(request, &mut lines);
+    if let Some((pid, tid)) = target::lives(request.pid, &mut lines) {
+        the_process(request, pid, tid, looked.as_ref().ok(), &mut lines);
+        if let Err(refusal) = &looked
+            && !lines.failed()
+        {
+            // Something that no line names.
+            lines.fail("entering", failure_of_refusal(refusal));
+        }
+        place::results(request, pid, &mut lines);
+        place::spool(request, &mut lines);
+    }
+    place::kernel(&mut lines);
+    lines.checks
+}
+
+fn the_process(request: &Request, pid: Tid, tid: Tid, look: Option<&Look>, lines: &mut Lines) {
+    target::permission(pid, tid, lines);
+    let status = midair_procinfo::task::status(tid).unwrap_or_default();
+    target::tracer(pid, &status, lines);
+    target::running(pid, &status, lines);
+    target::seccomp(pid, &status, lines);
+    let read;
+    let modules = match look {
+        Some(look) => Some(&look.modules),
+        None => {
+            read = Modules::of(tid);
+            if let Err(why) = &read {
+                lines.cannot_tell("mappings", why);
+            }
+            read.as_ref().ok()
+        }
+    };
+    target::machine(pid, tid, lines);
+    if let Some(modules) = modules {
+        target::c_library(pid, modules, lines);
+        target::runtimes(request.pid, modules, lines);
+        target::table_source(modules, lines);
+        target::other_profilers(modules, lines);
+    }
+    if let Some(look) = look {
+        way::agent(request.pid, look, lines);
+        way::listener(look, lines);
+        way::threads(look, lines);
+    }
+    target::namespaces(tid, lines);
+    place::limits(request, tid, &status, lines);
+    place::memory_group(request, tid, lines);
+    target::clock(tid, lines);
+}
+
+fn libraries(request: &Request, lines: &mut Lines) {
+    let install = match Install::find() {
+        Ok(install) => install,
+        Err(failure) => return lines.fail("libraries", failure),
+    };
+    for file in [&install.sdk, &install.tool] {
+        if let Err(error) = std::fs::File::open(file) {
+            let what = format!("{} cannot be read: {error}", file.display());
+            let hint = format!("sudo chmod a+r {}", file.display());
+            return lines.fail(
+                "libraries",
+                Failure::new(Kind::Installation, what).hint(hint),
+            );
+        }
+    }
+    let place = install.sdk.parent().unwrap_or(&install.sdk);
+    lines.pass("libraries", format!("ours are in {}", place.display()));
+    let root = PathBuf::from(format!("/proc/{}/root", request.pid));
+    match install.tools(&request.settings, &root) {
+        Err(failure) => lines.fail("tools", failure),
+        Ok(tools) => {
+            let files = tools.files.iter().map(|file| file.display().to_string());
+            let all: Vec<String> = files.chain(tools.names).collect();
+            lines.pass("tools", all.join(", "));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_settings::Settings;
+
+    fn of(pid: u32) -> Vec<Check> {
+        checks(&Request::new(pid, Settings::new()))
+    }
+
+    fn kind_of(checks: &[Check], name: &str) -> Option<Kind> {
+        let check = checks.iter().find(|check| check.name == name)?;
+        check.failure().map(|failure| failure.kind)
+    }
+
+    #[test]
+    fn every_name_is_there_once_and_every_failure_has_a_remedy() {
+        for pid in [0, 1, 2, std::process::id(), 4_194_304, u32::MAX] {
+            let found = of(pid);
+            let mut names: Vec<&str> = found.iter().map(|check| check.name.as_str()).collect();
+            names.sort_unstable();
+            let all = names.len();
+            names.dedup();
+            assert_eq!(names.len(), all, "{found:?}");
+            for check in &found {
+                assert!(
+                    !check.found.is_empty() && !check.found.ends_with('.'),
+                    "{check:?}"
+                );
+                if let Some(failure) = check.failure() {
+                    assert!(!failure.hint.is_empty(), "{pid}: {check:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_no_target() {
+        for nobody in [0, 4_194_304, u32::MAX] {
+            assert_eq!(kind_of(&of(nobody), "process"), Some(Kind::NoProcess));
+        }
+        assert_eq!(
+            kind_of(&of(std::process::id()), "process"),
+            Some(Kind::Usage)
+        );
+    }
+
+    /// A child's facts are the ones that were arranged for it.
+    #[test]
+    fn a_child_that_sleeps() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        // It is ours until it has become the other program.
+        let exe = format!("/proc/{}/exe", child.id());
+        while std::fs::read_link(&exe).unwrap() == std::env::current_exe().unwrap() {
+            std::thread::yield_now();
+        }
+        let found = of(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for good in [
+            "process",
+            "permission",
+            "tracer",
+            "state",
+            "seccomp",
+            "machine",
+            "C library",
+        ] {
+            let check = found.iter().find(|check| check.name == good);
+            assert!(
+                check.is_some_and(|check| matches!(check.verdict, Verdict::Pass)),
+                "{good}: {found:#?}"
+            );
+        }
+        assert_eq!(kind_of(&found, "runtime"), Some(Kind::NotGpu));
+        for told in [
+            "threads",
+            "namespaces",
+            "descriptors",
+            "address space",
+            "results",
+            "spool",
+            "kernel",
+            "clock",
+        ] {
+            assert!(
+                found.iter().any(|check| check.name == told),
+                "{told}: {found:#?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! What the target is, and whether it may be entered.
+
+use super::Lines;
+use crate::attach::{failure_of_refusal, not_gpu, runtimes as runtimes_of};
+use midair_inject::Refusal;
+use midair_procinfo::elf::ElfFile;
+use midair_procinfo::libc_kind::{self, LibcKind};
+use midair_procinfo::module::Modules;
+use midair_procinfo::status::Status;
+use midair_procinfo::{Tid, access, show, task};
+use midair_results::{Failure, Kind};
+use std::fs::File;
+use std::io;
+
+/// Whether there is such a process: its number, and a thread of it that lives.
+pub(super) fn lives(asked: u32, lines: &mut Lines) -> Option<(Tid, Tid)> {
+    const NAME: &str = "process";
+    let nobody = |lines: &mut Lines| {
+        lines.fail(NAME, no_process(asked));
+        None
+    };
+    if asked == std::process::id() {
+        let what = format!("process {asked} is this program itself");
+        lines.fail(
+            NAME,
+            Failure::new(Kind::Usage, what).hint("name another process: see midair ps"),
+        );
+        return None;
+    }
+    let Some(number) = Tid::try_from(asked).ok().filter(|number| *number > 0) else {
+        return nobody(lines);
+    };
+    let Ok(stat) = task::stat(number) else {
+        return nobody(lines);
+    };
+    let name = show(&stat.comm);
+    if stat.is_kernel_thread() {
+        lines.fail(
+            NAME,
+            failure_of_refusal(&Refusal::KernelThread { pid: number, name }),
+        );
+        return None;
+    }
+    let zombie = |lines: &mut Lines| {
+        lines.fail(NAME, failure_of_refusal(&Refusal::Zombie { pid: number }));
+        None
+    };
+    let Ok(Some(tid)) = task::live(number) else {
+        return zombie(lines);
+    };
+    let Ok(status) = task::status(tid) else {
+        return zombie(lines);
+    };
+    let pid = status.tgid;
+    let mut found = format!("{pid} ({name}) lives, with {} threads", status.threads);
+    if number != pid {
+        found = format!("{number} is a thread of process {pid} ({name}), which is meant");
+    } else if tid != pid {
+        found.push_str(&format!(
+            "; its first thread has ended, and thread {tid} stands for it"
+        ));
+    } else if pid == 1 {
+        found.push_str("; it is the first process of this pid namespace");
+    }
+    lines.pass(NAME, found);
+    Some((pid, tid))
+}
+
+fn no_process(pid: u32) -> Failure {
+    Failure::new(Kind::NoProcess, format!("there is no process {pid}"))
+        .hint("midair ps lists the processes that use a GPU")
+}
+
+/// Users, capabilities, Yama, dumpable, user namespaces.
+pub(super) fn permission(pid: Tid, tid: Tid, lines: &mut Lines) {
+    const NAME: &str = "permission";
+    let access = match access::look(tid) {
+        Ok(access) => access,
+        Err(why) => return lines.cannot_tell(NAME, &why),
+    };
+    if access.ending {
+        return lines.fail(NAME, failure_of_refusal(&Refusal::Zombie { pid }));
+    }
+    if !access.allowed {
+        let (why, hint) = access.why_not();
+        return lines.against(NAME, &Refusal::NotPermitted { pid, why, hint });
+    }
+    let theirs = access.target_uids[1];
+    let mut found = if access.target_uids.iter().all(|uid| *uid == access.our_uid) {
+        format!("it is of our user ({theirs})")
+    } else {
+        format!("it is of user {theirs}, and we have CAP_SYS_PTRACE")
+    };
+    if let Some(scope) = access.yama {
+        found.push_str(&format!("; kernel.yama.ptrace_scope is {scope}"));
+    }
+    if access.target_more_capable {
+        found.push_str("; it has capabilities that we have not");
+    }
+    lines.pass(NAME, found);
+    rights(tid, lines);
+}
+
+fn rights(tid: Tid, lines: &mut Lines) {
+    const NAME: &str = "rights";
+    match crate::rights::exceeding(tid) {
+        Ok(None) => lines.pass(
+            NAME,
+            "it has no more rights than you: any tool library will do",
+        ),
+        Ok(Some(why)) => lines.note(
+            NAME,
+            format!(
+                "{why}: only tool libraries that root owns and nobody else can change are sent"
+            ),
+        ),
+        Err(why) => lines.cannot_tell(NAME, &why),
+    }
+}
+
+/// A debugger, or another tool of that kind.
+pub(super) fn tracer(pid: Tid, status: &Status, lines: &mut Lines) {
+    const NAME: &str = "tracer";
+    if status.tracer == 0 {
+        return lines.pass(NAME, "nobody traces it");
+    }
+    let name = task::comm(status.tracer).map_or_else(|_| "unknown".into(), |name| show(&name));
+    lines.against(
+        NAME,
+        &Refusal::Traced {
+            pid,
+            by: status.tracer,
+            name,
+        },
+    );
+}
+
+/// Job control.
+pub(super) fn running(pid: Tid, status: &Status, lines: &mut Lines) {
+    const NAME: &str = "state";
+    if matches!(status.state, b'T' | b't') && status.tracer == 0 {
+        return lines.against(NAME, &Refusal::Stopped { pid });
+    }
+    lines.pass(
+        NAME,
+        format!("it is not stopped (state {})", char::from(status.state)),
+    );
+}
+
+/// System call filters.
+pub(super) fn seccomp(pid: Tid, status: &Status, lines: &mut Lines) {
+    const NAME: &str = "seccomp";
+    match status.seccomp {
+        0 => lines.pass(NAME, "no filter"),
+        1 => lines.against(NAME, &Refusal::Seccomp { pid }),
+        _ => lines.note(
+            NAME,
+            "a filter is on: it may refuse a call that making our thread needs, which is then named",
+        ),
+    }
+}
+
+/// Type of the program.
+pub(super) fn machine(pid: Tid, tid: Tid, lines: &mut Lines) {
+    const NAME: &str = "machine";
+    match File::open(format!("/proc/{tid}/exe")).map(ElfFile::open) {
+        Ok(Ok(_)) => lines.pass(NAME, format!("a program for {}", std::env::consts::ARCH)),
+        Ok(Err(error)) => {
+            let what = error.to_string();
+            lines.against(NAME, &Refusal::Architecture { pid, what });
+        }
+        Err(why) => lines.cannot_tell(NAME, &why),
+    }
+}
+
+/// Kind and version of the C library.
+pub(super) fn c_library(pid: Tid, modules: &Modules, lines: &mut Lines) {
+    const NAME: &str = "C library";
+    /// Oldest that our libraries run on (`midair-inject`'s `code`).
+    const OLDEST: (u32, u32) = (2, 34);
+    let what = match libc_kind::find(modules) {
+        Ok(LibcKind::Glibc { version, .. }) if version < OLDEST => {
+            return lines.against(NAME, &Refusal::LibcTooOld { pid, version });
+        }
+        Ok(LibcKind::Glibc {
+            version: (major, minor),
+            ..
+        }) => {
+            return lines.pass(NAME, format!("glibc {major}.{minor}"));
+        }
+        Ok(LibcKind::Musl) => "it runs on musl",
+        Ok(LibcKind::Static) => "it is linked statically",
+        Ok(LibcKind::Ambiguous) => "it has two C libraries",
+        Err(why) => return lines.cannot_tell(NAME, &why),
+    };
+    lines.against(NAME, &Refusal::LibcKind { pid, what });
+}
+
+/// HIP and HSA; CUDA by name.
+pub(super) fn runtimes(asked: u32, modules: &Modules, lines: &mut Lines) {
+    const NAME: &str = "runtime";
+    let files = |wanted: &dyn Fn(&str) -> bool| -> Vec<String> {
+        let named = modules
+            .list
+            .iter()
+            .filter(|module| wanted(&show(module.file_name())));
+        named.map(|module| show(&module.path)).collect()
+    };
+    let names = runtimes_of(modules);
+    if names.is_empty() {
+        lines.fail(NAME, not_gpu(asked));
+    } else {
+        lines.pass(
+            NAME,
+            files(&|file| names.iter().any(|name| name == file)).join(", "),
+        );
+    }
+    let cuda = files(&|file| file.starts_with("libcuda.so"));
+    if !cuda.is_empty() {
+        lines.note(
+            "CUDA",
+            format!(
+                "{} is there, too; recording CUDA comes later",
+                cuda.join(", ")
+            ),
+        );
+    }
+}
+
+/// Where the runtimes' tables of functions are learned from.
+pub(super) fn table_source(modules: &Modules, lines: &mut Lines) {
+    let register = modules
+        .list
+        .iter()
+        .filter(|module| {
+            module
+                .file_name()
+                .starts_with(b"librocprofiler-register.so")
+        })
+        .map(|module| show(&module.path))
+        .collect::<Vec<_>>();
+    let found = match register.as_slice() {
+        [] => "from the runtimes' own exported functions: no register library is there".to_owned(),
+        [one] => format!("from the runtimes' own exported functions; {one} is there"),
+        more => format!(
+            "from the runtimes' own exported functions; there are {} register libraries: {}",
+            more.len(),
+            more.join(", ")
+        ),
+    };
+    lines.pass("table source", found);
+}
+
+/// Libraries of other profilers: what each means for ours.
+const OTHERS: [(&str, &str); 8] = [
+    (
+        "librocprofiler-sdk-tool.so",
+        "a profiler's tool may record already; both work side by side",
+    ),
+    (
+        "librocprofiler-sdk.so",
+        "an SDK of this interface is loaded; both work side by side",
+    ),
+    (
+        "librocprofiler64v2.so",
+        "ROCProfiler v2 may own counters and intercept queues; both see the calls",
+    ),
+    (
+        "librocprofiler64.so",
+        "ROCProfiler v1 may intercept queues; both see the calls",
+    ),
+    (
+        "libroctracer64.so",
+        "roctracer may record calls, too; both see them",
+    ),
+    (
+        "libcupti.so",
+        "CUPTI takes one subscriber only; it is for CUDA, which is not recorded",
+    ),
+    (
+        "librocm-debug-agent.so",
+        "ROCm's debug agent handles faults of queues; it is left alone",
+    ),
+    (
+        "libomnitrace",
+        "Omnitrace wraps calls itself; both see them",
+    ),
+];
+
+pub(super) fn other_profilers(modules: &Modules, lines: &mut Lines) {
+    let mut found = Vec::new();
+    for module in &modules.list {
+        let file = show(module.file_name());
+        // One copied from memory is ours: midair-agent-N.so.
+        let other = OTHERS.iter().find(|(name, _)| file.starts_with(name));
+        if let Some((_, means)) = other {
+            found.push(format!("{}: {means}", show(&module.path)));
+        }
+    }
+    if found.is_empty() {
+        lines.pass("other profilers", "none is loaded");
+    } else {
+        lines.note("other profilers", found.join("; "));
+    }
+}
+
+/// Namespaces that differ from ours.
+pub(super) fn namespaces(tid: Tid, lines: &mut Lines) {
+    const NAME: &str = "namespaces";
+    const KINDS: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
+    let link = |who: &str, kind: &str| std::fs::read_link(format!("/proc/{who}/ns/{kind}"));
+    let mut other = Vec::new();
+    for kind in KINDS {
+        match (link("self", kind), link(&tid.to_string(), kind)) {
+            (Ok(ours), Ok(theirs)) if ours != theirs => other.push(kind),
+            (Ok(_), Err(why)) if why.kind() != io::ErrorKind::NotFound => {
+                return lines.cannot_tell(NAME, &why);
+            }
+            _ => {}
+        }
+    }
+    if other.is_empty() {
+        return lines.pass(NAME, "all are ours");
+    }
+    let mut found = format!("its own: {}", other.join(", "));
+    if let Ok(status) = task::status(tid)
+        && let [.., inner] = status.ns_tgid.as_slice()
+        && status.ns_tgid.len() > 1
+    {
+        found.push_str(&format!("; there it is process {inner}"));
+    }
+    found.push_str(
+        "; our libraries and the spool are sent as descriptors, so no path needs to be seen there",
+    );
+    lines.note(NAME, found);
+}
+
+/// Whether its clock is ours.
+pub(super) fn clock(tid: Tid, lines: &mut Lines) {
+    const NAME: &str = "clock";
+    let source =
+        std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let source = source.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
+    let link = |who: String| std::fs::read_link(format!("/proc/{who}/ns/time"));
+    let apart = matches!((link("self".into()), link(tid.to_string())), (Ok(a), Ok(b)) if a != b);
+    if apart {
+        return lines.note(
+            NAME,
+            format!(
+                "source {source}; it has a time namespace of its own: its times are as it sees them"
+            ),
+        );
+    }
+    if source == "tsc" || source == "kvm-clock" || source == "arch_sys_counter" {
+        return lines.pass(NAME, format!("source {source}: read without a system call"));
+    }
+    lines.note(
+        NAME,
+        format!("source {source}: each reading may be a system call, which makes recording slower"),
+    );
+}

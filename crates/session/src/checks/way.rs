@@ -1,0 +1,76 @@
+//! The way in that an attach would take.
+
+use super::Lines;
+use crate::attach::busy;
+use midair_inject::{Grade, Look, survey};
+
+/// Our own thread of an earlier session.
+pub(super) fn agent(pid: u32, look: &Look, lines: &mut Lines) {
+    const NAME: &str = "our thread";
+    match &look.agent {
+        None => lines.pass(NAME, "none is there: nobody of ours has attached yet"),
+        Some(agent) if agent.is_parked() => lines.pass(
+            NAME,
+            format!(
+                "thread {} waits there since an earlier session: it is woken, no other thread is touched",
+                agent.tid
+            ),
+        ),
+        Some(agent) => lines.fail(NAME, busy(pid, agent.state())),
+    }
+}
+
+/// A listener of a register library.
+pub(super) fn listener(look: &Look, lines: &mut Lines) {
+    const NAME: &str = "listener";
+    match look.listener {
+        Some(tid) => lines.pass(NAME, format!("a register library's (thread {tid})")),
+        None => lines.note(NAME, "none: no register library with a listener is loaded"),
+    }
+}
+
+/// Which thread would be borrowed now.
+pub(super) fn threads(look: &Look, lines: &mut Lines) {
+    const NAME: &str = "threads";
+    let survey = match survey(look) {
+        Ok(survey) => survey,
+        Err(why) => return lines.cannot_tell(NAME, &why),
+    };
+    let (parked, unproven) = (survey.parked.len(), survey.unproven.len());
+    let all = parked + unproven + survey.not.len();
+    let counts = format!("{parked} of {all} are parked where it is safe now");
+    let best = survey.parked.iter().chain(&survey.unproven).next();
+    let mut found = match best {
+        Some(best) if parked == 0 => format!(
+            "{counts}; of {unproven} only a short stop can tell: first {} ({}), {}",
+            best.tid, best.name, best.doing
+        ),
+        Some(best) => format!(
+            "{counts}; first {} ({}), {}",
+            best.tid, best.name, best.doing
+        ),
+        None => {
+            let mut found = counts;
+            for seen in survey.not.iter().take(4) {
+                found.push_str(&format!("; {seen}"));
+            }
+            found
+        }
+    };
+    if best.is_some_and(|best| best.grade == Grade::Disturbed) {
+        found.push_str("; its call would return EINTR once");
+    }
+    if look
+        .agent
+        .as_ref()
+        .is_some_and(midair_inject::Agent::is_parked)
+    {
+        // It is woken, whatever the others do.
+        lines.note(NAME, found);
+    } else if best.is_some() {
+        lines.pass(NAME, found);
+    } else {
+        // It is a matter of the moment, and an attach waits for one.
+        lines.note(NAME, format!("{found}; an attach waits a moment for one"));
+    }
+}

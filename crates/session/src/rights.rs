@@ -1,0 +1,402 @@
+//! Whose rights count: those of the person who runs this, not those that a set-uid bit or file capabilities add.
+//!
+//! A tool library runs in the target with the target's rights. One that the caller chose is honoured only where the target has no right
+//! that the caller does not have anyway ([`exceeding`]); else only a file that root owns and nobody else can change ([`trusted`]).
+//! Files that are written are written with the real user's permissions ([`as_real_user`]).
+
+use midair_procinfo::status::Status;
+use midair_procinfo::{Tid, task};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path};
+
+/// True when starting this program gave it rights that its user has not: set-uid, set-gid, file capabilities. The kernel says so
+/// (`AT_SECURE`, source: getauxval(3)); capabilities that were inherited (root, ambient ones) are the user's own.
+pub fn is_privileged() -> bool {
+    // SAFETY: reads a word of this process's auxiliary vector.
+    let secure = unsafe { libc::getauxval(libc::AT_SECURE) };
+    secure != 0
+}
+
+/// The caller's real rights.
+#[derive(Debug, Clone)]
+struct Caller {
+    uid: u32,
+    groups: Vec<u32>,
+    capabilities: u64,
+}
+
+impl Caller {
+    fn of(us: &Status, privileged: bool) -> Caller {
+        let mut groups = us.groups.clone();
+        groups.push(us.gid[0]);
+        // Root's own are all that it has; who was raised has none of his own but the inherited (ambient) ones.
+        let capabilities = if privileged && us.uid[0] != 0 {
+            us.cap_ambient
+        } else {
+            us.cap_permitted
+        };
+        Caller {
+            uid: us.uid[0],
+            groups,
+            capabilities,
+        }
+    }
+
+    /// The first right of the target that the caller has not, in words.
+    fn lacks(&self, target: &Status) -> Option<String> {
+        let beyond = target.cap_permitted & !self.capabilities;
+        if self.uid != 0 {
+            if let Some(uid) = target.uid.iter().find(|uid| **uid != self.uid) {
+                return Some(format!(
+                    "it has the rights of user {uid} and you are user {}",
+                    self.uid
+                ));
+            }
+            let mut groups = target.gid.iter().chain(&target.groups);
+            if let Some(gid) = groups.find(|gid| !self.groups.contains(gid)) {
+                return Some(format!("it is in group {gid} and you are not"));
+            }
+        }
+        (beyond != 0).then(|| format!("it has capabilities that you have not ({beyond:#x})"))
+    }
+}
+
+/// The first right that a process has and the person who runs this has not, in words; None when it has none. `tid` is a live thread
+/// of it.
+///
+/// # Errors
+/// The kernel's, when either cannot be read.
+pub fn exceeding(tid: Tid) -> io::Result<Option<String>> {
+    let us = task::status(std::process::id().cast_signed())?;
+    Ok(Caller::of(&us, is_privileged()).lacks(&task::status(tid)?))
+}
+
+/// Opens a file that root owns and nobody else can change, nor any directory on the way to it. What was checked is what is opened: each
+/// step is made from a descriptor of the directory that was looked at.
+///
+/// # Errors
+/// Permission denied, with what is wrong and where; or the kernel's.
+pub fn trusted(path: &Path) -> io::Result<File> {
+    let refused = |at: &Path, why: &str| {
+        io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{} {why}", at.display()),
+        )
+    };
+    if !path.is_absolute() {
+        return Err(refused(path, "is a relative path"));
+    }
+    // Links are followed here; that nothing has become one since is seen below, where none is followed.
+    let path = std::fs::canonicalize(path)?;
+    let mut at = std::path::PathBuf::from("/");
+    let mut here = open_at(None, OsStr::new("/"), libc::O_PATH | libc::O_DIRECTORY)?;
+    check(&here).map_err(|why| refused(&at, why))?;
+    let names: Vec<&OsStr> = path
+        .components()
+        .filter_map(|part| match part {
+            Component::Normal(name) => Some(name),
+            _ => None,
+        })
+        .collect();
+    for (index, name) in names.iter().enumerate() {
+        at.push(name);
+        let flags = if index + 1 < names.len() {
+            libc::O_PATH | libc::O_DIRECTORY
+        } else {
+            // A pipe must not make us wait.
+            libc::O_RDONLY | libc::O_NONBLOCK
+        };
+        here = open_at(Some(&here), name, flags)?;
+        check(&here).map_err(|why| refused(&at, why))?;
+    }
+    if !here.metadata()?.is_file() {
+        return Err(refused(&at, "is no regular file"));
+    }
+    Ok(here)
+}
+
+fn check(file: &File) -> Result<(), &'static str> {
+    let Ok(meta) = file.metadata() else {
+        return Err("cannot be looked at");
+    };
+    if meta.uid() != 0 {
+        return Err("does not belong to root");
+    }
+    // With an access control list these bits are its mask, so that they cover it.
+    if meta.mode() & 0o022 != 0 {
+        return Err("can be changed by others than root");
+    }
+    Ok(())
+}
+
+fn open_at(directory: Option<&File>, name: &OsStr, flags: i32) -> io::Result<File> {
+    let name = CString::new(name.as_bytes())?;
+    let directory = directory.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
+    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: a NUL-terminated name and a descriptor that lives for the call.
+    let raw = unsafe { libc::openat(directory, name.as_ptr(), flags) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: openat returned a descriptor that nobody else owns.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(raw) }))
+}
+
+/// Capabilities that go past the permissions of files: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, LINUX_IMMUTABLE, MKNOD
+/// (source: capabilities(7)).
+const PAST_FILES: u32 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 9 | 1 << 27;
+
+/// `struct __user_cap_header_struct` and the two words of `__user_cap_data_struct` (linux/capability.h, version 3).
+#[repr(C)]
+struct CapHeader {
+    version: u32,
+    pid: i32,
+}
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct CapData {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const CAP_VERSION: u32 = 0x2008_0522;
+
+fn capabilities() -> io::Result<[CapData; 2]> {
+    let header = CapHeader {
+        version: CAP_VERSION,
+        pid: 0,
+    };
+    let mut data = [CapData::default(); 2];
+    // SAFETY: a header of version 3 and room for the two parts that it has.
+    match unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) } {
+        0 => Ok(data),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn set_capabilities(data: [CapData; 2]) -> io::Result<()> {
+    let header = CapHeader {
+        version: CAP_VERSION,
+        pid: 0,
+    };
+    // SAFETY: as in capabilities(); only the calling thread's are set.
+    match unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The identity by which this thread's files are judged, put back when it is dropped.
+#[derive(Debug)]
+struct FileIdentity {
+    uid: u32,
+    gid: u32,
+    effective: u32,
+}
+
+impl FileIdentity {
+    /// Takes the real user's.
+    fn real() -> io::Result<FileIdentity> {
+        let mut data = capabilities()?;
+        // SAFETY: these take numbers, change this thread only (glibc makes the bare system calls) and return what was before.
+        let (uid, gid) = unsafe {
+            let gid = libc::setfsgid(libc::getgid());
+            (libc::setfsuid(libc::getuid()), gid)
+        };
+        let before = FileIdentity {
+            uid: uid.cast_unsigned(),
+            gid: gid.cast_unsigned(),
+            effective: data[0].effective,
+        };
+        // Leaving uid 0 took these from the effective ones; file capabilities have to be laid down here.
+        data[0].effective &= !PAST_FILES;
+        set_capabilities(data)?;
+        // The calls do not tell of a failure: a second one tells what is now. `before` goes back if it is not what it should be.
+        // SAFETY: as above; -1 is no id, so nothing is changed.
+        let now = unsafe { (libc::setfsuid(u32::MAX), libc::setfsgid(u32::MAX)) };
+        // SAFETY: these take nothing and cannot fail.
+        let real = unsafe { (libc::getuid(), libc::getgid()) };
+        if (now.0.cast_unsigned(), now.1.cast_unsigned()) != real {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(before)
+    }
+}
+
+impl Drop for FileIdentity {
+    fn drop(&mut self) {
+        // SAFETY: as in `real`.
+        unsafe {
+            libc::setfsuid(self.uid);
+            libc::setfsgid(self.gid);
+        }
+        if let Ok(mut data) = capabilities() {
+            data[0].effective = self.effective & data[0].permitted;
+            // They were ours a moment ago; without them less is possible, not more.
+            let _ = set_capabilities(data);
+        }
+    }
+}
+
+/// Runs `work` on this thread (and on those that it starts) with the real user's permissions on files, where starting this program
+/// gave it others.
+///
+/// # Errors
+/// When the permissions cannot be laid down; then `work` has not run.
+pub fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+    if !is_privileged() {
+        return Ok(work());
+    }
+    let _real = FileIdentity::real()?;
+    Ok(work())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn status(uid: [u32; 4], gid: u32, groups: &[u32], permitted: u64) -> Status {
+        Status {
+            uid,
+            gid: [gid; 4],
+            groups: groups.to_vec(),
+            cap_permitted: permitted,
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn rights_that_the_caller_has_not() {
+        let somebody = status([1000; 4], 1000, &[44, 109], 0);
+        let caller = |us: &Status| Caller::of(us, false);
+        let me = caller(&somebody);
+        assert_eq!(me.lacks(&somebody), None);
+        assert_eq!(me.lacks(&status([1000; 4], 44, &[], 0)), None);
+        for (target, word) in [
+            (status([1001; 4], 1000, &[], 0), "user 1001"),
+            (status([1000, 0, 0, 0], 1000, &[], 0), "user 0"),
+            (status([1000, 1000, 1001, 1000], 1000, &[], 0), "user 1001"),
+            (status([1000; 4], 0, &[], 0), "group 0"),
+            (status([1000; 4], 1000, &[44, 27], 0), "group 27"),
+            (status([1000; 4], 1000, &[], 1 << 19), "capabilities"),
+        ] {
+            let why = me.lacks(&target).unwrap_or_default();
+            assert!(why.contains(word), "{word}: {why:?}");
+        }
+        // Real root has the rights of every user, but only the capabilities that were left to it.
+        let root = caller(&status([0; 4], 0, &[], 0xff));
+        assert_eq!(root.lacks(&status([1000; 4], 1000, &[27], 0x0f)), None);
+        assert!(root.lacks(&status([0; 4], 0, &[], 0x1ff)).is_some());
+    }
+
+    #[test]
+    fn what_a_file_adds_is_not_the_callers() {
+        let mut raised = status([1000; 4], 1000, &[], 1 << 19);
+        let target = raised.clone();
+        assert_eq!(Caller::of(&raised, false).lacks(&target), None);
+        assert!(Caller::of(&raised, true).lacks(&target).is_some());
+        raised.cap_ambient = 1 << 19;
+        assert_eq!(Caller::of(&raised, true).lacks(&target), None);
+        // Set-uid root: the effective user does not count.
+        let set_uid = status([1000, 0, 0, 0], 1000, &[], u64::MAX);
+        assert!(
+            Caller::of(&set_uid, true)
+                .lacks(&status([0; 4], 0, &[], 0))
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn only_roots_files_on_roots_ways_are_trusted() {
+        // The C library's loader is root's wherever programs run.
+        let loader = std::fs::read("/proc/self/maps").unwrap();
+        let loader = midair_procinfo::maps::parse(&loader)
+            .into_iter()
+            .find(|mapping| mapping.path.windows(8).any(|part| part == b"/ld-linu"))
+            .unwrap();
+        let loader = std::path::PathBuf::from(OsStr::from_bytes(&loader.path));
+        if loader.metadata().unwrap().uid() == 0 {
+            let opened = trusted(&loader).unwrap();
+            assert_eq!(
+                opened.metadata().unwrap().ino(),
+                loader.metadata().unwrap().ino()
+            );
+        }
+        let said = |path: &Path| trusted(path).unwrap_err().to_string();
+        assert!(said(Path::new("lib/x.so")).contains("relative"));
+        // Below a directory that everybody may write to.
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let file = dir.path().join("x.so");
+        std::fs::write(&file, "x").unwrap();
+        assert!(
+            said(&file).contains("/tmp can be changed")
+                || said(&file).contains("/tmp does not belong")
+        );
+        assert!(said(Path::new("/proc")).contains("no regular file"));
+    }
+
+    #[test]
+    fn a_file_or_directory_that_others_can_change_is_refused() {
+        // A place whose way is root's alone: only root can make one.
+        // SAFETY: takes nothing, cannot fail.
+        if unsafe { libc::geteuid() } != 0 || trusted(Path::new("/etc/passwd")).is_err() {
+            return;
+        }
+        let dir = tempfile::tempdir_in("/var/lib").unwrap();
+        let file = dir.path().join("x.so");
+        std::fs::write(&file, "x").unwrap();
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(dir.path(), 0o755);
+        trusted(&file).unwrap();
+        // A link is followed, and where it leads is looked at.
+        std::os::unix::fs::symlink(&file, dir.path().join("link")).unwrap();
+        trusted(&dir.path().join("link")).unwrap();
+        for (path, bad, good) in [(&file, 0o664, 0o644), (&file, 0o646, 0o644)] {
+            mode(path, bad);
+            assert!(
+                trusted(&file)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("can be changed")
+            );
+            mode(path, good);
+        }
+        mode(dir.path(), 0o775);
+        assert!(
+            trusted(&file)
+                .unwrap_err()
+                .to_string()
+                .contains("can be changed")
+        );
+        mode(dir.path(), 0o755);
+        std::os::unix::fs::chown(&file, Some(1000), None).unwrap();
+        assert!(trusted(&file).unwrap_err().to_string().contains("root"));
+        std::os::unix::fs::chown(&file, Some(0), None).unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(1000), None).unwrap();
+        assert!(trusted(&file).unwrap_err().to_string().contains("root"));
+    }
+
+    #[test]
+    fn laid_down_rights_come_back() {
+        let before = capabilities().unwrap();
+        // SAFETY: -1 is no id: only tells.
+        let fsuid = || unsafe { libc::setfsuid(u32::MAX) };
+        let uid = fsuid();
+        let during = {
+            let _real = FileIdentity::real().unwrap();
+            capabilities().unwrap()[0].effective
+        };
+        assert_eq!(during & PAST_FILES, 0);
+        assert_eq!(capabilities().unwrap()[0].effective, before[0].effective);
+        assert_eq!(fsuid(), uid);
+    }
+}
