@@ -8,6 +8,7 @@ use midair_ptrace::{Memory, RemoteAddr};
 use midair_record::VERSION;
 use midair_record::boot::{BootBlock, MAGIC, MAILBOX_OFFSET, mailbox, step};
 
+use crate::arch::number;
 use crate::error::EnterError;
 
 /// A thread of ours that was found in a process.
@@ -58,12 +59,10 @@ fn examine(memory: Memory, tid: Tid) -> Agent {
         version: 0,
         mailbox: mailbox::EMPTY,
     };
-    /// FUTEX
-    const FUTEX: u64 = 202;
     let Ok(Doing::Syscall(call)) = task::doing(tid) else {
         return busy;
     };
-    if call.number != FUTEX {
+    if call.number != number::FUTEX {
         return busy;
     }
     let block = Block {

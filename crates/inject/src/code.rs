@@ -28,9 +28,9 @@ pub struct TargetCode {
     pub(crate) dlopen: RemoteAddr,
     pub(crate) dlsym: RemoteAddr,
     pub(crate) dlerror: RemoteAddr,
-    /// A `syscall; ret`.
+    /// The instruction that makes a system call, and a return.
     pub(crate) gadget: RemoteAddr,
-    /// `mov $15,%rax; syscall`.
+    /// What makes `rt_sigreturn`: signal handlers return to it.
     pub(crate) restorer: RemoteAddr,
 }
 
@@ -98,9 +98,13 @@ impl TargetCode {
         let at = |linked: u64| RemoteAddr::new(linked.wrapping_add(loaded.bias));
         let pieces = loaded.elf.code().map_err(unreadable)?;
         let gadget = search(&pieces, &arch::GETPID_BODY)
-            .map(|linked| at(linked).plus(5))
+            .map(|linked| at(linked).plus(arch::GETPID_CALL))
             .or_else(|| search(&pieces, &arch::SYSCALL_RETURN).map(at));
-        let restorer = search(&pieces, &arch::RESTORER).map(at);
+        let restorer = if arch::RESTORER_IN_VDSO {
+            in_vdso(modules, memory)
+        } else {
+            search(&pieces, &arch::RESTORER).map(at)
+        };
         let (Some(gadget), Some(restorer)) = (gadget, restorer) else {
             return Err(missing);
         };
@@ -145,4 +149,20 @@ fn search(pieces: &[elf::Piece], pattern: &[u8]) -> Option<u64> {
             .position(|window| window == pattern)?;
         Some(piece.address.wrapping_add(at as u64))
     })
+}
+
+/// The restorer in the kernel's own code page.
+fn in_vdso(modules: &Modules, memory: Memory) -> Option<RemoteAddr> {
+    let vdso = modules
+        .mappings
+        .iter()
+        .find(|mapping| mapping.path == b"[vdso]" && mapping.execute)?;
+    let len = usize::try_from(vdso.end.wrapping_sub(vdso.start)).ok()?;
+    let bytes = memory
+        .read_vec(RemoteAddr::new(vdso.start), len.min(1 << 20))
+        .ok()?;
+    let at = bytes
+        .windows(arch::RESTORER.len())
+        .position(|window| window == arch::RESTORER)?;
+    Some(RemoteAddr::new(vdso.start).plus(at as u64))
 }

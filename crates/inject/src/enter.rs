@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use midair_procinfo::stack::{Place, Walker};
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
-    Boost, Deadline, Pace, Registers, Urgent, fault, memfd_with, on_own_thread, pidfd_getfd,
-    pidfd_open_thread, send_bytes, send_with_descriptor,
+    Boost, Deadline, Pace, Registers, RemoteAddr, Urgent, fault, memfd_with, on_own_thread,
+    pidfd_getfd, pidfd_open_thread, send_bytes, send_with_descriptor,
 };
 use midair_record::boot::{BootBlock, mailbox};
 
@@ -116,7 +116,7 @@ fn make_thread(
                 0,
             ];
             let base = hold.system_call("mmap", number::MMAP, args)?;
-            let mappings = Mappings::at(midair_ptrace::RemoteAddr::new(base));
+            let mappings = Mappings::at(RemoteAddr::new(base));
             let data = mappings.data;
             options.reached(FaultPoint::Mapped);
             if let Err(error) = fill(look, draft, &mappings, &hold) {
@@ -213,17 +213,21 @@ pub(crate) fn unmap(hold: &mut Hold, mappings: &Mappings) -> Result<(), EnterErr
 /// True when the stub waits for a lock in the allocator, called by pthread_create: it has taken nothing yet, so the thread can
 /// be taken back. It may never get that lock, if the borrowed thread itself holds it.
 fn waits_for_allocator(look: &Look, regs: &Registers) -> bool {
-    let Some((_, arch::Blocked::Futex)) = arch::blocked_in(regs.orig_rax, &arch::arguments(regs))
-    else {
+    let instruction = |at| {
+        let mut bytes = [0; arch::SYSCALL_INSTRUCTION.len()];
+        let got = look.memory().read_vec(RemoteAddr::new(at), bytes.len());
+        bytes.copy_from_slice(&got.ok()?);
+        Some(bytes)
+    };
+    let blocked = arch::interrupted_call(regs, instruction)
+        .and_then(|(number, args)| arch::blocked_in(number, &args));
+    let Some((_, arch::Blocked::Futex)) = blocked else {
         return false;
     };
-    if !matches!(arch::restart_as(regs), Some(arch::RestartAs::Again)) {
-        return false;
-    }
     let walk = Walker::new(&look.modules, look.memory()).walk(Place {
-        pc: regs.rip,
-        sp: regs.rsp,
-        bp: Some(regs.rbp),
+        pc: regs.pc(),
+        sp: regs.sp(),
+        frame: Some(regs.frame()),
     });
     let grounds: Vec<Ground> = walk
         .frames
@@ -261,8 +265,8 @@ pub(crate) fn borrow<T: Send>(
             let candidate = match verdict {
                 Verdict::Parked(candidate) => candidate,
                 Verdict::AskRegisters(candidate) => {
-                    let bp = hold::frame_pointer(&candidate, options.stop);
-                    match bp.and_then(|bp| judge.judge(candidate.tid, Some(bp))) {
+                    let frame = hold::frame_registers(&candidate, options.stop);
+                    match frame.and_then(|frame| judge.judge(candidate.tid, Some(frame))) {
                         Some(Verdict::Parked(candidate)) => candidate,
                         Some(Verdict::Not(thread)) => {
                             seen.push(thread);

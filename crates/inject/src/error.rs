@@ -104,7 +104,8 @@ impl fmt::Display for Refusal {
             }
             Refusal::Stopped { pid } => write!(f, "process {pid} is stopped"),
             Refusal::Architecture { pid, what } => {
-                write!(f, "process {pid} is not an x86-64 process: {what}")
+                let (_, ours) = midair_ptrace::arch::ELF_MACHINE;
+                write!(f, "process {pid} is not an {ours} process: {what}")
             }
             Refusal::LibcTooOld {
                 pid,

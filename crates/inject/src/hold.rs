@@ -8,9 +8,10 @@
 use std::time::Duration;
 
 use midair_procinfo::module::Modules;
+use midair_procinfo::syscall::Blocking;
 use midair_ptrace::{
-    Deadline, Memory, Pace, Registers, RemoteAddr, Seized, SignalMask, StopKind, Stopped, Waited,
-    on_own_thread,
+    Deadline, FrameRegisters, Memory, Pace, Registers, RemoteAddr, Seized, SignalMask, StopKind,
+    Stopped, Waited, on_own_thread,
 };
 
 use crate::arch::{self, FrameLayout};
@@ -41,6 +42,8 @@ impl From<EnterError> for Miss {
 pub(crate) struct Proven {
     stopped: Stopped,
     regs: Registers,
+    /// The system call that it stands in; None for one that was stopped in its own code.
+    call: Option<Blocking>,
 }
 
 /// Stops a candidate and proves it again.
@@ -81,25 +84,33 @@ pub(crate) fn stop(
         return Err(Miss::NotParked("it is stopped by job control"));
     }
     let regs = stopped.registers().during(PHASE)?;
-    let stack = memory.read_vec(RemoteAddr::new(regs.rsp), candidate.stack.len());
-    let before = RemoteAddr::new(regs.rip).minus(2);
-    let instruction = memory.read_vec(before, 2);
+    if stopped.has_shadow_stack() {
+        return Err(Miss::NotParked("it has a shadow stack"));
+    }
+    let stack = memory.read_vec(RemoteAddr::new(regs.sp()), candidate.stack.len());
+    let len = arch::SYSCALL_INSTRUCTION.len();
+    let before = RemoteAddr::new(candidate.blocking.pc).minus(len as u64);
+    let instruction = memory.read_vec(before, len);
     if !instruction.is_ok_and(|bytes| bytes == arch::SYSCALL_INSTRUCTION) {
         return Err(Miss::NotParked("it does not stand behind a system call"));
     }
     let stack = stack.map_err(|_| Miss::NotParked("its stack cannot be read"))?;
     parked::unchanged(candidate, &regs, &stack).map_err(Miss::NotParked)?;
-    Ok(Proven { stopped, regs })
+    Ok(Proven {
+        stopped,
+        regs,
+        call: Some(candidate.blocking),
+    })
 }
 
 /// The registers of a candidate whose stack hangs on them: it is stopped for an instant and goes on.
-pub(crate) fn frame_pointer(candidate: &Candidate, patience: Duration) -> Option<u64> {
+pub(crate) fn frame_registers(candidate: &Candidate, patience: Duration) -> Option<FrameRegisters> {
     let read = || {
         let seized = Seized::seize(candidate.tid, false).ok()?;
         seized.interrupt().ok()?;
         let stopped = seized.wait_for_event(Deadline::after(patience)).ok()?;
         let regs = stopped.registers().ok()?;
-        (regs.rip == candidate.blocking.pc && regs.rsp == candidate.blocking.sp).then_some(regs.rbp)
+        arch::stands_in(&regs, &candidate.blocking).map(|_| regs.frame())
     };
     on_own_thread(read).ok()?
 }
@@ -111,12 +122,15 @@ pub(crate) struct Hold {
     stopped: Option<Stopped>,
     memory: Memory,
     original: Registers,
+    /// The system call that it was taken from.
+    call: Option<Blocking>,
     mask: SignalMask,
     extended: Vec<u8>,
     layout: FrameLayout,
     /// What lay where the frame is.
     under_frame: Vec<u8>,
     gadget: RemoteAddr,
+    restorer: RemoteAddr,
     masked: bool,
     /// It stands in the middle of the stub, perhaps with a lock: only the stub's own way leads back.
     in_stub: bool,
@@ -148,17 +162,28 @@ impl Hold {
         patience: Duration,
     ) -> Result<Hold, Miss> {
         const PHASE: &str = "preparing the way back";
-        let Proven { stopped, regs } = proven;
+        let Proven {
+            stopped,
+            regs,
+            call,
+        } = proven;
         let mask = stopped.signal_mask().during(PHASE)?;
         let extended = stopped.extended_state().during(PHASE)?;
         let layout = arch::lay_out(&regs, &extended);
         let room = modules
-            .mapping_at(regs.rsp)
+            .mapping_at(regs.sp())
             .is_some_and(|mapping| mapping.write && mapping.holds(layout.stack.get()));
         if !room {
             return Err(Miss::NotParked("its stack has no room"));
         }
-        let bytes = arch::frame_bytes(&layout, &regs, mask, &extended, code.restorer);
+        let bytes = arch::frame_bytes(
+            &layout,
+            &regs,
+            call.as_ref(),
+            mask,
+            &extended,
+            code.restorer,
+        );
         let under_frame = memory
             .read_vec(layout.stack, bytes.len())
             .map_err(|_| Miss::NotParked("its stack has no room"))?;
@@ -167,11 +192,13 @@ impl Hold {
             stopped: Some(stopped),
             memory,
             original: regs,
+            call,
             mask,
             extended,
             layout,
             under_frame,
             gadget: code.gadget,
+            restorer: code.restorer,
             masked: false,
             in_stub: false,
             patience,
@@ -209,19 +236,21 @@ impl Hold {
         nr: u64,
         args: [u64; 6],
     ) -> Result<u64, EnterError> {
-        let regs = arch::for_system_call(&self.original, self.gadget, self.layout.stack, nr, args);
+        let regs = arch::for_system_call(
+            &self.original,
+            self.gadget,
+            self.layout.stack,
+            nr,
+            args,
+            self.restorer,
+        );
         self.held(during)?.set_registers(&regs).during(during)?;
         self.block_signals(during)?;
         // Its beginning, then its end.
         for _ in 0..2 {
             self.next_syscall_stop(during)?;
         }
-        let result = self
-            .held(during)?
-            .registers()
-            .during(during)?
-            .rax
-            .cast_signed();
+        let result = self.held(during)?.registers().during(during)?.result();
         if (-4095..0).contains(&result) {
             let errno = i32::try_from(-result).unwrap_or(0);
             return Err(EnterError::SystemCall {
@@ -290,7 +319,7 @@ impl Hold {
                 Waited::Gone(_) => return Err(EnterError::Gone { during: PHASE }),
                 Waited::Stopped(stopped) => match stopped.kind() {
                     StopKind::Signal(signal @ (SIGILL | SIGBUS | SIGFPE | SIGSEGV)) => {
-                        let at = stopped.registers().during(PHASE)?.rip;
+                        let at = stopped.registers().during(PHASE)?.pc();
                         self.stopped = Some(stopped);
                         self.in_stub = false;
                         return Ok(StubEnd::Crashed { signal, at });
@@ -305,9 +334,9 @@ impl Hold {
         let stopped = running
             .wait_for_event(Deadline::after(self.patience))
             .during(PHASE)?;
-        let rip = stopped.registers().during(PHASE)?.rip;
+        let pc = stopped.registers().during(PHASE)?.pc();
         let result = self.memory.read_u32(stub.result).during(PHASE)?;
-        let inside = rip.wrapping_sub(stub.code.get()) < stub.code_len;
+        let inside = pc.wrapping_sub(stub.code.get()) < stub.code_len;
         if result != 0 && !inside {
             // Its patience was over first.
             stopped.detach().during(PHASE)?;
@@ -352,6 +381,12 @@ impl Hold {
 
     fn restore(&mut self) -> Result<(), EnterError> {
         const PHASE: &str = "restoring the thread";
+        if let Some(rearm) = arch::rearm(&self.original, self.call.as_ref()) {
+            self.system_call(PHASE, rearm.number, rearm.args)?;
+            self.held(PHASE)?
+                .set_registers(&rearm.registers)
+                .during(PHASE)?;
+        }
         if matches!(self.held(PHASE)?.kind(), StopKind::Syscall) {
             // Registers that ask for a restart must not be set here: only on the way out of a stop for signals does the
             // kernel look at them.

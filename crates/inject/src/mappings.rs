@@ -16,7 +16,7 @@ use crate::arch;
 use crate::look::Look;
 use crate::options::Options;
 
-const PAGE: u64 = 4096;
+const PAGE: u64 = arch::PAGE;
 /// Stack of the stub: pthread_create and an allocator run on it.
 const STUB_STACK: u64 = 64 * 1024;
 /// Stack of our thread: dlopen, constructors, and what the library does.
@@ -111,7 +111,7 @@ impl Draft {
         let patience_us = u64::try_from(options.patience.as_micros()).unwrap_or(20_000);
         set!(
             &mut bytes,
-            stub_patience_tsc,
+            stub_patience_ticks,
             (ticks_per_millisecond().saturating_mul(patience_us) / 1000)
         );
         set!(

@@ -6,10 +6,10 @@ use midair_procinfo::module::Modules;
 use midair_procinfo::stack::{Frame, Place, Walk, Walker};
 use midair_procinfo::syscall::{Blocking, Doing};
 use midair_procinfo::{Tid, show, task};
-use midair_ptrace::Registers;
+use midair_ptrace::{FrameRegisters, Registers};
 use midair_record::boot::THREAD_NAME;
 
-use crate::arch::{self, Blocked};
+use crate::arch::{self, Blocked, RestartAs};
 use crate::error::Seen;
 use crate::look::{LISTENER_NAME, Look};
 use crate::names::{self, Wait};
@@ -46,8 +46,8 @@ pub struct Candidate {
     /// What it is in, in words.
     pub doing: String,
     pub(crate) blocking: Blocking,
-    /// Its frame pointer register, where the stack could not be unwound without.
-    pub(crate) bp: Option<u64>,
+    /// The registers that the stack could not be unwound without.
+    pub(crate) frame: Option<FrameRegisters>,
     /// Stack bytes that the judgement rests on.
     pub(crate) stack: Vec<u8>,
     /// The call returns EINTR once stopped.
@@ -103,8 +103,8 @@ impl<'a> Judge<'a> {
         Ok((good, seen))
     }
 
-    /// Judges one thread, `bp` being its frame pointer register if that is known.
-    pub(crate) fn judge(&mut self, tid: Tid, bp: Option<u64>) -> Option<Verdict> {
+    /// Judges one thread, `frame` being the registers that unwinding needs, if they are known.
+    pub(crate) fn judge(&mut self, tid: Tid, frame: Option<FrameRegisters>) -> Option<Verdict> {
         let stat = task::stat(tid).ok()?;
         let not = |doing: String| {
             Some(Verdict::Not(Seen {
@@ -150,7 +150,7 @@ impl<'a> Judge<'a> {
         let place = Place {
             pc: blocking.pc,
             sp: blocking.sp,
-            bp,
+            frame,
         };
         let walk = self.walker.walk(place);
         let (grade, what) = match self.grade(&walk, call, blocked) {
@@ -171,7 +171,7 @@ impl<'a> Judge<'a> {
             grade,
             doing: what,
             blocking,
-            bp,
+            frame,
             stack: walk.bytes,
             disturbed: blocked == Blocked::Disturbed,
             switches: status.voluntary_switches.saturating_add(penalty),
@@ -277,19 +277,16 @@ pub(crate) fn unchanged(
     regs: &Registers,
     stack: &[u8],
 ) -> Result<(), &'static str> {
-    let call = &candidate.blocking;
-    if regs.orig_rax != call.number || regs.rip != call.pc || regs.rsp != call.sp {
+    let Some(comes_back) = arch::stands_in(regs, &candidate.blocking) else {
         return Err("it went on meanwhile");
-    }
-    if candidate.bp.is_some_and(|bp| bp != regs.rbp) || stack != candidate.stack {
+    };
+    if candidate.frame.is_some_and(|frame| frame != regs.frame()) || stack != candidate.stack {
         return Err("its stack changed meanwhile");
     }
-    match arch::restart_as(regs) {
-        Some(arch::RestartAs::Again | arch::RestartAs::Interrupted) => Ok(()),
+    match comes_back {
+        RestartAs::Again | RestartAs::Interrupted => Ok(()),
         // EINTR is what the stop made of it; any other result is the end of the call.
-        Some(arch::RestartAs::Done) if candidate.disturbed && regs.rax.cast_signed() == -4 => {
-            Ok(())
-        }
-        _ => Err("its system call has ended"),
+        RestartAs::Done if candidate.disturbed && regs.result() == -4 => Ok(()),
+        RestartAs::Done => Err("its system call has ended"),
     }
 }

@@ -70,7 +70,7 @@ fn bad(what: &'static str) -> impl Fn(object::Error) -> io::Error {
 type Header = FileHeader64<Endianness>;
 
 impl ElfFile {
-    /// Reads the headers of a 64-bit little-endian x86-64 file.
+    /// Reads the headers of a 64-bit little-endian file for this processor.
     ///
     /// # Errors
     /// The kernel's; invalid data when it is no such file.
@@ -78,10 +78,12 @@ impl ElfFile {
         let data = ReadCache::new(Windows::over(&file));
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
-        if header.e_machine.get(endian) != object::elf::EM_X86_64 {
+        let (machine, name) = midair_ptrace::arch::ELF_MACHINE;
+        let found = header.e_machine.get(endian);
+        if found.0 != machine {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "not an x86-64 file",
+                format!("machine {} is not {name}", found.0),
             ));
         }
         let mut segments = Vec::new();

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod arch;
 pub mod elf;
 pub mod libc_kind;
 pub mod limits;

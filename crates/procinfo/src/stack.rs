@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module as FramehopModule, Unwinder};
-use midair_ptrace::{Memory, RemoteAddr};
+use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
 
+use crate::arch::{self, FrameCache, FrameUnwinder};
 use crate::module::Modules;
 
 /// Frames looked at; deeper stacks count as not unwound to their root.
@@ -22,8 +22,8 @@ pub struct Place {
     pub pc: u64,
     /// Stack pointer.
     pub sp: u64,
-    /// Frame pointer register; None when it is not known (the thread was not stopped).
-    pub bp: Option<u64>,
+    /// The other registers that unwinding needs; None when they are not known (the thread was not stopped).
+    pub frame: Option<FrameRegisters>,
 }
 
 /// One frame.
@@ -44,7 +44,7 @@ pub struct Walk {
     pub frames: Vec<Frame>,
     /// The outermost frame is where threads or programs begin, as the unwind tables say.
     pub rooted: bool,
-    /// The result hangs on the frame pointer register, which was not known.
+    /// The result hangs on registers that were not known.
     pub needs_frame_pointer: bool,
     /// The stack bytes from the stack pointer to the outermost frame: as long as they and the registers are the same, so is
     /// this result.
@@ -55,8 +55,8 @@ pub struct Walk {
 pub struct Walker<'a> {
     modules: &'a Modules,
     memory: Memory,
-    unwinder: UnwinderX86_64<Vec<u8>>,
-    cache: CacheX86_64,
+    unwinder: FrameUnwinder,
+    cache: FrameCache,
     tried: HashSet<usize>,
 }
 
@@ -66,12 +66,6 @@ impl std::fmt::Debug for Walker<'_> {
             .field("tried", &self.tried)
             .finish_non_exhaustive()
     }
-}
-
-/// `from` plus a signed 32-bit offset.
-fn relative(from: u64, offset: &[u8]) -> Option<u64> {
-    let offset = i32::from_le_bytes(offset.try_into().ok()?);
-    Some(from.wrapping_add_signed(i64::from(offset)))
 }
 
 /// What one pass gave.
@@ -87,8 +81,8 @@ impl<'a> Walker<'a> {
         Walker {
             modules,
             memory,
-            unwinder: UnwinderX86_64::new(),
-            cache: CacheX86_64::new(),
+            unwinder: FrameUnwinder::new(),
+            cache: FrameCache::new(),
             tried: HashSet::new(),
         }
     }
@@ -106,10 +100,12 @@ impl<'a> Walker<'a> {
             .read_some(RemoteAddr::new(place.sp), &mut stack)
             .unwrap_or(0);
         stack.truncate(readable);
-        let pass = self.settle(place, place.bp.unwrap_or(0), &stack);
-        // Where the register is not known, an answer that is the same for two of its values does not hang on it.
-        let needs_frame_pointer = place.bp.is_none()
-            && self.settle(place, 0x5a5a_5a5a_5a5a_5a58, &stack).addresses != pass.addresses;
+        let known = place.frame.unwrap_or(FrameRegisters::all(0));
+        let pass = self.settle(place, known, &stack);
+        // Where the registers are not known, an answer that is the same for two of their values does not hang on them.
+        let other = FrameRegisters::all(0x5a5a_5a5a_5a5a_5a58);
+        let needs_frame_pointer =
+            place.frame.is_none() && self.settle(place, other, &stack).addresses != pass.addresses;
         let used = usize::try_from(pass.highest.saturating_sub(place.sp))
             .unwrap_or(0)
             .min(stack.len());
@@ -131,9 +127,9 @@ impl<'a> Walker<'a> {
     }
 
     /// Repeats passes until the files of all modules on the stack are known.
-    fn settle(&mut self, place: Place, bp: u64, stack: &[u8]) -> Pass {
+    fn settle(&mut self, place: Place, known: FrameRegisters, stack: &[u8]) -> Pass {
         loop {
-            let pass = self.pass(place, bp, stack);
+            let pass = self.pass(place, known, stack);
             let news = pass
                 .addresses
                 .iter()
@@ -146,7 +142,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn pass(&mut self, place: Place, bp: u64, stack: &[u8]) -> Pass {
+    fn pass(&mut self, place: Place, known: FrameRegisters, stack: &[u8]) -> Pass {
         let mut highest = place.sp;
         let mut read = |address: u64| {
             let at = usize::try_from(address.checked_sub(place.sp).ok_or(())?).map_err(|_| ())?;
@@ -156,7 +152,7 @@ impl<'a> Walker<'a> {
         };
         let mut addresses = Vec::new();
         let mut ended = false;
-        let regs = UnwindRegsX86_64::new(place.pc, place.sp, bp);
+        let regs = arch::unwind_registers(place.pc, place.sp, known);
         let mut frames = self
             .unwinder
             .iter_frames(place.pc, regs, &mut self.cache, &mut read);
@@ -218,40 +214,8 @@ impl<'a> Walker<'a> {
     /// instruction, as [`Frame::address`] has it. Calls through a procedure linkage table or a global offset table are
     /// followed; others, and jumps through registers, are not known.
     pub fn called(&self, address: u64) -> Option<u64> {
-        let after = address.wrapping_add(1);
-        let before = self
-            .memory
-            .read_vec(RemoteAddr::new(after.wrapping_sub(6)), 6)
-            .ok()?;
-        let target = match before.as_slice() {
-            [0xff, 0x15, slot @ ..] => self
-                .memory
-                .read_u64(RemoteAddr::new(relative(after, slot)?))
-                .ok()?,
-            [_, 0xe8, offset @ ..] => relative(after, offset)?,
-            _ => return None,
-        };
-        Some(self.through_linkage_table(target).unwrap_or(target))
-    }
-
-    /// Where an entry of a procedure linkage table jumps to: `endbr64`, `bnd` are optional before `jmp *slot(%rip)`.
-    fn through_linkage_table(&self, entry: u64) -> Option<u64> {
-        let bytes = self.memory.read_vec(RemoteAddr::new(entry), 11).ok()?;
-        let mut at = 0;
-        if bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
-            at += 4;
-        }
-        if bytes.get(at) == Some(&0xf2) {
-            at += 1;
-        }
-        let jump = bytes.get(at..at + 6)?;
-        let slot = jump.strip_prefix(&[0xff, 0x25])?;
-        self.memory
-            .read_u64(RemoteAddr::new(relative(
-                entry.wrapping_add(at as u64 + 6),
-                slot,
-            )?))
-            .ok()
+        let target = arch::called(self.memory, address.wrapping_add(1))?;
+        Some(arch::through_linkage_table(self.memory, target).unwrap_or(target))
     }
 
     /// Names of the function at an address of the target.

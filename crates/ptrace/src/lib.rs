@@ -15,8 +15,8 @@
 //! the thread go as it then is.
 
 mod addr;
+pub mod arch;
 mod boost;
-mod cpu;
 mod error;
 pub mod fault;
 mod handles;
@@ -26,14 +26,14 @@ mod stop;
 mod urgent;
 
 pub use addr::RemoteAddr;
+pub use arch::{FrameRegisters, Registers, ticks_per_millisecond};
 pub use boost::Boost;
-pub use cpu::{ticks_per_millisecond, xsave_bytes_needed};
 pub use error::{Error, Result};
 pub use handles::{
     memfd_with, pidfd_getfd, pidfd_open_thread, poll_readable, send_bytes, send_with_descriptor,
 };
 pub use memory::Memory;
-pub use regs::{Registers, SignalMask};
+pub use regs::SignalMask;
 pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread};
 pub use urgent::{Pace, Urgent};
 

@@ -1,6 +1,3 @@
-/// General registers, as the kernel lays them out for ptrace.
-pub type Registers = libc::user_regs_struct;
-
 /// A signal mask: bit n-1 set means that signal n is blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignalMask(pub u64);

@@ -3,11 +3,10 @@ use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use crate::{Error, Pace, Registers, Result, SignalMask, Tid, fault};
+use crate::{Error, Pace, Registers, Result, SignalMask, Tid, arch, fault};
 
 /// `PTRACE_EVENT_STOP` (linux/ptrace.h); libc has it only for some targets.
 const EVENT_STOP: i32 = 128;
-const NT_X86_XSTATE: usize = 0x202;
 const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
 const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
 
@@ -112,7 +111,7 @@ pub struct Stopped {
     here: PhantomData<*const ()>,
 }
 
-fn request(
+pub(crate) fn request(
     operation: &'static str,
     code: libc::c_uint,
     tid: Tid,
@@ -306,16 +305,7 @@ impl Stopped {
     /// # Errors
     /// [`Error::Gone`].
     pub fn registers(&self) -> Result<Registers> {
-        // SAFETY: an all-zero user_regs_struct is a valid value: it holds integers only.
-        let mut regs: Registers = unsafe { std::mem::zeroed() };
-        request(
-            "PTRACE_GETREGS",
-            libc::PTRACE_GETREGS,
-            self.tid,
-            0,
-            (&raw mut regs) as usize,
-        )?;
-        Ok(regs)
+        Registers::read(self.tid)
     }
 
     /// Sets its general registers, all at once.
@@ -323,38 +313,17 @@ impl Stopped {
     /// # Errors
     /// [`Error::Gone`].
     pub fn set_registers(&self, regs: &Registers) -> Result<()> {
-        request(
-            "PTRACE_SETREGS",
-            libc::PTRACE_SETREGS,
-            self.tid,
-            0,
-            (&raw const *regs) as usize,
-        )?;
+        regs.write(self.tid)?;
         fault::step("PTRACE_SETREGS");
         Ok(())
     }
 
-    /// Its extended state (x87, SSE, AVX, …) in the standard XSAVE format, of the size that the kernel reports.
+    /// Its vector and floating-point state, of the size that the kernel reports; the format is the processor's.
     ///
     /// # Errors
     /// [`Error::Gone`].
     pub fn extended_state(&self) -> Result<Vec<u8>> {
-        // 16 KiB hold everything up to AMX tiles.
-        let mut bytes = vec![0_u8; 16 * 1024];
-        let mut area = libc::iovec {
-            iov_base: bytes.as_mut_ptr().cast(),
-            iov_len: bytes.len(),
-        };
-        let data = (&raw mut area) as usize;
-        request(
-            "PTRACE_GETREGSET",
-            libc::PTRACE_GETREGSET,
-            self.tid,
-            NT_X86_XSTATE,
-            data,
-        )?;
-        bytes.truncate(area.iov_len);
-        Ok(bytes)
+        arch::read_extended(self.tid)
     }
 
     /// Sets its extended state from what [`Stopped::extended_state`] gave.
@@ -362,20 +331,15 @@ impl Stopped {
     /// # Errors
     /// [`Error::System`] when the bytes are not such a state; [`Error::Gone`].
     pub fn set_extended_state(&self, bytes: &[u8]) -> Result<()> {
-        let area = libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
-        };
-        let data = (&raw const area) as usize;
-        request(
-            "PTRACE_SETREGSET",
-            libc::PTRACE_SETREGSET,
-            self.tid,
-            NT_X86_XSTATE,
-            data,
-        )?;
+        arch::write_extended(self.tid, bytes)?;
         fault::step("PTRACE_SETREGSET");
         Ok(())
+    }
+
+    /// True when its return addresses are on a second stack, too, as far as a stop is needed to tell: such a thread cannot be
+    /// sent to other code.
+    pub fn has_shadow_stack(&self) -> bool {
+        arch::shadow_stack(self.tid)
     }
 
     /// Its signal mask.

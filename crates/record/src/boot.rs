@@ -115,8 +115,8 @@ pub struct BootBlock {
     pub stub_stack_top: u64,
     /// Address of a prepared `rt_sigreturn` frame: the stub's way out when nobody answers.
     pub sigframe: u64,
-    /// Ticks of the time stamp counter after which the stub leaves by itself.
-    pub stub_patience_tsc: u64,
+    /// Ticks of the processor's counter (x86-64: time stamp counter, aarch64: virtual counter) after which the stub leaves by itself.
+    pub stub_patience_ticks: u64,
     /// Address of dlerror's text after a failed load (in the target).
     pub error_text: u64,
     /// How long our thread waits for the attacher's first words, in ms.

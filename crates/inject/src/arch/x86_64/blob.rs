@@ -10,7 +10,7 @@ use std::mem::offset_of;
 
 use midair_record::boot::{BootBlock, mailbox, step};
 
-use super::scratch::{ERROR_BYTES, at};
+use crate::arch::scratch::{ERROR_BYTES, at};
 
 global_asm!(
     ".pushsection .rodata.midair_blob, \"a\", @progbits",
@@ -67,7 +67,7 @@ global_asm!(
     "shl rdx, 32",
     "or rax, rdx",
     "sub rax, r13",
-    "cmp rax, [rbx + {stub_patience_tsc}]",
+    "cmp rax, [rbx + {stub_patience_ticks}]",
     "jb 4b",
     // Nobody came: the thread puts itself back. (Also where nothing can be written, then with no word left.)
     "5:",
@@ -306,7 +306,7 @@ global_asm!(
     stack_base = const offset_of!(BootBlock, stack_base),
     stack_len = const offset_of!(BootBlock, stack_len),
     sigframe = const offset_of!(BootBlock, sigframe),
-    stub_patience_tsc = const offset_of!(BootBlock, stub_patience_tsc),
+    stub_patience_ticks = const offset_of!(BootBlock, stub_patience_ticks),
     error_text = const offset_of!(BootBlock, error_text),
     patience_ms = const offset_of!(BootBlock, patience_ms),
     STARTED = const mailbox::STARTED,

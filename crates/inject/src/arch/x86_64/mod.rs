@@ -1,43 +1,38 @@
 //! x86-64.
 
 mod blob;
-mod scratch;
 mod sigframe;
 
 pub(crate) use blob::code;
-pub(crate) use scratch::{Scratch, fill_scratch};
-pub(crate) use sigframe::{FrameLayout, RestartAs, frame_bytes, lay_out, restart_as};
+pub(crate) use sigframe::{FrameLayout, frame_bytes, lay_out};
 
+use midair_procinfo::syscall::Blocking;
 use midair_ptrace::{Registers, RemoteAddr};
 
+use super::{Blocked, Rearm, RestartAs};
+
+/// Bytes in a page.
+pub(crate) const PAGE: u64 = 4096;
 /// Bytes below the stack pointer that belong to the running function (System V ABI).
 pub(crate) const RED_ZONE: u64 = 128;
 /// The instruction by which a thread enters the kernel.
 pub(crate) const SYSCALL_INSTRUCTION: [u8; 2] = [0x0f, 0x05];
 /// `mov $39,%eax; syscall; ret`: the inside of getpid.
 pub(crate) const GETPID_BODY: [u8; 8] = [0xb8, 0x27, 0, 0, 0, 0x0f, 0x05, 0xc3];
+/// Where its `syscall; ret` begins.
+pub(crate) const GETPID_CALL: u64 = 5;
 /// `syscall; ret`.
 pub(crate) const SYSCALL_RETURN: [u8; 3] = [0x0f, 0x05, 0xc3];
 /// `mov $15,%rax; syscall`: the C library's return from signal handlers.
 pub(crate) const RESTORER: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+/// Signal handlers return to the C library's own.
+pub(crate) const RESTORER_IN_VDSO: bool = false;
 
 /// System call numbers that the engine makes in the target.
 pub(crate) mod number {
     pub(crate) const MMAP: u64 = 9;
     pub(crate) const MUNMAP: u64 = 11;
-}
-
-/// What blocking system calls mean for a thread that is stopped in them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Blocked {
-    /// Restarted by the kernel as if nothing had been.
-    Restarts,
-    /// A futex wait, restarted too, but it may be a lock of the allocator or loader.
-    Futex,
-    /// The kernel's own restart of an interrupted wait: may be any of the two above.
-    Restarted,
-    /// Comes back with EINTR when its thread is stopped.
-    Disturbed,
+    pub(crate) const FUTEX: u64 = 202;
 }
 
 /// Judges a system call by number and arguments; None: not one to enter through. The three groups were measured, see
@@ -82,31 +77,68 @@ pub(crate) fn blocked_in(nr: u64, args: &[u64; 6]) -> Option<(&'static str, Bloc
     })
 }
 
-/// The arguments of the system call that a stopped thread is in.
-pub(crate) fn arguments(regs: &Registers) -> [u64; 6] {
-    [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9]
+const ERESTARTSYS: i64 = 512;
+const ERESTARTNOINTR: i64 = 513;
+const ERESTARTNOHAND: i64 = 514;
+const ERESTART_RESTARTBLOCK: i64 = 516;
+
+/// How the system call comes back that a stopped thread is in; None when it is in none.
+fn restart_as(regs: &Registers) -> Option<RestartAs> {
+    let regs = &regs.0;
+    if regs.orig_rax.cast_signed() < 0 {
+        return None;
+    }
+    match -regs.rax.cast_signed() {
+        ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND => Some(RestartAs::Again),
+        ERESTART_RESTARTBLOCK => Some(RestartAs::Interrupted),
+        _ => Some(RestartAs::Done),
+    }
+}
+
+/// How the call comes back in which a thread was seen and is now stopped; None when it is not in that call any more.
+pub(crate) fn stands_in(regs: &Registers, call: &Blocking) -> Option<RestartAs> {
+    let same = regs.0.orig_rax == call.number && regs.0.rip == call.pc && regs.0.rsp == call.sp;
+    same.then(|| restart_as(regs)).flatten()
+}
+
+/// Number and arguments of a system call that a stop has interrupted and that will be made again, whichever it is. `_instruction`
+/// tells what lies at an address.
+pub(crate) fn interrupted_call(
+    regs: &Registers,
+    _instruction: impl Fn(u64) -> Option<[u8; SYSCALL_INSTRUCTION.len()]>,
+) -> Option<(u64, [u64; 6])> {
+    let again = restart_as(regs) == Some(RestartAs::Again);
+    let regs = &regs.0;
+    let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+    again.then_some((regs.orig_rax, args))
+}
+
+/// Registers say it all here: the kernel reads from `orig_rax` and `rax` how the call goes on.
+pub(crate) fn rearm(_original: &Registers, _call: Option<&Blocking>) -> Option<Rearm> {
+    None
 }
 
 /// Flags that must be clear in our code: direction, trap.
 const CLEAR_FLAGS: u64 = 0x400 | 0x100;
 
 /// Registers for one system call made by the `syscall; ret` at `gadget`, on the stack at `stack`. `orig_rax` is -1 so that
-/// the kernel does not take the interrupted call for the one to restart.
+/// the kernel does not take the interrupted call for the one to restart. The restorer's address is on the stack already.
 pub(crate) fn for_system_call(
     base: &Registers,
     gadget: RemoteAddr,
     stack: RemoteAddr,
     nr: u64,
     args: [u64; 6],
+    _restorer: RemoteAddr,
 ) -> Registers {
-    let mut regs = *base;
+    let mut regs = base.0;
     regs.rip = gadget.get();
     regs.rsp = stack.get();
     regs.rax = nr;
     [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = args;
     regs.orig_rax = u64::MAX;
     regs.eflags &= !CLEAR_FLAGS;
-    regs
+    Registers(regs)
 }
 
 /// Registers for the stub.
@@ -116,12 +148,12 @@ pub(crate) fn for_stub(
     stack: RemoteAddr,
     block: RemoteAddr,
 ) -> Registers {
-    let mut regs = *base;
+    let mut regs = base.0;
     regs.rip = code.get();
     regs.rsp = stack.get();
     regs.rbp = 0;
     regs.rbx = block.get();
     regs.orig_rax = u64::MAX;
     regs.eflags &= !CLEAR_FLAGS;
-    regs
+    Registers(regs)
 }

@@ -3,14 +3,12 @@
 //!
 //! Layout after linux/arch/x86: `struct rt_sigframe`, `struct sigcontext`, `struct _fpx_sw_bytes`.
 
-use midair_ptrace::{Registers, RemoteAddr, SignalMask, xsave_bytes_needed};
+use midair_procinfo::syscall::Blocking;
+use midair_ptrace::arch::xsave_bytes_needed;
+use midair_ptrace::{Registers, RemoteAddr, SignalMask};
 
-use super::RED_ZONE;
+use super::{RED_ZONE, RestartAs, restart_as};
 
-const ERESTARTSYS: i64 = 512;
-const ERESTARTNOINTR: i64 = 513;
-const ERESTARTNOHAND: i64 = 514;
-const ERESTART_RESTARTBLOCK: i64 = 516;
 const EINTR: i64 = 4;
 
 /// Bytes of `struct ucontext` with the kernel's 8-byte mask.
@@ -23,29 +21,6 @@ const MAGIC1: u32 = 0x4650_5853;
 const MAGIC2: u32 = 0x4650_5845;
 /// Where the XSAVE area has its software-reserved bytes; ptrace gives XCR0 in the first eight.
 const SOFTWARE_BYTES: usize = 464;
-
-/// What an interrupted system call comes back with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RestartAs {
-    /// The same call is made again.
-    Again,
-    /// The kernel would go on with the rest of a timed wait; a thread that restores itself gets EINTR.
-    Interrupted,
-    /// It has its result already.
-    Done,
-}
-
-/// Reads the state of the interrupted call from the registers; None when the thread is in no system call.
-pub(crate) fn restart_as(regs: &Registers) -> Option<RestartAs> {
-    if regs.orig_rax.cast_signed() < 0 {
-        return None;
-    }
-    match -regs.rax.cast_signed() {
-        ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND => Some(RestartAs::Again),
-        ERESTART_RESTARTBLOCK => Some(RestartAs::Interrupted),
-        _ => Some(RestartAs::Done),
-    }
-}
 
 /// Where the frame lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +39,7 @@ pub(crate) struct FrameLayout {
 
 /// Puts the frame below the red zone of the thread's own stack.
 pub(crate) fn lay_out(regs: &Registers, extended: &[u8]) -> FrameLayout {
-    let end = RemoteAddr::new(regs.rsp).minus(RED_ZONE);
+    let end = RemoteAddr::new(regs.sp()).minus(RED_ZONE);
     let (xcr0, used) = (word(extended, SOFTWARE_BYTES), word(extended, 512));
     let xsave_len = xsave_bytes_needed(xcr0, used).min(extended.len());
     let xsave = end.minus(xsave_len as u64 + 4).align_down(64);
@@ -85,10 +60,11 @@ fn word(bytes: &[u8], at: usize) -> u64 {
         .map_or(0, u64::from_le_bytes)
 }
 
-/// The bytes from `layout.stack` to `layout.end`. `restorer` is the C library's `mov $15,%rax; syscall`.
+/// The bytes from `layout.stack` to `layout.end`, for a thread that stands in `_call`, if it is in one. `restorer` is the C library's `mov $15,%rax; syscall`.
 pub(crate) fn frame_bytes(
     layout: &FrameLayout,
     regs: &Registers,
+    _call: Option<&Blocking>,
     mask: SignalMask,
     extended: &[u8],
     restorer: RemoteAddr,
@@ -102,8 +78,10 @@ pub(crate) fn frame_bytes(
             place.copy_from_slice(piece);
         }
     };
+    let restart = restart_as(regs);
+    let regs = &regs.0;
     let (mut rax, mut rip) = (regs.rax, regs.rip);
-    match restart_as(regs) {
+    match restart {
         Some(RestartAs::Again) => {
             rax = regs.orig_rax;
             rip = rip.wrapping_sub(2);

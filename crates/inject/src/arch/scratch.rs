@@ -29,7 +29,7 @@ pub(crate) struct Scratch {
     pub(crate) name: [u8; 16],
     /// Name of the library's entry.
     pub(crate) entry: [u8; 32],
-    /// `pthread_attr_t` (56 bytes).
+    /// `pthread_attr_t` (56 bytes on x86-64, 64 on aarch64).
     pub(crate) attributes: [u64; 8],
     /// `pthread_t` of our thread.
     pub(crate) thread: u64,

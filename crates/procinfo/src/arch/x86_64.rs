@@ -1,0 +1,52 @@
+//! x86-64.
+
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
+
+pub(crate) type FrameUnwinder = UnwinderX86_64<Vec<u8>>;
+pub(crate) type FrameCache = CacheX86_64;
+
+/// What unwinding begins with.
+pub(crate) fn unwind_registers(pc: u64, sp: u64, frame: FrameRegisters) -> UnwindRegsX86_64 {
+    UnwindRegsX86_64::new(pc, sp, frame.fp)
+}
+
+/// `from` plus a signed 32-bit offset.
+fn relative(from: u64, offset: &[u8]) -> Option<u64> {
+    let offset = i32::from_le_bytes(offset.try_into().ok()?);
+    Some(from.wrapping_add_signed(i64::from(offset)))
+}
+
+/// Where the call instruction that ends before `after` goes to, directly or through a global offset table; others are not known.
+pub(crate) fn called(memory: Memory, after: u64) -> Option<u64> {
+    let before = memory
+        .read_vec(RemoteAddr::new(after.wrapping_sub(6)), 6)
+        .ok()?;
+    match before.as_slice() {
+        [0xff, 0x15, slot @ ..] => memory
+            .read_u64(RemoteAddr::new(relative(after, slot)?))
+            .ok(),
+        [_, 0xe8, offset @ ..] => relative(after, offset),
+        _ => None,
+    }
+}
+
+/// Where an entry of a procedure linkage table jumps to: `endbr64`, `bnd` are optional before `jmp *slot(%rip)`.
+pub(crate) fn through_linkage_table(memory: Memory, entry: u64) -> Option<u64> {
+    let bytes = memory.read_vec(RemoteAddr::new(entry), 11).ok()?;
+    let mut at = 0;
+    if bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
+        at += 4;
+    }
+    if bytes.get(at) == Some(&0xf2) {
+        at += 1;
+    }
+    let jump = bytes.get(at..at + 6)?;
+    let slot = jump.strip_prefix(&[0xff, 0x25])?;
+    memory
+        .read_u64(RemoteAddr::new(relative(
+            entry.wrapping_add(at as u64 + 6),
+            slot,
+        )?))
+        .ok()
+}
