@@ -48,6 +48,12 @@ impl Signals {
         };
         set.thread_block()
             .map_err(|errno| failed("signals could not be blocked", errno))?;
+        // A write beyond the limit of file sizes is to fail by its error, also at the end, when results are written: never released.
+        let mut too_large = SigSet::empty();
+        too_large.add(Signal::SIGXFSZ);
+        too_large
+            .thread_block()
+            .map_err(|errno| failed("signals could not be blocked", errno))?;
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map_err(|errno| failed("no descriptor for signals could be made", errno))?;
         Ok(Signals { set, fd })

@@ -75,6 +75,13 @@ pub enum Refusal {
         /// The process.
         pid: Tid,
     },
+    /// It does not see itself in `/proc`, by which it would load a library that is sent to it.
+    NoProc {
+        /// The process.
+        pid: Tid,
+        /// What is there instead.
+        what: &'static str,
+    },
     /// Something that must be known of it could not be read.
     Unreadable {
         /// The process.
@@ -120,6 +127,12 @@ impl fmt::Display for Refusal {
                 write!(f, "process {pid} does not run on glibc: {what}")
             }
             Refusal::Seccomp { pid } => write!(f, "process {pid} is in seccomp's strict mode"),
+            Refusal::NoProc { pid, what } => {
+                write!(
+                    f,
+                    "process {pid} does not see itself in /proc, by which it would load our library: {what}"
+                )
+            }
             Refusal::Unreadable { pid, what, source } => {
                 write!(f, "{what} of process {pid} cannot be read: {source}")
             }

@@ -110,6 +110,10 @@ pub fn look(pid: Tid) -> Result<Look, Refusal> {
     })?;
     let memory = Memory::of(tid);
     let code = TargetCode::find(pid, &modules, memory)?;
+    let start_ticks = task::stat(tid).map_err(gone)?.start_ticks;
+    if let Some(what) = blind(tid, &status, start_ticks) {
+        return Err(Refusal::NoProc { pid, what });
+    }
     let tids = task::list(tid).map_err(gone)?;
     let named = |name: &str| {
         let name = name.as_bytes().to_vec();
@@ -117,7 +121,6 @@ pub fn look(pid: Tid) -> Result<Look, Refusal> {
     };
     let listener = tids.iter().copied().find(named(LISTENER_NAME));
     let agent = agent::find(memory, tids.iter().copied().filter(named(THREAD_NAME)));
-    let start_ticks = task::stat(tid).map_err(gone)?.start_ticks;
     Ok(Look {
         pid,
         tid,
@@ -133,6 +136,37 @@ pub fn look(pid: Tid) -> Result<Look, Refusal> {
 }
 
 const ESRCH: i32 = 3;
+
+/// What stands in the way of loading `/proc/self/fd/N`, if anything does: a root without /proc, or one with the /proc of another pid
+/// namespace (who was put into a container's mounts alone).
+fn blind(tid: Tid, status: &Status, start_ticks: u64) -> Option<&'static str> {
+    let proc = std::path::PathBuf::from(format!("/proc/{tid}/root/proc"));
+    // Where it cannot be looked at, the load itself has to tell.
+    match std::fs::symlink_metadata(proc.join("self")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Some("none is mounted in its root");
+        }
+        Err(_) => return None,
+        Ok(_) => {}
+    }
+    let shown = status.ns_tgid.iter().any(|inside| {
+        std::fs::read(proc.join(format!("{inside}/task/{}/stat", thread_in(status, *inside))))
+            .ok()
+            .and_then(|text| midair_procinfo::stat::parse(&text))
+            .is_some_and(|stat| stat.start_ticks == start_ticks)
+    });
+    (!shown && !status.ns_tgid.is_empty())
+        .then_some("the one in its root is of another pid namespace")
+}
+
+/// The number of the thread of `status` in the pid namespace where its process has the number `process`.
+fn thread_in(status: &Status, process: Tid) -> Tid {
+    let level = status.ns_tgid.iter().position(|&tgid| tgid == process);
+    level
+        .and_then(|level| status.ns_pid.get(level))
+        .copied()
+        .unwrap_or(process)
+}
 
 impl Look {
     /// The target's memory.

@@ -7,6 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use crate::task;
 use crate::{Tid, decimal};
 
+/// `CAP_DAC_OVERRIDE`.
+const CAP_DAC_OVERRIDE: u64 = 1 << 1;
 /// `CAP_SYS_PTRACE`.
 const CAP_SYS_PTRACE: u64 = 1 << 19;
 /// `CAP_SYS_ADMIN`.
@@ -25,6 +27,8 @@ pub struct Access {
     pub target_uids: [u32; 3],
     /// We have CAP_SYS_PTRACE (in our user namespace).
     pub ptrace_capability: bool,
+    /// The kernel keeps the target's files in `/proc` for this other user, and we have no CAP_DAC_OVERRIDE.
+    pub files_of_other: Option<u32>,
     /// We have CAP_SYS_ADMIN (in our user namespace).
     pub admin_capability: bool,
     /// `kernel.yama.ptrace_scope`; None without Yama.
@@ -55,6 +59,10 @@ pub fn look(tid: Tid) -> io::Result<Access> {
         our_uid: us.uid[1],
         target_uids: [target.uid[0], target.uid[1], target.uid[2]],
         ptrace_capability: us.cap_effective & CAP_SYS_PTRACE != 0,
+        files_of_other: fs::metadata(format!("/proc/{tid}/mem"))
+            .ok()
+            .map(|file| file.uid())
+            .filter(|&owner| owner != us.uid[3] && us.cap_effective & CAP_DAC_OVERRIDE == 0),
         admin_capability: us.cap_effective & CAP_SYS_ADMIN != 0,
         yama: fs::read("/proc/sys/kernel/yama/ptrace_scope")
             .ok()
@@ -96,6 +104,17 @@ impl Access {
             return (
                 "it has capabilities that we have not".into(),
                 "run this as root",
+            );
+        }
+        // Who is given CAP_SYS_PTRACE alone may trace, but not open what belongs to somebody else.
+        if let Some(owner) = self.files_of_other
+            && self.ptrace_capability
+        {
+            return (
+                format!(
+                    "its files in /proc belong to user {owner}, and we have CAP_SYS_PTRACE but not CAP_DAC_OVERRIDE"
+                ),
+                "give the program both: setcap cap_sys_ptrace,cap_dac_override+ep FILE; or run it as root",
             );
         }
         if !self.same_user_namespace {
@@ -159,6 +178,7 @@ mod tests {
             our_uid: 1000,
             target_uids: [1000; 3],
             ptrace_capability: false,
+            files_of_other: None,
             admin_capability: false,
             yama: None,
             target_more_capable: false,
@@ -202,6 +222,14 @@ mod tests {
                 ..fine.clone()
             })
             .contains("user namespace")
+        );
+        assert!(
+            said(Access {
+                ptrace_capability: true,
+                files_of_other: Some(0),
+                ..fine.clone()
+            })
+            .contains("CAP_DAC_OVERRIDE")
         );
         assert!(said(fine.clone()).contains("dumpable"));
         assert!(

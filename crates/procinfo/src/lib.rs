@@ -16,6 +16,7 @@ pub mod libc_kind;
 pub mod limits;
 pub mod maps;
 pub mod module;
+pub mod room;
 pub mod stack;
 pub mod stat;
 pub mod status;

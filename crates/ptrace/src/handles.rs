@@ -55,8 +55,15 @@ pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
     const MFD_EXEC: libc::c_uint = 0x10;
     // SAFETY: `name` is a C string that outlives the call.
     let mut raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | MFD_EXEC) };
-    if raw < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
-        // SAFETY: as above; an older kernel does not know the flag.
+    // An older kernel does not know the flag; `vm.memfd_noexec=2` refuses it. Without it the file has no execute permission there, which
+    // `mmap` does not ask for.
+    if raw < 0
+        && matches!(
+            io::Error::last_os_error().raw_os_error(),
+            Some(libc::EINVAL | libc::EACCES)
+        )
+    {
+        // SAFETY: as above.
         raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     }
     if raw < 0 {

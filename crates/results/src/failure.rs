@@ -34,6 +34,10 @@ pub enum Kind {
     Enter = 21,
     /// The target refused or failed the set-up, for a reason that it names; it was undone.
     Setup = 22,
+    /// There is not the room for it, under a limit of the process, of its memory cgroup, or of the attaching side.
+    NoRoom = 23,
+    /// The process does not see itself in `/proc`.
+    NoProc = 24,
     /// The detach did not come to its end in time.
     DetachFailed = 30,
     /// The target ended by a signal or exec; what was recorded is written.

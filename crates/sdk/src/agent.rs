@@ -6,6 +6,7 @@
 use crate::clock::now;
 use crate::collect;
 use crate::current;
+use crate::descriptor_path;
 use crate::only;
 use crate::registration;
 use midair_record::boot::{BootBlock, mailbox, step};
@@ -31,8 +32,6 @@ pub(crate) const BUSY_TICK: Duration = Duration::from_millis(1);
 struct Agent {
     /// Tools loaded so far, by the identity that the attacher gave them.
     tools: HashMap<u64, Tool>,
-    /// Descriptor numbers that were used to load a library: never again, since the loader knows libraries by path.
-    last_library_fd: RawFd,
 }
 
 /// A loaded tool.
@@ -69,12 +68,9 @@ unsafe fn live(boot: *mut BootBlock) {
     registration::discover::entered_by_engine();
     // SAFETY: the boot block stays mapped; this thread is the only one in the target that writes its plain fields, and the attacher
     // reads and writes them from outside only as the mailbox allows.
-    let (word, library_fd) = unsafe { (&(*boot).mailbox, (*boot).library_fd) };
+    let word = unsafe { &(*boot).mailbox };
     crate::collector::set(current::COLLECTOR);
-    let mut agent = Agent {
-        last_library_fd: library_fd,
-        ..Agent::default()
-    };
+    let mut agent = Agent::default();
     // Called after the next one: tools are ended when collecting has stopped.
     registration::end_at_exit();
     // SAFETY: `handle_exit` is a function of a library that is never unloaded.
@@ -341,21 +337,8 @@ impl Agent {
         if let Some(known) = self.tools.get(&identity) {
             return Ok(*known);
         }
-        // SAFETY: our own descriptor.
-        let number = unsafe {
-            libc::fcntl(
-                fd.as_raw_fd(),
-                libc::F_DUPFD_CLOEXEC,
-                self.last_library_fd + 1,
-            )
-        };
-        if number < 0 {
-            return Err("no descriptor is free for loading the tool".to_owned());
-        }
-        self.last_library_fd = number;
-        // SAFETY: F_DUPFD_CLOEXEC made it.
-        let fd = unsafe { OwnedFd::from_raw_fd(number) };
-        let path = std::ffi::CString::new(format!("/proc/self/fd/{number}"))
+        let fd = descriptor_path::renumber(fd)?;
+        let path = std::ffi::CString::new(format!("{}{}", descriptor_path::FOLDER, fd.as_raw_fd()))
             .map_err(|error| error.to_string())?;
         // SAFETY: a NUL-terminated path; the library's initialisers run, as its user asked for.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

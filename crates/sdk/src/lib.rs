@@ -24,6 +24,7 @@ pub mod context;
 mod convert;
 pub mod copies;
 mod current;
+mod descriptor_path;
 mod external;
 pub mod hooks;
 pub mod install;

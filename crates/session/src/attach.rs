@@ -2,6 +2,7 @@
 
 use crate::install::Install;
 use crate::request::{Entry, Request};
+use crate::room;
 use crate::session::{Prepared, Session};
 use crate::target::Target;
 use crate::turn::Turn;
@@ -48,6 +49,8 @@ impl Session {
         let held = Target::hold(pid as u32)?;
         let identity = Identity::read(pid as u32);
         check_request(request, &identity)?;
+        room::check_ours(install, &tools, request)?;
+        room::check(&look, &tools, request)?;
         // The spool and the tools are made ready while the engine enters: neither needs the other.
         let (prepared, entered) = std::thread::scope(|scope| {
             let prepare = scope.spawn(|| Prepared::make(identity, &tools, request));
@@ -71,15 +74,21 @@ impl Session {
         };
         let target = held.with_agent(entered.agent_tid as u32);
         // Hanging up on our thread, which dropping `entered` does, ends its wait for an offer: it parks.
-        let mut session = Session::over(target, &entered.channel, prepared?, request, entry)
-            .map_err(|failure| {
-                // What our thread says of itself explains more than the silence on the channel.
-                entered
-                    .failure()
-                    .map_or(failure, |error| failure_of(pid, &error))
-            })?;
-        session.attached_after(began.elapsed());
-        Ok(session)
+        match Session::over(target, &entered.channel, prepared?, request, entry) {
+            Ok(mut session) => {
+                session.attached_after(began.elapsed());
+                Ok(session)
+            }
+            Err(failure) => {
+                // What our thread says of itself explains more than the silence on the channel. It has then ended, or will not
+                // park: its mappings go.
+                let Some(error) = entered.failure() else {
+                    return Err(failure);
+                };
+                let _undone = entered.withdraw(options);
+                Err(failure_of(pid, &error))
+            }
+        }
     }
 }
 
@@ -196,6 +205,10 @@ pub(crate) fn failure_of_refusal(refusal: &Refusal) -> Failure {
         Refusal::Seccomp { .. } => (
             Kind::NotPermitted,
             "start the process without seccomp's strict mode",
+        ),
+        Refusal::NoProc { .. } => (
+            Kind::NoProc,
+            "mount one there: nsenter --mount --pid --target PID mount -t proc proc /proc",
         ),
         _ => (Kind::Enter, "run this as root"),
     };

@@ -12,6 +12,7 @@ pub mod find;
 mod install;
 mod request;
 mod rights;
+mod room;
 mod session;
 mod target;
 mod turn;

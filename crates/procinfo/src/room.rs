@@ -1,0 +1,284 @@
+//! What room a process has left under its limits (`/proc/TID/limits`) and under its memory cgroups.
+//!
+//! Nothing is touched. What cannot be read counts as no limit: the limit itself then says no, where it is met.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{Tid, decimal};
+
+/// One limit, and how far it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Left {
+    /// The limit.
+    pub limit: u64,
+    /// In use.
+    pub used: u64,
+}
+
+impl Left {
+    /// What is left, 0 where more is used than allowed.
+    pub fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.used)
+    }
+}
+
+/// The room of one process. None: unlimited, or not to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Room {
+    /// Bytes of address space (`RLIMIT_AS`).
+    pub address_space: Option<Left>,
+    /// Bytes of private writable memory (`RLIMIT_DATA`).
+    pub data: Option<Left>,
+    /// Bytes that may be locked (`RLIMIT_MEMLOCK`), where the process has locked all it has (`mlockall`), and may not lock without
+    /// limit.
+    pub locked: Option<Left>,
+    /// Descriptor numbers (`RLIMIT_NOFILE`).
+    pub descriptors: Option<Left>,
+    /// Mappings (`vm.max_map_count`).
+    pub mappings: Option<Left>,
+    /// Bytes under the tightest memory cgroup that it is in. Used is what cannot be taken back: without the page cache of files.
+    pub memory: Option<Left>,
+    /// The process has locked all its memory, so that whatever is mapped is memory at once.
+    pub locks_all: bool,
+}
+
+/// `CAP_IPC_LOCK`.
+const CAP_IPC_LOCK: u64 = 1 << 14;
+
+/// Looks at the process of a live thread, which has `mappings` mappings.
+///
+/// # Errors
+/// The kernel's; not found when it has ended.
+pub fn look(tid: Tid, mappings: usize) -> io::Result<Room> {
+    let limits = fs::read(format!("/proc/{tid}/limits"))?;
+    let status = fs::read(format!("/proc/{tid}/status"))?;
+    let bytes = |key: &str| number_after(&status, key).unwrap_or(0).saturating_mul(1024);
+    let left =
+        |name: &str, used: u64| number_after(&limits, name).map(|limit| Left { limit, used });
+    // Some mappings cannot be locked (of devices, of the kernel).
+    let locks_all = bytes("VmLck:") > bytes("VmSize:") / 4 * 3;
+    let unlimited = crate::status::parse(&status).cap_effective & CAP_IPC_LOCK != 0;
+    Ok(Room {
+        address_space: left("Max address space", bytes("VmSize:")),
+        data: left("Max data size", bytes("VmData:")),
+        locked: left("Max locked memory", bytes("VmLck:")).filter(|_| locks_all && !unlimited),
+        descriptors: match (
+            number_after(&limits, "Max open files"),
+            crate::task::descriptors(tid),
+        ) {
+            (Some(limit), Ok(open)) => Some(Left {
+                limit,
+                used: open.iter().filter(|&&fd| (fd as u64) < limit).count() as u64,
+            }),
+            _ => None,
+        },
+        mappings: fs::read("/proc/sys/vm/max_map_count")
+            .ok()
+            .and_then(|text| decimal(&text))
+            .map(|limit| Left {
+                limit,
+                used: mappings as u64,
+            }),
+        memory: memory(tid),
+        locks_all,
+    })
+}
+
+/// The number behind `key` at the beginning of a line. None for "unlimited", and where there is no such line.
+fn number_after(text: &[u8], key: &str) -> Option<u64> {
+    let line = text
+        .split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(key.as_bytes()))?;
+    line.split(u8::is_ascii_whitespace)
+        .find(|word| !word.is_empty())
+        .and_then(decimal)
+}
+
+/// What is left under the tightest memory cgroup of a process, see [`Room::memory`].
+pub fn memory(tid: Tid) -> Option<Left> {
+    let groups = fs::read(format!("/proc/{tid}/cgroup")).ok()?;
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    hierarchies(&groups, &mounts)
+        .into_iter()
+        .flat_map(|(top, path, files)| tightest(&top, &path, files))
+        .min_by_key(Left::left)
+}
+
+/// Names of a hierarchy's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Files {
+    limit: &'static str,
+    used: &'static str,
+    /// Keys of `memory.stat` for what the kernel gives back before it kills.
+    reclaimable: [&'static str; 2],
+}
+
+/// source: Documentation/admin-guide/cgroup-v1/memory.rst
+const V1: Files = Files {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    reclaimable: ["total_inactive_file ", "total_active_file "],
+};
+/// source: Documentation/admin-guide/cgroup-v2.rst
+const V2: Files = Files {
+    limit: "memory.max",
+    used: "memory.current",
+    reclaimable: ["inactive_file ", "active_file "],
+};
+
+/// Where the hierarchies that may limit memory are mounted: the mount point, the group's directory, names of files.
+fn hierarchies(groups: &[u8], mounts: &[u8]) -> Vec<(PathBuf, PathBuf, Files)> {
+    let mut found = Vec::new();
+    for line in groups.split(|&byte| byte == b'\n') {
+        // "4:memory:/path", "0::/path"
+        let Ok(line) = std::str::from_utf8(line) else {
+            continue;
+        };
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let files = if controllers.split(',').any(|name| name == "memory") {
+            V1
+        } else if controllers.is_empty() {
+            V2
+        } else {
+            continue;
+        };
+        for mount in mounts.split(|&byte| byte == b'\n') {
+            let Some((root, point)) = std::str::from_utf8(mount)
+                .ok()
+                .and_then(|mount| mounted(mount, files))
+            else {
+                continue;
+            };
+            // What is mounted may be a part of the hierarchy (in a container).
+            let below = match root {
+                "/" => Some(path),
+                _ => path.strip_prefix(root),
+            };
+            if let Some(below) = below {
+                let top = PathBuf::from(point);
+                found.push((top.clone(), top.join(below.trim_start_matches('/')), files));
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// Root and mount point of a line of `mountinfo`, if it is a hierarchy of this kind.
+fn mounted(line: &str, files: Files) -> Option<(&str, &str)> {
+    let (front, back) = line.split_once(" - ")?;
+    let mut back = back.split(' ');
+    let (kind, _, options) = (back.next()?, back.next()?, back.next()?);
+    let fits = match kind {
+        "cgroup" => files == V1 && options.split(',').any(|option| option == "memory"),
+        "cgroup2" => files == V2,
+        _ => false,
+    };
+    let mut front = front.split(' ').skip(3);
+    fits.then_some((front.next()?, front.next()?))
+}
+
+/// The limits on the way from `group` up to `top`.
+fn tightest(top: &Path, group: &Path, files: Files) -> Vec<Left> {
+    group
+        .ancestors()
+        .take_while(|directory| directory.starts_with(top))
+        .filter_map(|directory| {
+            let number = |name: &str| decimal::<u64>(&fs::read(directory.join(name)).ok()?);
+            // "max" is none; version 1 says a number of this size.
+            let limit = number(files.limit).filter(|&limit| limit < 1 << 60)?;
+            let used = number(files.used)?;
+            let stat = fs::read(directory.join("memory.stat")).unwrap_or_default();
+            let reclaimable: u64 = files
+                .reclaimable
+                .iter()
+                .filter_map(|key| number_after(&stat, key))
+                .sum();
+            Some(Left {
+                limit,
+                used: used.saturating_sub(reclaimable),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_files() {
+        let limits = b"Limit                     Soft Limit           Hard Limit           Units     \n\
+                       Max open files            1024                 4096                 files     \n\
+                       Max address space         unlimited            unlimited            bytes     \n";
+        assert_eq!(number_after(limits, "Max open files"), Some(1024));
+        assert_eq!(number_after(limits, "Max address space"), None);
+        assert_eq!(number_after(limits, "Max data size"), None);
+        assert_eq!(
+            number_after(b"VmSize:\t   74888 kB\n", "VmSize:"),
+            Some(74888)
+        );
+    }
+
+    #[test]
+    fn where_hierarchies_are() {
+        let groups = b"4:memory:/a/b\n1:cpu:/\n0::/c\nnonsense\n";
+        let mounts = b"25 1 0:20 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n\
+                       26 1 0:21 /a /sys/fs/cgroup/memory rw shared:1 - cgroup none rw,memory\n\
+                       27 1 0:22 / /sys/fs/cgroup/cpu rw - cgroup none rw,cpu\n";
+        let found = hierarchies(groups, mounts);
+        let paths: Vec<_> = found
+            .iter()
+            .map(|(top, group, files)| (top.to_str().unwrap(), group.to_str().unwrap(), *files))
+            .collect();
+        assert_eq!(
+            paths,
+            [
+                ("/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory/b", V1),
+                ("/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified/c", V2),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_tightest_counts_and_cache_is_room() {
+        let top = tempfile::tempdir().unwrap();
+        let group = top.path().join("a");
+        fs::create_dir(&group).unwrap();
+        let put = |directory: &Path, limit: &str, used: &str, stat: &str| {
+            fs::write(directory.join("memory.max"), limit).unwrap();
+            fs::write(directory.join("memory.current"), used).unwrap();
+            fs::write(directory.join("memory.stat"), stat).unwrap();
+        };
+        put(
+            top.path(),
+            "1000\n",
+            "950\n",
+            "anon 1\ninactive_file 10\nactive_file 20\n",
+        );
+        put(&group, "max\n", "900\n", "");
+        assert_eq!(
+            tightest(top.path(), &group, V2),
+            [Left {
+                limit: 1000,
+                used: 920
+            }]
+        );
+    }
+
+    #[test]
+    fn ourselves() {
+        let me = std::process::id().cast_signed();
+        let room = look(me, 100).unwrap();
+        assert!(room.descriptors.is_none_or(|left| left.left() > 0));
+        assert!(!room.locks_all && room.locked.is_none());
+        assert!(room.mappings.is_none_or(|left| left.used == 100));
+        assert!(look(Tid::MAX, 0).is_err());
+    }
+}

@@ -1,0 +1,71 @@
+//! Paths by which libraries are loaded from descriptors.
+//!
+//! The loader knows libraries by the path that they were loaded from: `/proc/self/fd/N` a second time gives the first library, whatever
+//! N is now. So each library needs a number of its own, also among those that an engine or another copy of this library has used.
+
+use crate::tables::elf;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// What such paths begin with.
+pub(crate) const FOLDER: &str = "/proc/self/fd/";
+
+/// Numbers by which libraries of this process were loaded.
+fn used() -> Vec<RawFd> {
+    let mut used = Vec::new();
+    elf::with_modules(|module| {
+        let number = module.name.strip_prefix(FOLDER);
+        used.extend(number.and_then(|number| number.parse::<RawFd>().ok()));
+    });
+    used
+}
+
+/// Gives `fd` a number by which no library was loaded so far. The engine counts down from the limit (or from 1023), so this one begins
+/// half way up, where the two do not meet soon, and takes any other number before it gives up.
+///
+/// # Errors
+/// When no number is free below the process's limit.
+pub(crate) fn renumber(fd: OwnedFd) -> Result<OwnedFd, String> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: a valid out pointer.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let limit = RawFd::try_from(limit.rlim_cur.min(1024)).unwrap_or(1024);
+    let used = used();
+    // Low numbers are what programs expect to get next: last.
+    let half = limit / 2;
+    for number in (half..limit).chain((3..half).rev()) {
+        if used.contains(&number) {
+            continue;
+        }
+        // SAFETY: our own descriptor. The kernel gives this number or, where it is taken, the next that is free.
+        let got = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number) };
+        if got < 0 {
+            // None is free from here on; below may be.
+            continue;
+        }
+        // SAFETY: F_DUPFD_CLOEXEC made it.
+        let got = unsafe { OwnedFd::from_raw_fd(got) };
+        if !used.contains(&got.as_raw_fd()) {
+            return Ok(got);
+        }
+    }
+    Err(format!(
+        "no descriptor is free for loading the tool (limit {limit})"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_its_own_below_the_limit() {
+        let open = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let first = renumber(open()).unwrap();
+        let second = renumber(open()).unwrap();
+        assert_ne!(first.as_raw_fd(), second.as_raw_fd());
+        assert!((3..1024).contains(&first.as_raw_fd()) && (3..1024).contains(&second.as_raw_fd()));
+    }
+}

@@ -1,0 +1,262 @@
+//! Whether there is room for a session, in the process and on this side, looked at before anything is touched.
+//!
+//! A limit that is met half way would be an error that we undo. But what we took until then the program may miss: its own `mmap` fails
+//! where ours has succeeded, and a memory cgroup at its limit kills. So what an attach needs must be there, and some more.
+
+use crate::install::{Install, Tools};
+use crate::request::Request;
+use midair_inject::Look;
+use midair_procinfo::room::{self, Left, Room};
+use midair_record::spool::{HEAD, SETTINGS};
+use midair_results::{Failure, Kind};
+
+const MIB: u64 = 1 << 20;
+
+/// What a session takes. Measured on the stand-in runtimes with everything traced, and rounded up (the tests of `room` measure again).
+#[derive(Debug, Clone, Copy)]
+struct Need {
+    address_space: u64,
+    data: u64,
+    descriptors: u64,
+    mappings: u64,
+    memory: u64,
+}
+
+impl Need {
+    fn of(look: &Look, tools: &Tools, spool: u64, locks_all: bool) -> Need {
+        // The spool, libraries, the hooks' tables (reserved, hardly used), and a heap that glibc reserves for our thread.
+        let fresh = !look.agent.is_some_and(|agent| agent.is_parked());
+        let (address_space, data) = if fresh {
+            (spool + 320 * MIB, 224 * MIB)
+        } else {
+            (spool + 8 * MIB, 8 * MIB)
+        };
+        let memory = match (locks_all, fresh) {
+            (true, _) => address_space,
+            // Pages of the spool and the code are this side's.
+            (false, true) => 8 * MIB,
+            (false, false) => 2 * MIB,
+        };
+        Need {
+            address_space,
+            data,
+            // The connection, and what comes over it, renumbered one by one.
+            descriptors: 4 + tools.files.len() as u64,
+            mappings: if fresh { 96 } else { 16 },
+            memory,
+        }
+    }
+}
+
+/// Refuses where the process has not the room.
+pub(crate) fn check(look: &Look, tools: &Tools, request: &Request) -> Result<(), Failure> {
+    let Ok(room) = room::look(look.tid, look.modules.mappings.len()) else {
+        // It is about to end; whoever touches it next says so.
+        return Ok(());
+    };
+    let spool = request.spool_bytes.saturating_add((HEAD + SETTINGS) as u64);
+    let need = Need::of(look, tools, spool, room.locks_all);
+    match lacking(&room, &need) {
+        Some((what, hint)) => Err(Failure::new(
+            Kind::NoRoom,
+            format!("process {} has no room for an attach: {what}", look.pid),
+        )
+        .hint(hint)),
+        None => Ok(()),
+    }
+}
+
+fn lacking(room: &Room, need: &Need) -> Option<(String, &'static str)> {
+    let short = |left: Option<Left>, need: u64| left.filter(|left| left.left() < need);
+    let mib = |bytes: u64| bytes.div_ceil(MIB);
+    if let Some(left) = short(room.descriptors, need.descriptors) {
+        let what = format!(
+            "{} of its {} descriptors (RLIMIT_NOFILE) are left, needed are {}",
+            left.left(),
+            left.limit,
+            need.descriptors
+        );
+        return Some((what, "raise its limit: prlimit --pid PID --nofile=N"));
+    }
+    if let Some(left) = short(room.mappings, need.mappings) {
+        let what = format!(
+            "{} of its {} mappings (vm.max_map_count) are left, needed are {}",
+            left.left(),
+            left.limit,
+            need.mappings
+        );
+        return Some((what, "raise it: sysctl vm.max_map_count=N"));
+    }
+    let bytes = |left: Left, name: &str, need: u64| {
+        format!(
+            "{} MiB of its {} MiB of {name} are left, needed are {}",
+            left.left() / MIB,
+            mib(left.limit),
+            mib(need)
+        )
+    };
+    if let Some(left) = short(room.address_space, need.address_space) {
+        return Some((
+            bytes(left, "address space (RLIMIT_AS)", need.address_space),
+            "raise its limit: prlimit --pid PID --as=N; a smaller spool needs less",
+        ));
+    }
+    if let Some(left) = short(room.data, need.data) {
+        return Some((
+            bytes(left, "data (RLIMIT_DATA)", need.data),
+            "raise its limit: prlimit --pid PID --data=N",
+        ));
+    }
+    if let Some(left) = short(room.locked, need.address_space) {
+        return Some((
+            bytes(
+                left,
+                "locked memory (RLIMIT_MEMLOCK; it has called mlockall)",
+                need.address_space,
+            ),
+            "raise its limit: prlimit --pid PID --memlock=N",
+        ));
+    }
+    if let Some(left) = short(room.memory, need.memory) {
+        let why = if room.locks_all {
+            "the memory of its cgroup (all is locked: it has called mlockall)"
+        } else {
+            "the memory of its cgroup"
+        };
+        return Some((
+            bytes(left, why, need.memory),
+            "raise the limit of its memory cgroup: at the limit the kernel would kill it",
+        ));
+    }
+    None
+}
+
+/// Refuses where this side has not the room: what is sent are files in memory, and they count for the limit of file sizes, too.
+pub(crate) fn check_ours(
+    install: &Install,
+    tools: &Tools,
+    request: &Request,
+) -> Result<(), Failure> {
+    let size = |path: &std::path::Path| path.metadata().map_or(0, |found| found.len());
+    let libraries: Vec<u64> = std::iter::once(&install.sdk)
+        .chain(&tools.files)
+        .map(|path| size(path))
+        .collect();
+    let spool = request.spool_bytes.saturating_add((HEAD + SETTINGS) as u64);
+    let largest = libraries.iter().copied().max().unwrap_or(0).max(spool);
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: a valid out pointer.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    if limit.rlim_cur < largest {
+        return Err(Failure::new(
+            Kind::NoRoom,
+            format!(
+                "the limit of file sizes of this process (RLIMIT_FSIZE) is {} bytes, and the largest file in memory that it needs has {largest}",
+                limit.rlim_cur
+            ),
+        )
+        .hint("raise it (ulimit -f); a smaller spool needs less"));
+    }
+    let need = libraries.iter().sum::<u64>() + 8 * MIB;
+    let us = std::process::id().cast_signed();
+    if let Some(left) = room::memory(us).filter(|left| left.left() < need) {
+        return Err(Failure::new(
+            Kind::NoRoom,
+            format!(
+                "{} MiB of the {} MiB of this process's memory cgroup are left, needed are {}",
+                left.left() / MIB,
+                left.limit.div_ceil(MIB),
+                need.div_ceil(MIB)
+            ),
+        )
+        .hint(
+            "run this in another cgroup, or raise the limit: at the limit the kernel would kill it",
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEED: Need = Need {
+        address_space: 400 * MIB,
+        data: 200 * MIB,
+        descriptors: 5,
+        mappings: 96,
+        memory: 8 * MIB,
+    };
+
+    fn said(room: Room) -> String {
+        lacking(&room, &NEED).map_or_else(String::new, |(what, _)| what)
+    }
+
+    #[test]
+    fn each_limit_is_named() {
+        let left = |limit, used| Some(Left { limit, used });
+        assert_eq!(said(Room::default()), "");
+        let none = Room::default;
+        let cases = [
+            (
+                Room {
+                    descriptors: left(1024, 1020),
+                    ..none()
+                },
+                "4 of its 1024 descriptors",
+            ),
+            (
+                Room {
+                    mappings: left(65530, 65500),
+                    ..none()
+                },
+                "30 of its 65530 mappings",
+            ),
+            (
+                Room {
+                    address_space: left(500 * MIB, 101 * MIB),
+                    ..none()
+                },
+                "399 MiB of its 500 MiB of address space",
+            ),
+            (
+                Room {
+                    data: left(MIB, 2 * MIB),
+                    ..none()
+                },
+                "0 MiB of its 1 MiB of data",
+            ),
+            (
+                Room {
+                    locked: left(MIB, 0),
+                    ..none()
+                },
+                "RLIMIT_MEMLOCK",
+            ),
+            (
+                Room {
+                    memory: left(64 * MIB, 57 * MIB),
+                    ..none()
+                },
+                "7 MiB of its 64 MiB of the memory of its cgroup",
+            ),
+        ];
+        for (room, words) in cases {
+            assert!(said(room).contains(words), "{words}: {}", said(room));
+        }
+        let fine = left(u64::MAX, 0);
+        let room = Room {
+            address_space: fine,
+            data: fine,
+            locked: None,
+            descriptors: fine,
+            mappings: fine,
+            memory: fine,
+            locks_all: false,
+        };
+        assert_eq!(said(room), "");
+    }
+}
