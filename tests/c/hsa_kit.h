@@ -54,7 +54,8 @@ __attribute__((unused)) static void find_agents(void) {
   memset(kernarg, 0, 4096);
 }
 
-__attribute__((unused)) static hsa_executable_t load(const char *path) {
+// Loads a code object whose kernel is called `name`.
+__attribute__((unused)) static hsa_executable_t load_named(const char *path, const char *name) {
   struct stat info;
   FILE *file = fopen(path, "rb");
   if (!file || fstat(fileno(file), &info)) fail("cannot open %s", path);
@@ -68,12 +69,16 @@ __attribute__((unused)) static hsa_executable_t load(const char *path) {
   HSA(hsa_executable_create_alt(HSA_PROFILE_FULL, HSA_DEFAULT_FLOAT_ROUNDING_MODE_DEFAULT, NULL, &executable));
   HSA(hsa_executable_load_agent_code_object(executable, gpu, reader, NULL, NULL));
   HSA(hsa_executable_freeze(executable, NULL));
-  HSA(hsa_executable_get_symbol_by_name(executable, "_Z4vaddPKfS0_Pfi.kd", &gpu, &symbol));
+  HSA(hsa_executable_get_symbol_by_name(executable, name, &gpu, &symbol));
   HSA(hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT, &kernel_object));
   HSA(hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_PRIVATE_SEGMENT_SIZE, &private_size));
   HSA(hsa_executable_symbol_get_info(symbol, HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_GROUP_SEGMENT_SIZE, &group_size));
   // The bytes stay for as long as the process.
   return executable;
+}
+
+__attribute__((unused)) static hsa_executable_t load(const char *path) {
+  return load_named(path, "_Z4vaddPKfS0_Pfi.kd");
 }
 
 __attribute__((unused)) static hsa_signal_t new_signal(hsa_signal_value_t value) {

@@ -225,3 +225,37 @@ fn queues_that_live_shortly() -> Result<()> {
     target.target.wait(PATIENCE)?.success()?;
     Ok(())
 }
+
+/// Kernels whose code is gone when our thread comes to them, and whose addresses are another kernel's then: each has its own name.
+#[test]
+fn code_objects_that_live_shortly() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("churn")?, lab.kernels()?);
+    let target = lab.run(&program).arg(&kernels).register(false);
+    let mut target = target.env("MODEL_KERNEL_NS", 20_000).spawn()?;
+    target.expect("ready")?;
+    let dir = lab.scratch().join("reload");
+    let profiler = Profiler::attach(target.pid(), &dir, &["--kernel-trace"])?;
+    target.send(&format!("reload 60 {}", lab.renamed_kernels()?))?;
+    let said = target.expect("reload ")?;
+    let again: u32 = said.trim_start_matches("reload ").parse()?;
+    // Else it shows nothing.
+    assert!(again > 20, "only {again} lay where another one had been");
+    let trace = profiler.detach()?;
+    let mut names: BTreeMap<(String, u64), usize> = BTreeMap::new();
+    for kernel in &trace.kernels {
+        *names
+            .entry((kernel.name.clone(), kernel.work.grid[0]))
+            .or_default() += 1;
+    }
+    let expected = [
+        ((VADD.to_owned(), 7000), 30),
+        ((VADD.replace("vadd", "vxyz"), 8000), 30),
+    ];
+    assert_eq!(names, BTreeMap::from(expected), "{}", trace.exit);
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}

@@ -126,6 +126,23 @@ impl Lab {
         put_file(&there, fatbin::code_object(&program, "gfx942")?, 0o644)?;
         self.inside(&there)
     }
+    /// As [`Lab::kernels`], with `vadd` called `vxyz`.
+    ///
+    /// # Errors
+    /// As [`Lab::kernels`].
+    pub fn renamed_kernels(&self) -> Result<String> {
+        let program = std::fs::read(self.root.join("lab/vadd"))?;
+        let mut object = fatbin::code_object(&program, "gfx942")?.to_vec();
+        let (old, new) = (b"_Z4vadd", b"_Z4vxyz");
+        for at in 0..object.len().saturating_sub(old.len()) {
+            if object[at..].starts_with(old) {
+                object[at..at + new.len()].copy_from_slice(new);
+            }
+        }
+        let there = self.root.join(OURS).join("renamed.gfx942");
+        put_file(&there, &object, 0o644)?;
+        self.inside(&there)
+    }
     /// Compiles `tests/c/NAME.c` in the lab, against AMD's headers and libraries; returns its path in the lab.
     ///
     /// # Errors

@@ -117,6 +117,17 @@ pub fn ask() {
     }
 }
 
+/// For an application's thread that waits for the agent's next round: wakes the agent, and tells whether it will come to it. A
+/// tool's function may be what the agent itself waits for, and the runtime may hold a lock of the calling thread's.
+pub fn may_answer() -> bool {
+    crate::local::wake();
+    (is_served() || crate::local::is_on())
+        && COLLECTING.load(SeqCst)
+        && DEVICE_PENDING.load(Acquire) == 0
+        && IN_RUNTIME.load(SeqCst) == 0
+        && !callbacks::is_inside()
+}
+
 /// For a tool's function on the agent's own thread: the set of running contexts changed, which the next round looks at.
 pub fn ask_later() {
     ASKED.fetch_add(1, SeqCst);
@@ -587,6 +598,8 @@ impl Collection {
             busy |= copies::under_way() > 0
                 || state::all().any(|queue| !queue.flights.range().is_empty());
             symbols::refresh(&mut running.sink);
+            // What ended up to now was written above; what is loaded up to now is told.
+            symbols::retire();
         }
         busy |= allocations::pass(&mut running.sink, false) > 0;
         busy |= relay(&mut running.route, self.spool, AGENT.load(Relaxed));
@@ -649,7 +662,9 @@ impl Collection {
             running.sink.put(kind::NOTE, &note(&text));
         }
         if running.hsa_ready {
+            symbols::CHANGED.store(true, Relaxed);
             symbols::refresh(&mut running.sink);
+            symbols::retire();
             if self.harvester.under_way() > 0 || copies::under_way() > 0 {
                 self.outcome |= outcome::STILL_RUNNING;
             }

@@ -14,6 +14,7 @@ use crate::queue::flight::Launch;
 use crate::queue::scan::{self, Ring};
 use crate::queue::state::{self, dead};
 use crate::symbols;
+use crate::symbols::leaving::Leaving;
 use crate::wrappers::{self, original};
 use midair_record::event::{flag, kind};
 use std::ffi::c_void;
@@ -294,6 +295,16 @@ unsafe extern "C-unwind" fn hsa_executable_freeze(executable: u64, options: *mut
     status
 }
 
+/// Kernels go away: their names are told first, and the next one at such an address is another.
+unsafe extern "C-unwind" fn hsa_executable_destroy(executable: u64) -> u32 {
+    let leaving = (crate::probe::generation() != 0)
+        .then(|| Leaving::announce(executable, crate::collect::may_answer));
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_core::hsa_executable_destroy(executable) };
+    drop(leaving);
+    status
+}
+
 /// The runtime is there: when this returns it is hooked.
 unsafe extern "C-unwind" fn hsa_init() -> u32 {
     // SAFETY: the application's own call, passed on.
@@ -512,7 +523,7 @@ pub static HOOKS: &[Hook] = hooks! {
         hsa_queue_cas_write_index_scacq_screl, hsa_queue_cas_write_index_scacquire,
         hsa_queue_cas_write_index_relaxed, hsa_queue_cas_write_index_screlease,
         hsa_queue_store_write_index_relaxed, hsa_queue_store_write_index_screlease,
-        hsa_queue_create, hsa_queue_destroy, hsa_executable_freeze;
+        hsa_queue_create, hsa_queue_destroy, hsa_executable_freeze, hsa_executable_destroy;
     Signals:
         hsa_signal_store_relaxed, hsa_signal_store_screlease,
         hsa_signal_silent_store_relaxed, hsa_signal_silent_store_screlease,

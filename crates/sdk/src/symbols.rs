@@ -4,6 +4,8 @@
 //! executables list their symbols, and a kernel's descriptor tells its registers. Our own thread asks, at the attach and whenever an
 //! executable was frozen or destroyed since.
 
+pub mod leaving;
+
 use crate::queue::harvest::Sink;
 use crate::wrappers::{self, original};
 use midair_record::event::{self, Agent, CodeObject, Header, KernelSymbol, Plain, kind};
@@ -66,8 +68,12 @@ struct Loader {
 struct Known {
     /// Kernel object to kernel id.
     kernels: HashMap<u64, u64>,
+    /// Kernels of executables that were destroyed since: for what was dispatched before and is written later.
+    retired: HashMap<u64, u64>,
     /// Load base to code object id.
     code_objects: HashMap<u64, u64>,
+    /// Load bases by executable.
+    bases: HashMap<u64, Vec<u64>>,
     next_kernel: u64,
     next_code_object: u64,
 }
@@ -99,6 +105,14 @@ pub fn kernel_id(kernel_object: u64) -> u64 {
     known()
         .as_ref()
         .and_then(|k| k.kernels.get(&kernel_object).copied())
+        .unwrap_or(0)
+}
+
+/// Number of a kernel that was there and whose executable was destroyed, 0 = unknown.
+pub fn retired_kernel_id(kernel_object: u64) -> u64 {
+    known()
+        .as_ref()
+        .and_then(|k| k.retired.get(&kernel_object).copied())
         .unwrap_or(0)
 }
 
@@ -235,80 +249,143 @@ pub fn write_agents(sink: &mut Sink) {
     }
 }
 
+/// The functions of the runtime's loader, if it has all that is needed.
+#[derive(Debug, Clone, Copy)]
+struct Functions {
+    loader: Loader,
+    executables: unsafe extern "C" fn(EachExecutable, *mut c_void) -> Status,
+    code_objects: unsafe extern "C" fn(u64, EachCodeObject, *mut c_void) -> Status,
+    code_object_info: unsafe extern "C" fn(u64, u32, *mut c_void) -> Status,
+}
+
+impl Functions {
+    fn ask() -> Option<Functions> {
+        let mut loader = Loader::default();
+        // SAFETY: the runtime's own query with a buffer of the size that it is told.
+        let status = unsafe {
+            original::hsa_system_get_major_extension_table(
+                hsa::EXTENSION_AMD_LOADER,
+                1,
+                size_of::<Loader>() as u64,
+                (&raw mut loader).cast(),
+            )
+        };
+        (status == 0).then_some(Functions {
+            loader,
+            executables: loader.iterate_executables?,
+            code_objects: loader.iterate_code_objects?,
+            code_object_info: loader.code_object_info?,
+        })
+    }
+
+    /// Calls `visit` for each executable. None of them is destroyed meanwhile by a thread that announces it; a handle that was kept
+    /// for later could be that of freed memory, which the runtime does not check.
+    fn visit(&self, mut visit: impl FnMut(u64)) {
+        unsafe extern "C" fn each(executable: u64, data: *mut c_void) -> Status {
+            // SAFETY: `data` is the vector below, during the call only.
+            unsafe { (*data.cast::<Vec<u64>>()).push(executable) };
+            0
+        }
+        let looking = leaving::Looking::begin();
+        let mut executables: Vec<u64> = Vec::new();
+        // SAFETY: the runtime's own query; the callback matches its type.
+        unsafe { (self.executables)(each, (&raw mut executables).cast()) };
+        for executable in executables {
+            if !leaving::has_left(executable) {
+                visit(executable);
+            }
+        }
+        drop(looking);
+    }
+
+    /// Code objects of an executable that is being visited.
+    fn code_objects_of(&self, executable: u64) -> Vec<u64> {
+        unsafe extern "C" fn each(_executable: u64, object: u64, data: *mut c_void) -> Status {
+            // SAFETY: `data` is the vector below, during the call only.
+            unsafe { (*data.cast::<Vec<u64>>()).push(object) };
+            0
+        }
+        let mut objects: Vec<u64> = Vec::new();
+        // SAFETY: the runtime's own query; the callback matches its type.
+        unsafe { (self.code_objects)(executable, each, (&raw mut objects).cast()) };
+        objects
+    }
+}
+
 /// Writes code objects and kernels that were not told yet, if anything changed. Returns a complaint when the runtime cannot be asked.
 pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
     if !CHANGED.swap(false, Relaxed) {
         return None;
     }
-    let mut loader = Loader::default();
-    // SAFETY: the runtime's own query with a buffer of the size that it is told.
-    let status = unsafe {
-        original::hsa_system_get_major_extension_table(
-            hsa::EXTENSION_AMD_LOADER,
-            1,
-            size_of::<Loader>() as u64,
-            (&raw mut loader).cast(),
-        )
-    };
-    let (Some(iterate), Some(code_objects), Some(info), true) = (
-        loader.iterate_executables,
-        loader.iterate_code_objects,
-        loader.code_object_info,
-        status == 0,
-    ) else {
+    let Some(functions) = Functions::ask() else {
         return Some(
             "the runtime's loader extension cannot list executables: kernels loaded before the attach have no names",
         );
     };
-    let mut executables: Vec<u64> = Vec::new();
-    unsafe extern "C" fn each(executable: u64, data: *mut c_void) -> Status {
-        // SAFETY: `data` is the vector of the caller below, during the call only.
-        unsafe { (*data.cast::<Vec<u64>>()).push(executable) };
-        0
-    }
-    // SAFETY: the runtime's own query; the callback matches its type.
-    unsafe { iterate(each, (&raw mut executables).cast()) };
-    for executable in executables {
-        let mut state = 0_u32;
-        // SAFETY: the runtime's own query with an out pointer of the right size.
-        unsafe {
-            original::hsa_executable_get_info(
-                executable,
-                hsa::EXECUTABLE_STATE,
-                (&raw mut state).cast(),
-            )
-        };
-        if state != hsa::FROZEN {
-            // Its kernels have no addresses yet. It is told of when it is frozen, which sets the word again.
-            continue;
-        }
-        let mut objects: Vec<u64> = Vec::new();
-        unsafe extern "C" fn each_object(
-            _executable: u64,
-            object: u64,
-            data: *mut c_void,
-        ) -> Status {
-            // SAFETY: `data` is the vector of the caller below, during the call only.
-            unsafe { (*data.cast::<Vec<u64>>()).push(object) };
-            0
-        }
-        // SAFETY: as above.
-        unsafe { code_objects(executable, each_object, (&raw mut objects).cast()) };
-        let mut ranges = Vec::new();
-        for object in objects {
-            // SAFETY: a handle of the runtime's, valid while its executable is; an executable destroyed meanwhile is answered with
-            // an error by the loader, which looks handles up.
-            if let Some(range) = unsafe { tell_code_object(info, object, sink) } {
-                ranges.push(range);
-            }
-        }
-        tell_kernels(executable, &ranges, &loader, sink);
-    }
+    functions.visit(|executable| tell_executable(&functions, executable, sink));
     KERNELS.store(
         known().as_ref().map_or(0, |k| k.kernels.len() as u64),
         Release,
     );
     None
+}
+
+fn tell_executable(functions: &Functions, executable: u64, sink: &mut Sink) {
+    let mut state = 0_u32;
+    // SAFETY: the runtime's own query with an out pointer of the right size.
+    unsafe {
+        original::hsa_executable_get_info(
+            executable,
+            hsa::EXECUTABLE_STATE,
+            (&raw mut state).cast(),
+        )
+    };
+    if state != hsa::FROZEN {
+        // Its kernels have no addresses yet. It is told of when it is frozen, which sets the word again.
+        return;
+    }
+    let mut ranges = Vec::new();
+    for object in functions.code_objects_of(executable) {
+        // SAFETY: a handle of the runtime's, valid while its executable is, which is being visited.
+        if let Some(range) = unsafe { tell_code_object(functions.code_object_info, object, sink) } {
+            ranges.push(range);
+        }
+    }
+    if let Some(book) = known().as_mut() {
+        let bases = ranges.iter().map(|range| range.base).collect();
+        book.bases.insert(executable, bases);
+    }
+    tell_kernels(executable, &ranges, &functions.loader, sink);
+}
+
+/// Lets the threads go on that are about to destroy executables: their kernels are told by now, and what is loaded at their
+/// addresses next is something else.
+pub fn retire() {
+    if !leaving::any() {
+        return;
+    }
+    if let Some(functions) = Functions::ask() {
+        functions.visit(|executable| {
+            if !leaving::is_asked(executable) {
+                return;
+            }
+            let objects = kernel_objects(executable);
+            let mut guard = known();
+            let Some(book) = guard.as_mut() else { return };
+            for (_, kernel_object) in objects {
+                if let Some(id) = book.kernels.remove(&kernel_object) {
+                    book.retired.insert(kernel_object, id);
+                }
+            }
+            for base in book.bases.remove(&executable).unwrap_or_default() {
+                book.code_objects.remove(&base);
+            }
+            drop(guard);
+            leaving::see(executable);
+        });
+    }
+    // What the runtime does not list.
+    leaving::see_all();
 }
 
 /// Where a code object lies, and its number.
@@ -375,7 +452,8 @@ unsafe fn tell_code_object(
     Some(Range { base, size, id })
 }
 
-fn tell_kernels(executable: u64, ranges: &[Range], loader: &Loader, sink: &mut Sink) {
+/// The kernels of an executable: each symbol, and its kernel object.
+fn kernel_objects(executable: u64) -> Vec<(u64, u64)> {
     unsafe extern "C" fn each(_executable: u64, symbol: u64, data: *mut c_void) -> Status {
         // SAFETY: `data` is the vector below, during the call only.
         unsafe { (*data.cast::<Vec<u64>>()).push(symbol) };
@@ -390,22 +468,27 @@ fn tell_kernels(executable: u64, ranges: &[Range], loader: &Loader, sink: &mut S
             (&raw mut symbols).cast(),
         )
     };
-    for symbol in symbols {
-        let get = |attribute: u32| {
-            let mut value = 0_u64;
-            // SAFETY: a symbol of a live executable; 8 bytes hold any of the scalar attributes asked for here.
-            let status = unsafe {
-                original::hsa_executable_symbol_get_info(symbol, attribute, (&raw mut value).cast())
-            };
-            (status == 0).then_some(value)
-        };
-        if get(hsa::SYMBOL_TYPE).map(|kind| kind as u32) != Some(hsa::SYMBOL_KIND_KERNEL) {
-            continue;
-        }
-        let Some(kernel_object) = get(hsa::SYMBOL_KERNEL_OBJECT).filter(|object| *object != 0)
-        else {
-            continue;
-        };
+    let kernel = |symbol| {
+        let kind = symbol_info(symbol, hsa::SYMBOL_TYPE)? as u32;
+        let object = symbol_info(symbol, hsa::SYMBOL_KERNEL_OBJECT)?;
+        (kind == hsa::SYMBOL_KIND_KERNEL && object != 0).then_some((symbol, object))
+    };
+    symbols.into_iter().filter_map(kernel).collect()
+}
+
+/// A scalar attribute of a symbol of a live executable.
+fn symbol_info(symbol: u64, attribute: u32) -> Option<u64> {
+    let mut value = 0_u64;
+    // SAFETY: a symbol that the runtime listed; 8 bytes hold any of the scalar attributes asked for here.
+    let status = unsafe {
+        original::hsa_executable_symbol_get_info(symbol, attribute, (&raw mut value).cast())
+    };
+    (status == 0).then_some(value)
+}
+
+fn tell_kernels(executable: u64, ranges: &[Range], loader: &Loader, sink: &mut Sink) {
+    for (symbol, kernel_object) in kernel_objects(executable) {
+        let get = |attribute| symbol_info(symbol, attribute);
         let code_object = ranges
             .iter()
             .find(|range| kernel_object.wrapping_sub(range.base) < range.size)

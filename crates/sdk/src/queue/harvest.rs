@@ -340,11 +340,14 @@ impl Harvester {
         }
         let kernel = facts.dispatch.kernel_object;
         let mut kernel_id = symbols::kernel_id(kernel);
-        if kernel_id == 0 && self.looked_for.insert(kernel) {
+        if kernel_id == 0 && (symbols::CHANGED.load(Relaxed) || self.looked_for.insert(kernel)) {
             // Loaded a moment ago, or in a way that no hook sees: it is looked for among all that is loaded.
             symbols::CHANGED.store(true, Relaxed);
             symbols::refresh(sink);
             kernel_id = symbols::kernel_id(kernel);
+        }
+        if kernel_id == 0 {
+            kernel_id = symbols::retired_kernel_id(kernel);
         }
         let record = Kernel {
             header: Header {
