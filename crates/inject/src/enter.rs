@@ -33,6 +33,14 @@ use crate::parked::{Candidate, Judge, Verdict};
 /// [`EnterError`]; unless its variant says otherwise, the target is as it was, less what the C library keeps of a thread that
 /// came and went.
 pub fn enter(look: &Look, library: &Library, options: &Options) -> Result<Entered, EnterError> {
+    enter_as_it_was(look, library, options).map_err(|error| look.still.explain(error))
+}
+
+fn enter_as_it_was(
+    look: &Look,
+    library: &Library,
+    options: &Options,
+) -> Result<Entered, EnterError> {
     let library = read(library)?;
     if let Some(agent) = &look.agent {
         return crate::wake::wake(look, agent, options);
@@ -56,13 +64,14 @@ pub fn enter(look: &Look, library: &Library, options: &Options) -> Result<Entere
             via,
             times,
             mappings: Some(mappings),
+            still: look.still.clone(),
             block,
         }),
         Err(error) => {
             // Our thread gives up by itself when its patience is over; its memory goes with it.
             if let Some(agent_tid) = find_agent(look, block) {
                 let _undone =
-                    crate::entered::unmap_after(look.pid, agent_tid, block, mappings, options);
+                    crate::entered::unmap_after(&look.still, agent_tid, block, mappings, options);
             }
             Err(error)
         }
@@ -315,6 +324,7 @@ pub(crate) fn borrow<T: Send>(
         if deadline.passed() {
             return Err(EnterError::NoneParked { threads: seen });
         }
+        look.still.check("looking for a thread")?;
         // Nothing tells when a thread goes to sleep; a running process does so at any time.
         std::thread::sleep(if none_yet {
             Duration::from_millis(2)
@@ -323,6 +333,9 @@ pub(crate) fn borrow<T: Send>(
         });
     }
 }
+
+/// How often a wait for our thread looks whether there still is a process that runs.
+pub(crate) const DOUBT: Duration = Duration::from_millis(20);
 
 /// Waits until our thread has opened its socket, and takes the far end.
 pub(crate) fn meet(
@@ -333,6 +346,7 @@ pub(crate) fn meet(
     const PHASE: &str = "meeting our thread";
     let deadline = Deadline::after(options.boot);
     let mut pace = Pace::new();
+    let mut doubt = Deadline::after(DOUBT);
     loop {
         match block.mailbox().during(PHASE)? {
             mailbox::OPEN => break,
@@ -345,6 +359,10 @@ pub(crate) fn meet(
                 return Err(EnterError::Silent {
                     at: mailbox_words(other),
                 });
+            }
+            _ if doubt.passed() => {
+                look.still.check(PHASE)?;
+                doubt = Deadline::after(DOUBT);
             }
             _ => pace.rest(),
         }

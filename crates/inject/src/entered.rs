@@ -5,16 +5,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use midair_procinfo::{Tid, task};
-use midair_ptrace::{Deadline, Pace, poll_readable};
+use midair_ptrace::{Deadline, Pace, fault, poll_readable};
 use midair_record::boot::BootBlock;
 
 use crate::agent::Block;
-use crate::enter::{borrow, unmap};
+use crate::enter::{DOUBT, borrow, unmap};
 use crate::error::{During, EnterError, Seen};
 use crate::look::look;
 use crate::mappings::Mappings;
 use crate::options::{FaultPoint, Options};
 use crate::parked::{Candidate, Grade, Judge};
+use crate::still::Still;
 
 /// By which way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +100,7 @@ pub struct Entered {
     pub times: Times,
     /// What was mapped now; None when a parked thread was woken.
     pub mappings: Option<Mappings>,
+    pub(crate) still: Still,
     pub(crate) block: Block,
 }
 
@@ -144,15 +146,17 @@ impl Entered {
     pub fn withdraw(self, options: &Options) -> Result<(), EnterError> {
         let Entered {
             channel,
-            pid,
             agent_tid,
             mappings,
+            still,
             block,
             ..
         } = self;
         drop(channel);
+        fault::step("hung up");
         match mappings {
-            Some(mappings) => unmap_after(pid, agent_tid, block, mappings, options),
+            Some(mappings) => unmap_after(&still, agent_tid, block, mappings, options)
+                .map_err(|error| still.explain(error)),
             None => Ok(()),
         }
     }
@@ -160,12 +164,14 @@ impl Entered {
 
 /// Waits for the end of our thread, then unmaps.
 pub(crate) fn unmap_after(
-    pid: Tid,
+    still: &Still,
     agent: Tid,
     block: Block,
     mappings: Mappings,
     options: &Options,
 ) -> Result<(), EnterError> {
+    const PHASE: &str = "waiting for the end of our thread";
+    let pid = still.pid();
     let deadline = Deadline::after(options.boot.saturating_add(options.stop));
     // Its own word for itself, so that another thread that got the same number is not waited for.
     let inside = block.signed(offset_of!(BootBlock, tid)).unwrap_or(0);
@@ -175,15 +181,26 @@ pub(crate) fn unmap_after(
         })
     };
     let mut pace = Pace::new();
+    let mut doubt = Deadline::after(DOUBT);
     while there() {
         if deadline.passed() {
             return Err(EnterError::Silent { at: "its end" });
         }
+        if doubt.passed() {
+            still.check(PHASE)?;
+            doubt = Deadline::after(DOUBT);
+        }
         pace.rest();
     }
+    fault::step("our thread has ended");
     let look = look(pid)?;
+    if look.still != *still {
+        return Err(EnterError::Replaced { during: PHASE });
+    }
     let mut judge = Judge::new(&look);
     borrow(&look, &mut judge, options, |_, _, mut hold, _| {
+        // While a thread of it is held it cannot become another program, whose memory this would be.
+        still.check(PHASE)?;
         unmap(&mut hold, &mappings)?;
         options.reached(FaultPoint::Unmapped);
         hold.release()

@@ -189,6 +189,11 @@ pub enum EnterError {
         /// During what.
         during: &'static str,
     },
+    /// The target became another program (`exec`) meanwhile: what was ours in it went with the old one.
+    Replaced {
+        /// During what.
+        during: &'static str,
+    },
     /// The target refused a system call that was made on the borrowed thread.
     SystemCall {
         /// Which.
@@ -272,6 +277,12 @@ impl fmt::Display for EnterError {
                 )
             }
             EnterError::Gone { during } => write!(f, "the process ended during {during}"),
+            EnterError::Replaced { during } => {
+                write!(
+                    f,
+                    "the process became another program (exec) during {during}"
+                )
+            }
             EnterError::SystemCall { call, errno } => {
                 write!(
                     f,

@@ -14,6 +14,7 @@ use midair_record::boot::THREAD_NAME;
 use crate::agent::{self, Agent};
 use crate::code::TargetCode;
 use crate::error::Refusal;
+use crate::still::Still;
 
 /// Name of the listener thread that a register library of AMD's scheme (or ours) keeps.
 pub const LISTENER_NAME: &str = "rocp-bg-attach";
@@ -41,6 +42,8 @@ pub struct Look {
     pub listener: Option<Tid>,
     /// Start time of the process since boot, clock ticks: with the pid it names one process for good.
     pub start_ticks: u64,
+    /// What it is known by again.
+    pub(crate) still: Still,
 }
 
 /// Looks at the process of `pid` (any thread id of it will do).
@@ -103,6 +106,8 @@ pub fn look(pid: Tid) -> Result<Look, Refusal> {
         pid,
         what: error.to_string(),
     })?;
+    // Before what it is compared for.
+    let still = Still::of(pid, tid);
     let modules = Modules::of(tid).map_err(|source| Refusal::Unreadable {
         pid,
         what: "the mappings".into(),
@@ -132,6 +137,7 @@ pub fn look(pid: Tid) -> Result<Look, Refusal> {
         agent,
         listener,
         start_ticks,
+        still,
     })
 }
 

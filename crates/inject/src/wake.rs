@@ -49,6 +49,7 @@ pub(crate) fn wake(look: &Look, agent: &Agent, options: &Options) -> Result<Ente
         via,
         times,
         mappings: None,
+        still: look.still.clone(),
         block,
     })
 }

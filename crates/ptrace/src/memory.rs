@@ -42,9 +42,10 @@ impl Memory {
             iov_base: at.get() as usize as *mut libc::c_void,
             iov_len: into.len(),
         };
-        // SAFETY: `local` covers exactly the exclusive slice; `remote` is only a number for the kernel, which checks it.
-        let n = unsafe { libc::process_vm_readv(self.tid, &local, 1, &remote, 1, 0) };
-        usize::try_from(n).map_err(|_| Error::last("process_vm_readv", self.tid))
+        self.through_any("process_vm_readv", |tid| {
+            // SAFETY: `local` covers exactly the exclusive slice; `remote` is only a number for the kernel, which checks it.
+            unsafe { libc::process_vm_readv(tid, &local, 1, &remote, 1, 0) }
+        })
     }
 
     /// Reads `len` bytes.
@@ -94,9 +95,10 @@ impl Memory {
             iov_base: at.get() as usize as *mut libc::c_void,
             iov_len: bytes.len(),
         };
-        // SAFETY: `local` covers exactly the shared slice and is only read; `remote` is a number that the kernel checks.
-        let n = unsafe { libc::process_vm_writev(self.tid, &local, 1, &remote, 1, 0) };
-        let done = usize::try_from(n).map_err(|_| Error::last("process_vm_writev", self.tid))?;
+        let done = self.through_any("process_vm_writev", |tid| {
+            // SAFETY: `local` covers exactly the shared slice and is only read; `remote` is a number that the kernel checks.
+            unsafe { libc::process_vm_writev(tid, &local, 1, &remote, 1, 0) }
+        })?;
         fault::step("process_vm_writev");
         self.whole("process_vm_writev", at, done, bytes.len())
     }
@@ -112,13 +114,45 @@ impl Memory {
             tid: self.tid,
             source,
         };
-        let file: File = OpenOptions::new()
-            .write(true)
-            .open(format!("/proc/{}/mem", self.tid))
-            .map_err(failed)?;
-        file.write_all_at(bytes, at.get()).map_err(failed)?;
+        let through = |tid: Tid| {
+            let file: File = OpenOptions::new()
+                .write(true)
+                .open(format!("/proc/{tid}/mem"))?;
+            file.write_all_at(bytes, at.get())
+        };
+        if let Err(error) = through(self.tid) {
+            // The thread may have ended, and others live on.
+            let another = self.others().find(|&tid| through(tid).is_ok());
+            another.ok_or_else(|| failed(error))?;
+        }
         fault::step("writing /proc/TID/mem");
         Ok(())
+    }
+
+    /// Makes `call` through the thread that this is keyed on, or through another one of its process once that has ended: a
+    /// leader may end at any time and leave a process that goes on.
+    fn through_any(&self, operation: &'static str, call: impl Fn(Tid) -> isize) -> Result<usize> {
+        let answer = |tid: Tid| usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid));
+        match answer(self.tid) {
+            Err(error) if error.is_gone() => {
+                let another = self.others().find_map(|tid| match answer(tid) {
+                    Err(error) if error.is_gone() => None,
+                    other => Some(other),
+                });
+                another.unwrap_or(Err(error))
+            }
+            other => other,
+        }
+    }
+
+    /// The other threads of its process, while the number of the first is known there.
+    fn others(&self) -> impl Iterator<Item = Tid> {
+        let tid = self.tid;
+        std::fs::read_dir(format!("/proc/{tid}/task"))
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter(move |&other| other != tid)
     }
 
     fn whole(

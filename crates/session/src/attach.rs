@@ -227,7 +227,7 @@ fn failure_of(pid: i32, error: &EnterError) -> Failure {
             Kind::Busy,
             "use the midair that attached first, or restart the process",
         ),
-        EnterError::Gone { .. } => (Kind::NoProcess, ""),
+        EnterError::Gone { .. } | EnterError::Replaced { .. } => (Kind::NoProcess, ""),
         // The look had found no tracer and that we may: one has come since.
         EnterError::Engine { source, .. } if source.errno() == Some(libc::EPERM) => {
             return busy(pid as u32, "another tracer holds a thread of it just now");

@@ -1,12 +1,18 @@
 //! An attacher as a process of its own: enters a process, says how it went, withdraws. The tests kill it half way.
 //!
+//! `midair-enter serve`: attaches again and again, as lines of its standard input say ("N WHAT PID CONTROL": WHAT happens to process PID
+//! after step N, see `strike.rs`), and says after each how it went and what it has open.
+//!
 //! `midair-enter PID [--library FILE] [--fault POINT] [--die-after N] [--cycles N] [--stay]`
 
+mod strike;
+
 use std::io::{BufRead, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use midair_inject::{FaultPoint, Library, Options, enter, look};
+use midair_inject::{EnterError, FaultPoint, Library, Options, enter, look};
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -19,6 +25,9 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
+    if args.first().is_some_and(|word| word == "serve") {
+        return serve();
+    }
     let mut words = args.into_iter();
     let pid: i32 = words.next().ok_or("no process named")?.parse()?;
     let (mut library, mut options) = (Library::Nothing, Options::default());
@@ -70,6 +79,42 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
             "withdrawn operations={}",
             midair_ptrace::fault::operations()
         );
+    }
+    Ok(())
+}
+
+fn serve() -> Result<(), Box<dyn std::error::Error>> {
+    let options = Options {
+        find: Duration::from_secs(20),
+        ..Options::default()
+    };
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split(' ').collect();
+        let [number, what, pid, control] = words[..] else {
+            return Err(format!("what is {line:?}?").into());
+        };
+        let pid = pid.parse()?;
+        let struck = strike::arm(number.parse()?, what, pid, Path::new(control))?;
+        let done = look(pid)
+            .map_err(EnterError::from)
+            .and_then(|seen| enter(&seen, &Library::Nothing, &options))
+            .and_then(|entered| entered.withdraw(&options));
+        let (steps, _) = midair_ptrace::fault::disarm();
+        let (took, step) = match struck.told() {
+            Some((at, step)) => (at.elapsed(), step),
+            None => (Duration::ZERO, String::new()),
+        };
+        println!(
+            "round steps={steps} took={} had={:?} at={step:?} {}",
+            took.as_micros(),
+            strike::possessions(),
+            match done {
+                Ok(()) => "ok".to_owned(),
+                Err(error) => format!("failed: {error}"),
+            }
+        );
+        std::io::stdout().flush()?;
     }
     Ok(())
 }

@@ -9,10 +9,13 @@
  *
  * Commands on stdin: "check": each thread is woken, checks, and goes back to its wait; then "checked wrong W rounds R".
  * "end" or the end of the file: all threads are joined, "ended wrong W rounds R", exit status W.
+ * CONTROL names a pipe; a letter in it makes the process: e exit(0), _ _exit(7), a abort, x execute a shell that says "other" and exits
+ * with 5 at the end of its input, l end its first thread and go on.
  * Says "ready" when all threads run. The main thread waits in readv, which no engine enters through. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -194,6 +197,25 @@ static void *parked(void *self_) {
     return 0;
 }
 
+static pthread_t first_thread;
+
+static void *controlled(void *unused) {
+    (void)unused;
+    int pipe = open(getenv("CONTROL"), O_RDWR);
+    char letter = 0;
+    struct iovec part = {&letter, 1};
+    if (pipe < 0) _exit(94);
+    atomic_fetch_add(&ready, 1);
+    while (readv(pipe, &part, 1) == 1) {
+        if (letter == 'e') exit(0);
+        if (letter == '_') _exit(7);
+        if (letter == 'a') abort();
+        if (letter == 'x') execl("/bin/sh", "sh", "-c", "echo other; while read x; do :; done; exit 5", (char *)0);
+        if (letter == 'l') pthread_cancel(first_thread);
+    }
+    return 0;
+}
+
 static void nothing(int signal) { (void)signal; }
 
 static void wake_all(void) {
@@ -241,7 +263,11 @@ int main(int argc, char **argv) {
         atomic_store(&one->seen, -1);
         pthread_create(&one->thread, 0, parked, one);
     }
-    while (atomic_load(&ready) < n + parked_threads) sched_yield();
+    int controls = getenv("CONTROL") != 0;
+    pthread_t control_thread;
+    first_thread = pthread_self();
+    if (controls) pthread_create(&control_thread, 0, controlled, 0);
+    while (atomic_load(&ready) < n + parked_threads + controls) sched_yield();
     printf("ready\n");
     fflush(stdout);
     for (;;) {

@@ -1,0 +1,158 @@
+//! Whether a process is still the one that was looked at. It may end at any moment, become another program by `exec`, or be
+//! stopped by job control; what is then found at an address, or not found, must not be taken for an answer.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use midair_procinfo::{Tid, task};
+use midair_ptrace::{Deadline, Pace};
+
+use crate::error::{EnterError, Refusal};
+
+/// How it stands with the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// As it was.
+    Same,
+    /// The same, stopped by job control.
+    Stopped,
+    /// All its threads have ended.
+    Ended,
+    /// The number is another program's by now.
+    Replaced,
+}
+
+/// One program image of one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Still {
+    pid: Tid,
+    /// Its auxiliary vector: addresses of program, loader, vDSO and random bytes, which no two executions share but where
+    /// addresses are not random, and then those of the same program, where everything lies as before. Empty: not readable.
+    auxv: Vec<u8>,
+}
+
+/// How long a process that is about to end, or to become another program, may take until it shows.
+const SETTLING: Duration = Duration::from_millis(250);
+
+impl Still {
+    /// Remembers the process `pid`, whose live thread is `tid`.
+    pub(crate) fn of(pid: Tid, tid: Tid) -> Still {
+        Still {
+            pid,
+            auxv: auxv(tid),
+        }
+    }
+
+    /// The process.
+    pub(crate) fn pid(&self) -> Tid {
+        self.pid
+    }
+
+    /// Looks again.
+    pub(crate) fn standing(&self) -> Standing {
+        let Ok(Some(tid)) = task::live(self.pid) else {
+            return Standing::Ended;
+        };
+        let Ok(stat) = task::stat(tid) else {
+            return Standing::Ended;
+        };
+        let now = auxv(tid);
+        if !self.auxv.is_empty() && !now.is_empty() && now != self.auxv {
+            return Standing::Replaced;
+        }
+        match stat.state {
+            b'T' => Standing::Stopped,
+            _ => Standing::Same,
+        }
+    }
+
+    /// Err once there is no use in waiting for it any longer.
+    pub(crate) fn check(&self, during: &'static str) -> Result<(), EnterError> {
+        match self.standing() {
+            Standing::Same => Ok(()),
+            Standing::Stopped => Err(Refusal::Stopped { pid: self.pid }.into()),
+            Standing::Ended => Err(EnterError::Gone { during }),
+            Standing::Replaced => Err(EnterError::Replaced { during }),
+        }
+    }
+
+    /// What `error` means, given what has become of the process.
+    pub(crate) fn explain(&self, error: EnterError) -> EnterError {
+        let during = match &error {
+            EnterError::Gone { during }
+            | EnterError::Engine { during, .. }
+            | EnterError::SystemCall { call: during, .. }
+            | EnterError::Silent { at: during } => during,
+            // Only our thread there has the other end.
+            EnterError::Ours { during, source } if hung_up(source) => during,
+            EnterError::NoneParked { .. } => "looking for a thread",
+            EnterError::Boot { step, .. } => step,
+            EnterError::StubCrashed { .. } | EnterError::StubLeft { .. } => "the stub",
+            EnterError::Refused(_) => "looking at it again",
+            _ => return error,
+        };
+        // The thread that we held ends first, when another one ends the process or executes a program.
+        let deadline = Deadline::after(SETTLING);
+        let mut pace = Pace::new();
+        loop {
+            match self.standing() {
+                Standing::Ended => return EnterError::Gone { during },
+                Standing::Replaced => return EnterError::Replaced { during },
+                Standing::Stopped => return Refusal::Stopped { pid: self.pid }.into(),
+                Standing::Same => {}
+            }
+            let ending = matches!(
+                error,
+                EnterError::Refused(Refusal::NoProcess { .. } | Refusal::Zombie { .. })
+            );
+            let settles =
+                ending || matches!(error, EnterError::Gone { .. } | EnterError::Ours { .. });
+            if deadline.passed() || !settles {
+                return match ending {
+                    true => EnterError::Gone { during },
+                    false => error,
+                };
+            }
+            pace.rest();
+        }
+    }
+}
+
+fn hung_up(source: &io::Error) -> bool {
+    matches!(
+        source.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
+}
+
+fn auxv(tid: Tid) -> Vec<u8> {
+    fs::read(format!("/proc/{tid}/auxv")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_are_who_we_are() {
+        let me = std::process::id() as Tid;
+        let still = Still::of(me, me);
+        assert_eq!(still.standing(), Standing::Same);
+        let other = Still {
+            auxv: vec![1],
+            ..still.clone()
+        };
+        assert_eq!(other.standing(), Standing::Replaced);
+        let gone = Still {
+            pid: Tid::MAX,
+            ..still
+        };
+        assert!(matches!(
+            gone.explain(EnterError::Silent { at: "its socket" }),
+            EnterError::Gone {
+                during: "its socket"
+            }
+        ));
+    }
+}

@@ -1,0 +1,102 @@
+//! What a test lets happen to the target in the middle of an attach: shared by the attachers of the engine's and the session's
+//! tests, which are processes of their own.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use midair_procinfo::task;
+use midair_ptrace::fault::{self, Action};
+
+/// How long an effect may take to show. One that waits for us to let go of a thread shows later.
+const SHOWS_WITHIN: Duration = Duration::from_millis(300);
+/// `PF_EXITING`.
+const EXITING: u64 = 4;
+
+/// When, and after which step.
+#[derive(Clone, Default)]
+pub struct Struck(Arc<Mutex<Option<(Instant, String)>>>);
+
+impl Struck {
+    /// The moment and the step, once it has happened.
+    pub fn told(&self) -> Option<(Instant, String)> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Arms the fault: after `number` steps `kind` happens to the process `pid`. `control` is a pipe by which the process is told to
+/// do it itself, where it has to.
+pub fn arm(number: u64, kind: &str, pid: i32, control: &Path) -> Result<Struck, String> {
+    let letter = match kind {
+        "kill" | "stop" => None,
+        "exit" => Some(b'e'),
+        "_exit" => Some(b'_'),
+        "abort" => Some(b'a'),
+        "exec" => Some(b'x'),
+        "leader" => Some(b'l'),
+        other => return Err(format!("nothing is called {other}")),
+    };
+    let signal = match kind {
+        "kill" => "KILL",
+        _ => "STOP",
+    };
+    let (struck, control, kind) = (Struck::default(), control.to_owned(), kind.to_owned());
+    let told = struck.clone();
+    fault::arm(
+        number,
+        Action::Strike(Box::new(move |step| {
+            let before = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+            let began = Instant::now();
+            match letter {
+                Some(letter) => {
+                    let pipe = std::fs::OpenOptions::new().write(true).open(&control);
+                    let _gone = pipe.and_then(|mut pipe| pipe.write_all(&[letter]));
+                }
+                None => {
+                    let _gone = std::process::Command::new("kill")
+                        .args(["-s", signal, &pid.to_string()])
+                        .stderr(std::process::Stdio::null())
+                        .status();
+                }
+            }
+            let shows = || {
+                let states: Vec<_> = task::list(pid)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .filter_map(|tid| task::stat(tid).ok())
+                    .collect();
+                match kind.as_str() {
+                    "stop" => states.iter().any(|stat| stat.state == b'T'),
+                    "leader" => task::stat(pid).is_ok_and(|stat| stat.is_dead()),
+                    "exec" => std::fs::read_link(format!("/proc/{pid}/exe")).ok() != before,
+                    _ => states
+                        .iter()
+                        .all(|stat| stat.is_dead() || stat.flags & EXITING != 0),
+                }
+            };
+            let limit = Instant::now() + SHOWS_WITHIN;
+            while !shows() && Instant::now() < limit {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            *told.0.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((began.max(Instant::now()), step.to_string()));
+        })),
+    );
+    Ok(struck)
+}
+
+/// What of this process must not grow: descriptors, threads, mappings.
+pub fn possessions() -> [usize; 3] {
+    let entries = |what: &str| std::fs::read_dir(what).map_or(0, Iterator::count);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    [
+        // The directory that is being read is one.
+        entries("/proc/self/fd").saturating_sub(1),
+        entries("/proc/self/task"),
+        maps.lines().count(),
+    ]
+}
