@@ -11,6 +11,7 @@ mod python;
 mod run;
 mod stage;
 mod suite;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -66,6 +67,12 @@ const TASKS: &[Task] = &[
         words: "",
         help: "AMD's own headers, for a test that compares ours with them, below target/amd-headers (285 MB from PyPI, once)",
         run: amd_headers::amd_headers_task,
+    },
+    Task {
+        name: "torture",
+        words: "[--quick] [--row N] [--cell TEXT] [--cycles N] [--others N | --no-others] [--out DIR]",
+        help: "The attach engine on hard targets, beside gdb and frida: the table in bench-results and docs/attach-engine.md",
+        run: torture::torture_task,
     },
     Task {
         name: "docs",

@@ -1,0 +1,22 @@
+/* Threads that are busy with work of their own, and check it. */
+#ifndef WORK_H
+#define WORK_H
+#include "state.h"
+
+typedef void (*job)(struct slot *);
+
+/* Ends a round: counts it, notes the gap. 1 when the work is to go on. */
+int round_done(struct slot *slot);
+void is_wrong(struct slot *slot, int line);
+#define CHECK(slot, condition) ((condition) ? (void)0 : is_wrong(slot, __LINE__))
+uint64_t now_ns(void);
+
+job busy_job(const char *kind);
+job calling_job(const char *kind);
+/* Of the jobs in calls.c: what wakes them, every 20 ms. */
+void feed(struct slot *slot);
+/* Signals that the handler of this thread saw. */
+extern _Thread_local struct slot *own;
+extern struct state *state;
+extern _Atomic int may_fork;
+#endif

@@ -1,0 +1,211 @@
+//! Cells of the matrix, and how one is run.
+
+use crate::kit::Kit;
+use crate::rig::{Harm, Rig};
+use crate::spec::{Spec, Want};
+use crate::tally::{Cycle, Tally};
+use crate::ways::WayIn;
+use midair_tests::Result;
+use std::time::{Duration, Instant};
+
+/// Makes the target of a cell, or says why it cannot be had here.
+pub type Make = Box<dyn Fn(&Kit) -> std::result::Result<Spec, String>>;
+
+/// How a cell is run.
+pub enum Run {
+    /// The same cycles on a target, for every way in.
+    Target(Make),
+    /// On several targets in turn.
+    Targets(Vec<Make>),
+    /// In its own manner, only for ours.
+    Special(Box<dyn Fn(&Kit) -> Result<Tally>>),
+}
+
+/// One cell.
+pub struct Cell {
+    /// Row of the matrix.
+    pub row: u8,
+    /// What the target is, or what is done.
+    pub name: String,
+    /// What an attach must do.
+    pub want: Want,
+    /// Whether the other ways in are tried as well.
+    pub others: bool,
+    /// How it is run.
+    pub run: Run,
+}
+
+impl Cell {
+    /// A cell on a target.
+    pub fn on(
+        row: u8,
+        name: impl Into<String>,
+        make: impl Fn(&Kit) -> std::result::Result<Spec, String> + 'static,
+    ) -> Cell {
+        Cell {
+            row,
+            name: name.into(),
+            want: Want::In,
+            others: true,
+            run: Run::Target(Box::new(make)),
+        }
+    }
+
+    /// A cell of its own manner.
+    pub fn special(
+        row: u8,
+        name: impl Into<String>,
+        run: impl Fn(&Kit) -> Result<Tally> + 'static,
+    ) -> Cell {
+        Cell {
+            row,
+            name: name.into(),
+            want: Want::In,
+            others: false,
+            run: Run::Special(Box::new(run)),
+        }
+    }
+
+    /// What an attach must do.
+    #[must_use]
+    pub fn want(mut self, want: Want) -> Cell {
+        self.want = want;
+        self
+    }
+
+    /// Not for the others.
+    #[must_use]
+    pub fn ours_only(mut self) -> Cell {
+        self.others = false;
+        self
+    }
+
+    /// Whether what came of it is right for ours.
+    pub fn passes(&self, tally: &Tally) -> bool {
+        if tally.left_out.is_some() {
+            return true;
+        }
+        let refusals_are_right = tally.refused.keys().all(|name| self.want.allows(name));
+        let entered_is_right = match self.want {
+            Want::In => tally.entered == tally.cycles,
+            Want::InOr(_) => true,
+            Want::Refused(_) => tally.entered == 0,
+        };
+        tally.cycles > 0
+            && tally.harm() == 0
+            && tally.failed == 0
+            && refusals_are_right
+            && entered_is_right
+    }
+}
+
+/// Cycles on one target: what is loaded stays, so it is renewed.
+const PER_TARGET: u64 = 20;
+/// Targets that a way in may ruin in one cell; then the picture is clear.
+const RUINED: u64 = 10;
+/// How long a cell may take by one way in.
+const BUDGET: Duration = Duration::from_secs(75);
+
+/// Runs the cycles of a cell by one way in.
+///
+/// # Errors
+/// What is wrong on our own side.
+pub fn run(kit: &Kit, makes: &[&Make], way: &mut dyn WayIn, cycles: u64) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let began = Instant::now();
+    // Each kind of target gets its share.
+    let share = PER_TARGET.min(cycles.div_ceil(makes.len() as u64)).max(1);
+    for make in makes.iter().cycle() {
+        let ruined = tally.hung + tally.crashed + tally.wrong;
+        if tally.cycles >= cycles || ruined >= RUINED {
+            break;
+        }
+        if began.elapsed() > BUDGET {
+            tally.note(format!("ended after {BUDGET:?}"));
+            break;
+        }
+        let spec = match make(kit) {
+            Ok(spec) => spec,
+            Err(why) => return Ok(Tally::left_out(why)),
+        };
+        let rig = Rig::start(kit, &spec)?;
+        let most = share.min(cycles - tally.cycles);
+        one_target(kit, rig, way, most, began, &mut tally)?;
+    }
+    Ok(tally)
+}
+
+/// A target's whole life; what harm it takes is in the tally.
+fn one_target(
+    kit: &Kit,
+    mut rig: Rig,
+    way: &mut dyn WayIn,
+    most: u64,
+    began: Instant,
+    tally: &mut Tally,
+) -> Result<()> {
+    if let Err(harm) = rig.all_go_on() {
+        return Err(format!("the target is not well before anybody came: {harm:?}").into());
+    }
+    rig.begin_gaps();
+    std::thread::sleep(Duration::from_millis(20));
+    tally.rest.extend(rig.gap(Duration::from_millis(20)));
+    for _ in 0..most {
+        if began.elapsed() > BUDGET {
+            break;
+        }
+        rig.begin_gaps();
+        let cycle = way.cycle(kit, rig.pid)?;
+        tally.count(&cycle);
+        let mut chosen = None;
+        if let Cycle::In(way) = &cycle {
+            rig.expect_mark();
+            chosen = way.thread;
+            tally.gaps.extend(rig.gap(Duration::from_millis(50)));
+        }
+        if let Err(harm) = rig.check(tally, chosen) {
+            suffered(tally, harm);
+            return Ok(());
+        }
+        if matches!(cycle, Cycle::Hung(_)) {
+            // What is left of it is dropped: the target is killed.
+            return Ok(());
+        }
+    }
+    if let Err(harm) = rig.all_go_on() {
+        suffered(tally, harm);
+        return Ok(());
+    }
+    let residue = rig.residue()?;
+    if !residue.is_empty() {
+        tally.residue += 1;
+        tally.note(format!("left: {}", residue.to_string().replace('\n', "; ")));
+    }
+    if let Err(harm) = rig.finish() {
+        suffered(tally, harm);
+    }
+    Ok(())
+}
+
+/// Counts harm to a target.
+pub fn suffered(tally: &mut Tally, harm: Harm) {
+    match harm {
+        Harm::Crashed(words) => {
+            tally.crashed += 1;
+            tally.note(format!("crashed: {}", short(&words)));
+        }
+        Harm::Wrong(words) => {
+            tally.wrong += 1;
+            tally.note(format!("wrong: {}", short(&words)));
+        }
+    }
+}
+
+/// As much of a text as fits a table's footnote.
+pub fn short(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match text.char_indices().nth(300) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}

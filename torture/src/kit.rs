@@ -1,0 +1,163 @@
+//! What all cells share: compiled programs, a scratch directory, and how much is asked for.
+
+use midair_tests::Result;
+use midair_tests::stage::plain_environment;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How much is done.
+#[derive(Debug, Clone)]
+pub struct Amount {
+    /// Cycles per cell.
+    pub cycles: u64,
+    /// Cycles of row 13.
+    pub many: u64,
+    /// Cycles of each of the others per cell.
+    pub others: u64,
+    /// Quick form: the other ways in and the long drivers are not run.
+    pub quick: bool,
+}
+
+/// Programs and directories.
+pub struct Kit {
+    programs: PathBuf,
+    scratch: tempfile::TempDir,
+    count: AtomicU32,
+    /// How much is done.
+    pub amount: Amount,
+}
+
+impl Kit {
+    /// Compiles what is needed, beside this program.
+    ///
+    /// # Errors
+    /// What the compiler said.
+    pub fn new(amount: Amount) -> Result<Kit> {
+        let own = std::env::current_exe()?;
+        let programs = own.parent().ok_or("a program has a directory")?;
+        let programs = programs.join("torture-programs");
+        std::fs::create_dir_all(&programs)?;
+        let scratch = tempfile::Builder::new().prefix("torture-").tempdir()?;
+        // Targets of other users write their state there, and load libraries from there.
+        open_to_all(scratch.path())?;
+        let kit = Kit {
+            programs,
+            scratch,
+            count: AtomicU32::new(0),
+            amount,
+        };
+        kit.compile(&["target.c", "busy.c", "calls.c"], "target", TARGET_FLAGS)?;
+        kit.compile(&["probe.c"], "probe.so", LIBRARY_FLAGS)?;
+        kit.compile(&["small.c"], "small.so", LIBRARY_FLAGS)?;
+        Ok(kit)
+    }
+
+    /// Compiles sources of `torture/c` to `name` in the directory of programs.
+    ///
+    /// # Errors
+    /// What the compiler said.
+    pub fn compile(&self, sources: &[&str], name: &str, flags: &[&str]) -> Result<PathBuf> {
+        self.compile_by("cc", sources, name, flags)
+    }
+
+    /// The same by another compiler.
+    ///
+    /// # Errors
+    /// As [`Kit::compile`].
+    pub fn compile_by(
+        &self,
+        compiler: &str,
+        sources: &[&str],
+        name: &str,
+        flags: &[&str],
+    ) -> Result<PathBuf> {
+        let out = self.programs.join(name);
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
+        let sources: Vec<PathBuf> = sources.iter().map(|source| dir.join(source)).collect();
+        let changed = |path: &Path| path.metadata().and_then(|meta| meta.modified()).ok();
+        let headers = ["state.h", "work.h"].map(|header| dir.join(header));
+        let newest = sources
+            .iter()
+            .chain(&headers)
+            .filter_map(|path| changed(path))
+            .max();
+        if out.exists() && changed(&out) > newest {
+            return Ok(out);
+        }
+        // Several of us may do so at once: each makes its own and renames it.
+        let fresh = out.with_extension(format!("new{}", std::process::id()));
+        let done = Command::new(compiler)
+            .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(&fresh)
+            .args(&sources)
+            .args(flags)
+            .output()
+            .map_err(|error| format!("{compiler}: {error}"))?;
+        if !done.status.success() {
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            return Err(format!("compiling {name}: {said}").into());
+        }
+        std::fs::rename(&fresh, &out)?;
+        Ok(out)
+    }
+
+    /// A compiled program or library.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
+    /// The probe library.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn probe(&self) -> Result<Vec<u8>> {
+        Ok(std::fs::read(self.program("probe.so"))?)
+    }
+
+    /// A path in the scratch directory that nobody has used yet.
+    pub fn fresh(&self, name: &str) -> PathBuf {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        self.scratch.path().join(format!("{number}-{name}"))
+    }
+
+    /// The target program, with nothing of our environment.
+    pub fn target(&self) -> Command {
+        self.clean(&self.program("target"))
+    }
+
+    /// A program with nothing of our environment but where the small library is.
+    pub fn clean(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .envs(plain_environment())
+            .env("SMALL", self.program("small.so"));
+        command
+    }
+}
+
+/// Lets everybody into a directory of ours.
+///
+/// # Errors
+/// When it is not ours.
+pub fn open_to_all(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
+    Ok(())
+}
+
+const TARGET_FLAGS: &[&str] = &["-pthread", "-rdynamic", "-ldl"];
+const LIBRARY_FLAGS: &[&str] = &["-shared", "-fPIC"];
+
+/// A program on the path, if it is there.
+pub fn installed(name: &str) -> Option<PathBuf> {
+    let dirs = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+    let found = dirs.iter().map(|dir| Path::new(dir).join(name));
+    found.into_iter().find(|path| path.is_file())
+}
+
+/// The first of these files that is there.
+pub fn first_of(paths: &[&str]) -> Option<PathBuf> {
+    paths.iter().map(PathBuf::from).find(|path| path.exists())
+}

@@ -1,0 +1,376 @@
+//! The table: on the terminal while it grows, then as json, as a page, and in the documentation.
+
+use crate::cell::Cell;
+use crate::tally::{Tally, at};
+use crate::words::Words;
+use midair_tests::Result;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A cell by one way in.
+pub struct Line {
+    row: u8,
+    cell: String,
+    by: &'static str,
+    good: bool,
+    tally: Tally,
+}
+
+impl Line {
+    /// What came of a cell.
+    pub fn of(cell: &Cell, by: &'static str, tally: Tally) -> Line {
+        let line = Line {
+            row: cell.row,
+            cell: cell.name.clone(),
+            by,
+            good: by != "midair" || cell.passes(&tally),
+            tally,
+        };
+        eprintln!("    {}", line.progress());
+        line
+    }
+
+    fn progress(&self) -> String {
+        if let Some(why) = &self.tally.left_out {
+            return format!("{}: LEFT OUT, NOT TESTED: {why}", self.by);
+        }
+        let tally = &self.tally;
+        let mut text = format!(
+            "{}: {} in {}, refused {}, failed {}, hung {}, crashed {}, wrong {}, EINTR {}, left {}; attach {} stop {}{}",
+            self.by,
+            tally.cycles,
+            tally.entered,
+            tally.refusals(),
+            tally.failed,
+            tally.hung,
+            tally.crashed,
+            tally.wrong,
+            tally.eintr,
+            tally.residue,
+            three(&tally.attach),
+            three(&tally.stopped),
+            if self.good { "" } else { "  <== NOT RIGHT" },
+        );
+        for (name, (count, words)) in &tally.refused {
+            let _infallible = write!(text, "\n        {count} {name}: {words}");
+        }
+        for note in &tally.notes {
+            let _infallible = write!(text, "\n        {note}");
+        }
+        text
+    }
+}
+
+/// All of it.
+pub struct Report {
+    lines: Vec<Line>,
+    about: Vec<String>,
+    left_out: Vec<String>,
+    began: Instant,
+    load: String,
+    command: String,
+}
+
+impl Report {
+    /// An empty one.
+    pub fn new(_words: &Words) -> Report {
+        Report {
+            lines: Vec::new(),
+            about: Vec::new(),
+            left_out: Vec::new(),
+            began: Instant::now(),
+            load: load(),
+            command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    /// A program that takes part.
+    pub fn about(&mut self, text: String) {
+        self.about.push(text);
+    }
+
+    /// One that does not.
+    pub fn left_out(&mut self, why: &str) {
+        eprintln!("LEFT OUT, NOT TESTED: {why}");
+        self.left_out.push(why.to_owned());
+    }
+
+    /// A cell is done.
+    pub fn add(&mut self, line: Line) {
+        self.lines.push(line);
+    }
+
+    /// Whether nothing of ours went wrong.
+    pub fn is_good(&self) -> bool {
+        self.lines.iter().all(|line| line.good)
+    }
+
+    /// Writes the files that were asked for, and the sums on the terminal.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write(&self, words: &Words) -> Result<()> {
+        let page = self.page();
+        if let Some(dir) = &words.out {
+            std::fs::create_dir_all(dir)?;
+            std::fs::write(dir.join("torture.md"), &page)?;
+            let text = serde_json::to_string_pretty(&self.json())?;
+            std::fs::write(dir.join("torture.json"), text + "\n")?;
+        }
+        if let Some(docs) = &words.docs {
+            put_between(docs, &page)?;
+        }
+        eprintln!("{}", self.sums());
+        Ok(())
+    }
+
+    fn machine() -> Vec<(&'static str, String)> {
+        let said = |program: &str, words: &[&str]| {
+            let output = Command::new(program).args(words).output();
+            let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+            text.unwrap_or_default().trim().to_owned()
+        };
+        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));
+        let model = model.unwrap_or("").trim_start_matches([' ', '\t', ':']);
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        vec![
+            ("machine", format!("{cores} cores, {model}")),
+            ("kernel", said("uname", &["-sr"])),
+            ("date", said("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
+            (
+                "commit",
+                said(
+                    "git",
+                    &[
+                        "-C",
+                        env!("CARGO_MANIFEST_DIR"),
+                        "describe",
+                        "--always",
+                        "--dirty",
+                    ],
+                ),
+            ),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        let lines = self.lines.iter().map(|line| {
+            json!({"row": line.row, "cell": line.cell, "by": line.by, "good": line.good, "tally": line.tally.json()})
+        });
+        json!({
+            "about": Self::machine().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "others": self.about,
+            "left_out": self.left_out,
+            "load_before": self.load,
+            "load_after": load(),
+            "words": self.command,
+            "build": if cfg!(debug_assertions) { "debug" } else { "release" },
+            "took_s": self.began.elapsed().as_secs(),
+            "cells": lines.collect::<Vec<_>>(),
+        })
+    }
+
+    fn sums(&self) -> String {
+        let ours = self.lines.iter().filter(|line| line.by == "midair");
+        let mut sum = Tally::default();
+        let (mut bad, mut left_out) = (0, 0);
+        for line in ours {
+            let tally = &line.tally;
+            sum.cycles += tally.cycles;
+            sum.entered += tally.entered;
+            sum.hung += tally.hung;
+            sum.crashed += tally.crashed;
+            sum.wrong += tally.wrong;
+            sum.eintr += tally.eintr;
+            sum.residue += tally.residue;
+            sum.failed += tally.failed;
+            bad += usize::from(!line.good);
+            left_out += usize::from(tally.left_out.is_some());
+        }
+        format!(
+            "midair: {} cycles, {} in; hung {}, crashed {}, wrong {}, EINTR {}, left {}, failed {}; {bad} cells are not right, {left_out} left out; {:.0} s",
+            sum.cycles,
+            sum.entered,
+            sum.hung,
+            sum.crashed,
+            sum.wrong,
+            sum.eintr,
+            sum.residue,
+            sum.failed,
+            self.began.elapsed().as_secs_f64()
+        )
+    }
+
+    /// The table, as Markdown.
+    fn page(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in Self::machine() {
+            let _infallible = writeln!(text, "* {name}: {value}");
+        }
+        let _infallible = writeln!(
+            text,
+            "* load before {}, after {}; {} build; `cargo xtask torture {}` took {:.0} s",
+            self.load,
+            load(),
+            if cfg!(debug_assertions) {
+                "debug"
+            } else {
+                "release"
+            },
+            self.command,
+            self.began.elapsed().as_secs_f64()
+        );
+        for about in &self.about {
+            let _infallible = writeln!(text, "* {about}");
+        }
+        for why in &self.left_out {
+            let _infallible = writeln!(text, "* left out, not tested: {why}");
+        }
+        let _infallible = writeln!(text, "* {}\n", self.sums());
+        text += "| row | cell | by | cycles | in | refused | failed | hung | crashed | wrong | EINTR | left | attach p50 / p99 / max ms | stop p50 / p99 / max ms | gap of busy threads, at rest / with p50 / max ms | way |\n";
+        text += "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+        let mut notes = String::new();
+        for (number, line) in self.lines.iter().enumerate() {
+            self.row_of(line, number + 1, &mut text, &mut notes);
+        }
+        if !notes.is_empty() {
+            let _infallible = writeln!(text, "\n{notes}");
+        }
+        text
+    }
+
+    fn row_of(&self, line: &Line, number: usize, text: &mut String, notes: &mut String) {
+        let tally = &line.tally;
+        let name = match line.good {
+            true => line.cell.clone(),
+            false => format!("**NOT RIGHT** {}", line.cell),
+        };
+        if let Some(why) = &tally.left_out {
+            let _infallible = writeln!(
+                text,
+                "| {} | {name} | {} | left out, not tested: {why} |||||||||||||",
+                line.row, line.by
+            );
+            return;
+        }
+        let refused: Vec<String> = tally
+            .refused
+            .iter()
+            .map(|(name, (count, _))| format!("{count} {name}"))
+            .collect();
+        let tiers: Vec<String> = tally
+            .tiers
+            .iter()
+            .map(|(tier, count)| format!("{count} {tier}"))
+            .collect();
+        let mark = if tally.notes.is_empty() {
+            String::new()
+        } else {
+            format!(" ({number})")
+        };
+        let gap = match at(&tally.gaps, 0.5) {
+            Some(_) => format!(
+                "{} / {} / {}",
+                ms(at(&tally.rest, 0.5)),
+                ms(at(&tally.gaps, 0.5)),
+                ms(at(&tally.gaps, 1.0))
+            ),
+            None => String::new(),
+        };
+        let eintr = match tally.eintr_own {
+            0 => tally.eintr.to_string(),
+            own => format!("{} (+{own} of the borrowed)", tally.eintr),
+        };
+        let _infallible = writeln!(
+            text,
+            "| {} | {name}{mark} | {} | {} | {} | {} | {} | {} | {} | {} | {eintr} | {} | {} | {} | {gap} | {} |",
+            line.row,
+            line.by,
+            tally.cycles,
+            tally.entered,
+            if refused.is_empty() {
+                "0".to_owned()
+            } else {
+                refused.join(", ")
+            },
+            tally.failed,
+            tally.hung,
+            tally.crashed,
+            tally.wrong,
+            tally.residue,
+            three(&tally.attach),
+            three(&tally.stopped),
+            tiers.join(", "),
+        );
+        for note in &tally.notes {
+            let note = note.replace('|', "/");
+            let _infallible = writeln!(notes, "* ({number}) {}: {note}", line.by);
+        }
+    }
+}
+
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or("?").to_owned()
+}
+
+fn three(times: &[Duration]) -> String {
+    match times.is_empty() {
+        true => String::new(),
+        false => [0.5, 0.99, 1.0].map(|part| ms(at(times, part))).join(" / "),
+    }
+}
+
+fn ms(time: Option<Duration>) -> String {
+    match time.map(|time| time.as_secs_f64() * 1e3) {
+        None => String::new(),
+        Some(ms) if ms < 10.0 => format!("{ms:.2}"),
+        Some(ms) if ms < 100.0 => format!("{ms:.1}"),
+        Some(ms) => format!("{ms:.0}"),
+    }
+}
+
+const BEGIN: &str = "<!-- torture: begin -->";
+const END: &str = "<!-- torture: end -->";
+
+/// Replaces what is between the markers of a page.
+fn put_between(path: &Path, text: &str) -> Result<()> {
+    let page = std::fs::read_to_string(path)?;
+    let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(END)?;
+        Some((before, after))
+    });
+    let (before, after) = parts.ok_or_else(|| format!("{} has no markers", path.display()))?;
+    std::fs::write(path, format!("{before}{BEGIN}\n{text}{END}{after}"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_keeps_what_is_outside_of_the_markers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("page.md");
+        std::fs::write(&path, format!("a\n{BEGIN}\nold\n{END}\nz\n")).unwrap();
+        put_between(&path, "new\n").unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("a\n{BEGIN}\nnew\n{END}\nz\n"));
+        std::fs::write(&path, "nothing").unwrap();
+        assert!(put_between(&path, "new").is_err());
+    }
+
+    #[test]
+    fn times_have_three_figures() {
+        let text = |ns| ms(Some(Duration::from_nanos(ns)));
+        assert_eq!(
+            [text(123_456), text(12_345_678), text(1_234_567_890)],
+            ["0.12", "12.3", "1235"]
+        );
+    }
+}

@@ -1,0 +1,370 @@
+//! A running target and what it looked like before anybody came.
+
+use crate::kit::Kit;
+use crate::spec::{Program, Spec};
+use crate::state::{State, StateFile};
+use crate::tally::Tally;
+use midair_tests::Result;
+use midair_tests::snapshot::{Diff, Snapshot, What};
+use midair_tests::target::Target;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long a target may take for what it does by itself, on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running target.
+pub struct Rig {
+    spec: Spec,
+    target: Target,
+    /// The process, as this process sees it.
+    pub pid: i32,
+    state: Option<StateFile>,
+    before: Snapshot,
+    last: BTreeMap<i32, u64>,
+    pings: u64,
+    foreign_rounds: u64,
+    /// Probe libraries that must have come in.
+    marks: u32,
+    epoch: u32,
+    eintr: BTreeMap<i32, (String, u64)>,
+}
+
+/// What is wrong with a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Harm {
+    /// It is gone.
+    Crashed(String),
+    /// Its own checks failed, or it stands still.
+    Wrong(String),
+}
+
+impl Rig {
+    /// Starts the target and waits until it is at work.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(kit: &Kit, spec: &Spec) -> Result<Rig> {
+        let path = kit.fresh("state");
+        // The target may be another user's.
+        std::fs::write(&path, "")?;
+        {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
+        }
+        let state = StateFile::at(&path);
+        let target = Target::spawn(spec.command(kit, &path))?;
+        let mut rig = Rig {
+            spec: spec.clone(),
+            pid: target.pid(),
+            target,
+            state: matches!(spec.program, Program::Ours { .. }).then_some(state),
+            before: Snapshot {
+                maps: [].into(),
+                fds: [].into(),
+                threads: [].into(),
+                caught: 0,
+                ignored: 0,
+                tracer: 0,
+            },
+            last: BTreeMap::new(),
+            pings: 0,
+            foreign_rounds: 0,
+            marks: 0,
+            epoch: 0,
+            eintr: BTreeMap::new(),
+        };
+        rig.until_ready()?;
+        if rig.spec.forked {
+            rig.pid = rig.target.only_child()?;
+        } else if rig.spec.says_pid {
+            rig.pid = rig.state()?.map_or(rig.pid, |state| state.pid);
+        }
+        if let Some(then) = rig.spec.then {
+            then(rig.pid)?;
+        }
+        rig.before = Snapshot::take(rig.pid)?;
+        Ok(rig)
+    }
+
+    fn until_ready(&mut self) -> Result<()> {
+        let Some(state) = self.state.clone() else {
+            self.target.expect("ready")?;
+            return Ok(());
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while !state.is_ready() {
+            if !self.target.is_running()? && !self.spec.says_pid {
+                return Err(self.last_words("ended at its start").into());
+            }
+            if Instant::now() > deadline {
+                return Err(self.last_words("did not get ready").into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn last_words(&mut self, what: &str) -> String {
+        match self.target.expect("no such line") {
+            Err(error) if !self.target.is_running().unwrap_or(false) => format!("{what}: {error}"),
+            _ => what.to_owned(),
+        }
+    }
+
+    /// What the target says of itself; None for one that is not ours.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub fn state(&self) -> Result<Option<State>> {
+        self.state.as_ref().map(StateFile::read).transpose()
+    }
+
+    /// Whether the process lives.
+    pub fn is_alive(&mut self) -> bool {
+        let there = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
+        let ended = there.is_ok_and(|stat| {
+            // A zombie leader has live threads.
+            let state = stat
+                .rsplit(") ")
+                .next()
+                .and_then(|rest| rest.chars().next());
+            matches!(state, Some('X'))
+                || (state == Some('Z')
+                    && std::fs::read_dir(format!("/proc/{}/task", self.pid))
+                        .map_or(true, |tasks| tasks.count() <= 1))
+        });
+        !ended
+            && std::path::Path::new(&format!("/proc/{}", self.pid)).exists()
+            && (self.spec.says_pid || self.target.is_running().unwrap_or(false))
+    }
+
+    /// Whether it is stopped, as far as can be seen from outside.
+    fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let state = stat
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.chars().next());
+        matches!(state, Some('T' | 't'))
+    }
+
+    /// A probe library must have come in.
+    pub fn expect_mark(&mut self) {
+        self.marks += 1;
+    }
+
+    /// Lets the target measure gaps anew.
+    pub fn begin_gaps(&mut self) {
+        self.epoch += 1;
+        if let Some(state) = &self.state {
+            let _gone = state.begin_gaps(self.epoch);
+        }
+    }
+
+    /// The longest gap of a busy thread since [`Rig::begin_gaps`], once each has gone on, or after a while.
+    pub fn gap(&self, patience: Duration) -> Option<Duration> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let state = self.state().ok()??;
+            if state.all_busy_seen() || Instant::now() > deadline {
+                return state.gap().map(Duration::from_nanos);
+            }
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    }
+
+    /// Looks after a cycle: alive, nothing wrong, nobody disturbed but `chosen`.
+    ///
+    /// # Errors
+    /// The harm.
+    pub fn check(
+        &mut self,
+        tally: &mut Tally,
+        chosen: Option<i32>,
+    ) -> std::result::Result<(), Harm> {
+        if !self.is_alive() {
+            return Err(Harm::Crashed(self.last_words("is gone")));
+        }
+        let Some(state) = self.state().ok().flatten() else {
+            return self.ping();
+        };
+        if state.wrong() > 0 {
+            return Err(Harm::Wrong(self.words_of_wrong(&state)));
+        }
+        if state.mark < self.marks {
+            let marks = self.marks;
+            self.marks = state.mark;
+            return Err(Harm::Wrong(format!(
+                "{marks} libraries were said to be in, {} are",
+                state.mark
+            )));
+        }
+        if !self.spec.storm {
+            self.count_eintr(&state, tally, chosen);
+        }
+        Ok(())
+    }
+
+    fn words_of_wrong(&self, state: &State) -> String {
+        let bad = state.slots.iter().filter(|slot| slot.wrong > 0);
+        let kinds: Vec<&str> = bad.map(|slot| slot.kind.as_str()).collect();
+        format!(
+            "a check failed at line {} ({})",
+            state.line,
+            kinds.join(", ")
+        )
+    }
+
+    fn count_eintr(&mut self, state: &State, tally: &mut Tally, chosen: Option<i32>) {
+        let now = state.eintr();
+        for (tid, (kind, count)) in &now {
+            let more = count - self.eintr.get(tid).map_or(0, |(_, before)| *before);
+            if more == 0 {
+                continue;
+            }
+            if chosen.and_then(|tid| inside(self.pid, tid)) == Some(*tid) {
+                tally.eintr_own += more;
+            } else {
+                tally.eintr += more;
+                tally.note(format!(
+                    "EINTR in {kind} (thread {tid}), borrowed was {chosen:?}"
+                ));
+            }
+        }
+        self.eintr = now;
+    }
+
+    /// Asks a program that is not ours whether it goes on.
+    fn ping(&mut self) -> std::result::Result<(), Harm> {
+        if self.is_stopped() {
+            return Ok(());
+        }
+        self.pings += 1;
+        let wanted = format!("pong {} ", self.pings);
+        let asked = self.target.send(&format!("ping {}", self.pings));
+        let answer = asked.and_then(|()| self.target.expect(&wanted));
+        let line = answer.map_err(|error| {
+            if self.is_alive() {
+                Harm::Wrong(error.to_string())
+            } else {
+                Harm::Crashed(error.to_string())
+            }
+        })?;
+        let rounds = line[wanted.len()..].trim().parse().unwrap_or(0);
+        if rounds < self.foreign_rounds {
+            return Err(Harm::Wrong(format!("its work went back: {line}")));
+        }
+        self.foreign_rounds = rounds;
+        Ok(())
+    }
+
+    /// Waits until every thread that works has gone on with its work since the last time.
+    ///
+    /// # Errors
+    /// The thread that stands still.
+    pub fn all_go_on(&mut self) -> std::result::Result<(), Harm> {
+        if self.is_stopped() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let Some(state) = self.state().ok().flatten() else {
+                return self.ping();
+            };
+            let still: Vec<String> = state
+                .slots
+                .iter()
+                .filter(|slot| {
+                    !matches!(slot.kind.as_str(), "stdin" | "parked" | "flood" | "zombie")
+                })
+                .filter(|slot| slot.rounds <= self.last.get(&slot.tid).copied().unwrap_or(0))
+                .map(|slot| format!("{} ({})", slot.tid, slot.kind))
+                .collect();
+            if still.is_empty() {
+                self.last = state
+                    .slots
+                    .iter()
+                    .map(|slot| (slot.tid, slot.rounds))
+                    .collect();
+                return Ok(());
+            }
+            if !self.is_alive() {
+                return Err(Harm::Crashed(self.last_words("is gone")));
+            }
+            if Instant::now() > deadline {
+                return Err(Harm::Wrong(format!("stand still: {}", still.join(", "))));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// What is different from before, but for libraries that were brought in (they stay) and what the target does by itself. Looks
+    /// again for a while: a thread of the target may be in the middle of something.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn residue(&self) -> Result<Diff> {
+        let deadline = Instant::now() + Duration::from_secs(3);
+        loop {
+            let diff = self.before.diff(&Snapshot::take(self.pid)?).without_heap();
+            let steady = self.spec.steady;
+            let diff = diff.without(|change| {
+                let name = change.name.as_str();
+                let brought = name.contains("midair-agent-") || name.contains("probe");
+                match change.what {
+                    What::Map => brought || !steady,
+                    What::Fd | What::Thread => !steady,
+                    What::Process => false,
+                }
+            });
+            if diff.is_empty() || Instant::now() > deadline {
+                return Ok(diff);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends the target by its own code.
+    ///
+    /// # Errors
+    /// What it says of itself, when that is not all well.
+    pub fn finish(mut self) -> std::result::Result<(), Harm> {
+        if self.is_stopped() {
+            // It was so from the beginning; it goes on to end.
+            // SAFETY: two numbers; the process is a child of ours that was not reaped.
+            unsafe { libc::kill(self.pid, libc::SIGCONT) };
+        }
+        if let Some(state) = &self.state {
+            let _gone = state.stop();
+        }
+        self.target.close_stdin();
+        if self.spec.says_pid {
+            // Nobody of ours is its parent; the one that is waits for ever.
+            let deadline = Instant::now() + PATIENCE;
+            while self.is_alive() {
+                if Instant::now() > deadline {
+                    return Err(Harm::Wrong("it does not end".to_owned()));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            return Ok(());
+        }
+        let exit = self.target.wait(PATIENCE * 2);
+        let exit = exit.map_err(|error| Harm::Wrong(error.to_string()))?;
+        match (exit.status.success(), exit.signal()) {
+            (true, _) => Ok(()),
+            (false, Some(_)) => Err(Harm::Crashed(exit.to_string())),
+            (false, None) => Err(Harm::Wrong(exit.to_string())),
+        }
+    }
+}
+
+/// A thread's id as its own process knows it.
+fn inside(pid: i32, tid: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
+}

@@ -1,0 +1,94 @@
+//! Rows 1, 2 and 17: targets that keep the allocator, the loader and the thread library busy.
+
+use crate::cell::Cell;
+use crate::kit::first_of;
+use crate::spec::{Spec, Want};
+
+const JEMALLOC: &[&str] = &["/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"];
+const TCMALLOC: &[&str] = &[
+    "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
+    "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4",
+];
+
+/// The cells.
+pub fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for threads in [1, 8, 200] {
+        for (allocator, paths) in [
+            ("glibc", &[][..]),
+            ("jemalloc", JEMALLOC),
+            ("tcmalloc", TCMALLOC),
+        ] {
+            let name = format!("{threads} threads in malloc and free, {allocator}; one parked");
+            cells.push(Cell::on(1, name, move |_| allocating(threads, true, paths)));
+        }
+    }
+    cells.push(
+        Cell::on(
+            1,
+            "8 threads in malloc and free, glibc; none parked",
+            |_| allocating(8, false, &[]),
+        )
+        .want(Want::InOr(&["NoneParked", "StubBlocked"])),
+    );
+    cells.push(Cell::on(
+        2,
+        "dlopen and dlclose on 4 threads; one parked",
+        |_| Ok(Spec::ours("dlopen", &["dlopen*3", "parked"]).unsteady()),
+    ));
+    cells.push(Cell::on(
+        2,
+        "dl_iterate_phdr on 4 threads; one parked",
+        |_| Ok(Spec::ours("phdr", &["phdr*3", "parked"])),
+    ));
+    cells.push(Cell::on(2, "fork on 2 threads; one parked", |_| {
+        Ok(Spec::ours("fork", &["fork", "parked"]))
+    }));
+    cells.push(Cell::on(2, "all of them, and malloc; one parked", |_| {
+        Ok(Spec::ours("malloc", &["malloc", "dlopen", "phdr", "fork", "parked"]).unsteady())
+    }));
+    cells.push(Cell::on(
+        17,
+        "threads made and joined on 4 threads; one parked",
+        |_| Ok(Spec::ours("churn", &["churn*3", "parked"]).unsteady()),
+    ));
+    cells.push(Cell::on(
+        17,
+        "650 threads that doze a millisecond at a time",
+        |_| Ok(Spec::ours("doze", &["doze*649", "+stacks:65536"])),
+    ));
+    cells.push(
+        Cell::on(17, "a thread of the program named as ours", |_| {
+            Ok(Spec::ours("stdin", &["parked", "+comm:midair-agent"]))
+        })
+        .want(Want::InOr(&["Busy"]))
+        .ours_only(),
+    );
+    cells.push(
+        Cell::on(17, "a thread of the program named as the listener", |_| {
+            Ok(Spec::ours("stdin", &["parked", "+comm:rocp-bg-attach"]))
+        })
+        .ours_only(),
+    );
+    cells
+}
+
+/// Threads that allocate, the first one among them.
+fn allocating(threads: u32, parked: bool, preload: &[&str]) -> Result<Spec, String> {
+    let more = format!("malloc*{}", threads - 1);
+    let mut words = Vec::new();
+    if threads > 1 {
+        words.push(more.as_str());
+    }
+    if parked {
+        words.push("parked");
+    }
+    let spec = Spec::ours("malloc", &words);
+    if preload.is_empty() {
+        return Ok(spec);
+    }
+    let Some(library) = first_of(preload) else {
+        return Err(format!("{} is not installed", preload[0]));
+    };
+    Ok(spec.env("LD_PRELOAD", library.display().to_string()))
+}

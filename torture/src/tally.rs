@@ -1,0 +1,195 @@
+//! What came of the cycles of one cell by one way in.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What one cycle came to, as the way in itself tells it.
+#[derive(Debug, Clone)]
+pub enum Cycle {
+    /// In, and out again.
+    In(Way),
+    /// Refused, by a name of its own and in its own words; nothing was touched.
+    Refused(String, String),
+    /// It failed, in its own words.
+    Failed(String),
+    /// Not back at the deadline.
+    Hung(String),
+}
+
+/// How it got in.
+#[derive(Debug, Clone, Default)]
+pub struct Way {
+    /// From the beginning until the library in the target ran.
+    pub attach: Duration,
+    /// From then on until the target was left.
+    pub out: Duration,
+    /// How long the borrowed thread stood, as the way in measured it.
+    pub stopped: Option<Duration>,
+    /// In a word: the tier.
+    pub tier: String,
+    /// The thread that was stopped, which may notice; as this process sees it.
+    pub thread: Option<i32>,
+}
+
+/// The cycles of one cell by one way in.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Cycles that were begun.
+    pub cycles: u64,
+    /// In and out.
+    pub entered: u64,
+    /// Refused, by name; each with the words of the first.
+    pub refused: BTreeMap<String, (u64, String)>,
+    /// Not back in time.
+    pub hung: u64,
+    /// Failed without a refusal.
+    pub failed: u64,
+    /// Targets that were gone afterwards.
+    pub crashed: u64,
+    /// Targets whose own checks failed, or that stood still.
+    pub wrong: u64,
+    /// Calls of application threads that ended early, but those of the borrowed thread.
+    pub eintr: u64,
+    /// Calls of the borrowed thread that ended early.
+    pub eintr_own: u64,
+    /// Targets that were not as before.
+    pub residue: u64,
+    /// Latencies.
+    pub attach: Vec<Duration>,
+    /// Ways out.
+    pub out: Vec<Duration>,
+    /// Stops of the borrowed thread.
+    pub stopped: Vec<Duration>,
+    /// Longest gap of busy threads in each cycle, as they saw it.
+    pub gaps: Vec<Duration>,
+    /// The same at rest, before the first cycle.
+    pub rest: Vec<Duration>,
+    /// Ways in, by tier.
+    pub tiers: BTreeMap<String, u64>,
+    /// What is worth a word; the first few.
+    pub notes: Vec<String>,
+    /// Set when the cell could not be run at all, and why. It has then shown nothing.
+    pub left_out: Option<String>,
+}
+
+/// Notes that are kept.
+const NOTES: usize = 6;
+
+impl Tally {
+    /// A cell that could not be run here.
+    pub fn left_out(why: impl Into<String>) -> Tally {
+        Tally {
+            left_out: Some(why.into()),
+            ..Tally::default()
+        }
+    }
+
+    /// Keeps a note, if it is one of the first.
+    pub fn note(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if self.notes.len() < NOTES && !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+
+    /// Counts a cycle; gives the thread that may have noticed.
+    pub fn count(&mut self, cycle: &Cycle) {
+        self.cycles += 1;
+        match cycle {
+            Cycle::In(way) => {
+                self.entered += 1;
+                self.attach.push(way.attach);
+                self.out.push(way.out);
+                self.stopped.extend(way.stopped);
+                *self.tiers.entry(way.tier.clone()).or_default() += 1;
+            }
+            Cycle::Refused(name, words) => {
+                let entry = self.refused.entry(name.clone());
+                entry.or_insert_with(|| (0, words.clone())).0 += 1;
+            }
+            Cycle::Failed(words) => {
+                self.failed += 1;
+                self.note(format!("failed: {words}"));
+            }
+            Cycle::Hung(words) => {
+                self.hung += 1;
+                self.note(format!("hung: {words}"));
+            }
+        }
+    }
+
+    /// How many were refused.
+    pub fn refusals(&self) -> u64 {
+        self.refused.values().map(|(count, _)| count).sum()
+    }
+
+    /// Harm to a target, or no end.
+    pub fn harm(&self) -> u64 {
+        self.hung + self.crashed + self.wrong + self.eintr + self.residue
+    }
+
+    /// All numbers, for a program.
+    pub fn json(&self) -> Value {
+        json!({
+            "left_out": self.left_out,
+            "cycles": self.cycles,
+            "entered": self.entered,
+            "refused": self.refused.iter().map(|(name, (count, words))| json!({"name": name, "count": count, "words": words})).collect::<Vec<_>>(),
+            "failed": self.failed,
+            "hung": self.hung,
+            "crashed": self.crashed,
+            "wrong": self.wrong,
+            "eintr": self.eintr,
+            "eintr_of_the_borrowed_thread": self.eintr_own,
+            "residue": self.residue,
+            "attach_ns": spread(&self.attach),
+            "out_ns": spread(&self.out),
+            "stopped_ns": spread(&self.stopped),
+            "gap_ns": spread(&self.gaps),
+            "gap_at_rest_ns": spread(&self.rest),
+            "tiers": self.tiers,
+            "notes": self.notes,
+        })
+    }
+}
+
+/// The value at this part of the whole, by rank.
+pub fn at(times: &[Duration], part: f64) -> Option<Duration> {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
+fn spread(times: &[Duration]) -> Value {
+    let part = |part: f64| at(times, part).map(|time| time.as_nanos() as u64);
+    json!({"count": times.len(), "p50": part(0.5), "p99": part(0.99), "max": part(1.0)})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks() {
+        let times: Vec<Duration> = (1..=100).map(Duration::from_millis).collect();
+        let ms = |part| at(&times, part).map(|time| time.as_millis());
+        assert_eq!(
+            (ms(0.5), ms(0.99), ms(1.0)),
+            (Some(50), Some(99), Some(100))
+        );
+        assert_eq!(at(&times[..1], 0.5), Some(Duration::from_millis(1)));
+        assert_eq!(at(&[], 0.5), None);
+    }
+
+    #[test]
+    fn harm_is_what_a_target_suffers() {
+        let mut tally = Tally::default();
+        tally.count(&Cycle::Refused("Traced".into(), "by gdb".into()));
+        tally.count(&Cycle::Failed("no".into()));
+        assert_eq!((tally.cycles, tally.refusals(), tally.harm()), (2, 1, 0));
+        tally.count(&Cycle::Hung("5 s".into()));
+        assert_eq!(tally.harm(), 1);
+    }
+}

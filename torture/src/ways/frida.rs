@@ -1,0 +1,127 @@
+//! frida's way: `inject_library_file` of its Python package, in one process for many cycles, so that only the injection is measured.
+
+use super::{WayIn, fresh_probe, is_mapped};
+use crate::kit::Kit;
+use crate::tally::{Cycle, Way};
+use midair_tests::Result;
+use midair_tests::target::Target;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// frida, where a Python with its package is named by `MIDAIR_FRIDA` (`cargo xtask torture` makes one).
+pub struct Frida {
+    python: PathBuf,
+    version: String,
+    server: Option<Target>,
+}
+
+/// Its own limits are below.
+const LIMIT: Duration = Duration::from_secs(10);
+
+const SERVER: &str = r#"
+import sys, time, frida
+print("version", frida.__version__, flush=True)
+device = frida.get_local_device()
+for line in sys.stdin:
+    pid, path = line.split()
+    began = time.monotonic()
+    try:
+        device.inject_library_file(int(pid), path, "torture_entry", "")
+        print("in", int((time.monotonic() - began) * 1e9), flush=True)
+    except Exception as error:
+        print("not", type(error).__name__, str(error).replace("\n", " "), flush=True)
+"#;
+
+impl Frida {
+    /// Looks for it.
+    pub fn find() -> Option<Frida> {
+        let python = PathBuf::from(std::env::var_os("MIDAIR_FRIDA")?);
+        let mut frida = Frida {
+            python,
+            version: String::new(),
+            server: None,
+        };
+        frida.server = frida.start().ok();
+        frida.server.is_some().then_some(frida)
+    }
+
+    /// Its version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn start(&mut self) -> Result<Target> {
+        let mut command = Command::new(&self.python);
+        command.args(["-c", SERVER]);
+        let mut server = Target::spawn(command)?;
+        let line = server.expect("version ")?;
+        self.version = format!("frida {}", line.trim_start_matches("version "));
+        Ok(server)
+    }
+}
+
+impl WayIn for Frida {
+    fn name(&self) -> &'static str {
+        "frida"
+    }
+
+    fn cycle(&mut self, kit: &Kit, pid: i32) -> Result<Cycle> {
+        let probe = fresh_probe(kit)?;
+        let mut server = match self.server.take() {
+            Some(server) => server,
+            None => self.start()?,
+        };
+        server.send(&format!("{pid} {}", probe.display()))?;
+        let server_pid = server.pid();
+        // The answer is waited for elsewhere, so that no answer can be told.
+        let (said, heard) = mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            let line = server.expect("");
+            let _nobody = said.send(line.map_err(|error| error.to_string()));
+            server
+        });
+        let line = match heard.recv_timeout(LIMIT) {
+            Ok(line) => line,
+            Err(_) => {
+                // SAFETY: two numbers; the process is a child of ours that was not reaped, and leads a group of its own.
+                unsafe { libc::kill(-server_pid, libc::SIGKILL) };
+                drop(reader.join());
+                return Ok(Cycle::Hung(format!("no end after {LIMIT:?}")));
+            }
+        };
+        let line = match line {
+            Ok(line) => line,
+            Err(error) => {
+                drop(reader.join());
+                return Ok(Cycle::Failed(error));
+            }
+        };
+        self.server = reader.join().ok();
+        let Some(ns) = line.strip_prefix("in ") else {
+            let words = line.trim_start_matches("not ").to_owned();
+            return Ok(
+                match words.starts_with("PermissionDenied") || words.contains("ProcessNotFound") {
+                    true => Cycle::Refused("PermissionDenied".to_owned(), words),
+                    false => Cycle::Failed(words),
+                },
+            );
+        };
+        // The library is unloaded again once its function has returned; where the target counts them, that is checked.
+        let attach = Duration::from_nanos(ns.parse()?);
+        let waits = Instant::now();
+        let _still = is_mapped(pid, &probe);
+        Ok(Cycle::In(Way {
+            attach,
+            out: waits.elapsed(),
+            tier: "leader".to_owned(),
+            thread: Some(pid),
+            ..Way::default()
+        }))
+    }
+
+    fn limit(&self) -> Duration {
+        LIMIT
+    }
+}

@@ -1,0 +1,76 @@
+//! gdb's way: `call dlopen(...)` in batch mode.
+
+use super::{WayIn, fresh_probe, is_mapped};
+use crate::kit::{Kit, installed};
+use crate::tally::{Cycle, Way};
+use midair_tests::Result;
+use midair_tests::target::Target;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// gdb, if it is installed.
+#[derive(Debug)]
+pub struct Gdb {
+    program: PathBuf,
+}
+
+/// It takes half a second on a process that sleeps.
+const LIMIT: Duration = Duration::from_secs(10);
+
+impl Gdb {
+    /// Looks for it.
+    pub fn find() -> Option<Gdb> {
+        installed("gdb").map(|program| Gdb { program })
+    }
+
+    /// The first line that it says of itself.
+    pub fn version(&self) -> String {
+        let said = Command::new(&self.program).arg("--version").output();
+        let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+        let text = text.unwrap_or_default();
+        text.lines().next().unwrap_or("gdb").to_owned()
+    }
+}
+
+impl WayIn for Gdb {
+    fn name(&self) -> &'static str {
+        "gdb"
+    }
+
+    fn cycle(&mut self, kit: &Kit, pid: i32) -> Result<Cycle> {
+        let probe = fresh_probe(kit)?;
+        let call = format!(
+            "print ((void*(*)(const char*,int))dlopen)(\"{}\", 2)",
+            probe.display()
+        );
+        let mut command = kit.clean(&self.program);
+        command
+            .args(["-nx", "-batch", "-p", &pid.to_string(), "-ex", &call])
+            .args(["-ex", "detach"]);
+        let began = Instant::now();
+        let exit = match Target::spawn(command)?.wait(LIMIT) {
+            Ok(exit) => exit,
+            Err(_) => return Ok(Cycle::Hung(format!("no end after {LIMIT:?}"))),
+        };
+        let took = began.elapsed();
+        let handle = exit.stdout.iter().find(|line| line.starts_with("$1 = "));
+        let said = exit.stderr.iter().rev().find(|line| !line.is_empty());
+        let said = said.cloned().unwrap_or_default();
+        match handle {
+            Some(line) if !line.ends_with(" 0x0") && is_mapped(pid, &probe) => Ok(Cycle::In(Way {
+                attach: took,
+                tier: "leader".to_owned(),
+                thread: Some(pid),
+                ..Way::default()
+            })),
+            _ if said.contains("ptrace: ") => Ok(Cycle::Refused("ptrace".to_owned(), said)),
+            Some(line) => Ok(Cycle::Failed(format!("{line} {said}"))),
+            None => Ok(Cycle::Failed(said)),
+        }
+    }
+
+    fn limit(&self) -> Duration {
+        LIMIT
+    }
+}

@@ -1,0 +1,130 @@
+//! Ours: the whole way in and out of the engine.
+
+use super::WayIn;
+use crate::kit::Kit;
+use crate::tally::{Cycle, Way};
+use midair_inject::{EnterError, Library, Options, enter, look};
+use midair_tests::Result;
+use std::fmt::Debug;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// The engine, with the options that the product uses.
+#[derive(Debug, Default)]
+pub struct Midair {
+    options: Options,
+}
+
+/// What takes longer is a hang.
+const LIMIT: Duration = Duration::from_secs(5);
+/// How long a cycle that hangs is watched: it is told from one that is only slow.
+const GRACE: Duration = Duration::from_secs(25);
+
+impl WayIn for Midair {
+    fn name(&self) -> &'static str {
+        "midair"
+    }
+
+    fn cycle(&mut self, kit: &Kit, pid: i32) -> Result<Cycle> {
+        let library = Library::Bytes(kit.probe()?);
+        let options = self.options.clone();
+        let (said, heard) = mpsc::channel();
+        let began = Instant::now();
+        let thread = std::thread::spawn(move || {
+            let _nobody = said.send(in_and_out(pid, &library, &options));
+        });
+        let cycle = match heard.recv_timeout(LIMIT + GRACE) {
+            Ok(cycle) if began.elapsed() > LIMIT => {
+                Cycle::Hung(format!("{:.1?}: {cycle:?}", began.elapsed()))
+            }
+            Ok(cycle) => cycle,
+            // It is left alone: the target is killed next, which ends it.
+            Err(_) => return Ok(Cycle::Hung(format!("no end after {:?}", LIMIT + GRACE))),
+        };
+        let _panicked = thread.join();
+        Ok(cycle)
+    }
+
+    fn limit(&self) -> Duration {
+        LIMIT
+    }
+}
+
+/// One cycle.
+fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
+    let began = Instant::now();
+    let seen = match look(pid) {
+        Ok(seen) => seen,
+        Err(refusal) => return Cycle::Refused(name_of(&refusal), refusal.to_string()),
+    };
+    let entered = match enter(&seen, library, options) {
+        Ok(entered) => entered,
+        Err(error) => return judged(&error),
+    };
+    if let Err(error) = entered.wait_for_word(options.boot) {
+        let _failed_already = entered.withdraw(options);
+        return judged(&error);
+    }
+    let attach = began.elapsed();
+    let way = Way {
+        attach,
+        stopped: Some(entered.times.stopped()),
+        tier: word(&entered.via.tier),
+        thread: Some(entered.via.tid),
+        ..Way::default()
+    };
+    let talk = || -> std::io::Result<()> {
+        let mut socket: UnixStream = entered.channel.try_clone()?.into();
+        let mut hello = [0; 16];
+        let n = socket.read(&mut hello)?;
+        if &hello[..n] != b"hello" {
+            return Err(std::io::Error::other("the library says something else"));
+        }
+        socket.write_all(b"end")
+    };
+    if let Err(error) = talk() {
+        let _failed_already = entered.withdraw(options);
+        return Cycle::Failed(error.to_string());
+    }
+    if let Err(error) = entered.withdraw(options) {
+        return Cycle::Failed(format!("withdrawing: {error}"));
+    }
+    let out = began.elapsed() - attach;
+    Cycle::In(Way { out, ..way })
+}
+
+/// A refusal or a failure.
+fn judged(error: &EnterError) -> Cycle {
+    let name = match error {
+        EnterError::Refused(refusal) => name_of(refusal),
+        other => name_of(other),
+    };
+    match error {
+        EnterError::Engine { .. }
+        | EnterError::Ours { .. }
+        | EnterError::Silent { .. }
+        | EnterError::StubCrashed { .. }
+        | EnterError::StubLeft { .. } => Cycle::Failed(error.to_string()),
+        _ => Cycle::Refused(name, error.to_string()),
+    }
+}
+
+/// The name of an error's variant: what the table calls it.
+pub fn name_of(error: &impl Debug) -> String {
+    let text = format!("{error:?}");
+    let end = text.find(|c: char| !c.is_alphanumeric());
+    text[..end.unwrap_or(text.len())].to_owned()
+}
+
+fn word(tier: &midair_inject::Tier) -> String {
+    use midair_inject::Tier;
+    match tier {
+        Tier::Socket => "T0".to_owned(),
+        Tier::OwnThread => "own".to_owned(),
+        Tier::Listener => "T1".to_owned(),
+        Tier::Parked(grade) => format!("T2 {grade:?}").to_lowercase().replace("t2", "T2"),
+        Tier::SafePoint => "T3".to_owned(),
+    }
+}

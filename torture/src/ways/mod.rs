@@ -1,0 +1,53 @@
+//! Ways into a process: ours, and the others' on the same targets.
+
+mod frida;
+mod gdb;
+mod midair;
+
+pub use frida::Frida;
+pub use gdb::Gdb;
+pub use midair::{Midair, name_of};
+
+use crate::kit::Kit;
+use crate::tally::Cycle;
+use midair_tests::Result;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A way in.
+pub trait WayIn {
+    /// Its name and version, for the table.
+    fn name(&self) -> &'static str;
+    /// In by a library that was not there before, and out again. Does not take longer than [`WayIn::limit`] by much.
+    ///
+    /// # Errors
+    /// Only what is wrong on our own side.
+    fn cycle(&mut self, kit: &Kit, pid: i32) -> Result<Cycle>;
+    /// What takes longer is a hang.
+    fn limit(&self) -> Duration;
+}
+
+/// A copy of the probe library that no process has loaded yet.
+fn fresh_probe(kit: &Kit) -> Result<PathBuf> {
+    let path = kit.fresh("probe.so");
+    std::fs::copy(kit.program("probe.so"), &path)?;
+    Ok(path)
+}
+
+/// Whether a process has this file mapped: the proof that does not come from the way in itself.
+fn is_mapped(pid: i32, path: &std::path::Path) -> bool {
+    let name = path.to_string_lossy();
+    // A zombie leader's own file is empty; each live thread's tells the same.
+    let mut files = vec![format!("/proc/{pid}/maps")];
+    if let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) {
+        files.extend(
+            tasks
+                .flatten()
+                .take(2)
+                .map(|task| format!("{}/maps", task.path().display())),
+        );
+    }
+    files
+        .iter()
+        .any(|file| std::fs::read_to_string(file).is_ok_and(|maps| maps.contains(&*name)))
+}

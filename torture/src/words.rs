@@ -1,0 +1,94 @@
+//! The command line.
+
+use crate::kit::Amount;
+use std::path::PathBuf;
+
+/// How it is used.
+pub const USAGE: &str = "\
+midair-torture [--quick] [--row N]... [--cell TEXT] [--cycles N] [--many N] [--others N | --no-others | --only-others] [--out DIR] [--docs FILE]
+  --quick        a few cycles of each cell, without the others
+  --row N        this row of the matrix only (may be repeated)
+  --cell TEXT    cells whose name holds TEXT only
+  --cycles N     cycles of each cell (200)
+  --many N       cycles of row 13 (10000)
+  --others N     cycles of each of the others, per cell (30)
+  --no-others    ours only
+  --only-others  the others only
+  --out DIR      write torture.md and torture.json there (bench-results)
+  --docs FILE    put the table between the markers of this page";
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub struct Words {
+    /// How much is done.
+    pub amount: Amount,
+    rows: Vec<u8>,
+    cell: Option<String>,
+    /// Whether the others are run.
+    pub others: bool,
+    /// Only they.
+    pub only_others: bool,
+    /// Directory of the table.
+    pub out: Option<PathBuf>,
+    /// Page that holds the table.
+    pub docs: Option<PathBuf>,
+}
+
+impl Words {
+    /// Reads it; None when help was asked for.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(words: impl Iterator<Item = String>) -> Result<Option<Words>, String> {
+        let mut asked = Words {
+            amount: Amount {
+                cycles: 0,
+                many: 0,
+                others: 30,
+                quick: false,
+            },
+            rows: Vec::new(),
+            cell: None,
+            others: true,
+            only_others: false,
+            out: None,
+            docs: None,
+        };
+        let (mut cycles, mut many) = (None, None);
+        let mut words = words;
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
+            match word.as_str() {
+                "--help" | "-h" => return Ok(None),
+                "--quick" => {
+                    asked.amount.quick = true;
+                    asked.others = false;
+                }
+                "--row" => asked.rows.push(number(&value()?)?),
+                "--cell" => asked.cell = Some(value()?),
+                "--cycles" => cycles = Some(number(&value()?)?),
+                "--many" => many = Some(number(&value()?)?),
+                "--others" => asked.amount.others = number(&value()?)?,
+                "--no-others" => asked.others = false,
+                "--only-others" => asked.only_others = true,
+                "--out" => asked.out = Some(value()?.into()),
+                "--docs" => asked.docs = Some(value()?.into()),
+                other => return Err(format!("{other} is not known")),
+            }
+        }
+        let quick = asked.amount.quick;
+        asked.amount.cycles = cycles.unwrap_or(if quick { 3 } else { 200 });
+        asked.amount.many = many.unwrap_or(if quick { 30 } else { 10_000 });
+        Ok(Some(asked))
+    }
+
+    /// Whether this cell was asked for.
+    pub fn wants(&self, row: u8, name: &str) -> bool {
+        (self.rows.is_empty() || self.rows.contains(&row))
+            && self.cell.as_ref().is_none_or(|text| name.contains(text))
+    }
+}
+
+fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
+    word.parse().map_err(|_| format!("{word} is no number"))
+}

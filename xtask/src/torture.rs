@@ -1,0 +1,55 @@
+//! The torture matrix: builds and runs `torture/`, and puts its table where it is read.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::run::{At, Outcome, cargo, root, run, target_directory};
+use crate::stage;
+
+/// What the others need from PyPI.
+const FRIDA: &str = "frida==17.*";
+
+/// `cargo xtask torture`.
+pub fn torture_task(words: &[String]) -> Outcome<()> {
+    let said = |word: &str| words.iter().any(|given| given == word);
+    let quick = said("--quick");
+    let staged = stage::stage(!quick)?;
+    let mut command = cargo(&["run", "--quiet", "--package", "midair-torture"]);
+    if !quick {
+        command.arg("--release");
+    }
+    command.arg("--").args(words).env("MIDAIR_STAGE", staged);
+    if !quick && !said("--no-others") {
+        match frida() {
+            Ok(python) => {
+                command.env("MIDAIR_FRIDA", python);
+            }
+            // It is one of the others: the table says that it was left out.
+            Err(failure) => eprintln!("frida cannot be had: {failure}"),
+        }
+    }
+    // A part of the matrix does not replace the table of all of it.
+    let part = ["--row", "--cell", "--out", "--quick", "--help"];
+    if !part.iter().any(|word| said(word)) {
+        command.arg("--out").arg(root().join("bench-results"));
+        command
+            .arg("--docs")
+            .arg(root().join("docs/attach-engine.md"));
+    }
+    run(&mut command)
+}
+
+/// A Python with frida, made once.
+fn frida() -> Outcome<PathBuf> {
+    let directory = target_directory().join("frida");
+    let python = directory.join("bin/python");
+    let mark = directory.join(".midair");
+    if fs::read_to_string(&mark).is_ok_and(|made| made == FRIDA) {
+        return Ok(python);
+    }
+    run(Command::new("python3").args(["-m", "venv"]).arg(&directory))?;
+    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", FRIDA]))?;
+    fs::write(&mark, FRIDA).at("writing", &mark)?;
+    Ok(python)
+}
