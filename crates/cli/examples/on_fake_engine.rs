@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use midair_cli::engine::{Attached, Check, End, Engine, Event, Request, Style, Trace, Written};
-use midair_session::{Failure, Kind};
+use midair_session::{Failure, Kind, Listing};
 
 /// Of Linux on the machines that this is built for.
 const O_NONBLOCK: i32 = 0o4000;
@@ -47,6 +47,13 @@ impl Engine for Fake {
             Check::pass("runtime", found.clone())
         };
         Ok(vec![Check::pass("alive", found), runtime])
+    }
+
+    fn list(&self, all: bool) -> Listing {
+        Listing {
+            unreadable: if all { 0 } else { 2 },
+            ..Listing::default()
+        }
     }
 
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure> {

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
-use midair_session::{Collected, Failure, Session};
+use midair_session::{Collected, Failure, Listing, Session};
 
 use crate::engine::{Attached, Check, Engine, Entry, Event, Request, Style, Trace, Written};
 
@@ -25,6 +25,10 @@ impl Engine for SessionEngine {
 
     fn look(&self, request: &Request) -> Result<Vec<Check>, Failure> {
         Ok(midair_session::checks(request))
+    }
+
+    fn list(&self, all: bool) -> Listing {
+        midair_session::list(all)
     }
 
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 pub use midair_session::{Check, End, Entry, Event, Request, Style, Verdict, Written};
 
-use midair_session::Failure;
+use midair_session::{Failure, Listing};
 
 /// Attaches to processes.
 pub trait Engine {
@@ -14,6 +14,8 @@ pub trait Engine {
     fn library(&self) -> PathBuf;
     /// Looks at every precondition and touches nothing.
     fn look(&self, request: &Request) -> Result<Vec<Check>, Failure>;
+    /// The processes that use a GPU runtime; with `all` those as well that cannot be looked at.
+    fn list(&self, all: bool) -> Listing;
     /// Attaches. When it returns, records flow.
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure>;
 }

@@ -16,6 +16,7 @@ pub mod engine;
 pub mod launch;
 pub mod man;
 pub mod midair;
+mod ps;
 pub mod report;
 pub mod rocprofv3;
 mod version;

@@ -8,10 +8,11 @@ use clap::Command;
 use crate::{midair, rocprofv3};
 
 /// The pages there are, by their names.
-pub const PAGES: [&str; 5] = [
+pub const PAGES: [&str; 6] = [
     "midair",
     "midair-attach",
     "midair-run",
+    "midair-ps",
     "midair-doctor",
     "rocprofv3",
 ];

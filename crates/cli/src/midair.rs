@@ -16,11 +16,10 @@ use crate::engine::{Engine, Request, Written};
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::wait::Ended;
-use crate::{doctor, man, rocprofv3};
+use crate::{doctor, man, ps, rocprofv3};
 
 /// Subcommands that are known and not built yet, with what they will do.
 const LATER: &[(&str, &str)] = &[
-    ("ps", "List processes that can be attached to"),
     ("top", "Watch kernels live"),
     ("convert", "Convert results to another format"),
     ("demo", "Profile a built-in workload"),
@@ -76,6 +75,7 @@ pub fn command() -> Command {
         .disable_help_subcommand(true)
         .subcommand(with_options(attach, Front::Midair))
         .subcommand(run_command())
+        .subcommand(ps::command())
         .subcommand(doctor::command(pid_argument()))
         .subcommand(
             Command::new("completions")
@@ -143,6 +143,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     match matches.subcommand() {
         Some(("attach", matches)) => run_attach(matches, engine, report),
         Some(("run", matches)) => start(matches, report),
+        Some(("ps", matches)) => Ok(ps::run(matches, engine, report)),
         Some(("doctor", matches)) => {
             let (resolved, report) = settle(&mut Given::new(), report)?;
             let request = Request::new(pid_of(matches), resolved.settings);

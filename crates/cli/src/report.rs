@@ -121,6 +121,12 @@ impl Report {
         style
     }
 
+    /// Columns of the terminal that standard output is; None where it is none.
+    pub fn columns(&self) -> Option<usize> {
+        let width = terminal_size::terminal_size_of(std::io::stdout());
+        width.map(|(width, _)| usize::from(width.0))
+    }
+
     /// A line on the terminal that the next one replaces.
     pub fn status(&self, text: &str) {
         if self.terminal {

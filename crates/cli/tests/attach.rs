@@ -558,8 +558,29 @@ fn midair_doctor_speaks_json() {
 }
 
 #[test]
+fn midair_ps_tells_what_it_could_not_look_at() {
+    let ps = |words: &[&str]| Run::start(words, "", Stdio::null(), None).end();
+    let end = ps(&["midair", "ps"]);
+    assert_eq!((end.code, end.out.len()), (Some(0), 0));
+    assert!(
+        end.err
+            .contains("2 processes cannot be looked at: run this as root"),
+        "{}",
+        end.err
+    );
+    let end = ps(&["midair", "ps", "-a"]);
+    assert!(!end.err.contains("cannot be looked at"), "{}", end.err);
+    let end = ps(&["midair", "ps", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&end.out[0]).unwrap();
+    assert_eq!(
+        told,
+        serde_json::json!({"version": 1, "unreadable": 2, "processes": []})
+    );
+}
+
+#[test]
 fn midair_names_what_is_to_come() {
-    for name in ["ps", "top", "convert", "demo"] {
+    for name in ["top", "convert", "demo"] {
         let end = Run::start(
             &["midair", name, "--whatever", "x"],
             "",

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// What could not be written, and why.
@@ -41,6 +41,47 @@ fn shortened(path: &Path) -> PathBuf {
     }
 }
 
+/// Refuses a way on which somebody else has planted a link: one in a directory that all may write to (sticky, such as /tmp) that is
+/// neither ours nor the directory's owner's. The kernel does so too where `fs.protected_symlinks` is 1, but not everywhere is it.
+fn no_planted_links(path: &Path) -> io::Result<()> {
+    const FOR_ALL: u32 = 0o1002;
+    let path = std::path::absolute(path)?;
+    let mut above: Option<fs::Metadata> = None;
+    let mut at = PathBuf::new();
+    for part in path.components() {
+        at.push(part);
+        let Ok(meta) = fs::symlink_metadata(&at) else {
+            return Ok(());
+        };
+        if meta.is_symlink()
+            && let Some(above) = &above
+            && above.mode() & FOR_ALL == FOR_ALL
+            && meta.uid() != above.uid()
+            && meta.uid() != our_uid()
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!(
+                    "{} is a link that user {} has put there",
+                    at.display(),
+                    meta.uid()
+                ),
+            ));
+        }
+        above = fs::metadata(&at).ok();
+    }
+    Ok(())
+}
+
+/// The user as whom files are made.
+fn our_uid() -> u32 {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    // Real, effective, saved, of files (source: proc(5)).
+    let of_files = line.and_then(|ids| ids.split_ascii_whitespace().nth(3));
+    of_files.and_then(|id| id.parse().ok()).unwrap_or(u32::MAX)
+}
+
 /// Whether files could be made at `directory`/`prefix`, found out without leaving anything: a file without a name is made in the
 /// directory, or in the nearest one above it that exists, and the longest name is looked up.
 ///
@@ -63,6 +104,10 @@ pub(crate) fn probe(directory: &Path, prefix: &str) -> Result<(), WriteError> {
         _ => {}
     }
     let wanted = path.parent().unwrap_or(directory);
+    no_planted_links(wanted).map_err(|source| WriteError::Directory {
+        path: wanted.to_path_buf(),
+        source,
+    })?;
     let there = wanted.ancestors().find(|path| path.is_dir());
     // A relative path's last ancestor is empty: the current directory.
     let there = there.unwrap_or(Path::new("."));
@@ -116,6 +161,10 @@ impl FileSet {
             below
         };
         let directory = directory.join(below);
+        no_planted_links(&directory).map_err(|source| WriteError::Directory {
+            path: directory.clone(),
+            source,
+        })?;
         fs::create_dir_all(&directory).map_err(|source| WriteError::Directory {
             path: directory.clone(),
             source,
@@ -343,6 +392,45 @@ mod tests {
                 fs::metadata(&path).unwrap().permissions().mode() & 0o777,
                 0o600
             );
+        }
+    }
+
+    /// A link at a result's own name is replaced, not followed.
+    #[test]
+    fn a_link_at_the_final_name_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("precious"), "mine").unwrap();
+        std::os::unix::fs::symlink(at("precious"), at("r_a.csv")).unwrap();
+        let mut files = FileSet::new(directory.path(), "r").unwrap();
+        let mut file = files.create("a.csv").unwrap();
+        file.put(b"new").unwrap();
+        files.add(file).unwrap();
+        files.commit().unwrap();
+        assert_eq!(fs::read(at("precious")).unwrap(), b"mine");
+        assert!(fs::symlink_metadata(at("r_a.csv")).unwrap().is_file());
+    }
+
+    #[test]
+    fn a_link_of_ours_is_a_way_and_one_that_is_planted_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        fs::create_dir(at("there")).unwrap();
+        std::os::unix::fs::symlink(at("there"), at("link")).unwrap();
+        no_planted_links(&at("link/new")).unwrap();
+        // Only root can make one that is somebody else's; elsewhere the rest has been tested.
+        if our_uid() == 0 {
+            std::os::unix::fs::chown(directory.path(), Some(1001), None).unwrap();
+            std::os::unix::fs::lchown(at("link"), Some(1000), None).unwrap();
+            for path in [at("link"), at("link/new/and/newer")] {
+                let said = probe(&path, "r").unwrap_err().to_string();
+                assert!(said.contains("user 1000"), "{said}");
+                assert!(FileSet::new(&path, "r").is_err());
+            }
+            // As in a directory that is his alone, where links are his to make.
+            fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+            no_planted_links(&at("link")).unwrap();
         }
     }
 

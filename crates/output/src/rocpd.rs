@@ -94,8 +94,16 @@ impl Writer for Rocpd {
 
 fn write(job: &Job<'_>, path: &Path) -> Step<()> {
     // Nobody else has the file, so it needs no locks, which some network file systems do not have.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags_and_vfs(path, flags, "unix-none")?;
+    // The file was made by us a moment ago; where the directory is somebody else's, he may have put a link in its place since. No link
+    // is followed then, in the directory's own path neither: so that is resolved here.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let resolved = match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(directory)), Some(name)) => directory.join(name),
+        _ => path.to_path_buf(),
+    };
+    let connection = Connection::open_with_flags_and_vfs(resolved, flags, "unix-none")?;
     connection.execute_batch(
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;
          PRAGMA foreign_keys = ON; BEGIN;",

@@ -1,33 +1,16 @@
-//! `/proc/TID/limits` and what memory there is.
+//! Numbers that limit a process or the machine and that [`crate::room`] does not weigh.
 
 use crate::decimal;
 
-/// Soft limits of a process. None is "unlimited", or not told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Limits {
-    /// `RLIMIT_NOFILE`: descriptors.
-    pub descriptors: Option<u64>,
-    /// `RLIMIT_AS`: bytes of address space.
-    pub address_space: Option<u64>,
-    /// `RLIMIT_NPROC`: threads of the same real user.
-    pub processes: Option<u64>,
-}
-
-/// Parses the file (columns: name, soft limit, hard limit, unit; source: proc(5)).
-pub fn parse(text: &[u8]) -> Limits {
-    let mut limits = Limits::default();
-    for line in text.split(|&byte| byte == b'\n') {
-        let soft = |name: &[u8]| {
-            let rest = line.strip_prefix(name)?;
-            rest.split(u8::is_ascii_whitespace)
-                .find(|word| !word.is_empty())
-                .and_then(decimal)
-        };
-        limits.descriptors = limits.descriptors.or(soft(b"Max open files"));
-        limits.address_space = limits.address_space.or(soft(b"Max address space"));
-        limits.processes = limits.processes.or(soft(b"Max processes"));
-    }
-    limits
+/// `RLIMIT_NPROC` in `/proc/TID/limits`: how many threads its real user may have, by the soft limit. None without a limit.
+pub fn threads_of_user(text: &[u8]) -> Option<u64> {
+    let lines = text.split(|&byte| byte == b'\n');
+    // Columns: name, soft limit, hard limit, unit (source: proc(5)).
+    let rest = lines
+        .filter_map(|line| line.strip_prefix(b"Max processes"))
+        .next()?;
+    let mut words = rest.split(u8::is_ascii_whitespace);
+    decimal(words.find(|word| !word.is_empty())?)
 }
 
 /// A number of kilobytes of `/proc/meminfo` or `/proc/TID/status`, in bytes.
@@ -44,17 +27,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_and_none() {
-        let text = b"Limit                     Soft Limit           Hard Limit           Units\n\
-            Max address space         1048576              unlimited            bytes\n\
-            Max processes             unlimited            unlimited            processes\n\
-            Max open files            1024                 4096                 files\n";
-        let got = parse(text);
-        assert_eq!(
-            (got.descriptors, got.address_space, got.processes),
-            (Some(1024), Some(1_048_576), None)
-        );
-        assert_eq!(parse(b"Max open files"), Limits::default());
+    fn threads() {
+        let text = b"Limit      Soft Limit   Hard Limit  Units\n\
+            Max processes             7            unlimited            processes\n";
+        assert_eq!(threads_of_user(text), Some(7));
+        assert_eq!(threads_of_user(b"Max processes  unlimited 8\n"), None);
+        assert_eq!(threads_of_user(b"Max processes"), None);
     }
 
     #[test]

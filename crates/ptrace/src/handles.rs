@@ -3,7 +3,8 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
 
 use crate::{Deadline, Error, Result, Tid, fault};
 
@@ -45,7 +46,7 @@ pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, fd: RawFd) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A memory file with these bytes. `name` is what `/proc/PID/maps` shows of it.
+/// A memory file with these bytes, which can be read and mapped and never changed again. `name` is what `/proc/PID/maps` shows of it.
 ///
 /// # Errors
 /// The kernel's, as `memfd_create` or `write` gives it.
@@ -53,8 +54,9 @@ pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
     /// `MFD_EXEC` (linux/memfd.h), since Linux 6.3: says that it is meant to be mapped executable, which `vm.memfd_noexec=1`
     /// otherwise takes away.
     const MFD_EXEC: libc::c_uint = 0x10;
+    const FLAGS: libc::c_uint = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: `name` is a C string that outlives the call.
-    let mut raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | MFD_EXEC) };
+    let mut raw = unsafe { libc::memfd_create(name.as_ptr(), FLAGS | MFD_EXEC) };
     // An older kernel does not know the flag; `vm.memfd_noexec=2` refuses it. Without it the file has no execute permission there, which
     // `mmap` does not ask for.
     if raw < 0
@@ -64,7 +66,7 @@ pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
         )
     {
         // SAFETY: as above.
-        raw = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+        raw = unsafe { libc::memfd_create(name.as_ptr(), FLAGS) };
     }
     if raw < 0 {
         return Err(io::Error::last_os_error());
@@ -72,7 +74,25 @@ pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor was just made for us.
     let mut file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
     file.write_all(bytes)?;
+    // The target opens it by its path in /proc, maybe as another user: it may read and map it, and nobody can change it any more.
+    let mut mode = file.metadata()?.permissions();
+    // Where execute permission is sealed off it stays off.
+    mode.set_mode(mode.mode() & 0o111 | 0o444);
+    file.set_permissions(mode)?;
+    seal(file.as_fd(), WHOLE)?;
     Ok(file.into())
+}
+
+/// Seals of what is complete.
+const WHOLE: libc::c_int =
+    libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+fn seal(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
+    // SAFETY: a live descriptor and known numbers.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Sends `bytes` as one message of a sequenced-packet socket.

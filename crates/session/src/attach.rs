@@ -2,6 +2,7 @@
 
 use crate::install::Install;
 use crate::request::{Entry, Request};
+use crate::rights;
 use crate::room;
 use crate::session::{Prepared, Session};
 use crate::target::Target;
@@ -38,12 +39,13 @@ impl Session {
     ) -> Result<Session, Failure> {
         let began = Instant::now();
         let root = PathBuf::from(format!("/proc/{}/root", request.pid));
-        let tools = install.tools(&request.settings, &root)?;
+        let mut tools = install.tools(&request.settings, &root)?;
         let _turn = Turn::take(request.pid)?;
         let look = look_at(request.pid)?;
         if runtimes(&look.modules).is_empty() {
             return Err(not_gpu(request.pid));
         }
+        tools.for_process(look.tid, install)?;
         // Open it before entering, and check that it is still the process that was looked at.
         let pid = look.pid;
         let held = Target::hold(pid as u32)?;
@@ -53,7 +55,7 @@ impl Session {
         room::check(&look, &tools, request)?;
         // The spool and the tools are made ready while the engine enters: neither needs the other.
         let (prepared, entered) = std::thread::scope(|scope| {
-            let prepare = scope.spawn(|| Prepared::make(identity, &tools, request));
+            let prepare = scope.spawn(|| Prepared::make(identity, &tools, install, request));
             let entered = enter(&look, &Library::File(install.sdk.clone()), options);
             let panicked = |_| Err(Failure::new(Kind::Setup, "making the session ready failed"));
             (prepare.join().unwrap_or_else(panicked), entered)
@@ -106,13 +108,35 @@ fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> 
         )
         .hint("unset ROCPROF_* variables with long values"));
     }
-    midair_results::check(&request.settings, identity).map(drop)
+    results_fit(request, identity).map(drop)
+}
+
+/// Whether the real user can write where the settings say; the directory.
+pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<PathBuf, Failure> {
+    rights::as_real_user(|| midair_results::check(&request.settings, identity))
+        .unwrap_or_else(|error| Err(laid_down(&error)))
+}
+
+/// Files would be written with other rights than those of who runs this.
+pub(crate) fn laid_down(error: &std::io::Error) -> Failure {
+    Failure::new(
+        Kind::Output,
+        format!("the rights that this program adds to yours cannot be laid down: {error}"),
+    )
+    .hint("run it without its set-uid bit or file capabilities")
 }
 
 fn look_at(pid: u32) -> Result<Look, Failure> {
     let number = i32::try_from(pid)
         .map_err(|_| Failure::new(Kind::NoProcess, format!("there is no process {pid}")))?;
-    look(number).map_err(|refusal| failure_of_refusal(&refusal))
+    if pid == std::process::id() {
+        return Err(itself(pid));
+    }
+    let look = look(number).map_err(|refusal| failure_of_refusal(&refusal))?;
+    match rights::protected(look.tid) {
+        Some(failure) => Err(failure),
+        None => Ok(look),
+    }
 }
 
 /// Files of the GPU runtimes that are mapped.
@@ -142,6 +166,11 @@ pub(crate) fn runtimes(modules: &Modules) -> Vec<String> {
         })
         .map(|(_, name)| name)
         .collect()
+}
+
+pub(crate) fn itself(pid: u32) -> Failure {
+    Failure::new(Kind::Usage, format!("process {pid} is this program itself"))
+        .hint("name another process: see midair ps")
 }
 
 pub(crate) fn not_gpu(pid: u32) -> Failure {

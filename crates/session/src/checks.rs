@@ -9,7 +9,7 @@ mod target;
 mod way;
 
 use crate::attach::failure_of_refusal;
-use crate::install::Install;
+use crate::install::{Install, Tools};
 use crate::request::Request;
 use midair_inject::{Look, Refusal, look};
 use midair_procinfo::Tid;
@@ -114,9 +114,13 @@ pub fn checks(request: &Request) -> Vec<Check> {
         checks: Vec::new(),
         enters: looked.is_ok(),
     };
-    libraries(request, &mut lines);
+    let tools = libraries(request, &mut lines);
     if let Some((pid, tid)) = target::lives(request.pid, &mut lines) {
         the_process(request, pid, tid, looked.as_ref().ok(), &mut lines);
+        if let Ok(look) = &looked {
+            let tools = tools.as_ref().map(|(install, tools)| (install, tools));
+            place::room(request, look, tools, &mut lines);
+        }
         if let Err(refusal) = &looked
             && !lines.failed()
         {
@@ -160,37 +164,58 @@ fn the_process(request: &Request, pid: Tid, tid: Tid, look: Option<&Look>, lines
         way::threads(look, lines);
     }
     target::namespaces(tid, lines);
-    place::limits(request, tid, &status, lines);
-    place::memory_group(request, tid, lines);
+    place::threads(tid, &status, lines);
     target::clock(tid, lines);
 }
 
-fn libraries(request: &Request, lines: &mut Lines) {
+/// Our own libraries, and the tools that are to be sent.
+fn libraries(request: &Request, lines: &mut Lines) -> Option<(Install, Tools)> {
     let install = match Install::find() {
         Ok(install) => install,
-        Err(failure) => return lines.fail("libraries", failure),
+        Err(failure) => {
+            lines.fail("libraries", failure);
+            return None;
+        }
     };
     for file in [&install.sdk, &install.tool] {
         if let Err(error) = std::fs::File::open(file) {
             let what = format!("{} cannot be read: {error}", file.display());
             let hint = format!("sudo chmod a+r {}", file.display());
-            return lines.fail(
+            lines.fail(
                 "libraries",
                 Failure::new(Kind::Installation, what).hint(hint),
             );
+            return None;
         }
     }
     let place = install.sdk.parent().unwrap_or(&install.sdk);
     lines.pass("libraries", format!("ours are in {}", place.display()));
     let root = PathBuf::from(format!("/proc/{}/root", request.pid));
-    match install.tools(&request.settings, &root) {
-        Err(failure) => lines.fail("tools", failure),
+    let tools = install
+        .tools(&request.settings, &root)
+        .and_then(|mut tools| {
+            if let Some(tid) = live(request.pid) {
+                tools.for_process(tid, &install)?;
+            }
+            Ok(tools)
+        });
+    match tools {
+        Err(failure) => {
+            lines.fail("tools", failure);
+            None
+        }
         Ok(tools) => {
             let files = tools.files.iter().map(|file| file.display().to_string());
-            let all: Vec<String> = files.chain(tools.names).collect();
+            let all: Vec<String> = files.chain(tools.names.iter().cloned()).collect();
             lines.pass("tools", all.join(", "));
+            Some((install, tools))
         }
     }
+}
+
+fn live(pid: u32) -> Option<Tid> {
+    let pid = Tid::try_from(pid).ok()?;
+    midair_procinfo::task::live(pid).ok()?
 }
 
 #[cfg(test)]

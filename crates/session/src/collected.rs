@@ -1,6 +1,8 @@
 //! A trace that is complete and not written yet.
 
+use crate::attach::laid_down;
 use crate::request::Entry;
+use crate::rights;
 use midair_output::table;
 use midair_ptrace::fault;
 use midair_results::{End, Failure, Finished, Written};
@@ -38,7 +40,8 @@ impl Collected {
     /// # Errors
     /// [`midair_results::Kind::Output`]; then no file of this trace is left.
     pub fn write(self, style: table::Style) -> Result<Written, Failure> {
-        let written = self.finished.write(style);
+        let written = rights::as_real_user(|| self.finished.write(style))
+            .unwrap_or_else(|error| Err(laid_down(&error)));
         fault::step("files written");
         written
     }

@@ -1,7 +1,10 @@
 //! Where our own libraries are: beside the program or library that runs this code.
 
+use crate::rights;
+use midair_procinfo::Tid;
 use midair_results::{Failure, Kind};
 use midair_settings::Settings;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// The SDK, below the library directory.
@@ -39,11 +42,29 @@ impl Install {
         let beside_library =
             mapped_library(ROCATTACH).and_then(|library| Some(library.parent()?.to_owned()));
         let tried: Vec<PathBuf> = beside_library.into_iter().chain(beside_program).collect();
-        tried.iter().find_map(|directory| Install::below(directory)).ok_or_else(|| {
+        let found = tried.iter().find_map(|directory| Install::below(directory)).ok_or_else(|| {
             let places: Vec<String> = tried.iter().map(|place| place.display().to_string()).collect();
             Failure::new(Kind::Installation, format!("{SDK} and {TOOL} are not in {}", places.join(" or ")))
                 .hint("run the program from a complete installation (cargo xtask stage, or cargo xtask install --prefix DIR)")
-        })
+        })?;
+        if rights::is_privileged() {
+            // Whoever may link this program to a place of his own would otherwise choose our libraries.
+            found.must_be_trusted()?;
+        }
+        Ok(found)
+    }
+
+    fn must_be_trusted(&self) -> Result<(), Failure> {
+        for path in [&self.sdk, &self.tool] {
+            rights::trusted(path).map_err(|why| {
+                Failure::new(
+                    Kind::Installation,
+                    format!("this program has rights that you have not, and its libraries are not safe: {why}"),
+                )
+                .hint("install midair where only root can write, or take its file capabilities or set-uid bit away")
+            })?;
+        }
+        Ok(())
     }
 
     fn below(directory: &Path) -> Option<Install> {
@@ -64,9 +85,18 @@ impl Install {
     /// # Errors
     /// [`Kind::Usage`] when a path is no file on either side.
     pub fn tools(&self, settings: &Settings, root: &Path) -> Result<Tools, Failure> {
+        self.tools_with(settings, root, rights::is_privileged())
+    }
+
+    fn tools_with(
+        &self,
+        settings: &Settings,
+        root: &Path,
+        privileged: bool,
+    ) -> Result<Tools, Failure> {
         let mut tools = Tools::default();
         for name in settings.list("ROCPROF_ATTACH_TOOL_LIBRARY", ':') {
-            match self.tool_named(name, root)? {
+            match self.tool_named(name, root, privileged)? {
                 Ok(path) if !tools.files.contains(&path) => tools.files.push(path),
                 Err(name) if !tools.names.contains(&name) => tools.names.push(name),
                 _ => {}
@@ -79,7 +109,12 @@ impl Install {
     }
 
     /// A file to be sent, or a name for the target's loader.
-    fn tool_named(&self, name: &str, root: &Path) -> Result<Result<PathBuf, String>, Failure> {
+    fn tool_named(
+        &self,
+        name: &str,
+        root: &Path,
+        privileged: bool,
+    ) -> Result<Result<PathBuf, String>, Failure> {
         let path = Path::new(name);
         let file = path
             .file_name()
@@ -102,6 +137,16 @@ impl Install {
             if let Some(ours) = ours {
                 return Ok(Ok(ours));
             }
+        }
+        if privileged && path.is_relative() {
+            return Err(Failure::new(
+                Kind::NotPermitted,
+                format!(
+                    "the tool library {} is a relative path, and this program has rights that you have not",
+                    path.display()
+                ),
+            )
+            .hint("name it by its absolute path"));
         }
         if path.is_file() {
             return Ok(Ok(path.to_owned()));
@@ -127,6 +172,65 @@ pub struct Tools {
     pub files: Vec<PathBuf>,
     /// Names for the target's loader. They come after the files.
     pub names: Vec<String>,
+    /// Only files that root owns and nobody else can change may be sent ([`rights::trusted`]); each is opened once, looked at, and
+    /// read by that descriptor.
+    pub only_trusted: bool,
+}
+
+impl Tools {
+    /// Holds them against the rights of the process that `tid` is a live thread of: tools that its caller chose are honoured only where
+    /// it has no right that the caller has not. Our own default tool is the caller's choice no more than our SDK is.
+    ///
+    /// # Errors
+    /// [`Kind::NotPermitted`] for a name that only the process's own loader would resolve: what that is cannot be looked at.
+    pub fn for_process(&mut self, tid: Tid, install: &Install) -> Result<(), Failure> {
+        let ours_alone = self.names.is_empty() && self.files == [install.tool.clone()];
+        if ours_alone {
+            return Ok(());
+        }
+        let exceeding = rights::exceeding(tid);
+        let why = match exceeding {
+            Ok(None) => return Ok(()),
+            Ok(Some(why)) => why,
+            Err(why) => format!("its rights cannot be read: {why}"),
+        };
+        self.only_trusted = true;
+        let Some(name) = self.names.first() else {
+            return self.look_at_files(&why, install);
+        };
+        Err(Failure::new(
+            Kind::NotPermitted,
+            format!("the tool library {name} may not be loaded there: {why}"),
+        )
+        .hint("name a file of this side that only root can write, by its absolute path"))
+    }
+
+    /// Says early what [`Tools::open`] would be refused for.
+    fn look_at_files(&self, why: &str, install: &Install) -> Result<(), Failure> {
+        for path in self.files.iter().filter(|path| **path != install.tool) {
+            rights::trusted(path).map_err(|bad| {
+                let what = format!(
+                    "the tool library {} may not be sent: {why}, and {bad}",
+                    path.display()
+                );
+                Failure::new(Kind::NotPermitted, what)
+                    .hint("use a file that root owns, in directories that only root can write; or run this as root")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Opens one of the files, to be sent.
+    ///
+    /// # Errors
+    /// The kernel's; permission denied where [`Tools::only_trusted`] is not met.
+    pub(crate) fn open(&self, path: &Path, install: &Install) -> std::io::Result<File> {
+        if self.only_trusted && path != install.tool {
+            rights::trusted(path)
+        } else {
+            File::open(path)
+        }
+    }
 }
 
 /// Path of a library of this process whose file name begins so.
@@ -178,16 +282,28 @@ mod tests {
             Tools {
                 files: vec![mine, install.tool.clone(), ours],
                 names: vec!["libfar.so".to_owned(), "/there/theirs.so".to_owned()],
+                only_trusted: false,
             }
         );
         let default = Tools {
             files: vec![install.tool.clone()],
-            names: Vec::new(),
+            ..Tools::default()
         };
         for none in ["", ":", "librocprofiler-sdk-tool.so"] {
             assert_eq!(tools(none).unwrap(), default, "{none:?}");
         }
         assert_eq!(tools("/nowhere/x.so").unwrap_err().kind, Kind::Usage);
         assert_eq!(tools("folder/x.so").unwrap_err().kind, Kind::Usage);
+        // With more rights than the caller's nothing is looked up relative to where the caller happens to be.
+        let raised = |list: &str| {
+            let settings: Settings = [("ROCPROF_ATTACH_TOOL_LIBRARY", list)]
+                .into_iter()
+                .collect();
+            install.tools_with(&settings, &root, true)
+        };
+        for relative in ["folder/x.so", "libfar.so", "./x.so"] {
+            assert_eq!(raised(relative).unwrap_err().kind, Kind::NotPermitted);
+        }
+        assert_eq!(raised("libours.so").unwrap().files.len(), 1);
     }
 }

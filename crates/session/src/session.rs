@@ -1,8 +1,9 @@
 //! One attach of one process, from the look to the end of collecting.
 
 use crate::collected::Collected;
-use crate::install::Tools;
+use crate::install::{Install, Tools};
 use crate::request::{Entry, Event, Request};
+use crate::rights;
 use crate::target::Target;
 use midair_output::RecordWriter;
 use midair_ptrace::fault;
@@ -14,7 +15,6 @@ use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::fs::File;
 use std::io::{IoSlice, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,7 @@ impl Prepared {
     pub(crate) fn make(
         identity: Identity,
         tools: &Tools,
+        install: &Install,
         request: &Request,
     ) -> Result<Prepared, Failure> {
         if tools.files.len() > MAX_TOOLS {
@@ -81,7 +82,8 @@ impl Prepared {
             Failure::new(Kind::Setup, error.to_string()).hint("a smaller spool needs less memory")
         })?;
         fault::step("spool made");
-        let records = RecordWriter::create_in(&std::env::temp_dir()).map_err(|error| {
+        let records = rights::as_real_user(|| RecordWriter::create_in(&std::env::temp_dir()));
+        let records = records.and_then(|made| made).map_err(|error| {
             Failure::new(
                 Kind::Output,
                 format!("no temporary file for records: {error}"),
@@ -91,7 +93,8 @@ impl Prepared {
             .files
             .iter()
             .map(|tool| {
-                memory_copy(tool).map_err(|error| {
+                let copy = tools.open(tool, install).and_then(memory_copy);
+                copy.map_err(|error| {
                     Failure::new(
                         Kind::Installation,
                         format!("the tool {} cannot be read: {error}", tool.display()),
@@ -449,12 +452,10 @@ fn offer(channel: &OwnedFd, reader: &Reader, tools: &[Tool]) -> Result<(), Failu
 
 /// A library in memory, so that neither our path nor our file system matters to the target, and a number that is the same for the
 /// same bytes.
-fn memory_copy(path: &Path) -> std::io::Result<Tool> {
+fn memory_copy(mut from: File) -> std::io::Result<Tool> {
     let mut bytes = Vec::new();
-    File::open(path)?.read_to_end(&mut bytes)?;
-    let fd = nix::sys::memfd::memfd_create(c"midair-tool", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
-    let file = File::from(fd);
-    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0)?;
+    from.read_to_end(&mut bytes)?;
+    let file = File::from(midair_ptrace::memfd_with(c"midair-tool", &bytes)?);
     // FNV-1a over words: quick, and only equality matters.
     let identity = bytes
         .chunks(8)

@@ -77,19 +77,31 @@ impl Reader {
             source: io::Error::last_os_error(),
         };
 
-        // SAFETY: a NUL-terminated name and known flags.
-        let raw = unsafe {
-            libc::memfd_create(
-                c"midair-spool".as_ptr(),
-                libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
-            )
+        /// `MFD_NOEXEC_SEAL` (linux/memfd.h), since Linux 6.3: never executable. Older kernels answer EINVAL.
+        const NOEXEC: libc::c_uint = 8;
+        let make = |flags: libc::c_uint| {
+            let flags = flags | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+            // SAFETY: a NUL-terminated name and known flags.
+            unsafe { libc::memfd_create(c"midair-spool".as_ptr(), flags) }
         };
+        let mut raw = make(NOEXEC);
+        if raw < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
+            raw = make(0);
+        }
         if raw < 0 {
             return Err(fail("memfd_create"));
         }
         // SAFETY: memfd_create returned a descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
         let file = File::from(fd);
+        // The target gets the descriptor; nobody opens it by a path.
+        let ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        file.set_permissions(ours)
+            .map_err(|source| MapError::System {
+                step: "fchmod",
+                size: len,
+                source,
+            })?;
         file.set_len(len as u64)
             .map_err(|source| MapError::System {
                 step: "ftruncate",

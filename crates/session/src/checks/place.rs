@@ -1,87 +1,64 @@
 //! Room: limits, memory, where results go; and what the kernel can do.
 
 use super::Lines;
+use crate::attach::results_fit;
+use crate::install::{Install, Tools};
 use crate::request::Request;
-use midair_procinfo::limits::{self, Limits};
+use crate::room;
+use midair_inject::Look;
+use midair_procinfo::limits;
+use midair_procinfo::room::Left;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Tid, task};
 use midair_results::{Failure, Identity, Kind};
-
-/// What our libraries and our thread's stack take of the target's address space, at most.
-const OURS: u64 = 64 << 20;
-/// Descriptors that entering needs for a moment: a socket pair, a library, the spool, a tool.
-const DESCRIPTORS: u64 = 5;
 
 fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-/// Limits of the target.
-pub(super) fn limits(request: &Request, tid: Tid, status: &Status, lines: &mut Lines) {
-    let limits = match std::fs::read(format!("/proc/{tid}/limits")) {
-        Ok(text) => limits::parse(&text),
+/// Limits of the target: one line each, and one that says whether an attach fits.
+pub(super) fn room(
+    request: &Request,
+    look: &Look,
+    tools: Option<(&Install, &Tools)>,
+    lines: &mut Lines,
+) {
+    if let Some((install, tools)) = tools {
+        let fits = room::check_ours(install, tools, request)
+            .and_then(|()| room::check(look, tools, request));
+        match fits {
+            Ok(()) => lines.pass("room", "an attach fits under all limits, its and ours"),
+            Err(failure) => lines.fail("room", failure),
+        }
+    }
+    let left = match midair_procinfo::room::look(look.tid, look.modules.mappings.len()) {
+        Ok(left) => left,
         Err(why) => return lines.cannot_tell("limits", &why),
     };
-    descriptors(&limits, tid, lines);
-    address_space(request, &limits, status, lines);
-    processes(&limits, status, lines);
+    let mut line = |name: &str, left: Option<Left>, unit: fn(u64) -> String| match left {
+        Some(left) => lines.note(
+            name,
+            format!("{} are left of {}", unit(left.left()), unit(left.limit)),
+        ),
+        None => lines.note(name, "without a limit"),
+    };
+    line("descriptors", left.descriptors, |count| count.to_string());
+    line("mappings", left.mappings, |count| count.to_string());
+    line("address space", left.address_space, mib);
+    line("memory cgroup", left.memory, mib);
 }
 
-fn descriptors(limits: &Limits, tid: Tid, lines: &mut Lines) {
-    const NAME: &str = "descriptors";
-    let open = match task::descriptors(tid) {
-        Ok(open) => open.len() as u64,
-        Err(why) => return lines.cannot_tell(NAME, &why),
-    };
-    let Some(limit) = limits.descriptors else {
-        return lines.pass(NAME, format!("{open} are open, without a limit"));
-    };
-    if limit.saturating_sub(open) < DESCRIPTORS {
-        let what = format!(
-            "{open} descriptors of {limit} are open in the process, and entering needs {DESCRIPTORS} for a moment"
-        );
-        let hint = format!("prlimit --pid {tid} --nofile={}:", open + 64);
-        return lines.fail(NAME, Failure::new(Kind::Setup, what).hint(hint));
-    }
-    lines.pass(
-        NAME,
-        format!("{open} of {limit} are open; {DESCRIPTORS} are needed for a moment"),
-    );
-}
-
-fn address_space(request: &Request, limits: &Limits, status: &Status, lines: &mut Lines) {
-    const NAME: &str = "address space";
-    let Some(limit) = limits.address_space else {
-        return lines.pass(NAME, "without a limit");
-    };
-    let left = limit.saturating_sub(status.vm_size);
-    let found = format!("{} are left of {}", mib(left), mib(limit));
-    if left < request.spool_bytes {
-        let what = format!(
-            "{found}: the spool of {} does not fit",
-            mib(request.spool_bytes)
-        );
-        let hint = format!(
-            "prlimit --pid {} --as=unlimited, or a smaller --spool-size",
-            status.tgid
-        );
-        return lines.fail(NAME, Failure::new(Kind::Setup, what).hint(hint));
-    }
-    if left < request.spool_bytes.saturating_add(OURS) {
-        return lines.note(
-            NAME,
-            format!("{found}: tight; a smaller --spool-size helps"),
-        );
-    }
-    lines.pass(NAME, found);
-}
-
-fn processes(limits: &Limits, status: &Status, lines: &mut Lines) {
+/// How many threads its user may have.
+pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "thread limit";
     /// CAP_SYS_ADMIN and CAP_SYS_RESOURCE, either of which frees from the limit (source: setrlimit(2)).
     const FREE: u64 = 1 << 21 | 1 << 24;
+    let text = match std::fs::read(format!("/proc/{tid}/limits")) {
+        Ok(text) => text,
+        Err(why) => return lines.cannot_tell(NAME, &why),
+    };
     let uid = status.uid[0];
-    let Some(limit) = limits.processes else {
+    let Some(limit) = limits::threads_of_user(&text) else {
         return lines.pass(NAME, "without a limit");
     };
     if uid == 0 || status.cap_effective & FREE != 0 {
@@ -101,81 +78,15 @@ fn processes(limits: &Limits, status: &Status, lines: &mut Lines) {
             "user {uid} has {there} threads and may have {limit}: no thread of ours can be made"
         );
         let hint = format!("prlimit --pid {} --nproc={}:", status.tgid, there + 64);
-        return lines.fail(NAME, Failure::new(Kind::Setup, what).hint(hint));
+        return lines.fail(NAME, Failure::new(Kind::NoRoom, what).hint(hint));
     }
     lines.pass(NAME, format!("user {uid} has {there} threads of {limit}"));
-}
-
-/// The memory control group.
-pub(super) fn memory_group(request: &Request, tid: Tid, lines: &mut Lines) {
-    const NAME: &str = "memory cgroup";
-    match memory_left(tid) {
-        Ok(None) => lines.pass(NAME, "without a limit"),
-        Ok(Some((left, limit))) => {
-            let found = format!("{} are left of {}", mib(left), mib(limit));
-            if left < OURS {
-                lines.note(
-                    NAME,
-                    format!(
-                        "{found}: tight; the spool ({}) is of our own group",
-                        mib(request.spool_bytes)
-                    ),
-                );
-            } else {
-                lines.pass(NAME, found);
-            }
-        }
-        Err(why) => lines.cannot_tell(NAME, &why),
-    }
-}
-
-/// What is left, and of how much; None without a limit. Both generations of control groups, as they are mounted here.
-fn memory_left(tid: Tid) -> std::io::Result<Option<(u64, u64)>> {
-    let groups = std::fs::read_to_string(format!("/proc/{tid}/cgroup"))?;
-    let number =
-        |path: String| -> Option<u64> { std::fs::read_to_string(path).ok()?.trim().parse().ok() };
-    let mut tightest: Option<(u64, u64)> = None;
-    for line in groups.lines() {
-        // hierarchy:controllers:path (source: cgroups(7)).
-        let mut parts = line.splitn(3, ':');
-        let (Some(id), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        let (base, limit, used) = if id == "0" {
-            ("/sys/fs/cgroup", "memory.max", "memory.current")
-        } else if controllers.split(',').any(|name| name == "memory") {
-            (
-                "/sys/fs/cgroup/memory",
-                "memory.limit_in_bytes",
-                "memory.usage_in_bytes",
-            )
-        } else {
-            continue;
-        };
-        // A limit of any group above counts as well.
-        for group in std::path::Path::new(path).ancestors() {
-            let group = format!("{base}{}", group.display());
-            let limit = number(format!("{group}/{limit}"));
-            let used = number(format!("{group}/{used}"));
-            // The first generation's "no limit" is the greatest page-aligned number.
-            if let (Some(limit), Some(used)) = (limit, used)
-                && limit < 1 << 62
-            {
-                let left = limit.saturating_sub(used);
-                if tightest.is_none_or(|(least, _)| left < least) {
-                    tightest = Some((left, limit));
-                }
-            }
-        }
-    }
-    Ok(tightest)
 }
 
 /// Where results would be written.
 pub(super) fn results(request: &Request, pid: Tid, lines: &mut Lines) {
     const NAME: &str = "results";
-    match midair_results::check(&request.settings, &Identity::read(pid as u32)) {
+    match results_fit(request, &Identity::read(pid as u32)) {
         Ok(directory) => {
             let free =
                 nix::sys::statvfs::statvfs(nearest(&directory)).map_or(String::new(), |fs| {

@@ -1,7 +1,7 @@
 //! What the target is, and whether it may be entered.
 
 use super::Lines;
-use crate::attach::{failure_of_refusal, not_gpu, runtimes as runtimes_of};
+use crate::attach::{failure_of_refusal, itself, not_gpu, runtimes as runtimes_of};
 use midair_inject::Refusal;
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::libc_kind::{self, LibcKind};
@@ -20,11 +20,7 @@ pub(super) fn lives(asked: u32, lines: &mut Lines) -> Option<(Tid, Tid)> {
         None
     };
     if asked == std::process::id() {
-        let what = format!("process {asked} is this program itself");
-        lines.fail(
-            NAME,
-            Failure::new(Kind::Usage, what).hint("name another process: see midair ps"),
-        );
+        lines.fail(NAME, itself(asked));
         return None;
     }
     let Some(number) = Tid::try_from(asked).ok().filter(|number| *number > 0) else {
@@ -84,6 +80,9 @@ pub(super) fn permission(pid: Tid, tid: Tid, lines: &mut Lines) {
     if !access.allowed {
         let (why, hint) = access.why_not();
         return lines.against(NAME, &Refusal::NotPermitted { pid, why, hint });
+    }
+    if let Some(failure) = crate::rights::protected(tid) {
+        return lines.fail(NAME, failure);
     }
     let theirs = access.target_uids[1];
     let mut found = if access.target_uids.iter().all(|uid| *uid == access.our_uid) {

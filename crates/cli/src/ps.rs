@@ -1,0 +1,330 @@
+//! `midair ps`: the processes that use a GPU runtime, and whether each can be attached to.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use midair_session::{Failure, Listed, Listing};
+use nix::unistd::{Uid, User};
+use serde_json::{Value, json};
+
+use crate::doctor::json_argument;
+use crate::engine::Engine;
+use crate::report::Report;
+
+/// Version of the json's schema: raised when a member changes its meaning or goes.
+const SCHEMA: u32 = 1;
+
+/// The clap command.
+pub(crate) fn command() -> Command {
+    Command::new("ps")
+        .about("List the processes that use a GPU runtime, and whether each can be attached to")
+        .long_about(
+            "List the processes that use a GPU runtime (HIP, HSA; CUDA by name only), and whether each can be attached to. Nothing is touched. \
+             The column ATTACHED says what our own thread there does, ATTACH by which way an attach would enter, or why it cannot: see midair \
+             doctor PID for every reason and remedy.",
+        )
+        .arg(
+            Arg::new("all")
+                .short('a')
+                .long("all")
+                .action(ArgAction::SetTrue)
+                .help("Also those that cannot be looked at, of which nothing is known"),
+        )
+        .arg(json_argument())
+}
+
+pub(crate) fn run(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> u8 {
+    let all = matches.get_flag("all");
+    let listing = engine.list(all);
+    if matches.get_flag("json") {
+        report.line(&document(&listing).to_string());
+        return 0;
+    }
+    let now = SystemTime::now();
+    for line in table(&listing, now, &user, report.columns()) {
+        report.line(&line);
+    }
+    if listing.processes.is_empty() {
+        report.note("no process uses a GPU runtime, as far as can be seen");
+    }
+    if !all && listing.unreadable > 0 {
+        report.note(&unreadable(listing.unreadable));
+    }
+    0
+}
+
+fn unreadable(count: usize) -> String {
+    match count {
+        1 => "1 process cannot be looked at: run this as root".to_owned(),
+        _ => format!("{count} processes cannot be looked at: run this as root"),
+    }
+}
+
+/// The name of a user, or the number.
+fn user(uid: u32) -> String {
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}
+
+/// What a process calls itself may hold anything: nothing of it may steer the terminal.
+fn harmless(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}
+
+/// How long ago, in two units at most.
+fn age(started: SystemTime, now: SystemTime) -> String {
+    let seconds = now.duration_since(started).unwrap_or_default().as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m{:02}s", seconds % 60),
+        (0, ..) => format!("{hours}h{:02}m", minutes % 60),
+        _ => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
+fn runtimes(listed: &Listed) -> String {
+    let found = &listed.found;
+    if !found.readable {
+        return "?".to_owned();
+    }
+    let known = found.runtimes.iter().map(|runtime| {
+        format!("{} {}", runtime.kind.name(), runtime.version)
+            .trim_end()
+            .to_owned()
+    });
+    let cuda = found.cuda.iter().map(|_| "CUDA".to_owned());
+    let all: Vec<String> = known.chain(cuda).collect();
+    harmless(&all.join(", "))
+}
+
+/// A word or two of why not; the whole reason is in doctor and json.
+fn attach(listed: &Listed) -> String {
+    match &listed.attachable {
+        Some(Ok(way)) => (*way).to_owned(),
+        Some(Err(failure)) => format!("no: {}", short(failure)),
+        None => "no: recording CUDA comes later".to_owned(),
+    }
+}
+
+fn short(failure: &Failure) -> &'static str {
+    use midair_session::Kind;
+    match failure.kind {
+        Kind::NoProcess | Kind::Zombie => "has ended",
+        Kind::NotPermitted => "not permitted",
+        Kind::Busy => "busy",
+        Kind::Libc => "C library",
+        Kind::Architecture => "machine type",
+        Kind::Stopped => "stopped",
+        Kind::NoRoom => "no room",
+        _ => "see doctor",
+    }
+}
+
+fn table(
+    listing: &Listing,
+    now: SystemTime,
+    user: &dyn Fn(u32) -> String,
+    columns: Option<usize>,
+) -> Vec<String> {
+    const HEAD: [&str; 8] = [
+        "PID", "USER", "RUNTIME", "THREADS", "AGE", "ATTACHED", "ATTACH", "COMMAND",
+    ];
+    if listing.processes.is_empty() {
+        return Vec::new();
+    }
+    let rows = listing.processes.iter().map(|listed| {
+        let found = &listed.found;
+        let pid = match listed.inner_pid {
+            Some(inner) => format!("{} ({inner})", found.pid),
+            None => found.pid.to_string(),
+        };
+        let command = if found.command.is_empty() {
+            format!("[{}]", found.name)
+        } else {
+            found.command.clone()
+        };
+        [
+            pid,
+            harmless(&user(found.uid)),
+            runtimes(listed),
+            listed.threads.to_string(),
+            age(listed.started, now),
+            listed.attached.to_owned(),
+            attach(listed),
+            harmless(&command),
+        ]
+    });
+    let rows: Vec<[String; 8]> = std::iter::once(HEAD.map(str::to_owned))
+        .chain(rows)
+        .collect();
+    let length = |text: &String| text.chars().count();
+    let widths: Vec<usize> = (0..7)
+        .map(|column| {
+            rows.iter()
+                .map(|row| length(&row[column]))
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let line = |row: &[String; 8]| {
+        let mut line = String::new();
+        for (column, (text, width)) in row.iter().zip(&widths).enumerate() {
+            let space = " ".repeat(width - length(text));
+            // Numbers end in one column, words begin in one.
+            let (before, after) = if matches!(column, 0 | 3 | 4) {
+                (space.as_str(), "")
+            } else {
+                ("", space.as_str())
+            };
+            line.push_str(&format!("{before}{text}{after}  "));
+        }
+        line.push_str(&row[7]);
+        match columns {
+            Some(columns) if length(&line) > columns => line.chars().take(columns).collect(),
+            _ => line.trim_end().to_owned(),
+        }
+    };
+    rows.iter().map(line).collect()
+}
+
+/// The schema: `version`; `unreadable`, how many could not be looked at; `processes`, by `pid`, each with `inner_pid` (null where it is the
+/// same), `uid`, `name`, `command`, `threads`, `started` (seconds since 1970), `runtimes` (each `kind`, `version`, `path`, `deleted`),
+/// `attached` (no, parked, or what our thread there does), `attachable`, `way` or null, and `why`, `hint`, `exit_code` or null.
+fn document(listing: &Listing) -> Value {
+    let processes: Vec<Value> = listing.processes.iter().map(process).collect();
+    json!({"version": SCHEMA, "unreadable": listing.unreadable, "processes": processes})
+}
+
+fn process(listed: &Listed) -> Value {
+    let found = &listed.found;
+    let known = found.runtimes.iter().map(|runtime| {
+        json!({
+            "kind": runtime.kind.name(),
+            "version": runtime.version,
+            "path": runtime.path.to_string_lossy(),
+            "deleted": runtime.deleted,
+        })
+    });
+    let cuda = found.cuda.iter().map(|path| {
+        json!({"kind": "CUDA", "version": "", "path": path.to_string_lossy(), "deleted": false})
+    });
+    let runtimes: Vec<Value> = known.chain(cuda).collect();
+    let (way, failure) = match &listed.attachable {
+        Some(Ok(way)) => (Some(*way), None),
+        Some(Err(failure)) => (None, Some(failure)),
+        None => (None, None),
+    };
+    let started = listed
+        .started
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    json!({
+        "pid": found.pid,
+        "inner_pid": listed.inner_pid,
+        "uid": found.uid,
+        "name": found.name,
+        "command": found.command,
+        "threads": listed.threads,
+        "started": started.as_secs(),
+        "runtimes": runtimes,
+        "attached": listed.attached,
+        "attachable": way.is_some(),
+        "way": way,
+        "why": failure.map(|failure| failure.what.as_str()),
+        "hint": failure.map(|failure| failure.hint.as_str()),
+        "exit_code": failure.map(|failure| failure.kind.exit_code()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midair_session::{Found, Kind, Runtime, RuntimeKind};
+    use std::time::Duration;
+
+    fn listing() -> Listing {
+        let listed = |pid: u32, command: &str, attachable| Listed {
+            found: Found {
+                pid,
+                parent: 1,
+                start_ticks: 5,
+                uid: 1000,
+                name: "train".into(),
+                command: command.into(),
+                runtimes: vec![Runtime {
+                    kind: RuntimeKind::Hip,
+                    version: "7.2".into(),
+                    path: "/opt/libamdhip64.so.7.2".into(),
+                    deleted: false,
+                }],
+                cuda: None,
+                readable: true,
+            },
+            inner_pid: (pid == 4000).then_some(1),
+            threads: 12,
+            started: UNIX_EPOCH + Duration::from_secs(1000),
+            attached: "no",
+            attachable,
+        };
+        let refused = Failure::new(Kind::Stopped, "process 99 is stopped").hint("kill -CONT 99");
+        Listing {
+            processes: vec![
+                listed(99, "python \u{1b}[31mtrain.py", Some(Err(refused))),
+                listed(4000, "", Some(Ok("listener"))),
+            ],
+            unreadable: 3,
+        }
+    }
+
+    #[test]
+    fn rows_fit_and_steer_no_terminal() {
+        let now = UNIX_EPOCH + Duration::from_secs(1075);
+        let name = |uid: u32| format!("u{uid}");
+        let lines = table(&listing(), now, &name, None);
+        assert_eq!(
+            lines,
+            [
+                "     PID  USER   RUNTIME  THREADS    AGE  ATTACHED  ATTACH       COMMAND",
+                "      99  u1000  HIP 7.2       12  1m15s  no        no: stopped  python \u{fffd}[31mtrain.py",
+                "4000 (1)  u1000  HIP 7.2       12  1m15s  no        listener     [train]",
+            ]
+        );
+        for line in table(&listing(), now, &name, Some(60)) {
+            assert!(line.chars().count() <= 60, "{line}");
+        }
+        assert_eq!(table(&Listing::default(), now, &name, None), [""; 0]);
+    }
+
+    #[test]
+    fn the_schema() {
+        let told = document(&listing());
+        assert_eq!(
+            (&told["version"], &told["unreadable"]),
+            (&1.into(), &3.into())
+        );
+        assert_eq!(
+            told["processes"][0],
+            json!({
+                "pid": 99, "inner_pid": null, "uid": 1000, "name": "train", "command": "python \u{1b}[31mtrain.py", "threads": 12,
+                "started": 1000, "attached": "no", "attachable": false, "way": null,
+                "runtimes": [{"kind": "HIP", "version": "7.2", "path": "/opt/libamdhip64.so.7.2", "deleted": false}],
+                "why": "process 99 is stopped", "hint": "kill -CONT 99", "exit_code": 19,
+            })
+        );
+        assert_eq!(told["processes"][1]["way"], "listener");
+        assert_eq!(told["processes"][1]["inner_pid"], 1);
+    }
+
+    #[test]
+    fn ages() {
+        let after = |seconds| age(UNIX_EPOCH, UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(
+            [0, 59, 60, 3599, 3600, 86399, 90000].map(after),
+            ["0s", "59s", "1m00s", "59m59s", "1h00m", "23h59m", "1d01h"]
+        );
+    }
+}

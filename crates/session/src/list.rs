@@ -1,0 +1,161 @@
+//! Processes that use a GPU runtime, and whether each can be attached to: for `midair ps`. Nothing is touched.
+
+use crate::attach::failure_of_refusal;
+use crate::find::{Found, processes};
+use crate::rights;
+use midair_inject::{Look, Refusal, look};
+use midair_procinfo::{Tid, task};
+use midair_record::boot::THREAD_NAME;
+use midair_results::Failure;
+use std::time::{Duration, SystemTime};
+
+/// One process of the list.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// What the scan found.
+    pub found: Found,
+    /// Its number in its own pid namespace, where that is another.
+    pub inner_pid: Option<u32>,
+    /// How many threads it has.
+    pub threads: u64,
+    /// When it began.
+    pub started: SystemTime,
+    /// Whether a thread of ours is there: `no`, `parked` since an earlier session, or what it is doing.
+    pub attached: &'static str,
+    /// The way in, in a word or two; or why there is none. None where nobody asked: a process without a GPU runtime.
+    pub attachable: Option<Result<&'static str, Failure>>,
+}
+
+/// The list.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// Processes in the order of their numbers: those that use a GPU, and, where all were asked for, those that cannot be looked at.
+    pub processes: Vec<Listed>,
+    /// How many processes could not be looked at.
+    pub unreadable: usize,
+}
+
+/// Lists the processes that use a GPU runtime; with `all` those as well of which nothing can be known.
+pub fn list(all: bool) -> Listing {
+    let mut listing = Listing::default();
+    let clock = Clock::now();
+    for found in processes() {
+        listing.unreadable += usize::from(!found.readable);
+        let uses_one = found.uses_a_gpu() || found.cuda.is_some();
+        if uses_one || (all && !found.readable) {
+            listing.processes.push(listed(found, &clock));
+        }
+    }
+    listing
+}
+
+fn listed(found: Found, clock: &Clock) -> Listed {
+    let pid = Tid::try_from(found.pid).unwrap_or(0);
+    let status = task::status(pid).unwrap_or_default();
+    let inner = status.ns_tgid.last().copied().filter(|inner| *inner != pid);
+    let mut attached = thread_of_ours(pid);
+    let attachable = (found.uses_a_gpu() || !found.readable).then(|| {
+        let look = look(pid).map_err(|refusal| brief(&refusal))?;
+        if let Some(agent) = &look.agent {
+            attached = agent.state();
+        }
+        rights::protected(look.tid).map_or_else(|| way(&look), Err)
+    });
+    Listed {
+        inner_pid: inner.and_then(|inner| u32::try_from(inner).ok()),
+        threads: status.threads,
+        started: clock.at(found.start_ticks),
+        attached,
+        attachable,
+        found,
+    }
+}
+
+/// The refusal with its words; of a process that nothing is known of, too.
+fn brief(refusal: &Refusal) -> Failure {
+    failure_of_refusal(refusal)
+}
+
+fn way(look: &Look) -> Result<&'static str, Failure> {
+    match (&look.agent, look.listener) {
+        (Some(agent), _) if agent.is_parked() => Ok("our parked thread"),
+        (Some(agent), _) => Err(crate::attach::busy(
+            u32::try_from(look.pid).unwrap_or(0),
+            agent.state(),
+        )),
+        (None, Some(_)) => Ok("listener"),
+        (None, None) => Ok("a parked thread"),
+    }
+}
+
+/// Told by the thread's name alone, where no more can be read.
+fn thread_of_ours(pid: Tid) -> &'static str {
+    let tids = task::list(pid).unwrap_or_default();
+    let ours = |tid: &Tid| task::comm(*tid).is_ok_and(|comm| comm == THREAD_NAME.as_bytes());
+    if tids.iter().any(ours) { "there" } else { "no" }
+}
+
+/// Turns the kernel's start times into ours.
+struct Clock {
+    now: SystemTime,
+    since_boot: Duration,
+    ticks_per_second: u64,
+}
+
+impl Clock {
+    fn now() -> Clock {
+        // SAFETY: takes a number and tells one.
+        let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        let boot = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
+        Clock {
+            now: SystemTime::now(),
+            since_boot: boot.map_or(Duration::ZERO, Duration::from),
+            ticks_per_second: u64::try_from(ticks).unwrap_or(100).max(1),
+        }
+    }
+
+    fn at(&self, ticks: u64) -> SystemTime {
+        let whole = Duration::from_secs(ticks / self.ticks_per_second);
+        let part = (ticks % self.ticks_per_second) as f64 / self.ticks_per_second as f64;
+        let age = self
+            .since_boot
+            .saturating_sub(whole + Duration::from_secs_f64(part));
+        self.now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_began_now() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let found = crate::find::process(child.id()).unwrap();
+        let listed = listed(found, &Clock::now());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let age = listed.started.elapsed().unwrap_or_default();
+        assert!(age < Duration::from_secs(30), "{age:?}");
+        assert_eq!((listed.threads, listed.attached), (1, "no"));
+        assert!(listed.inner_pid.is_none() && listed.attachable.is_none());
+    }
+
+    #[test]
+    fn only_what_uses_a_gpu_or_cannot_be_read() {
+        let listing = list(true);
+        assert!(
+            listing
+                .processes
+                .iter()
+                .all(|it| it.found.uses_a_gpu() || it.found.cuda.is_some() || !it.found.readable)
+        );
+        let unreadable = listing.processes.iter().filter(|it| !it.found.readable);
+        assert_eq!(unreadable.count(), listing.unreadable);
+        let pids: Vec<u32> = listing.processes.iter().map(|it| it.found.pid).collect();
+        assert!(pids.is_sorted());
+    }
+}
