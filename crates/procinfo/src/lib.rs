@@ -14,6 +14,7 @@ mod arch;
 pub mod elf;
 pub mod libc_kind;
 pub mod limits;
+pub mod link_map;
 pub mod maps;
 pub mod module;
 pub mod room;

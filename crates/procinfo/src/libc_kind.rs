@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::link_map;
 use crate::module::{Loaded, Modules};
 
 /// The C library of a process.
@@ -18,7 +19,7 @@ pub enum LibcKind {
     Musl,
     /// None is mapped: linked statically, or no C program at all.
     Static,
-    /// Two copies are mapped, so it cannot be told which is the program's own.
+    /// Two copies are mapped, and the loader's list does not tell which is the program's own.
     Ambiguous,
 }
 
@@ -27,7 +28,7 @@ pub enum LibcKind {
 /// # Errors
 /// When a candidate's file cannot be opened or read.
 pub fn find(modules: &Modules) -> io::Result<LibcKind> {
-    let mut found = None;
+    let mut found: Vec<(usize, (u32, u32))> = Vec::new();
     let mut musl = false;
     for (index, module) in modules.list.iter().enumerate() {
         let name = module.file_name();
@@ -41,19 +42,35 @@ pub fn find(modules: &Modules) -> io::Result<LibcKind> {
         let Some(version) = glibc_version(&*modules.load(index)?)? else {
             continue;
         };
-        if found.is_some() {
+        found.push((index, version));
+    }
+    if found.len() > 1 {
+        let own = link_map::biases(modules.tid()).unwrap_or_default();
+        found.retain(|&(index, _)| {
+            modules
+                .load(index)
+                .is_ok_and(|loaded| own.contains(&loaded.bias))
+        });
+        if found.len() != 1 {
             return Ok(LibcKind::Ambiguous);
         }
-        found = Some(LibcKind::Glibc {
-            module: index,
-            version,
-        });
     }
-    Ok(found.unwrap_or(if musl {
-        LibcKind::Musl
-    } else {
-        LibcKind::Static
-    }))
+    Ok(match found.first() {
+        Some(&(module, version)) => LibcKind::Glibc { module, version },
+        None if musl || asks_for_musl(modules) => LibcKind::Musl,
+        None => LibcKind::Static,
+    })
+}
+
+/// Whether the program names musl's loader: distributions give musl's one library various names.
+fn asks_for_musl(modules: &Modules) -> bool {
+    let exe = std::fs::File::open(format!("/proc/{}/exe", modules.tid()));
+    exe.and_then(crate::elf::ElfFile::open)
+        .is_ok_and(|program| {
+            program
+                .interpreter
+                .is_some_and(|path| crate::show(&path).contains("ld-musl"))
+        })
 }
 
 fn glibc_version(loaded: &Loaded) -> io::Result<Option<(u32, u32)>> {

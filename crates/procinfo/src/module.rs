@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -116,6 +116,11 @@ impl Modules {
         })
     }
 
+    /// The thread through which it was read.
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+
     /// The module that holds `address`.
     pub fn at(&self, address: u64) -> Option<usize> {
         self.list.iter().position(|module| module.holds(address))
@@ -185,27 +190,86 @@ impl Modules {
         }
         // Below the target's root for one in another mount namespace. The kernel prints paths from the reader's root, though, so
         // for one that has only changed its root (chroot) the path is ours.
-        let inside = OsStr::from_bytes(module.path.strip_prefix(b"/").unwrap_or(&module.path));
-        let theirs = PathBuf::from(format!("/proc/{}/root", self.tid)).join(inside);
+        let root = PathBuf::from(format!("/proc/{}/root", self.tid));
         let mut trouble = io::Error::from(io::ErrorKind::NotFound);
-        for path in [theirs, Path::new("/").join(inside)] {
-            let opened = File::open(path).and_then(|file| Ok((file.metadata()?.ino(), file)));
-            match opened {
-                // Overlay and btrfs print another device in maps than stat tells, so the number of the file alone may have to do;
-                // the code that is used later is compared with the target's memory in any case.
-                Ok((inode, file)) if inode == module.identity.1 => return Ok(file),
-                Ok(_) => {
-                    trouble = io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        "the file at its path is not the one that is mapped",
-                    );
+        for name in spellings(module) {
+            let inside = OsStr::from_bytes(name.strip_prefix(b"/").unwrap_or(&name));
+            for path in [root.join(inside), Path::new("/").join(inside)] {
+                match open_file(&path) {
+                    // Overlay and btrfs print another device in maps than stat tells, so the number of the file alone may have to
+                    // do; the code that is used later is compared with the target's memory in any case.
+                    Ok((inode, file)) if inode == module.identity.1 => return Ok(file),
+                    Ok((_, file)) if self.is_same_build(module, &file) => return Ok(file),
+                    Ok(_) => {
+                        trouble = io::Error::new(
+                            io::ErrorKind::InvalidData,
+                            "the file at its path is not the one that is mapped",
+                        );
+                    }
+                    Err(error) if trouble.kind() == io::ErrorKind::NotFound => trouble = error,
+                    Err(_) => {}
                 }
-                Err(error) if trouble.kind() == io::ErrorKind::NotFound => trouble = error,
-                Err(_) => {}
             }
         }
         Err(trouble)
     }
+
+    /// Another file with the same contents, as an upgrade to the same version or a copy to an overlay's upper layer makes it: by the
+    /// Build-ID in the target's memory.
+    fn is_same_build(&self, module: &Module, file: &File) -> bool {
+        let in_memory = module.build_id(Memory::of(self.tid));
+        let in_file = file
+            .try_clone()
+            .and_then(ElfFile::open)
+            .map(|elf| elf.build_id)
+            .unwrap_or_default();
+        in_memory.is_some_and(|id| !id.is_empty() && id == in_file)
+    }
+}
+
+/// Opens a regular file, and gives its inode. What else may lie at a path of somebody else's must not hold us up (a pipe).
+fn open_file(path: &Path) -> io::Result<(u64, File)> {
+    /// O_NONBLOCK (asm-generic/fcntl.h), the same on x86-64 and aarch64.
+    const NONBLOCK: i32 = 0o4000;
+    let file = File::options()
+        .read(true)
+        .custom_flags(NONBLOCK)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        Ok((metadata.ino(), file))
+    } else {
+        Err(io::Error::from(io::ErrorKind::InvalidData))
+    }
+}
+
+/// What the path of a module may be in full: the kernel prints a newline as `\012`, and " (deleted)" may be part of a name.
+fn spellings(module: &Module) -> Vec<Vec<u8>> {
+    let mut all = vec![module.path.clone()];
+    if let Some(at) = module.path.windows(4).position(|part| part == b"\\012") {
+        let mut plain = module.path[..at].to_vec();
+        let mut rest = &module.path[at..];
+        while let [first, tail @ ..] = rest {
+            match rest.strip_prefix(b"\\012") {
+                Some(tail) => {
+                    plain.push(b'\n');
+                    rest = tail;
+                }
+                None => {
+                    plain.push(*first);
+                    rest = tail;
+                }
+            }
+        }
+        all.push(plain);
+    }
+    if module.deleted {
+        for index in 0..all.len() {
+            let named = [&all[index][..], b" (deleted)"].concat();
+            all.push(named);
+        }
+    }
+    all
 }
 
 /// Puts the mappings of each file together. A second copy of a file (other namespaces of the dynamic loader) is a module of
@@ -269,6 +333,27 @@ mod tests {
             [(0x1000, 2), (0x4000, 3)]
         );
         assert_eq!(list[0].file_name(), b"l5.so");
+    }
+
+    #[test]
+    fn a_path_may_be_printed_otherwise_than_it_is() {
+        let module = |path: &[u8], deleted| Module {
+            path: path.to_vec(),
+            deleted,
+            identity: ((0, 0), 1),
+            base: 0,
+            parts: Vec::new(),
+        };
+        assert_eq!(spellings(&module(b"/a/b.so", false)), [b"/a/b.so"]);
+        assert_eq!(
+            spellings(&module(b"/a\\012b\\012.so", true)),
+            [
+                &b"/a\\012b\\012.so"[..],
+                b"/a\nb\n.so",
+                b"/a\\012b\\012.so (deleted)",
+                b"/a\nb\n.so (deleted)"
+            ]
+        );
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub enum Kind {
     NoRoom = 23,
     /// The process does not see itself in `/proc`.
     NoProc = 24,
+    /// Something is there twice, and it cannot be told which is the one that counts.
+    Ambiguous = 25,
     /// The detach did not come to its end in time.
     DetachFailed = 30,
     /// The target ended by a signal or exec; what was recorded is written.

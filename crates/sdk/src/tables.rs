@@ -43,6 +43,8 @@ pub struct Found {
     pub live: Vec<Live>,
     /// Libraries that are there, but whose table is not made yet.
     pub not_yet: Vec<&'static str>,
+    /// Tables that a second library has, too: its name.
+    twice: Vec<(usize, String)>,
     /// Libraries whose stubs could not be understood, with the reason.
     pub refused: Vec<String>,
     /// Where libroctx64.so.4 of the old roctracer, which has no tables, keeps its callback.
@@ -71,12 +73,14 @@ pub fn find() -> Found {
     elf::with_modules(|module| {
         let legacy = legacy::variable_of(&maps, module);
         for (index, table) in wrappers::TABLES.iter().enumerate() {
-            if found.live.iter().any(|live| live.index == index) {
-                continue;
-            }
             match look(&maps, module, index, table) {
                 Look::Absent => {}
-                Look::Live(live) => found.live.push(live),
+                Look::Live(live) => match found.live.iter().find(|known| known.index == index) {
+                    // Several libraries may export functions of one runtime.
+                    Some(known) if known.base == live.base => {}
+                    Some(_) => found.twice.push((index, module.name.clone())),
+                    None => found.live.push(live),
+                },
                 Look::NotYet => found.not_yet.push(table.name),
                 // The old library's functions have bodies of their own. Ours has both: tables, and the old function.
                 Look::Refused(_) if table.id == TableId::RoctxCore && legacy.is_some() => {
@@ -96,6 +100,17 @@ pub fn find() -> Found {
             }
         }
     });
+    // Two copies of a runtime: which of them the program works with cannot be told, so neither is taken. One that was taken before the
+    // other came is kept by who took it.
+    for (index, module) in std::mem::take(&mut found.twice) {
+        found.live.retain(|live| live.index != index);
+        if let Some(table) = wrappers::TABLES.get(index) {
+            found.refused.push(format!(
+                "{} is there twice, the second time in {module}: neither is recorded unless one was already",
+                table.name
+            ));
+        }
+    }
     found
 }
 

@@ -46,6 +46,7 @@ impl Session {
             return Err(not_gpu(request.pid));
         }
         tools.for_process(look.tid, install)?;
+        one_of_each(look.pid, &look.modules)?;
         // Open it before entering, and check that it is still the process that was looked at.
         let pid = look.pid;
         let held = Target::hold(pid as u32)?;
@@ -171,6 +172,29 @@ pub(crate) fn runtimes(modules: &Modules) -> Vec<String> {
 pub(crate) fn itself(pid: u32) -> Failure {
     Failure::new(Kind::Usage, format!("process {pid} is this program itself"))
         .hint("name another process: see midair ps")
+}
+
+/// Refuses a process with two copies of one runtime: which of them it works with cannot be told, and a trace of the other would look
+/// as if nothing had happened.
+pub(crate) fn one_of_each(pid: i32, modules: &Modules) -> Result<(), Failure> {
+    for usual in USUAL_NAMES {
+        let mut copies = modules
+            .list
+            .iter()
+            .filter(|module| module.file_name().starts_with(usual))
+            .map(|module| midair_procinfo::show(&module.path));
+        if let (Some(first), Some(second)) = (copies.next(), copies.next()) {
+            return Err(Failure::new(
+                Kind::Ambiguous,
+                format!(
+                    "process {pid} has two copies of {}: {first} and {second}",
+                    String::from_utf8_lossy(usual)
+                ),
+            )
+            .hint("let the program load one (see LD_LIBRARY_PATH, RUNPATH, and what its Python packages bring)"));
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn not_gpu(pid: u32) -> Failure {

@@ -1,7 +1,7 @@
 //! What the target is, and whether it may be entered.
 
 use super::Lines;
-use crate::attach::{failure_of_refusal, itself, not_gpu, runtimes as runtimes_of};
+use crate::attach::{failure_of_refusal, itself, not_gpu, one_of_each, runtimes as runtimes_of};
 use midair_inject::Refusal;
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::libc_kind::{self, LibcKind};
@@ -208,6 +208,8 @@ pub(super) fn runtimes(asked: u32, modules: &Modules, lines: &mut Lines) {
     let names = runtimes_of(modules);
     if names.is_empty() {
         lines.fail(NAME, not_gpu(asked));
+    } else if let Err(failure) = one_of_each(asked.cast_signed(), modules) {
+        lines.fail(NAME, failure);
     } else {
         lines.pass(
             NAME,
