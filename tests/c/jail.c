@@ -3,11 +3,10 @@
 //   jail ROOT WORD... -- PROGRAM ARGUMENT...
 //
 // Words: "overlay:LOWER:UPPER:WORK" mounts an overlay on ROOT first; "proc" mounts /proc there, "hidepid" the same with hidepid=2;
-// "noexec" makes the file system at ROOT/tmp a noexec tmpfs; "ro" makes the root read-only; "noexec-memfd=N" sets vm.memfd_noexec
-// of the pid namespace that it is in. The namespaces besides are the caller's to make (unshare).
+// "noexec" makes the file system at ROOT/tmp a noexec tmpfs; "ro" makes the root read-only. The namespaces besides are the caller's to
+// make (unshare).
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +21,6 @@ static void must(int result, const char *what) {
     fprintf(stderr, "jail: %s: %s\n", what, strerror(errno));
     _exit(125);
   }
-}
-
-static void memfd_noexec(const char *value) {
-  int file = open("/proc/sys/vm/memfd_noexec", O_WRONLY | O_CLOEXEC);
-  must(file, "vm.memfd_noexec");
-  must(write(file, value, strlen(value)), "setting vm.memfd_noexec");
-  close(file);
 }
 
 int main(int count, char **words) {
@@ -55,8 +47,6 @@ int main(int count, char **words) {
       must(mount("tmpfs", "tmp", "tmpfs", MS_NOEXEC | MS_NOSUID, NULL), "tmp");
     } else if (!strcmp(word, "ro")) {
       read_only = 1;
-    } else if (!strncmp(word, "noexec-memfd=", 13)) {
-      memfd_noexec(word + 13);
     } else {
       fprintf(stderr, "jail: what is %s?\n", word);
       return 2;

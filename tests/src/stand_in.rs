@@ -6,7 +6,7 @@ use crate::stage::plain_environment;
 use crate::target::Target;
 use crate::{Result, build_dir, workspace};
 use midair_stand_in::StandIn;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A number of a queue in the log of the stand-in's devices, divided by this, is the number of its node.
@@ -36,11 +36,16 @@ impl Kit {
         self.scratch.path()
     }
 
-    /// Compiles `tests/c/NAME.c` against the stand-in and starts it; the model writes its log to `LOG` in the scratch directory.
+    /// Where the runtimes, the topology and programs are.
+    pub fn dir(&self) -> &Path {
+        self.stand_in.dir()
+    }
+
+    /// Compiles `tests/c/NAME.c` against the stand-in.
     ///
     /// # Errors
-    /// What the compiler said, or why it cannot be started.
-    pub fn start(&self, name: &str, log: &str, variables: &[(&str, &str)]) -> Result<LabTarget> {
+    /// What the compiler said.
+    pub fn program(&self, name: &str) -> Result<PathBuf> {
         let program = self.stand_in.dir().join(name);
         let include = workspace().join("sim/stand-in/c");
         let mut flags = self.stand_in.link_arguments();
@@ -51,8 +56,16 @@ impl Kit {
         compile::build(&["gcc"], &source, &program, &flags, |path| {
             Ok(path.to_str().ok_or("a path is text")?.to_owned())
         })?;
+        Ok(program)
+    }
+
+    /// Compiles `tests/c/NAME.c` against the stand-in and starts it; the model writes its log to `LOG` in the scratch directory.
+    ///
+    /// # Errors
+    /// What the compiler said, or why it cannot be started.
+    pub fn start(&self, name: &str, log: &str, variables: &[(&str, &str)]) -> Result<LabTarget> {
         let log = self.scratch().join(log);
-        let mut command = Command::new(program);
+        let mut command = Command::new(self.program(name)?);
         let (variable, topology) = self.stand_in.environment();
         command
             .env_clear()

@@ -100,7 +100,8 @@ impl Access {
                 "run this as root, or set kernel.yama.ptrace_scope to 0",
             );
         }
-        if self.target_more_capable && !self.ptrace_capability {
+        // What it may in a user namespace of its own does not count outside.
+        if self.target_more_capable && self.same_user_namespace && !self.ptrace_capability {
             return (
                 "it has capabilities that we have not".into(),
                 "run this as root",

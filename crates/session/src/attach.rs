@@ -289,6 +289,27 @@ fn failure_of(pid: i32, error: &EnterError) -> Failure {
         EnterError::Boot { errno, .. } if *errno == libc::EBUSY => {
             return busy(pid as u32, "by another copy of midair");
         }
+        // Limits that were not looked at, or that were met meanwhile. What was begun is undone.
+        EnterError::ThreadRefused { errno } if *errno == libc::EAGAIN => (
+            Kind::NoRoom,
+            "its user has as many threads as it may (RLIMIT_NPROC), or its pids cgroup is full: raise that limit",
+        ),
+        EnterError::SystemCall { errno, .. } | EnterError::Boot { errno, .. }
+            if [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE].contains(errno) =>
+        {
+            (
+                Kind::NoRoom,
+                "a limit of the process is met (address space, locked memory, mappings, descriptors): see midair doctor",
+            )
+        }
+        EnterError::Boot { text, .. }
+            if text.contains("/proc/self/fd/") && text.contains("cannot open") =>
+        {
+            (
+                Kind::NoProc,
+                "it must see itself in /proc: nsenter --mount --pid --target PID mount -t proc proc /proc",
+            )
+        }
         EnterError::Boot { .. } => (Kind::Setup, ""),
         _ => (Kind::Enter, "the process goes on as before"),
     };
