@@ -9,7 +9,9 @@ use crate::arch::{self, FrameCache, FrameUnwinder};
 use crate::module::Modules;
 
 /// Frames looked at; deeper stacks count as not unwound to their root.
-const MOST_FRAMES: usize = 512;
+const MOST_FRAMES: usize = 4096;
+/// Stack bytes read at first.
+const FIRST_BYTES: u64 = 16 * 1024;
 /// Stack bytes looked at.
 const MOST_BYTES: u64 = 1 << 20;
 /// The same for a stack in memory that is not in the list.
@@ -72,6 +74,8 @@ impl std::fmt::Debug for Walker<'_> {
 struct Pass {
     addresses: Vec<u64>,
     ended: bool,
+    /// It asked for bytes above those that it was given.
+    short: bool,
     highest: u64,
 }
 
@@ -89,23 +93,67 @@ impl<'a> Walker<'a> {
 
     /// Unwinds the stack of a thread that sleeps at `place`.
     pub fn walk(&mut self, place: Place) -> Walk {
+        loop {
+            match self.walk_known(place) {
+                Ok(walk) => return walk,
+                Err(module) => self.learn(module),
+            }
+        }
+    }
+
+    /// The same without opening a file, for a thread that stands while we look.
+    ///
+    /// # Errors
+    /// The index of a module on the stack that was not read yet: [`Walker::learn`] it, and walk again.
+    pub fn walk_known(&mut self, place: Place) -> Result<Walk, usize> {
         // A mapping that is newer than the list is read as far as it goes.
-        let len = match self.modules.mapping_at(place.sp) {
+        let most = match self.modules.mapping_at(place.sp) {
             Some(mapping) => mapping.end.saturating_sub(place.sp).min(MOST_BYTES),
             None => UNKNOWN_BYTES,
         };
-        let mut stack = vec![0; usize::try_from(len).unwrap_or(0)];
-        let readable = self
-            .memory
-            .read_some(RemoteAddr::new(place.sp), &mut stack)
-            .unwrap_or(0);
-        stack.truncate(readable);
-        let known = place.frame.unwrap_or(FrameRegisters::all(0));
-        let pass = self.settle(place, known, &stack);
-        // Where the registers are not known, an answer that is the same for two of their values does not hang on them.
-        let other = FrameRegisters::all(0x5a5a_5a5a_5a5a_5a58);
-        let needs_frame_pointer =
-            place.frame.is_none() && self.settle(place, other, &stack).addresses != pass.addresses;
+        // Most stacks are short: what is read at first is enough for them.
+        let mut len = FIRST_BYTES.min(most);
+        loop {
+            let mut stack = vec![0; usize::try_from(len).unwrap_or(0)];
+            let readable = self
+                .memory
+                .read_some(RemoteAddr::new(place.sp), &mut stack)
+                .unwrap_or(0);
+            let all_there = readable == stack.len();
+            stack.truncate(readable);
+            let pass = self.pass(place, place.frame.unwrap_or(FrameRegisters::all(0)), &stack);
+            // Where the registers are not known, an answer that is the same for two of their values does not hang on them.
+            let unknown = FrameRegisters::all(0x5a5a_5a5a_5a5a_5a58);
+            let other = match place.frame {
+                Some(_) => None,
+                None => Some(self.pass(place, unknown, &stack)),
+            };
+            if pass.short && all_there && len < most {
+                len = len.saturating_mul(8).min(most);
+                continue;
+            }
+            let all = [Some(&pass), other.as_ref()];
+            let news = all
+                .iter()
+                .flatten()
+                .flat_map(|pass| &pass.addresses)
+                .filter_map(|&address| self.modules.at(address))
+                .find(|module| !self.tried.contains(module));
+            if let Some(module) = news {
+                return Err(module);
+            }
+            let needs_frame_pointer = other.is_some_and(|other| other.addresses != pass.addresses);
+            return Ok(self.told(place, pass, needs_frame_pointer, stack));
+        }
+    }
+
+    fn told(
+        &self,
+        place: Place,
+        pass: Pass,
+        needs_frame_pointer: bool,
+        mut stack: Vec<u8>,
+    ) -> Walk {
         let used = usize::try_from(pass.highest.saturating_sub(place.sp))
             .unwrap_or(0)
             .min(stack.len());
@@ -126,27 +174,25 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Repeats passes until the files of all modules on the stack are known.
-    fn settle(&mut self, place: Place, known: FrameRegisters, stack: &[u8]) -> Pass {
-        loop {
-            let pass = self.pass(place, known, stack);
-            let news = pass
-                .addresses
-                .iter()
-                .filter_map(|&address| self.modules.at(address))
-                .find(|module| !self.tried.contains(module));
-            match news {
-                Some(module) => self.add(module),
-                None => return pass,
-            }
+    /// Reads the unwind tables and names of a module, once.
+    pub fn learn(&mut self, module: usize) {
+        if self.tried.contains(&module) {
+            return;
+        }
+        self.add(module);
+        // Names are read when first asked for, which may be while a thread stands.
+        if let Ok(loaded) = self.modules.load(module) {
+            let _warm = loaded.names_at(0);
         }
     }
 
     fn pass(&mut self, place: Place, known: FrameRegisters, stack: &[u8]) -> Pass {
-        let mut highest = place.sp;
+        let (mut highest, mut short) = (place.sp, false);
         let mut read = |address: u64| {
             let at = usize::try_from(address.checked_sub(place.sp).ok_or(())?).map_err(|_| ())?;
-            let bytes = stack.get(at..at.checked_add(8).ok_or(())?).ok_or(())?;
+            let bytes = stack.get(at..at.checked_add(8).ok_or(())?);
+            short |= bytes.is_none();
+            let bytes = bytes.ok_or(())?;
             highest = highest.max(address.saturating_add(8));
             Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| ())?))
         };
@@ -173,6 +219,7 @@ impl<'a> Walker<'a> {
         Pass {
             addresses,
             ended,
+            short,
             highest,
         }
     }

@@ -17,9 +17,15 @@ pub struct Stat {
     pub cpu_ticks: u64,
     /// Start time since boot, clock ticks: with the id it names one thread for good.
     pub start_ticks: u64,
+    /// The kernel's `SCHED_` policy: 0 for ordinary threads, 1 and 2 for real-time ones, 6 for deadlines.
+    pub policy: u64,
 }
 
 impl Stat {
+    /// It runs before all ordinary threads, and somebody counts on that (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`).
+    pub fn is_real_time(&self) -> bool {
+        matches!(self.policy, 1 | 2 | 6)
+    }
     /// A thread of the kernel's own (`PF_KTHREAD`).
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & 0x0020_0000 != 0
@@ -50,6 +56,7 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
         flags: number(9)?,
         cpu_ticks: number(14)?.saturating_add(number(15)?),
         start_ticks: number(22)?,
+        policy: number(41).unwrap_or(0),
     })
 }
 
