@@ -1,5 +1,6 @@
 //! The phases of entering a process.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,6 +24,7 @@ use crate::mappings::{Draft, Mappings, WHOLE_LEN, library_fd, memfd_name, protec
 use crate::names::{self, Ground};
 use crate::options::{FaultPoint, Library, Options};
 use crate::parked::{Candidate, Judge, Verdict};
+use crate::safe_point::{self, Budget};
 
 /// Enters the process: wakes our thread if one is parked there, else makes one through a borrowed thread; then has it load
 /// `library`. When this returns, no thread of the target is stopped or traced.
@@ -154,6 +156,8 @@ fn make_thread(
                     seize: seized.took,
                     stub: release_began.saturating_duration_since(stub_began),
                     release: release_began.elapsed(),
+                    looks: seized.looks.0,
+                    looked: seized.looks.1,
                 };
                 options.reached(FaultPoint::Released);
                 Ok((mappings, Via::of(candidate, rejected.to_vec()), times))
@@ -251,6 +255,8 @@ fn waits_for_allocator(look: &Look, regs: &Registers) -> bool {
 pub(crate) struct SeizeTime {
     pub(crate) began: Instant,
     pub(crate) took: Duration,
+    /// Stops of running threads before, and how long they took.
+    pub(crate) looks: (u32, Duration),
 }
 
 /// Finds a parked thread, holds it and hands it to `then`, which must release it, with what spoke against the others that were
@@ -263,8 +269,12 @@ pub(crate) fn borrow<T: Send>(
     options: &Options,
     mut then: impl FnMut(&Candidate, &[Seen], Hold, &SeizeTime) -> Result<T, EnterError> + Send,
 ) -> Result<T, EnterError> {
+    let began = Instant::now();
     let deadline = Deadline::after(options.find);
     let suspend = look.status.seccomp != 0 && look.access.admin_capability;
+    let mut budget = Budget::of(options);
+    let mut looked_at: HashMap<Tid, Seen> = HashMap::new();
+    let mut turn = 0_usize;
     loop {
         let (verdicts, mut seen) = judge.survey().map_err(|_| EnterError::Gone {
             during: "looking for a thread",
@@ -297,16 +307,12 @@ pub(crate) fn borrow<T: Send>(
                 let began = Instant::now();
                 let deadline = Deadline::after(options.stop);
                 let proven = hold::stop(&candidate, look.memory(), suspend, deadline)?;
-                options.reached(FaultPoint::Proven);
-                let took = began.elapsed();
-                let hold = Hold::begin(
-                    proven,
-                    look.memory(),
-                    &look.modules,
-                    &look.code,
-                    options.stop,
-                )?;
-                Ok(then(&candidate, &seen, hold, &SeizeTime { began, took })?)
+                let time = SeizeTime {
+                    began,
+                    took: began.elapsed(),
+                    looks: budget.spent,
+                };
+                use_it(look, options, &candidate, &seen, proven, &time, &mut then)
             })
             .during("making a thread to trace with")?;
             match tried {
@@ -321,7 +327,53 @@ pub(crate) fn borrow<T: Send>(
                 }
             }
         }
+        // One thread at a time, each in turn; between two of them one may have parked.
+        let moving = std::mem::take(&mut judge.moving);
+        if began.elapsed() >= options.parked_only && !budget.is_spent() && !moving.is_empty() {
+            let tid = moving[turn % moving.len()];
+            turn = turn.wrapping_add(1);
+            let tried = on_own_thread(|| {
+                let _urgent = Urgent::begin();
+                let _boost = Boost::lend(tid, options.stub);
+                let began = Instant::now();
+                let found = match safe_point::seek(tid, judge, options, suspend, &mut budget)? {
+                    Ok(found) => found,
+                    Err(reasons) => return Ok(Err(reasons)),
+                };
+                let time = SeizeTime {
+                    began,
+                    took: found.stood,
+                    looks: budget.spent,
+                };
+                use_it(
+                    look,
+                    options,
+                    &found.candidate,
+                    &seen,
+                    found.proven,
+                    &time,
+                    &mut then,
+                )
+                .map(Ok)
+            })
+            .during("making a thread to trace with")?;
+            match tried {
+                Ok(Ok(done)) => return Ok(done),
+                Ok(Err(reasons)) => {
+                    looked_at.insert(tid, reasons);
+                }
+                Err(Miss::Failed(error)) => return Err(error),
+                // It ended, or does not stop: others have their turn.
+                Err(Miss::NotParked(_)) => {}
+            }
+            none_yet = false;
+        }
         if deadline.passed() {
+            for thread in &mut seen {
+                if let Some(reasons) = looked_at.remove(&thread.tid) {
+                    *thread = reasons;
+                }
+            }
             return Err(EnterError::NoneParked { threads: seen });
         }
         look.still.check("looking for a thread")?;
@@ -332,6 +384,27 @@ pub(crate) fn borrow<T: Send>(
             Duration::from_micros(200)
         });
     }
+}
+
+/// Holds a thread that stands, and hands it to `then`.
+fn use_it<T>(
+    look: &Look,
+    options: &Options,
+    candidate: &Candidate,
+    seen: &[Seen],
+    proven: hold::Proven,
+    time: &SeizeTime,
+    then: &mut impl FnMut(&Candidate, &[Seen], Hold, &SeizeTime) -> Result<T, EnterError>,
+) -> Result<T, Miss> {
+    options.reached(FaultPoint::Proven);
+    let hold = Hold::begin(
+        proven,
+        look.memory(),
+        &look.modules,
+        &look.code,
+        options.held,
+    )?;
+    Ok(then(candidate, seen, hold, time)?)
 }
 
 /// How often a wait for our thread looks whether there still is a process that runs.

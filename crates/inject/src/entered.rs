@@ -52,6 +52,7 @@ impl Via {
         Via {
             tier: match candidate.grade {
                 Grade::Listener => Tier::Listener,
+                Grade::SafePoint => Tier::SafePoint,
                 grade => Tier::Parked(grade),
             },
             tid: candidate.tid,
@@ -73,6 +74,10 @@ pub struct Times {
     pub stub: Duration,
     /// The borrowed thread stopped: until it was let go.
     pub release: Duration,
+    /// Stops of running threads that were not at a safe point, of the borrowed one or others, before it was found.
+    pub looks: u32,
+    /// How long they stood for these, all together.
+    pub looked: Duration,
 }
 
 impl Times {

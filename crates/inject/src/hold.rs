@@ -37,13 +37,28 @@ impl From<EnterError> for Miss {
     }
 }
 
-/// A thread that stands still, proven to be parked. Nothing of it is changed yet.
+/// A thread that stands still, proven to be parked or at a safe point. Nothing of it is changed yet.
 #[derive(Debug)]
 pub(crate) struct Proven {
     stopped: Stopped,
     regs: Registers,
     /// The system call that it stands in; None for one that was stopped in its own code.
     call: Option<Blocking>,
+}
+
+impl Proven {
+    /// For a thread that was found at a safe point; `call` is what it waits in, if it does.
+    pub(crate) fn at_safe_point(
+        stopped: Stopped,
+        regs: Registers,
+        call: Option<Blocking>,
+    ) -> Proven {
+        Proven {
+            stopped,
+            regs,
+            call,
+        }
+    }
 }
 
 /// Stops a candidate and proves it again.

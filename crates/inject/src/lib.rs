@@ -28,6 +28,7 @@ mod mappings;
 pub mod names;
 mod options;
 mod parked;
+mod safe_point;
 mod still;
 mod survey;
 mod wake;

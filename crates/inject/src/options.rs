@@ -10,8 +10,17 @@ use midair_ptrace::fault;
 pub struct Options {
     /// How long to look for a parked thread.
     pub find: Duration,
-    /// How long a thread may take to stop.
+    /// How long of that only parked threads count, before running ones are stopped for instants to find one at a safe point.
+    pub parked_only: Duration,
+    /// How many times running threads may be stopped for that, all together.
+    pub looks: u32,
+    /// How long running threads may stand for that, all together.
+    pub looked: Duration,
+    /// How long a thread that nothing was done to may take to stop; then another is tried.
     pub stop: Duration,
+    /// How long each stop of a held thread may take. It is in the middle of our work then: on a machine that gives it no turn
+    /// waiting longer is the only right thing to do.
+    pub held: Duration,
     /// How long `pthread_create` may take: it may wait for a lock of the allocator that a running thread holds.
     pub stub: Duration,
     /// How long the stub waits to be taken back before the thread restores itself.
@@ -27,7 +36,12 @@ impl Default for Options {
         Options {
             // A program that sleeps a millisecond at a time on a busy machine is caught after many tries; looking stops nothing.
             find: Duration::from_secs(2),
+            // Looking at a thread costs it nothing, stopping it does; but a program that is busy on all threads stays so.
+            parked_only: Duration::from_millis(25),
+            looks: 400,
+            looked: Duration::from_millis(100),
             stop: Duration::from_millis(500),
+            held: Duration::from_secs(10),
             stub: Duration::from_secs(2),
             patience: Duration::from_millis(20),
             boot: Duration::from_secs(5),

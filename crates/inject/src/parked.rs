@@ -1,5 +1,6 @@
 //! Which thread to borrow: only one that is proven to be parked.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use midair_procinfo::module::Modules;
@@ -17,6 +18,9 @@ use crate::names::{self, Wait};
 /// Threads of the modelled GPU: a process with a real one has none, so nothing may be proven by them.
 const MODEL_PREFIX: &[u8] = b"gpu-model-";
 
+/// Frames of which it is looked up which function was called in them: an allocator is never far from the innermost.
+const CALLS_CHECKED: usize = 12;
+
 /// How good a thread is to borrow, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
@@ -32,6 +36,8 @@ pub enum Grade {
     Lock,
     /// In a system call that our stop turns into EINTR.
     Disturbed,
+    /// It was running, and stopped by chance where it holds nothing.
+    SafePoint,
 }
 
 /// A thread that seems to be parked, and what has to be found again when it is stopped.
@@ -52,7 +58,7 @@ pub struct Candidate {
     pub(crate) stack: Vec<u8>,
     /// The call returns EINTR once stopped.
     pub(crate) disturbed: bool,
-    switches: u64,
+    pub(crate) switches: u64,
 }
 
 /// What a look at one thread gave.
@@ -66,11 +72,15 @@ pub(crate) enum Verdict {
 /// Looks at threads of one process, again and again; files are read once.
 #[derive(Debug)]
 pub(crate) struct Judge<'a> {
-    look: &'a Look,
-    modules: &'a Modules,
-    walker: Walker<'a>,
+    pub(crate) look: &'a Look,
+    pub(crate) modules: &'a Modules,
+    pub(crate) walker: Walker<'a>,
     /// Voluntary switches when last seen.
     switches: HashMap<Tid, u64>,
+    /// Threads that the last survey found running, or in a call that a stop does not disturb: these may come to a safe point.
+    pub(crate) moving: Vec<Tid>,
+    /// Which modules bring an allocator, as far as it was asked.
+    allocators: RefCell<HashMap<usize, bool>>,
 }
 
 impl<'a> Judge<'a> {
@@ -80,6 +90,8 @@ impl<'a> Judge<'a> {
             modules: &look.modules,
             walker: Walker::new(&look.modules, look.memory()),
             switches: HashMap::new(),
+            moving: Vec::new(),
+            allocators: RefCell::default(),
         }
     }
 
@@ -87,6 +99,7 @@ impl<'a> Judge<'a> {
     pub(crate) fn survey(&mut self) -> std::io::Result<(Vec<Verdict>, Vec<Seen>)> {
         let mut good = Vec::new();
         let mut seen = Vec::new();
+        self.moving.clear();
         for tid in task::list(self.look.tid)? {
             match self.judge(tid, None) {
                 Some(Verdict::Not(thread)) => seen.push(thread),
@@ -124,14 +137,24 @@ impl<'a> Judge<'a> {
         }
         match stat.state {
             b'S' => {}
-            b'R' => return not("is running".into()),
+            b'R' => {
+                if !stat.is_real_time() {
+                    self.moving.push(tid);
+                }
+                return not("is running".into());
+            }
             b'D' => return not("is in an uninterruptible wait".into()),
             b'T' | b't' => return not("is stopped".into()),
             _ => return not(format!("is in state {}", char::from(stat.state))),
         }
         let blocking = match task::doing(tid) {
             Ok(Doing::Syscall(blocking)) => blocking,
-            Ok(Doing::Running) => return not("is running".into()),
+            Ok(Doing::Running) => {
+                if !stat.is_real_time() {
+                    self.moving.push(tid);
+                }
+                return not("is running".into());
+            }
             Ok(Doing::Blocked { .. }) => return not("is blocked outside system calls".into()),
             Err(_) => return not("does not tell what it does".into()),
         };
@@ -141,6 +164,9 @@ impl<'a> Judge<'a> {
         let status = task::status(tid).ok()?;
         if status.shadow_stack {
             return not(format!("is in {call}, with a shadow stack"));
+        }
+        if blocked != Blocked::Disturbed && !stat.is_real_time() {
+            self.moving.push(tid);
         }
         // A switch since the last look: it is not parked, it comes and goes.
         let moved = self
@@ -183,14 +209,60 @@ impl<'a> Judge<'a> {
         })
     }
 
-    fn grade(&self, walk: &Walk, call: &str, blocked: Blocked) -> Result<(Grade, String), String> {
-        for frame in &walk.frames {
+    /// What on the stack speaks against the thread, whatever it waits for.
+    pub(crate) fn objection(&self, walk: &Walk) -> Option<String> {
+        let in_words =
+            |(what, ground): (String, names::Ground)| format!("{} ({what})", ground.words());
+        walk.frames.iter().enumerate().find_map(|(depth, frame)| {
             if self.look.code.is_signal_return(frame.address) {
-                return Err(format!("is in {call}, in a signal handler"));
+                return Some("in a signal handler".to_owned());
             }
-            if let Some((what, ground)) = self.ground(frame) {
-                return Err(format!("is in {call}, {} ({what})", ground.words()));
+            if let Some(found) = self.ground(frame) {
+                return Some(in_words(found));
             }
+            if frame.names.is_empty() && self.is_own_allocator(frame.module) {
+                return Some("perhaps inside the program's own allocator".to_owned());
+            }
+            // A function that jumped to its helper has no frame, but the call to it is there.
+            let outside = frame.module != Some(self.look.code.module);
+            let called = (outside && (1..CALLS_CHECKED).contains(&depth))
+                .then(|| self.walker.called(frame.address))??;
+            let names = self.walker.names_at(called);
+            names
+                .iter()
+                .find_map(|name| Some((name.clone(), names::function_ground(name)?)))
+                .map(in_words)
+        })
+    }
+
+    /// True for a file that brings the allocator which the C library then uses, too: a function of it that has no name may be
+    /// a part of that. The C library's own is known by its names.
+    pub(crate) fn is_own_allocator(&self, module: Option<usize>) -> bool {
+        let Some(index) = module.filter(|&index| index != self.look.code.module) else {
+            return false;
+        };
+        *self
+            .allocators
+            .borrow_mut()
+            .entry(index)
+            .or_insert_with(|| {
+                let exported = self
+                    .modules
+                    .load(index)
+                    .and_then(|loaded| loaded.elf.exported(["malloc", "calloc", "free"]));
+                // A file that cannot be read is not known to be harmless.
+                exported.map_or(true, |found| found.iter().any(Option::is_some))
+            })
+    }
+
+    pub(crate) fn grade(
+        &self,
+        walk: &Walk,
+        call: &str,
+        blocked: Blocked,
+    ) -> Result<(Grade, String), String> {
+        if let Some(objection) = self.objection(walk) {
+            return Err(format!("is in {call}, {objection}"));
         }
         let wait = self.innermost(walk);
         let waits = |name: &str| format!("in {name}");
@@ -225,7 +297,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn ground(&self, frame: &Frame) -> Option<(String, names::Ground)> {
+    pub(crate) fn ground(&self, frame: &Frame) -> Option<(String, names::Ground)> {
         for name in &frame.names {
             if let Some(ground) = names::function_ground(name) {
                 return Some((name.clone(), ground));

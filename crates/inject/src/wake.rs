@@ -98,6 +98,7 @@ fn kick(tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> 
         seize,
         stub: Duration::ZERO,
         release: release_began.elapsed(),
+        ..Times::default()
     })
 }
 

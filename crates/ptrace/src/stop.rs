@@ -3,12 +3,13 @@ use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use crate::{Error, Pace, Registers, Result, SignalMask, Tid, arch, fault};
+use crate::{Error, Pace, Registers, RemoteAddr, Result, SignalMask, Tid, arch, fault};
 
 /// `PTRACE_EVENT_STOP` (linux/ptrace.h); libc has it only for some targets.
 const EVENT_STOP: i32 = 128;
 const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
 const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
+const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 
 /// The moment until which a wait may last.
 #[derive(Debug, Clone, Copy)]
@@ -372,6 +373,24 @@ impl Stopped {
         )?;
         fault::step("PTRACE_SETSIGMASK");
         Ok(())
+    }
+
+    /// Where its restartable sequences area lies and how long it is; None when it registered none.
+    ///
+    /// # Errors
+    /// [`Error::System`] on kernels that do not tell (before Linux 5.13); [`Error::Gone`].
+    pub fn restartable_sequences(&self) -> Result<Option<(RemoteAddr, u32)>> {
+        // struct ptrace_rseq_configuration (linux/ptrace.h): address, size, signature, flags, padding.
+        let mut configuration = [0_u64; 3];
+        request(
+            "PTRACE_GET_RSEQ_CONFIGURATION",
+            PTRACE_GET_RSEQ_CONFIGURATION,
+            self.tid,
+            std::mem::size_of_val(&configuration),
+            (&raw mut configuration) as usize,
+        )?;
+        let [address, size, _] = configuration;
+        Ok((address != 0).then_some((RemoteAddr::new(address), size as u32)))
     }
 
     /// Lets it run on, delivering `signal` (0: none).

@@ -36,6 +36,21 @@ pub(crate) enum RestartAs {
     Done,
 }
 
+/// What a thread was doing that was stopped wherever it was. A processor whose registers do not tell must say
+/// [`Standing::Unknown`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "each processor makes its part of them")]
+pub(crate) enum Standing {
+    /// Instructions of its own, the next of which is at its instruction pointer.
+    User,
+    /// It has just come back from this system call, which has its result.
+    Back(u64),
+    /// It was waiting in the system call of this number and these arguments, which is made again.
+    Waiting(u64, [u64; 6]),
+    /// Any of these.
+    Unknown,
+}
+
 /// How to tell the kernel that a thread stands interrupted in a system call, where registers alone do not: a harmless call is
 /// made first, and these registers are set at its end.
 #[derive(Debug, Clone, Copy)]

@@ -40,6 +40,31 @@ pub fn compiled(name: &str, shared: bool) -> PathBuf {
     out
 }
 
+/// Compiles `tests/c/NAME.c` with further flags, once per change.
+pub fn compiled_with(name: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let out = dir.join(format!("{name}{}", flags.concat()));
+    let fresh = dir.join(format!("{name}{}.{}", flags.concat(), std::process::id()));
+    let newer = |path: &Path| {
+        path.metadata()
+            .and_then(|metadata| metadata.modified())
+            .ok()
+    };
+    if newer(&out).is_none() || newer(&out) < newer(&source) {
+        let done = Command::new("cc")
+            .args(["-O1", "-Wall", "-Wextra", "-pthread", "-o"])
+            .arg(&fresh)
+            .args(flags)
+            .arg(&source)
+            .status()
+            .expect("cc starts");
+        assert!(done.success(), "{} does not compile", source.display());
+        std::fs::rename(&fresh, &out).expect("the program is put in place");
+    }
+    out
+}
+
 /// Starts the C target with these arguments.
 pub fn start(args: &[&str]) -> Target {
     start_with(Command::new(compiled("target", false)), args)

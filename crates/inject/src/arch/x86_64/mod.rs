@@ -9,7 +9,7 @@ pub(crate) use sigframe::{FrameLayout, frame_bytes, lay_out};
 use midair_procinfo::syscall::Blocking;
 use midair_ptrace::{Registers, RemoteAddr};
 
-use super::{Blocked, Rearm, RestartAs};
+use super::{Blocked, Rearm, RestartAs, Standing};
 
 /// Bytes in a page.
 pub(crate) const PAGE: u64 = 4096;
@@ -116,6 +116,58 @@ pub(crate) fn interrupted_call(
 /// Registers say it all here: the kernel reads from `orig_rax` and `rax` how the call goes on.
 pub(crate) fn rearm(_original: &Registers, _call: Option<&Blocking>) -> Option<Rearm> {
     None
+}
+
+/// System calls that no allocator, loader or C library makes while it holds a lock that making a thread needs, by number. A
+/// thread that has just come back from one stands in a plain wrapper. Not `futex`, nor those that change mappings or threads.
+pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
+    Some(match nr {
+        0 => "read",
+        1 => "write",
+        7 => "poll",
+        8 => "lseek",
+        16 => "ioctl",
+        17 => "pread64",
+        18 => "pwrite64",
+        19 => "readv",
+        20 => "writev",
+        23 => "select",
+        24 => "sched_yield",
+        35 => "nanosleep",
+        39 => "getpid",
+        44 => "sendto",
+        45 => "recvfrom",
+        46 => "sendmsg",
+        47 => "recvmsg",
+        96 => "gettimeofday",
+        98 => "getrusage",
+        102 => "getuid",
+        104 => "getgid",
+        107 => "geteuid",
+        110 => "getppid",
+        186 => "gettid",
+        201 => "time",
+        228 => "clock_gettime",
+        230 => "clock_nanosleep",
+        270 => "pselect6",
+        271 => "ppoll",
+        309 => "getcpu",
+        _ => return None,
+    })
+}
+
+/// What a stopped thread was doing.
+pub(crate) fn standing(regs: &Registers) -> Standing {
+    let number = regs.0.orig_rax;
+    match restart_as(regs) {
+        None => Standing::User,
+        Some(RestartAs::Done) => Standing::Back(number),
+        Some(RestartAs::Again | RestartAs::Interrupted) => {
+            let regs = &regs.0;
+            let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
+            Standing::Waiting(number, args)
+        }
+    }
 }
 
 /// Flags that must be clear in our code: direction, trap.

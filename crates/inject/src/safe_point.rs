@@ -1,0 +1,460 @@
+//! A thread that runs, stopped for instants until it stands by chance where it holds nothing.
+//!
+//! Nothing is put into the program for this: no breakpoint in its code, which other threads run through, and none of the
+//! processor's, which would outlive us and kill it. A thread that is merely stopped goes on if we die.
+//!
+//! Where is safe? The borrowed thread calls `pthread_create`, so it must hold no lock of the allocator, the loader or the C
+//! library, and must not be half way through something that those keep per thread. Two places prove that:
+//! * user code outside the C library, with a stack that is known down to its root and has none of the frames that rule a
+//!   parked thread out either (`names`). Nobody's allocator is left half way there: its functions would be on the stack. Code
+//!   of a file that brings its own allocator is left out, since parts of that may be inlined anywhere in it;
+//! * just behind a system call that none of those makes under a lock ([`arch::plain_call`]), or waiting in one that would do
+//!   for a parked thread, on such a stack.
+//!
+//! What is left out although it may be safe: code without a file outside of the list of mappings, the vdso, a restartable
+//! sequence (moving the thread would take the kernel's promise from it), threads of real-time policy.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use midair_procinfo::stack::Place;
+use midair_procinfo::syscall::Blocking;
+use midair_procinfo::{Tid, show, task};
+use midair_ptrace::{Deadline, Registers, RemoteAddr, Seized, StopKind, Stopped, Waited};
+
+use crate::arch::{self, Standing};
+use crate::error::{During, EnterError, Seen};
+use crate::hold::{Miss, Proven};
+use crate::names;
+use crate::options::Options;
+use crate::parked::{Candidate, Grade, Judge};
+
+/// Stops of one thread in a row, before another has its turn.
+const LOOKS_IN_A_ROW: u32 = 24;
+/// A thread runs for at least so long between two stops, and for a multiple of the last stop.
+const LEAST_RUN: Duration = Duration::from_micros(100);
+/// How many times as long as it stood a thread runs before it is stopped again.
+const RUN_PER_STOP: u32 = 4;
+/// Longest time that a thread is waited for to come to a system call, before it is stopped where it is.
+const CALL_WAIT: Duration = Duration::from_millis(1);
+/// System calls of other kinds that it is let through meanwhile.
+const CALLS_PASSED: u32 = 4;
+
+/// What was spent on looking, of what may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    /// Stops that are left.
+    looks: u32,
+    /// Time that threads may still stand for being looked at.
+    time: Duration,
+    /// Stops that were made, and what they took.
+    pub(crate) spent: (u32, Duration),
+}
+
+impl Budget {
+    pub(crate) fn of(options: &Options) -> Budget {
+        Budget {
+            looks: options.looks,
+            time: options.looked,
+            spent: (0, Duration::ZERO),
+        }
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.looks == 0 || self.time.is_zero()
+    }
+
+    fn take(&mut self, stood: Duration) {
+        self.looks = self.looks.saturating_sub(1);
+        self.time = self.time.saturating_sub(stood);
+        self.spent.0 += 1;
+        self.spent.1 += stood;
+    }
+}
+
+/// A thread that was run to a safe point and stands there.
+pub(crate) struct Found {
+    pub(crate) proven: Proven,
+    pub(crate) candidate: Candidate,
+    /// How long it has stood when this is made.
+    pub(crate) stood: Duration,
+}
+
+/// Why a stop was none.
+enum No {
+    /// Where it stood, in words.
+    There(String),
+    /// This file has to be read first, and the thread must not wait for that.
+    Unread(usize),
+    /// It does not help to look at it again.
+    Never(String),
+}
+
+/// Looks at `tid` up to [`LOOKS_IN_A_ROW`] times. Call it on a thread of its own.
+pub(crate) fn seek(
+    tid: Tid,
+    judge: &mut Judge<'_>,
+    options: &Options,
+    suspend_seccomp: bool,
+    budget: &mut Budget,
+) -> Result<Result<Found, Seen>, Miss> {
+    const PHASE: &str = "looking for a safe point";
+    let name = task::comm(tid).map_or_else(|_| String::new(), |name| show(&name));
+    let mut reasons = Reasons::default();
+    let seen = |reasons: &Reasons| Seen {
+        tid,
+        name: name.clone(),
+        doing: reasons.words(),
+    };
+    if task::status(tid).is_ok_and(|status| status.shadow_stack) {
+        reasons.add("has a shadow stack".into());
+        return Ok(Err(seen(&reasons)));
+    }
+    let mut running = match Seized::seize(tid, suspend_seccomp) {
+        Ok(seized) => seized,
+        Err(error) if error.is_gone() => return Err(Miss::NotParked("it ended meanwhile")),
+        Err(error) => {
+            return Err(Miss::Failed(EnterError::Engine {
+                during: PHASE,
+                source: error,
+            }));
+        }
+    };
+    let gone = |error: midair_ptrace::Error| match error {
+        midair_ptrace::Error::TimedOut { .. } => Miss::NotParked("it did not stop in time"),
+        error if error.is_gone() => Miss::NotParked("it ended meanwhile"),
+        source => Miss::Failed(EnterError::Engine {
+            during: PHASE,
+            source,
+        }),
+    };
+    let mut looks = 0;
+    let mut to_a_call = false;
+    loop {
+        let (stopped, began) = if to_a_call {
+            at_a_call(running, options.stop).map_err(gone)?
+        } else {
+            let began = Instant::now();
+            running.interrupt().map_err(gone)?;
+            let deadline = Deadline::after(options.stop);
+            (running.wait_for_event(deadline).map_err(gone)?, began)
+        };
+        if stopped.kind() != StopKind::Event {
+            return Err(Miss::NotParked("it is stopped by job control"));
+        }
+        let regs = stopped.registers().during(PHASE)?;
+        let no = match judge.safe(tid, &name, &stopped, &regs) {
+            Ok(candidate) => {
+                let stood = began.elapsed();
+                let waiting = matches!(arch::standing(&regs), Standing::Waiting(..));
+                let call = waiting.then_some(candidate.blocking);
+                return Ok(Ok(Found {
+                    proven: Proven::at_safe_point(stopped, regs, call),
+                    candidate,
+                    stood,
+                }));
+            }
+            Err(no) => no,
+        };
+        looks += 1;
+        let last = looks >= LOOKS_IN_A_ROW || matches!(no, No::Never(_)) || budget.looks <= 1;
+        // Now where it is, now behind its next system call.
+        to_a_call = looks % 3 == 2;
+        let go_on = |stopped: Stopped| match (last, to_a_call) {
+            (true, _) => stopped.detach_with(0).map(|()| None),
+            (false, true) => stopped.resume_to_syscall().map(Some),
+            (false, false) => stopped.resume(0).map(Some),
+        };
+        let next = go_on(stopped).map_err(gone)?;
+        let stood = began.elapsed();
+        budget.take(stood);
+        match no {
+            // Not its fault: it may well be safe there.
+            No::Unread(module) => judge.learn(module),
+            No::There(why) | No::Never(why) => reasons.add(why),
+        }
+        match next {
+            Some(seized) if !budget.is_spent() => running = seized,
+            _ => return Ok(Err(seen(&reasons))),
+        }
+        if !to_a_call {
+            // Not in step with anything that it does at intervals of its own.
+            let odd = Duration::from_micros(u64::from(looks * 37 % 101));
+            std::thread::sleep((stood * RUN_PER_STOP).max(LEAST_RUN) + odd);
+        }
+    }
+}
+
+/// Waits until the thread has come through its next plain system call and stops it on its way back. If none comes soon, or one
+/// that it waits in, it is stopped where it is. It must have been resumed for system calls.
+fn at_a_call(running: Seized, patience: Duration) -> midair_ptrace::Result<(Stopped, Instant)> {
+    let soon = Deadline::after(CALL_WAIT);
+    let tid = running.tid();
+    let mut running = running;
+    let mut inside = false;
+    let mut calls = 0;
+    loop {
+        running = match running.wait(soon)? {
+            Waited::Gone(death) => {
+                return Err(midair_ptrace::Error::Gone {
+                    operation: "PTRACE_SYSCALL",
+                    tid,
+                    death,
+                });
+            }
+            Waited::TimedOut(still) => {
+                let began = Instant::now();
+                still.interrupt()?;
+                return Ok((still.wait_for_event(Deadline::after(patience))?, began));
+            }
+            Waited::Stopped(stopped) => match stopped.kind() {
+                StopKind::Group(_) => return Ok((stopped, Instant::now())),
+                StopKind::Event => stopped.resume_to_syscall()?,
+                StopKind::Signal(signal) => stopped.resume_to_syscall_with(signal)?,
+                StopKind::Syscall => {
+                    let began = Instant::now();
+                    let plain = match arch::standing(&stopped.registers()?) {
+                        Standing::Back(number) => arch::plain_call(number).is_some(),
+                        _ => false,
+                    };
+                    calls += u32::from(inside);
+                    if inside && (plain || calls >= CALLS_PASSED) {
+                        // Registers are only set at a stop for signals, which follows at once.
+                        stopped.interrupt_again()?;
+                        let running = stopped.resume(0)?;
+                        return Ok((running.wait_for_event(Deadline::after(patience))?, began));
+                    }
+                    inside = !inside;
+                    stopped.resume_to_syscall()?
+                }
+            },
+        };
+    }
+}
+
+impl Judge<'_> {
+    /// Reads what is needed to walk through a module.
+    fn learn(&mut self, module: usize) {
+        self.walker.learn(module);
+        let _known = self.is_own_allocator(Some(module));
+    }
+
+    /// Judges a stopped thread by where it stands.
+    fn safe(
+        &mut self,
+        tid: Tid,
+        name: &str,
+        stopped: &Stopped,
+        regs: &Registers,
+    ) -> Result<Candidate, No> {
+        let there = |why: &str| No::There(why.to_owned());
+        let place = Place {
+            pc: regs.pc(),
+            sp: regs.sp(),
+            frame: Some(regs.frame()),
+        };
+        let libc = self.look.code.module;
+        let module = self.modules.at(place.pc);
+        // Whether it has just come back from a plain call, or waits in one.
+        let call = match arch::standing(regs) {
+            Standing::User => None,
+            Standing::Back(number) => arch::plain_call(number).map(|call| (call, None)),
+            Standing::Waiting(number, args) => Some(
+                arch::blocked_in(number, &args)
+                    .map(|(call, blocked)| (call, Some(blocked)))
+                    .ok_or_else(|| No::There(format!("in system call {number}")))?,
+            ),
+            Standing::Unknown => {
+                return Err(No::Never(
+                    "its registers do not tell where it stands".into(),
+                ));
+            }
+        };
+        match module {
+            _ if call.is_some() => {}
+            Some(index) if index == libc => return Err(there("inside the C library")),
+            Some(index) => {
+                if self
+                    .modules
+                    .list
+                    .get(index)
+                    .is_some_and(|module| names::file_ground(module.file_name()).is_some())
+                {
+                    return Err(there("inside the loader or an allocator"));
+                }
+            }
+            // Code that was made at run time lies in executable memory without a file.
+            None => {
+                let mapping = self.modules.mapping_at(place.pc);
+                if !mapping.is_some_and(|mapping| mapping.execute && mapping.path.is_empty()) {
+                    return Err(there("in code of no known file"));
+                }
+            }
+        }
+        if call.is_none() {
+            self.in_no_restartable_sequence(stopped, place.pc)?;
+        }
+        let walk = self.walker.walk_known(place).map_err(No::Unread)?;
+        if let Some(objection) = self.objection(&walk) {
+            return Err(No::There(objection));
+        }
+        if !walk.rooted {
+            return Err(there("where its stack cannot be followed to its root"));
+        }
+        let doing = match call {
+            Some((call, None)) => format!("just back from {call}"),
+            Some((call, Some(blocked))) => {
+                let (grade, what) = self.grade(&walk, call, blocked).map_err(No::There)?;
+                if !matches!(grade, Grade::Call | Grade::Condition) {
+                    return Err(No::There(what));
+                }
+                what
+            }
+            None => {
+                let within = walk.frames.first();
+                if within.is_none_or(|frame| self.is_own_allocator(frame.module)) {
+                    return Err(there("in a program that has an allocator of its own"));
+                }
+                if self.leaves_the_c_library_unnamed(&walk.frames) {
+                    return Err(there("called by a part of the C library that has no name"));
+                }
+                let names = within
+                    .map(|frame| frame.names.as_slice())
+                    .unwrap_or_default();
+                match (
+                    names.first(),
+                    module.and_then(|index| self.modules.list.get(index)),
+                ) {
+                    (Some(function), _) => format!("in {function}"),
+                    (None, Some(module)) => format!("in code of {}", show(module.file_name())),
+                    (None, None) => "in code made at run time".to_owned(),
+                }
+            }
+        };
+        let (number, args) = match arch::standing(regs) {
+            Standing::Waiting(number, args) => (number, args),
+            _ => (0, [0; 6]),
+        };
+        Ok(Candidate {
+            tid,
+            name: name.to_owned(),
+            grade: Grade::SafePoint,
+            doing,
+            blocking: Blocking {
+                number,
+                args,
+                sp: place.sp,
+                pc: place.pc,
+            },
+            frame: place.frame,
+            stack: Vec::new(),
+            disturbed: false,
+            switches: 0,
+        })
+    }
+
+    /// The C library may call the program back (`qsort`); by its name it is known what it is about. The start of threads and
+    /// programs has none in a stripped file and is the outermost.
+    fn leaves_the_c_library_unnamed(&self, frames: &[midair_procinfo::stack::Frame]) -> bool {
+        let libc = Some(self.look.code.module);
+        // The program's first instructions, which call the C library, are the outermost of its main thread.
+        let inner = frames.split_last().map_or(frames, |(_root, inner)| inner);
+        let start = inner
+            .iter()
+            .rposition(|frame| frame.module != libc)
+            .unwrap_or(0);
+        frames
+            .iter()
+            .take(start)
+            .any(|frame| frame.module == libc && frame.names.is_empty())
+    }
+
+    /// A thread whose instruction pointer is moved out of a restartable sequence and back would go on in it although the kernel
+    /// no longer watches over it.
+    fn in_no_restartable_sequence(&self, stopped: &Stopped, pc: u64) -> Result<(), No> {
+        /// Offset of `rseq_cs` in `struct rseq` (linux/rseq.h).
+        const SEQUENCE: u64 = 8;
+        let area = stopped.restartable_sequences().map_err(|_| {
+            No::Never("the kernel does not tell of its restartable sequences".into())
+        })?;
+        let Some((area, _size)) = area else {
+            return Ok(());
+        };
+        let memory = self.look.memory();
+        let unreadable = |_| No::There("its restartable sequence cannot be read".into());
+        let sequence = memory.read_u64(area.plus(SEQUENCE)).map_err(unreadable)?;
+        if sequence == 0 {
+            return Ok(());
+        }
+        // struct rseq_cs: version, flags, start, length, where to go on when it was disturbed.
+        let at = RemoteAddr::new(sequence);
+        let start = memory.read_u64(at.plus(8)).map_err(unreadable)?;
+        let len = memory.read_u64(at.plus(16)).map_err(unreadable)?;
+        if pc.wrapping_sub(start) < len {
+            return Err(No::There("in a restartable sequence".into()));
+        }
+        Ok(())
+    }
+}
+
+/// Where a thread stood when it was looked at, and how often.
+#[derive(Debug, Default)]
+struct Reasons(BTreeMap<String, u32>);
+
+impl Reasons {
+    fn add(&mut self, why: String) {
+        *self.0.entry(why).or_default() += 1;
+    }
+
+    /// The most frequent ones.
+    fn words(&self) -> String {
+        let looks: u32 = self.0.values().sum();
+        let mut all: Vec<(&String, &u32)> = self.0.iter().collect();
+        all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let told: Vec<String> = all
+            .iter()
+            .take(3)
+            .map(|(why, count)| format!("{count} times {why}"))
+            .collect();
+        let more = if all.len() > 3 { ", and elsewhere" } else { "" };
+        format!(
+            "is running; looked at {looks} times: {}{more}",
+            told.join(", ")
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_told_by_their_number() {
+        let mut reasons = Reasons::default();
+        for why in ["a", "b", "b", "c", "d", "b", "c"] {
+            reasons.add(why.into());
+        }
+        assert_eq!(
+            reasons.words(),
+            "is running; looked at 7 times: 3 times b, 2 times c, 1 times a, and elsewhere"
+        );
+    }
+
+    #[test]
+    fn a_budget_ends_by_number_and_by_time() {
+        let options = Options {
+            looks: 2,
+            looked: Duration::from_micros(10),
+            ..Options::default()
+        };
+        let mut budget = Budget::of(&options);
+        budget.take(Duration::from_micros(4));
+        assert!(!budget.is_spent());
+        budget.take(Duration::from_micros(4));
+        assert!(budget.is_spent());
+        let mut budget = Budget::of(&options);
+        budget.take(Duration::from_micros(10));
+        assert!(budget.is_spent());
+        assert_eq!(budget.spent, (1, Duration::from_micros(10)));
+    }
+}
