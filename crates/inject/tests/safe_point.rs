@@ -102,6 +102,8 @@ fn threads_that_nap_for_microseconds() {
 fn the_attacher_may_die_after_every_operation() {
     let target = start("compute", 2, &[]);
     let pid = target.pid();
+    let first = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+    first.withdraw(&options()).unwrap();
     let before = Snapshot::take(pid).unwrap();
     let mut deaths = 0;
     for operations in 1..200 {
