@@ -160,7 +160,7 @@ fn make_thread(
                     looked: seized.looks.1,
                 };
                 options.reached(FaultPoint::Released);
-                Ok((mappings, Via::of(candidate, rejected.to_vec()), times))
+                Ok((mappings, Via::of(candidate, rejected), times))
             };
             match end {
                 StubEnd::Made => done(Some(hold)),

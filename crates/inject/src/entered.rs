@@ -48,7 +48,7 @@ pub enum Tier {
 }
 
 impl Via {
-    pub(crate) fn of(candidate: &Candidate, rejected: Vec<Seen>) -> Via {
+    pub(crate) fn of(candidate: &Candidate, seen: &[Seen]) -> Via {
         Via {
             tier: match candidate.grade {
                 Grade::Listener => Tier::Listener,
@@ -58,7 +58,12 @@ impl Via {
             tid: candidate.tid,
             name: candidate.name.clone(),
             doing: candidate.doing.clone(),
-            rejected,
+            // One that was taken in the end may have been running before.
+            rejected: seen
+                .iter()
+                .filter(|thread| thread.tid != candidate.tid)
+                .cloned()
+                .collect(),
         }
     }
 }

@@ -76,7 +76,7 @@ impl Budget {
 pub(crate) struct Found {
     pub(crate) proven: Proven,
     pub(crate) candidate: Candidate,
-    /// How long it has stood when this is made.
+    /// How long it has stood when this is made, since we knew that it does.
     pub(crate) stood: Duration,
 }
 
@@ -134,10 +134,10 @@ pub(crate) fn seek(
         let (stopped, began) = if to_a_call {
             at_a_call(running, options.stop).map_err(gone)?
         } else {
-            let began = Instant::now();
             running.interrupt().map_err(gone)?;
             let deadline = Deadline::after(options.stop);
-            (running.wait_for_event(deadline).map_err(gone)?, began)
+            let stopped = running.wait_for_event(deadline).map_err(gone)?;
+            (stopped, Instant::now())
         };
         if stopped.kind() != StopKind::Event {
             return Err(Miss::NotParked("it is stopped by job control"));
@@ -203,9 +203,9 @@ fn at_a_call(running: Seized, patience: Duration) -> midair_ptrace::Result<(Stop
                 });
             }
             Waited::TimedOut(still) => {
-                let began = Instant::now();
                 still.interrupt()?;
-                return Ok((still.wait_for_event(Deadline::after(patience))?, began));
+                let stopped = still.wait_for_event(Deadline::after(patience))?;
+                return Ok((stopped, Instant::now()));
             }
             Waited::Stopped(stopped) => match stopped.kind() {
                 StopKind::Group(_) => return Ok((stopped, Instant::now())),
@@ -411,6 +411,9 @@ impl Reasons {
         let looks: u32 = self.0.values().sum();
         let mut all: Vec<(&String, &u32)> = self.0.iter().collect();
         all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        if looks == 0 {
+            return "is running; there was no time to look where".to_owned();
+        }
         let told: Vec<String> = all
             .iter()
             .take(3)

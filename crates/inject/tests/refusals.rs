@@ -15,6 +15,8 @@ fn quick() -> Options {
     Options {
         find: Duration::from_millis(300),
         stub: Duration::from_millis(300),
+        // Running threads are left alone.
+        looks: 0,
         ..Options::default()
     }
 }
