@@ -217,7 +217,17 @@ fn no_thread_is_parked() -> Result<()> {
     // A runtime by its name alone: enough to be worth a try.
     let name = "libhsa-runtime64.so.1";
     compile(dir.path(), name, "int nothing;\n", &["-shared", "-fPIC"])?;
-    let spin = "#include <stdio.h>\nextern int nothing;\nint main(void) { puts(\"ready\"); fflush(stdout); for (;;) nothing++; }\n";
+    // It spins on a stack that begins nowhere: no instant of it can be known to be safe.
+    let spin = r#"#include <stdio.h>
+extern int nothing;
+static char stack[4096] __attribute__((aligned(64)));
+int main(void) {
+    nothing++;
+    puts("ready");
+    fflush(stdout);
+    __asm__ volatile("mov %0, %%rsp\n\txor %%ebp, %%ebp\n1:\tpause\n\tjmp 1b" : : "r"(stack + 2048));
+}
+"#;
     let at = dir.path().display();
     let (library, path) = (format!("-l:{name}"), format!("-Wl,-rpath,{at}"));
     let program = compile(

@@ -10,8 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use midair_cli::engine::{Attached, Check, End, Engine, Event, Request, Style, Trace, Written};
+use midair_cli::engine::{
+    Attached, Check, End, Engine, Entry, Event, Request, Style, Trace, Written,
+};
 use midair_session::{Failure, Kind, Listing};
 
 /// Of Linux on the machines that this is built for.
@@ -26,6 +29,7 @@ struct FakeAttached {
     request: Request,
     target: Option<File>,
     polls: u64,
+    entry: Entry,
 }
 
 struct FakeTrace {
@@ -78,6 +82,18 @@ impl Engine for Fake {
             request: request.clone(),
             target,
             polls: 0,
+            entry: Entry {
+                via: "a running thread at a safe point: 7 (work), in step".into(),
+                rejected: (0..23)
+                    .map(|tid| format!("{tid} (busy) is running"))
+                    .collect(),
+                looks: 5,
+                looked: Duration::from_micros(60),
+                seize: Duration::from_micros(20),
+                stub: Duration::from_micros(100),
+                release: Duration::from_micros(3),
+                ..Entry::default()
+            },
         }))
     }
 }
@@ -104,6 +120,10 @@ impl Attached for FakeAttached {
             "exec" => Event::TargetExited(End::Exec),
             signal => Event::TargetExited(End::Signal(signal.parse().unwrap_or(0))),
         })
+    }
+
+    fn entry(&self) -> Option<&Entry> {
+        (self.does == "entry").then_some(&self.entry)
     }
 
     fn wake(&self) -> Option<BorrowedFd<'_>> {

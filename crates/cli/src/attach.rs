@@ -96,7 +96,10 @@ pub fn run(
     }
 }
 
-/// How the target was entered, and what it cost.
+/// Threads that were not taken, of which each has a line of its own.
+const REJECTED_TOLD: usize = 20;
+
+/// How the target was entered, what it cost, and what spoke against the threads that were not taken.
 fn tell_entry(entry: &Entry, report: &Report) {
     let stopped = entry.seize + entry.stub + entry.release;
     report.info(&format!(
@@ -107,6 +110,20 @@ fn tell_entry(entry: &Entry, report: &Report) {
         entry.stub.as_micros(),
         entry.release.as_micros()
     ));
+    if entry.looks > 0 {
+        report.info(&format!(
+            "before that, running threads were stopped {} times to see where they stood, for {} us together",
+            entry.looks,
+            entry.looked.as_micros()
+        ));
+    }
+    for thread in entry.rejected.iter().take(REJECTED_TOLD) {
+        report.info(&format!("not taken: {thread}"));
+    }
+    match entry.rejected.len().saturating_sub(REJECTED_TOLD) {
+        0 => {}
+        more => report.info(&format!("not taken: {more} more")),
+    }
 }
 
 /// The code that was there first, unless it said success.

@@ -506,6 +506,32 @@ fn midair_attach_records_only_what_is_asked_for() {
 }
 
 #[test]
+fn how_it_came_in_is_told_at_level_info() {
+    let words = [
+        "rocprofv3",
+        "-p",
+        "4242",
+        "--hip-trace",
+        "--attach-duration-msec",
+        "1",
+    ];
+    let quiet = Run::start(&words, "entry", Stdio::null(), None).end();
+    assert!(!quiet.err.contains("entered by"), "{}", quiet.err);
+    let words = [&words[..], &["--log-level", "info"]].concat();
+    let end = Run::start(&words, "entry", Stdio::null(), None).end();
+    for line in [
+        "entered by a running thread at a safe point: 7 (work), in step; that thread stood for 123 us (stop 20, stub 100, release 3)",
+        "running threads were stopped 5 times to see where they stood, for 60 us together",
+        "not taken: 0 (busy) is running",
+        "not taken: 19 (busy) is running",
+        "not taken: 3 more",
+    ] {
+        assert!(end.err.contains(line), "{line}: {}", end.err);
+    }
+    assert!(!end.err.contains("not taken: 20 (busy)"), "{}", end.err);
+}
+
+#[test]
 fn midair_doctor_prints_each_check() {
     let end = Run::start(&["midair", "doctor", "77"], "", Stdio::null(), None).end();
     assert_eq!(end.code, Some(0));

@@ -40,6 +40,23 @@ pub enum Grade {
     SafePoint,
 }
 
+impl Grade {
+    /// Why a thread of this grade may be borrowed, for a message.
+    pub fn words(self) -> &'static str {
+        match self {
+            Grade::Listener => "made to be borrowed",
+            Grade::Call => "a call that goes on unseen, its stack known to its root",
+            Grade::Condition => "a wait of the program's own, its stack known to its root",
+            Grade::CallUnknown => {
+                "a call that goes on unseen, its inner stack known and its outer one not"
+            }
+            Grade::Lock => "a wait for a lock of the program, all its functions by name",
+            Grade::Disturbed => "a call that comes back with EINTR; no better thread was there",
+            Grade::SafePoint => "it holds nothing there, its stack known to its root",
+        }
+    }
+}
+
 /// A thread that seems to be parked, and what has to be found again when it is stopped.
 #[derive(Debug, Clone)]
 pub struct Candidate {

@@ -7,7 +7,7 @@ use crate::room;
 use crate::session::{Prepared, Session};
 use crate::target::Target;
 use crate::turn::Turn;
-use midair_inject::{EnterError, Library, Look, Options, Refusal, Tier, enter, look};
+use midair_inject::{EnterError, Grade, Library, Look, Options, Refusal, Tier, enter, look};
 use midair_procinfo::module::Modules;
 use midair_record::spool::SETTINGS;
 use midair_results::{Failure, Identity, Kind};
@@ -73,6 +73,8 @@ impl Session {
             seize: entered.times.seize,
             stub: entered.times.stub,
             release: entered.times.release,
+            looks: entered.times.looks,
+            looked: entered.times.looked,
             ..Entry::default()
         };
         let target = held.with_agent(entered.agent_tid as u32);
@@ -218,7 +220,12 @@ fn via(via: &midair_inject::Via) -> String {
         Tier::Parked(_) => "a parked thread",
         Tier::SafePoint => "a running thread at a safe point",
     };
-    format!("{how}: {} ({}), {}", via.tid, via.name, via.doing)
+    let grade = match via.tier {
+        Tier::Parked(grade) => grade.words(),
+        Tier::SafePoint => Grade::SafePoint.words(),
+        Tier::Socket | Tier::OwnThread | Tier::Listener => "made for that",
+    };
+    format!("{how}: {} ({}), {} ({grade})", via.tid, via.name, via.doing)
 }
 
 pub(crate) fn failure_of_refusal(refusal: &Refusal) -> Failure {

@@ -56,6 +56,11 @@ pub struct Entry {
     pub rejected: Vec<String>,
     /// From the request to the stop, until the thread stood.
     pub seize: Duration,
+    /// Stops of running threads that stood where nothing could be done, of the borrowed one or others; none where a parked thread
+    /// was found.
+    pub looks: u32,
+    /// How long they stood for these, all together.
+    pub looked: Duration,
     /// While it ran our stub.
     pub stub: Duration,
     /// Until it ran again.
