@@ -1,6 +1,7 @@
 //! Tasks of the project: `cargo xtask TASK`. The table below is all there is.
 #![forbid(unsafe_code)]
 
+mod aarch64;
 mod amd_headers;
 mod demo;
 mod docs;
@@ -73,6 +74,12 @@ const TASKS: &[Task] = &[
         words: "[--quick] [--row N] [--cell TEXT] [--cycles N] [--others N | --no-others] [--out DIR]",
         help: "The attach engine on hard targets, beside gdb and frida: the table in bench-results and docs/attach-engine.md",
         run: torture::torture_task,
+    },
+    Task {
+        name: "aarch64",
+        words: "",
+        help: "Build the engine for aarch64; its arch modules' tests under qemu-user, where that and a linker are installed",
+        run: aarch64::aarch64_task,
     },
     Task {
         name: "docs",

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
-use crate::{amd_headers, docs, lab, python, stage};
+use crate::{aarch64, amd_headers, docs, lab, python, stage};
 
 /// How long the tests may take together, for timeout(1).
 const PATIENCE: &str = "30m";
@@ -59,6 +59,16 @@ const STEPS: &[Step] = &[
         needed: false,
     },
     Step {
+        name: "aarch64 build",
+        run: || unless_left_out(aarch64::build()),
+        needed: false,
+    },
+    Step {
+        name: "aarch64 tests",
+        run: || unless_left_out(aarch64::tests()),
+        needed: false,
+    },
+    Step {
         name: "stage",
         run: || stage::stage(false).map(|_| Done::Passed),
         needed: true,
@@ -88,6 +98,10 @@ const STEPS: &[Step] = &[
 
 fn passed(mut command: Command) -> Outcome<Done> {
     run(&mut command).map(|()| Done::Passed)
+}
+
+fn unless_left_out(outcome: Outcome<aarch64::LeftOut>) -> Outcome<Done> {
+    outcome.map(|left_out| left_out.map_or(Done::Passed, Done::LeftOut))
 }
 
 /// `cargo xtask test`.

@@ -2,10 +2,14 @@
 //!
 //! Each processor has a module with the same items; everything above uses only these.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod scratch;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64::*;
 pub(crate) use scratch::{Scratch, fill_scratch};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;

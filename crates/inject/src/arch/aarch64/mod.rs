@@ -1,0 +1,354 @@
+//! aarch64 (Linux, little-endian).
+//!
+//! What differs from x86-64: the kernel forgets an interrupted call *before* a tracer sees the thread. At the stop `pc` is back at
+//! the instruction, x0 is the first argument again, and no register says how the call would have ended, so that is known by
+//! its number ([`ending`]). Changing registers at such a stop loses it for good. Giving a thread back therefore puts it into
+//! a call once more ([`rearm`]), and the kernel itself decides anew: also between a restart and EINTR, where a signal has
+//! come meanwhile (source: arch/arm64/kernel/signal.c).
+
+mod blob;
+mod sigframe;
+
+pub(crate) use blob::code;
+pub(crate) use sigframe::{FrameLayout, frame_bytes, lay_out};
+
+use midair_procinfo::syscall::Blocking;
+use midair_ptrace::{Registers, RemoteAddr};
+
+use super::{Blocked, Rearm, RestartAs, Standing};
+
+/// A multiple of every size that pages have here (4, 16 and 64 KiB).
+pub(crate) const PAGE: u64 = 65536;
+/// The instruction by which a thread enters the kernel: `svc #0`.
+pub(crate) const SYSCALL_INSTRUCTION: [u8; 4] = [0x01, 0, 0, 0xd4];
+/// `mov x8, #172; svc #0; ret`: the inside of getpid.
+pub(crate) const GETPID_BODY: [u8; 12] = [
+    0x88, 0x15, 0x80, 0xd2, 0x01, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6,
+];
+/// Where its `svc #0; ret` begins.
+pub(crate) const GETPID_CALL: u64 = 4;
+/// `svc #0; ret`.
+pub(crate) const SYSCALL_RETURN: [u8; 8] = [0x01, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6];
+/// `mov x8, #139; svc #0`: return from signal handlers.
+pub(crate) const RESTORER: [u8; 8] = [0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
+/// It is the kernel's own, in the page that the kernel maps into each process.
+pub(crate) const RESTORER_IN_VDSO: bool = true;
+
+/// System call numbers that the engine makes in the target (asm-generic/unistd.h).
+pub(crate) mod number {
+    pub(crate) const FUTEX: u64 = 98;
+    pub(crate) const NANOSLEEP: u64 = 101;
+    pub(crate) const CLOCK_NANOSLEEP: u64 = 115;
+    pub(crate) const RESTART: u64 = 128;
+    pub(crate) const SIGSUSPEND: u64 = 133;
+    pub(crate) const PSELECT6: u64 = 72;
+    pub(crate) const PPOLL: u64 = 73;
+    pub(crate) const GETPID: u64 = 172;
+    pub(crate) const MUNMAP: u64 = 215;
+    pub(crate) const MMAP: u64 = 222;
+}
+
+/// Judges a system call by number and arguments; None: not one to enter through. The groups are those that were measured on
+/// x86-64, see research/injection-anchors.md 1.3; the calls behind them are the kernel's common code.
+pub(crate) fn blocked_in(nr: u64, args: &[u64; 6]) -> Option<(&'static str, Blocked)> {
+    use Blocked::{Disturbed, Futex, Restarted, Restarts};
+    Some(match nr {
+        // F_SETLKW, F_OFD_SETLKW
+        25 if args[1] == 7 || args[1] == 38 => ("fcntl", Restarts),
+        29 => ("ioctl", Restarts),
+        32 => ("flock", Restarts),
+        63 => ("read", Restarts),
+        64 => ("write", Restarts),
+        number::PSELECT6 => ("pselect6", Restarts),
+        number::PPOLL => ("ppoll", Restarts),
+        95 => ("waitid", Restarts),
+        // FUTEX_WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2
+        number::FUTEX if matches!(args[1] & 0x7f, 0 | 6 | 9 | 13) => ("futex", Futex),
+        number::NANOSLEEP => ("nanosleep", Restarts),
+        number::CLOCK_NANOSLEEP => ("clock_nanosleep", Restarts),
+        number::RESTART => ("restart_syscall", Restarted),
+        number::SIGSUSPEND => ("rt_sigsuspend", Restarts),
+        202 => ("accept", Restarts),
+        206 => ("sendto", Restarts),
+        207 => ("recvfrom", Restarts),
+        211 => ("sendmsg", Restarts),
+        212 => ("recvmsg", Restarts),
+        242 => ("accept4", Restarts),
+        260 => ("wait4", Restarts),
+        4 => ("io_getevents", Disturbed),
+        22 => ("epoll_pwait", Disturbed),
+        137 => ("rt_sigtimedwait", Disturbed),
+        192 => ("semtimedop", Disturbed),
+        193 => ("semop", Disturbed),
+        426 => ("io_uring_enter", Disturbed),
+        441 => ("epoll_pwait2", Disturbed),
+        _ => return None,
+    })
+}
+
+const ERESTARTSYS: i64 = 512;
+const ERESTARTNOHAND: i64 = 514;
+const ERESTART_RESTARTBLOCK: i64 = 516;
+
+/// With which of the kernel's codes a call ends that a stop interrupts. It shows in no register.
+fn ending(number: u64, args: &[u64; 6]) -> i64 {
+    /// TIMER_ABSTIME
+    const ABSOLUTE: u64 = 1;
+    match number {
+        number::NANOSLEEP | number::RESTART => ERESTART_RESTARTBLOCK,
+        number::CLOCK_NANOSLEEP if args[1] & ABSOLUTE == 0 => ERESTART_RESTARTBLOCK,
+        // FUTEX_WAIT and WAIT_BITSET with a time limit.
+        number::FUTEX if args[3] != 0 && matches!(args[1] & 0x7f, 0 | 9) => ERESTART_RESTARTBLOCK,
+        number::CLOCK_NANOSLEEP | number::SIGSUSPEND | number::PPOLL | number::PSELECT6 => {
+            ERESTARTNOHAND
+        }
+        _ => ERESTARTSYS,
+    }
+}
+
+fn arguments(regs: &Registers) -> [u64; 6] {
+    let mut args = [0; 6];
+    args.copy_from_slice(&regs.user.regs[..6]);
+    args
+}
+
+const INSTRUCTION: u64 = SYSCALL_INSTRUCTION.len() as u64;
+
+/// How the call comes back in which a thread was seen and is now stopped; None when it is not in that call any more.
+pub(crate) fn stands_in(regs: &Registers, call: &Blocking) -> Option<RestartAs> {
+    if regs.sp() != call.sp || regs.user.regs[8] != call.number {
+        return None;
+    }
+    if regs.pc() == call.pc {
+        return Some(RestartAs::Done);
+    }
+    let again = regs.pc().wrapping_add(INSTRUCTION) == call.pc && arguments(regs) == call.args;
+    again.then(|| match ending(call.number, &call.args) {
+        ERESTART_RESTARTBLOCK => RestartAs::Interrupted,
+        _ => RestartAs::Again,
+    })
+}
+
+/// Number and arguments of a system call that a stop has interrupted and that will be made again, whichever it is. `instruction`
+/// tells what lies at an address.
+pub(crate) fn interrupted_call(
+    regs: &Registers,
+    instruction: impl Fn(u64) -> Option<[u8; SYSCALL_INSTRUCTION.len()]>,
+) -> Option<(u64, [u64; 6])> {
+    let again = instruction(regs.pc()) == Some(SYSCALL_INSTRUCTION);
+    again.then(|| (regs.user.regs[8], arguments(regs)))
+}
+
+/// How to have the kernel find the thread interrupted in its call once more: getpid with the first argument of that call (which
+/// the kernel keeps by itself where no tracer reaches it), at whose end stands what the call would have ended with.
+pub(crate) fn rearm(original: &Registers, call: Option<&Blocking>) -> Option<Rearm> {
+    let call = call?;
+    if !matches!(
+        stands_in(original, call)?,
+        RestartAs::Again | RestartAs::Interrupted
+    ) {
+        return None;
+    }
+    let mut registers = *original;
+    registers.user.pc = call.pc;
+    registers.user.regs[0] = (-ending(call.number, &call.args)).cast_unsigned();
+    registers.call = i32::try_from(call.number).ok()?;
+    Some(Rearm {
+        number: number::GETPID,
+        args: [original.user.regs[0], 0, 0, 0, 0, 0],
+        registers,
+    })
+}
+
+/// System calls that no allocator, loader or C library makes while it holds a lock that making a thread needs, by number. A
+/// thread that has just come back from one stands in a plain wrapper. Not `futex`, nor those that change mappings or threads.
+pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
+    Some(match nr {
+        29 => "ioctl",
+        62 => "lseek",
+        63 => "read",
+        64 => "write",
+        65 => "readv",
+        66 => "writev",
+        67 => "pread64",
+        68 => "pwrite64",
+        number::PSELECT6 => "pselect6",
+        number::PPOLL => "ppoll",
+        number::NANOSLEEP => "nanosleep",
+        113 => "clock_gettime",
+        number::CLOCK_NANOSLEEP => "clock_nanosleep",
+        124 => "sched_yield",
+        165 => "getrusage",
+        168 => "getcpu",
+        169 => "gettimeofday",
+        number::GETPID => "getpid",
+        173 => "getppid",
+        174 => "getuid",
+        175 => "geteuid",
+        176 => "getgid",
+        178 => "gettid",
+        206 => "sendto",
+        207 => "recvfrom",
+        211 => "sendmsg",
+        212 => "recvmsg",
+        _ => return None,
+    })
+}
+
+/// What a stopped thread was doing. Only at the end of a call is that known: at a stop for signals the kernel has forgotten it, and
+/// a thread that comes back from a call looks like one in its own code. So no running thread is borrowed here.
+pub(crate) fn standing(regs: &Registers) -> Standing {
+    match u64::try_from(regs.call) {
+        Ok(number) => Standing::Back(number),
+        Err(_) => Standing::Unknown,
+    }
+}
+
+/// Bits of `pstate` that must be clear in our code: single step; the kind of branch that led here (landing pads).
+const CLEAR_STATE: u64 = 1 << 21 | 0b11 << 10;
+
+fn ours(base: &Registers, pc: RemoteAddr, stack: RemoteAddr, comes_back_to: u64) -> Registers {
+    let mut regs = *base;
+    regs.user.pc = pc.get();
+    regs.user.sp = stack.get();
+    regs.user.regs[30] = comes_back_to;
+    regs.user.pstate &= !CLEAR_STATE;
+    regs.call = -1;
+    regs
+}
+
+/// Registers for one system call made by the `svc #0; ret` at `gadget`, which returns to the restorer with the stack pointer at
+/// the frame.
+pub(crate) fn for_system_call(
+    base: &Registers,
+    gadget: RemoteAddr,
+    stack: RemoteAddr,
+    nr: u64,
+    args: [u64; 6],
+    restorer: RemoteAddr,
+) -> Registers {
+    let mut regs = ours(base, gadget, stack, restorer.get());
+    regs.user.regs[8] = nr;
+    for (register, value) in regs.user.regs.iter_mut().zip(args) {
+        *register = value;
+    }
+    regs
+}
+
+/// Registers for the stub.
+pub(crate) fn for_stub(
+    base: &Registers,
+    code: RemoteAddr,
+    stack: RemoteAddr,
+    block: RemoteAddr,
+) -> Registers {
+    let mut regs = ours(base, code, stack, 0);
+    regs.user.regs[29] = 0;
+    regs.user.regs[19] = block.get();
+    regs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(number: u64, args: [u64; 6]) -> (Registers, Blocking) {
+        let mut regs = [0; 31];
+        regs[..6].copy_from_slice(&args);
+        regs[7] = 77;
+        regs[8] = number;
+        let regs = Registers {
+            user: libc_regs(regs, 0x7f00, 0x4000),
+            call: -1,
+        };
+        let call = Blocking {
+            number,
+            args,
+            sp: 0x7f00,
+            pc: 0x4004,
+        };
+        (regs, call)
+    }
+
+    fn libc_regs(regs: [u64; 31], sp: u64, pc: u64) -> libc::user_regs_struct {
+        libc::user_regs_struct {
+            regs,
+            sp,
+            pc,
+            pstate: 0x6000_0000 | CLEAR_STATE,
+        }
+    }
+
+    #[test]
+    fn a_stopped_thread_stands_before_its_call() {
+        let (regs, call) = seen(63, [5, 0x1000, 64, 0, 0, 0]);
+        assert_eq!(stands_in(&regs, &call), Some(RestartAs::Again));
+        let (regs, call) = seen(number::NANOSLEEP, [0x1000, 0, 0, 0, 0, 0]);
+        assert_eq!(stands_in(&regs, &call), Some(RestartAs::Interrupted));
+        // It has its result: pc is behind the instruction.
+        let mut done = regs;
+        done.user.pc = call.pc;
+        assert_eq!(stands_in(&done, &call), Some(RestartAs::Done));
+        // Another call, another first argument, another stack: it went on.
+        let mut other = regs;
+        other.user.regs[8] = 64;
+        assert_eq!(stands_in(&other, &call), None);
+        other = regs;
+        other.user.regs[0] = 1;
+        assert_eq!(stands_in(&other, &call), None);
+        other = regs;
+        other.user.sp += 16;
+        assert_eq!(stands_in(&other, &call), None);
+    }
+
+    #[test]
+    fn rearmed_as_the_call_would_have_ended() {
+        let codes = [
+            (63, [5, 0, 0, 0, 0, 0], -512),
+            (number::PPOLL, [0; 6], -514),
+            (number::SIGSUSPEND, [0; 6], -514),
+            (number::CLOCK_NANOSLEEP, [0, 1, 9, 0, 0, 0], -514),
+            (number::CLOCK_NANOSLEEP, [0, 0, 9, 0, 0, 0], -516),
+            (number::FUTEX, [8, 0, 1, 0, 0, 0], -512),
+            (number::FUTEX, [8, 137, 1, 0x2000, 0, 0], -516),
+            (number::FUTEX, [8, 6, 1, 0x2000, 0, 0], -512),
+        ];
+        for (number, args, code) in codes {
+            let (regs, call) = seen(number, args);
+            let rearm = rearm(&regs, Some(&call)).unwrap();
+            assert_eq!(rearm.args[0], args[0]);
+            assert_eq!(rearm.registers.result(), code, "{number}");
+            assert_eq!(rearm.registers.pc(), call.pc);
+            assert_eq!(u64::try_from(rearm.registers.call).unwrap(), number);
+            assert_eq!(rearm.registers.user.regs[7], 77);
+        }
+        let (mut regs, call) = seen(63, [0; 6]);
+        regs.user.pc = call.pc;
+        assert!(rearm(&regs, Some(&call)).is_none() && rearm(&regs, None).is_none());
+    }
+
+    #[test]
+    fn registers_for_our_code() {
+        let (regs, _) = seen(63, [5; 6]);
+        let at = RemoteAddr::new;
+        let call = for_system_call(
+            &regs,
+            at(0x100),
+            at(0x200),
+            222,
+            [1, 2, 3, 4, 5, 6],
+            at(0x300),
+        );
+        assert_eq!(&call.user.regs[..9], &[1, 2, 3, 4, 5, 6, 0, 77, 222]);
+        assert_eq!(
+            (call.pc(), call.sp(), call.user.regs[30]),
+            (0x100, 0x200, 0x300)
+        );
+        assert_eq!((call.user.pstate, call.call), (0x6000_0000, -1));
+        let stub = for_stub(&regs, at(0x100), at(0x200), at(0x400));
+        assert_eq!(
+            (stub.user.regs[19], stub.user.regs[29], stub.user.regs[30]),
+            (0x400, 0, 0)
+        );
+    }
+}
