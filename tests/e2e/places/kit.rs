@@ -35,6 +35,24 @@ pub fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
+/// The variable that preloads `tests/c/ballast.c`.
+pub fn ballast(kit: &Kit) -> Result<(String, OsString)> {
+    let library = kit.scratch().join("libballast.so");
+    if !library.exists() {
+        let mut cc = Command::new("cc");
+        cc.args([
+            "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o",
+        ])
+        .arg(&library)
+        .arg(midair_tests::compile::sources().join("ballast.c"))
+        .arg("-ldl")
+        .env_clear()
+        .envs(plain_environment());
+        run(cc, PATIENCE)?.success()?;
+    }
+    Ok(("LD_PRELOAD".to_owned(), library.into_os_string()))
+}
+
 /// How the program is started.
 #[derive(Default)]
 pub struct Start {
@@ -56,6 +74,7 @@ pub struct Program {
     /// Its number here.
     pub pid: i32,
     log: PathBuf,
+    _scratch: tempfile::TempDir,
 }
 
 /// Sets limits of the process that a command becomes.
@@ -86,17 +105,19 @@ pub fn open_to_all(path: &Path) -> Result<()> {
 }
 
 impl Program {
-    /// Starts it, in a directory of its own that is called `name`.
+    /// Starts it, with its log in a directory of its own whose name begins with `name`.
     pub fn start(kit: &Kit, name: &str, start: Start) -> Result<Program> {
         let program = kit.program("two_gpus")?;
         // Whoever runs a file that he may not read is not dumpable.
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755))?;
         let program = program.into_os_string();
-        let scratch = kit.scratch().join(name);
-        std::fs::create_dir_all(&scratch)?;
         open_to_all(kit.scratch())?;
-        open_to_all(&scratch)?;
-        let log = scratch.join("model.log");
+        let scratch = tempfile::Builder::new()
+            .prefix(name)
+            .tempdir_in(kit.scratch())?;
+        // The umask does not let this be said above.
+        open_to_all(scratch.path())?;
+        let log = scratch.path().join("model.log");
         let mut all: Vec<OsString> = start.before.iter().map(OsString::from).collect();
         all.push(start.program.unwrap_or(program));
         let mut command = Command::new(&all[0]);
@@ -115,7 +136,15 @@ impl Program {
             let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
             pid = children.trim().parse()?;
         }
-        Ok(Program { target, pid, log })
+        let mut program = Program {
+            target,
+            pid,
+            log,
+            _scratch: scratch,
+        };
+        // Its threads have their names, and most of its buffers are there from now on.
+        program.ask("work 1")?;
+        Ok(program)
     }
 
     pub fn ask(&mut self, what: &str) -> Result<()> {

@@ -189,8 +189,8 @@ fn memory_files_that_may_not_be_executable() -> Result<()> {
 }
 
 /// A copy of the product whose command line has these file capabilities.
-fn with_capabilities(kit: &Kit, name: &str, capabilities: &str) -> Result<PathBuf> {
-    let copy = kit.scratch().join(name);
+fn with_capabilities(at: &Path, name: &str, capabilities: &str) -> Result<PathBuf> {
+    let copy = at.join(name);
     let done = std::process::Command::new("cp")
         .arg("-a")
         .arg(stage()?)
@@ -236,8 +236,13 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
         program: Some(path),
         ..Attach::default()
     };
+    // Where nobody else may write: what has more rights than its user takes its libraries from no other place.
+    let safe = tempfile::Builder::new()
+        .prefix("midair-test-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir_in("/opt")?;
     // It is not dumpable itself: what is /proc/self to others belongs to root.
-    let one = attach(with_capabilities(&kit, "one", "cap_sys_ptrace+ep")?);
+    let one = attach(with_capabilities(safe.path(), "one", "cap_sys_ptrace+ep")?);
     works(&mut his, &one, "CAP_SYS_PTRACE, his own")?;
     refused(&roots, &one, 11, "but not CAP_DAC_OVERRIDE")?;
     let exit = refusal(&roots, &one)?;
@@ -248,7 +253,7 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
         "{exit}"
     );
     let both = attach(with_capabilities(
-        &kit,
+        safe.path(),
         "both",
         "cap_sys_ptrace,cap_dac_override+ep",
     )?);
