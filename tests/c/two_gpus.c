@@ -6,8 +6,10 @@
 //   start, stop  a thread per device that works until it is told to stop; stop says "device D rounds N" of each
 //   refused      calls functions that the stand-in does not have: "refused HIP HSA", their answers
 //   tables       see tables.h
+// With CONTROL set, also what control.h says.
 //   quit
 // Each but "quit" answers with its name when it is done. What comes back from a device must be what was sent.
+#include "control.h"
 #include "hip.h"
 #include "kit.h"
 #include "tables.h"
@@ -133,6 +135,7 @@ int main(void) {
   HIP(hipSetDevice(0));
   HSA(hsa_iterate_agents(on_agent, NULL));
   if (agent_count != 3) fail("%u agents", agent_count);
+  start_control();
   say("ready");
   char line[128];
   while (fgets(line, sizeof line, stdin)) {

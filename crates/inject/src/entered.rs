@@ -135,6 +135,20 @@ impl Entered {
         Ok(())
     }
 
+    /// What has become of the process, if it is not as it was: it has ended, is another program, or is stopped by job control.
+    pub fn interrupted(&self) -> Option<EnterError> {
+        const PHASE: &str = "the set-up";
+        if task::is_alive(self.agent_tid) {
+            return self.still.check(PHASE).err();
+        }
+        // It ends before its process does.
+        match self.still.explain(EnterError::Gone { during: PHASE }) {
+            // Our thread may end by itself, for its own reasons.
+            EnterError::Gone { .. } if self.still.check(PHASE).is_ok() => None,
+            error => Some(error),
+        }
+    }
+
     /// What our thread says that it failed at, if it did.
     pub fn failure(&self) -> Option<EnterError> {
         self.block.failure()

@@ -44,12 +44,14 @@ impl fmt::Debug for Action {
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 static DONE: AtomicU64 = AtomicU64::new(0);
+static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static PLAN: Mutex<Option<(u64, Action)>> = Mutex::new(None);
 
 /// Arms the fault: `action` happens after `number` more steps (1 is the next one). What was armed before is forgotten.
 pub fn arm(number: u64, action: Action) {
     let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
     DONE.store(0, Ordering::SeqCst);
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner).clear();
     *plan = Some((number, action));
     ARMED.store(true, Ordering::SeqCst);
 }
@@ -65,6 +67,11 @@ pub fn disarm() -> (u64, bool) {
 /// Steps that were done since it was armed; 0 where it never was.
 pub fn operations() -> u64 {
     DONE.load(Ordering::SeqCst)
+}
+
+/// Names of the steps that were done since it was armed, in order.
+pub fn steps() -> Vec<String> {
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// A step was done, named by its place in the source.
@@ -87,6 +94,10 @@ pub fn step(name: &'static str) {
 fn happened(name: String) {
     let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
     let number = DONE.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+    NAMES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(name.clone());
     if plan.as_ref().is_none_or(|(when, _)| number != *when) {
         return;
     }
@@ -105,6 +116,12 @@ fn happened(name: String) {
         Some((_, Action::Strike(strike))) => strike(&step),
         None => {}
     }
+}
+
+/// Sends a signal to a process: what a strike may do. The test's target may be gone already.
+pub fn signal(pid: crate::Tid, signal: i32) {
+    // SAFETY: kill takes two numbers.
+    unsafe { libc::kill(pid, signal) };
 }
 
 /// Ends this process as a crash or the OOM killer would: no destructor runs.
@@ -136,6 +153,7 @@ mod tests {
         assert_eq!(told.try_recv().unwrap().to_string(), "step 2: second");
         count();
         assert_eq!(disarm(), (3, true));
+        assert_eq!(steps()[..2], ["first", "second"]);
         arm(9, Action::DieHere);
         count();
         assert_eq!(disarm(), (1, false));

@@ -88,7 +88,11 @@ impl Session {
                 // What our thread says of itself explains more than the silence on the channel. It has then ended, or will not
                 // park: its mappings go.
                 let Some(error) = entered.failure() else {
-                    return Err(failure);
+                    // A process that has ended meanwhile, or stands still, is silent, too.
+                    return Err(match entered.interrupted() {
+                        Some(error) if failure.kind == Kind::Setup => failure_of(pid, &error),
+                        _ => failure,
+                    });
                 };
                 let _undone = entered.withdraw(options);
                 Err(failure_of(pid, &error))

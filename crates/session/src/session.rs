@@ -14,7 +14,7 @@ use midair_settings::{Settings, TOOLS_BY_NAME};
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::fs::File;
 use std::io::{IoSlice, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
@@ -146,7 +146,7 @@ impl Session {
             records,
             tools,
         } = prepared;
-        offer(channel, &reader, &tools)?;
+        offer(channel, &target, &reader, &tools)?;
         let notes = std::mem::take(&mut identity.notes);
         let mut session = Session {
             target,
@@ -185,11 +185,14 @@ impl Session {
                 }
             }
             self.tick();
-            if let Some(end) = self.target.ended() {
+            if let Some(end) = self.look_for_end() {
                 return Err(Failure::new(
                     Kind::TargetKilled,
                     format!("the process ended during the set-up ({})", describe(end)),
                 ));
+            }
+            if self.target.is_stopped() {
+                return Err(stopped("the set-up"));
             }
             if Instant::now() >= limit {
                 // The lease ends what was begun; nothing of ours is stopped or traced.
@@ -297,6 +300,7 @@ impl Session {
     /// # Errors
     /// [`Kind::DetachFailed`] when the target's side did not come to its end in time.
     pub fn detach(mut self) -> Result<Collected, Failure> {
+        let began = Instant::now();
         let head = self.reader.head();
         head.command.store(command::DETACH, Release);
         fault::step("detach written");
@@ -310,6 +314,10 @@ impl Session {
             failure = failure.or(self.take().err());
             self.ended = self.ended.or_else(|| self.look_for_end());
             if self.ended.is_some() {
+                break;
+            }
+            if began.elapsed() > SILENCE && self.target.is_stopped() {
+                failure = Some(stopped("the detach"));
                 break;
             }
             if Instant::now() >= limit {
@@ -410,7 +418,12 @@ fn futex(
 }
 
 /// Sends the spool and the tools, and waits for the answer.
-fn offer(channel: &OwnedFd, reader: &Reader, tools: &[Tool]) -> Result<(), Failure> {
+fn offer(
+    channel: &OwnedFd,
+    target: &Target,
+    reader: &Reader,
+    tools: &[Tool],
+) -> Result<(), Failure> {
     let setup = |what: String| Failure::new(Kind::Setup, what);
     let mut identity = [0; MAX_TOOLS];
     for (tool, identity) in tools.iter().zip(&mut identity) {
@@ -431,14 +444,7 @@ fn offer(channel: &OwnedFd, reader: &Reader, tools: &[Tool]) -> Result<(), Failu
     )
     .map_err(|error| setup(format!("the target's side took no offer: {error}")))?;
     fault::step("offer sent");
-    let mut poll = [nix::poll::PollFd::new(
-        std::os::fd::AsFd::as_fd(channel),
-        nix::poll::PollFlags::POLLIN,
-    )];
-    let limit =
-        nix::poll::PollTimeout::try_from(ANSWER_LIMIT).unwrap_or(nix::poll::PollTimeout::MAX);
-    nix::poll::poll(&mut poll, limit)
-        .map_err(|error| setup(format!("waiting for the target's side: {error}")))?;
+    wait_for_answer(channel, target)?;
     let mut answer = [0; 16];
     let got = recv(channel.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT).unwrap_or(0);
     fault::step("answer received");
@@ -448,6 +454,43 @@ fn offer(channel: &OwnedFd, reader: &Reader, tools: &[Tool]) -> Result<(), Failu
             .hint("its limit of address space (RLIMIT_AS) or its memory cgroup may be too tight: try a smaller spool")),
         None => Err(setup("the target's side did not answer".to_owned())),
     }
+}
+
+/// Waits until there is something to read, or its end. The channel of a process that ends is closed with it.
+fn wait_for_answer(channel: &OwnedFd, target: &Target) -> Result<(), Failure> {
+    let limit = Instant::now() + ANSWER_LIMIT;
+    let readable = nix::poll::PollFlags::POLLIN;
+    loop {
+        let mut polled = [nix::poll::PollFd::new(channel.as_fd(), readable)];
+        match nix::poll::poll(&mut polled, 100_u8) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                let what = format!("waiting for the target's side: {error}");
+                return Err(Failure::new(Kind::Setup, what));
+            }
+        }
+        if target.is_stopped() {
+            return Err(stopped("the set-up"));
+        }
+        // Without an answer what follows says that there was none.
+        if Instant::now() >= limit || target.ended().is_some() {
+            return Ok(());
+        }
+    }
+}
+
+/// Job control holds the process: nothing can be waited for.
+fn stopped(during: &str) -> Failure {
+    Failure::new(
+        if during == "the set-up" {
+            Kind::Stopped
+        } else {
+            Kind::DetachFailed
+        },
+        format!("the process was stopped by job control during {during}"),
+    )
+    .hint("its side ends what was begun by itself when it goes on (kill -CONT)")
 }
 
 /// A library in memory, so that neither our path nor our file system matters to the target, and a number that is the same for the

@@ -92,6 +92,16 @@ impl Target {
         }
     }
 
+    /// Whether job control has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/task/{}/stat", self.pid, self.agent));
+        stat.is_ok_and(|stat| {
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with('T'))
+        })
+    }
+
     /// Whether our thread is still one of the process's: it is not after an exec.
     pub fn agent_lives(&self) -> bool {
         std::fs::read(format!("/proc/{}/task/{}/comm", self.pid, self.agent))

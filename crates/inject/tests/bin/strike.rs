@@ -40,10 +40,9 @@ pub fn arm(number: u64, kind: &str, pid: i32, control: &Path) -> Result<Struck, 
         "leader" => Some(b'l'),
         other => return Err(format!("nothing is called {other}")),
     };
-    let signal = match kind {
-        "kill" => "KILL",
-        _ => "STOP",
-    };
+    const SIGKILL: i32 = 9;
+    const SIGSTOP: i32 = 19;
+    let signal = if kind == "kill" { SIGKILL } else { SIGSTOP };
     let (struck, control, kind) = (Struck::default(), control.to_owned(), kind.to_owned());
     let told = struck.clone();
     fault::arm(
@@ -56,12 +55,7 @@ pub fn arm(number: u64, kind: &str, pid: i32, control: &Path) -> Result<Struck, 
                     let pipe = std::fs::OpenOptions::new().write(true).open(&control);
                     let _gone = pipe.and_then(|mut pipe| pipe.write_all(&[letter]));
                 }
-                None => {
-                    let _gone = std::process::Command::new("kill")
-                        .args(["-s", signal, &pid.to_string()])
-                        .stderr(std::process::Stdio::null())
-                        .status();
-                }
+                None => fault::signal(pid, signal),
             }
             let shows = || {
                 let states: Vec<_> = task::list(pid)

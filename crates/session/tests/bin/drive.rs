@@ -1,0 +1,177 @@
+//! An attaching side as a process of its own, for tests that let it or its target die: attaches, takes records, detaches, writes.
+//!
+//! `midair-drive PID DIRECTORY [--die-after N] [--lease-ms N] [--largest-file BYTES]`
+//! `midair-drive serve`: again and again, as lines of its standard input say ("N WHAT PID CONTROL DIRECTORY": WHAT happens to process PID
+//! after step N), saying after each how it went, what steps it did and what it has open.
+
+#[path = "../../../inject/tests/bin/strike.rs"]
+mod strike;
+
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use midair_inject::Options;
+use midair_ptrace::fault::{self, Action};
+use midair_results::{Failure, Style, Written, describe};
+use midair_session::{Event, Install, Request, Session};
+use midair_settings::Settings;
+
+type Error = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    match run(std::env::args().skip(1).collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("failed: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// The libraries of the stage.
+fn install() -> Result<Install, Error> {
+    let stage = std::env::var_os("MIDAIR_STAGE").ok_or("MIDAIR_STAGE is not set")?;
+    let lib = PathBuf::from(stage).join("lib");
+    Ok(Install {
+        sdk: lib.join("librocprofiler-sdk.so.1"),
+        tool: lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
+    })
+}
+
+fn request(pid: u32, directory: &str, lease: Duration) -> Request {
+    let mut settings = Settings::new();
+    for (name, value) in [
+        ("ROCPROF_KERNEL_TRACE", "1"),
+        ("ROCPROF_MEMORY_COPY_TRACE", "1"),
+        ("ROCPROF_HIP_RUNTIME_API_TRACE", "1"),
+        ("ROCPROF_OUTPUT_FORMAT", "csv,json"),
+        ("ROCPROF_OUTPUT_PATH", directory),
+        ("ROCPROF_OUTPUT_FILE_NAME", "t"),
+    ] {
+        settings.set(name, value);
+    }
+    Request {
+        lease,
+        ..Request::new(pid, settings)
+    }
+}
+
+fn run(args: Vec<String>) -> Result<(), Error> {
+    let install = install()?;
+    if args.first().is_some_and(|word| word == "serve") {
+        return serve(&install);
+    }
+    let mut words = args.into_iter();
+    let pid: u32 = words.next().ok_or("no process named")?.parse()?;
+    let directory = words.next().ok_or("no directory named")?;
+    let (mut lease, mut largest, mut die_after) = (Duration::from_secs(5), None, u64::MAX);
+    while let Some(word) = words.next() {
+        let value: u64 = words
+            .next()
+            .ok_or(format!("{word} wants a value"))?
+            .parse()?;
+        match word.as_str() {
+            "--die-after" => die_after = value,
+            "--lease-ms" => lease = Duration::from_millis(value),
+            "--largest-file" => largest = Some(value),
+            other => return Err(format!("unknown word {other}").into()),
+        }
+    }
+    fault::arm(die_after, Action::DieHere);
+    let written = attach(&request(pid, &directory, lease), &install, None, largest);
+    let written = written.map_err(|failure| format!("{:?}: {failure}", failure.kind))?;
+    println!("wrote {} files", written.files.len());
+    println!("steps {:?}", fault::steps());
+    Ok(())
+}
+
+/// A whole session: until there are records, or something has struck.
+fn attach(
+    request: &Request,
+    install: &Install,
+    struck: Option<&strike::Struck>,
+    largest: Option<u64>,
+) -> Result<Written, Failure> {
+    let has_struck = || struck.is_some_and(|struck| struck.told().is_some());
+    let mut session = Session::attach_with(request, install, &Options::default())?;
+    let limit = Instant::now() + Duration::from_secs(60);
+    loop {
+        match session.poll()? {
+            Event::TargetExited(_) => break,
+            Event::Running { records, .. } if records > 0 => break,
+            Event::Running { .. } if has_struck() || Instant::now() > limit => break,
+            Event::Running { .. } => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    let collected = session.detach()?;
+    if let Some(end) = collected.ended() {
+        println!("ended {}", describe(end));
+    }
+    if let Some(failure) = collected.failure() {
+        println!("detach {:?}: {failure}", failure.kind);
+    }
+    println!("records {}", collected.records());
+    if let Some(bytes) = largest {
+        limit_files(bytes);
+    }
+    collected.write(Style {
+        columns: 100,
+        rows: 5,
+        colour: false,
+        unicode: false,
+    })
+}
+
+/// From now on a write beyond so many bytes of any file ends this process by SIGXFSZ.
+fn limit_files(bytes: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes,
+        rlim_max: bytes,
+    };
+    // SAFETY: a live struct; what it limits is this process alone.
+    unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+}
+
+fn serve(install: &Install) -> Result<(), Error> {
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split(' ').collect();
+        let [number, what, pid, control, directory] = words[..] else {
+            return Err(format!("what is {line:?}?").into());
+        };
+        let pid: i32 = pid.parse()?;
+        let struck = strike::arm(number.parse()?, what, pid, Path::new(control))?;
+        let request = request(pid.unsigned_abs(), directory, Duration::from_secs(5));
+        let done = attach(&request, install, Some(&struck), None);
+        let (_, _) = fault::disarm();
+        let (took, step) = match struck.told() {
+            Some((at, step)) => (at.elapsed(), step),
+            None => (Duration::ZERO, String::new()),
+        };
+        println!("steps {:?}", fault::steps());
+        println!(
+            "round took={} had={:?} at={step:?} {}",
+            took.as_micros(),
+            strike::possessions(),
+            match done {
+                Ok(Written {
+                    incomplete: None, ..
+                }) => "ok".to_owned(),
+                Ok(Written {
+                    incomplete: Some(failure),
+                    files,
+                    ..
+                }) => format!(
+                    "written {} files, {}: {failure}",
+                    files.len(),
+                    failure.kind.exit_code()
+                ),
+                Err(failure) => format!("failed {}: {failure}", failure.kind.exit_code()),
+            }
+        );
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}

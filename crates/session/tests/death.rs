@@ -1,0 +1,193 @@
+//! The attaching side of a session dies, by SIGKILL, after each of its steps: the target works on, the profiling ends by itself when
+//! the lease is over, tables and threads are as before, and the next attach works.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Worker, drive, numbers, steps};
+use midair_tests::snapshot::{Snapshot, What};
+use midair_tests::stand_in::Kit;
+use midair_tests::target::{Exit, PATIENCE, run, until};
+
+/// Ms after which the target ends a session whose attacher is silent. An attacher that the machine gives no turn is silent, too.
+const LEASE: &str = "1500";
+
+fn attach(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
+    let out = kit.scratch().join(name);
+    let (pid, out) = (pid.to_string(), out.to_str().unwrap().to_owned());
+    let args = [&[&pid, &out, "--lease-ms", LEASE][..], extra].concat();
+    run(drive(&args), PATIENCE).unwrap()
+}
+
+/// Nothing is recorded, and all is as before but for our parked thread and what it needs.
+fn is_over(worker: &Worker, before: &Snapshot, tables: &impl PartialEq<Tables>, when: &str) {
+    let pid = worker.pid();
+    until("the end of the profiling", || {
+        Ok(*tables == worker.tables()?)
+    })
+    .unwrap_or_else(|error| panic!("{when}: {error}"));
+    let left = || {
+        let now = Snapshot::take(pid).unwrap();
+        before.diff(&now).without(|change| {
+            change.what == What::Map
+                || (change.what == What::Thread && change.name == "midair-agent")
+        })
+    };
+    until("threads, masks, handlers and descriptors as before", || {
+        Ok(left().is_empty())
+    })
+    .unwrap_or_else(|error| panic!("{when}: {error}\n{}", left()));
+}
+
+type Tables = std::collections::BTreeMap<String, Vec<u8>>;
+
+/// The next one comes in, at once or once the other's lease is over.
+fn next_works(kit: &Kit, worker: &Worker, name: &str, when: &str) {
+    let limit = Instant::now() + PATIENCE;
+    loop {
+        let exit = attach(kit, worker.pid(), name, &[]);
+        let said = exit.stdout.join("\n");
+        if exit.status.success() {
+            assert!(said.contains("wrote 6 files"), "{when}: {exit}");
+            return;
+        }
+        assert!(said.contains("failed: Busy"), "{when}: {exit}");
+        assert!(Instant::now() < limit, "{when}: busy for ever");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn has_died(exit: &Exit) -> Option<String> {
+    let dead = exit.signal() == Some(libc::SIGKILL);
+    dead.then(|| exit.stderr.last().cloned().unwrap_or_default())
+}
+
+/// No file that looks finished and is not: the attacher was not there yet.
+fn no_half_files(kit: &Kit, name: &str, when: &str) {
+    let Ok(entries) = std::fs::read_dir(kit.scratch().join(name)) else {
+        return;
+    };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        let extension = path.extension().and_then(|word| word.to_str());
+        if extension == Some("json") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.trim_end().ends_with('}'), "{when}: {path:?}");
+        }
+    }
+}
+
+#[test]
+fn of_a_first_attach() {
+    let kit = Kit::new().unwrap();
+    let first = Worker::start(&kit, "first.log", None);
+    let unharmed = attach(&kit, first.pid(), "unharmed", &[]);
+    let names = steps(unharmed.stdout.last().unwrap());
+    unharmed.success().unwrap();
+    first.quit();
+    let mut longest = Duration::ZERO;
+    for number in numbers(&names) {
+        let worker = Worker::start(&kit, "model.log", None);
+        let before = Snapshot::take(worker.pid()).unwrap();
+        let tables = worker.tables().unwrap();
+        let name = format!("out-{number}");
+        let exit = attach(
+            &kit,
+            worker.pid(),
+            &name,
+            &["--die-after", &number.to_string()],
+        );
+        let Some(when) = has_died(&exit) else {
+            exit.success().unwrap();
+            worker.quit();
+            continue;
+        };
+        let died = Instant::now();
+        no_half_files(&kit, &name, &when);
+        is_over(&worker, &before, &tables, &when);
+        longest = longest.max(died.elapsed());
+        next_works(&kit, &worker, &format!("next-{number}"), &when);
+        assert!(tables == worker.tables().unwrap(), "{when}");
+        worker.quit();
+    }
+    eprintln!("first attach: {names:?}, profiling went on for {longest:?} at most");
+}
+
+#[test]
+fn of_an_attach_that_wakes_our_thread() {
+    let kit = Kit::new().unwrap();
+    let worker = Worker::start(&kit, "model.log", None);
+    let tables = worker.tables().unwrap();
+    attach(&kit, worker.pid(), "first", &[]).success().unwrap();
+    let before = Snapshot::take(worker.pid()).unwrap();
+    let unharmed = attach(&kit, worker.pid(), "unharmed", &[]);
+    let names = steps(unharmed.stdout.last().unwrap());
+    unharmed.success().unwrap();
+    assert!(names.len() >= 20, "{names:?}");
+    // Here the engine's steps are few, and all are taken.
+    let mut deaths = 0;
+    for number in 1..=names.len() {
+        let name = format!("out-{number}");
+        let exit = attach(
+            &kit,
+            worker.pid(),
+            &name,
+            &["--die-after", &number.to_string()],
+        );
+        let Some(when) = has_died(&exit) else {
+            // Busy with the one before: not its turn.
+            exit.success().unwrap();
+            continue;
+        };
+        deaths += 1;
+        no_half_files(&kit, &name, &when);
+        is_over(&worker, &before, &tables, &when);
+        next_works(&kit, &worker, &format!("next-{number}"), &when);
+    }
+    eprintln!("woken: {deaths} deaths at {names:?}");
+    assert!(deaths + 2 >= names.len(), "{deaths} of {}", names.len());
+    assert!(tables == worker.tables().unwrap());
+    worker.quit();
+}
+
+/// Death in the middle of any file: nothing under a final name is half written.
+#[test]
+fn while_it_writes() {
+    let kit = Kit::new().unwrap();
+    let worker = Worker::start(&kit, "model.log", None);
+    attach(&kit, worker.pid(), "whole", &[]).success().unwrap();
+    let sizes = std::fs::read_dir(kit.scratch().join("whole")).unwrap();
+    let largest = sizes
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .max();
+    let mut bytes = 0;
+    let mut deaths = 0;
+    while bytes < largest.unwrap() {
+        let name = format!("at-{bytes}");
+        let exit = attach(
+            &kit,
+            worker.pid(),
+            &name,
+            &["--largest-file", &bytes.to_string()],
+        );
+        let when = format!("no file beyond {bytes} bytes");
+        if exit.signal() == Some(libc::SIGXFSZ) {
+            deaths += 1;
+            no_half_files(&kit, &name, &when);
+            let finished = std::fs::read_dir(kit.scratch().join(&name)).map_or(0, |files| {
+                let finished =
+                    |file: &std::fs::DirEntry| !file.file_name().to_string_lossy().starts_with('.');
+                files
+                    .filter(|file| finished(file.as_ref().unwrap()))
+                    .count()
+            });
+            assert_eq!(finished, 0, "{when}: files are there, and not all of them");
+        }
+        bytes = if bytes == 0 { 1 } else { bytes * 4 };
+    }
+    eprintln!("{deaths} deaths while writing, up to {bytes} bytes");
+    assert!(deaths >= 4, "only {deaths}");
+    worker.quit();
+}
