@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::Command;
 
 use midair_tests::lab::LabTarget;
-use midair_tests::snapshot::memory;
+use midair_tests::snapshot::{Snapshot, memory};
 use midair_tests::stage::stage;
 use midair_tests::stand_in::Kit;
-use midair_tests::target::Target;
+use midair_tests::target::{Target, until};
 
 /// Whether the long form is asked for.
 pub fn long() -> bool {
@@ -51,8 +51,18 @@ impl Worker {
             tables.push((name.to_owned(), at, bytes.parse().unwrap()));
         }
         assert_eq!(tables.len(), 4);
+        // Queues, and the threads of their model, come with the first work.
+        target.send("work 1").unwrap();
+        target.expect("work").unwrap();
         target.send("start").unwrap();
         target.expect("start").unwrap();
+        // A thread that is just being made has signals blocked.
+        until("threads at work", || {
+            let now = Snapshot::take(target.pid())?;
+            let own = now.threads.values().filter(|one| one.name == "two_gpus");
+            Ok(own.clone().count() >= 3 && own.into_iter().all(|one| one.blocked == 0))
+        })
+        .unwrap();
         Worker { target, tables }
     }
 
