@@ -39,6 +39,18 @@ fn parked(pid: i32) {
 }
 
 #[test]
+fn the_programs_floating_point_traps_are_not_ours() {
+    let mut target = start(&["0", "traps"]);
+    let pid = target.pid();
+    let library = Library::File(compiled("agent", true));
+    let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
+    hello(&entered).write_all(b"end.").unwrap();
+    until_alone(pid);
+    check(&mut target);
+    end(target);
+}
+
+#[test]
 fn loads_parks_and_is_woken() {
     let mut target = start(&["2", "cond"]);
     let pid = target.pid();

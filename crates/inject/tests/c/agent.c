@@ -24,6 +24,9 @@ int agent_number = NUMBER;
 
 void midair_agent_enter(struct boot *boot) {
     char word[64];
+    /* Inexact: a thread that got its maker's floating point traps would die here. */
+    volatile double third = 1;
+    third = third / 3;
     for (;;) {
         if (send(boot->near, "hello", 5, MSG_NOSIGNAL) != 5) return;
         ssize_t n = recv(boot->near, word, sizeof word, 0);

@@ -3,7 +3,7 @@
  *   target BUSY PARKED...
  *
  * BUSY threads allocate, fill, check and free. Each PARKED names one more thread and what it waits in:
- *   cond sem read poll nanosleep mutex epoll regs lib-poll lib-cond arena arena-held NAME (any other name: cond)
+ *   cond sem read poll traps nanosleep mutex epoll regs lib-poll lib-cond arena arena-held NAME (any other name: cond)
  * "regs" fills all registers and reads by an instruction of its own. "lib-" ones wait inside the library named by RUNTIME.
  * "arena" waits for the lock of its own malloc arena; "arena-held" is parked in poll while somebody holds that lock.
  *
@@ -153,10 +153,15 @@ static void *parked(void *self_) {
         if (!strcmp(kind, "nanosleep")) {
             struct timespec t = {3600, 0};
             if (nanosleep(&t, 0) && !CHANGED) atomic_store(&wrong, 2);
-        } else if (!strcmp(kind, "poll")) {
+        } else if (!strcmp(kind, "poll") || !strcmp(kind, "traps")) {
+            /* All floating point exceptions trap, as in programs that look for their first NaN. */
+            unsigned csr = 0, after;
+            if (*kind == 't') asm volatile("ldmxcsr %0" : : "m"(csr));
             struct pollfd p = {self->pipe[0], POLLIN, 0};
             if (poll(&p, 1, 3600 * 1000) < 0) atomic_store(&wrong, 3);
-            else if (read(self->pipe[0], &byte, 1) != 1) atomic_store(&wrong, 13);
+            asm volatile("stmxcsr %0" : "=m"(after));
+            if (*kind == 't' && after != csr) atomic_store(&wrong, 17);
+            if (read(self->pipe[0], &byte, 1) != 1) atomic_store(&wrong, 13);
         } else if (!strcmp(kind, "read")) {
             if (read(self->pipe[0], &byte, 1) < 0) atomic_store(&wrong, 4);
         } else if (!strcmp(kind, "regs")) {

@@ -27,6 +27,11 @@ global_asm!(
     "syscall",
     "test eax, eax",
     "js 5f",
+    // A thread begins with the floating point control of the one that made it: a program that traps on division by zero, or
+    // flushes small numbers to zero, must not do so to our code. The borrowed thread gets its own back with the rest.
+    "fninit",
+    "mov dword ptr [rsp - 8], 0x1f80",
+    "ldmxcsr [rsp - 8]",
     "lea r12, [rbx + {attributes}]",
     "mov rdi, r12",
     "call [rbx + {fn_attr_init}]",
