@@ -1,0 +1,109 @@
+//! Attached to a program that does nothing: what the waiting costs, on either side. Needs no root.
+
+use midair_tests::Result;
+use midair_tests::attacher::Attacher;
+use midair_tests::stand_in::Kit;
+use midair_tests::target::PATIENCE;
+use std::time::{Duration, Instant};
+
+/// How long it is watched.
+const WATCHED: Duration = Duration::from_secs(5);
+/// The attaching process may use so much of a processor.
+const ATTACHER: f64 = 0.005;
+/// Our thread in the target may, which looks for work of the device again and again.
+const AGENT: f64 = 0.01;
+
+/// Time on a processor so far, of one thread.
+fn used_by(pid: i32, tid: i32) -> Result<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat"))?;
+    let first = text.split_whitespace().next().ok_or("schedstat is empty")?;
+    Ok(Duration::from_nanos(first.parse()?))
+}
+
+/// Threads of a process with what each has used.
+fn used(pid: i32) -> Result<Vec<(i32, String, Duration)>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let tid: i32 = entry?.file_name().to_string_lossy().parse()?;
+        let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"))?;
+        all.push((tid, name.trim().to_owned(), used_by(pid, tid)?));
+    }
+    Ok(all)
+}
+
+#[test]
+fn waiting_uses_next_to_no_processor_time() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = kit.start("two_gpus", "log", &[])?;
+    target.expect("ready")?;
+    let pid = target.target.pid();
+    let mut attacher = Attacher::start(pid, &["--hip-trace", "--hsa-trace", "--kernel-trace"])?;
+    let attacher_pid = attacher.process().pid();
+    // At first the memory for records is prepared, step by step.
+    let limit = Instant::now() + PATIENCE;
+    loop {
+        let before: Duration = used(attacher_pid)?.iter().map(|(_, _, used)| *used).sum();
+        std::thread::sleep(Duration::from_millis(500));
+        let now: Duration = used(attacher_pid)?.iter().map(|(_, _, used)| *used).sum();
+        if now.saturating_sub(before) < Duration::from_millis(5) {
+            break;
+        }
+        assert!(Instant::now() < limit, "the attacher does not come to rest");
+    }
+    let (before, began) = ((used(attacher_pid)?, used(pid)?), Instant::now());
+    std::thread::sleep(WATCHED);
+    let (after, watched) = ((used(attacher_pid)?, used(pid)?), began.elapsed());
+    let share = |before: &[(i32, String, Duration)],
+                 after: &[(i32, String, Duration)],
+                 ours: &dyn Fn(&str) -> bool| {
+        let spent: Duration = after
+            .iter()
+            .filter(|(_, name, _)| ours(name))
+            .map(|(tid, _, now)| {
+                let then = before.iter().find(|(other, _, _)| other == tid);
+                now.saturating_sub(then.map_or(Duration::ZERO, |(_, _, then)| *then))
+            })
+            .sum();
+        spent.as_secs_f64() / watched.as_secs_f64()
+    };
+    let attaching = share(&before.0, &after.0, &|_| true);
+    let agent = share(&before.1, &after.1, &|name| name == "midair-agent");
+    eprintln!(
+        "attached and idle for {watched:?}: the attacher used {:.3} % of a processor, our thread {:.3} %",
+        attaching * 100.0,
+        agent * 100.0
+    );
+    assert!(
+        after.1.iter().any(|(_, name, _)| name == "midair-agent"),
+        "{:?}",
+        after.1
+    );
+    assert!(attaching < ATTACHER, "the attacher used {attaching}");
+    assert!(agent < AGENT, "our thread used {agent}");
+    attacher.detach()?;
+    // Parked, it does not run at all.
+    let parked = |all: Vec<(i32, String, Duration)>| {
+        all.into_iter()
+            .find(|(_, name, _)| name == "midair-agent")
+            .map(|(_, _, used)| used)
+            .ok_or("our thread is gone")
+    };
+    let mut last = parked(used(pid)?)?;
+    let limit = Instant::now() + PATIENCE;
+    // It may have a last step to do after it said that it is done.
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = parked(used(pid)?)?;
+        if now == last {
+            break;
+        }
+        assert!(
+            Instant::now() < limit,
+            "our thread runs on after the detach"
+        );
+        last = now;
+    }
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
