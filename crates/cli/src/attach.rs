@@ -8,7 +8,10 @@ use midair_session::{Failure, Kind};
 use midair_settings::{Resolved, Settings};
 use nix::sys::signal::Signal;
 
-use crate::engine::{Attached, End, Engine, Entry, Event, Request, Trace, Written};
+use crate::engine::{
+    Attached, End, Engine, Entry, Event, GroupRequest, Happened, News, Request, Selection, Trace,
+    Written,
+};
 use crate::report::{Report, bytes};
 use crate::wait::{Ended, Input, Signals, wait};
 
@@ -30,10 +33,19 @@ pub trait Words {
     fn written(&self, written: &Written);
 }
 
+/// What to attach to.
+#[derive(Debug, Clone)]
+pub enum Aim {
+    /// One process.
+    One(Request),
+    /// Several.
+    Many(GroupRequest),
+}
+
 /// Attaches, waits, detaches, writes. The exit code.
 pub fn run(
     engine: &dyn Engine,
-    request: Request,
+    aim: Aim,
     duration: Option<Duration>,
     words: &dyn Words,
     report: &Report,
@@ -46,7 +58,10 @@ pub fn run(
     let began = Instant::now();
     let attached = {
         let _progress = report.progress("attaching");
-        engine.attach(&request)
+        match &aim {
+            Aim::One(request) => engine.attach(request),
+            Aim::Many(request) => engine.attach_group(request.clone()),
+        }
     };
     let mut attached = match attached {
         Ok(attached) => attached,
@@ -56,8 +71,18 @@ pub fn run(
     if let Some(entry) = attached.entry() {
         tell_entry(entry, report);
     }
+    // Of the one process that was named only what is not told anyway.
+    let named = match aim {
+        Aim::Many(request) => match request.selection {
+            Selection::Tree(root) => Some(root),
+            _ => None,
+        },
+        Aim::One(_) => None,
+    };
+    let tell = |news: &[News]| news.iter().for_each(|news| tell_news(news, named, report));
+    tell(&attached.news());
 
-    let waited = wait_for_end(attached.as_mut(), &signals, duration, report);
+    let waited = wait_for_end(attached.as_mut(), &signals, duration, &tell, report);
     // A wait that failed still detaches: the target must be free before anything is reported.
     let (ended, mut code) = match waited {
         Ok(ended) => (Some(ended), 0),
@@ -66,6 +91,7 @@ pub fn run(
     if let Some(ended) = ended {
         words.ended(ended);
     }
+    tell(&attached.news());
     let trace = match detach(attached, ended, words, report) {
         Ok(trace) => trace,
         Err(failure) => return first(code, report.failure(&failure)),
@@ -126,6 +152,40 @@ fn tell_entry(entry: &Entry, report: &Report) {
     }
 }
 
+/// What happened to one of several processes.
+fn tell_news(news: &News, named: Option<u32>, report: &Report) {
+    let label = format!("process {} ({})", news.pid, news.name);
+    match &news.what {
+        Happened::Attached(entry, took) => {
+            let text = format!("attached to {label} in {:.1} ms", took.as_secs_f64() * 1e3);
+            if named == Some(news.pid) {
+                report.info(&text);
+            } else {
+                report.note(&text);
+            }
+            tell_entry(entry, report);
+        }
+        Happened::Refused(failure) => {
+            report.error(&format!(
+                "{label} is not attached: {} (exit code {})",
+                failure.what,
+                failure.kind.exit_code()
+            ));
+            if !failure.hint.is_empty() {
+                report.note(&format!("hint: {}", failure.hint));
+            }
+        }
+        Happened::Ended(End::Exec) => report.note(&format!(
+            "{label} became another program; its session is over"
+        )),
+        Happened::Ended(_) if named == Some(news.pid) => {}
+        Happened::Ended(_) => report.note(&format!("{label} has ended")),
+        Happened::Watched => report.note(&format!(
+            "{label} has no HIP or HSA runtime yet, and is watched"
+        )),
+    }
+}
+
 /// The code that was there first, unless it said success.
 fn first(code: u8, next: u8) -> u8 {
     if code == 0 { next } else { code }
@@ -154,6 +214,7 @@ fn wait_for_end(
     attached: &mut dyn Attached,
     signals: &Signals,
     duration: Option<Duration>,
+    tell: &dyn Fn(&[News]),
     report: &Report,
 ) -> Result<Ended, Failure> {
     let stdin = std::io::stdin();
@@ -165,7 +226,8 @@ fn wait_for_end(
     };
     let began = Instant::now();
     let mut shown_second = 0;
-    let mut show = |event: Event| {
+    let mut show = |event: Event, news: &[News]| {
+        tell(news);
         let second = began.elapsed().as_secs();
         if let Event::Running {
             records,

@@ -3,9 +3,11 @@
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
-use midair_session::{Collected, Failure, Listing, Session};
+use midair_session::{Collected, Failure, Group, GroupCollected, Listing, Session};
 
-use crate::engine::{Attached, Check, Engine, Entry, Event, Request, Style, Trace, Written};
+use crate::engine::{
+    Attached, Check, Engine, Entry, Event, GroupRequest, News, Request, Style, Trace, Written,
+};
 
 /// SONAME of the library that AMD's messages name.
 const LIBRARY: &str = "librocprofiler-sdk-rocattach.so.1";
@@ -34,6 +36,10 @@ impl Engine for SessionEngine {
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure> {
         Ok(Box::new(Session::attach(request)?))
     }
+
+    fn attach_group(&self, request: GroupRequest) -> Result<Box<dyn Attached>, Failure> {
+        Ok(Box::new(Group::attach(request)?))
+    }
 }
 
 impl Attached for Session {
@@ -61,5 +67,33 @@ impl Trace for Collected {
 
     fn write(self: Box<Self>, style: Style) -> Result<Written, Failure> {
         Collected::write(*self, style)
+    }
+}
+
+impl Attached for Group {
+    fn poll(&mut self) -> Result<Event, Failure> {
+        Group::poll(self)
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        Some(Group::wake(self))
+    }
+
+    fn news(&mut self) -> Vec<News> {
+        Group::news(self)
+    }
+
+    fn detach(self: Box<Self>) -> Result<Box<dyn Trace>, Failure> {
+        Ok(Box::new(Group::detach(*self)))
+    }
+}
+
+impl Trace for GroupCollected {
+    fn detach_failure(&self) -> Option<&Failure> {
+        GroupCollected::failure(self)
+    }
+
+    fn write(self: Box<Self>, style: Style) -> Result<Written, Failure> {
+        GroupCollected::write(*self, style)
     }
 }

@@ -4,9 +4,12 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use midair_session::{Check, End, Entry, Event, Request, Style, Verdict, Written};
+pub use midair_session::{
+    Check, End, Entry, Event, GroupRequest, Happened, News, Request, Selection, Style, Verdict,
+    Written,
+};
 
-use midair_session::{Failure, Listing};
+use midair_session::{Failure, Kind, Listing};
 
 /// Attaches to processes.
 pub trait Engine {
@@ -18,6 +21,17 @@ pub trait Engine {
     fn list(&self, all: bool) -> Listing;
     /// Attaches. When it returns, records flow.
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure>;
+    /// Attaches to many. An engine that knows of no trees attaches to the root.
+    fn attach_group(&self, request: GroupRequest) -> Result<Box<dyn Attached>, Failure> {
+        match request.selection {
+            Selection::Tree(root) => {
+                let mut one = request.each;
+                one.pid = root;
+                self.attach(&one)
+            }
+            _ => Err(Failure::new(Kind::NotBuilt, "one process only")),
+        }
+    }
 }
 
 /// An attached process.
@@ -31,6 +45,10 @@ pub trait Attached {
     /// The longest time that may pass between two polls.
     fn heartbeat(&self) -> Duration {
         Duration::from_millis(100)
+    }
+    /// What has happened since this was asked last, where there are several processes.
+    fn news(&mut self) -> Vec<News> {
+        Vec::new()
     }
     /// How the target was entered.
     fn entry(&self) -> Option<&Entry> {

@@ -10,9 +10,9 @@ use midair_session::{Failure, Kind};
 use midair_settings::options::option;
 use midair_settings::{Category, Front, Given, Resolved, resolve};
 
-use crate::attach::{self, Words};
+use crate::attach::{self, Aim, Words};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
-use crate::engine::{Engine, Request, Written};
+use crate::engine::{Engine, GroupRequest, Request, Selection, Written};
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::wait::Ended;
@@ -66,7 +66,11 @@ pub fn command() -> Command {
              Without an option that says what to record, HIP calls, kernels and memory copies are recorded.",
         )
         .args_override_self(true)
-        .arg(pid_argument().help("Process to attach to"));
+        .arg(
+            pid_argument()
+                .required(false)
+                .help("Process to attach to; or --tree, --all, --name"),
+        );
     let commands = Command::new("midair")
         .about("Attach a GPU profiler to a running process")
         .version(env!("CARGO_PKG_VERSION"))
@@ -200,8 +204,9 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
 
 fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
     let mut given = given(matches, Front::Midair)?;
+    let target = target_of(matches, &given)?;
     let (resolved, report) = settle(&mut given, report)?;
-    let mut request = Request::new(pid_of(matches), resolved.settings);
+    let mut request = Request::new(target.pid(), resolved.settings);
     if let Some(mib) = given.number("spool-size") {
         request.spool_bytes = mib << 20;
     }
@@ -209,24 +214,89 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
         request.drain = drain;
     }
     if given.is_on("dry-run") {
+        if request.pid == 0 {
+            return Err(Failure::new(Kind::Usage, "--dry-run looks at one process")
+                .hint("midair ps lists the others"));
+        }
         return doctor::check(&request, false, engine, report);
     }
     let words = Sentences {
-        pid: request.pid,
+        whom: target.words(),
         report,
+    };
+    let merge = given.is_on("merge");
+    let aim = match target {
+        Target::One(_) => Aim::One(request),
+        Target::Many(selection) => Aim::Many(GroupRequest {
+            selection,
+            each: request,
+            patient: true,
+            merge,
+        }),
     };
     Ok(attach::run(
         engine,
-        request,
+        aim,
         given.duration("duration"),
         &words,
         &report,
     ))
 }
 
+/// Whom `midair attach` is for.
+enum Target {
+    One(u32),
+    Many(Selection),
+}
+
+impl Target {
+    /// The process that was named, if one was.
+    fn pid(&self) -> u32 {
+        match self {
+            Target::One(pid) | Target::Many(Selection::Tree(pid)) => *pid,
+            Target::Many(_) => 0,
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Target::One(pid) => format!("process {pid}"),
+            Target::Many(Selection::Tree(pid)) => {
+                format!("process {pid} and all that descend from it")
+            }
+            Target::Many(Selection::All) => "every process with a GPU runtime".to_owned(),
+            Target::Many(Selection::Named(wanted)) => format!("every process named '{wanted}'"),
+        }
+    }
+}
+
+/// The one way of naming processes that was used.
+fn target_of(matches: &ArgMatches, given: &Given) -> Result<Target, Failure> {
+    let alone = matches.get_one::<u32>("PID").copied().map(Target::One);
+    let tree = given.number("tree").and_then(|pid| u32::try_from(pid).ok());
+    let tree = tree.map(|pid| Target::Many(Selection::Tree(pid)));
+    let all = given
+        .is_on("all")
+        .then_some(Target::Many(Selection::All));
+    let named = match given.text("name") {
+        Some(wanted) => Some(Target::Many(Selection::named(wanted)?)),
+        None => None,
+    };
+    let mut ways = [alone, tree, all, named].into_iter().flatten();
+    match (ways.next(), ways.next()) {
+        (Some(target), None) => Ok(target),
+        (None, _) => Err(Failure::new(Kind::Usage, "no process to attach to")
+            .hint("give its PID, or --tree PID, --all, or --name REGEX; see --help")),
+        _ => Err(Failure::new(
+            Kind::Usage,
+            "PID, --tree, --all and --name exclude one another",
+        )),
+    }
+}
+
 /// What `midair attach` says: notes on standard error, the table and the files on standard output.
 struct Sentences {
-    pid: u32,
+    whom: String,
     report: Report,
 }
 
@@ -237,7 +307,7 @@ fn milliseconds(time: Duration) -> String {
 impl Words for Sentences {
     fn attaching(&self) {
         self.report
-            .info(&format!("attaching to process {}", self.pid));
+            .info(&format!("attaching to {}", self.whom));
     }
 
     fn attached(&self, took: Duration, duration: Option<Duration>) {
@@ -246,8 +316,8 @@ impl Words for Sentences {
             None => "until Enter or Ctrl-C".to_owned(),
         };
         self.report.note(&format!(
-            "attached to process {} in {}; recording {end}",
-            self.pid,
+            "attached to {} in {}; recording {end}",
+            self.whom,
             milliseconds(took)
         ));
     }
@@ -256,8 +326,8 @@ impl Words for Sentences {
         match ended {
             Ended::Signal(signal) => self.report.note(&format!("{} came", signal.as_str())),
             Ended::Target(_) => self.report.note(&format!(
-                "process {} has ended or shut its GPU runtime down",
-                self.pid
+                "{} has ended or shut its GPU runtime down",
+                self.whom
             )),
             Ended::Duration | Ended::Enter | Ended::EndOfInput => {}
         }

@@ -7,9 +7,9 @@ use clap::{Arg, ArgAction, Command};
 use midair_session::{Failure, Kind};
 use midair_settings::{Front, Given, Settings, resolve};
 
-use crate::attach::{self, Words};
+use crate::attach::{self, Aim, Words};
 use crate::command::{self, Parsed, given, refused, with_options};
-use crate::engine::{Engine, Request, Written};
+use crate::engine::{Engine, GroupRequest, Request, Selection, Written};
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::version;
@@ -19,7 +19,7 @@ use crate::wait::Ended;
 pub fn command() -> Command {
     let command = Command::new("rocprofv3")
         .about("Profile GPU work of a program: start it, or attach to it while it runs")
-        .after_help("Exit codes: those of APP (126 and 127: it cannot be started); of an attach: 0 done, 2 usage, 10-25 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet.")
+        .after_help("Exit codes: those of APP (126 and 127: it cannot be started); of an attach: 0 done, 2 usage, 10-25 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet, 35 some of several processes failed.")
         .override_usage("rocprofv3 [OPTIONS] -- APP [ARGUMENTS]\n       rocprofv3 --pid PID [OPTIONS]")
         .args_override_self(true)
         .disable_help_flag(true)
@@ -99,8 +99,24 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         library: engine.library().display().to_string(),
         report,
     };
+    // AMD's default is the tree.
+    let alone = matches!(
+        resolved.settings.boolean("ROCPROF_ATTACH_CHILDREN"),
+        Ok(Some(false))
+    );
+    let merge = given.is_on("merge");
     let request = Request::new(pid, resolved.settings);
-    Ok(attach::run(engine, request, duration, &words, &report))
+    let aim = if alone {
+        Aim::One(request)
+    } else {
+        Aim::Many(GroupRequest {
+            selection: Selection::Tree(pid),
+            each: request,
+            patient: false,
+            merge,
+        })
+    };
+    Ok(attach::run(engine, aim, duration, &words, &report))
 }
 
 /// Becomes the program.

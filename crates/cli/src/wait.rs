@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::engine::{Attached, End, Event};
+use crate::engine::{Attached, End, Event, News};
 
 /// Why an attach ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,19 +114,20 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Waits until something ends the attach. `seen` is called after every poll of the session, at least once per heartbeat.
+/// Waits until something ends the attach. `seen` is called after every poll of the session, at least once per heartbeat, with what is
+/// new of several processes.
 pub fn wait(
     attached: &mut dyn Attached,
     signals: &Signals,
     mut input: Input<'_>,
     duration: Option<Duration>,
-    seen: &mut dyn FnMut(Event),
+    seen: &mut dyn FnMut(Event, &[News]),
 ) -> Result<Ended, Failure> {
     // A duration too long for the clock never ends.
     let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
     loop {
         let event = attached.poll()?;
-        seen(event);
+        seen(event, &attached.news());
         if let Event::TargetExited(end) = event {
             return Ok(Ended::Target(end));
         }

@@ -6,7 +6,7 @@
 
 use crate::digits;
 use crate::files::{FileSet, OutputFile, WriteError};
-use crate::index::is_hip;
+use crate::index::{Index, is_hip};
 use crate::job::{Job, Writer, address};
 use crate::notes;
 use crate::stats;
@@ -93,6 +93,9 @@ const STATS: &[&str] = &[
     "StdDev",
 ];
 
+/// Last column of tables of several processes that have none of this name.
+const PROCESS: &str = "Process_Id";
+
 /// LDS is given out in blocks of so many bytes.
 const LDS_BLOCK: u32 = 512;
 
@@ -100,71 +103,98 @@ const LDS_BLOCK: u32 = 512;
 pub(crate) struct Csv;
 
 impl Writer for Csv {
-    fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
-        traces(job, files)?;
-        if job.plan.stats {
-            statistics(job, files)?;
+    fn write(&self, jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
+        traces(jobs, files)?;
+        if jobs.iter().any(|job| job.plan.stats) {
+            statistics(jobs, files)?;
         }
-        agent_info(job, files)?;
-        notes::write(job, files)
+        agent_info(jobs, files)?;
+        notes::write(jobs, files)
     }
 }
 
 /// The files of records, all in one walk.
-fn traces(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
-    let index = job.index;
-    let file = |wanted, suffix, columns| open(files, wanted, suffix, columns);
-    let mut hip = file(index.has_hip(), "hip_api_trace.csv", CALLS)?;
-    let mut hsa = file(index.has_hsa(), "hsa_api_trace.csv", CALLS)?;
-    let mut markers = file(index.marker_count > 0, "marker_api_trace.csv", CALLS)?;
-    let mut kernels = file(index.dispatches > 0, "kernel_trace.csv", KERNELS)?;
-    let mut copies = file(index.copy_count > 0, "memory_copy_trace.csv", COPIES)?;
-    let allocations = !index.allocations.is_empty();
-    let mut allocations = file(allocations, "memory_allocation_trace.csv", ALLOCATIONS)?;
-    let scratch = !index.scratch.is_empty();
-    let mut scratch = file(scratch, "scratch_memory_trace.csv", SCRATCH)?;
+fn traces(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
+    let together = jobs.len() > 1;
+    let any = |has: fn(&Index) -> bool| jobs.iter().any(|job| has(job.index));
+    let calls = |wanted, suffix| open(files, wanted, suffix, CALLS);
+    // Rows of these tables do not say which process they are of.
+    let file = |wanted, suffix, columns: &[&str]| {
+        if !together {
+            return open(files, wanted, suffix, columns);
+        }
+        open(files, wanted, suffix, &[columns, &[PROCESS]].concat())
+    };
+    let mut hip = calls(any(Index::has_hip), "hip_api_trace.csv")?;
+    let mut hsa = calls(any(Index::has_hsa), "hsa_api_trace.csv")?;
+    let mut markers = calls(any(|index| index.marker_count > 0), "marker_api_trace.csv")?;
+    let mut kernels = file(
+        any(|index| index.dispatches > 0),
+        "kernel_trace.csv",
+        KERNELS,
+    )?;
+    let mut copies = file(
+        any(|index| index.copy_count > 0),
+        "memory_copy_trace.csv",
+        COPIES,
+    )?;
+    let mut allocations = file(
+        any(|index| !index.allocations.is_empty()),
+        "memory_allocation_trace.csv",
+        ALLOCATIONS,
+    )?;
+    let mut scratch = file(
+        any(|index| !index.scratch.is_empty()),
+        "scratch_memory_trace.csv",
+        SCRATCH,
+    )?;
     let mut row = Row::default();
-    let walked = job.trace.records.walk(
-        |kind| kind < kind::AGENT,
-        |record| {
-            let file = match record {
-                Record::Api(api, _) => {
-                    call_row(&mut row, job, api);
-                    if is_hip(api.header.kind) {
-                        &mut hip
-                    } else {
-                        &mut hsa
+    for job in jobs {
+        let walked = job.trace.records.walk(
+            |kind| kind < kind::AGENT,
+            |record| {
+                let file = match record {
+                    Record::Api(api, _) => {
+                        call_row(&mut row, job, api);
+                        if is_hip(api.header.kind) {
+                            &mut hip
+                        } else {
+                            &mut hsa
+                        }
                     }
+                    Record::Marker(marker, message) => {
+                        marker_row(&mut row, job, marker, message);
+                        &mut markers
+                    }
+                    Record::Kernel(kernel) => {
+                        kernel_row(&mut row, job, kernel);
+                        &mut kernels
+                    }
+                    Record::Copy(copy) => {
+                        copy_row(&mut row, job, copy);
+                        &mut copies
+                    }
+                    Record::Allocation(allocation) => {
+                        allocation_row(&mut row, job, allocation);
+                        &mut allocations
+                    }
+                    Record::Scratch(record) => {
+                        scratch_row(&mut row, job, record);
+                        &mut scratch
+                    }
+                    _ => return Ok(()),
+                };
+                if together && !matches!(record, Record::Api(..) | Record::Marker(..)) {
+                    row.number(job.trace.process.pid);
                 }
-                Record::Marker(marker, message) => {
-                    marker_row(&mut row, job, marker, message);
-                    &mut markers
-                }
-                Record::Kernel(kernel) => {
-                    kernel_row(&mut row, job, kernel);
-                    &mut kernels
-                }
-                Record::Copy(copy) => {
-                    copy_row(&mut row, job, copy);
-                    &mut copies
-                }
-                Record::Allocation(allocation) => {
-                    allocation_row(&mut row, job, allocation);
-                    &mut allocations
-                }
-                Record::Scratch(record) => {
-                    scratch_row(&mut row, job, record);
-                    &mut scratch
-                }
-                _ => return Ok(()),
-            };
-            let line = row.end();
-            let written = file.as_mut().map_or(Ok(()), |file| file.put(line));
-            row.clear();
-            written
-        },
-    );
-    walked?;
+                let line = row.end();
+                let written = file.as_mut().map_or(Ok(()), |file| file.put(line));
+                row.clear();
+                written
+            },
+        );
+        walked?;
+    }
     let all = [hip, hsa, markers, kernels, copies, allocations, scratch];
     for file in all.into_iter().flatten() {
         files.add(file)?;
@@ -173,8 +203,8 @@ fn traces(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
 }
 
 /// One file per domain that has records, and one with the sums of all.
-fn statistics(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
-    let domains = stats::collect(job);
+fn statistics(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
+    let domains = stats::collect(jobs);
     for stats in &domains {
         let entries = stats.operations.iter().map(|(n, stat)| (n.as_str(), stat));
         stats_file(files, stats.domain.file(), entries.collect())?;
@@ -475,20 +505,28 @@ fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
     ]
 }
 
-fn agent_info(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
-    let header = columns(&Agent::default()).map(|(name, _)| name);
+fn agent_info(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
+    let together = jobs.len() > 1;
+    let mut header = columns(&Agent::default()).map(|(name, _)| name).to_vec();
+    // Processes in different containers may see different agents.
+    header.extend(together.then_some(PROCESS));
     let Some(mut file) = open(files, true, "agent_info.csv", &header)? else {
         return Ok(());
     };
-    for agent in &job.trace.agents {
-        let mut row = Row::default();
-        for (_, value) in columns(agent) {
-            match value {
-                Value::Number(value) => row.number(value),
-                Value::Text(text) => row.text(text),
-            };
+    for job in jobs {
+        for agent in &job.trace.agents {
+            let mut row = Row::default();
+            for (_, value) in columns(agent) {
+                match value {
+                    Value::Number(value) => row.number(value),
+                    Value::Text(text) => row.text(text),
+                };
+            }
+            if together {
+                row.number(job.trace.process.pid);
+            }
+            file.put(row.end())?;
         }
-        file.put(row.end())?;
     }
     files.add(file)
 }

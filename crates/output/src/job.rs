@@ -16,8 +16,8 @@ pub(crate) const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
 
 /// One format.
 pub(crate) trait Writer {
-    /// Writes the format's files into the set.
-    fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError>;
+    /// Writes the format's files into the set: of one session, or of several together. There is at least one.
+    fn write(&self, jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError>;
 }
 
 /// How an agent is called.

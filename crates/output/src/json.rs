@@ -1,4 +1,4 @@
-//! rocprofv3's json: one object per process, all keys of AMD's in AMD's order, no spaces.
+//! rocprofv3's json: one object per process in a list, all keys of AMD's in AMD's order, no spaces.
 //!
 //! The lists of records are streamed, one walk over the records each. What we have to say beyond AMD's keys is in
 //! `metadata.midair` and nowhere else, so that a reader of AMD's files finds what it expects.
@@ -62,10 +62,10 @@ type Done = Result<(), Stop>;
 pub(crate) struct Json;
 
 impl Writer for Json {
-    fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
+    fn write(&self, jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
         let mut file = files.create("results.json")?;
         let mut out = Emit::new(&mut file);
-        match document(&mut out, job).and_then(|()| Ok(out.finish()?)) {
+        match document(&mut out, jobs).and_then(|()| Ok(out.finish()?)) {
             Ok(()) => files.add(file),
             Err(Stop::Read(source)) => Err(WriteError::Records(source)),
             Err(Stop::Write(source)) => Err(file.failed(source)),
@@ -73,10 +73,19 @@ impl Writer for Json {
     }
 }
 
-fn document<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
+fn document<W: io::Write>(out: &mut Emit<W>, jobs: &[Job<'_>]) -> Done {
     out.open_object()?;
     out.key("rocprofiler-sdk-tool")?;
     out.open_array()?;
+    for job in jobs {
+        session(out, job)?;
+    }
+    out.close_array()?;
+    out.close_object()?;
+    Ok(())
+}
+
+fn session<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
     out.open_object()?;
     metadata(out, job)?;
     agents::write(out, &job.trace.agents)?;
@@ -94,8 +103,6 @@ fn document<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
     out.open_object()?;
     records(out, job)?;
     out.close_object()?;
-    out.close_object()?;
-    out.close_array()?;
     out.close_object()?;
     Ok(())
 }

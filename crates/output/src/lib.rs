@@ -56,7 +56,30 @@ pub fn write(
     names: &Names,
     plan: &Plan,
 ) -> Result<Vec<PathBuf>, WriteError> {
-    let job = Job::new(trace, index, names, plan);
+    write_jobs(&[Job::new(trace, index, names, plan)], plan)
+}
+
+/// As [`write()`], of several sessions in one set of files. Each format keeps them apart: rocpd by guid and process, json by one object
+/// per process, Perfetto by process tracks; csv has a column `Process_Id` at the end of each table that has none.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_together(
+    parts: &[(Trace, Index)],
+    names: &Names,
+    plan: &Plan,
+) -> Result<Vec<PathBuf>, WriteError> {
+    let jobs: Vec<Job<'_>> = parts
+        .iter()
+        .map(|(trace, index)| Job::new(trace, index, names, plan))
+        .collect();
+    write_jobs(&jobs, plan)
+}
+
+/// Sessions beyond this many cannot be in one rocpd file: SQLite unites at most 500 tables in a view.
+pub const MOST_TOGETHER: usize = 400;
+
+fn write_jobs(jobs: &[Job<'_>], plan: &Plan) -> Result<Vec<PathBuf>, WriteError> {
     let mut files = FileSet::new(&plan.directory, &plan.prefix)?;
     for format in &plan.formats {
         let writer: &dyn Writer = match format {
@@ -65,9 +88,9 @@ pub fn write(
             Format::Pftrace => &pftrace::Pftrace,
             Format::Rocpd => &rocpd::Rocpd,
         };
-        writer.write(&job, &mut files)?;
+        writer.write(jobs, &mut files)?;
     }
-    summary::write(&job, &mut files)?;
+    summary::write(jobs, plan, &mut files)?;
     files.commit()
 }
 
@@ -87,5 +110,18 @@ pub fn console_summary(
     names: &Names,
     plan: &Plan,
 ) -> Option<(Console, String)> {
-    summary::console(&Job::new(trace, index, names, plan))
+    summary::console(&[Job::new(trace, index, names, plan)], plan)
+}
+
+/// As [`console_summary`], over several sessions.
+pub fn console_summary_together(
+    parts: &[(Trace, Index)],
+    names: &Names,
+    plan: &Plan,
+) -> Option<(Console, String)> {
+    let jobs: Vec<Job<'_>> = parts
+        .iter()
+        .map(|(trace, index)| Job::new(trace, index, names, plan))
+        .collect();
+    summary::console(&jobs, plan)
 }

@@ -53,8 +53,11 @@ impl Job<'_> {
 }
 
 /// `notes.txt` beside the files of formats that have no place for it; only when there is something to say.
-pub(crate) fn write(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
-    let report = job.report();
+pub(crate) fn write(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
+    let report = match jobs {
+        [job] => job.report(),
+        jobs => jobs.iter().map(of_many).collect(),
+    };
     if report.is_empty() {
         // What was said of an earlier trace of this name is not true of this one.
         files.outdate("notes.txt");
@@ -63,4 +66,14 @@ pub(crate) fn write(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError
     let mut file = files.create("notes.txt")?;
     file.put(report.as_bytes())?;
     files.add(file)
+}
+
+/// One session's lines among those of others.
+fn of_many(job: &Job<'_>) -> String {
+    let pid = job.trace.process.pid;
+    let report = job.report();
+    report
+        .lines()
+        .map(|line| format!("process {pid}: {line}\n"))
+        .collect()
 }

@@ -31,28 +31,35 @@ const PROCESS_RANGE: u32 = 2;
 pub(crate) struct Pftrace;
 
 impl Writer for Pftrace {
-    fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
-        let out = Packets::begin(files.create("results.pftrace")?, &job.trace.process)?;
-        let mut scene = Scene {
-            job,
-            out,
-            tracks: Tracks::default(),
-            levels: Levels::default(),
-            by_queue: job.plan.group_by_queue || job.index.is_without_hip(),
-        };
-        scene.tracks.begin(job, &mut scene.out)?;
-        let walked = job
-            .trace
-            .records
-            .walk(|kind| kind < kind::AGENT, |record| scene.record(record));
-        walked?;
-        scene.levels.finish(job, &mut scene.out)?;
-        files.add(scene.out.finish())?;
+    fn write(&self, jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
+        let mut file = files.create("results.pftrace")?;
+        let mut with_csv = false;
+        // A trace is a row of packets: those of one session follow those of another, as a sequence of their own.
+        for (job, sequence) in jobs.iter().zip(1..) {
+            let out = Packets::begin(file, &job.trace.process, sequence)?;
+            let mut scene = Scene {
+                job,
+                out,
+                tracks: Tracks::default(),
+                levels: Levels::default(),
+                by_queue: job.plan.group_by_queue || job.index.is_without_hip(),
+            };
+            scene.tracks.begin(job, &mut scene.out)?;
+            let walked = job
+                .trace
+                .records
+                .walk(|kind| kind < kind::AGENT, |record| scene.record(record));
+            walked?;
+            scene.levels.finish(job, &mut scene.out)?;
+            file = scene.out.finish();
+            with_csv = job.plan.formats.contains(&Format::Csv);
+        }
+        files.add(file)?;
         // The format has no place for what is to be said about a trace. With csv the file is there already.
-        if job.plan.formats.contains(&Format::Csv) {
+        if with_csv {
             return Ok(());
         }
-        notes::write(job, files)
+        notes::write(jobs, files)
     }
 }
 

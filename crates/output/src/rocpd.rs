@@ -1,4 +1,4 @@
-//! AMD's rocpd: one SQLite file per process, readable by SQLite 3.40 and later.
+//! AMD's rocpd: one SQLite file per process, or one of several, readable by SQLite 3.40 and later.
 //!
 //! One walk over the records, in one transaction; every row that refers to another finds it there, since foreign keys are on.
 //! The file grows under a temporary name without a journal: when anything fails it is removed, so there is nothing to roll
@@ -75,9 +75,9 @@ impl From<WalkError<Stop>> for Stop {
 pub(crate) struct Rocpd;
 
 impl Writer for Rocpd {
-    fn write(&self, job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
+    fn write(&self, jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
         let file = files.reserve("results.db")?;
-        match write(job, file.temporary()) {
+        match write(jobs, file.temporary()) {
             Ok(()) => {
                 // Left by somebody who had an earlier file of this name open, they would be applied to this one.
                 for suffix in ["results.db-journal", "results.db-wal", "results.db-shm"] {
@@ -92,7 +92,7 @@ impl Writer for Rocpd {
     }
 }
 
-fn write(job: &Job<'_>, path: &Path) -> Step<()> {
+fn write(jobs: &[Job<'_>], path: &Path) -> Step<()> {
     // Nobody else has the file, so it needs no locks, which some network file systems do not have.
     // The file was made by us a moment ago; where the directory is somebody else's, he may have put a link in its place since. No link
     // is followed then, in the directory's own path neither: so that is resolved here.
@@ -108,15 +108,34 @@ fn write(job: &Job<'_>, path: &Path) -> Step<()> {
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;
          PRAGMA foreign_keys = ON; BEGIN;",
     )?;
-    let guid = Guid::of(&job.trace.process);
-    connection.execute_batch(&schema::definition(&guid))?;
-    let database = Database {
-        connection: &connection,
-        guid: &guid,
-    };
-    fill(&database, job)?;
+    // Each session has tables of its own; the views unite them.
+    let guids = guids(jobs);
+    connection.execute_batch(&schema::definition(&guids))?;
+    for (job, guid) in jobs.iter().zip(&guids) {
+        let database = Database {
+            connection: &connection,
+            guid,
+        };
+        fill(&database, job)?;
+    }
     connection.execute_batch("COMMIT;")?;
     connection.close().map_err(|(_, error)| Stop::from(error))
+}
+
+/// One for each session, and no two the same.
+fn guids(jobs: &[Job<'_>]) -> Vec<Guid> {
+    let mut guids: Vec<Guid> = Vec::new();
+    for job in jobs {
+        let mut process = job.trace.process.clone();
+        let mut guid = Guid::of(&process);
+        // Of two that were never attached to, or in machines that look the same.
+        while guids.contains(&guid) {
+            process.init_time += 1;
+            guid = Guid::of(&process);
+        }
+        guids.push(guid);
+    }
+    guids
 }
 
 fn fill(database: &Database<'_>, job: &Job<'_>) -> Step<()> {

@@ -76,9 +76,12 @@ pub(crate) fn by_total(mut entries: Vec<Entry<'_>>) -> Vec<Entry<'_>> {
 }
 
 /// All domains that have calls, in the order of json's `summary`.
-pub(crate) fn collect(job: &Job<'_>) -> Vec<DomainStats> {
+pub(crate) fn collect(jobs: &[Job<'_>]) -> Vec<DomainStats> {
     let of = |domain| {
-        let operations = operations(job, domain);
+        let mut operations = BTreeMap::new();
+        for job in jobs {
+            add_operations(&mut operations, job, domain);
+        }
         let mut total = Stat::default();
         for stat in operations.values() {
             total.merge(stat);
@@ -94,9 +97,8 @@ pub(crate) fn collect(job: &Job<'_>) -> Vec<DomainStats> {
     all
 }
 
-fn operations(job: &Job<'_>, domain: Domain) -> BTreeMap<String, Stat> {
+fn add_operations(by_name: &mut BTreeMap<String, Stat>, job: &Job<'_>, domain: Domain) {
     let index = job.index;
-    let mut by_name = BTreeMap::new();
     let mut add = |name: String, stat: &Stat| {
         let known: &mut Stat = by_name.entry(name).or_default();
         known.merge(stat);
@@ -132,7 +134,6 @@ fn operations(job: &Job<'_>, domain: Domain) -> BTreeMap<String, Stat> {
             }
         }
     }
-    by_name
 }
 
 /// As C's `%.*e`: at least two digits of exponent.

@@ -19,10 +19,10 @@ const DOMAIN: usize = 12;
 const INDENT: &str = "    ";
 
 /// The tables for a console and where they go, if they go to one.
-pub(crate) fn console(job: &Job<'_>) -> Option<(Console, String)> {
-    match &job.plan.summary_to {
+pub(crate) fn console(jobs: &[Job<'_>], plan: &Plan) -> Option<(Console, String)> {
+    match &plan.summary_to {
         SummaryTo::Console(console) => {
-            let text = tables(job, INDENT);
+            let text = tables(jobs, plan, INDENT);
             (!text.is_empty()).then_some((*console, text))
         }
         SummaryTo::File(_) => None,
@@ -30,11 +30,15 @@ pub(crate) fn console(job: &Job<'_>) -> Option<(Console, String)> {
 }
 
 /// `PREFIX_NAME.txt`, when the tables go to a file.
-pub(crate) fn write(job: &Job<'_>, files: &mut FileSet) -> Result<(), WriteError> {
-    let SummaryTo::File(name) = &job.plan.summary_to else {
+pub(crate) fn write(
+    jobs: &[Job<'_>],
+    plan: &Plan,
+    files: &mut FileSet,
+) -> Result<(), WriteError> {
+    let SummaryTo::File(name) = &plan.summary_to else {
         return Ok(());
     };
-    let text = tables(job, "");
+    let text = tables(jobs, plan, "");
     if text.is_empty() {
         return Ok(());
     }
@@ -58,12 +62,11 @@ fn whole(expression: &str) -> Result<Regex, regex_lite::Error> {
     Regex::new(&format!("^(?:{expression})$"))
 }
 
-fn tables(job: &Job<'_>, indent: &str) -> String {
-    let plan = job.plan;
+fn tables(jobs: &[Job<'_>], plan: &Plan, indent: &str) -> String {
     if !plan.has_summary() {
         return String::new();
     }
-    let mut domains = stats::collect(job);
+    let mut domains = stats::collect(jobs);
     domains.sort_by_key(|stats| stats.domain);
     let all: Vec<&DomainStats> = domains.iter().collect();
     let mut out = String::new();

@@ -51,12 +51,31 @@ struct Line {
 
 /// Kernels, calls, copies and markers, each with what took longest first; an empty text when nothing was recorded.
 pub fn summary(index: &Index, names: &Names, kernel_names: KernelNames, style: Style) -> String {
-    let parts = [
-        kernels(index, kernel_names, style),
-        calls(index, names, style),
-        copies(index, names, style),
-        table("MARKER", index.markers.clone(), style),
-    ];
+    joined(parts(&[index], names, kernel_names, style))
+}
+
+/// One session among several: whose it is, and what was found in it.
+pub struct Of<'a> {
+    /// The process, in words.
+    pub label: String,
+    /// Its index.
+    pub index: &'a Index,
+}
+
+/// As [`summary`], over several sessions, and a line for each of them.
+pub fn summary_together(
+    sessions: &[Of<'_>],
+    names: &Names,
+    kernel_names: KernelNames,
+    style: Style,
+) -> String {
+    let indexes: Vec<&Index> = sessions.iter().map(|session| session.index).collect();
+    let mut all = parts(&indexes, names, kernel_names, style);
+    all.insert(0, processes(sessions, style));
+    joined(all)
+}
+
+fn joined(parts: Vec<String>) -> String {
     parts
         .into_iter()
         .filter(|part| !part.is_empty())
@@ -64,11 +83,64 @@ pub fn summary(index: &Index, names: &Names, kernel_names: KernelNames, style: S
         .join("\n")
 }
 
+fn parts(
+    indexes: &[&Index],
+    names: &Names,
+    kernel_names: KernelNames,
+    style: Style,
+) -> Vec<String> {
+    let mut markers: HashMap<String, Stat> = HashMap::new();
+    for (message, stat) in indexes.iter().flat_map(|index| &index.markers) {
+        markers.entry(message.clone()).or_default().merge(stat);
+    }
+    vec![
+        kernels(indexes, kernel_names, style),
+        calls(indexes, names, style),
+        copies(indexes, names, style),
+        table("MARKER", markers, style),
+    ]
+}
+
+/// Each process with its kernels, or with its calls where none has any kernel.
+fn processes(sessions: &[Of<'_>], style: Style) -> String {
+    fn sum<'a>(stats: impl Iterator<Item = &'a Stat>) -> Stat {
+        stats.fold(Stat::default(), |mut sum, stat| {
+            sum.merge(stat);
+            sum
+        })
+    }
+    let kernels = sessions
+        .iter()
+        .any(|session| !session.index.kernels.is_empty());
+    let mut by_process: HashMap<String, Stat> = HashMap::new();
+    for session in sessions {
+        let stat = if kernels {
+            sum(session.index.kernels.values())
+        } else {
+            sum(session.index.calls.values())
+        };
+        // A process that became another program had two sessions.
+        by_process
+            .entry(session.label.clone())
+            .or_default()
+            .merge(&stat);
+    }
+    let title = if kernels {
+        "KERNELS OF PROCESS"
+    } else {
+        "CALLS OF PROCESS"
+    };
+    table(title, by_process, style)
+}
+
 /// Kernels by time on the device. Dispatches without times are not in it; a line below says how many there are.
-pub fn kernels(index: &Index, kernel_names: KernelNames, style: Style) -> String {
+fn kernels(indexes: &[&Index], kernel_names: KernelNames, style: Style) -> String {
     // Several code objects can have one kernel (a library loaded for each device): one line for a name.
     let mut by_name: HashMap<String, Stat> = HashMap::new();
-    for (id, stat) in &index.kernels {
+    for (index, (id, stat)) in indexes
+        .iter()
+        .flat_map(|index| index.kernels.iter().map(move |entry| (index, entry)))
+    {
         let name = match index.symbols.get(id) {
             Some(symbol) => {
                 kernel_name::formatted(&String::from_utf8_lossy(&symbol.name), kernel_names)
@@ -78,34 +150,43 @@ pub fn kernels(index: &Index, kernel_names: KernelNames, style: Style) -> String
         by_name.entry(name).or_default().merge(stat);
     }
     let mut out = table("KERNEL", by_name, style);
-    let timed: u64 = index.kernels.values().map(|stat| stat.calls).sum();
-    let untimed = index.dispatches.saturating_sub(timed);
+    let timed: u64 = indexes
+        .iter()
+        .flat_map(|index| index.kernels.values())
+        .map(|stat| stat.calls)
+        .sum();
+    let dispatches: u64 = indexes.iter().map(|index| index.dispatches).sum();
+    let untimed = dispatches.saturating_sub(timed);
     if untimed > 0 {
         let _ = writeln!(
             out,
-            "{untimed} of {} dispatches were seen without times",
-            index.dispatches
+            "{untimed} of {dispatches} dispatches were seen without times"
         );
     }
     out
 }
 
 /// HIP and HSA calls by time between entry and return. Calls within calls count in both.
-pub fn calls(index: &Index, names: &Names, style: Style) -> String {
-    let named =
-        |(key, stat): (&(u8, u32), &Stat)| (names.operation(key.0, key.1).into_owned(), *stat);
-    table("CALL", index.calls.iter().map(named).collect(), style)
+fn calls(indexes: &[&Index], names: &Names, style: Style) -> String {
+    let mut by_name: HashMap<String, Stat> = HashMap::new();
+    for (key, stat) in indexes.iter().flat_map(|index| &index.calls) {
+        let name = names.operation(key.0, key.1).into_owned();
+        by_name.entry(name).or_default().merge(stat);
+    }
+    table("CALL", by_name, style)
 }
 
 /// Copies by time on the engine.
-pub fn copies(index: &Index, names: &Names, style: Style) -> String {
-    let named = |(direction, stat): (&u32, &Stat)| {
+fn copies(indexes: &[&Index], names: &Names, style: Style) -> String {
+    let mut by_name: HashMap<String, Stat> = HashMap::new();
+    for (direction, stat) in indexes.iter().flat_map(|index| &index.copies) {
         let name = names
             .operation(kind::MEMORY_COPY, *direction)
             .replace("MEMORY_COPY_", "");
-        (name.to_lowercase().replace('_', " "), *stat)
-    };
-    table("COPY", index.copies.iter().map(named).collect(), style)
+        let name = name.to_lowercase().replace('_', " ");
+        by_name.entry(name).or_default().merge(stat);
+    }
+    table("COPY", by_name, style)
 }
 
 fn table(title: &str, stats: HashMap<String, Stat>, style: Style) -> String {

@@ -50,6 +50,8 @@ pub enum Kind {
     Output = 33,
     /// A known option that is not built yet.
     NotBuilt = 34,
+    /// Of several processes some went as they should and some did not; each that did not is named.
+    Partial = 35,
 }
 
 impl Kind {

@@ -77,6 +77,25 @@ impl Finished {
     /// elsewhere, are told by [`Written::incomplete`].
     pub fn write(self, style: table::Style) -> Result<Written, Failure> {
         let plan = plan(&self.settings, &self.identity)?;
+        let ready = self.ready(plan)?;
+        let names = Names::amd();
+        let (files, misplaced) = ready.write_files(&names)?;
+        let summary = console_summary(&ready.trace, &ready.index, &names, &ready.plan);
+        let (warnings, incomplete) = ready.conclusion(misplaced);
+        Ok(Written {
+            files,
+            table: table::summary(&ready.index, &names, ready.plan.kernel_names, style),
+            summary,
+            warnings,
+            incomplete,
+        })
+    }
+
+    /// The first pass over the records.
+    ///
+    /// # Errors
+    /// [`Kind::Output`] when they cannot be read.
+    pub(crate) fn ready(self, plan: Plan) -> Result<Ready, Failure> {
         let killed = match self.ended {
             Some(end @ (End::Signal(_) | End::Exec)) => Some(end),
             _ => None,
@@ -103,21 +122,54 @@ impl Finished {
             agents: self.identity.agents,
             records: self.records,
             lost,
-            notes: notes.clone(),
+            notes,
             outcome: Outcome { text, ordinary },
         };
-        let output = |error: &dyn std::fmt::Display| Failure::new(Kind::Output, error.to_string());
-        let index = Index::build(&trace.records).map_err(|error| output(&error))?;
-        let names = Names::amd();
-        let (files, misplaced) = match midair_output::write(&trace, &index, &names, &plan) {
-            Ok(files) => (files, None),
+        let index = Index::build(&trace.records)
+            .map_err(|error| Failure::new(Kind::Output, error.to_string()))?;
+        Ok(Ready {
+            trace,
+            index,
+            plan,
+            system_backend: self.settings.text("ROCPROF_PERFETTO_BACKEND") == Some("system"),
+            killed,
+            failure: self.failure,
+        })
+    }
+}
+
+/// A trace with its first pass, ready to be written.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) trace: Trace,
+    pub(crate) index: Index,
+    pub(crate) plan: Plan,
+    system_backend: bool,
+    killed: Option<End>,
+    failure: Option<Failure>,
+}
+
+impl Ready {
+    /// Writes the files where the plan says, else elsewhere, which is the failure then.
+    pub(crate) fn write_files(
+        &self,
+        names: &Names,
+    ) -> Result<(Vec<PathBuf>, Option<Failure>), Failure> {
+        let write = |plan: &Plan| midair_output::write(&self.trace, &self.index, names, plan);
+        match write(&self.plan) {
+            Ok(files) => Ok((files, None)),
             Err(error) => {
-                let (files, failure) = elsewhere(&trace, &index, &names, plan.clone(), &error)?;
-                (files, Some(failure))
+                let pid = self.trace.process.pid;
+                let (files, failure) = elsewhere(pid, self.plan.clone(), &error, write)?;
+                Ok((files, Some(failure)))
             }
-        };
-        let summary = console_summary(&trace, &index, &names, &plan);
-        let mut warnings = notes;
+        }
+    }
+
+    /// What the user should know, and why the results are not whole, if they are not.
+    pub(crate) fn conclusion(&self, misplaced: Option<Failure>) -> (Vec<String>, Option<Failure>) {
+        let (trace, index, plan) = (&self.trace, &self.index, &self.plan);
+        let mut warnings = trace.notes.clone();
         if plan.stats
             && !plan
                 .formats
@@ -128,17 +180,15 @@ impl Finished {
                 "--stats has no effect: statistics are written with csv and json only".to_owned(),
             );
         }
-        if plan.formats.contains(&Format::Pftrace)
-            && self.settings.text("ROCPROF_PERFETTO_BACKEND") == Some("system")
-        {
+        if plan.formats.contains(&Format::Pftrace) && self.system_backend {
             warnings.push(
                 "ROCPROF_PERFETTO_BACKEND=system has no effect: the trace is in its file"
                     .to_owned(),
             );
         }
         warnings.extend(index.unbalanced());
-        let incomplete = misplaced.or(self.failure).or_else(|| {
-            if let Some(end) = killed {
+        let incomplete = misplaced.or_else(|| self.failure.clone()).or_else(|| {
+            if let Some(end) = self.killed {
                 return Some(Failure::new(
                     Kind::TargetKilled,
                     format!("the process ended while attached: {}", describe(end)),
@@ -160,13 +210,7 @@ impl Finished {
         if index.is_idle() {
             warnings.push("nothing was recorded: the process made no call and launched no kernel that was asked for".to_owned());
         }
-        Ok(Written {
-            files,
-            table: table::summary(&index, &names, plan.kernel_names, style),
-            summary,
-            warnings,
-            incomplete,
-        })
+        (warnings, incomplete)
     }
 }
 
@@ -175,12 +219,11 @@ impl Finished {
 ///
 /// # Errors
 /// When that fails, too.
-fn elsewhere(
-    trace: &Trace,
-    index: &Index,
-    names: &Names,
+pub(crate) fn elsewhere(
+    pid: u32,
     mut plan: Plan,
     error: &WriteError,
+    write: impl FnOnce(&Plan) -> Result<Vec<PathBuf>, WriteError>,
 ) -> Result<(Vec<PathBuf>, Failure), Failure> {
     let lost = |second: &dyn std::fmt::Display| {
         Failure::new(
@@ -188,7 +231,7 @@ fn elsewhere(
             format!("{error}; in the directory for temporary files: {second}"),
         )
     };
-    let prefix = format!("midair-{}-", trace.process.pid);
+    let prefix = format!("midair-{pid}-");
     let directory = tempfile::Builder::new()
         .prefix(&prefix)
         .tempdir()
@@ -200,7 +243,7 @@ fn elsewhere(
         .next()
         .unwrap_or_default()
         .to_owned();
-    let files = midair_output::write(trace, index, names, &plan).map_err(|second| lost(&second))?;
+    let files = write(&plan).map_err(|second| lost(&second))?;
     let directory = directory.keep();
     let failure = Failure::new(Kind::Output, error.to_string()).hint(format!(
         "the results were saved in {} instead",

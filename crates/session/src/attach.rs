@@ -133,6 +133,14 @@ pub(crate) fn laid_down(error: &std::io::Error) -> Failure {
     .hint("run it without its set-uid bit or file capabilities")
 }
 
+/// Why this process cannot be attached to, if a look at it tells.
+pub(crate) fn refusal(pid: u32) -> Option<Failure> {
+    match look_at(pid) {
+        Ok(look) => runtimes(&look).is_empty().then(|| not_gpu(pid)),
+        Err(failure) => Some(failure),
+    }
+}
+
 fn look_at(pid: u32) -> Result<Look, Failure> {
     let number = i32::try_from(pid)
         .map_err(|_| Failure::new(Kind::NoProcess, format!("there is no process {pid}")))?;

@@ -16,6 +16,7 @@ mod rights;
 mod room;
 mod session;
 mod target;
+pub mod tree;
 mod turn;
 
 pub use checks::{Check, Verdict, checks};
@@ -29,3 +30,4 @@ pub use request::{Entry, Event, Request};
 pub use rights::trusted;
 pub use session::Session;
 pub use target::Target;
+pub use tree::{Group, GroupCollected, GroupRequest, Happened, News, Selection};

@@ -11,7 +11,7 @@ pub(super) fn write<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Resul
     out.open_array()?;
     let wanted = job.plan.stats || job.plan.has_summary();
     let domains = if wanted {
-        stats::collect(job)
+        stats::collect(std::slice::from_ref(job))
     } else {
         Vec::new()
     };

@@ -17,8 +17,6 @@ pub(super) mod proto {
     include!(concat!(env!("OUT_DIR"), "/midair.perfetto.rs"));
 }
 
-/// The one sequence that all packets are of.
-const SEQUENCE: u32 = 1;
 /// Flags of a sequence: what was interned before is forgotten; this packet needs what was interned.
 const CLEARED: u32 = 1;
 const NEEDS_INTERNED: u32 = 2;
@@ -50,6 +48,8 @@ pub(super) struct Event<'a> {
 /// The file, and what was already said in it.
 pub(super) struct Packets {
     file: OutputFile,
+    /// The sequence that all packets of this process are of.
+    sequence: u32,
     buffer: Vec<u8>,
     categories: HashMap<&'static str, u64>,
     annotations: HashMap<&'static str, u64>,
@@ -62,11 +62,16 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Begins with the packet that says what clock times are of.
-    pub(super) fn begin(file: OutputFile, process: &Process) -> Result<Packets, WriteError> {
+    /// Begins a sequence, behind what is in the file, with the packet that says what clock times are of.
+    pub(super) fn begin(
+        file: OutputFile,
+        process: &Process,
+        sequence: u32,
+    ) -> Result<Packets, WriteError> {
         let time = process.init_time;
         let mut packets = Packets {
             file,
+            sequence,
             buffer: Vec::new(),
             categories: HashMap::new(),
             annotations: HashMap::new(),
@@ -89,7 +94,7 @@ impl Packets {
                 timestamp_clock_id: Some(BOOTTIME),
             }),
             first_packet_on_sequence: Some(true),
-            ..packet(time)
+            ..packet(sequence, time)
         })?;
         Ok(packets)
     }
@@ -131,7 +136,7 @@ impl Packets {
         self.put(&TracePacket {
             timestamp: None,
             track_descriptor: Some(track),
-            ..packet(0)
+            ..packet(self.sequence, 0)
         })
     }
 
@@ -158,7 +163,7 @@ impl Packets {
         };
         self.put(&TracePacket {
             track_event: Some(event),
-            ..packet(time)
+            ..packet(self.sequence, time)
         })
     }
 
@@ -178,7 +183,7 @@ impl Packets {
         // An end before the begin, which only a damaged record has, would end something else.
         self.put(&TracePacket {
             track_event: Some(event),
-            ..packet(end.max(start))
+            ..packet(self.sequence, end.max(start))
         })
     }
 
@@ -217,7 +222,7 @@ impl Packets {
                 flow_ids: event.flow.into_iter().collect(),
                 ..TrackEvent::default()
             }),
-            ..packet(time)
+            ..packet(self.sequence, time)
         })
     }
 
@@ -248,10 +253,10 @@ fn mix(seed: u64, parts: &[u64]) -> u64 {
 }
 
 /// A packet of our sequence with a time and nothing else.
-fn packet(time: u64) -> TracePacket {
+fn packet(sequence: u32, time: u64) -> TracePacket {
     TracePacket {
         timestamp: Some(time),
-        trusted_packet_sequence_id: Some(SEQUENCE),
+        trusted_packet_sequence_id: Some(sequence),
         sequence_flags: Some(NEEDS_INTERNED),
         ..TracePacket::default()
     }

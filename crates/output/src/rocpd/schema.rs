@@ -2,8 +2,8 @@
 //! Its tools up to ROCm 7.2 look columns up by name; its newest ones refuse a file whose tables differ in any of these from
 //! the version that it names, even in how a default is quoted.
 //!
-//! Every table carries the file's guid in its name and in each row: several files can then be attached to one connection and
-//! united. A view without the guid stands for each table.
+//! Every table carries its session's guid in its name and in each row: several sessions are in one file, or several files attached to
+//! one connection, and united. A view without the guid stands for each table.
 
 use super::guid::Guid;
 use std::fmt::Write;
@@ -390,8 +390,25 @@ fn references(table: &Table) -> Vec<(&'static str, &'static str)> {
     all
 }
 
-/// Statements that make all tables and views.
-pub(super) fn definition(guid: &Guid) -> String {
+/// Statements that make the tables of each session, and the views over all.
+pub(super) fn definition(guids: &[Guid]) -> String {
+    let mut sql: String = guids.iter().map(tables).collect();
+    for name in std::iter::once("metadata").chain(TABLES.iter().map(|table| table.name)) {
+        let of_each = |guid: &Guid| format!("SELECT * FROM {}", full_name(name, guid));
+        let all: Vec<String> = guids.iter().map(of_each).collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            sql,
+            "CREATE VIEW rocpd_{name} AS {};",
+            all.join(" UNION ALL ")
+        );
+    }
+    sql.push_str(include_str!("views.sql"));
+    sql
+}
+
+/// Statements that make the tables of a session.
+fn tables(guid: &Guid) -> String {
     // Writing to a String cannot fail, hence the ignored results.
     let mut sql = format!(
         "CREATE TABLE {} (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, value TEXT NOT NULL);\n",
@@ -423,14 +440,6 @@ pub(super) fn definition(guid: &Guid) -> String {
             "INSERT INTO sqlite_sequence (name, seq) VALUES ({name}, 0);"
         );
     }
-    for name in std::iter::once("metadata").chain(TABLES.iter().map(|table| table.name)) {
-        let _ = writeln!(
-            sql,
-            "CREATE VIEW rocpd_{name} AS SELECT * FROM {};",
-            full_name(name, guid)
-        );
-    }
-    sql.push_str(include_str!("views.sql"));
     sql
 }
 

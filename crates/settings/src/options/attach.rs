@@ -63,10 +63,43 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Boolean,
         Sets::Either("ROCPROF_ATTACH_CHILDREN"),
-        "Attach to the process's descendants, too",
+        "Attach to the process's descendants, too (default true)",
     )
-    .later()
-    .more("Only the process itself is attached to for now, which is what false asks for."),
+    .more(
+        "Children that are born while it is attached are followed. Descendants without a HIP or HSA runtime are left alone until they \
+         load one; where the process itself has none (a launcher), its descendants are attached to. Each process has files of its \
+         own, or see --merge.",
+    )
+    .front(Front::Rocprofv3),
+    Opt::new(
+        "tree",
+        Attach,
+        Shape::Number { name: "PID", min: 1, max: u32::MAX as u64 },
+        Sets::Nothing,
+        "Attach to this process and all that descend from it",
+    )
+    .more(
+        "In parallel, and children that are born while it is attached are followed. Processes without a HIP or HSA runtime are \
+         watched, and attached to when they load one.",
+    )
+    .front(Front::Midair),
+    Opt::new("all", Attach, Shape::Flag, Sets::Nothing, "Attach to every process with a HIP or HSA runtime that may be entered")
+        .more("In parallel; those that come later are attached to when they load a runtime.")
+        .front(Front::Midair),
+    Opt::new(
+        "name",
+        Attach,
+        Shape::Text("REGEX"),
+        Sets::Nothing,
+        "Attach to every process whose name or command line matches, and all that descend from them",
+    )
+    .more("In parallel; those that come later are attached to as well.")
+    .front(Front::Midair),
+    Opt::new("merge", Attach, Shape::Flag, Sets::Nothing, "Write one result of all processes instead of one for each")
+        .more(
+            "It is named by the process that was asked for, or else by the first. rocpd and json keep processes apart as they do \
+             in their own files, Perfetto by process tracks; csv has a column Process_Id in every table.",
+        ),
     Opt::new(
         "attach-sync-output",
         Attach,

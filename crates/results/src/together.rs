@@ -1,0 +1,246 @@
+//! Several finished sessions: files of each, or one set of files of all, and one table.
+
+use crate::failure::{Failure, Kind};
+use crate::finished::{End, Finished, Written};
+use crate::identity::Identity;
+use crate::plan::plan;
+use midair_output::table::{self, Of};
+use midair_output::{Index, MOST_TOGETHER, Names, Plan, Trace};
+use midair_settings::Settings;
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// What a group of sessions brought.
+#[derive(Debug)]
+pub struct Together {
+    /// Process, its name, and its session. Several sessions of one process are in the order of their times.
+    pub parts: Vec<(u32, String, Finished)>,
+    /// Processes that brought nothing, and why.
+    pub failed: Vec<(u32, String, Failure)>,
+    /// The process that names results of all; else the first of the parts.
+    pub lead: Option<Identity>,
+    /// One set of files instead of one for each.
+    pub merge: bool,
+}
+
+impl Together {
+    /// Writes everything. What went wrong with some of many is told by [`Written::incomplete`], and each of it by a warning.
+    ///
+    /// # Errors
+    /// When no session brought anything: why the first did not. [`Kind::Output`] when the one set of files cannot be written.
+    pub fn write(mut self, settings: &Settings, style: table::Style) -> Result<Written, Failure> {
+        if self.parts.is_empty() {
+            return Err(match self.failed.into_iter().next() {
+                Some((_, _, failure)) => failure,
+                None => Failure::new(Kind::NotGpu, "no process was attached"),
+            });
+        }
+        let count = self.parts.len() + self.failed.len();
+        for (_, _, finished) in &mut self.parts {
+            // Expected in a group: its next session, if it had one, is another part.
+            if finished.ended == Some(End::Exec) {
+                finished.ended = None;
+                finished
+                    .notes
+                    .push("the process became another program by exec, and this session ended there".to_owned());
+            }
+        }
+        let mut written = Written::default();
+        if self.merge && self.parts.len() > MOST_TOGETHER {
+            self.merge = false;
+            written.warnings.push(format!(
+                "{} sessions are more than the {MOST_TOGETHER} that one result can hold: each has its own",
+                self.parts.len()
+            ));
+        }
+        let mut troubles: Vec<(String, Failure)> = self
+            .failed
+            .drain(..)
+            .map(|(pid, name, failure)| (label(pid, &name), failure))
+            .collect();
+        // A group of which nothing else went wrong keeps the failure of its one process.
+        let kinds = if self.merge {
+            self.merged(settings, style, &mut written, &mut troubles)?
+        } else {
+            self.each(style, &mut written, &mut troubles)?
+        };
+        let failed = troubles.len();
+        for (label, failure) in &troubles {
+            written.warnings.push(format!("{label}: {}", failure.what));
+        }
+        written.incomplete = match (failed, kinds) {
+            (0, _) => None,
+            (_, 1) if count == 1 => troubles.pop().map(|(_, failure)| failure),
+            _ => Some(Failure::new(
+                Kind::Partial,
+                format!("{failed} of {count} sessions did not go as they should; the others are complete"),
+            )),
+        };
+        Ok(written)
+    }
+
+    /// Files of each. How many sessions there were.
+    fn each(
+        &mut self,
+        style: table::Style,
+        written: &mut Written,
+        troubles: &mut Vec<(String, Failure)>,
+    ) -> Result<usize, Failure> {
+        let names = Names::amd();
+        let lead = self.lead.as_ref().map(|lead| lead.keys.pid);
+        let mut taken = HashSet::new();
+        // The lead keeps the name that was asked for, whatever its number.
+        self.parts.sort_by_key(|(pid, _, finished)| {
+            (lead != Some(finished.identity.keys.pid), *pid)
+        });
+        let mut done: Vec<(String, Index)> = Vec::new();
+        let mut kernel_names = None;
+        for (pid, name, finished) in self.parts.drain(..) {
+            let label = label(pid, &name);
+            let mut plan = plan(&finished.settings, &finished.identity)?;
+            let inner = finished.identity.keys.pid;
+            distinct(&mut plan, (pid, inner), lead == Some(inner), &mut taken);
+            kernel_names.get_or_insert(plan.kernel_names);
+            let ready = match finished.ready(plan) {
+                Ok(ready) => ready,
+                Err(failure) => {
+                    troubles.push((label, failure));
+                    continue;
+                }
+            };
+            let (files, misplaced) = match ready.write_files(&names) {
+                Ok(done) => done,
+                Err(failure) => {
+                    troubles.push((label, failure));
+                    continue;
+                }
+            };
+            written.files.extend(files);
+            let summary = midair_output::console_summary(
+                &ready.trace,
+                &ready.index,
+                &names,
+                &ready.plan,
+            );
+            if let Some((console, text)) = summary {
+                let title = format!("\n{label}\n");
+                let all = written.summary.get_or_insert((console, String::new()));
+                all.1.push_str(&title);
+                all.1.push_str(&text);
+            }
+            let (warnings, trouble) = ready.conclusion(misplaced);
+            for warning in warnings {
+                written.warnings.push(format!("{label}: {warning}"));
+            }
+            troubles.extend(trouble.map(|failure| (label.clone(), failure)));
+            done.push((label, ready.index));
+        }
+        let sessions: Vec<Of<'_>> = done
+            .iter()
+            .map(|(label, index)| Of {
+                label: label.clone(),
+                index,
+            })
+            .collect();
+        written.table =
+            table::summary_together(&sessions, &names, kernel_names.unwrap_or_default(), style);
+        Ok(done.len())
+    }
+
+    /// One set of files. How many sessions there were.
+    fn merged(
+        &mut self,
+        settings: &Settings,
+        style: table::Style,
+        written: &mut Written,
+        troubles: &mut Vec<(String, Failure)>,
+    ) -> Result<usize, Failure> {
+        let names = Names::amd();
+        let lead = match self.lead.take() {
+            Some(lead) => lead,
+            None => match self.parts.first() {
+                Some((_, _, first)) => first.identity.clone(),
+                None => Identity::default(),
+            },
+        };
+        let plan = plan(settings, &lead)?;
+        let mut labels = Vec::new();
+        let mut parts: Vec<(Trace, Index)> = Vec::new();
+        for (pid, name, finished) in self.parts.drain(..) {
+            let label = label(pid, &name);
+            match finished.ready(plan.clone()) {
+                Ok(ready) => {
+                    let (warnings, trouble) = ready.conclusion(None);
+                    for warning in warnings {
+                        written.warnings.push(format!("{label}: {warning}"));
+                    }
+                    troubles.extend(trouble.map(|failure| (label.clone(), failure)));
+                    labels.push(label);
+                    parts.push((ready.trace, ready.index));
+                }
+                Err(failure) => troubles.push((label, failure)),
+            }
+        }
+        written.files = write_or_save(&parts, &names, &plan, lead.keys.pid, troubles)?;
+        written.summary = midair_output::console_summary_together(&parts, &names, &plan);
+        let sessions: Vec<Of<'_>> = labels
+            .into_iter()
+            .zip(&parts)
+            .map(|(label, (_, index))| Of { label, index })
+            .collect();
+        written.table = table::summary_together(&sessions, &names, plan.kernel_names, style);
+        Ok(parts.len())
+    }
+}
+
+/// Writes all into the place that was asked for, else into a directory of its own.
+fn write_or_save(
+    parts: &[(Trace, Index)],
+    names: &Names,
+    plan: &Plan,
+    pid: u32,
+    troubles: &mut Vec<(String, Failure)>,
+) -> Result<Vec<PathBuf>, Failure> {
+    let error = match midair_output::write_together(parts, names, plan) {
+        Ok(files) => return Ok(files),
+        Err(error) => error,
+    };
+    let write = |plan: &Plan| midair_output::write_together(parts, names, plan);
+    let (files, failure) = crate::finished::elsewhere(pid, plan.clone(), &error, write)?;
+    troubles.push(("all".to_owned(), failure));
+    Ok(files)
+}
+
+fn label(pid: u32, name: &str) -> String {
+    format!("process {pid} ({name})")
+}
+
+/// No two sessions write to one place: where the user's name is the same for several, the lead keeps it, and the others have their
+/// process's number behind it.
+/// `inner` is the number in the process's own pid namespace, which the keys of names stand for.
+fn distinct(
+    plan: &mut Plan,
+    (pid, inner): (u32, u32),
+    is_lead: bool,
+    taken: &mut HashSet<(PathBuf, String)>,
+) {
+    let wanted = plan.prefix.clone();
+    let names_process = wanted.contains(&inner.to_string());
+    let first = if is_lead || names_process {
+        wanted.clone()
+    } else {
+        format!("{wanted}_{pid}")
+    };
+    let base = if names_process {
+        wanted
+    } else {
+        format!("{wanted}_{pid}")
+    };
+    let further = (2..).map(|number| format!("{base}_{number}"));
+    let free = std::iter::once(first)
+        .chain(further)
+        .find(|name| taken.insert((plan.directory.clone(), name.clone())));
+    if let Some(free) = free {
+        plan.prefix = free;
+    }
+}

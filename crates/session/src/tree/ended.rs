@@ -1,0 +1,119 @@
+//! What a group brought.
+
+use super::{GroupRequest, Selection};
+use crate::collected::Collected;
+use midair_output::table;
+use midair_results::{Failure, Finished, Identity, Kind, Together, Written};
+
+/// One process's part.
+#[derive(Debug)]
+pub struct Part {
+    /// Which process.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// What its session brought, or why there was none.
+    pub collected: Result<Collected, Failure>,
+}
+
+/// Traces that are complete and not written yet.
+#[derive(Debug)]
+pub struct GroupCollected {
+    request: GroupRequest,
+    parts: Vec<Part>,
+    watched: Vec<(u32, String)>,
+    lead: Option<Identity>,
+}
+
+impl GroupCollected {
+    pub(super) fn new(
+        request: GroupRequest,
+        mut parts: Vec<Part>,
+        watched: Vec<(u32, String)>,
+    ) -> GroupCollected {
+        // By process, and the sessions of one process in their order: those are pushed as they end.
+        parts.sort_by_key(|part| part.pid);
+        let lead = match request.selection {
+            Selection::Tree(root) => Some(Identity::read(root)).filter(|lead| lead.keys.pid != 0),
+            _ => None,
+        };
+        GroupCollected {
+            request,
+            parts,
+            watched,
+            lead,
+        }
+    }
+
+    /// Each process's part.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Why a detach did not come to its end, for the first for which that is so.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.parts.iter().find_map(|part| match &part.collected {
+            Ok(collected) => collected.failure(),
+            Err(failure) => Some(failure).filter(|failure| failure.kind == Kind::DetachFailed),
+        })
+    }
+
+    /// Writes what the settings ask for: for each process, or one result of all. `style` is that of the tables.
+    ///
+    /// # Errors
+    /// When nothing was collected: why; for a group of one, as [`Collected::write`].
+    pub fn write(mut self, style: table::Style) -> Result<Written, Failure> {
+        if self.parts.len() == 1
+            && !self.request.merge
+            && let Some(Part { collected, .. }) = self.parts.pop()
+        {
+            let mut written = collected?.write(style)?;
+            self.tell_watched(&mut written);
+            return Ok(written);
+        }
+        if self.parts.is_empty() {
+            return Err(Failure::new(
+                Kind::NotGpu,
+                "no process loaded a HIP or HSA runtime while it was watched",
+            ));
+        }
+        let mut failed = Vec::new();
+        let mut finished: Vec<(u32, String, Finished)> = Vec::new();
+        for part in std::mem::take(&mut self.parts) {
+            match part.collected {
+                Ok(collected) => finished.push((part.pid, part.name, collected.finished)),
+                Err(failure) => failed.push((part.pid, part.name, failure)),
+            }
+        }
+        let together = Together {
+            parts: finished,
+            failed,
+            lead: self.lead.take(),
+            merge: self.request.merge,
+        };
+        let mut written = together.write(&self.request.each.settings, style)?;
+        self.tell_watched(&mut written);
+        Ok(written)
+    }
+
+    fn tell_watched(&self, written: &mut Written) {
+        const MOST: usize = 8;
+        if self.watched.is_empty() || !self.request.patient {
+            return;
+        }
+        let names: Vec<String> = self
+            .watched
+            .iter()
+            .take(MOST)
+            .map(|(pid, name)| format!("{pid} ({name})"))
+            .collect();
+        let more = match self.watched.len().saturating_sub(MOST) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        written.warnings.push(format!(
+            "without a HIP or HSA runtime to the end: {}{more}",
+            names.join(", ")
+        ));
+    }
+}

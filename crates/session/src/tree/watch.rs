@@ -1,0 +1,415 @@
+//! Which processes belong to a group, and what became of each since the last look.
+//!
+//! Nothing here waits or touches a process. A process is known by its number and its start, so a number that is used anew is another
+//! process. What can be missed is one that begins and ends between two looks, and one whose parent does so.
+
+use crate::find::{self, Found};
+use midair_procinfo::{Tid, task};
+use midair_results::{Failure, Kind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Shortest time between two looks.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// A look may take this part of the time until the next one: what is watched is somebody's production machine.
+const SHARE: u32 = 50;
+/// A process that comes while we look must be there this long before it is entered: until then it may be a child between `fork` and
+/// `exec`, which still shows its parent's libraries.
+const SETTLED: Duration = Duration::from_millis(80);
+
+/// Which processes.
+#[derive(Debug, Clone)]
+pub enum Selection {
+    /// A process and all that descend from it.
+    Tree(u32),
+    /// Every process that has a GPU runtime.
+    All,
+    /// Those whose name or command line the expression matches, and all that descend from them.
+    Named(regex_lite::Regex),
+}
+
+impl Selection {
+    /// By an expression for the name or the command line.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] when it is none.
+    pub fn named(expression: &str) -> Result<Selection, Failure> {
+        let wanted = regex_lite::Regex::new(expression).map_err(|why| {
+            Failure::new(
+                Kind::Usage,
+                format!("'{expression}' is no regular expression: {why}"),
+            )
+        })?;
+        Ok(Selection::Named(wanted))
+    }
+
+    fn chooses(&self, found: &Found) -> bool {
+        match self {
+            Selection::Tree(root) => found.pid == *root,
+            Selection::All => found.uses_a_gpu(),
+            Selection::Named(wanted) => {
+                wanted.is_match(&found.name) || wanted.is_match(&found.command)
+            }
+        }
+    }
+}
+
+/// What is known of a process.
+#[derive(Debug)]
+struct Known {
+    start_ticks: u64,
+    name: String,
+    /// In the group; else only remembered, so that it is not read again and again.
+    chosen: bool,
+    stage: Stage,
+    /// When it came into the group, or became another program.
+    since: Instant,
+    /// Pages of its address space at the last look at its libraries: another library changes it.
+    pages: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Without a runtime, or not yet to be entered.
+    Watched,
+    /// Given to whoever attaches.
+    Taken,
+    /// Not to be tried again.
+    Left,
+}
+
+/// A process to attach to now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ripe {
+    pub(super) pid: u32,
+    pub(super) name: String,
+}
+
+/// The group as it was seen last.
+#[derive(Debug)]
+pub(super) struct Watch {
+    selection: Selection,
+    known: BTreeMap<u32, Known>,
+    next: Instant,
+    first: bool,
+}
+
+impl Watch {
+    pub(super) fn new(selection: Selection) -> Watch {
+        Watch {
+            selection,
+            known: BTreeMap::new(),
+            next: Instant::now(),
+            first: true,
+        }
+    }
+
+    /// Looks, if it is time, and gives those that have become ripe.
+    pub(super) fn look(&mut self) -> Vec<Ripe> {
+        let began = Instant::now();
+        if began < self.next {
+            return Vec::new();
+        }
+        self.forget_the_dead();
+        match self.selection {
+            Selection::Tree(root) if self.first => self.meet(root, false),
+            Selection::Tree(_) => {}
+            Selection::All | Selection::Named(_) => self.meet_everybody(),
+        }
+        self.meet_descendants();
+        let ripe = self.ripen();
+        self.first = false;
+        self.next = Instant::now() + SHORTEST.max(began.elapsed() * SHARE);
+        ripe
+    }
+
+    /// It is given to whoever attaches, whatever was seen of it.
+    pub(super) fn take_up(&mut self, pid: u32) {
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.stage = Stage::Taken;
+        }
+    }
+
+    /// It could not be entered just now: it is tried again after a while.
+    pub(super) fn try_again(&mut self, pid: u32, after: Duration) {
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.stage = Stage::Watched;
+            known.pages = 0;
+            known.since = Instant::now() + after;
+        }
+    }
+
+    /// It has become another program: it is looked at anew.
+    pub(super) fn look_anew(&mut self, pid: u32) {
+        self.try_again(pid, Duration::ZERO);
+    }
+
+    /// Nothing more is to be done about it.
+    pub(super) fn leave(&mut self, pid: u32) {
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.stage = Stage::Left;
+        }
+    }
+
+    /// Those in the group that run and have no runtime so far, with their names.
+    pub(super) fn watched(&self) -> Vec<(u32, String)> {
+        let watched = |(pid, known): (&u32, &Known)| {
+            (known.chosen && known.stage == Stage::Watched).then(|| (*pid, known.name.clone()))
+        };
+        self.known.iter().filter_map(watched).collect()
+    }
+
+    /// How many are in the group and run.
+    pub(super) fn alive(&self) -> usize {
+        self.known.values().filter(|known| known.chosen).count()
+    }
+
+    fn forget_the_dead(&mut self) {
+        self.known.retain(|pid, known| {
+            let stat = Tid::try_from(*pid).ok().and_then(|pid| task::stat(pid).ok());
+            stat.is_some_and(|stat| {
+                // A leader that has ended may have threads that go on.
+                stat.start_ticks == known.start_ticks
+                    && (!stat.is_dead() || task::live(*pid as Tid).is_ok_and(|tid| tid.is_some()))
+            })
+        });
+    }
+
+    fn meet(&mut self, pid: u32, by_descent: bool) {
+        if pid == std::process::id() {
+            return;
+        }
+        let Some(found) = find::process(pid) else {
+            return;
+        };
+        let chosen = by_descent || self.selection.chooses(&found);
+        let known = Known {
+            start_ticks: found.start_ticks,
+            name: found.name,
+            chosen,
+            stage: Stage::Watched,
+            since: Instant::now(),
+            pages: 0,
+        };
+        self.known.insert(pid, known);
+    }
+
+    fn meet_everybody(&mut self) {
+        for pid in find::pids() {
+            match self.known.get_mut(&pid) {
+                None => self.meet(pid, false),
+                // An exec gives it another name; a library that comes gives it more memory.
+                Some(known) if !known.chosen => {
+                    let pages = pages(pid);
+                    if pages != known.pages {
+                        known.pages = pages;
+                        let chosen = find::process(pid)
+                            .is_some_and(|found| self.selection.chooses(&found));
+                        if chosen && let Some(known) = self.known.get_mut(&pid) {
+                            known.chosen = true;
+                            known.pages = 0;
+                            known.since = Instant::now();
+                        }
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Children of those in the group, theirs, and so on. One whose parent has ended since stays in the group.
+    fn meet_descendants(&mut self) {
+        let chosen = self.known.iter().filter(|(_, known)| known.chosen);
+        let mut open: Vec<u32> = chosen.map(|(pid, _)| *pid).collect();
+        let mut seen: BTreeSet<u32> = open.iter().copied().collect();
+        let mut by_parent = None;
+        while let Some(parent) = open.pop() {
+            for child in children(parent, &mut by_parent) {
+                if !seen.insert(child) {
+                    continue;
+                }
+                match self.known.get_mut(&child) {
+                    Some(known) => known.chosen = true,
+                    None => self.meet(child, true),
+                }
+                if self.known.contains_key(&child) {
+                    open.push(child);
+                }
+            }
+        }
+    }
+
+    fn ripen(&mut self) -> Vec<Ripe> {
+        let mut ripe = Vec::new();
+        for (pid, known) in &mut self.known {
+            let settled = self.first || known.since.elapsed() >= SETTLED;
+            // `since` may lie ahead: it is to be left alone until then.
+            if !known.chosen || known.stage != Stage::Watched || !settled {
+                continue;
+            }
+            let pages = pages(*pid);
+            if pages == known.pages {
+                continue;
+            }
+            known.pages = pages;
+            let Some(found) = find::process(*pid) else {
+                continue;
+            };
+            known.name.clone_from(&found.name);
+            if found.uses_a_gpu() && !shares_memory(*pid, found.parent) {
+                known.stage = Stage::Taken;
+                ripe.push(Ripe {
+                    pid: *pid,
+                    name: found.name,
+                });
+            } else if found.uses_a_gpu() {
+                known.pages = 0;
+            }
+        }
+        ripe
+    }
+}
+
+/// Pages of its address space; 0 when nobody tells.
+fn pages(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let first = text.split_ascii_whitespace().next();
+    first.and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// A child of `vfork` runs in its parent's memory until it execs: who enters it enters the parent.
+fn shares_memory(pid: u32, parent: u32) -> bool {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: a system call without pointers. It fails where the kernel lacks it or we may not look, which tells nothing.
+    parent != 0 && unsafe { libc::syscall(libc::SYS_kcmp, pid, parent, KCMP_VM, 0, 0) } == 0
+}
+
+/// The root and everything that descends from it now, the root first; empty when it is not there.
+pub fn tree(root: u32) -> Vec<Found> {
+    let mut found: Vec<Found> = find::process(root).into_iter().collect();
+    let mut by_parent = None;
+    let mut next = 0;
+    while let Some(parent) = found.get(next) {
+        for child in children(parent.pid, &mut by_parent) {
+            if child == std::process::id() || found.iter().any(|known| known.pid == child) {
+                continue;
+            }
+            found.extend(find::process(child));
+        }
+        next += 1;
+    }
+    found
+}
+
+/// Children of a process, of whichever thread of it. A kernel without the lists of children (CONFIG_PROC_CHILDREN) makes it one pass
+/// over all processes, which is kept for the others in `by_parent`.
+fn children(pid: u32, by_parent: &mut Option<BTreeMap<u32, Vec<u32>>>) -> Vec<u32> {
+    let mut all = Vec::new();
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    for thread in threads.into_iter().flatten().flatten() {
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(text) => all.extend(
+                text.split_ascii_whitespace()
+                    .filter_map(|word| word.parse::<u32>().ok()),
+            ),
+            // The thread has ended; or there is no such file at all.
+            Err(_) if thread.path().exists() => {
+                let by_parent = by_parent.get_or_insert_with(all_by_parent);
+                return by_parent.get(&pid).cloned().unwrap_or_default();
+            }
+            Err(_) => {}
+        }
+    }
+    all
+}
+
+fn all_by_parent() -> BTreeMap<u32, Vec<u32>> {
+    let mut by_parent: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for pid in find::pids() {
+        let stat = Tid::try_from(pid).ok().and_then(|pid| task::stat(pid).ok());
+        if let Some(parent) = stat.and_then(|stat| u32::try_from(stat.parent).ok()) {
+            by_parent.entry(parent).or_default().push(pid);
+        }
+    }
+    by_parent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    struct Ended(Child);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A shell whose child has a child; all end with its standard input.
+    fn family() -> Ended {
+        let script = "sh -c 'cat; true'; true";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::piped());
+        Ended(command.spawn().unwrap())
+    }
+
+    #[test]
+    fn a_tree_has_all_generations_and_both_ways_of_finding_agree() {
+        let shell = family();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let found = loop {
+            let found = tree(shell.0.id());
+            if found.len() == 3 && found[2].name == "cat" {
+                break found;
+            }
+            assert!(Instant::now() < deadline, "{found:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(found[0].pid, shell.0.id());
+        assert_eq!(found[1].parent, found[0].pid);
+        let by_parent = all_by_parent();
+        for pair in found.windows(2) {
+            assert_eq!(by_parent[&pair[0].pid], [pair[1].pid]);
+        }
+        assert!(tree(u32::MAX).is_empty());
+    }
+
+    #[test]
+    fn those_without_a_runtime_are_watched_until_they_end() {
+        let shell = family();
+        let mut watch = Watch::new(Selection::Tree(shell.0.id()));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while watch.alive() < 3 {
+            assert!(watch.look().is_empty());
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(watch.watched().len(), 3);
+        drop(shell);
+        while watch.alive() > 0 {
+            watch.look();
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(watch.watched().is_empty());
+    }
+
+    #[test]
+    fn names_choose() {
+        let shell = family();
+        let pid = shell.0.id();
+        let wanted = regex_lite::Regex::new("sh -c sh -c 'cat; true'; true").unwrap();
+        let mut watch = Watch::new(Selection::Named(wanted));
+        watch.look();
+        assert!(watch.watched().iter().any(|(known, _)| *known == pid));
+        let nobody = regex_lite::Regex::new("no such name, nowhere").unwrap();
+        let mut watch = Watch::new(Selection::Named(nobody));
+        assert!(watch.look().is_empty());
+        // This test's own command line is not looked at.
+        assert_eq!(watch.alive(), 0);
+    }
+}
