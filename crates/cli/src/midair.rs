@@ -275,9 +275,7 @@ fn target_of(matches: &ArgMatches, given: &Given) -> Result<Target, Failure> {
     let alone = matches.get_one::<u32>("PID").copied().map(Target::One);
     let tree = given.number("tree").and_then(|pid| u32::try_from(pid).ok());
     let tree = tree.map(|pid| Target::Many(Selection::Tree(pid)));
-    let all = given
-        .is_on("all")
-        .then_some(Target::Many(Selection::All));
+    let all = given.is_on("all").then_some(Target::Many(Selection::All));
     let named = match given.text("name") {
         Some(wanted) => Some(Target::Many(Selection::named(wanted)?)),
         None => None,
@@ -306,8 +304,7 @@ fn milliseconds(time: Duration) -> String {
 
 impl Words for Sentences {
     fn attaching(&self) {
-        self.report
-            .info(&format!("attaching to {}", self.whom));
+        self.report.info(&format!("attaching to {}", self.whom));
     }
 
     fn attached(&self, took: Duration, duration: Option<Duration>) {

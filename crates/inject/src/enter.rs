@@ -48,7 +48,10 @@ fn enter_as_it_was(
         return crate::wake::wake(look, agent, options);
     }
     let fd = library_fd(look);
-    let draft = Draft::new(look, options, fd);
+    let entry = crate::inherited::entry(look, library.as_deref())?;
+    let draft = Draft::new(look, options, fd, entry);
+    // What is there already is not sent again.
+    let library = library.filter(|_| entry.is_none());
     let (mappings, via, times) = make_thread(look, draft, options)?;
     let block = Block {
         memory: look.memory(),

@@ -184,6 +184,11 @@ pub enum EnterError {
         /// Its layout version.
         version: u32,
     },
+    /// It was forked from a process that another build of midair had entered, and has that build's hooks.
+    OtherBuild {
+        /// The process.
+        pid: Tid,
+    },
     /// The target ended meanwhile.
     Gone {
         /// During what.
@@ -274,6 +279,12 @@ impl fmt::Display for EnterError {
                 write!(
                     f,
                     "thread {tid} was left there by another build of midair (layout {version})"
+                )
+            }
+            EnterError::OtherBuild { pid } => {
+                write!(
+                    f,
+                    "process {pid} has the library of another build of midair, without its thread: it was forked from a process that was profiled"
                 )
             }
             EnterError::Gone { during } => write!(f, "the process ended during {during}"),

@@ -23,6 +23,7 @@ mod enter;
 mod entered;
 mod error;
 mod hold;
+mod inherited;
 mod look;
 mod mappings;
 pub mod names;

@@ -89,7 +89,12 @@ fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
 
 impl Draft {
     /// Fills in all that does not hang on the mappings, so that no time goes into it while a thread is held.
-    pub(crate) fn new(look: &Look, options: &Options, library_fd: i32) -> Draft {
+    pub(crate) fn new(
+        look: &Look,
+        options: &Options,
+        library_fd: i32,
+        entry: Option<RemoteAddr>,
+    ) -> Draft {
         let mut bytes = vec![0; size_of::<BootBlock>()];
         let code = &look.code;
         set!(&mut bytes, magic, MAGIC);
@@ -97,6 +102,7 @@ impl Draft {
         set!(&mut bytes, fd_near, -1_i32);
         set!(&mut bytes, fd_far, -1_i32);
         set!(&mut bytes, library_fd, library_fd);
+        set!(&mut bytes, fn_entry, entry.map_or(0, RemoteAddr::get));
         set!(&mut bytes, fn_pthread_create, code.pthread_create.get());
         set!(&mut bytes, fn_attr_init, code.attr_init.get());
         set!(

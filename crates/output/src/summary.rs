@@ -30,11 +30,7 @@ pub(crate) fn console(jobs: &[Job<'_>], plan: &Plan) -> Option<(Console, String)
 }
 
 /// `PREFIX_NAME.txt`, when the tables go to a file.
-pub(crate) fn write(
-    jobs: &[Job<'_>],
-    plan: &Plan,
-    files: &mut FileSet,
-) -> Result<(), WriteError> {
+pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan, files: &mut FileSet) -> Result<(), WriteError> {
     let SummaryTo::File(name) = &plan.summary_to else {
         return Ok(());
     };

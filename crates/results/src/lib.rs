@@ -12,7 +12,7 @@ mod together;
 pub use failure::{Failure, Kind};
 pub use finished::{End, Finished, Written, check, describe};
 pub use identity::Identity;
-pub use together::Together;
 pub use midair_output::Console;
 pub use midair_output::table::Style;
 pub use midair_output::{RecordFile, RecordWriter};
+pub use together::Together;

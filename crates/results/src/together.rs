@@ -40,9 +40,10 @@ impl Together {
             // Expected in a group: its next session, if it had one, is another part.
             if finished.ended == Some(End::Exec) {
                 finished.ended = None;
-                finished
-                    .notes
-                    .push("the process became another program by exec, and this session ended there".to_owned());
+                finished.notes.push(
+                    "the process became another program by exec, and this session ended there"
+                        .to_owned(),
+                );
             }
         }
         let mut written = Written::default();
@@ -73,7 +74,9 @@ impl Together {
             (_, 1) if count == 1 => troubles.pop().map(|(_, failure)| failure),
             _ => Some(Failure::new(
                 Kind::Partial,
-                format!("{failed} of {count} sessions did not go as they should; the others are complete"),
+                format!(
+                    "{failed} of {count} sessions did not go as they should; the others are complete"
+                ),
             )),
         };
         Ok(written)
@@ -90,9 +93,8 @@ impl Together {
         let lead = self.lead.as_ref().map(|lead| lead.keys.pid);
         let mut taken = HashSet::new();
         // The lead keeps the name that was asked for, whatever its number.
-        self.parts.sort_by_key(|(pid, _, finished)| {
-            (lead != Some(finished.identity.keys.pid), *pid)
-        });
+        self.parts
+            .sort_by_key(|(pid, _, finished)| (lead != Some(finished.identity.keys.pid), *pid));
         let mut done: Vec<(String, Index)> = Vec::new();
         let mut kernel_names = None;
         for (pid, name, finished) in self.parts.drain(..) {
@@ -116,12 +118,8 @@ impl Together {
                 }
             };
             written.files.extend(files);
-            let summary = midair_output::console_summary(
-                &ready.trace,
-                &ready.index,
-                &names,
-                &ready.plan,
-            );
+            let summary =
+                midair_output::console_summary(&ready.trace, &ready.index, &names, &ready.plan);
             if let Some((console, text)) = summary {
                 let title = format!("\n{label}\n");
                 let all = written.summary.get_or_insert((console, String::new()));

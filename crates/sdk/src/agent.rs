@@ -54,6 +54,7 @@ pub unsafe fn enter(boot: *mut BootBlock) {
 }
 
 unsafe fn live(boot: *mut BootBlock) {
+    crate::forked::begin_anew();
     if !only::claim() {
         // The boot code hangs up and ends this thread.
         // SAFETY: as below; the attacher reads these fields once the mailbox says that it failed.

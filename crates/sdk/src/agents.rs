@@ -170,3 +170,13 @@ fn c_agent(agent: midair_agents::Agent) -> Agent {
         uuid: agent.uuid,
     }
 }
+
+/// See [`crate::forked`]: a list that is whole is the machine's, and stays.
+pub(crate) fn begin_anew() {
+    if LIST.get().is_none() {
+        let place = std::ptr::from_ref(&LIST).cast_mut();
+        // SAFETY: in a forked child before its first session: the only thread that uses it. It is made of cells that may be changed
+        // behind a shared reference, and holds nothing that anybody could refer to.
+        unsafe { place.write(OnceLock::new()) };
+    }
+}

@@ -608,3 +608,8 @@ fn publish_nothing() {
         drop(unsafe { Box::from_raw(old) });
     }
 }
+
+/// See [`crate::forked`]. Frames are wiped by the fork; what was published is not read without a session.
+pub(crate) fn begin_anew() {
+    SERVICES.store(std::ptr::null_mut(), Release);
+}

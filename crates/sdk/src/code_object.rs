@@ -124,3 +124,9 @@ fn call(operation: i32, payload: *mut c_void) {
         unsafe { (service.callback)(record, &raw mut user_data, service.data.0) };
     }
 }
+
+/// See [`crate::forked`].
+pub(crate) fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { crate::forked::renew(&HANDLES, None) };
+}

@@ -57,6 +57,31 @@ mod look {
     pub const HSA: u32 = 2;
 }
 
+/// Whether a session collected in this process, or in its parent at the moment of the fork.
+pub(crate) fn was_collecting() -> bool {
+    COLLECTING.load(SeqCst)
+}
+
+/// See [`crate::forked`].
+pub(crate) fn begin_anew() {
+    COLLECTING.store(false, SeqCst);
+    for count in [&ASKED, &SERVED] {
+        count.store(0, SeqCst);
+    }
+    for word in [
+        &RUNTIME_LEAVES,
+        &PROCESS_LEAVES,
+        &SERVING,
+        &LOOK,
+        &HSA_CLOSED,
+        &IN_RUNTIME,
+        &DEVICE_PENDING,
+        &AGENT,
+    ] {
+        word.store(0, SeqCst);
+    }
+}
+
 /// How long an application's thread waits for a session to end before its runtime or process goes.
 const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
 /// How long a thread may stay in a record store.

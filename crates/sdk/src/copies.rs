@@ -346,3 +346,13 @@ fn write(
     };
     sink.put(kind::MEMORY_COPY, record.bytes());
 }
+
+/// See [`crate::forked`].
+pub(crate) fn begin_anew() {
+    for entry in &ENTRIES {
+        entry.stage.store(stage::FREE, Release);
+    }
+    for count in [&NEXT, &HIGH, &COUNT] {
+        count.store(0, Relaxed);
+    }
+}

@@ -91,3 +91,14 @@ fn note(text: &str) {
         with(|collection| collection.note(text));
     }
 }
+
+/// See [`crate::forked`].
+pub(crate) fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { crate::forked::renew(&COLLECTION, None) };
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { crate::forked::renew(&COMPLAINT, None) };
+    DEADLINE.store(0, Relaxed);
+    INSIDE.store(false, Relaxed);
+    HELD.store(false, Relaxed);
+}

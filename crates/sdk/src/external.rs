@@ -143,6 +143,17 @@ pub(crate) fn at(context: u64, tid: u64, time: u64) -> u64 {
         .map_or(0, |(_, value)| *value)
 }
 
+/// See [`crate::forked`].
+pub(crate) fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { crate::forked::renew(&STACKS, None) };
+    for top in &TOPS {
+        top.value.store(0, Relaxed);
+        top.key.store(0, Release);
+    }
+    USED.store(0, Relaxed);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

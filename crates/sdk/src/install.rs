@@ -2,9 +2,9 @@
 
 use crate::hooks::{HOOKS, Purpose};
 use crate::tables::Live;
-use crate::wrappers::{TABLES, Table};
-use std::sync::atomic::AtomicPtr;
+use crate::wrappers::{Slot, TABLES, Table};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr};
 
 /// What a session needs of the tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -103,6 +103,26 @@ pub struct Installed {
     buried: Vec<Taken>,
 }
 
+/// Slots may hold ours, or somebody's wrapper over ours, that no list of this process knows of: it was forked while they were in.
+static INHERITED: AtomicBool = AtomicBool::new(false);
+/// Wrappers stood over ours at the end of the last session.
+static BURIED: AtomicBool = AtomicBool::new(false);
+
+/// See [`crate::forked`]. `hooked`: the fork was during a session.
+pub(crate) fn begin_anew(hooked: bool) {
+    if hooked || BURIED.load(Relaxed) {
+        INHERITED.store(true, Relaxed);
+    }
+}
+
+/// Whether a slot's value is one of ours for it.
+fn is_ours(slot: &Slot, value: *mut ()) -> bool {
+    value.cast_const() == slot.wrapper
+        || HOOKS
+            .iter()
+            .any(|hook| hook.name == slot.name && hook.function == value.cast_const())
+}
+
 // SAFETY: the pointers are addresses of functions and slots, only used by our own thread.
 unsafe impl Send for Installed {}
 
@@ -134,6 +154,28 @@ impl Installed {
                 continue;
             }
             let value = slot_at(address).load(Acquire);
+            let before = slot.original.load(Acquire);
+            if !before.is_null() && value.cast_const() != before.cast_const() {
+                let taken = Taken {
+                    address,
+                    ours: slot.wrapper.cast_mut(),
+                    before,
+                    home: live.home,
+                };
+                if is_ours(slot, value) {
+                    // Ours since before the fork: in use again, and given back at the end.
+                    self.buried.push(Taken {
+                        ours: value,
+                        ..taken
+                    });
+                    continue;
+                }
+                if INHERITED.load(Relaxed) && !taken.is_gone(value) {
+                    // Somebody's, maybe over ours: to call it from ours could go round in a circle.
+                    self.buried.push(taken);
+                    continue;
+                }
+            }
             if !value.is_null() {
                 slot.original.store(value, Release);
             }
@@ -237,6 +279,16 @@ impl Installed {
         }
         let cell = slot_at(address);
         let before = cell.load(Acquire);
+        if before == ours {
+            // Since before a fork: what it passes on to is known.
+            self.taken.push(Taken {
+                address,
+                ours,
+                before: original.load(Acquire),
+                home,
+            });
+            return;
+        }
         original.store(before, Release);
         if cell.compare_exchange(before, ours, AcqRel, Relaxed).is_ok() {
             self.taken.push(Taken {
@@ -262,6 +314,10 @@ impl Installed {
                 Err(there) if taken.is_gone(there) => {}
                 Err(_) => self.buried.push(taken),
             }
+        }
+        BURIED.store(!self.buried.is_empty(), Relaxed);
+        if self.buried.is_empty() {
+            INHERITED.store(false, Relaxed);
         }
         self.buried.len()
     }

@@ -26,6 +26,7 @@ pub mod copies;
 mod current;
 mod descriptor_path;
 mod external;
+mod forked;
 pub mod hooks;
 pub mod install;
 pub mod layout;

@@ -639,3 +639,17 @@ fn finish(command: u32) {
     }
     *SPOOL.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
+
+/// See [`crate::forked`].
+pub(crate) fn begin_anew() {
+    STATE.store(state::OFF, SeqCst);
+    COMMAND.store(command::RUN, SeqCst);
+    PROCESS.store(0, SeqCst);
+    KIND.store(Kind::Engine as u32, SeqCst);
+    BECOMES.store(false, SeqCst);
+    FAILURE.store(0, SeqCst);
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { crate::forked::renew(&LIFE, ()) };
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { crate::forked::renew(&SPOOL, None) };
+}

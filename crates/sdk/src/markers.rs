@@ -596,3 +596,9 @@ pub(crate) fn open_process_ranges(generation: u64, mut take: impl FnMut(&Range, 
         place.id.store(0, Release);
     }
 }
+
+/// See [`crate::forked`]: ranges of the parent's threads are not the child's. New memory is mapped when it is needed.
+pub(crate) fn begin_anew() {
+    STACKS.store(std::ptr::null_mut(), Release);
+    PROCESS.store(std::ptr::null_mut(), Release);
+}

@@ -55,6 +55,11 @@ pub fn release() {
     }
 }
 
+/// See [`crate::forked`]: the page is not in a child.
+pub(crate) fn begin_anew() {
+    HELD.store(false, SeqCst);
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -39,8 +39,10 @@ struct Control {
     device: AtomicU64,
     /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
     area: UnsafeCell<Option<Area>>,
+    /// 1 since this process has made, or taken over, our state; a forked child finds 0.
+    ours: AtomicU64,
     /// Keeps the counter, which every call writes, out of the cache line that every call reads.
-    apart: [u64; 21],
+    apart: [u64; 20],
     /// The next correlation id.
     next_correlation: AtomicU64,
 }
@@ -96,7 +98,20 @@ pub fn prepare() -> bool {
         )
     };
     CONTROL.store(page.cast(), Release);
+    is_ours();
     threads::prepare()
+}
+
+/// Whether this process was forked from one that has our state, and has not taken it over.
+pub(crate) fn is_forked() -> bool {
+    control().is_some_and(|control| control.ours.load(Acquire) == 0)
+}
+
+/// Our state is this process's own.
+pub(crate) fn is_ours() {
+    if let Some(control) = control() {
+        control.ours.store(1, Release);
+    }
 }
 
 /// Begins a session that takes nothing on yet: hooks may go in, one after the other; see [`open`]. On our own thread; nobody may be

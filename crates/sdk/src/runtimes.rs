@@ -133,6 +133,12 @@ fn version_in(path: &str) -> u64 {
     10_000 * major + 100 * minor.min(99) + if patch < 100 { patch } else { 0 }
 }
 
+/// See [`crate::forked`]: what register libraries said of the runtimes is true of the child, too.
+pub(crate) fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { crate::forked::renew_if_held(&REGISTERED, Vec::new()) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -55,3 +55,9 @@ pub fn get(name: &CStr) -> *const c_char {
     };
     store.given.entry(name.to_owned()).or_insert(value).as_ptr()
 }
+
+/// See [`crate::forked`].
+pub(crate) fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { crate::forked::renew(&STORE, None) };
+}

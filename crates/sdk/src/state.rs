@@ -39,17 +39,23 @@ pub(crate) struct State {
     pub clients: Vec<Client>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
-    configuring: None,
-    busy: false,
-    finalized: false,
-    initialized: false,
-    named_used: false,
-    contexts: Vec::new(),
-    buffers: Vec::new(),
-    threads: Vec::new(),
-    clients: Vec::new(),
-});
+static STATE: Mutex<State> = Mutex::new(State::new());
+
+impl State {
+    const fn new() -> State {
+        State {
+            configuring: None,
+            busy: false,
+            finalized: false,
+            initialized: false,
+            named_used: false,
+            contexts: Vec::new(),
+            buffers: Vec::new(),
+            threads: Vec::new(),
+            clients: Vec::new(),
+        }
+    }
+}
 
 /// Takes the lock. A panic of another holder does not matter: every change is made in one piece.
 pub(crate) fn lock() -> MutexGuard<'static, State> {
@@ -81,4 +87,10 @@ impl State {
 /// Handles count from 1, so that a zeroed one is nobody's.
 pub(crate) fn index(handle: u64) -> Option<usize> {
     usize::try_from(handle).ok()?.checked_sub(1)
+}
+
+/// See [`crate::forked`]: the parent's tools are not the child's.
+pub(crate) fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { crate::forked::renew(&STATE, State::new()) };
 }

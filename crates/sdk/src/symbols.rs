@@ -590,3 +590,9 @@ fn registers(bytes: &[u8; 64]) -> Registers {
         accum_vgpr: vgprs - arch_vgpr,
     }
 }
+
+/// See [`crate::forked`].
+pub(crate) fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { crate::forked::renew(&KNOWN, None) };
+}

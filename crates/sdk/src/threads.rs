@@ -100,6 +100,28 @@ pub fn prepare() -> bool {
     if KEY.load(Acquire) != u32::MAX {
         return true;
     }
+    make()
+}
+
+/// See [`crate::forked`]: slots of threads that are gone stay theirs, and whoever goes on gets one of the child's, under its own number.
+/// A call that was open at the fork knows its old slot, which stays mapped.
+pub(crate) fn begin_anew() -> bool {
+    let old = KEY.load(Acquire);
+    if old == u32::MAX {
+        return true;
+    }
+    HIGH.store(0, Release);
+    if !make() {
+        return false;
+    }
+    // Its destructor would be given slots of the parent's.
+    // SAFETY: a key that was made; nobody asks for it any more.
+    unsafe { libc::pthread_key_delete(old) };
+    true
+}
+
+/// A mapping of free slots, and a key for them.
+fn make() -> bool {
     let len = MAX_THREADS * size_of::<ThreadSlot>();
     // SAFETY: a fresh private mapping at an address of the kernel's choice. Zeroed memory is a valid free ThreadSlot: atomics
     // of 0, depth 0, integers, and a ChunkWriter with a null chunk.

@@ -136,7 +136,7 @@ pub(crate) fn laid_down(error: &std::io::Error) -> Failure {
 /// Why this process cannot be attached to, if a look at it tells.
 pub(crate) fn refusal(pid: u32) -> Option<Failure> {
     match look_at(pid) {
-        Ok(look) => runtimes(&look).is_empty().then(|| not_gpu(pid)),
+        Ok(look) => runtimes(&look.modules).is_empty().then(|| not_gpu(pid)),
         Err(failure) => Some(failure),
     }
 }
@@ -295,7 +295,7 @@ fn failure_of(pid: i32, error: &EnterError) -> Failure {
             "try again: threads park between pieces of work",
         ),
         EnterError::Busy { state, .. } => return busy(pid as u32, state),
-        EnterError::OtherVersion { .. } => (
+        EnterError::OtherVersion { .. } | EnterError::OtherBuild { .. } => (
             Kind::Busy,
             "use the midair that attached first, or restart the process",
         ),

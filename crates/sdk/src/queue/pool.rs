@@ -100,6 +100,18 @@ impl Pool {
         }
     }
 
+    /// See [`crate::forked`]: signals of the parent's runtime are not touched.
+    pub(crate) fn begin_anew(&self) {
+        if self.tail.load(Relaxed) == 0 {
+            return;
+        }
+        for cell in &self.cells {
+            cell.sequence.store(0, Relaxed);
+        }
+        self.head.store(0, Relaxed);
+        self.tail.store(0, Release);
+    }
+
     /// Puts one in; gives it back when the pool is full, or looks so because a taker stands still in the middle of taking.
     pub fn put(&self, signal: Signal) -> Result<(), Signal> {
         let mut position = self.tail.load(Relaxed);

@@ -422,3 +422,8 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, agent: u64, reserved: 
         }
     }
 }
+
+/// See [`crate::forked`]. The rest is cleared when a session begins.
+pub(crate) fn begin_anew() {
+    LEARNING.store(0, Release);
+}

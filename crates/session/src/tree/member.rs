@@ -169,7 +169,9 @@ impl Member {
 
     /// Waits for its thread, which has said its last word or is about to. False when it came to an unforeseen end.
     pub(super) fn join(&mut self) -> bool {
-        self.thread.take().is_none_or(|thread| thread.join().is_ok())
+        self.thread
+            .take()
+            .is_none_or(|thread| thread.join().is_ok())
     }
 }
 
@@ -193,7 +195,10 @@ impl Work {
         let began = Instant::now();
         let attached = self.common.turns.with(|| {
             if self.stop.asked.load(Relaxed) {
-                return Err(Failure::new(Kind::Enter, "the group ended before its turn came"));
+                return Err(Failure::new(
+                    Kind::Enter,
+                    "the group ended before its turn came",
+                ));
             }
             Session::attach(&self.request)
         });
@@ -248,4 +253,3 @@ impl Work {
         }
     }
 }
-

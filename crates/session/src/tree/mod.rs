@@ -150,11 +150,13 @@ impl Group {
         }
         if none && group.request.patient && group.watch.alive() > 0 {
             let watched = group.watch.watched();
-            group.news.extend(watched.into_iter().map(|(pid, name)| News {
-                pid,
-                name,
-                what: Happened::Watched,
-            }));
+            group
+                .news
+                .extend(watched.into_iter().map(|(pid, name)| News {
+                    pid,
+                    name,
+                    what: Happened::Watched,
+                }));
             return Ok(group);
         }
         let refused = group.parts.iter().position(|part| part.collected.is_err());
@@ -173,7 +175,9 @@ impl Group {
                 Some(failure) => failure,
                 None => Failure::new(
                     Kind::NotGpu,
-                    format!("neither process {root} nor any that descends from it has a HIP or HSA runtime loaded"),
+                    format!(
+                        "neither process {root} nor any that descends from it has a HIP or HSA runtime loaded"
+                    ),
                 ),
             },
             Selection::All => Failure::new(
@@ -275,9 +279,7 @@ impl Group {
             // It ended meanwhile, or has become something else: what it is now is seen at the next look.
             Kind::NoProcess | Kind::Zombie if !is_root => self.watch.leave(pid),
             Kind::NotGpu if !is_root => self.watch.look_anew(pid),
-            Kind::NoParkedThread | Kind::Enter | Kind::Setup
-                if !from_the_start && made < TRIES =>
-            {
+            Kind::NoParkedThread | Kind::Enter | Kind::Setup if !from_the_start && made < TRIES => {
                 self.watch.try_again(pid, PAUSE * (1 << made));
             }
             _ => self.refuse(pid, name, failure),

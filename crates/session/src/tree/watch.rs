@@ -167,7 +167,9 @@ impl Watch {
 
     fn forget_the_dead(&mut self) {
         self.known.retain(|pid, known| {
-            let stat = Tid::try_from(*pid).ok().and_then(|pid| task::stat(pid).ok());
+            let stat = Tid::try_from(*pid)
+                .ok()
+                .and_then(|pid| task::stat(pid).ok());
             stat.is_some_and(|stat| {
                 // A leader that has ended may have threads that go on.
                 stat.start_ticks == known.start_ticks
@@ -204,8 +206,8 @@ impl Watch {
                     let pages = pages(pid);
                     if pages != known.pages {
                         known.pages = pages;
-                        let chosen = find::process(pid)
-                            .is_some_and(|found| self.selection.chooses(&found));
+                        let chosen =
+                            find::process(pid).is_some_and(|found| self.selection.chooses(&found));
                         if chosen && let Some(known) = self.known.get_mut(&pid) {
                             known.chosen = true;
                             known.pages = 0;

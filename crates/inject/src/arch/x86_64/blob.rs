@@ -165,6 +165,14 @@ global_asm!(
     "mov dword ptr [rbx + {fd_far}], -1",
     "syscall",
     "mov dword ptr [rbx + {mailbox}], {TALKING}",
+    // The library is there since before this process was forked: its entry is called, and nothing is loaded.
+    "mov rax, [rbx + {fn_entry}]",
+    "test rax, rax",
+    "jz 16f",
+    "mov rdi, rbx",
+    "call rax",
+    "jmp 40f",
+    "16:",
     // No descriptor came: there is nothing to load, and that was meant so.
     "cmp qword ptr [rbx + {message} + 40], 20",
     "jb 40f",
@@ -308,6 +316,7 @@ global_asm!(
     fn_dlopen = const offset_of!(BootBlock, fn_dlopen),
     fn_dlsym = const offset_of!(BootBlock, fn_dlsym),
     fn_dlerror = const offset_of!(BootBlock, fn_dlerror),
+    fn_entry = const offset_of!(BootBlock, fn_entry),
     stack_base = const offset_of!(BootBlock, stack_base),
     stack_len = const offset_of!(BootBlock, stack_len),
     sigframe = const offset_of!(BootBlock, sigframe),
