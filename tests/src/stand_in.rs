@@ -64,8 +64,20 @@ impl Kit {
     /// # Errors
     /// What the compiler said, or why it cannot be started.
     pub fn start(&self, name: &str, log: &str, variables: &[(&str, &str)]) -> Result<LabTarget> {
+        self.start_command(Command::new(self.program(name)?), log, variables)
+    }
+
+    /// Starts a command that leads to such programs; see [`Kit::start`].
+    ///
+    /// # Errors
+    /// Why it cannot be started.
+    pub fn start_command(
+        &self,
+        mut command: Command,
+        log: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<LabTarget> {
         let log = self.scratch().join(log);
-        let mut command = Command::new(self.program(name)?);
         let (variable, topology) = self.stand_in.environment();
         command
             .env_clear()

@@ -173,6 +173,11 @@ impl Target {
         Ok(self.await_line(&self.stderr, 0, start)?.0)
     }
 
+    /// The lines of stderr so far.
+    pub fn errors(&self) -> Vec<String> {
+        self.stderr.lock().0.clone()
+    }
+
     fn await_line(&self, from: &Lines, mut heard: usize, start: &str) -> Result<(String, usize)> {
         let deadline = Instant::now() + PATIENCE;
         let mut lines = from.lock();

@@ -22,7 +22,8 @@ fn ours(words: &[&str]) -> Result<(u32, Given), Failure> {
         Parsed::Matches(matches) => {
             let (_, matches) = matches.subcommand().unwrap();
             Ok((
-                *matches.get_one::<u32>("PID").unwrap(),
+                // Optional beside --tree, --all and --name.
+                matches.get_one::<u32>("PID").copied().unwrap_or(0),
                 given(matches, Front::Midair)?,
             ))
         }
@@ -202,10 +203,10 @@ fn midair_takes_the_pid_anywhere() {
     let (_, given) = ours(&["--kernel-trace=no", "42"]).unwrap();
     assert_eq!(given.get("kernel-trace"), Some(&Value::Switch(false)));
     for words in [
-        &[][..],
-        &["0"],
+        &["0"][..],
         &["x"],
         &["1", "2"],
+        &["--tree", "0"],
         &["1", "--duration", "soon"],
         &["1", "--pid", "3"],
     ] {

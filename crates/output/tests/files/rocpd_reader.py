@@ -17,6 +17,7 @@ def rows(sql):
     return [dict(zip(names, row)) for row in cursor]
 
 
+# Of the first session, where there are several.
 (suffix,) = db.execute("SELECT value FROM rocpd_metadata WHERE tag = 'uuid'").fetchone()
 (guid,) = db.execute("SELECT value FROM rocpd_metadata WHERE tag = 'guid'").fetchone()
 tables, views, others = {}, {}, []

@@ -1,0 +1,418 @@
+//! Many processes at once, on the stand-in runtimes: ranks below a launcher, workers that are forked and exec nothing, children that
+//! are born while their parent is attached. What each process says that it launched is the truth; every dispatch of it must be in the
+//! results, under its own number, and nobody else's. Needs no root.
+
+use midair_tests::Result;
+use midair_tests::compile::host_program;
+use midair_tests::lab::LabTarget;
+use midair_tests::stage::command;
+use midair_tests::stand_in::Kit;
+use midair_tests::table::{Csv, json};
+use midair_tests::target::{Exit, PATIENCE, Target, run, until};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Kernels by process.
+type Counts = BTreeMap<u64, u64>;
+
+/// `sh`, a launcher, and so many ranks.
+fn ranks(kit: &Kit, count: usize) -> Result<(LabTarget, Vec<i32>)> {
+    let program = kit.program("ranks")?;
+    let launcher = host_program("launcher")?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "\"$0\" \"$1\" \"$2\"; echo over"]);
+    shell.arg(launcher).arg(count.to_string()).arg(program);
+    let mut target = kit.start_command(shell, "model.log", &[])?;
+    let pids = ready(&mut target, count)?;
+    Ok((target, pids))
+}
+
+/// A pool that forks so many workers.
+fn pool(kit: &Kit, count: usize) -> Result<(LabTarget, Vec<i32>)> {
+    let program = kit.program("ranks")?;
+    let mut command = Command::new(program);
+    command.args(["pool", &count.to_string()]);
+    let mut target = kit.start_command(command, "model.log", &[])?;
+    target.expect("pool")?;
+    // Workers say that they are ready in any order, before or after.
+    let mut pids = Vec::new();
+    until("all workers", || {
+        pids = children(target.target.pid())?;
+        Ok(pids.len() == count)
+    })?;
+    Ok((target, pids))
+}
+
+fn children(pid: i32) -> Result<Vec<i32>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    Ok(text
+        .split_ascii_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect())
+}
+
+/// Waits until so many ranks are ready, and gives their numbers.
+fn ready(target: &mut LabTarget, count: usize) -> Result<Vec<i32>> {
+    let mut pids = Vec::new();
+    for _ in 0..count {
+        let line = target.expect("ready")?;
+        pids.push(line.rsplit(' ').next().ok_or("a pid")?.parse()?);
+    }
+    Ok(pids)
+}
+
+/// Sends a command, and waits until so many processes have answered: what each has launched so far.
+fn work(target: &mut LabTarget, command: &str, count: usize) -> Result<Counts> {
+    target.send(command)?;
+    let mut counts = Counts::new();
+    for _ in 0..count {
+        let line = target.expect("rank")?;
+        let words: Vec<&str> = line.split(' ').collect();
+        // rank I pid P kernels N
+        let number = |at: usize| words.get(at).and_then(|word| word.parse().ok());
+        let (Some(pid), Some(kernels)) = (number(3), number(5)) else {
+            return Err(format!("not an answer: {line}").into());
+        };
+        counts.insert(pid, kernels);
+    }
+    Ok(counts)
+}
+
+/// What came since.
+fn since(before: &Counts, after: &Counts) -> Counts {
+    let of = |(pid, count): (&u64, &u64)| (*pid, count - before.get(pid).unwrap_or(&0));
+    after.iter().map(of).collect()
+}
+
+/// A command line of the stage that was told to attach, and has.
+struct Attach {
+    process: Target,
+    dir: tempfile::TempDir,
+}
+
+impl Attach {
+    fn start(program: &str, words: &[&str], attached: &str) -> Result<Attach> {
+        let dir = tempfile::tempdir()?;
+        let mut command = command(program)?;
+        command.args(words).arg("-d").arg(dir.path());
+        let mut process = Target::spawn(command)?;
+        match program {
+            "rocprofv3" => process.expect(attached)?,
+            _ => process.expect_error(attached)?,
+        };
+        Ok(Attach { process, dir })
+    }
+
+    fn tree(pid: i32, words: &[&str]) -> Result<Attach> {
+        let pid = pid.to_string();
+        let words = [&["attach", "--tree", &pid, "-o", "%pid%"], words].concat();
+        Attach::start("midair", &words, "attached to process")
+    }
+
+    /// Waits until this process is attached.
+    fn has(&mut self, pid: i32) -> Result<()> {
+        self.process
+            .expect_error(&format!("attached to process {pid} "))
+            .map(drop)
+    }
+
+    fn detach(mut self) -> Result<(Exit, tempfile::TempDir)> {
+        self.process.send("")?;
+        Ok((self.process.wait(PATIENCE)?, self.dir))
+    }
+}
+
+fn with_code(exit: &Exit, code: i32) -> Result<()> {
+    match exit.status.code() == Some(code) {
+        true => Ok(()),
+        false => Err(format!("expected code {code}: {exit}").into()),
+    }
+}
+
+/// What Python's SQLite answers to a query.
+fn ask(file: &Path, query: &str) -> Result<Vec<Value>> {
+    let script =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/output/tests/files/rocpd_reader.py");
+    let mut python = Command::new("python3");
+    python.arg("-B").arg(script).arg(file).arg(query);
+    let exit = run(python, PATIENCE)?.success()?;
+    let answer: Value = serde_json::from_str(&exit.stdout.join("\n"))?;
+    let rows = answer["answers"][0].as_array();
+    rows.cloned()
+        .ok_or_else(|| format!("no answer: {answer}").into())
+}
+
+/// Dispatches by process in a rocpd file.
+fn in_rocpd(file: &Path) -> Result<Counts> {
+    let rows = ask(
+        file,
+        "SELECT pid, COUNT(*) AS n FROM kernels GROUP BY pid ORDER BY pid",
+    )?;
+    let pair = |row: &Value| Some((row["pid"].as_u64()?, row["n"].as_u64()?));
+    Ok(rows.iter().filter_map(pair).collect())
+}
+
+/// Dispatches by process in the rows of a csv file of many processes.
+fn in_csv(file: &Path) -> Result<Counts> {
+    let mut counts = Counts::new();
+    for row in Csv::read(file)?.rows {
+        *counts.entry(Csv::number(&row, "Process_Id")?).or_default() += 1;
+    }
+    Ok(counts)
+}
+
+/// Dispatches in the csv files of each process.
+fn in_files(dir: &Path) -> Result<Counts> {
+    let mut counts = Counts::new();
+    for entry in std::fs::read_dir(dir)? {
+        let path: PathBuf = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if let Some(stem) = name.strip_suffix("_kernel_trace.csv") {
+            let pid = stem.split('_').next().unwrap_or_default().parse()?;
+            *counts.entry(pid).or_default() += Csv::read(&path)?.rows.len() as u64;
+        }
+    }
+    Ok(counts)
+}
+
+/// Calls of `hipLaunchKernel` in the csv files of each process.
+fn launches(dir: &Path) -> Result<Counts> {
+    let mut counts = Counts::new();
+    for entry in std::fs::read_dir(dir)? {
+        let path: PathBuf = entry?.path();
+        if path.to_string_lossy().ends_with("_hip_api_trace.csv") {
+            for row in Csv::read(&path)?.rows {
+                if row["Function"] == "hipLaunchKernel" {
+                    *counts.entry(Csv::number(&row, "Process_Id")?).or_default() += 1;
+                }
+            }
+        }
+    }
+    Ok(counts)
+}
+
+fn quit(mut target: LabTarget) -> Result<()> {
+    target.send("quit")?;
+    assert_eq!(target.expect("done")?, "done 0");
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
+/// Eight ranks below a launcher below a shell, one of them stopped: the others are attached in parallel, the one is named, and one
+/// result in each format has what each of the seven launched.
+#[test]
+fn one_result_of_all_ranks() -> Result<()> {
+    let kit = Kit::new()?;
+    let (mut target, pids) = ranks(&kit, 8)?;
+    let stopped = pids[3];
+    // SAFETY: kill takes two numbers; the rank is a child of the launcher, which has not reaped it.
+    let signal = |signal| unsafe { libc::kill(stopped, signal) };
+    assert_eq!(signal(libc::SIGSTOP), 0);
+    until("the stop", || {
+        let stat = std::fs::read_to_string(format!("/proc/{stopped}/stat"))?;
+        Ok(stat.contains(") T "))
+    })?;
+    let formats = ["-f", "rocpd,csv,json,pftrace", "--merge"];
+    let mut attach = Attach::tree(target.target.pid(), &formats)?;
+    attach.process.expect_error(&format!(
+        "midair: error: process {stopped} (ranks) is not attached"
+    ))?;
+    let launched = work(&mut target, "work 5", 7)?;
+    assert_eq!(launched.len(), 7);
+    let root = target.target.pid();
+    let (exit, dir) = attach.detach()?;
+    with_code(&exit, 35)?;
+    let path = |name: &str| dir.path().join(format!("{root}_{name}"));
+    assert_eq!(in_rocpd(&path("results.db"))?, launched, "rocpd");
+    assert_eq!(in_csv(&path("kernel_trace.csv"))?, launched, "csv");
+    let whole = json(&path("results.json"))?;
+    let mut in_json = Counts::new();
+    for tool in whole["rocprofiler-sdk-tool"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        let kernels = tool["buffer_records"]["kernel_dispatch"].as_array();
+        in_json.insert(
+            tool["metadata"]["pid"].as_u64().unwrap_or(0),
+            kernels.map_or(0, Vec::len) as u64,
+        );
+    }
+    assert_eq!(in_json, launched, "json");
+    assert!(path("results.pftrace").metadata()?.len() > 0);
+    // One table of all, with a line for each.
+    let of = |pid: &u64| format!("process {pid} (ranks)");
+    for pid in launched.keys() {
+        let line = exit.stdout.iter().find(|line| line.starts_with(&of(pid)));
+        assert!(line.is_some(), "{exit}");
+    }
+    // Guids keep sessions apart, and each process is there once.
+    let rows = ask(
+        &path("results.db"),
+        "SELECT COUNT(DISTINCT guid) AS n FROM processes",
+    )?;
+    assert_eq!(rows[0]["n"], 7);
+    assert_eq!(signal(libc::SIGCONT), 0);
+    target.expect("rank 3")?;
+    quit(target)
+}
+
+/// A rank that is born while the tree is attached, and one that becomes another program: both are followed, and each has files of its
+/// own.
+#[test]
+fn ranks_that_come_and_exec_are_followed() -> Result<()> {
+    let kit = Kit::new()?;
+    let (mut target, pids) = ranks(&kit, 1)?;
+    let mut attach = Attach::tree(target.target.pid(), &["-f", "csv"])?;
+    attach.has(pids[0])?;
+    let first = work(&mut target, "work 4", 1)?;
+    target.send("spawn")?;
+    let born = ready(&mut target, 1)?[0];
+    attach.has(born)?;
+    let both = work(&mut target, "work 3", 2)?;
+    assert_eq!(since(&first, &both).values().copied().min(), Some(6));
+    target.send("exec")?;
+    ready(&mut target, 2)?;
+    // Attached a second time: as many lines of each process as it had sessions.
+    until("the second sessions", || {
+        let again = |pid| {
+            attach
+                .process
+                .errors()
+                .iter()
+                .filter(|line| line.starts_with(&format!("attached to process {pid} ")))
+                .count()
+        };
+        Ok(again(pids[0]) == 2 && again(born) == 2)
+    })?;
+    let anew = work(&mut target, "work 2", 2)?;
+    let mut wanted = both;
+    for (pid, count) in anew {
+        *wanted.entry(pid).or_default() += count;
+    }
+    let (exit, dir) = attach.detach()?;
+    with_code(&exit, 0)?;
+    // An exec takes with it the times of kernels that nobody has read yet, so calls are counted, which are written at once.
+    assert_eq!(launches(dir.path())?, wanted, "{exit}");
+    quit(target)
+}
+
+/// Workers that were forked before the first HIP call and exec nothing; one more is forked while all are attached. The second attach
+/// finds our threads parked in each.
+#[test]
+fn forked_workers_are_attached_with_their_pool() -> Result<()> {
+    let kit = Kit::new()?;
+    let (mut target, workers) = pool(&kit, 4)?;
+    let mut attach = Attach::tree(target.target.pid(), &["-f", "csv"])?;
+    for pid in &workers {
+        attach.has(*pid)?;
+    }
+    // The workers' own runtimes are opened while they are attached.
+    let counts = work(&mut target, "work 6", 4)?;
+    target.send("grow")?;
+    let grown = until_child(&target, &workers)?;
+    attach.has(grown)?;
+    let all = work(&mut target, "both 2", 6)?;
+    let (exit, dir) = attach.detach()?;
+    with_code(&exit, 0)?;
+    assert_eq!(all.len(), 6);
+    assert!(counts.keys().all(|pid| all.contains_key(pid)));
+    assert_eq!(in_files(dir.path())?, all);
+
+    let again = Attach::tree(target.target.pid(), &["-f", "csv"])?;
+    let later = work(&mut target, "work 3", 5)?;
+    let (exit, dir) = again.detach()?;
+    with_code(&exit, 0)?;
+    assert_eq!(in_files(dir.path())?, since(&all, &later));
+    quit(target)
+}
+
+/// The child that is not among these.
+fn until_child(target: &LabTarget, known: &[i32]) -> Result<i32> {
+    let mut new = None;
+    until("a further child", || {
+        let all = children(target.target.pid())?;
+        new = all.into_iter().find(|pid| !known.contains(pid));
+        Ok(new.is_some())
+    })?;
+    new.ok_or_else(|| "a child".into())
+}
+
+/// `rocprofv3 --attach`: the tree, unless `--attach-children false` says otherwise; the root's lines on standard output, once.
+#[test]
+fn amds_command_line_attaches_to_the_tree() -> Result<()> {
+    let kit = Kit::new()?;
+    let (mut target, workers) = pool(&kit, 2)?;
+    let pid = target.target.pid().to_string();
+    let words = [
+        "--attach",
+        &pid,
+        "--kernel-trace",
+        "-f",
+        "csv",
+        "-o",
+        "%pid%",
+    ];
+    let mut attach = Attach::start("rocprofv3", &words, "Press Enter to detach...")?;
+    for pid in &workers {
+        attach.has(*pid)?;
+    }
+    let all = work(&mut target, "both 4", 3)?;
+    let (exit, dir) = attach.detach()?;
+    with_code(&exit, 0)?;
+    assert_eq!(in_files(dir.path())?, all);
+    let lines = |start: &str| {
+        exit.stdout
+            .iter()
+            .filter(|line| line.starts_with(start))
+            .count()
+    };
+    assert_eq!(lines("Attaching to PID"), 2, "{exit}");
+    assert_eq!(lines("Detaching from PID"), 1, "{exit}");
+
+    let words = [&words[..], &["--attach-children", "false"]].concat();
+    let alone = Attach::start("rocprofv3", &words, "Press Enter to detach...")?;
+    let later = work(&mut target, "both 1", 3)?;
+    let (exit, dir) = alone.detach()?;
+    with_code(&exit, 0)?;
+    let root: u64 = pid.parse()?;
+    let wanted: Counts = since(&all, &later)
+        .into_iter()
+        .filter(|(pid, _)| *pid == root)
+        .collect();
+    assert_eq!(in_files(dir.path())?, wanted);
+    quit(target)
+}
+
+/// By name; with nothing to find, and with two ways of naming.
+#[test]
+fn processes_are_found_by_name() -> Result<()> {
+    let kit = Kit::new()?;
+    // A name of its own, so that no other test's ranks match.
+    let name = format!("rk{}", std::process::id());
+    let program = kit.scratch().join(&name);
+    std::fs::copy(kit.program("ranks")?, &program)?;
+    let mut launcher = Command::new(host_program("launcher")?);
+    launcher.arg("2").arg(&program);
+    let mut target = kit.start_command(launcher, "model.log", &[])?;
+    ready(&mut target, 2)?;
+    let by_name = format!("^{name}$");
+    let words = ["attach", "--name", &by_name, "-o", "%pid%", "-f", "csv"];
+    let attach = Attach::start("midair", &words, "attached to every process named")?;
+    let counts = work(&mut target, "work 2", 2)?;
+    let (exit, dir) = attach.detach()?;
+    with_code(&exit, 0)?;
+    assert_eq!(in_files(dir.path())?, counts);
+    for (words, code) in [
+        (["--name", "no process is called so, 7c1f"], 10),
+        (["--name", "("], 2),
+        (["--all", "--tree=1"], 2),
+    ] {
+        let mut command = command("midair")?;
+        command.arg("attach").args(words).args(["--duration", "1s"]);
+        with_code(&run(command, PATIENCE)?, code)?;
+    }
+    quit(target)
+}
