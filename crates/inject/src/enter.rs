@@ -73,8 +73,11 @@ fn enter_as_it_was(
             block,
         }),
         Err(error) => {
-            // Our thread gives up by itself when its patience is over; its memory goes with it.
-            if let Some(agent_tid) = find_agent(look, block) {
+            // Our thread gives up by itself when its patience is over; its memory goes with it. One that cannot be found but has told
+            // its number has ended already.
+            let told = block.signed(offset_of!(BootBlock, tid)).unwrap_or(0);
+            let agent = find_agent(look, block).or((told != 0).then_some(told));
+            if let Some(agent_tid) = agent {
                 let _undone =
                     crate::entered::unmap_after(&look.still, agent_tid, block, mappings, options);
             }

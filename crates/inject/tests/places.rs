@@ -86,6 +86,28 @@ fn a_process_in_another_pid_namespace() {
 }
 
 #[test]
+fn processes_in_namespaces_of_their_own() {
+    if !midair_tests::is_root_for("to make namespaces").unwrap() {
+        return;
+    }
+    let container = "-U -r -m -n -u -i -C -pf --mount-proc";
+    for (flags, is_parent) in [("-m -n", false), ("-U -r", false), (container, true)] {
+        let mut command = Command::new("unshare");
+        command
+            .args(flags.split(' '))
+            .arg(compiled("target", false));
+        let mut target = start_with(command, &["1", "cond"]);
+        let pid = if is_parent {
+            target.only_child().unwrap()
+        } else {
+            target.pid()
+        };
+        enters(&mut target, pid);
+        end(target);
+    }
+}
+
+#[test]
 fn any_thread_id_names_its_process() {
     let mut target = start_with(Command::new(compiled("target", false)), &["0", "cond"]);
     let pid = target.pid();

@@ -2,8 +2,9 @@
 
 use crate::kit::{Attach, Program, Start, as_user, ballast, open_to_all, refused, words, works};
 use midair_tests::snapshot::Snapshot;
-use midair_tests::stage::{plain_environment, run_staged};
+use midair_tests::stage::{command, plain_environment, run_staged};
 use midair_tests::stand_in::Kit;
+use midair_tests::table::{Csv, json};
 use midair_tests::target::{PATIENCE, Target, run};
 use midair_tests::{Result, is_root_for, leave_out};
 use std::ffi::OsString;
@@ -246,6 +247,49 @@ fn two_copies_of_a_runtime() -> Result<()> {
     Ok(())
 }
 
+/// A program that is started under the profiler is not looked at before: its second copy is noticed inside, and neither is recorded. What
+/// goes through HSA is.
+#[test]
+fn two_copies_in_a_program_that_is_started() -> Result<()> {
+    let kit = Kit::new()?;
+    let copy = kit.scratch().join(RUNTIMES[0]);
+    std::fs::copy(kit.dir().join(RUNTIMES[0]), &copy)?;
+    let (preload, ballast) = ballast(&kit)?;
+    let out = kit.scratch().join("out");
+    let mut command = command("rocprofv3")?;
+    command
+        .args([
+            "--hip-trace",
+            "--kernel-trace",
+            "--output-format",
+            "csv",
+            "json",
+        ])
+        .args(["-o", "o", "-d"])
+        .arg(&out)
+        .arg("--")
+        .arg(kit.program("two_gpus")?)
+        .env(preload, ballast)
+        .env("BALLAST_OPEN", &copy)
+        .env("LD_LIBRARY_PATH", kit.dir())
+        .env("HSA_MODEL_TOPOLOGY", kit.dir().join("topology"));
+    let mut target = Target::spawn(command)?;
+    target.expect("ready")?;
+    target.send("work 3")?;
+    target.expect("work")?;
+    target.send("quit")?;
+    target.wait(PATIENCE)?.success()?;
+    let whole = json(&out.join("o_results.json"))?;
+    let notes = whole["rocprofiler-sdk-tool"][0]["metadata"]["midair"]["notes"].to_string();
+    assert!(notes.contains("HipDispatchTable is there twice"), "{notes}");
+    assert!(!out.join("o_hip_api_trace.csv").exists());
+    assert_eq!(
+        Csv::read(&out.join("o_kernel_trace.csv"))?.rows.len(),
+        3 * 2 * 2
+    );
+    Ok(())
+}
+
 /// Waits for a line, and ends at the end of its input.
 const WAIT: &str = "#include <stdio.h>\n#include <unistd.h>\n\
     int main(void) { char c; puts(\"ready\"); fflush(stdout); while (read(0, &c, 1) > 0) {} return 7; }\n";
@@ -310,9 +354,9 @@ fn c_libraries_that_ours_do_not_run_on() -> Result<()> {
             .env_clear()
             .envs(plain_environment());
         run(cc, PATIENCE)?.success()?;
-        let mut command = Command::new(&path);
-        command.env_clear().envs(plain_environment());
-        let mut target = Target::spawn(command)?;
+        let mut program = Command::new(&path);
+        program.env_clear().envs(plain_environment());
+        let mut target = Target::spawn(program)?;
         target.expect("ready")?;
         let before = Snapshot::take(target.pid())?;
         if name == "bare" {
