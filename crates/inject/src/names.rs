@@ -1,7 +1,8 @@
 //! Functions on a stack that say whether a thread may be borrowed.
 //!
 //! The borrowed thread calls `pthread_create`, which allocates and takes the C library's list of threads. A thread that holds,
-//! or waits for, a lock of the allocator or of the loader must not do so; one in the middle of fork or exit must not, either.
+//! or waits for, a lock of the allocator or of the loader must not do so; one in the middle of fork or exit, or of setting up
+//! what these call, must not, either. Locks of stdio do not matter: nothing that is called takes them.
 
 /// Why a function on the stack rules a thread out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +157,9 @@ const FORK: &[&str] = &[
     "__vfork",
     "__run_fork_handlers",
     "__run_prefork_handlers",
+    "pthread_atfork",
+    "__register_atfork",
+    "forkpty",
 ];
 const EXIT: &[&str] = &[
     "exit",
@@ -165,6 +169,15 @@ const EXIT: &[&str] = &[
     "__cxa_finalize",
     "__run_exit_handlers",
     "__cxa_at_quick_exit",
+    "__cxa_atexit",
+    "__cxa_thread_atexit_impl",
+    "atexit",
+    "on_exit",
+    "at_quick_exit",
+    "thrd_exit",
+    "__nptl_deallocate_tsd",
+    "__nptl_deallocate_stack",
+    "__nptl_free_tcb",
     "__libc_atexit",
     "__call_tls_dtors",
     "pthread_exit",
@@ -330,6 +343,8 @@ mod tests {
             ("dl_iterate_phdr", Ground::Loader),
             ("fork", Ground::Fork),
             ("exit", Ground::Exit),
+            ("__cxa_atexit", Ground::Exit),
+            ("pthread_atfork", Ground::Fork),
             ("pthread_create", Ground::ThreadCreation),
         ] {
             assert_eq!(function_ground(name), Some(ground), "{name}");
