@@ -142,14 +142,14 @@ pub(crate) fn mailbox_words(value: u32) -> &'static str {
         mailbox::OPEN => "waiting for its attacher",
         mailbox::TALKING => "in a session",
         mailbox::PARKED => "parked",
-        mailbox::KICK => "being woken",
+        mailbox::KICK | mailbox::HANDED => "being woken",
         mailbox::FAILED => "failed",
         mailbox::ENDED => "ending",
         _ => "in an unknown state",
     }
 }
 
-fn step_words(code: u32) -> &'static str {
+pub(crate) fn step_words(code: u32) -> &'static str {
     match code {
         step::SOCKET => "making a socket pair",
         step::SILENCE => "waiting for the library",

@@ -70,7 +70,7 @@ fn enter_as_it_was(
             times,
             mappings: Some(mappings),
             still: look.still.clone(),
-            block,
+            block: Some(block),
         }),
         Err(error) => {
             // Our thread gives up by itself when its patience is over; its memory goes with it. One that cannot be found but has told
@@ -86,7 +86,7 @@ fn enter_as_it_was(
     }
 }
 
-fn read(library: &Library) -> Result<Option<Vec<u8>>, EnterError> {
+pub(crate) fn read(library: &Library) -> Result<Option<Vec<u8>>, EnterError> {
     Ok(match library {
         Library::File(path) => Some(std::fs::read(path).during("reading the library")?),
         Library::Bytes(bytes) => Some(bytes.clone()),

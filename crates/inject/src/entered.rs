@@ -111,7 +111,8 @@ pub struct Entered {
     /// What was mapped now; None when a parked thread was woken.
     pub mappings: Option<Mappings>,
     pub(crate) still: Still,
-    pub(crate) block: Block,
+    /// None when the process's listener let us in: nothing is read or written there then.
+    pub(crate) block: Option<Block>,
 }
 
 impl Entered {
@@ -123,7 +124,7 @@ impl Entered {
         const PHASE: &str = "waiting for the library";
         let readable =
             poll_readable(self.channel.as_fd(), Deadline::after(within)).during(PHASE)?;
-        if let Some(failure) = self.block.failure() {
+        if let Some(failure) = self.failure() {
             return Err(failure);
         }
         if !readable {
@@ -151,15 +152,10 @@ impl Entered {
 
     /// What our thread says that it failed at, if it did.
     pub fn failure(&self) -> Option<EnterError> {
-        self.block.failure()
-    }
-
-    /// A word of the boot block, for the caller's own use of it.
-    ///
-    /// # Errors
-    /// [`EnterError::Gone`].
-    pub fn mailbox(&self) -> Result<u32, EnterError> {
-        self.block.mailbox().during("reading the mailbox")
+        match &self.block {
+            Some(block) => block.failure(),
+            None => crate::door::failure_on(&self.channel),
+        }
     }
 
     /// Takes everything back, for a session that will not be: hangs up, waits until our thread has ended, and unmaps what
@@ -178,10 +174,12 @@ impl Entered {
         } = self;
         drop(channel);
         fault::step("hung up");
-        match mappings {
-            Some(mappings) => unmap_after(&still, agent_tid, block, mappings, options)
-                .map_err(|error| still.explain(error)),
-            None => Ok(()),
+        match (mappings, block) {
+            (Some(mappings), Some(block)) => {
+                unmap_after(&still, agent_tid, block, mappings, options)
+                    .map_err(|error| still.explain(error))
+            }
+            _ => Ok(()),
         }
     }
 }

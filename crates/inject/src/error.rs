@@ -242,6 +242,18 @@ pub enum EnterError {
         /// Words of the dynamic loader, if it is one that refused.
         text: String,
     },
+    /// Its listener is there but cannot be used, and no other way in is.
+    NoDoor {
+        /// Why.
+        why: String,
+    },
+    /// It is stopped, so that its listener cannot answer.
+    Standing {
+        /// The process.
+        pid: Tid,
+        /// Stopped by whom.
+        words: String,
+    },
     /// An operation on the target failed.
     Engine {
         /// During what.
@@ -334,6 +346,10 @@ impl fmt::Display for EnterError {
                     write!(f, ": {text}")?;
                 }
                 Ok(())
+            }
+            EnterError::NoDoor { why } => f.write_str(why),
+            EnterError::Standing { pid, words } => {
+                write!(f, "process {pid} is {words}: its listener cannot answer")
             }
             EnterError::Engine { during, source } => write!(f, "{during}: {source}"),
             EnterError::Ours { during, source } => write!(f, "{during}: {source}"),

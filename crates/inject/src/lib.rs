@@ -5,6 +5,9 @@
 //! talks to the caller over a socket ([`Entered::channel`]). If a thread of ours is parked there since an earlier session, it
 //! is woken instead and no thread of the program is touched.
 //!
+//! Where the process has a listener of ours, [`approach`] and [`enter_by`] need neither step's rights: it makes or wakes our thread
+//! itself, asked over a socket.
+//!
 //! Design constraints:
 //! * the attacher may die after any single operation: the borrowed thread then restores itself (`hold`);
 //! * no byte of the program's code is changed; our code page is never writable and executable at once (`mappings`);
@@ -17,8 +20,10 @@
 #![deny(unsafe_code)]
 
 mod agent;
+mod approach;
 mod arch;
 mod code;
+mod door;
 mod enter;
 mod entered;
 mod error;
@@ -35,7 +40,9 @@ mod survey;
 mod wake;
 
 pub use agent::Agent;
+pub use approach::{Approach, approach, enter_by};
 pub use code::TargetCode;
+pub use door::{Door, Here};
 pub use enter::enter;
 pub use entered::{Entered, Tier, Times, Via};
 pub use error::{EnterError, Refusal, Seen};

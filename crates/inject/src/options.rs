@@ -27,6 +27,8 @@ pub struct Options {
     pub patience: Duration,
     /// How long our new thread may take to open its socket, and it waits for our first words.
     pub boot: Duration,
+    /// Whether a listener's socket is used where there is one.
+    pub socket: bool,
     /// Dies at this point. For tests.
     pub fault: Option<FaultPoint>,
 }
@@ -45,6 +47,7 @@ impl Default for Options {
             stub: Duration::from_secs(2),
             patience: Duration::from_millis(20),
             boot: Duration::from_secs(5),
+            socket: true,
             fault: None,
         }
     }
@@ -92,11 +95,15 @@ pub enum FaultPoint {
     WakeStopped,
     /// Waking: its mailbox is written.
     WakeKicked,
+    /// The listener's socket is connected to.
+    Knocked,
+    /// The listener has answered.
+    Answered,
 }
 
 impl FaultPoint {
     /// All of them, in order.
-    pub const ALL: [FaultPoint; 14] = [
+    pub const ALL: [FaultPoint; 16] = [
         FaultPoint::Chosen,
         FaultPoint::Proven,
         FaultPoint::Framed,
@@ -111,6 +118,8 @@ impl FaultPoint {
         FaultPoint::Unmapped,
         FaultPoint::WakeStopped,
         FaultPoint::WakeKicked,
+        FaultPoint::Knocked,
+        FaultPoint::Answered,
     ];
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn wake(look: &Look, agent: &Agent, options: &Options) -> Result<Ente
         times,
         mappings: None,
         still: look.still.clone(),
-        block,
+        block: Some(block),
     })
 }
 

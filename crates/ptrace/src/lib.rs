@@ -20,6 +20,7 @@ mod boost;
 mod error;
 pub mod fault;
 mod handles;
+mod local;
 mod memory;
 mod regs;
 mod stop;
@@ -32,6 +33,7 @@ pub use error::{Error, Result};
 pub use handles::{
     memfd_with, pidfd_getfd, pidfd_open_thread, poll_readable, send_bytes, send_with_descriptor,
 };
+pub use local::{Peer, connect_abstract, connect_abstract_in, listening_peer, receive_now};
 pub use memory::Memory;
 pub use regs::SignalMask;
 pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread};

@@ -35,7 +35,7 @@ pub mod mailbox {
     pub const FAILED: u32 = 6;
     /// Our thread is about to return.
     pub const ENDED: u32 = 7;
-    /// The process's own listener woke our parked thread: the connection is `fd_near` already.
+    /// The process's own listener woke our parked thread: the connection is in [`BootBlock::handed`](super::BootBlock::handed).
     pub const HANDED: u32 = 8;
 }
 
@@ -121,8 +121,9 @@ pub struct BootBlock {
     pub error_text: u64,
     /// How long our thread waits for the attacher's first words, in ms.
     pub patience_ms: u32,
-    /// Keeps what follows 8-byte aligned.
-    pub reserved: u32,
+    /// What the process's own listener hands over with [`mailbox::HANDED`]: the descriptor of a connection, and one more; 0 for none. A
+    /// word of its own, since an attacher that traces may wake the thread at the same moment: whoever swaps it out has it.
+    pub handed: AtomicU32,
     /// CPU mask for our thread: the process's own, not that of the thread we entered through.
     pub affinity: [u8; 128],
     /// `struct msghdr`, `iovec`, control buffer, path text and other scratch of the boot code.

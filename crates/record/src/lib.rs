@@ -10,6 +10,7 @@
 
 pub mod boot;
 pub mod event;
+pub mod knock;
 pub mod offer;
 pub mod spool;
 

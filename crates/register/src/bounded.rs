@@ -9,7 +9,7 @@ const MAX_TEXT: usize = 1 << 20;
 const PAGE: usize = 4096;
 
 /// Copies `to.len()` bytes from `from`; false when they are not all readable, or nobody can tell.
-fn copy(from: usize, to: &mut [u8]) -> bool {
+pub(crate) fn copy(from: usize, to: &mut [u8]) -> bool {
     let local = libc::iovec {
         iov_base: to.as_mut_ptr().cast(),
         iov_len: to.len(),

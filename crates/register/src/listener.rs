@@ -1,14 +1,21 @@
 //! The thread that an attacher finds: parked for ever, holding nothing, with every signal blocked.
 //!
-//! It does nothing by itself. AMD's injector looks for a thread of this name and calls `rocprofiler_register_attach` on it;
-//! midair's takes it as the safest place to enter a process. It waits on a condition, as AMD's own does: by that function on its
-//! stack an injector knows that the thread holds no lock of the allocator or the loader.
+//! Two kinds of attachers use it. Over a socket of its own it serves midair's: they need no right to trace, and it makes the thread that
+//! the session runs on (`serve`). And AMD's injector looks for a thread of this name and calls `rocprofiler_register_attach` on it; an
+//! attacher of ours that cannot use the socket takes it as the safest place to enter a process. For both it is as good in the wait for a
+//! connection as in a wait on a condition, which is where it stays when there is no socket.
+//!
+//! **fork.** A child has no such thread. A worker that never calls `exec` gets one from `pthread_atfork`, where the process's allocator
+//! is the C library's own: making a thread allocates, and of that allocator alone it is known that a child of many threads finds it
+//! usable at that point. Where it is another one the child is left as it is, and can still be entered by tracing.
 
+use crate::door;
 use crate::lock::listener_word;
 use crate::log::{Level, say};
 use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
-use std::sync::atomic::Ordering;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Its name, exactly as AMD's injector compares it.
 pub const NAME: &std::ffi::CStr = c"rocp-bg-attach";
@@ -65,6 +72,26 @@ pub fn ensure() {
 }
 
 fn start() -> Result<(), c_int> {
+    // SAFETY: `wait_for_ever` takes no argument.
+    unsafe { spawn(wait_for_ever, STACK) }?;
+    if !LISTENS.swap(true, Ordering::AcqRel) && allocator_is_the_c_librarys() {
+        // SAFETY: a function of a library that is never unloaded.
+        unsafe { libc::pthread_atfork(None, None, Some(child_begins)) };
+    }
+    Ok(())
+}
+
+/// Makes a detached thread with every signal blocked.
+///
+/// # Errors
+/// The system's, as an errno.
+///
+/// # Safety
+/// `body` may be called with null on another thread.
+pub(crate) unsafe fn spawn(
+    body: extern "C" fn(*mut c_void) -> *mut c_void,
+    stack: usize,
+) -> Result<(), c_int> {
     // SAFETY: every pointer is to a local that outlives the call it is passed to. The attributes are initialised before use
     // and destroyed after it. The thread's function never touches anything of this frame. Blocking signals around the
     // creation makes the thread start with them blocked; the caller's own mask is put back in every case.
@@ -75,7 +102,7 @@ fn start() -> Result<(), c_int> {
             return Err(failed);
         }
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
-        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack);
         let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigfillset(all.as_mut_ptr());
@@ -84,7 +111,7 @@ fn start() -> Result<(), c_int> {
         let failed = libc::pthread_create(
             thread.as_mut_ptr(),
             attributes.as_ptr(),
-            wait_for_ever,
+            body,
             std::ptr::null_mut(),
         );
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
@@ -93,9 +120,45 @@ fn start() -> Result<(), c_int> {
     }
 }
 
+/// A listener of ours was started in this process, or in one that it was forked from.
+static LISTENS: AtomicBool = AtomicBool::new(false);
+/// This process is a forked child. Its first act is often an `exec`: what can wait, waits a moment.
+static FORKED: AtomicBool = AtomicBool::new(false);
+/// That moment.
+const AFTER_A_FORK: Duration = Duration::from_millis(20);
+
+fn allocator_is_the_c_librarys() -> bool {
+    let own = |name: &CStr| {
+        // SAFETY: a NUL-terminated name; nothing is called.
+        crate::library::base_of(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+    };
+    let library = own(c"pthread_create");
+    !library.is_null()
+        && [c"malloc", c"calloc", c"free"]
+            .iter()
+            .all(|it| own(it) == library)
+}
+
+/// In a child of `fork`, before `fork` returns there. The C library has made its own locks usable; no other lock may be taken, so
+/// nothing here allocates, but what making a thread does.
+extern "C" fn child_begins() {
+    door::forked();
+    crate::agent::forked();
+    FORKED.store(true, Ordering::Release);
+    let word = listener_word();
+    word.store(PRESENT, Ordering::Release);
+    if start().is_err() {
+        word.store(ABSENT, Ordering::Release);
+    }
+}
+
 extern "C" fn wait_for_ever(_: *mut c_void) -> *mut c_void {
     // SAFETY: the name is NUL-terminated and shorter than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, NAME.as_ptr()) };
+    if FORKED.load(Ordering::Acquire) {
+        std::thread::sleep(AFTER_A_FORK);
+    }
+    let _closed_or_failed = std::panic::catch_unwind(crate::serve::until_closed);
     // SAFETY: both are initialised statics; this thread locks the mutex, and only listeners ever do. In a forked child the mutex is
     // as the wait left it: open (or at worst locked: then that is what the listener there waits for). The wait returns only for a stray wake-up.
     unsafe {

@@ -21,6 +21,7 @@ pub enum Which {
 struct Page {
     locks: [AtomicU32; 3],
     listener: AtomicU32,
+    agent: AtomicU32,
 }
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
@@ -28,6 +29,7 @@ static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
 static FALLBACK: Page = Page {
     locks: [const { AtomicU32::new(0) }; 3],
     listener: AtomicU32::new(0),
+    agent: AtomicU32::new(0),
 };
 
 /// Set in a lock word while somebody waits; thread ids stay far below it.
@@ -82,6 +84,11 @@ fn make_page() -> *mut Page {
 /// The word that says whether this process (not its parent) has a listener.
 pub(crate) fn listener_word() -> &'static AtomicU32 {
     &page().listener
+}
+
+/// The word that says whether this process (not its parent) has a thread of ours that the listener made.
+pub(crate) fn agent_word() -> &'static AtomicU32 {
+    &page().agent
 }
 
 /// A lock that is held, until dropped.

@@ -10,6 +10,7 @@ use crate::descriptor_path;
 use crate::only;
 use crate::registration;
 use midair_record::boot::{BootBlock, mailbox, step};
+use midair_record::knock::{self, Answer};
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use midair_record::spool::{Area, command, outcome, state};
 use midair_settings::{Settings, TOOLS_BY_NAME};
@@ -90,10 +91,27 @@ unsafe fn live(boot: *mut BootBlock) {
         only::release();
         word.store(mailbox::PARKED, Release);
         loop {
-            while word.load(Acquire) != mailbox::KICK {
-                wait_on(word, mailbox::PARKED, None, true);
+            let handed = loop {
+                match word.load(Acquire) {
+                    mailbox::KICK => break false,
+                    mailbox::HANDED => break true,
+                    _ => wait_on(word, mailbox::PARKED, None, true),
+                }
+            };
+            let claimed = only::claim();
+            if handed && claimed {
+                // SAFETY: as above.
+                unsafe { (*boot).fd_near = take_handed(boot) };
+                word.store(mailbox::TALKING, Release);
+                break;
             }
-            if only::claim() {
+            // SAFETY: as above.
+            unsafe { hang_up(boot, handed) };
+            if handed {
+                word.store(mailbox::PARKED, Release);
+                continue;
+            }
+            if claimed {
                 // SAFETY: as above.
                 unsafe { open(boot, word) };
                 break;
@@ -106,6 +124,39 @@ unsafe fn live(boot: *mut BootBlock) {
             word.store(mailbox::FAILED, Release);
             show_refusal(word);
         }
+    }
+}
+
+/// The connection that the process's listener handed over, or -1.
+unsafe fn take_handed(boot: *mut BootBlock) -> RawFd {
+    // SAFETY: see `live`.
+    let handed = unsafe { (*boot).handed.swap(0, SeqCst) };
+    handed.cast_signed().wrapping_sub(1)
+}
+
+/// Closes the connection that the process's listener handed over: another copy of this library is at work (`refused`, and the attacher is
+/// told), or an attacher that traces came between.
+unsafe fn hang_up(boot: *mut BootBlock, refused: bool) {
+    // SAFETY: see `live`.
+    let near = unsafe { take_handed(boot) };
+    if near < 0 {
+        return;
+    }
+    // SAFETY: the listener made it, and who takes it out of the block has it alone.
+    let connection = unsafe { OwnedFd::from_raw_fd(near) };
+    if refused {
+        let mut answer = Answer::new(knock::outcome::FAILED);
+        (answer.step, answer.error) = (step::ENTRY, libc::EBUSY);
+        let bytes = answer.bytes();
+        // SAFETY: so many bytes of a live value.
+        unsafe {
+            libc::send(
+                connection.as_raw_fd(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+            )
+        };
     }
 }
 

@@ -7,7 +7,9 @@ use crate::room;
 use crate::session::{Prepared, Session};
 use crate::target::Target;
 use crate::turn::Turn;
-use midair_inject::{EnterError, Grade, Library, Look, Options, Refusal, Tier, enter, look};
+use midair_inject::{
+    Approach, EnterError, Grade, Library, Options, Refusal, Tier, approach, enter_by,
+};
 use midair_procinfo::module::Modules;
 use midair_record::spool::SETTINGS;
 use midair_results::{Failure, Identity, Kind};
@@ -41,27 +43,31 @@ impl Session {
         let root = PathBuf::from(format!("/proc/{}/root", request.pid));
         let mut tools = install.tools(&request.settings, &root)?;
         let _turn = Turn::take(request.pid)?;
-        let look = look_at(request.pid)?;
-        if runtimes(&look.modules).is_empty() {
+        let approach = approach_to(request.pid)?;
+        if !has_gpu_runtime(&approach, options)? {
             return Err(not_gpu(request.pid));
         }
-        tools.for_process(look.tid, install)?;
-        one_of_each(look.pid, &look.modules)?;
+        tools.for_process(approach.tid, install)?;
+        if let Ok(look) = &approach.look {
+            one_of_each(look.pid, &look.modules)?;
+        }
         // Open it before entering, and check that it is still the process that was looked at.
-        let pid = look.pid;
+        let pid = approach.pid;
         let held = Target::hold(pid as u32)?;
         let identity = Identity::read(pid as u32);
         check_request(request, &identity)?;
         room::check_ours(install, &tools, request)?;
-        room::check(&look, &tools, request)?;
+        if let Ok(look) = &approach.look {
+            room::check(look, &tools, request)?;
+        }
         // The spool and the tools are made ready while the engine enters: neither needs the other.
         let (prepared, entered) = std::thread::scope(|scope| {
             let prepare = scope.spawn(|| Prepared::make(identity, &tools, install, request));
-            let entered = enter(&look, &Library::File(install.sdk.clone()), options);
+            let entered = enter_by(&approach, &Library::File(install.sdk.clone()), options);
             let panicked = |_| Err(Failure::new(Kind::Setup, "making the session ready failed"));
             (prepare.join().unwrap_or_else(panicked), entered)
         });
-        let entered = entered.map_err(|error| failure_of(pid, &error))?;
+        let entered = entered.map_err(|error| failure_by(&approach, &error))?;
         let entry = Entry {
             via: via(&entered.via),
             rejected: entered
@@ -135,22 +141,49 @@ pub(crate) fn laid_down(error: &std::io::Error) -> Failure {
 
 /// Why this process cannot be attached to, if a look at it tells.
 pub(crate) fn refusal(pid: u32) -> Option<Failure> {
-    match look_at(pid) {
-        Ok(look) => runtimes(&look.modules).is_empty().then(|| not_gpu(pid)),
+    let seen =
+        approach_to(pid).and_then(|approach| has_gpu_runtime(&approach, &Options::default()));
+    match seen {
+        Ok(has_one) => (!has_one).then(|| not_gpu(pid)),
         Err(failure) => Some(failure),
     }
 }
 
-fn look_at(pid: u32) -> Result<Look, Failure> {
+fn approach_to(pid: u32) -> Result<Approach, Failure> {
     let number = i32::try_from(pid)
         .map_err(|_| Failure::new(Kind::NoProcess, format!("there is no process {pid}")))?;
     if pid == std::process::id() {
         return Err(itself(pid));
     }
-    let look = look(number).map_err(|refusal| failure_of_refusal(&refusal))?;
-    match rights::protected(look.tid) {
+    let approach = approach(number).map_err(|refusal| failure_of_refusal(&refusal))?;
+    match rights::protected(approach.tid) {
         Some(failure) => Err(failure),
-        None => Ok(look),
+        None => Ok(approach),
+    }
+}
+
+/// Whether there is a GPU runtime: by its mappings, or by its listener's word where they may not be read.
+fn has_gpu_runtime(approach: &Approach, options: &Options) -> Result<bool, Failure> {
+    match (&approach.look, &approach.door) {
+        (Ok(look), _) => Ok(!runtimes(&look.modules).is_empty()),
+        (Err(_), Some(door)) => door
+            .ask(options)
+            .map(|here| here.gpu)
+            .map_err(|error| failure_by(approach, &error)),
+        (Err(refusal), None) => Err(failure_of_refusal(refusal)),
+    }
+}
+
+/// The words for what went wrong. Where the listener did not serve, what forbids tracing is the failure, and why it did not is told
+/// with it.
+pub(crate) fn failure_by(approach: &Approach, error: &EnterError) -> Failure {
+    match (error, &approach.look) {
+        (EnterError::NoDoor { why }, Err(refusal)) => {
+            let mut failure = failure_of_refusal(refusal);
+            failure.what = format!("{}; {why}", failure.what);
+            failure
+        }
+        _ => failure_of(approach.pid, error),
     }
 }
 
@@ -300,6 +333,10 @@ fn failure_of(pid: i32, error: &EnterError) -> Failure {
             "use the midair that attached first, or restart the process",
         ),
         EnterError::Gone { .. } | EnterError::Replaced { .. } => (Kind::NoProcess, ""),
+        EnterError::Standing { .. } => (
+            Kind::Stopped,
+            "let it go on first: in its debugger, by kill -CONT, or by fg in its shell",
+        ),
         // The look had found no tracer and that we may: one has come since.
         EnterError::Engine { source, .. } if source.errno() == Some(libc::EPERM) => {
             return busy(pid as u32, "another tracer holds a thread of it just now");

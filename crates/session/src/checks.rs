@@ -1,6 +1,6 @@
 //! Every precondition of an attach, one by one, told by looking alone.
 //!
-//! What forbids an attach is decided in one place, by the engine's look ([`midair_inject::look`]); the lines here tell each fact by
+//! What forbids an attach is decided in one place, by the engine's look ([`midair_inject::approach`]); the lines here tell each fact by
 //! itself. A fact that would forbid the way by ptrace is a mere note where the look finds another way in. Nothing is traced, stopped
 //! or written: the target's files in `/proc` are read, and some of its memory.
 
@@ -11,7 +11,7 @@ mod way;
 use crate::attach::failure_of_refusal;
 use crate::install::{Install, Tools};
 use crate::request::Request;
-use midair_inject::{Look, Refusal, look};
+use midair_inject::{Approach, Look, Options, Refusal, approach};
 use midair_procinfo::Tid;
 use midair_procinfo::module::Modules;
 use midair_results::{Failure, Kind};
@@ -107,7 +107,7 @@ impl Lines {
 /// would be refused with.
 pub fn checks(request: &Request) -> Vec<Check> {
     let looked = match Tid::try_from(request.pid) {
-        Ok(pid) => look(pid),
+        Ok(pid) => approach(pid),
         Err(_) => Err(Refusal::NoProcess { pid: 0 }),
     };
     let mut lines = Lines {
@@ -117,7 +117,7 @@ pub fn checks(request: &Request) -> Vec<Check> {
     let tools = libraries(request, &mut lines);
     if let Some((pid, tid)) = target::lives(request.pid, &mut lines) {
         the_process(request, pid, tid, looked.as_ref().ok(), &mut lines);
-        if let Ok(look) = &looked {
+        if let Some(look) = looked.as_ref().ok().and_then(|it| it.look.as_ref().ok()) {
             let tools = tools.as_ref().map(|(install, tools)| (install, tools));
             place::room(request, look, tools, &mut lines);
         }
@@ -134,7 +134,14 @@ pub fn checks(request: &Request) -> Vec<Check> {
     lines.checks
 }
 
-fn the_process(request: &Request, pid: Tid, tid: Tid, look: Option<&Look>, lines: &mut Lines) {
+fn the_process(
+    request: &Request,
+    pid: Tid,
+    tid: Tid,
+    approach: Option<&Approach>,
+    lines: &mut Lines,
+) {
+    let look: Option<&Look> = approach.and_then(|approach| approach.look.as_ref().ok());
     target::permission(pid, tid, lines);
     let status = midair_procinfo::task::status(tid).unwrap_or_default();
     target::tracer(pid, &status, lines);
@@ -157,6 +164,9 @@ fn the_process(request: &Request, pid: Tid, tid: Tid, look: Option<&Look>, lines
         target::runtimes(request.pid, modules, lines);
         target::table_source(modules, lines);
         target::other_profilers(modules, lines);
+    }
+    if let Some(approach) = approach {
+        way::socket(approach, &Options::default(), lines);
     }
     if let Some(look) = look {
         way::agent(request.pid, look, lines);

@@ -446,7 +446,9 @@ fn offer(
     fault::step("offer sent");
     wait_for_answer(channel, target)?;
     let mut answer = [0; 16];
-    let got = recv(channel.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT).unwrap_or(0);
+    // What is no answer to the offer is left there: our thread may say what it failed at.
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
+    let got = recv(channel.as_raw_fd(), &mut answer, flags).unwrap_or(0);
     fault::step("answer received");
     match answer.get(..got).and_then(Reply::read) {
         Some(true) => Ok(()),

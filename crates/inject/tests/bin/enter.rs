@@ -3,7 +3,7 @@
 //! `midair-enter serve`: attaches again and again, as lines of its standard input say ("N WHAT PID CONTROL": WHAT happens to process PID
 //! after step N, see `strike.rs`), and says after each how it went and what it has open.
 //!
-//! `midair-enter PID [--library FILE] [--fault POINT] [--die-after N] [--cycles N] [--stay]`
+//! `midair-enter PID [--library FILE] [--fault POINT] [--die-after N] [--cycles N] [--stay] [--any-way]`
 
 mod strike;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use midair_inject::{EnterError, FaultPoint, Library, Options, enter, look};
+use midair_inject::{EnterError, FaultPoint, Library, Options, approach, enter, enter_by, look};
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -32,6 +32,8 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
     let pid: i32 = words.next().ok_or("no process named")?.parse()?;
     let (mut library, mut options) = (Library::Nothing, Options::default());
     let (mut cycles, mut stay, mut die_after) = (1_u32, false, None);
+    // By the process's own listener where it has one, else as always.
+    let mut any_way = false;
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
         match word.as_str() {
@@ -41,6 +43,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
             "--find-ms" => options.find = Duration::from_millis(value()?.parse()?),
             "--boot-ms" => options.boot = Duration::from_millis(value()?.parse()?),
             "--stay" => stay = true,
+            "--any-way" => any_way = true,
             "--fault" => {
                 let name = value()?;
                 let point = FaultPoint::ALL
@@ -55,8 +58,15 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
         midair_ptrace::fault::arm(operations, midair_ptrace::fault::Action::DieHere);
     }
     for _ in 0..cycles {
-        let seen = look(pid)?;
-        let entered = enter(&seen, &library, &options)?;
+        let entered = if any_way {
+            let seen = approach(pid)?;
+            enter_by(&seen, &library, &options).map_err(|error| match &seen.look {
+                Err(refusal) => format!("{error} (and {refusal})"),
+                Ok(_) => error.to_string(),
+            })?
+        } else {
+            enter(&look(pid)?, &library, &options)?
+        };
         println!(
             "entered agent={} via={:?} thread={} name={:?} doing={:?} find={} seize={} stub={} release={}",
             entered.agent_tid,

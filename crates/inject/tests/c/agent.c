@@ -15,8 +15,12 @@ struct boot {
     uint32_t version;
     _Atomic uint32_t mailbox;
     int32_t near, far;
+    uint32_t between[6];
+    uint64_t addresses[18];
+    uint32_t patience_ms;
+    _Atomic uint32_t handed;
 };
-enum { OPEN = 2, TALKING = 3, PARKED = 4, KICK = 5 };
+enum { OPEN = 2, TALKING = 3, PARKED = 4, KICK = 5, HANDED = 8 };
 
 #ifdef NUMBER
 int agent_number = NUMBER;
@@ -34,7 +38,15 @@ void midair_agent_enter(struct boot *boot) {
         close(boot->near);
         boot->near = -1;
         atomic_store(&boot->mailbox, PARKED);
-        while (atomic_load(&boot->mailbox) != KICK) syscall(SYS_futex, &boot->mailbox, FUTEX_WAIT, PARKED, 0, 0, 0);
+        uint32_t woken;
+        while ((woken = atomic_load(&boot->mailbox)) != KICK && woken != HANDED)
+            syscall(SYS_futex, &boot->mailbox, FUTEX_WAIT, PARKED, 0, 0, 0);
+        if (woken == HANDED) {
+            boot->near = (int32_t)atomic_exchange(&boot->handed, 0) - 1;
+            atomic_store(&boot->mailbox, TALKING);
+            if (recv(boot->near, word, sizeof word, 0) <= 0) return;
+            continue;
+        }
         int pair[2];
         if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) return;
         boot->near = pair[0];

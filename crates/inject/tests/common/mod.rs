@@ -65,6 +65,42 @@ pub fn compiled_with(name: &str, flags: &[&str]) -> PathBuf {
     out
 }
 
+/// A program that links our register library, which is laid beside it.
+pub fn listening(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("listening");
+    std::fs::create_dir_all(&dir).expect("a folder for the program");
+    let built = midair_tests::build_dir()
+        .expect("the tests' own folder")
+        .join("librocprofiler_register.so");
+    // Each process makes its own and renames: several tests may do so at once.
+    let put = |name: &str, from: &Path, make: &dyn Fn(&Path)| {
+        let time = |path: &Path| path.metadata().and_then(|it| it.modified()).ok();
+        let out = dir.join(name);
+        if time(&out).is_none() || time(&out) < time(from) {
+            let fresh = dir.join(format!("{name}.{}", std::process::id()));
+            make(&fresh);
+            std::fs::rename(&fresh, &out).expect("it is put in place");
+        }
+        out
+    };
+    let library = put("librocprofiler-register.so.0", &built, &|fresh| {
+        std::fs::copy(&built, fresh).expect("it is built");
+    });
+    put(name, &source, &|fresh| {
+        let done = Command::new("cc")
+            .args(["-O1", "-g", "-Wall", "-Wextra", "-pthread"])
+            .arg("-Wl,-rpath,$ORIGIN")
+            .arg("-o")
+            .arg(fresh)
+            .arg(&source)
+            .arg(&library)
+            .status()
+            .expect("cc starts");
+        assert!(done.success(), "{} does not compile", source.display());
+    })
+}
+
 /// Starts the C target with these arguments.
 pub fn start(args: &[&str]) -> Target {
     start_with(Command::new(compiled("target", false)), args)

@@ -2,7 +2,8 @@
 
 use super::Lines;
 use crate::attach::busy;
-use midair_inject::{Grade, Look, survey};
+use crate::attach::failure_by;
+use midair_inject::{Approach, Grade, Look, Options, survey};
 
 /// Our own thread of an earlier session.
 pub(super) fn agent(pid: u32, look: &Look, lines: &mut Lines) {
@@ -17,6 +18,32 @@ pub(super) fn agent(pid: u32, look: &Look, lines: &mut Lines) {
             ),
         ),
         Some(agent) => lines.fail(NAME, busy(pid, agent.state())),
+    }
+}
+
+/// The socket of our register library's listener: it is asked whether it would let us in.
+pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) {
+    const NAME: &str = "listener's socket";
+    let Some(door) = &approach.door else {
+        return lines.note(
+            NAME,
+            "none: no register library of ours serves attachers there",
+        );
+    };
+    match (door.ask(options), &approach.look) {
+        (Ok(here), look) => {
+            let mut found = "it answers, and lets us in: nothing is stopped or traced".to_owned();
+            if look.is_err() && !here.gpu {
+                return lines.fail(NAME, crate::attach::not_gpu(approach.pid.cast_unsigned()));
+            }
+            if let Some(tid) = door.listener() {
+                found.push_str(&format!(" (thread {tid})"));
+            }
+            lines.pass(NAME, found);
+        }
+        // Tracing is allowed, so it does not decide.
+        (Err(error), Ok(_)) => lines.note(NAME, error.to_string()),
+        (Err(error), Err(_)) => lines.fail(NAME, failure_by(approach, &error)),
     }
 }
 

@@ -1,0 +1,327 @@
+//! T0: the process's own listener, reached over its socket. No right to trace is needed and nothing is stopped or traced.
+//!
+//! The listener is our register library's (`midair-register`); who may use it is decided there. Here the peer is proven to be the
+//! process that was meant, since anybody may listen under any name: the kernel tells who does.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use midair_procinfo::status::Status;
+use midair_procinfo::{Tid, show, task};
+use midair_ptrace::{
+    Deadline, Pace, connect_abstract, connect_abstract_in, fault, listening_peer, poll_readable,
+    receive_now, send_bytes,
+};
+use midair_record::knock::{self, ANSWER_LEN, Answer, Knock, NAMES, outcome, purpose, why};
+
+use crate::agent::step_words;
+use crate::enter::send;
+use crate::entered::{Entered, Tier, Times, Via};
+use crate::error::{During, EnterError};
+use crate::look::LISTENER_NAME;
+use crate::options::{FaultPoint, Options};
+use crate::still::Still;
+
+/// A listener's socket that was seen.
+#[derive(Debug, Clone)]
+pub struct Door {
+    pid: Tid,
+    /// A thread of the process that lives.
+    tid: Tid,
+    /// The listener.
+    listener: Option<Tid>,
+    /// Names that somebody listens under: one of them is the process.
+    names: Vec<String>,
+    /// Users of the process.
+    uids: [u32; 4],
+}
+
+/// What the listener said without a session being asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Here {
+    /// A HIP or HSA runtime is in the process.
+    pub gpu: bool,
+}
+
+/// Why it did not work.
+#[derive(Debug)]
+pub(crate) enum Shut {
+    /// There is no way in here, for this reason; another tier may have one.
+    Closed(String),
+    /// The listener served, and this came of it.
+    Failed(EnterError),
+}
+
+impl From<EnterError> for Shut {
+    fn from(error: EnterError) -> Shut {
+        Shut::Failed(error)
+    }
+}
+
+fn closed(what: &str, error: &io::Error) -> Shut {
+    Shut::Closed(format!("{what}: {error}"))
+}
+
+impl Door {
+    /// Looks whether somebody listens for this process. Nothing is touched.
+    pub(crate) fn find(pid: Tid, tid: Tid, status: &Status) -> Option<Door> {
+        let inside = *status.ns_tgid.last().unwrap_or(&pid);
+        // The process's own start, not that of the thread that stands for it.
+        let start = task::stat(pid).ok()?.start_ticks;
+        let names: Vec<String> = (0..NAMES)
+            .map(|which| knock::name(inside.cast_unsigned(), start, which))
+            .collect();
+        let sockets = std::fs::read(format!("/proc/{tid}/net/unix")).ok()?;
+        let listening = |name: &str| {
+            let end = format!(" @{name}");
+            sockets
+                .split(|byte| *byte == b'\n')
+                .any(|line| line.ends_with(end.as_bytes()))
+        };
+        let names: Vec<String> = names.into_iter().filter(|name| listening(name)).collect();
+        (!names.is_empty()).then(|| Door {
+            pid,
+            tid,
+            listener: listener_of(tid),
+            names,
+            uids: status.uid,
+        })
+    }
+
+    /// The listener's thread, when it could be found.
+    pub fn listener(&self) -> Option<Tid> {
+        self.listener
+    }
+
+    /// Asks the listener whether it would serve us, and what is there.
+    ///
+    /// # Errors
+    /// [`EnterError::NoDoor`] with the reason, or what the listener said.
+    pub fn ask(&self, options: &Options) -> Result<Here, EnterError> {
+        let asked = || {
+            let connection = self.connect(options)?;
+            let answer = self.exchange(&connection, purpose::ASK, options)?;
+            match answer.outcome {
+                outcome::HERE => Ok(Here {
+                    gpu: answer.gpu != 0,
+                }),
+                _ => Err(self.refused(&answer)),
+            }
+        };
+        asked().map_err(Shut::into_error)
+    }
+
+    /// Enters.
+    pub(crate) fn enter(&self, library: Option<&[u8]>, options: &Options) -> Result<Entered, Shut> {
+        let connection = self.connect(options)?;
+        options.reached(FaultPoint::Knocked);
+        let answer = self.exchange(&connection, purpose::ENTER, options)?;
+        options.reached(FaultPoint::Answered);
+        fault::step("the listener has answered");
+        let fresh = match answer.outcome {
+            outcome::SEND => {
+                send(&connection, library, answer.library_fd)?;
+                options.reached(FaultPoint::Sent);
+                true
+            }
+            outcome::LOADED => true,
+            outcome::WOKEN => false,
+            _ => return Err(self.refused(&answer)),
+        };
+        let doing = if fresh {
+            "it has made our thread"
+        } else {
+            "it has woken our thread"
+        };
+        Ok(Entered {
+            channel: connection,
+            pid: self.pid,
+            // The listener serves peers of its own pid namespace only.
+            agent_tid: answer.tid.cast_signed(),
+            via: Via {
+                tier: Tier::Socket,
+                tid: self.listener.unwrap_or(self.pid),
+                name: LISTENER_NAME.into(),
+                doing: doing.into(),
+                rejected: Vec::new(),
+            },
+            times: Times::default(),
+            mappings: None,
+            still: Still::of(self.pid, self.tid),
+            block: None,
+        })
+    }
+
+    /// Connects, and proves who listens.
+    fn connect(&self, options: &Options) -> Result<OwnedFd, Shut> {
+        let namespace = self.other_namespace();
+        let deadline = Deadline::after(options.boot);
+        let mut squatter = None;
+        for name in &self.names {
+            let mut pace = Pace::new();
+            let connection = loop {
+                let tried = match &namespace {
+                    Some(namespace) => connect_abstract_in(namespace, name),
+                    None => connect_abstract(name),
+                };
+                match tried {
+                    // Others are before us: each has its time.
+                    Err(error)
+                        if error.kind() == io::ErrorKind::WouldBlock && !deadline.passed() =>
+                    {
+                        pace.rest();
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        return Err(self.silent());
+                    }
+                    tried => break tried,
+                }
+            };
+            let connection = match connection {
+                Ok(connection) => connection,
+                // Whoever listened there has gone.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+                Err(error) => return Err(closed("its listener cannot be reached", &error)),
+            };
+            let peer = listening_peer(connection.as_fd())
+                .map_err(|error| closed("its listener cannot be proven", &error))?;
+            // A daemon listens as root, and drops its rights later.
+            if peer.pid == self.pid && (peer.uid == 0 || self.uids.contains(&peer.uid)) {
+                return Ok(connection);
+            }
+            squatter = Some(peer.pid);
+        }
+        Err(Shut::Closed(match squatter {
+            Some(pid) => format!("process {pid} listens under its name"),
+            None => "its listener has gone".into(),
+        }))
+    }
+
+    /// The process's network namespace, where it is another one that we may look at.
+    fn other_namespace(&self) -> Option<File> {
+        let path = format!("/proc/{}/ns/net", self.tid);
+        let its = std::fs::read_link(&path).ok()?;
+        let ours = std::fs::read_link("/proc/self/ns/net").ok()?;
+        (its != ours).then(|| File::open(path).ok()).flatten()
+    }
+
+    fn exchange(
+        &self,
+        connection: &OwnedFd,
+        purpose: u32,
+        options: &Options,
+    ) -> Result<Answer, Shut> {
+        let hung_up = || Shut::Closed("its listener hung up".into());
+        send_bytes(connection.as_fd(), &Knock::new(purpose).bytes()).or_else(|error| {
+            // Its answer may be there already: then it says why.
+            match error.raw_os_error() {
+                Some(EPIPE | ECONNRESET) => Ok(()),
+                _ => Err(closed("its listener cannot be spoken to", &error)),
+            }
+        })?;
+        let readable = poll_readable(connection.as_fd(), Deadline::after(options.boot))
+            .during("waiting for the listener")?;
+        if !readable {
+            return Err(self.silent());
+        }
+        let mut bytes = [0; ANSWER_LEN];
+        let got = receive_now(connection.as_fd(), &mut bytes, false).unwrap_or(0);
+        bytes.get(..got).and_then(Answer::read).ok_or_else(hung_up)
+    }
+
+    /// Why nobody answers: a process that is stopped cannot.
+    fn silent(&self) -> Shut {
+        let thread = self.listener.unwrap_or(self.tid);
+        let Ok(status) = task::status(thread) else {
+            return Shut::Failed(EnterError::Gone {
+                during: "waiting for the listener",
+            });
+        };
+        let words = match (status.state, status.tracer) {
+            (b't', by @ 1..) => {
+                let name = task::comm(by).map_or_else(|_| "unknown".into(), |name| show(&name));
+                format!("stopped by {by} ({name}), which traces it")
+            }
+            (b'T' | b't', _) => "stopped".into(),
+            _ => return Shut::Closed("its listener does not answer".into()),
+        };
+        Shut::Failed(EnterError::Standing {
+            pid: self.pid,
+            words,
+        })
+    }
+
+    fn refused(&self, answer: &Answer) -> Shut {
+        let tid = answer.tid.cast_signed();
+        match answer.outcome {
+            outcome::BUSY => Shut::Failed(EnterError::Busy {
+                tid,
+                state: "at work",
+            }),
+            outcome::NOT_ALLOWED => Shut::Closed(format!(
+                "its listener refuses: {}",
+                why::words(answer.error)
+            )),
+            // The parked thread's; the listener's own is in the answer's head.
+            outcome::OTHER_VERSION if tid != 0 => Shut::Failed(EnterError::OtherVersion {
+                tid,
+                version: answer.error.cast_unsigned(),
+            }),
+            outcome::OTHER_VERSION => Shut::Closed(format!(
+                "its listener is of another build of midair (layout {})",
+                answer.version
+            )),
+            outcome::FAILED => Shut::Failed(boot_failure(answer)),
+            other => Shut::Closed(format!("its listener gave the unknown answer {other}")),
+        }
+    }
+}
+
+impl Shut {
+    fn into_error(self) -> EnterError {
+        match self {
+            Shut::Closed(why) => EnterError::NoDoor { why },
+            Shut::Failed(error) => error,
+        }
+    }
+}
+
+const EPIPE: i32 = 32;
+const ECONNRESET: i32 = 104;
+
+/// How long our thread and its listener are given to say why they hung up.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// What our thread says on the channel that it failed at, if it does; the message is left there.
+pub(crate) fn failure_on(channel: &OwnedFd) -> Option<EnterError> {
+    let readable = poll_readable(channel.as_fd(), Deadline::after(LAST_WORDS));
+    if !readable.is_ok_and(|readable| readable) {
+        return None;
+    }
+    let mut bytes = [0; ANSWER_LEN];
+    let got = receive_now(channel.as_fd(), &mut bytes, true).ok()?;
+    let answer = Answer::read(bytes.get(..got)?)?;
+    (answer.outcome == outcome::FAILED).then(|| boot_failure(&answer))
+}
+
+fn boot_failure(answer: &Answer) -> EnterError {
+    if answer.step == midair_record::boot::step::THREAD {
+        return EnterError::ThreadRefused {
+            errno: answer.error,
+        };
+    }
+    EnterError::Boot {
+        step: step_words(answer.step),
+        errno: answer.error,
+        text: show(answer.words()),
+    }
+}
+
+fn listener_of(tid: Tid) -> Option<Tid> {
+    task::list(tid)
+        .ok()?
+        .into_iter()
+        .find(|tid| task::comm(*tid).is_ok_and(|name| name == LISTENER_NAME.as_bytes()))
+}

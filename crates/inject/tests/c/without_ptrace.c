@@ -1,0 +1,38 @@
+/* Runs a program that can trace nobody: without_ptrace UID PROGRAM ARGUMENTS. UID is "-" to stay who we are. What would need the right
+ * to trace fails with EPERM in it, whatever its user. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int main(int count, char** words)
+{
+    if(count < 3) return 2;
+    if(words[1][0] != '-')
+    {
+        unsigned id = (unsigned)atoi(words[1]);
+        if(setgroups(0, NULL) || setresgid(id, id, id) || setresuid(id, id, id)) return 3;
+    }
+#define DENY(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        DENY(SYS_ptrace),
+        DENY(SYS_process_vm_readv),
+        DENY(SYS_process_vm_writev),
+        DENY(SYS_pidfd_getfd),
+        DENY(SYS_kcmp),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 4;
+    execv(words[2], words + 2);
+    perror(words[2]);
+    return 5;
+}

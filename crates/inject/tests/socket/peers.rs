@@ -1,0 +1,122 @@
+//! Peers that mean no good, or nothing at all.
+
+use super::*;
+use midair_ptrace::{connect_abstract, memfd_with, send_bytes, send_with_descriptor};
+use midair_record::knock::{Knock, NAMES, name, purpose};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+
+fn names(pid: i32) -> Vec<String> {
+    let start = midair_procinfo::task::stat(pid).unwrap().start_ticks;
+    (0..NAMES)
+        .map(|which| name(pid.cast_unsigned(), start, which))
+        .collect()
+}
+
+/// Sits on an abstract name.
+fn squat(name: &str) -> std::os::unix::net::UnixListener {
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
+    std::os::unix::net::UnixListener::bind_addr(&address).unwrap()
+}
+
+#[test]
+fn who_sits_on_its_names_gets_nothing() {
+    // On the first: the process takes the next.
+    let mut target = begin(&[]);
+    let pid = target.pid();
+    let held = squat(&names(pid)[0]);
+    target.send("register").unwrap();
+    target.expect("registered").unwrap();
+    until("listening", || {
+        let sockets = std::fs::read_to_string("/proc/net/unix")?;
+        Ok(sockets.contains(&names(pid)[1]))
+    })
+    .unwrap();
+    park(over_the_socket(pid), pid);
+    drop(held);
+    end(target);
+    // On all: it is traced, and that is said.
+    let mut target = begin(&[]);
+    let pid = target.pid();
+    let held: Vec<_> = names(pid).iter().map(|name| squat(name)).collect();
+    target.send("register").unwrap();
+    target.expect("registered").unwrap();
+    until("its listener", || Ok(look(pid)?.listener.is_some())).unwrap();
+    let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
+    assert_eq!(entered.via.tier, Tier::Listener, "{:?}", entered.via);
+    let said = entered.via.rejected[0].to_string();
+    assert!(said.contains("was not used over its socket"), "{said}");
+    let socket = hello(&entered);
+    park((entered, socket), pid);
+    drop(held);
+    end(target);
+}
+
+fn connect(pid: i32) -> OwnedFd {
+    let mut last = None;
+    until("a connection", || {
+        // The backlog is short: others may be before us.
+        match connect_abstract(&names(pid)[0]) {
+            Ok(connection) => {
+                last = Some(connection);
+                Ok(true)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    })
+    .unwrap();
+    last.unwrap()
+}
+
+#[test]
+fn garbage_and_silence_harm_nobody() {
+    let target = start(&[]);
+    let pid = target.pid();
+    park(over_the_socket(pid), pid);
+    let before = Snapshot::take(pid).unwrap();
+    let good = Knock::new(purpose::ENTER).bytes();
+    let mut garbage: Vec<Vec<u8>> = vec![
+        vec![0],
+        vec![0xff; 16],
+        vec![0xff; 17],
+        vec![b'x'; 100_000],
+        good[..15].to_vec(),
+        [&good[..], &[0]].concat(),
+        Knock::new(77).bytes().to_vec(),
+        Knock::new(0).bytes().to_vec(),
+    ];
+    // Each bit of a knock turned: magic, version, purpose.
+    for bit in 0..good.len() * 8 {
+        let mut turned = good.to_vec();
+        turned[bit / 8] ^= 1 << (bit % 8);
+        garbage.push(turned);
+    }
+    for bytes in &garbage {
+        let peer = connect(pid);
+        send_bytes(peer.as_fd(), bytes).unwrap();
+    }
+    // With descriptors, which must not stay.
+    let file = memfd_with(c"garbage", b"garbage").unwrap();
+    for bytes in [&good[..], &garbage[0]] {
+        let peer = connect(pid);
+        send_with_descriptor(peer.as_fd(), bytes, file.as_fd()).unwrap();
+    }
+    // Gone at once, and many at a time.
+    for _ in 0..50 {
+        drop(connect(pid));
+    }
+    let many: Vec<_> = (0..4).map(|_| connect(pid)).collect();
+    drop(many);
+    // One that says nothing holds the others up for its time and no longer.
+    let silent = connect(pid);
+    until("the last one's end", || {
+        Ok(look(pid)?.agent.is_some_and(|agent| agent.is_parked()))
+    })
+    .unwrap();
+    park(over_the_socket(pid), pid);
+    drop(silent);
+    let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
+    assert!(diff.is_empty(), "{diff}");
+    end(target);
+}

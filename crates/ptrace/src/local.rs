@@ -1,0 +1,124 @@
+//! Sockets of the abstract namespace: connecting to one, in a network namespace of the caller's choice, and asking who is there.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::fault;
+
+/// Who listens at the other end, by the kernel's word: as it was when it began to listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// The process, as this one sees it; 0 when it does not.
+    pub pid: i32,
+    /// Its effective user.
+    pub uid: u32,
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    match result {
+        0.. => Ok(result),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Connects to the abstract sequenced-packet socket of this name (without its zero byte), in this process's network namespace. Never
+/// waits: where too many wait already it fails with EAGAIN.
+///
+/// # Errors
+/// The kernel's: ECONNREFUSED when nobody listens there.
+pub fn connect_abstract(name: &str) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers.
+    let raw = check(unsafe {
+        libc::socket(
+            libc::AF_UNIX,
+            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            0,
+        )
+    })?;
+    // SAFETY: the kernel just made it for us.
+    let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+    // SAFETY: plain data; zero is a value of each field.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let room = address
+        .sun_path
+        .get_mut(1..=name.len())
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    for (to, from) in room.iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    let length = size_of::<libc::sa_family_t>()
+        .saturating_add(1)
+        .saturating_add(name.len());
+    // SAFETY: the address is `length` bytes of a live struct.
+    check(unsafe {
+        libc::connect(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            length as libc::socklen_t,
+        )
+    })?;
+    // What is said later may wait for its deadline.
+    // SAFETY: takes numbers.
+    check(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, 0) })?;
+    fault::step("connected to the listener");
+    Ok(socket)
+}
+
+/// As [`connect_abstract`], from within the network namespace `namespace` (an open `/proc/PID/ns/net`), on a thread of its own.
+///
+/// # Errors
+/// As there; EPERM without CAP_SYS_ADMIN.
+pub fn connect_abstract_in(namespace: &File, name: &str) -> io::Result<OwnedFd> {
+    crate::on_own_thread(|| {
+        // SAFETY: takes numbers; it changes the calling thread only, which ends with this.
+        check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
+        connect_abstract(name)
+    })?
+}
+
+/// Who listens at the other end of a connection.
+///
+/// # Errors
+/// The kernel's.
+pub fn listening_peer(connection: BorrowedFd<'_>) -> io::Result<Peer> {
+    let mut who = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `who`.
+    check(unsafe {
+        libc::getsockopt(
+            connection.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut who).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(Peer {
+        pid: who.pid,
+        uid: who.uid,
+    })
+}
+
+/// The next message, of at most `to.len()` bytes, without waiting: its length, 0 at the end. `leave` keeps it to be read again.
+///
+/// # Errors
+/// The kernel's: EAGAIN when there is none.
+pub fn receive_now(connection: BorrowedFd<'_>, to: &mut [u8], leave: bool) -> io::Result<usize> {
+    let peek = if leave { libc::MSG_PEEK } else { 0 };
+    // SAFETY: the kernel writes at most so many bytes into `to`.
+    let got = unsafe {
+        libc::recv(
+            connection.as_raw_fd(),
+            to.as_mut_ptr().cast(),
+            to.len(),
+            libc::MSG_DONTWAIT | peek,
+        )
+    };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
