@@ -111,14 +111,25 @@ pub fn listening_peer(connection: BorrowedFd<'_>) -> io::Result<Peer> {
 /// The kernel's: EAGAIN when there is none.
 pub fn receive_now(connection: BorrowedFd<'_>, to: &mut [u8], leave: bool) -> io::Result<usize> {
     let peek = if leave { libc::MSG_PEEK } else { 0 };
-    // SAFETY: the kernel writes at most so many bytes into `to`.
-    let got = unsafe {
-        libc::recv(
-            connection.as_raw_fd(),
-            to.as_mut_ptr().cast(),
-            to.len(),
-            libc::MSG_DONTWAIT | peek,
-        )
-    };
-    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+    let mut once_more = true;
+    loop {
+        // SAFETY: the kernel writes at most so many bytes into `to`.
+        let got = unsafe {
+            libc::recv(
+                connection.as_raw_fd(),
+                to.as_mut_ptr().cast(),
+                to.len(),
+                libc::MSG_DONTWAIT | peek,
+            )
+        };
+        let Err(_) = usize::try_from(got) else {
+            return Ok(got.unsigned_abs());
+        };
+        let error = io::Error::last_os_error();
+        // An end that was closed with words of ours unread says so once; its own last words come after.
+        if error.raw_os_error() != Some(libc::ECONNRESET) || !once_more {
+            return Err(error);
+        }
+        once_more = false;
+    }
 }

@@ -3,8 +3,7 @@
 use super::*;
 use midair_ptrace::{connect_abstract, memfd_with, send_bytes, send_with_descriptor};
 use midair_record::knock::{Knock, NAMES, name, purpose};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 fn names(pid: i32) -> Vec<String> {
     let start = midair_procinfo::task::stat(pid).unwrap().start_ticks;
@@ -13,10 +12,22 @@ fn names(pid: i32) -> Vec<String> {
         .collect()
 }
 
-/// Sits on an abstract name.
-fn squat(name: &str) -> std::os::unix::net::UnixListener {
-    let address = std::os::unix::net::SocketAddr::from_abstract_name(name).unwrap();
-    std::os::unix::net::UnixListener::bind_addr(&address).unwrap()
+/// Sits on an abstract name, by a socket of the listener's kind: the kernel keeps those of other kinds apart.
+fn squat(name: &str) -> OwnedFd {
+    // SAFETY: plain calls with a descriptor of our own and an address that outlives them.
+    unsafe {
+        let fd = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
+        let socket = OwnedFd::from_raw_fd(fd);
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
+            *to = from.cast_signed();
+        }
+        let length = (3 + name.len()) as libc::socklen_t;
+        assert_eq!(libc::bind(fd, (&raw const address).cast(), length), 0);
+        assert_eq!(libc::listen(fd, 4), 0);
+        socket
+    }
 }
 
 #[test]

@@ -195,7 +195,12 @@ fn one_that_is_stopped_is_named_with_who_stopped_it() {
     let EnterError::Standing { words, .. } = &error else {
         panic!("{error}")
     };
-    assert!(words.contains(&std::process::id().to_string()), "{error}");
+    // SAFETY: takes nothing.
+    let us = unsafe { libc::gettid() };
+    assert!(
+        words.contains(&us.to_string()) && words.contains("traces"),
+        "{error}"
+    );
     stopped.detach().unwrap();
     // Who gave up has left nothing behind.
     common::until_alone(pid);
