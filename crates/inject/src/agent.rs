@@ -84,6 +84,20 @@ fn examine(memory: Memory, tid: Tid) -> Agent {
     }
 }
 
+/// What a boot block at this address says: its mailbox, and what its thread failed at. Both are the target's words and may be anything;
+/// this is here to be fuzzed.
+///
+/// # Errors
+/// When it cannot be read.
+#[doc(hidden)]
+pub fn read_block(
+    memory: Memory,
+    at: RemoteAddr,
+) -> midair_ptrace::Result<(&'static str, Option<EnterError>)> {
+    let block = Block { memory, at };
+    Ok((mailbox_words(block.mailbox()?), block.failure()))
+}
+
 /// A boot block in the target.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block {

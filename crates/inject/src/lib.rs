@@ -41,6 +41,8 @@ mod wake;
 
 pub use agent::Agent;
 pub use approach::{Approach, approach, enter_by};
+#[doc(hidden)]
+pub use agent::read_block;
 pub use code::TargetCode;
 pub use door::{Door, Here};
 pub use enter::enter;

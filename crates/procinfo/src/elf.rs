@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-use crate::windows::Windows;
+use crate::windows::Bounded;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
-use object::{Endianness, ReadCache, ReadRef};
+use object::{Endianness, ReadRef};
 
 /// The parts of a loaded file's program header that say where it lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when it is no such file.
     pub fn open(file: File) -> io::Result<ElfFile> {
-        let data = ReadCache::new(Windows::over(&file));
+        let data = Bounded::over(&file);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let (machine, name) = midair_ptrace::arch::ELF_MACHINE;
@@ -150,7 +150,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's.
     pub fn code(&self) -> io::Result<Vec<Piece>> {
-        let data = ReadCache::new(Windows::over(&self.file));
+        let data = Bounded::over(&self.file);
         let mut pieces = Vec::new();
         for segment in self.segments.iter().filter(|segment| segment.execute) {
             let bytes = (&data)
@@ -169,7 +169,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when the section table is broken.
     pub fn sections<const N: usize>(&self, names: [&[u8]; N]) -> io::Result<[Option<Piece>; N]> {
-        let data = ReadCache::new(Windows::over(&self.file));
+        let data = Bounded::over(&self.file);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let table = header
@@ -197,7 +197,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when the tables are broken.
     pub fn exported<const N: usize>(&self, names: [&str; N]) -> io::Result<[Option<u64>; N]> {
-        let data = ReadCache::new(Windows::over(&self.file));
+        let data = Bounded::over(&self.file);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let sections = header
@@ -237,7 +237,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when the tables are broken.
     pub fn defined_versions(&self) -> io::Result<Vec<String>> {
-        let data = ReadCache::new(Windows::over(&self.file));
+        let data = Bounded::over(&self.file);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let sections = header
@@ -268,7 +268,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when the tables are broken.
     pub fn symbols(&self) -> io::Result<Symbols> {
-        let data = ReadCache::new(Windows::over(&self.file));
+        let data = Bounded::over(&self.file);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let sections = header

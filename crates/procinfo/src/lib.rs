@@ -12,6 +12,7 @@
 pub mod access;
 mod arch;
 pub mod elf;
+mod harmless;
 pub mod libc_kind;
 pub mod limits;
 pub mod link_map;

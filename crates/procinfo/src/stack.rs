@@ -1,11 +1,12 @@
 //! Call stacks of sleeping threads, from the unwind tables of the target's own files.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module as FramehopModule, Unwinder};
 use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
 
 use crate::arch::{self, FrameCache, FrameUnwinder};
+use crate::harmless::{Budget, Shared, Tables};
 use crate::module::Modules;
 
 /// Frames looked at; deeper stacks count as not unwound to their root.
@@ -60,6 +61,8 @@ pub struct Walker<'a> {
     unwinder: FrameUnwinder,
     cache: FrameCache,
     tried: HashSet<usize>,
+    /// Unwind tables of the modules that were added, to be looked at before they are evaluated.
+    tables: HashMap<usize, Tables>,
 }
 
 impl std::fmt::Debug for Walker<'_> {
@@ -88,6 +91,7 @@ impl<'a> Walker<'a> {
             unwinder: FrameUnwinder::new(),
             cache: FrameCache::new(),
             tried: HashSet::new(),
+            tables: HashMap::new(),
         }
     }
 
@@ -188,6 +192,7 @@ impl<'a> Walker<'a> {
 
     fn pass(&mut self, place: Place, known: FrameRegisters, stack: &[u8]) -> Pass {
         let (mut highest, mut short) = (place.sp, false);
+        let budget = Budget::of_a_pass();
         let mut read = |address: u64| {
             let at = usize::try_from(address.checked_sub(place.sp).ok_or(())?).map_err(|_| ())?;
             let bytes = stack.get(at..at.checked_add(8).ok_or(())?);
@@ -203,6 +208,12 @@ impl<'a> Walker<'a> {
             .unwinder
             .iter_frames(place.pc, regs, &mut self.cache, &mut read);
         while addresses.len() < MOST_FRAMES {
+            // The next step evaluates what the tables say of the last address.
+            if let Some(&last) = addresses.last()
+                && !may_step(self.modules, &self.tables, last, &budget)
+            {
+                break;
+            }
             match frames.next() {
                 Ok(Some(frame)) => addresses.push(match frame {
                     // The address after the system call's instruction lies in the same function.
@@ -239,13 +250,27 @@ impl<'a> Walker<'a> {
         };
         let Some(frames) = frames else { return };
         let end = module.parts.last().map_or(module.base, |part| part.end);
+        let start =
+            |piece: Option<&crate::elf::Piece>| piece.map_or(0, |piece| piece.range().start);
+        // As framehop has them; of the global offset table neither tells.
+        let bases = gimli::BaseAddresses::default()
+            .set_eh_frame(frames.range().start)
+            .set_eh_frame_hdr(start(header.as_ref()))
+            .set_text(start(text.as_ref()))
+            .set_got(0);
+        let frames_range = frames.range();
+        let frames = Shared::new(frames.bytes);
+        let header_range = header.as_ref().map(crate::elf::Piece::range);
+        let header = header.map(|piece| Shared::new(piece.bytes));
+        let tables = Tables::new(frames.clone(), header.clone(), bases);
+        self.tables.insert(index, tables);
         let sections = ExplicitModuleSectionInfo {
             base_svma: 0,
             text_svma: text.as_ref().map(crate::elf::Piece::range),
-            eh_frame_svma: Some(frames.range()),
-            eh_frame: Some(frames.bytes),
-            eh_frame_hdr_svma: header.as_ref().map(crate::elf::Piece::range),
-            eh_frame_hdr: header.map(|piece| piece.bytes),
+            eh_frame_svma: Some(frames_range),
+            eh_frame: Some(frames),
+            eh_frame_hdr_svma: header_range,
+            eh_frame_hdr: header,
             ..Default::default()
         };
         // framehop takes `base_svma` as lying at the base address, so the base is the bias, not the first mapping.
@@ -300,5 +325,24 @@ impl<'a> Walker<'a> {
             let entry = loaded.elf.entry.wrapping_add(loaded.bias);
             loaded.elf.interpreter.is_some() && frame.address.wrapping_sub(entry) < 64
         })
+    }
+}
+
+/// Whether the tables of the module that an address lies in may be evaluated for it. Those of a module that was not added are not: there
+/// the unwinder goes by frame pointers.
+fn may_step(
+    modules: &Modules,
+    tables: &HashMap<usize, Tables>,
+    address: u64,
+    budget: &Budget,
+) -> bool {
+    let Some(index) = modules.at(address) else {
+        return true;
+    };
+    match (tables.get(&index), modules.load(index)) {
+        (Some(tables), Ok(loaded)) => {
+            tables.are_harmless_at(address.wrapping_sub(loaded.bias), budget)
+        }
+        _ => true,
     }
 }

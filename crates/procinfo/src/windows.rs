@@ -4,9 +4,12 @@
 //! seeks and reads, tens of milliseconds of an attach. A mapping would do as well, but a file that somebody truncates would then end
 //! this process.
 
+use object::read::{ReadCache, ReadRef};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of a window.
@@ -71,6 +74,49 @@ impl Seek for Windows<'_> {
             }
         };
         Ok(self.at)
+    }
+}
+
+/// Most bytes that are taken from one file at once, and in all: what a file announces may be anything (and a file with holes may be of any
+/// length), and this process must not fall to it. The largest libraries of GPU runtimes have some hundred MiB of code and tables.
+const MOST: u64 = 1 << 30;
+
+/// A file's bytes for the ELF reader, within [`MOST`].
+#[derive(Debug)]
+pub(crate) struct Bounded<'a> {
+    cache: ReadCache<Windows<'a>>,
+    taken: Cell<u64>,
+}
+
+impl<'a> Bounded<'a> {
+    pub(crate) fn over(file: &'a File) -> Bounded<'a> {
+        Bounded {
+            cache: ReadCache::new(Windows::over(file)),
+            taken: Cell::new(0),
+        }
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), ()> {
+        let taken = self.taken.get().saturating_add(bytes);
+        self.taken.set(taken);
+        if taken > MOST { Err(()) } else { Ok(()) }
+    }
+}
+
+impl<'a> ReadRef<'a> for &'a Bounded<'_> {
+    fn len(self) -> Result<u64, ()> {
+        self.cache.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        self.take(size)?;
+        self.cache.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        let text = self.cache.read_bytes_at_until(range, delimiter)?;
+        self.take(text.len() as u64)?;
+        Ok(text)
     }
 }
 

@@ -27,6 +27,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// The target's agent counts up at least every few ms; when it has not for so long, its thread is looked for.
 const SILENCE: Duration = Duration::from_millis(250);
 
+/// How often the spool is looked through at the end, at most: the first time takes what is there.
+const LAST_ROUNDS: u32 = 64;
+
 /// Memory of the spool that one poll takes.
 const FAULT_STEP: usize = 8 << 20;
 
@@ -344,7 +347,12 @@ impl Session {
             self.ended = self.target.ended();
         }
         if failure.is_none() {
-            while self.take()? > 0 {}
+            // Nothing is written any more; a target that does all the same must not keep us.
+            for _ in 0..LAST_ROUNDS {
+                if self.take()? == 0 {
+                    break;
+                }
+            }
         }
         fault::step("last records taken");
         let head = self.reader.head();

@@ -3,7 +3,7 @@
 use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
 use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
 
-pub(crate) type FrameUnwinder = UnwinderAarch64<Vec<u8>>;
+pub(crate) type FrameUnwinder = UnwinderAarch64<crate::harmless::Shared>;
 pub(crate) type FrameCache = CacheAarch64;
 
 /// Address bits of user code: above them a signed return address has its signature (Documentation/arch/arm64/memory: 52 at most).

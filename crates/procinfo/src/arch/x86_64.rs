@@ -3,7 +3,7 @@
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
 
-pub(crate) type FrameUnwinder = UnwinderX86_64<Vec<u8>>;
+pub(crate) type FrameUnwinder = UnwinderX86_64<crate::harmless::Shared>;
 pub(crate) type FrameCache = CacheX86_64;
 
 /// What unwinding begins with.

@@ -1,0 +1,198 @@
+//! Unwind tables that would keep us busy for ever, or for long, told before they are evaluated.
+//!
+//! The tables are the target's own. An expression in them may jump backwards, and the unwinder that we use evaluates expressions without
+//! a bound (framehop 0.16, `eval_expr`): one such entry would hang this process. So the entry for each address is looked at first, in the
+//! way in which framehop finds it. Compilers emit no such jumps.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use gimli::{
+    BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, EhFrame, EhFrameHdr,
+    EndianSlice, LittleEndian, Operation, UnwindExpression, UnwindSection,
+};
+
+/// Most instructions of one entry; the longest of real ones have some thousands.
+const MOST_INSTRUCTIONS: u32 = 1 << 14;
+/// Most bytes of one expression.
+const MOST_EXPRESSION: usize = 1 << 12;
+/// Most instructions that the entries of all frames of one pass over a stack may have together.
+const MOST_OF_A_PASS: u32 = 1 << 17;
+
+/// Bytes that the unwinder and the vetting share.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shared(Arc<Vec<u8>>);
+
+impl Shared {
+    pub(crate) fn new(bytes: Vec<u8>) -> Shared {
+        Shared(Arc::new(bytes))
+    }
+}
+
+impl Deref for Shared {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+type Table<'a> = EhFrame<Bytes<'a>>;
+
+/// The unwind tables of one module.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    frames: Shared,
+    /// None: the unwinder looks entries up by an index of its own.
+    header: Option<Shared>,
+    bases: BaseAddresses,
+    /// Without a header every entry was looked at once; otherwise each is when it is used.
+    all: bool,
+}
+
+/// How much one pass may still look at.
+#[derive(Debug)]
+pub(crate) struct Budget(Cell<u32>);
+
+impl Budget {
+    pub(crate) fn of_a_pass() -> Budget {
+        Budget(Cell::new(MOST_OF_A_PASS))
+    }
+
+    fn spend(&self, instructions: u32) -> Option<()> {
+        self.0.set(self.0.get().checked_sub(instructions)?);
+        Some(())
+    }
+}
+
+impl Tables {
+    /// `bases` as the unwinder has them.
+    pub(crate) fn new(frames: Shared, header: Option<Shared>, bases: BaseAddresses) -> Tables {
+        let mut tables = Tables {
+            frames,
+            header,
+            bases,
+            all: false,
+        };
+        tables.all = tables.header.is_none() && tables.every_entry().is_some();
+        tables
+    }
+
+    fn table(&self) -> Table<'_> {
+        let mut table = EhFrame::new(&self.frames, LittleEndian);
+        table.set_address_size(8);
+        table
+    }
+
+    /// Whether the entry for a linked address may be evaluated. Where there is no entry there is nothing to evaluate.
+    pub(crate) fn are_harmless_at(&self, address: u64, budget: &Budget) -> bool {
+        match &self.header {
+            Some(header) => self.entry_at(header, address, budget).unwrap_or(false),
+            None => self.all,
+        }
+    }
+
+    /// None: it is not, or something in it is broken, so that the unwinder would give up, too.
+    fn entry_at(&self, header: &Shared, address: u64, budget: &Budget) -> Option<bool> {
+        let header = EhFrameHdr::new(header, LittleEndian);
+        let Ok(header) = header.parse(&self.bases, 8) else {
+            return Some(true);
+        };
+        let pointer = header.table()?.lookup(address, &self.bases).ok()?;
+        let offset = header.table()?.pointer_to_offset(pointer).ok()?;
+        let table = self.table();
+        let entry = table
+            .fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset)
+            .ok()?;
+        let mut count = 0;
+        instructions(
+            &table,
+            entry.cie().instructions(&table, &self.bases),
+            entry.cie().encoding(),
+            &mut count,
+        )?;
+        instructions(
+            &table,
+            entry.instructions(&table, &self.bases),
+            entry.cie().encoding(),
+            &mut count,
+        )?;
+        budget.spend(count)?;
+        Some(true)
+    }
+
+    fn every_entry(&self) -> Option<()> {
+        let table = self.table();
+        let mut entries = table.entries(&self.bases);
+        let mut total = 0_u32;
+        while let Some(entry) = entries.next().ok()? {
+            let gimli::CieOrFde::Fde(entry) = entry else {
+                continue;
+            };
+            let entry = entry.parse(EhFrame::cie_from_offset).ok()?;
+            let mut count = 0;
+            instructions(
+                &table,
+                entry.cie().instructions(&table, &self.bases),
+                entry.cie().encoding(),
+                &mut count,
+            )?;
+            instructions(
+                &table,
+                entry.instructions(&table, &self.bases),
+                entry.cie().encoding(),
+                &mut count,
+            )?;
+            total = total
+                .checked_add(count)
+                .filter(|total| *total < u32::MAX >> 4)?;
+        }
+        Some(())
+    }
+}
+
+/// None when one of them is not harmless.
+fn instructions(
+    table: &Table<'_>,
+    mut all: CallFrameInstructionIter<'_, Bytes<'_>>,
+    encoding: gimli::Encoding,
+    count: &mut u32,
+) -> Option<()> {
+    while let Some(instruction) = all.next().ok()? {
+        *count += 1;
+        if *count > MOST_INSTRUCTIONS {
+            return None;
+        }
+        match instruction {
+            CallFrameInstruction::DefCfaExpression { expression }
+            | CallFrameInstruction::Expression { expression, .. }
+            | CallFrameInstruction::ValExpression { expression, .. } => {
+                straight(table, &expression, encoding)?;
+            }
+            _ => {}
+        }
+    }
+    Some(())
+}
+
+/// None when it jumps backwards, or is very long. Jumps forwards end.
+fn straight(
+    table: &Table<'_>,
+    expression: &UnwindExpression<usize>,
+    encoding: gimli::Encoding,
+) -> Option<()> {
+    let expression = expression.get(table).ok()?;
+    if expression.0.len() > MOST_EXPRESSION {
+        return None;
+    }
+    let mut operations = expression.operations(encoding);
+    while let Some(operation) = operations.next().ok()? {
+        if let Operation::Bra { target } | Operation::Skip { target } = operation
+            && target < 0
+        {
+            return None;
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,125 @@
+//! ELF files and unwind tables.
+
+use midair_procinfo::elf::ElfFile;
+use midair_procinfo::module::Modules;
+use midair_procinfo::stack::{Place, Walk, Walker};
+use midair_ptrace::Memory;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use tempfile::NamedTempFile;
+
+/// It has a name: without rights for more, a mapped file is found by that.
+fn file_of(bytes: &[u8]) -> NamedTempFile {
+    let written = NamedTempFile::new().and_then(|mut file| {
+        file.write_all(bytes)?;
+        Ok(file)
+    });
+    written.unwrap_or_else(|error| panic!("a temporary file: {error}"))
+}
+
+fn opened(file: &NamedTempFile) -> std::io::Result<ElfFile> {
+    ElfFile::open(File::open(file.path())?)
+}
+
+/// The symbol tables of a file.
+pub fn elf(bytes: &[u8]) {
+    let Ok(elf) = opened(&file_of(bytes)) else {
+        return;
+    };
+    assert!(elf.build_id.len() <= bytes.len());
+    for segment in &elf.segments {
+        super::used(elf.bias(segment.address, segment.offset));
+    }
+    if let Ok(found) = elf.exported(["hsa_init", "pthread_create", "dlopen"]) {
+        super::used(found);
+    }
+    if let Ok(versions) = elf.defined_versions() {
+        assert!(versions.len() <= bytes.len());
+    }
+    if let Ok(symbols) = elf.symbols() {
+        for address in [0, elf.entry, u64::MAX, 0x1000] {
+            super::used(symbols.at(address));
+        }
+    }
+    if let Ok(pieces) = elf.code() {
+        assert!(pieces.iter().all(|piece| piece.bytes.len() <= bytes.len()));
+    }
+    if let Ok(found) = elf.sections([b".text", b".eh_frame", b".eh_frame_hdr"]) {
+        assert!(
+            found
+                .iter()
+                .flatten()
+                .all(|piece| piece.bytes.len() <= bytes.len())
+        );
+    }
+}
+
+/// The unwind tables of a file, at some of its addresses, with a stack of its own making: `bytes` is mapped as a target's library would
+/// be, and its last 4 KiB are the stack as well. The stacks that were found, from `hsa_init` or the beginning, the middle and the entry of its code.
+pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
+    let file = file_of(bytes);
+    let Ok(elf) = opened(&file) else {
+        return Vec::new();
+    };
+    let Some(code) = elf.segments.iter().find(|segment| segment.execute) else {
+        return Vec::new();
+    };
+    let first = code.offset & !0xfff;
+    let len = code.file_size.min(bytes.len() as u64).max(1);
+    let Ok(offset) = i64::try_from(first) else {
+        return Vec::new();
+    };
+    // SAFETY: a fresh private mapping of our own file, which nobody executes or dereferences; it is read by process_vm_readv only, which
+    // answers an error where the file ends.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len as usize,
+            libc::PROT_READ | libc::PROT_EXEC,
+            libc::MAP_PRIVATE,
+            file.as_file().as_raw_fd(),
+            offset,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Vec::new();
+    }
+    let mut walks = Vec::new();
+    let us = std::process::id().cast_signed();
+    if let Ok(modules) = Modules::of(us) {
+        let mut stack = vec![0_u64; 512];
+        for (word, piece) in stack.iter_mut().zip(bytes.rchunks_exact(8)) {
+            // Half of the words lead back into the file's code.
+            let mut raw = [0; 8];
+            raw.copy_from_slice(piece);
+            let raw = u64::from_le_bytes(raw);
+            *word = if raw & 1 == 0 {
+                raw
+            } else {
+                base as u64 + (raw >> 8) % len
+            };
+        }
+        let mut walker = Walker::new(&modules, Memory::of(us));
+        let entry = base as u64 + elf.entry.wrapping_sub(code.address) % len;
+        let function = elf.exported(["hsa_init"]).ok().and_then(|[at]| at);
+        let function =
+            function.map(|at| base as u64 + at.wrapping_sub(code.address & !0xfff) % len);
+        let beginning = function.unwrap_or(base as u64);
+        for pc in [beginning, base as u64 + len / 2, entry] {
+            let place = Place {
+                pc,
+                sp: stack.as_ptr() as u64,
+                frame: None,
+            };
+            let walk = walker.walk(place);
+            assert!(walk.frames.len() <= 512);
+            assert!(walk.bytes.len() <= 1 << 20);
+            super::used(walker.called(pc));
+            walks.push(walk);
+        }
+    }
+    // SAFETY: the mapping made above, to which nothing refers any more.
+    unsafe { libc::munmap(base, len as usize) };
+    walks
+}

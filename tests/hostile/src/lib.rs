@@ -1,0 +1,176 @@
+//! Everything that is read from a target may have been made to hurt. Each function here takes bytes as a target could send them, gives
+//! them to the code that reads such, and checks what must hold whatever they are: no panic, no read beyond, no loop without an end, and
+//! what was accepted says what the bytes say.
+//!
+//! The same functions are driven by proptest (`tests/properties.rs`, in the suite) and by libFuzzer (`fuzz/`).
+
+mod files;
+mod spool;
+
+pub use files::{elf, unwind};
+pub use spool::{offer, records, spool};
+
+use midair_procinfo::{access, limits, maps, stat, status, syscall};
+use midair_ptrace::{Memory, RemoteAddr};
+use midair_settings::{Settings, buffer};
+
+/// A text that is used up, so that the compiler cannot leave the work out.
+fn used(value: impl std::fmt::Debug) {
+    std::hint::black_box(&value);
+}
+
+/// `/proc/PID/maps`.
+pub fn maps(bytes: &[u8]) {
+    let found = maps::parse(bytes);
+    assert!(found.len() <= bytes.iter().filter(|byte| **byte == b'\n').count() + 1);
+    for mapping in &found {
+        assert!(mapping.start < mapping.end);
+        assert!(!mapping.holds(mapping.end) && mapping.holds(mapping.start));
+        let flag = |on: bool, letter: char| if on { letter } else { '-' };
+        let mut line = format!(
+            "{:x}-{:x} {}{}{}{} {:x} {:x}:{:x} {} ",
+            mapping.start,
+            mapping.end,
+            flag(mapping.read, 'r'),
+            flag(mapping.write, 'w'),
+            flag(mapping.execute, 'x'),
+            if mapping.shared { 's' } else { 'p' },
+            mapping.offset,
+            mapping.device.0,
+            mapping.device.1,
+            mapping.inode,
+        )
+        .into_bytes();
+        line.extend_from_slice(&mapping.path);
+        if mapping.deleted {
+            line.extend_from_slice(b" (deleted)");
+        }
+        assert_eq!(
+            maps::line(&line).as_ref(),
+            Some(mapping),
+            "{}",
+            midair_procinfo::show(&line)
+        );
+    }
+}
+
+/// `/proc/TID/stat`, `status`, `syscall`, `limits`, and the auxiliary facts of `access`.
+pub fn proc_files(bytes: &[u8]) {
+    if let Some(found) = stat::parse(bytes) {
+        assert!(found.comm.len() < bytes.len());
+        used((found.is_dead(), found.is_kernel_thread()));
+    }
+    let found = status::parse(bytes);
+    assert!(found.ns_pid.len() + found.ns_tgid.len() + found.groups.len() <= bytes.len());
+    assert!(status::cpu_mask(&found.cpus_allowed).len() <= found.cpus_allowed.len() * 8 + 8);
+    used(status::cpu_mask(bytes));
+    used(syscall::parse(bytes));
+    used(limits::threads_of_user(bytes));
+    used(limits::kilobytes(bytes, "VmSize"));
+    used(access::look(0).is_ok());
+}
+
+/// The environment buffer, as each side reads it.
+pub fn environment(bytes: &[u8]) {
+    if let Ok(decoded) = buffer::decode(bytes) {
+        assert!(decoded.used <= bytes.len());
+        let mut again = (decoded.pairs.len() as u32).to_le_bytes().to_vec();
+        for (name, value) in &decoded.pairs {
+            assert!(!name.is_empty() && !name.contains(&b'='));
+            for text in [name, value] {
+                again.extend_from_slice(text);
+                again.push(0);
+            }
+        }
+        assert_eq!(again, bytes[..decoded.used]);
+    }
+    if let Ok(settings) = Settings::decode(bytes) {
+        let again = settings.encode().map(|bytes| Settings::decode(&bytes));
+        assert_eq!(again, Ok(Ok(settings)));
+    }
+    // In the target the buffer has no length: what is not its own must not be needed. It lies at the end of a page with nothing behind.
+    let page = Guarded::with(bytes);
+    let there = midair_register::environment::read_buffer(page.at().cast());
+    if let Ok(variables) = there {
+        assert!(
+            buffer::decode(bytes).is_ok(),
+            "the target took what the attacher would not"
+        );
+        used(variables);
+    }
+}
+
+/// A boot block of ours in a target.
+pub fn boot_block(bytes: &[u8]) {
+    let mut block = vec![0_u8; size_of::<midair_record::boot::BootBlock>()];
+    let len = block.len().min(bytes.len());
+    block[..len].copy_from_slice(&bytes[..len]);
+    let us = Memory::of(std::process::id().cast_signed());
+    let found = midair_inject::read_block(us, RemoteAddr::new(block.as_ptr() as u64));
+    let Ok((state, failure)) = found else {
+        panic!("our own memory can be read");
+    };
+    assert!(!state.is_empty());
+    if let Some(failure) = failure {
+        assert!(failure.to_string().len() < 4096, "{failure}");
+    }
+    // At an address that is anybody's.
+    let mut at = [0; 8];
+    let len = at.len().min(bytes.len());
+    at[..len].copy_from_slice(&bytes[..len]);
+    used(midair_inject::read_block(us, RemoteAddr::new(u64::from_le_bytes(at))).is_ok());
+}
+
+/// Bytes that end where a page ends, with nothing mapped behind: whoever reads on is found out.
+struct Guarded {
+    base: *mut libc::c_void,
+    whole: usize,
+    len: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl Guarded {
+    fn with(bytes: &[u8]) -> Guarded {
+        let pages = bytes.len().div_ceil(PAGE).max(1) * PAGE;
+        let whole = pages + PAGE;
+        // SAFETY: fresh anonymous memory at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                whole,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(base, libc::MAP_FAILED);
+        let page = Guarded {
+            base,
+            whole,
+            len: bytes.len(),
+        };
+        // SAFETY: `len` bytes before the last page of the mapping just made, which is then closed to all.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), page.at().cast_mut(), bytes.len());
+            assert_eq!(
+                libc::mprotect(base.byte_add(pages), PAGE, libc::PROT_NONE),
+                0
+            );
+        }
+        page
+    }
+
+    fn at(&self) -> *const u8 {
+        // SAFETY: within the mapping.
+        unsafe { self.base.cast::<u8>().add(self.whole - PAGE - self.len) }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `with`, to which no reference is left.
+        unsafe { libc::munmap(self.base, self.whole) };
+    }
+}

@@ -1,0 +1,75 @@
+//! The spool and the messages beside it.
+
+use midair_record::event::decode;
+use midair_record::offer::{Offer, Reply};
+use midair_record::spool::{Reader, ReaderOptions};
+use std::convert::Infallible;
+
+/// A run of records.
+pub fn records(bytes: &[u8]) {
+    let mut rest = bytes;
+    let mut count = 0;
+    while let Ok((record, size)) = decode(rest) {
+        assert!(size >= 8 && size <= rest.len() && size.is_multiple_of(8));
+        super::used(record);
+        rest = &rest[size..];
+        count += 1;
+    }
+    assert!(count <= bytes.len() / 8);
+}
+
+/// A whole spool, of which the target may write every byte: `bytes` are laid over its head and each of its chunks.
+pub fn spool(bytes: &[u8]) {
+    let options = ReaderOptions {
+        size: 1,
+        settings: Vec::new(),
+        drain_ms: 1,
+        lease_ms: 1,
+        session: 1,
+    };
+    let mut reader = Reader::create(&options).unwrap_or_else(|error| panic!("a spool: {error}"));
+    let (base, size) = reader.mapping();
+    let piece = (size / 3) & !0xfff;
+    for at in [0, piece, 2 * piece] {
+        let len = bytes.len().min(size - at);
+        // SAFETY: within the mapping, which this process alone has; the reader makes no reference to it now.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), base.add(at), len) };
+    }
+    super::used((reader.message(), reader.dropped(), reader.size()));
+    for _ in 0..3 {
+        let mut taken = 0;
+        let Ok(total) = reader.drain(|run| {
+            taken += run.len();
+            records(run);
+            Ok::<(), Infallible>(())
+        });
+        assert_eq!(total, taken);
+        assert!(taken <= size, "more than there is room for");
+    }
+}
+
+/// The offer and the answer to it.
+pub fn offer(bytes: &[u8]) {
+    super::used(Reply::read(bytes));
+    for accepted in [true, false] {
+        assert_eq!(
+            Reply::read(&bytes_of(&Reply::new(accepted))),
+            Some(accepted)
+        );
+    }
+    let mut words = [0_u64; size_of::<Offer>().div_ceil(8)];
+    for (word, piece) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        let mut raw = [0; 8];
+        raw.copy_from_slice(piece);
+        *word = u64::from_le_bytes(raw);
+    }
+    // SAFETY: the words are as large and as aligned as an Offer, which is made of integers.
+    let offer = unsafe { &*words.as_ptr().cast::<Offer>() };
+    super::used((offer.is_ours(), offer.bytes().len()));
+}
+
+fn bytes_of(reply: &Reply) -> Vec<u8> {
+    // SAFETY: a Reply is two integers without padding.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(reply).cast(), size_of::<Reply>()) }
+        .to_vec()
+}

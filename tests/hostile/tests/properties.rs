@@ -1,0 +1,249 @@
+//! The functions of `midair-hostile` on arbitrary bytes and on real inputs that were changed, with what they allocate in view.
+
+use midair_hostile as hostile;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::{Config, TestRunner};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The largest piece of memory that was asked for at once.
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+struct Watched;
+
+// SAFETY: the system's allocator, with a look at each size.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LARGEST.fetch_max(layout.size(), Relaxed);
+        // SAFETY: as the caller of this promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller of this promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        LARGEST.fetch_max(size, Relaxed);
+        // SAFETY: as the caller of this promises.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static WATCHED: Watched = Watched;
+
+/// No input here is as large; what announces more is not believed.
+const MOST: usize = 64 << 20;
+/// One case takes milliseconds; a loop without an end takes for ever.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Changes to real bytes: where, and what is put there.
+fn changes() -> impl Strategy<Value = Vec<(Index, u8)>> {
+    prop::collection::vec((any::<Index>(), interesting()), 0..12)
+}
+
+/// Bytes that break things are more frequent than their share.
+fn interesting() -> impl Strategy<Value = u8> {
+    prop_oneof![
+        any::<u8>(),
+        Just(0),
+        Just(0xff),
+        Just(0x7f),
+        Just(0x80),
+        Just(b'\n'),
+        Just(b' '),
+        Just(b')')
+    ]
+}
+
+fn changed(real: &[u8], changes: &[(Index, u8)], cut: Option<Index>) -> Vec<u8> {
+    let mut bytes = real.to_vec();
+    if !bytes.is_empty() {
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = *byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len() + 1));
+        }
+    }
+    bytes
+}
+
+/// Arbitrary bytes, and each of the real inputs with changes.
+fn holds(cases: u32, real: &[Vec<u8>], check: fn(&[u8])) {
+    let watched = |bytes: &[u8]| {
+        let began = Instant::now();
+        check(bytes);
+        assert!(began.elapsed() < LONGEST, "{:?}", began.elapsed());
+        let largest = LARGEST.load(Relaxed);
+        assert!(largest < MOST, "{largest} bytes at once");
+    };
+    for bytes in real {
+        assert!(!bytes.is_empty(), "a real input is empty");
+        watched(bytes);
+    }
+    // The same cases each time: a failure is a finding, not bad luck of one run.
+    let mut runner = TestRunner::new_with_rng(
+        Config {
+            cases,
+            failure_persistence: None,
+            ..Config::default()
+        },
+        proptest::test_runner::TestRng::deterministic_rng(
+            proptest::test_runner::RngAlgorithm::ChaCha,
+        ),
+    );
+    let arbitrary = prop::collection::vec(any::<u8>(), 0..2048);
+    let input = (
+        arbitrary,
+        any::<Index>(),
+        changes(),
+        prop::option::weighted(0.3, any::<Index>()),
+        any::<bool>(),
+    );
+    let result = runner.run(&input, |(bytes, which, changes, cut, mutate)| {
+        if mutate && !real.is_empty() {
+            watched(&changed(&real[which.index(real.len())], &changes, cut));
+        } else {
+            watched(&bytes);
+        }
+        Ok(())
+    });
+    result.unwrap();
+}
+
+fn of_us(file: &str) -> Vec<u8> {
+    std::fs::read(format!("/proc/self/{file}")).unwrap()
+}
+
+/// A small library with code, symbols, versions and unwind tables: made once.
+fn library() -> &'static [u8] {
+    static LIBRARY: OnceLock<Vec<u8>> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let source = "int hsa_init(int n) { volatile int a[n]; a[0] = n; return a[0]; }\nint other(int n) { return hsa_init(n) + 1; }\n";
+        std::fs::write(at("l.c"), source).unwrap();
+        std::fs::write(at("l.map"), "V_1 { global: hsa_init; };\nV_2 { global: other; } V_1;\n").unwrap();
+        let built = std::process::Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-Wl,--build-id", "-nostdlib", "-o"])
+            .arg(at("l.so"))
+            .arg(at("l.c"))
+            .arg(format!("-Wl,--version-script={}", at("l.map").display()))
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{built:?}");
+        std::fs::read(at("l.so")).unwrap()
+    })
+}
+
+#[test]
+fn maps() {
+    let odd = b"1000-2000 r-xp 0 8:1 5 /a b (deleted)\n0-1 ---s ffffffffffffffff ffffffff:0 18446744073709551615 \xff\n";
+    holds(3000, &[of_us("maps"), odd.to_vec()], hostile::maps);
+}
+
+#[test]
+fn proc_files() {
+    let real = ["stat", "status", "syscall", "limits"].map(of_us);
+    holds(3000, &real, hostile::proc_files);
+}
+
+#[test]
+fn environment() {
+    let mut settings = midair_settings::Settings::new();
+    for (name, value) in [
+        ("ROCPROF_KERNEL_TRACE", "1"),
+        ("ROCPROF_OUTPUT_PATH", ""),
+        ("ROCP_X", "a=b"),
+    ] {
+        settings.set(name, value);
+    }
+    holds(3000, &[settings.encode().unwrap()], hostile::environment);
+}
+
+#[test]
+fn boot_block() {
+    let mut block = midair_record::boot::MAGIC.to_le_bytes().to_vec();
+    block.extend(midair_record::VERSION.to_le_bytes());
+    block.resize(size_of::<midair_record::boot::BootBlock>(), 1);
+    holds(2000, &[block], hostile::boot_block);
+}
+
+#[test]
+fn records_and_spools() {
+    use midair_record::event::{Api, encode};
+    // SAFETY: an Api is made of integers, of which all bits may be zero.
+    let api: Api = unsafe { std::mem::zeroed() };
+    let run = encode(&api, &[1; 24]).repeat(5);
+    holds(3000, &[run.clone()], hostile::records);
+    // A chunk in use begins with its counters.
+    let chunk = [&1_u64.to_le_bytes()[..], &[0xff; 56], &run].concat();
+    holds(300, &[chunk, run], hostile::spool);
+    holds(2000, &[vec![1; 64]], hostile::offer);
+}
+
+#[test]
+fn elf_files() {
+    holds(600, &[library().to_vec()], hostile::elf);
+}
+
+#[test]
+fn unwind_tables() {
+    // The real one is read: by its table the return address is the word at the stack pointer. The file ends in zeros, and so the stack.
+    let walks = hostile::unwind(library());
+    assert_eq!(walks[0].frames[0].names, ["hsa_init"]);
+    assert_eq!(walks[0].bytes, [0; 8], "{walks:?}");
+    holds(200, &[library().to_vec()], |bytes| {
+        drop(hostile::unwind(bytes))
+    });
+}
+
+/// What a file announces is not believed: one that is nothing but holes, of any length.
+#[test]
+fn a_file_with_holes() {
+    let mut bytes = library().to_vec();
+    let file = tempfile::tempfile().unwrap();
+    // Its section table is as long as the file says (e_shoff, then sh_size of the first sections).
+    let sections = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+    for section in bytes[sections..].chunks_exact_mut(64).skip(1) {
+        section[32..40].copy_from_slice(&(1_u64 << 39).to_le_bytes());
+    }
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let elf = midair_procinfo::elf::ElfFile::open(file).unwrap();
+    assert!(elf.symbols().is_err());
+    assert!(elf.exported(["hsa_init"]).is_err());
+    assert!(elf.sections([b".text"]).is_err());
+    assert!(LARGEST.load(Relaxed) < MOST);
+}
+
+/// An expression in the unwind tables that jumps to itself: the unwinder alone would never come back.
+#[test]
+fn a_jump_backwards_in_an_unwind_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    // DW_CFA_def_cfa_expression, 3 bytes: DW_OP_skip -3.
+    let source = "asm(\".text\\n.globl spin\\n.type spin,@function\\nspin:\\n.cfi_startproc\\n.cfi_escape 0x0f,0x03,0x2f,0xfd,0xff\\n\
+         nop\\nnop\\nnop\\nnop\\nnop\\nnop\\nnop\\nret\\n.cfi_endproc\\n.size spin,.-spin\\n\");\n";
+    std::fs::write(at("s.c"), source).unwrap();
+    for flags in [["-Wl,--eh-frame-hdr"], ["-Wl,--no-eh-frame-hdr"]] {
+        let built = std::process::Command::new("cc")
+            .args(["-shared", "-fPIC", "-nostdlib", "-o"])
+            .arg(at("s.so"))
+            .arg(at("s.c"))
+            .args(flags)
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{built:?}");
+        let walks = hostile::unwind(&std::fs::read(at("s.so")).unwrap());
+        // It was found by its name, and the step out of it was not made.
+        let first = &walks[0];
+        assert_eq!((first.frames.len(), first.rooted), (1, false), "{walks:?}");
+        assert_eq!(first.frames[0].names, ["spin"]);
+    }
+}
