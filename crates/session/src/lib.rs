@@ -27,7 +27,6 @@ pub use list::{Listed, Listing, list};
 pub use midair_output::table::Style;
 pub use midair_results::{Console, End, Failure, Kind, Written};
 pub use request::{Entry, Event, Request};
-pub use rights::trusted;
 pub use session::Session;
 pub use target::Target;
 pub use tree::{Group, GroupCollected, GroupRequest, Happened, News, Selection};

@@ -17,7 +17,7 @@ use std::path::{Component, Path};
 
 /// True when starting this program gave it rights that its user has not: set-uid, set-gid, file capabilities. The kernel says so
 /// (`AT_SECURE`, source: getauxval(3)); capabilities that were inherited (root, ambient ones) are the user's own.
-pub fn is_privileged() -> bool {
+pub(crate) fn is_privileged() -> bool {
     // SAFETY: reads a word of this process's auxiliary vector.
     let secure = unsafe { libc::getauxval(libc::AT_SECURE) };
     secure != 0
@@ -72,7 +72,7 @@ impl Caller {
 ///
 /// # Errors
 /// The kernel's, when either cannot be read.
-pub fn exceeding(tid: Tid) -> io::Result<Option<String>> {
+pub(crate) fn exceeding(tid: Tid) -> io::Result<Option<String>> {
     let us = task::status(std::process::id().cast_signed())?;
     Ok(Caller::of(&us, is_privileged()).lacks(&task::status(tid)?))
 }
@@ -103,7 +103,7 @@ pub(crate) fn protected(tid: Tid) -> Option<Failure> {
 ///
 /// # Errors
 /// Permission denied, with what is wrong and where; or the kernel's.
-pub fn trusted(path: &Path) -> io::Result<File> {
+pub(crate) fn trusted(path: &Path) -> io::Result<File> {
     let refused = |at: &Path, why: &str| {
         io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -271,7 +271,7 @@ impl Drop for FileIdentity {
 ///
 /// # Errors
 /// When the permissions cannot be laid down; then `work` has not run.
-pub fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+pub(crate) fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     if !is_privileged() {
         return Ok(work());
     }

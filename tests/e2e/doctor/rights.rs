@@ -1,0 +1,245 @@
+//! Whose rights count: a program with file capabilities or a set-uid bit does for its user what that user may do.
+
+use super::*;
+use midair_tests::compile::host_program;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+
+const CAP_DAC_OVERRIDE: u32 = 1 << 1;
+const CAP_SYS_PTRACE: u32 = 1 << 19;
+
+fn mode(path: &Path, mode: u32) -> Result<()> {
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
+}
+
+/// Gives a program file capabilities (`struct vfs_cap_data`, revision 2, effective; source: linux/capability.h).
+fn give(path: &Path, capabilities: u32) -> Result<bool> {
+    let words = [0x0200_0001_u32, capabilities, 0, 0, 0];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())?;
+    // SAFETY: NUL-terminated names and a live buffer of the length given.
+    let set = unsafe {
+        libc::setxattr(
+            path.as_ptr(),
+            c"security.capability".as_ptr(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            0,
+        )
+    };
+    Ok(set == 0)
+}
+
+/// An installation of root's, below a directory that only root can write to; its `midair` has file capabilities.
+struct Installed {
+    dir: tempfile::TempDir,
+}
+
+impl Installed {
+    fn below(place: &str, capabilities: u32) -> Result<Option<Installed>> {
+        if !is_root_for("to give a program file capabilities")? {
+            return Ok(None);
+        }
+        let dir = tempfile::tempdir_in(place)?;
+        mode(dir.path(), 0o755)?;
+        let copied = Command::new("cp")
+            .arg("-rL")
+            .args([stage()?.join("bin"), stage()?.join("lib")])
+            .arg(dir.path())
+            .status()?;
+        assert!(copied.success());
+        let owned = Command::new("chmod")
+            .args(["-R", "u=rwX,go=rX"])
+            .arg(dir.path())
+            .status()?;
+        assert!(owned.success());
+        if !give(&dir.path().join("bin/midair"), capabilities)? {
+            midair_tests::leave_out("the file system has no file capabilities")?;
+            return Ok(None);
+        }
+        Ok(Some(Installed { dir }))
+    }
+
+    fn doctor(&self, pid: i32, variables: &[(&str, &Path)]) -> Result<(Exit, Value)> {
+        let mut command = Command::new(self.dir.path().join("bin/midair"));
+        command
+            .args(["doctor", "--json", &pid.to_string()])
+            .env_clear()
+            .envs(plain_environment())
+            .env("ROCPROF_OUTPUT_PATH", "/tmp")
+            .envs(variables.iter().copied())
+            .current_dir("/tmp")
+            .uid(SOMEBODY)
+            .gid(SOMEBODY);
+        let exit = run(command, PATIENCE)?;
+        let told = json(&exit)?;
+        Ok((exit, told))
+    }
+}
+
+/// A program of this user that waits.
+fn waiting(uid: u32) -> Result<Target> {
+    let mut command = Command::new(host_program("plain_threads")?);
+    command
+        .args(["1", "3"])
+        .env_clear()
+        .envs(plain_environment())
+        .uid(uid)
+        .gid(uid);
+    let mut target = Target::spawn(command)?;
+    target.expect("ready")?;
+    Ok(target)
+}
+
+fn failed(told: &Value, name: &str, code: u8, words: &str) -> Result<()> {
+    let check = check(told, name)?;
+    let found = check["found"].as_str().unwrap_or_default();
+    assert_eq!(
+        (&check["status"], &check["exit_code"]),
+        (&"fail".into(), &code.into()),
+        "{told:#}"
+    );
+    assert!(found.contains(words), "{words}: {found}");
+    Ok(())
+}
+
+#[test]
+fn a_tool_of_the_callers_is_honoured_where_the_target_has_no_more_rights() -> Result<()> {
+    let Some(installed) = Installed::below("/var/lib", CAP_SYS_PTRACE)? else {
+        return Ok(());
+    };
+    let scratch = tempfile::tempdir()?;
+    mode(scratch.path(), 0o755)?;
+    let tool = scratch.path().join("tool.so");
+    fs::copy(
+        stage()?.join("lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
+        &tool,
+    )?;
+    let (own, others) = (waiting(SOMEBODY)?, waiting(SOMEBODY + 1)?);
+    let named = |path: &Path| [("ROCPROF_ATTACH_TOOL_LIBRARY", path.to_owned())];
+    let doctor = |pid: i32, path: &Path| {
+        let named = named(path);
+        installed.doctor(pid, &[(named[0].0, &named[0].1)])
+    };
+    // A target with the caller's rights: any tool.
+    let (_, told) = doctor(own.pid(), &tool)?;
+    assert_eq!(check(&told, "tools")?["status"], "pass", "{told:#}");
+    assert_eq!(check(&told, "rights")?["status"], "pass", "{told:#}");
+    // Another user's, which CAP_SYS_PTRACE opens: only what root answers for. /tmp is for all.
+    let (_, told) = doctor(others.pid(), &tool)?;
+    failed(&told, "tools", 11, "has the rights of user 1001")?;
+    assert_eq!(check(&told, "rights")?["status"], "note", "{told:#}");
+    let roots = installed.dir.path().join("tool.so");
+    fs::copy(&tool, &roots)?;
+    mode(&roots, 0o644)?;
+    let (_, told) = doctor(others.pid(), &roots)?;
+    assert_eq!(check(&told, "tools")?["status"], "pass", "{told:#}");
+    // Whoever else can change it, or a directory on the way to it, is not root.
+    let refused = |words: &str| -> Result<()> {
+        let (_, told) = doctor(others.pid(), &roots)?;
+        failed(&told, "tools", 11, words)
+    };
+    for bad in [0o664, 0o646] {
+        mode(&roots, bad)?;
+        refused("can be changed by others than root")?;
+        mode(&roots, 0o644)?;
+    }
+    let folder = installed.dir.path().join("folder");
+    fs::create_dir(&folder)?;
+    mode(&folder, 0o775)?;
+    fs::copy(&roots, folder.join("tool.so"))?;
+    mode(&folder.join("tool.so"), 0o644)?;
+    let (_, told) = doctor(others.pid(), &folder.join("tool.so"))?;
+    failed(&told, "tools", 11, "folder can be changed")?;
+    // A link is followed, and where it leads is looked at.
+    let link = installed.dir.path().join("link.so");
+    std::os::unix::fs::symlink(&tool, &link)?;
+    let (_, told) = doctor(others.pid(), &link)?;
+    failed(&told, "tools", 11, "/tmp can be changed")?;
+    chown(&roots, Some(SOMEBODY), None)?;
+    refused("does not belong to root")?;
+    // Our own default tool is nobody's choice.
+    let (_, told) = installed.doctor(others.pid(), &[])?;
+    assert_eq!(check(&told, "tools")?["status"], "pass", "{told:#}");
+    // Nothing is looked up relative to where the caller happens to be, nor by the target's loader.
+    for relative in ["tool.so", "./tool.so"] {
+        let (_, told) = doctor(own.pid(), Path::new(relative))?;
+        failed(&told, "tools", 11, "relative path")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn libraries_beside_a_program_with_capabilities_must_be_roots() -> Result<()> {
+    // Whoever can link such a program to a place of his own puts libraries of his own beside it.
+    let Some(installed) = Installed::below("/tmp", CAP_SYS_PTRACE)? else {
+        return Ok(());
+    };
+    let own = waiting(SOMEBODY)?;
+    let (exit, told) = installed.doctor(own.pid(), &[])?;
+    failed(&told, "libraries", 20, "can be changed by others")?;
+    assert_eq!(exit.status.code(), Some(20), "{exit}");
+    Ok(())
+}
+
+#[test]
+fn results_are_written_with_the_real_users_permissions() -> Result<()> {
+    let Some(installed) = Installed::below("/var/lib", CAP_SYS_PTRACE | CAP_DAC_OVERRIDE)? else {
+        return Ok(());
+    };
+    let (own, roots) = (waiting(SOMEBODY)?, tempfile::tempdir()?);
+    mode(roots.path(), 0o755)?;
+    let (_, told) = installed.doctor(own.pid(), &[("ROCPROF_OUTPUT_PATH", roots.path())])?;
+    failed(&told, "results", 33, "Permission denied")?;
+    chown(roots.path(), Some(SOMEBODY), None)?;
+    let (_, told) = installed.doctor(own.pid(), &[("ROCPROF_OUTPUT_PATH", roots.path())])?;
+    assert_eq!(check(&told, "results")?["status"], "pass", "{told:#}");
+    Ok(())
+}
+
+#[test]
+fn who_protects_itself_is_for_root() -> Result<()> {
+    let Some(installed) = Installed::below("/var/lib", CAP_SYS_PTRACE)? else {
+        return Ok(());
+    };
+    // Another user's program with the set-uid bit, started by the caller.
+    let program = installed.dir.path().join("set-uid");
+    fs::copy(host_program("plain_threads")?, &program)?;
+    chown(&program, Some(SOMEBODY + 1), None)?;
+    mode(&program, 0o4755)?;
+    let mut command = Command::new(&program);
+    command
+        .args(["1", "3"])
+        .env_clear()
+        .envs(plain_environment())
+        .uid(SOMEBODY)
+        .gid(SOMEBODY);
+    let mut target = Target::spawn(command)?;
+    target.expect("ready")?;
+    let (exit, told) = installed.doctor(target.pid(), &[])?;
+    failed(&told, "permission", 11, "set-uid")?;
+    assert_eq!(exit.status.code(), Some(11), "{exit}");
+    // One that may not be read is not dumpable.
+    let closed = installed.dir.path().join("closed");
+    fs::copy(host_program("plain_threads")?, &closed)?;
+    mode(&closed, 0o711)?;
+    let mut command = Command::new(&closed);
+    command
+        .args(["1", "3"])
+        .env_clear()
+        .envs(plain_environment())
+        .uid(SOMEBODY)
+        .gid(SOMEBODY);
+    let mut target = Target::spawn(command)?;
+    target.expect("ready")?;
+    let (_, told) = installed.doctor(target.pid(), &[])?;
+    failed(&told, "permission", 11, "not dumpable")?;
+    // Root may.
+    let exit = midair(&["doctor", "--json", &target.pid().to_string()])?;
+    assert_eq!(
+        check(&json(&exit)?, "permission")?["status"],
+        "pass",
+        "{exit}"
+    );
+    Ok(())
+}
