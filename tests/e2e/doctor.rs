@@ -7,7 +7,7 @@ use midair_tests::target::{Exit, PATIENCE, Target, run};
 use midair_tests::{Result, is_root_for};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 #[path = "doctor/rights.rs"]

@@ -5,8 +5,8 @@ use midair_tests::compile::host_program;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 
-const CAP_DAC_OVERRIDE: u32 = 1 << 1;
-const CAP_SYS_PTRACE: u32 = 1 << 19;
+/// CAP_SYS_PTRACE, and CAP_DAC_OVERRIDE for the files in `/proc` of another user's process.
+const BOTH: u32 = 1 << 19 | 1 << 1;
 
 fn mode(path: &Path, mode: u32) -> Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
@@ -105,7 +105,7 @@ fn failed(told: &Value, name: &str, code: u8, words: &str) -> Result<()> {
 
 #[test]
 fn a_tool_of_the_callers_is_honoured_where_the_target_has_no_more_rights() -> Result<()> {
-    let Some(installed) = Installed::below("/var/lib", CAP_SYS_PTRACE)? else {
+    let Some(installed) = Installed::below("/var/lib", BOTH)? else {
         return Ok(());
     };
     let scratch = tempfile::tempdir()?;
@@ -172,7 +172,7 @@ fn a_tool_of_the_callers_is_honoured_where_the_target_has_no_more_rights() -> Re
 #[test]
 fn libraries_beside_a_program_with_capabilities_must_be_roots() -> Result<()> {
     // Whoever can link such a program to a place of his own puts libraries of his own beside it.
-    let Some(installed) = Installed::below("/tmp", CAP_SYS_PTRACE)? else {
+    let Some(installed) = Installed::below("/tmp", BOTH)? else {
         return Ok(());
     };
     let own = waiting(SOMEBODY)?;
@@ -184,7 +184,7 @@ fn libraries_beside_a_program_with_capabilities_must_be_roots() -> Result<()> {
 
 #[test]
 fn results_are_written_with_the_real_users_permissions() -> Result<()> {
-    let Some(installed) = Installed::below("/var/lib", CAP_SYS_PTRACE | CAP_DAC_OVERRIDE)? else {
+    let Some(installed) = Installed::below("/var/lib", BOTH)? else {
         return Ok(());
     };
     let (own, roots) = (waiting(SOMEBODY)?, tempfile::tempdir()?);
@@ -199,7 +199,7 @@ fn results_are_written_with_the_real_users_permissions() -> Result<()> {
 
 #[test]
 fn who_protects_itself_is_for_root() -> Result<()> {
-    let Some(installed) = Installed::below("/var/lib", CAP_SYS_PTRACE)? else {
+    let Some(installed) = Installed::below("/var/lib", BOTH)? else {
         return Ok(());
     };
     // Another user's program with the set-uid bit, started by the caller.
