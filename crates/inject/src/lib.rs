@@ -40,9 +40,9 @@ mod survey;
 mod wake;
 
 pub use agent::Agent;
-pub use approach::{Approach, approach, enter_by};
 #[doc(hidden)]
 pub use agent::read_block;
+pub use approach::{Approach, approach, enter_by};
 pub use code::TargetCode;
 pub use door::{Door, Here};
 pub use enter::enter;

@@ -3,7 +3,7 @@
 use crate::attach::failure_of_refusal;
 use crate::find::{Found, processes};
 use crate::rights;
-use midair_inject::{Look, Refusal, look};
+use midair_inject::{Approach, approach};
 use midair_procinfo::{Tid, task};
 use midair_record::boot::THREAD_NAME;
 use midair_results::Failure;
@@ -55,11 +55,16 @@ fn listed(found: Found, clock: &Clock) -> Listed {
     let inner = status.ns_tgid.last().copied().filter(|inner| *inner != pid);
     let mut attached = thread_of_ours(pid);
     let attachable = (found.uses_a_gpu() || !found.readable).then(|| {
-        let look = look(pid).map_err(|refusal| brief(&refusal))?;
-        if let Some(agent) = &look.agent {
+        let approach = approach(pid).map_err(|refusal| failure_of_refusal(&refusal))?;
+        let agent = approach
+            .look
+            .as_ref()
+            .ok()
+            .and_then(|look| look.agent.as_ref());
+        if let Some(agent) = agent {
             attached = agent.state();
         }
-        rights::protected(look.tid).map_or_else(|| way(&look), Err)
+        rights::protected(approach.tid).map_or_else(|| way(&approach), Err)
     });
     Listed {
         inner_pid: inner.and_then(|inner| u32::try_from(inner).ok()),
@@ -71,20 +76,19 @@ fn listed(found: Found, clock: &Clock) -> Listed {
     }
 }
 
-/// The refusal with its words; of a process that nothing is known of, too.
-fn brief(refusal: &Refusal) -> Failure {
-    failure_of_refusal(refusal)
-}
-
-fn way(look: &Look) -> Result<&'static str, Failure> {
-    match (&look.agent, look.listener) {
-        (Some(agent), _) if agent.is_parked() => Ok("our parked thread"),
-        (Some(agent), _) => Err(crate::attach::busy(
-            u32::try_from(look.pid).unwrap_or(0),
+/// Which way an attach would try first, told without asking anybody.
+fn way(approach: &Approach) -> Result<&'static str, Failure> {
+    let look = approach.look.as_ref().ok();
+    let agent = look.and_then(|look| look.agent.as_ref());
+    match agent {
+        Some(agent) if !agent.is_parked() => Err(crate::attach::busy(
+            u32::try_from(approach.pid).unwrap_or(0),
             agent.state(),
         )),
-        (None, Some(_)) => Ok("listener"),
-        (None, None) => Ok("a parked thread"),
+        _ if approach.door.is_some() => Ok("listener's socket"),
+        Some(_) => Ok("our parked thread"),
+        None if look.is_some_and(|look| look.listener.is_some()) => Ok("listener"),
+        None => Ok("a parked thread"),
     }
 }
 
