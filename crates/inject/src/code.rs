@@ -110,11 +110,15 @@ impl TargetCode {
         };
         // Somebody may have changed the code in memory; or the file is not what we took it for.
         let same = |address: RemoteAddr, bytes: &[u8]| {
-            memory
-                .read_vec(address, bytes.len())
-                .is_ok_and(|got| got == bytes)
+            let got = memory.read_vec(address, bytes.len());
+            got.map(|got| got == bytes)
+                .map_err(|error| Refusal::Unreadable {
+                    pid,
+                    what: "the memory".into(),
+                    source: io::Error::other(error),
+                })
         };
-        if !same(gadget, &arch::SYSCALL_RETURN) || !same(restorer, &arch::RESTORER) {
+        if !same(gadget, &arch::SYSCALL_RETURN)? || !same(restorer, &arch::RESTORER)? {
             return Err(Refusal::LibcKind {
                 pid,
                 what: "its C library in memory differs from its file",

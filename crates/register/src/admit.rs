@@ -49,6 +49,13 @@ fn judge(own: &Own, peer: &Peer) -> Result<(), i32> {
         return Err(why::NAMESPACE);
     }
     let root = peer.uid == 0;
+    let all_its_own = own.threads.iter().all(|thread| {
+        thread.uid.iter().take(3).all(|id| *id == peer.uid)
+            && thread.gid.iter().take(3).all(|id| *id == peer.gid)
+    });
+    if !root && !all_its_own {
+        return Err(why::USER);
+    }
     match peer.same_user_namespace {
         Some(true) => {}
         // Who is not root may not look at root's namespaces.
@@ -68,13 +75,6 @@ fn judge(own: &Own, peer: &Peer) -> Result<(), i32> {
     }
     if root {
         return Ok(());
-    }
-    let all_its_own = own.threads.iter().all(|thread| {
-        thread.uid.iter().take(3).all(|id| *id == peer.uid)
-            && thread.gid.iter().take(3).all(|id| *id == peer.gid)
-    });
-    if !all_its_own {
-        return Err(why::USER);
     }
     if permitted != 0 {
         return Err(why::CAPABLE);
