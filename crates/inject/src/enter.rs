@@ -123,6 +123,10 @@ fn make_thread(
                 return Err(EnterError::Silent { at: "a second try" });
             };
             options.reached(FaultPoint::Framed);
+            if let Some(refusal) = hold.objection(look, candidate.tid)? {
+                hold.release()?;
+                return Err(refusal.into());
+            }
             let stub_began = Instant::now();
             let args = [
                 0,

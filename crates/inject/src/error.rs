@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use midair_procinfo::Tid;
+use midair_procinfo::bpf::Action;
 
 /// Why a process cannot be entered, told by looking alone: it was not touched.
 #[derive(Debug)]
@@ -82,6 +83,27 @@ pub enum Refusal {
         /// What is there instead.
         what: &'static str,
     },
+    /// A seccomp filter does not let a system call through that is needed.
+    Filtered {
+        /// The process.
+        pid: Tid,
+        /// The call.
+        call: &'static str,
+        /// What the filter would do.
+        action: Action,
+    },
+    /// It has its system calls turned into signals (syscall user dispatch), and would take ours for its own.
+    Dispatches {
+        /// The process.
+        pid: Tid,
+    },
+    /// It has seccomp filters that may not be read, so what they would do is not known.
+    FilterUnread {
+        /// The process.
+        pid: Tid,
+        /// Why.
+        why: String,
+    },
     /// Something that must be known of it could not be read.
     Unreadable {
         /// The process.
@@ -131,6 +153,32 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "process {pid} does not see itself in /proc, by which it would load our library: {what}"
+                )
+            }
+            Refusal::Filtered { pid, call, action } => {
+                write!(f, "a seccomp filter of process {pid} ")?;
+                match action {
+                    Action::KillProcess => write!(f, "would kill the process at {call}"),
+                    Action::KillThread => write!(f, "would kill the thread at {call}"),
+                    Action::Trap => write!(f, "would send SIGSYS at {call}"),
+                    Action::Errno(errno) => write!(
+                        f,
+                        "refuses {call}: {}",
+                        io::Error::from_raw_os_error(i32::from(*errno))
+                    ),
+                    Action::Notify => write!(f, "asks another process about {call}"),
+                    Action::Trace => write!(f, "asks a tracer about {call}"),
+                    Action::Log | Action::Allow => write!(f, "lets {call} pass"),
+                }
+            }
+            Refusal::Dispatches { pid } => write!(
+                f,
+                "process {pid} has its system calls turned into signals (syscall user dispatch)"
+            ),
+            Refusal::FilterUnread { pid, why } => {
+                write!(
+                    f,
+                    "the seccomp filters of process {pid} cannot be read: {why}"
                 )
             }
             Refusal::Unreadable { pid, what, source } => {

@@ -7,8 +7,10 @@
 
 use std::time::Duration;
 
+use midair_procinfo::bpf::Instruction;
 use midair_procinfo::module::Modules;
 use midair_procinfo::syscall::Blocking;
+use midair_procinfo::{Tid, task};
 use midair_ptrace::{
     Deadline, FrameRegisters, Memory, Pace, Registers, RemoteAddr, Seized, SignalMask, StopKind,
     Stopped, Waited, on_own_thread,
@@ -16,7 +18,9 @@ use midair_ptrace::{
 
 use crate::arch::{self, FrameLayout};
 use crate::code::TargetCode;
-use crate::error::{During, EnterError};
+use crate::error::{During, EnterError, Refusal};
+use crate::filters;
+use crate::look::Look;
 use crate::parked::{self, Candidate};
 
 const SIGILL: i32 = 4;
@@ -372,6 +376,46 @@ impl Hold {
         self.take("giving the thread back")?
             .detach_with(0)
             .during("giving the thread back")
+    }
+
+    /// What speaks against making system calls in its name, and on a thread that inherits its filters: nothing, or a refusal.
+    pub(crate) fn objection(&self, look: &Look, tid: Tid) -> Result<Option<Refusal>, EnterError> {
+        const PHASE: &str = "reading the thread's filters";
+        let pid = look.pid;
+        let stopped = self.held(PHASE)?;
+        if stopped.dispatches_calls() {
+            return Ok(Some(Refusal::Dispatches { pid }));
+        }
+        let Ok(status) = task::status(tid) else {
+            return Err(EnterError::Gone { during: PHASE });
+        };
+        match status.seccomp {
+            0 => return Ok(None),
+            1 => return Ok(Some(Refusal::Seccomp { pid })),
+            _ => {}
+        }
+        let filters: Vec<Vec<Instruction>> = match stopped.seccomp_filters() {
+            Ok(filters) => filters
+                .into_iter()
+                .map(|filter| filter.into_iter().map(Instruction::parse).collect())
+                .collect(),
+            Err(error) if error.is_gone() => return Err(EnterError::Gone { during: PHASE }),
+            // In a container both are under its filters: nobody may read them there, and we work under them ourselves.
+            Err(_) if look.access.same_pid_namespace && filters::as_ours(&status) => {
+                return Ok(None);
+            }
+            Err(error) => {
+                let why = match error.errno() {
+                    Some(libc::EACCES) => {
+                        "that needs CAP_SYS_ADMIN and no filter of one's own".into()
+                    }
+                    _ => error.to_string(),
+                };
+                return Ok(Some(Refusal::FilterUnread { pid, why }));
+            }
+        };
+        let objection = filters::objection(&filters, self.gadget.get());
+        Ok(objection.map(|found| filters::refusal(pid, found)))
     }
 
     /// Its registers in the middle of the stub.

@@ -27,6 +27,7 @@ mod door;
 mod enter;
 mod entered;
 mod error;
+pub mod filters;
 mod hold;
 mod inherited;
 mod look;

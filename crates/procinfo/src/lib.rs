@@ -11,6 +11,7 @@
 
 pub mod access;
 mod arch;
+pub mod bpf;
 pub mod elf;
 mod harmless;
 pub mod libc_kind;

@@ -45,6 +45,8 @@ pub struct Status {
     pub cap_ambient: u64,
     /// 0 none, 1 strict, 2 filter.
     pub seccomp: u32,
+    /// How many filters; 0 where the kernel does not tell (before Linux 5.9).
+    pub seccomp_filters: u32,
     /// The shadow stack is on (`x86_Thread_features: shstk`).
     pub shadow_stack: bool,
     /// Times that it went to sleep by itself.
@@ -85,6 +87,7 @@ pub fn parse(text: &[u8]) -> Status {
             b"CapAmb" => status.cap_ambient = hex(value).unwrap_or(0),
             b"CapEff" => status.cap_effective = hex(value).unwrap_or(0),
             b"Seccomp" => status.seccomp = decimal(value).unwrap_or(0),
+            b"Seccomp_filters" => status.seccomp_filters = decimal(value).unwrap_or(0),
             b"x86_Thread_features" => {
                 status.shadow_stack = words(value).any(|word| word == b"shstk")
             }

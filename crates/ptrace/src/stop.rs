@@ -9,6 +9,8 @@ use crate::{Error, Pace, Registers, RemoteAddr, Result, SignalMask, Tid, arch, f
 const EVENT_STOP: i32 = 128;
 const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
 const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
+const PTRACE_SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
+const PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG: libc::c_uint = 0x4211;
 const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 
 /// The moment until which a wait may last.
@@ -373,6 +375,57 @@ impl Stopped {
         )?;
         fault::step("PTRACE_SETSIGMASK");
         Ok(())
+    }
+
+    /// Its seccomp filters, the last installed first: instructions of eight bytes each (`struct sock_filter`). Empty without any.
+    ///
+    /// # Errors
+    /// [`Error::System`] with EACCES without CAP_SYS_ADMIN or under a filter of one's own, EIO where the kernel cannot tell;
+    /// [`Error::Gone`].
+    pub fn seccomp_filters(&self) -> Result<Vec<Vec<[u8; 8]>>> {
+        let get = |index: usize, to: *mut [u8; 8]| -> Result<usize> {
+            // SAFETY: `to` is null, which asks for the length, or has room for as many instructions as that said. Filters are
+            // never changed, and the thread stands still.
+            let answer = unsafe {
+                libc::ptrace(
+                    PTRACE_SECCOMP_GET_FILTER as _,
+                    self.tid,
+                    index as *mut libc::c_void,
+                    to.cast::<libc::c_void>(),
+                )
+            };
+            usize::try_from(answer).map_err(|_| Error::last("PTRACE_SECCOMP_GET_FILTER", self.tid))
+        };
+        let mut filters = Vec::new();
+        loop {
+            let len = match get(filters.len(), std::ptr::null_mut()) {
+                Ok(len) => len,
+                // No more of them, or none at all.
+                Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::EINVAL)) => break,
+                Err(error) => return Err(error),
+            };
+            let mut program = vec![[0; 8]; len];
+            get(filters.len(), program.as_mut_ptr())?;
+            filters.push(program);
+        }
+        filters.reverse();
+        Ok(filters)
+    }
+
+    /// True when its system calls may be turned into signals (syscall user dispatch: Wine, emulators): calls from our code would be
+    /// taken for the program's. False where the kernel does not tell (before Linux 6.4).
+    pub fn dispatches_calls(&self) -> bool {
+        // struct ptrace_sud_config (linux/ptrace.h): mode, selector, offset, length. Mode 0 is off.
+        let mut configuration = [0_u64; 4];
+        request(
+            "PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG",
+            PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG,
+            self.tid,
+            std::mem::size_of_val(&configuration),
+            (&raw mut configuration) as usize,
+        )
+        .is_ok()
+            && configuration[0] != 0
     }
 
     /// Where its restartable sequences area lies and how long it is; None when it registered none.

@@ -40,6 +40,8 @@ pub enum Kind {
     NoProc = 24,
     /// Something is there twice, and it cannot be told which is the one that counts.
     Ambiguous = 25,
+    /// Its system calls are filtered or dispatched, and what we need is not let through, or that cannot be known.
+    Filtered = 26,
     /// The detach did not come to its end in time.
     DetachFailed = 30,
     /// The target ended by a signal or exec; what was recorded is written.
@@ -64,7 +66,7 @@ impl Kind {
         match self {
             Kind::Usage => 2,
             Kind::NotBuilt => 3,
-            Kind::NotPermitted => 5,
+            Kind::NotPermitted | Kind::Filtered => 5,
             Kind::NoProcess | Kind::Zombie => 6,
             Kind::Busy | Kind::NoParkedThread | Kind::Enter | Kind::Stopped => 4,
             _ => 1,

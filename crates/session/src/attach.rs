@@ -308,8 +308,20 @@ pub(crate) fn failure_of_refusal(refusal: &Refusal) -> Failure {
             "our libraries need glibc 2.34 or newer in the process",
         ),
         Refusal::Seccomp { .. } => (
-            Kind::NotPermitted,
+            Kind::Filtered,
             "start the process without seccomp's strict mode",
+        ),
+        Refusal::Filtered { .. } => (
+            Kind::Filtered,
+            "let the filter allow that call, or load our register library into the process at its start: its listener needs fewer",
+        ),
+        Refusal::FilterUnread { .. } => (
+            Kind::Filtered,
+            "run this as root outside of the container, or inside of it under the same filters",
+        ),
+        Refusal::Dispatches { .. } => (
+            Kind::Filtered,
+            "it cannot be entered while it does; run its native form",
         ),
         Refusal::NoProc { .. } => (
             Kind::NoProc,

@@ -15,6 +15,8 @@ pub(crate) use sigframe::{FrameLayout, frame_bytes, lay_out};
 use midair_procinfo::syscall::Blocking;
 use midair_ptrace::{Registers, RemoteAddr};
 
+use crate::filters::{Need, must};
+
 use super::{Blocked, Rearm, RestartAs, Standing};
 
 /// A multiple of every size that pages have here (4, 16 and 64 KiB).
@@ -47,6 +49,11 @@ pub(crate) mod number {
     pub(crate) const MUNMAP: u64 = 215;
     pub(crate) const MMAP: u64 = 222;
 }
+
+/// `AUDIT_ARCH_AARCH64` (linux/audit.h).
+pub(crate) const AUDIT: u32 = 0xc000_00b7;
+/// Calls that our way makes here only.
+pub(crate) const NEEDED: &[Need] = &[must("ppoll", libc::SYS_ppoll, [1, 1, 1, 0, 0, 0])];
 
 /// Judges a system call by number and arguments; None: not one to enter through. The groups are those that were measured on
 /// x86-64, see research/injection-anchors.md 1.3; the calls behind them are the kernel's common code.

@@ -9,6 +9,8 @@ pub(crate) use sigframe::{FrameLayout, frame_bytes, lay_out};
 use midair_procinfo::syscall::Blocking;
 use midair_ptrace::{Registers, RemoteAddr};
 
+use crate::filters::{Need, may, must};
+
 use super::{Blocked, Rearm, RestartAs, Standing};
 
 /// Bytes in a page.
@@ -34,6 +36,14 @@ pub(crate) mod number {
     pub(crate) const MUNMAP: u64 = 11;
     pub(crate) const FUTEX: u64 = 202;
 }
+
+/// `AUDIT_ARCH_X86_64` (linux/audit.h).
+pub(crate) const AUDIT: u32 = 0xc000_003e;
+/// Calls that our way makes here only.
+pub(crate) const NEEDED: &[Need] = &[
+    must("poll", libc::SYS_poll, [1, 1, 0, 0, 0, 0]),
+    may("readlink", libc::SYS_readlink, [1, 1, 64, 0, 0, 0]),
+];
 
 /// Judges a system call by number and arguments; None: not one to enter through. The three groups were measured, see
 /// research/injection-anchors.md 1.3.
