@@ -117,7 +117,7 @@ const COMMON: &[Need] = &[
         [3, LEN, LEN, 0x1000, 0, 0],
     ),
     must("exit", libc::SYS_exit, NONE),
-    may("gettid", libc::SYS_gettid, NONE),
+    must("gettid", libc::SYS_gettid, NONE),
     may("getpid", libc::SYS_getpid, NONE),
     may("prctl", libc::SYS_prctl, [15, LEN, 0, 0, 0, 0]),
     may(
@@ -141,7 +141,8 @@ const COMMON: &[Need] = &[
         libc::SYS_set_robust_list,
         [LEN, 24, 0, 0, 0, 0],
     ),
-    may("rseq", libc::SYS_rseq, [LEN, 32, 0, 0, 0, 0]),
+    // The C library ends the process where a new thread may not register what its first could.
+    must("rseq", libc::SYS_rseq, [LEN, 32, 0, 0, 0, 0]),
     may("madvise", libc::SYS_madvise, [LEN, LEN, 4, 0, 0, 0]),
     may("brk", libc::SYS_brk, NONE),
     may("prlimit64", libc::SYS_prlimit64, [0, 3, 0, LEN, 0, 0]),

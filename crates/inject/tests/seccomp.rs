@@ -159,7 +159,8 @@ fn what_is_not_on_the_list_is_not_called() {
         return;
     }
     let mut list: Vec<i64> = needed().map(|need| need.number).collect();
-    list.push(libc::SYS_exit_group);
+    // The program's own end, and how the library of these tests reads its socket.
+    list.extend([libc::SYS_exit_group, libc::SYS_recvfrom]);
     list.sort_unstable();
     list.dedup();
     let results: Vec<(i64, u32)> = list.into_iter().map(|number| (number, ALLOW)).collect();

@@ -46,7 +46,7 @@ impl Call {
     /// The 32-bit word at an offset; None outside or where it is not aligned.
     fn word(&self, offset: u32) -> Option<u32> {
         let half = |value: u64, high: bool| (if high { value >> 32 } else { value }) as u32;
-        if offset % 4 != 0 {
+        if !offset.is_multiple_of(4) {
             return None;
         }
         match offset / 4 {
