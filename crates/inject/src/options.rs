@@ -39,7 +39,7 @@ impl Default for Options {
             // A program that sleeps a millisecond at a time on a busy machine is caught after many tries; looking stops nothing.
             find: Duration::from_secs(2),
             // Looking at a thread costs it nothing, stopping it does; but a program that is busy on all threads stays so.
-            parked_only: Duration::from_millis(25),
+            parked_only: Duration::from_millis(10),
             looks: 400,
             looked: Duration::from_millis(100),
             stop: Duration::from_millis(500),

@@ -71,7 +71,7 @@ fn kick(tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> 
     };
     seized.interrupt().during(PHASE)?;
     let stopped = seized
-        .wait_for_event(Deadline::after(options.stop))
+        .wait_for_event(Deadline::after(options.held))
         .during(PHASE)?;
     options.reached(FaultPoint::WakeStopped);
     let seize = began.elapsed();

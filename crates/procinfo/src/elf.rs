@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 use crate::windows::Bounded;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
@@ -183,13 +184,46 @@ impl ElfFile {
             let Some(at) = names.iter().position(|wanted| *wanted == name) else {
                 continue;
             };
-            let bytes = section.data(endian, &data).map_err(bad("section"))?;
+            let bytes = match section.file_range(endian) {
+                Some((offset, len)) => self.bytes(offset, len)?,
+                None => Vec::new(),
+            };
             found[at] = Some(Piece {
                 address: section.sh_addr(endian),
-                bytes: bytes.to_vec(),
+                bytes,
             });
         }
         Ok(found)
+    }
+
+    /// A part of the file, in one read: tables of large programs have many megabytes.
+    fn bytes(&self, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+        let outside = || io::Error::from(io::ErrorKind::InvalidData);
+        let end = offset.checked_add(len).ok_or_else(outside)?;
+        if end > self.file.metadata()?.len() {
+            return Err(outside());
+        }
+        let mut bytes = vec![0; usize::try_from(len).map_err(|_| outside())?];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
+    /// Linked addresses that a section covers, None when there is none of this name. Its bytes are not read.
+    ///
+    /// # Errors
+    /// The kernel's; invalid data when the section table is broken.
+    pub fn section_range(&self, name: &[u8]) -> io::Result<Option<Range<u64>>> {
+        let data = ReadCache::new(Windows::over(&self.file));
+        let header = Header::parse(&data).map_err(bad("ELF header"))?;
+        let endian = header.endian().map_err(bad("ELF byte order"))?;
+        let table = header
+            .sections(endian, &data)
+            .map_err(bad("section headers"))?;
+        let found = table.section_by_name(endian, name);
+        Ok(found.map(|(_index, section)| {
+            let start = section.sh_addr(endian);
+            start..start.saturating_add(section.sh_size(endian))
+        }))
     }
 
     /// Linked addresses of exported functions, in the order asked for. Of several versions of a name the default one counts.
@@ -279,23 +313,36 @@ impl ElfFile {
             let table = sections
                 .symbols(endian, &data, kind)
                 .map_err(bad("symbols"))?;
+            // All names at once: there may be hundreds of thousands, and reading them one by one takes seconds.
+            let strings = sections
+                .section(table.string_section())
+                .ok()
+                .and_then(|section| section.file_range(endian));
+            let strings = match strings {
+                Some((offset, len)) => self.bytes(offset, len)?,
+                None => Vec::new(),
+            };
+            let base = all.names.len();
+            all.names.extend_from_slice(&strings);
+            all.names.push(0);
             for symbol in table.iter() {
                 let kind = symbol.st_type();
-                if symbol.st_shndx(endian) == SHN_UNDEF
-                    || !(kind == STT_FUNC || kind == STT_GNU_IFUNC || kind == STT_NOTYPE)
-                {
-                    continue;
+                let wanted = kind == STT_FUNC
+                    || kind == STT_GNU_IFUNC
+                    || kind == STT_NOTYPE && symbol.st_size(endian) != 0;
+                let name = symbol.st_name(endian) as usize;
+                let named = strings.get(name).is_some_and(|&first| first != 0);
+                if wanted && named && symbol.st_shndx(endian) != SHN_UNDEF {
+                    all.entries.push(Entry {
+                        address: symbol.st_value(endian),
+                        size: symbol.st_size(endian),
+                        name: base + name,
+                    });
                 }
-                let Ok(name) = symbol.name(endian, table.strings()) else {
-                    continue;
-                };
-                if name.is_empty() || (kind == STT_NOTYPE && symbol.st_size(endian) == 0) {
-                    continue;
-                }
-                all.push(symbol.st_value(endian), symbol.st_size(endian), name);
             }
         }
-        all.entries.sort_by_key(|entry| (entry.address, entry.size));
+        all.entries
+            .sort_unstable_by_key(|entry| (entry.address, entry.size));
         Ok(all)
     }
 }
@@ -309,17 +356,6 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    fn push(&mut self, address: u64, size: u64, name: &[u8]) {
-        let at = self.names.len();
-        self.names.extend_from_slice(name);
-        self.names.push(0);
-        self.entries.push(Entry {
-            address,
-            size,
-            name: at,
-        });
-    }
-
     /// The names of the function that covers a linked address: several where it has aliases, none where it has no symbol.
     pub fn at(&self, address: u64) -> Vec<&[u8]> {
         let after = self

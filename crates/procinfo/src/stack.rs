@@ -241,13 +241,10 @@ impl<'a> Walker<'a> {
         else {
             return;
         };
-        let Ok([text, frames, header]) =
-            loaded
-                .elf
-                .sections([b".text", b".eh_frame", b".eh_frame_hdr"])
-        else {
+        let Ok([frames, header]) = loaded.elf.sections([b".eh_frame", b".eh_frame_hdr"]) else {
             return;
         };
+        let text = loaded.elf.section_range(b".text").ok().flatten();
         let Some(frames) = frames else { return };
         let end = module.parts.last().map_or(module.base, |part| part.end);
         let start =
@@ -256,7 +253,7 @@ impl<'a> Walker<'a> {
         let bases = gimli::BaseAddresses::default()
             .set_eh_frame(frames.range().start)
             .set_eh_frame_hdr(start(header.as_ref()))
-            .set_text(start(text.as_ref()))
+            .set_text(text.as_ref().map_or(0, |range| range.start))
             .set_got(0);
         let frames_range = frames.range();
         let frames = Shared::new(frames.bytes);
@@ -266,7 +263,7 @@ impl<'a> Walker<'a> {
         self.tables.insert(index, tables);
         let sections = ExplicitModuleSectionInfo {
             base_svma: 0,
-            text_svma: text.as_ref().map(crate::elf::Piece::range),
+            text_svma: text,
             eh_frame_svma: Some(frames_range),
             eh_frame: Some(frames),
             eh_frame_hdr_svma: header_range,

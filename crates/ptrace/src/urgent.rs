@@ -2,6 +2,7 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Makes the calling thread quick to be scheduled until it is dropped: real-time priority where that is allowed, and exact
@@ -19,6 +20,8 @@ pub struct Urgent {
 impl Urgent {
     /// Begins. What is not allowed is left out.
     pub fn begin() -> Urgent {
+        // Asked for before anything stands still.
+        let _known = spin();
         // SAFETY: all three act on the calling thread; `param` is live for each call that takes it.
         let (scheduling, slack) = unsafe {
             let mut before: libc::sched_param = std::mem::zeroed();
@@ -62,6 +65,23 @@ impl Drop for Urgent {
     }
 }
 
+/// How long a wait may spin. A processor that goes to sleep between two looks wakes up late, and whoever is waited for stands
+/// still meanwhile; but where there is only one, the other side needs it.
+fn spin() -> Duration {
+    static SPIN: OnceLock<Duration> = OnceLock::new();
+    *SPIN.get_or_init(|| {
+        // SAFETY: cpu_set_t is plain data, filled for the calling thread; its size is given.
+        let processors = unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) {
+                0 => libc::CPU_COUNT(&set),
+                _ => 1,
+            }
+        };
+        Duration::from_micros(if processors > 1 { 100 } else { 5 })
+    })
+}
+
 /// The pace of a loop that asks again and again: spins for an instant (the answer usually comes within microseconds from
 /// another processor), then sleeps in steps that grow, so that the other side gets the processor even where there is one.
 #[derive(Debug)]
@@ -84,7 +104,7 @@ impl Pace {
     /// Rests until it is time to ask again.
     pub fn rest(&mut self) {
         match self.began.elapsed() {
-            spent if spent < Duration::from_micros(25) => std::hint::spin_loop(),
+            spent if spent < spin() => std::hint::spin_loop(),
             spent if spent < Duration::from_millis(3) => doze(Duration::from_micros(10)),
             _ => doze(Duration::from_micros(100)),
         }
