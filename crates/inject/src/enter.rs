@@ -23,6 +23,7 @@ use crate::look::Look;
 use crate::mappings::{Draft, Mappings, WHOLE_LEN, library_fd, memfd_name, protection};
 use crate::names::{self, Ground};
 use crate::options::{FaultPoint, Library, Options};
+use crate::orphans;
 use crate::parked::{Candidate, Judge, Verdict};
 use crate::safe_point::{self, Budget};
 
@@ -114,6 +115,7 @@ fn make_thread(
     let mut judge = Judge::new(look);
     let mut draft = Some(draft);
     let began = Instant::now();
+    let (orphans, hint) = (orphans::find(look), orphans::hint());
     borrow(
         look,
         &mut judge,
@@ -128,8 +130,15 @@ fn make_thread(
                 return Err(refusal.into());
             }
             let stub_began = Instant::now();
+            for orphan in &orphans {
+                match unmap(&mut hold, orphan) {
+                    // It does no harm.
+                    Ok(()) | Err(EnterError::SystemCall { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
             let args = [
-                0,
+                hint,
                 WHOLE_LEN,
                 protection::READ_EXECUTE,
                 protection::FLAGS,
@@ -140,7 +149,12 @@ fn make_thread(
             let mappings = Mappings::at(RemoteAddr::new(base));
             let data = mappings.data;
             options.reached(FaultPoint::Mapped);
-            if let Err(error) = fill(look, draft, &mappings, &hold) {
+            // Across pid namespaces its number is another one inside.
+            let borrowed = match look.access.same_pid_namespace {
+                true => candidate.tid,
+                false => 0,
+            };
+            if let Err(error) = fill(look, draft, &mappings, &hold, borrowed) {
                 let _undone = unmap(&mut hold, &mappings);
                 return Err(error);
             }
@@ -212,11 +226,20 @@ fn make_thread(
     )
 }
 
-fn fill(look: &Look, draft: Draft, mappings: &Mappings, hold: &Hold) -> Result<(), EnterError> {
+fn fill(
+    look: &Look,
+    draft: Draft,
+    mappings: &Mappings,
+    hold: &Hold,
+    borrowed: Tid,
+) -> Result<(), EnterError> {
     const PHASE: &str = "writing the boot block";
     // Through /proc/TID/mem: neither part is writable yet.
     look.memory()
-        .write_through(mappings.code, &draft.finish(mappings, hold.context()))
+        .write_through(
+            mappings.code,
+            &draft.finish(mappings, hold.context(), borrowed),
+        )
         .during(PHASE)
 }
 

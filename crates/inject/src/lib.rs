@@ -34,6 +34,7 @@ mod look;
 mod mappings;
 pub mod names;
 mod options;
+mod orphans;
 mod parked;
 mod safe_point;
 mod still;

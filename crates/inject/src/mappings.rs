@@ -7,7 +7,7 @@
 use std::mem::offset_of;
 
 use midair_procinfo::status::cpu_mask;
-use midair_procinfo::{show, task};
+use midair_procinfo::{Tid, show, task};
 use midair_ptrace::{RemoteAddr, ticks_per_millisecond};
 use midair_record::VERSION;
 use midair_record::boot::{BootBlock, MAGIC};
@@ -134,8 +134,15 @@ impl Draft {
     }
 
     /// What is to be written at the base of the mappings: the page of code, then the block.
-    pub(crate) fn finish(mut self, mappings: &Mappings, context: RemoteAddr) -> Vec<u8> {
+    /// `borrowed` is the thread that makes ours, by the id that the target knows it by (0: not known).
+    pub(crate) fn finish(
+        mut self,
+        mappings: &Mappings,
+        context: RemoteAddr,
+        borrowed: Tid,
+    ) -> Vec<u8> {
         let bytes = &mut self.bytes;
+        set!(bytes, borrowed, borrowed);
         let base = mappings.data.get();
         let guard = base.wrapping_add(PAGE + STUB_STACK);
         set!(bytes, code_base, mappings.code.get());

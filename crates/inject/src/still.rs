@@ -35,6 +35,9 @@ pub(crate) struct Still {
 /// How long a process that is about to end, or to become another program, may take until it shows.
 const SETTLING: Duration = Duration::from_millis(250);
 
+/// The same, once it has begun.
+const ENDING: Duration = Duration::from_secs(5);
+
 impl Still {
     /// Remembers the process `pid`, whose live thread is `tid`.
     pub(crate) fn of(pid: Tid, tid: Tid) -> Still {
@@ -67,6 +70,17 @@ impl Still {
         }
     }
 
+    /// Whether its threads are being killed, one by one: it ends, or executes another program.
+    fn is_ending(&self) -> bool {
+        const SIGKILL: u64 = 1 << 8;
+        const EXITING: u64 = 4;
+        let tids = task::list(self.pid).unwrap_or_default();
+        let killed = |tid| task::status(tid).is_ok_and(|status| status.sig_pending & SIGKILL != 0);
+        let ends =
+            |tid| task::stat(tid).map_or(true, |stat| stat.is_dead() || stat.flags & EXITING != 0);
+        tids.iter().any(|&tid| killed(tid)) || tids.iter().all(|&tid| ends(tid))
+    }
+
     /// Err once there is no use in waiting for it any longer.
     pub(crate) fn check(&self, during: &'static str) -> Result<(), EnterError> {
         match self.standing() {
@@ -93,7 +107,8 @@ impl Still {
             _ => return error,
         };
         // The thread that we held ends first, when another one ends the process or executes a program.
-        let deadline = Deadline::after(SETTLING);
+        let mut deadline = Deadline::after(SETTLING);
+        let last = Deadline::after(ENDING);
         let mut pace = Pace::new();
         loop {
             match self.standing() {
@@ -108,6 +123,10 @@ impl Still {
             );
             let settles =
                 ending || matches!(error, EnterError::Gone { .. } | EnterError::Ours { .. });
+            // On a machine with too much to do an end takes its time, once it has begun.
+            if deadline.passed() && !last.passed() && settles && self.is_ending() {
+                deadline = Deadline::after(SETTLING);
+            }
             if deadline.passed() || !settles {
                 return match ending {
                     true => EnterError::Gone { during },

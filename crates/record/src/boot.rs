@@ -124,6 +124,10 @@ pub struct BootBlock {
     /// What the process's own listener hands over with [`mailbox::HANDED`]: the descriptor of a connection, and one more; 0 for none. A
     /// word of its own, since an attacher that traces may wake the thread at the same moment: whoever swaps it out has it.
     pub handed: AtomicU32,
+    /// Id of the thread that was borrowed to make ours, in the target's pid namespace; 0: not known.
+    pub borrowed: u32,
+    /// Keeps what follows 8-byte aligned.
+    pub reserved: u32,
     /// CPU mask for our thread: the process's own, not that of the thread we entered through.
     pub affinity: [u8; 128],
     /// `struct msghdr`, `iovec`, control buffer, path text and other scratch of the boot code.

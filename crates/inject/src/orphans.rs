@@ -1,0 +1,168 @@
+//! Memory of ours in a target that nobody uses: an attacher died between mapping it and the end of a thread in it. The next one
+//! that borrows a thread takes it away.
+//!
+//! The mapping is made at an address by which it is known again ([`hint`]), so also before anything was written into it. What
+//! is taken away is proven to be nobody's: no thread of the process is traced (nobody is at it), our thread in it never was or
+//! has ended, and the thread that was borrowed for it does not stand in it.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::mem::offset_of;
+use std::time::Duration;
+
+use midair_procinfo::maps::Mapping;
+use midair_procinfo::syscall::Doing;
+use midair_procinfo::{Tid, task};
+use midair_ptrace::{Deadline, Pace, RemoteAddr};
+use midair_record::boot::{BootBlock, MAGIC, mailbox};
+
+use crate::agent::Block;
+use crate::look::Look;
+use crate::mappings::{CODE_LEN, Mappings, WHOLE_LEN};
+
+/// Where our mappings go, if there is room: "mi" in ASCII, far from where kernels put anything by themselves.
+const FIRST: u64 = 0x6d69_0000_0000;
+/// Distance of two places.
+const STRIDE: u64 = 2 << 20;
+/// How many there are: nobody shall know the address of executable memory beforehand.
+const PLACES: u64 = 1 << 16;
+/// How many are taken away at one time: the borrowed thread waits meanwhile.
+const MOST: usize = 4;
+/// How long the thread that was borrowed for it is waited for to be seen outside.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// An address to ask for. The kernel takes another one where something is in the way.
+pub(crate) fn hint() -> u64 {
+    let chance = RandomState::new().build_hasher().finish();
+    FIRST + chance % PLACES * STRIDE
+}
+
+/// What of ours is nobody's.
+pub(crate) fn find(look: &Look) -> Vec<Mappings> {
+    let mut ours = look
+        .modules
+        .mappings
+        .iter()
+        .filter(|mapping| is_ours(mapping));
+    let Some(first) = ours.next() else {
+        return Vec::new();
+    };
+    // Whoever made it after this look is not in the list; whoever made it before and is still at it traces a thread.
+    let traced = |tid: Tid| task::status(tid).is_ok_and(|status| status.tracer != 0);
+    let Ok(tids) = task::list(look.tid) else {
+        return Vec::new();
+    };
+    if tids.iter().any(|&tid| traced(tid)) {
+        return Vec::new();
+    }
+    std::iter::once(first)
+        .chain(ours)
+        .filter(|mapping| is_nobodys(look, &tids, mapping))
+        .map(|mapping| Mappings::at(RemoteAddr::new(mapping.start)))
+        .take(MOST)
+        .collect()
+}
+
+fn is_ours(mapping: &Mapping) -> bool {
+    let place = mapping.start.wrapping_sub(FIRST);
+    let len = mapping.end - mapping.start;
+    place.is_multiple_of(STRIDE)
+        && place / STRIDE < PLACES
+        && mapping.execute
+        && !mapping.write
+        && !mapping.shared
+        && mapping.inode == 0
+        && (len == WHOLE_LEN || len == CODE_LEN)
+}
+
+fn is_nobodys(look: &Look, tids: &[Tid], mapping: &Mapping) -> bool {
+    let block = Block {
+        memory: look.memory(),
+        at: Mappings::at(RemoteAddr::new(mapping.start)).data,
+    };
+    let word = |offset: usize| block.word(offset).ok();
+    match block.word64(offset_of!(BootBlock, magic)) {
+        Ok(MAGIC) => {}
+        // Nothing was written, so nobody was ever sent there.
+        Ok(0) => return mapping.end - mapping.start == WHOLE_LEN,
+        _ => return false,
+    }
+    let inside = |id: u32| {
+        tids.iter().copied().find(|&tid| {
+            task::status(tid).is_ok_and(|status| {
+                status.ns_pid.last().unwrap_or(&status.pid).cast_unsigned() == id
+            })
+        })
+    };
+    let (Some(borrowed), Some(_)) = (
+        word(offset_of!(BootBlock, borrowed)).filter(|&id| id != 0),
+        word(offset_of!(BootBlock, tid)),
+    ) else {
+        return false;
+    };
+    if inside(borrowed).is_some_and(|tid| !is_seen_outside(tid, mapping.start)) {
+        return false;
+    }
+    // Nobody can begin now, so what is read from here on stays true.
+    let (Some(made), Some(state), Some(agent)) = (
+        word(offset_of!(BootBlock, stub_result)),
+        block.mailbox().ok(),
+        word(offset_of!(BootBlock, tid)),
+    ) else {
+        return false;
+    };
+    match state {
+        // A thread that was made and has not come to run yet has no number.
+        mailbox::EMPTY => made != 1,
+        mailbox::FAILED | mailbox::ENDED => agent != 0 && inside(agent).is_none(),
+        // A library was loaded here, or (in a forked child) is believed to be.
+        _ => false,
+    }
+}
+
+/// Whether a thread stands still outside of the mapping at `start`. It does not come back there by itself.
+fn is_seen_outside(tid: Tid, start: u64) -> bool {
+    let within = |address: u64| address.wrapping_sub(start) < WHOLE_LEN;
+    let deadline = Deadline::after(PATIENCE);
+    let mut pace = Pace::new();
+    loop {
+        match task::doing(tid) {
+            Ok(Doing::Syscall(call)) => return !within(call.sp) && !within(call.pc),
+            Ok(Doing::Blocked { sp, pc }) => return !within(sp) && !within(pc),
+            Ok(Doing::Running) => {}
+            Err(_) => return !task::is_alive(tid),
+        }
+        if deadline.passed() {
+            return false;
+        }
+        pace.rest();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, len: u64, rights: &str) -> Mapping {
+        let text = format!("{start:x}-{:x} {rights} 00000000 00:00 0", start + len);
+        midair_procinfo::maps::line(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn ours_are_known_by_place_length_and_rights() {
+        for _ in 0..100 {
+            assert!(is_ours(&mapping(hint(), WHOLE_LEN, "r-xp")));
+        }
+        assert_ne!(hint(), hint());
+        assert!(is_ours(&mapping(FIRST, CODE_LEN, "r-xp")));
+        for other in [
+            mapping(FIRST, 2 * CODE_LEN, "r-xp"),
+            mapping(FIRST, WHOLE_LEN, "rw-p"),
+            mapping(FIRST, WHOLE_LEN, "r-xs"),
+            mapping(FIRST + CODE_LEN, WHOLE_LEN, "r-xp"),
+            mapping(FIRST - STRIDE, WHOLE_LEN, "r-xp"),
+            mapping(FIRST + PLACES * STRIDE, WHOLE_LEN, "r-xp"),
+        ] {
+            assert!(!is_ours(&other), "{other:?}");
+        }
+    }
+}
