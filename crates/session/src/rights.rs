@@ -88,8 +88,8 @@ pub(crate) fn protected(tid: Tid) -> Option<Failure> {
     let [real, effective, saved, _] = target.uid;
     let what = if real != effective || real != saved {
         "runs with a set-uid program's rights"
-    } else if std::fs::metadata(format!("/proc/{tid}")).ok()?.uid() != effective {
-        // The kernel gives root the files of a process that is not dumpable (source: proc(5)).
+    } else if std::fs::metadata(format!("/proc/{tid}/mem")).ok()?.uid() != effective {
+        // The kernel gives root the files of a process that is not dumpable, its directory apart (source: proc(5)).
         "is not dumpable: it has rights that its user has not, or asked for it"
     } else {
         return None;

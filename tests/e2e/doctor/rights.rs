@@ -4,6 +4,7 @@ use super::*;
 use midair_tests::compile::host_program;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
 
 /// CAP_SYS_PTRACE, and CAP_DAC_OVERRIDE for the files in `/proc` of another user's process.
 const BOTH: u32 = 1 << 19 | 1 << 1;
@@ -77,9 +78,26 @@ impl Installed {
     }
 }
 
-/// A program of this user that waits.
-fn waiting(uid: u32) -> Result<Target> {
-    let mut command = Command::new(host_program("plain_threads")?);
+impl Installed {
+    /// A program that everybody may read: one that its user may not read is not dumpable.
+    fn program(&self, name: &str, permissions: u32, owner: u32) -> Result<PathBuf> {
+        let program = self.dir.path().join(name);
+        if !program.exists() {
+            fs::copy(host_program("plain_threads")?, &program)?;
+            chown(&program, Some(owner), None)?;
+            mode(&program, permissions)?;
+        }
+        Ok(program)
+    }
+
+    /// A program of this user that waits.
+    fn waiting(&self, uid: u32) -> Result<Target> {
+        start(&self.program("waiting", 0o755, 0)?, uid)
+    }
+}
+
+fn start(program: &Path, uid: u32) -> Result<Target> {
+    let mut command = Command::new(program);
     command
         .args(["1", "3"])
         .env_clear()
@@ -115,7 +133,10 @@ fn a_tool_of_the_callers_is_honoured_where_the_target_has_no_more_rights() -> Re
         stage()?.join("lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
         &tool,
     )?;
-    let (own, others) = (waiting(SOMEBODY)?, waiting(SOMEBODY + 1)?);
+    let (own, others) = (
+        installed.waiting(SOMEBODY)?,
+        installed.waiting(SOMEBODY + 1)?,
+    );
     let named = |path: &Path| [("ROCPROF_ATTACH_TOOL_LIBRARY", path.to_owned())];
     let doctor = |pid: i32, path: &Path| {
         let named = named(path);
@@ -175,7 +196,7 @@ fn libraries_beside_a_program_with_capabilities_must_be_roots() -> Result<()> {
     let Some(installed) = Installed::below("/tmp", BOTH)? else {
         return Ok(());
     };
-    let own = waiting(SOMEBODY)?;
+    let own = installed.waiting(SOMEBODY)?;
     let (exit, told) = installed.doctor(own.pid(), &[])?;
     failed(&told, "libraries", 20, "can be changed by others")?;
     assert_eq!(exit.status.code(), Some(20), "{exit}");
@@ -187,7 +208,7 @@ fn results_are_written_with_the_real_users_permissions() -> Result<()> {
     let Some(installed) = Installed::below("/var/lib", BOTH)? else {
         return Ok(());
     };
-    let (own, roots) = (waiting(SOMEBODY)?, tempfile::tempdir()?);
+    let (own, roots) = (installed.waiting(SOMEBODY)?, tempfile::tempdir()?);
     mode(roots.path(), 0o755)?;
     let (_, told) = installed.doctor(own.pid(), &[("ROCPROF_OUTPUT_PATH", roots.path())])?;
     failed(&told, "results", 33, "Permission denied")?;
@@ -203,35 +224,14 @@ fn who_protects_itself_is_for_root() -> Result<()> {
         return Ok(());
     };
     // Another user's program with the set-uid bit, started by the caller.
-    let program = installed.dir.path().join("set-uid");
-    fs::copy(host_program("plain_threads")?, &program)?;
-    chown(&program, Some(SOMEBODY + 1), None)?;
-    mode(&program, 0o4755)?;
-    let mut command = Command::new(&program);
-    command
-        .args(["1", "3"])
-        .env_clear()
-        .envs(plain_environment())
-        .uid(SOMEBODY)
-        .gid(SOMEBODY);
-    let mut target = Target::spawn(command)?;
-    target.expect("ready")?;
+    let program = installed.program("set-uid", 0o4755, SOMEBODY + 1)?;
+    let target = start(&program, SOMEBODY)?;
     let (exit, told) = installed.doctor(target.pid(), &[])?;
     failed(&told, "permission", 11, "set-uid")?;
     assert_eq!(exit.status.code(), Some(11), "{exit}");
-    // One that may not be read is not dumpable.
-    let closed = installed.dir.path().join("closed");
-    fs::copy(host_program("plain_threads")?, &closed)?;
-    mode(&closed, 0o711)?;
-    let mut command = Command::new(&closed);
-    command
-        .args(["1", "3"])
-        .env_clear()
-        .envs(plain_environment())
-        .uid(SOMEBODY)
-        .gid(SOMEBODY);
-    let mut target = Target::spawn(command)?;
-    target.expect("ready")?;
+    // One that its user may not read is not dumpable.
+    let closed = installed.program("closed", 0o711, 0)?;
+    let target = start(&closed, SOMEBODY)?;
     let (_, told) = installed.doctor(target.pid(), &[])?;
     failed(&told, "permission", 11, "not dumpable")?;
     // Root may.
