@@ -20,7 +20,6 @@ import time
 EXIT_ATTACH = 1
 EXIT_USAGE = 2
 EXIT_DETACH = 30
-EXIT_NOT_BUILT = 34
 
 LIBRARY = "librocprofiler-sdk-rocattach.so.1"
 # Names of attach libraries of all generations, as beginnings of their file names.
@@ -69,6 +68,12 @@ class AttachLibrary:
             # No status: what failed is on standard error only.
             self._attach = lambda pid: attach(pid) or 0
             self._detach = lambda pid: detach() or 0
+        self._attach_tree = self._find(library, "rocattach_attach_tree", ctypes.c_int, [ctypes.c_int])
+        self._detach_tree = self._find(library, "rocattach_detach_tree", ctypes.c_int, [ctypes.c_int])
+
+    def has_trees(self):
+        """Whether it can attach to a process and its descendants; older ones attach to one process."""
+        return self._attach_tree is not None and self._detach_tree is not None
 
     @staticmethod
     def _find(library, name, result, arguments):
@@ -78,13 +83,13 @@ class AttachLibrary:
             function.argtypes = arguments
         return function
 
-    def attach(self, pid):
-        """The status: 0 when the process is being recorded."""
-        return self._attach(pid)
+    def attach(self, pid, children=False):
+        """The status: 0 when the process, or all of its tree, is being recorded."""
+        return self._attach_tree(pid) if children else self._attach(pid)
 
-    def detach(self, pid):
+    def detach(self, pid, children=False):
         """The status: 0 when all is well. The files are complete on return."""
-        return self._detach(pid)
+        return self._detach_tree(pid) if children else self._detach(pid)
 
 
 class Signals:
@@ -211,18 +216,22 @@ def _is_attach_library(path):
     return os.path.basename(path).startswith(LIBRARY_STEMS)
 
 
-def run(pid, attach_tool_library=None, attach_duration_msec=None, attach_library=None):
-    """Attaches, waits, detaches. Raises AttachError when the attach or the detach failed."""
+def run(pid, attach_tool_library=None, attach_duration_msec=None, attach_library=None, attach_children=False):
+    """Attaches, waits, detaches; to the process alone, or to all that descend from it as well. Raises AttachError when the attach or the detach failed."""
     pid = _number(pid, "the process id")
     duration = None if attach_duration_msec in (None, "") else _number(attach_duration_msec, "the duration")
     path = attach_library or ROCPROF_ATTACH_TOOL_LIBRARY
     if "ROCP_TOOL_LIBRARIES" in os.environ:
         print("rocprof-attach: WARNING: ROCP_TOOL_LIBRARIES is not passed on; name tools with --attach-tool-library", file=sys.stderr)
     library = AttachLibrary(path)
+    children = attach_children and library.has_trees()
     with Signals() as signals, _tools_in_environment(attach_tool_library), _process(pid) as process:
         _say(f"Attaching to PID {pid} using library {path}")
-        status = library.attach(pid)
+        status = library.attach(pid, children)
         if status != 0:
+            if children:
+                # Some of the tree may be attached, and nobody would wait for them.
+                library.detach(pid, children)
             raise AttachError(f"Calling attach in {path} returned non-zero status {status}")
         try:
             _say(f"Attaching to PID {pid} using library {path} :: success")
@@ -234,7 +243,7 @@ def run(pid, attach_tool_library=None, attach_duration_msec=None, attach_library
             _say("Detaching. Please wait, this can take up to 1-2 minutes")
         finally:
             # Whatever happens above: the process does not stay attached.
-            status = library.detach(pid)
+            status = library.detach(pid, children)
         if status != 0:
             message = f"Calling detach in {path} returned non-zero status {status}"
             _say(message)
@@ -268,12 +277,10 @@ def main(
 
 
 def attach(
-    pid, attach_tool_library=None, attach_duration_msec=None, attach_library=None, attach_children=False, fallback_tool_library=None
+    pid, attach_tool_library=None, attach_duration_msec=None, attach_library=None, attach_children=True, fallback_tool_library=None
 ):
     """As main(), with the parameters of newer versions of AMD's. Raises AttachError when the attach or the detach failed."""
-    if attach_children:
-        raise AttachError("attaching to children is not built yet; attach to each process by its own id", EXIT_NOT_BUILT)
-    run(pid, attach_tool_library or fallback_tool_library, attach_duration_msec, attach_library)
+    run(pid, attach_tool_library or fallback_tool_library, attach_duration_msec, attach_library, attach_children)
 
 
 def _boolean(word):
@@ -310,28 +317,26 @@ def _parser():
     parser.add_argument(
         "--attach-children",
         type=_boolean,
-        default=environ.get("ROCPROF_ATTACH_CHILDREN") or None,
-        help="also attach to the children of the process: not built yet, only 'false' is taken",
+        default=environ.get("ROCPROF_ATTACH_CHILDREN") or "true",
+        help="also attach to all that descend from the process (default: true)",
     )
     parser.add_argument("--fallback-tool-library", default=None, help=argparse.SUPPRESS)
     return parser
 
 
 def command_line(arguments=None):
-    """The program: gives its exit code. 0 ended as asked; 1 attach failed, 2 wrong words, 30 detach failed, 34 not built yet."""
+    """The program: gives its exit code. 0 ended as asked; 1 attach failed, 2 wrong words, 30 detach failed."""
     parser = _parser()
     given = parser.parse_args(arguments)
     if given.pid is None:
         parser.error("the process id is needed: -p PID, or ROCPROF_ATTACH_PID")
-    if given.attach_children:
-        print("rocprof-attach: ERROR: --attach-children is not built yet; attach to each process by its own id", file=sys.stderr)
-        return EXIT_NOT_BUILT
     try:
         run(
             given.pid,
             attach_tool_library=given.attach_tool_library or given.fallback_tool_library,
             attach_duration_msec=given.attach_duration_msec,
             attach_library=given.attach_library,
+            attach_children=given.attach_children,
         )
     except AttachError as error:
         print(f"rocprof-attach: ERROR: {error}", file=sys.stderr)

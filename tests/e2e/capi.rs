@@ -118,8 +118,8 @@ fn statuses_without_a_target() -> Result<()> {
         // A kernel thread, and a process without a GPU runtime.
         ("rocattach_attach 2".to_owned(), "1"),
         (format!("rocattach_attach {me}"), "1"),
-        (format!("rocattach_attach_tree {me}"), "3"),
-        (format!("rocattach_detach_tree {me}"), "3"),
+        (format!("rocattach_attach_tree {me}"), "1"),
+        (format!("rocattach_detach_tree {me}"), "2"),
         (format!("rocattach_detach {me}"), "2"),
         ("rocattach_detach 0".to_owned(), "0"),
     ] {

@@ -419,9 +419,9 @@ fn words_that_are_refused() -> Result<()> {
         ("rocprofv3", vec!["--pid", nobody, "--att"], 34, "--att"),
         (
             "rocprofv3",
-            vec!["--pid", nobody, "--attach-children"],
-            34,
-            "--attach-children",
+            vec!["--pid", nobody, "--attach-children", "maybe"],
+            2,
+            "maybe",
         ),
         (
             "midair",

@@ -471,7 +471,13 @@ fn forked_children() -> Result<()> {
     let target = lab.run(&program).arg(&kernels).prefix(&["setarch", "-R"]);
     let mut target = target.spawn()?;
     target.expect("ready")?;
-    let options = ["--kernel-trace", "--hip-trace", "--hsa-trace"];
+    // The children are to be seen not being attached.
+    let options = [
+        "--kernel-trace",
+        "--hip-trace",
+        "--hsa-trace",
+        "--attach-children=false",
+    ];
     let profiler = Profiler::attach(target.pid(), &lab.scratch().join("forks"), &options)?;
     target.send("spare")?;
     let child: i32 = target

@@ -15,6 +15,17 @@ impl Engine for Attacher {
             pid, settings,
         ))?)))
     }
+
+    fn descendants(&self, pid: i32) -> Vec<i32> {
+        let Ok(root) = u32::try_from(pid) else {
+            return Vec::new();
+        };
+        midair_session::tree::tree(root)
+            .into_iter()
+            .filter(|process| process.pid != root && process.uses_a_gpu())
+            .filter_map(|process| i32::try_from(process.pid).ok())
+            .collect()
+    }
 }
 
 struct Attached(Session);

@@ -11,6 +11,9 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// What the engine says; the target is then as it was.
     fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn Live>, Failure>;
+
+    /// What descends from `pid` and has a GPU runtime, now.
+    fn descendants(&self, pid: i32) -> Vec<i32>;
 }
 
 /// A session that is on. It stays on the thread that made it.

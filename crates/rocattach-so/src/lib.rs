@@ -10,6 +10,7 @@ mod engine;
 mod sessions;
 mod settings;
 mod status;
+mod trees;
 
 use midair_session::{Failure, Kind};
 use sessions::{Ending, Sessions};
@@ -54,13 +55,21 @@ fn say(text: &str) {
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
+/// What the environment asks for.
+fn the_settings() -> Result<midair_settings::Settings, Failure> {
+    let (settings, left_out) =
+        settings::of(std::env::vars_os(), settings::runs_with_more_rights())?;
+    for name in left_out {
+        say(&format!(
+            "rocattach: warning: {name} is ignored: this program runs with more rights than its caller"
+        ));
+    }
+    Ok(settings)
+}
+
 fn attach_to(pid: c_int) -> u32 {
-    let result = settings::of(std::env::vars_os(), settings::runs_with_more_rights()).and_then(|(settings, left_out)| {
-        for name in left_out {
-            say(&format!("rocattach: warning: {name} is ignored: this program runs with more rights than its caller"));
-        }
-        SESSIONS.attach(connect::engine(), pid, settings)
-    });
+    let result =
+        the_settings().and_then(|settings| SESSIONS.attach(connect::engine(), pid, settings));
     match result {
         Ok(()) => status::SUCCESS,
         Err(failure) => report(&failure),
@@ -101,26 +110,32 @@ pub extern "C" fn rocattach_detach(pid: c_int) -> u32 {
     })
 }
 
-fn no_trees() -> u32 {
-    report(
-        &Failure::new(
-            Kind::NotBuilt,
-            "attaching to a process and its children is not built yet",
-        )
-        .hint("attach to each process by its own id with rocattach_attach"),
-    )
+/// Attaches to a process and all that descend from it at this moment. The process itself must succeed, else nothing stays attached;
+/// only where it has no GPU runtime and a descendant has one, it is passed over. Descendants without a runtime are no failure; where
+/// another fails the status is the last one's, and the rest stays attached.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocattach_attach_tree(pid: c_int) -> u32 {
+    edge(|| {
+        let settings = match the_settings() {
+            Ok(settings) => settings,
+            Err(failure) => return report(&failure),
+        };
+        match SESSIONS.attach_tree(connect::engine(), pid, &settings) {
+            Ok(()) => status::SUCCESS,
+            Err(failures) => failures
+                .iter()
+                .fold(status::ERROR, |_, (_, failure)| report(failure)),
+        }
+    })
 }
 
-/// Attaching to a process and its children: not supported yet.
+/// Detaches from what [`rocattach_attach_tree`] attached to, and writes the outputs. Without such a session it is an invalid argument.
 #[unsafe(no_mangle)]
-pub extern "C" fn rocattach_attach_tree(_pid: c_int) -> u32 {
-    edge(no_trees)
-}
-
-/// Detaching from a process and its children: not supported yet.
-#[unsafe(no_mangle)]
-pub extern "C" fn rocattach_detach_tree(_pid: c_int) -> u32 {
-    edge(no_trees)
+pub extern "C" fn rocattach_detach_tree(pid: c_int) -> u32 {
+    edge(|| match SESSIONS.detach_tree(pid) {
+        Ok(endings) => all_told(endings),
+        Err(failure) => report(&failure),
+    })
 }
 
 /// The version of this interface. Any pointer may be null.

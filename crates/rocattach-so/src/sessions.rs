@@ -35,11 +35,13 @@ struct Worker {
 #[derive(Debug, Default)]
 pub struct Sessions {
     slots: Mutex<BTreeMap<i32, Slot>>,
+    /// Processes that were attached to as a tree, by its root.
+    pub(crate) trees: Mutex<BTreeMap<i32, Vec<i32>>>,
     /// The last attach that failed, for the words of a `detach()` that finds nothing.
     refused: Mutex<Option<(i32, Failure)>>,
 }
 
-fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // The maps are valid after any panic: every change is one call.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -49,6 +51,7 @@ impl Sessions {
     pub const fn new() -> Sessions {
         Sessions {
             slots: Mutex::new(BTreeMap::new()),
+            trees: Mutex::new(BTreeMap::new()),
             refused: Mutex::new(None),
         }
     }
@@ -146,6 +149,7 @@ impl Sessions {
 
     /// Detaches from every process, in order, and tells how each ended. Empty when there is no session.
     pub fn detach_all(&self) -> Vec<(i32, Ending)> {
+        open(&self.trees).clear();
         let pids: Vec<i32> = open(&self.slots)
             .iter()
             .filter(|(_, s)| matches!(s, Slot::On(_)))
@@ -156,13 +160,18 @@ impl Sessions {
             .collect()
     }
 
+    /// Whether there is a session with `pid`.
+    pub fn has(&self, pid: i32) -> bool {
+        open(&self.slots).contains_key(&pid)
+    }
+
     /// The last attach, if it failed.
     pub fn last_refusal(&self) -> Option<(i32, Failure)> {
         open(&self.refused).clone()
     }
 }
 
-fn broken(pid: i32) -> Failure {
+pub(crate) fn broken(pid: i32) -> Failure {
     Failure::new(
         Kind::Enter,
         format!("the thread of the session with process {pid} came to an unforeseen end"),

@@ -353,7 +353,7 @@ fn rocprof_attach_fails_when_something_failed() {
         (&["-p", "x"][..], 2),
         (&["-p", "-4", "-d", "5"][..], 2),
         (&["-p", "1", "-d", "0"][..], 2),
-        (&["-p", "1", "--attach-children", "yes"][..], 34),
+        (&["-p", "1", "--attach-children", "maybe"][..], 2),
     ] {
         let (code, _, errors) = run(words, ("X", ""));
         assert_eq!(code, wanted, "{words:?}: {errors}");

@@ -32,6 +32,12 @@ impl Engine for Fake {
         if pid == REFUSES {
             return Err(Failure::new(Kind::NotGpu, "no GPU runtime").hint("pick another"));
         }
+        if pid == LAUNCHES {
+            return Err(Failure::new(Kind::NotGpu, "a launcher"));
+        }
+        if pid == HOLDS {
+            return Err(Failure::new(Kind::Busy, "somebody else has it"));
+        }
         assert_ne!(settings.get("ROCPROF_KERNEL_TRACE"), None);
         // SAFETY: every fake of these tests is leaked.
         let fake = unsafe { &*std::ptr::from_ref(self) };
@@ -44,7 +50,22 @@ impl Engine for Fake {
             seen: Arc::default(),
         }))
     }
+
+    fn descendants(&self, pid: i32) -> Vec<i32> {
+        match pid {
+            // Of two generations; one without a runtime, and one that somebody else has.
+            LIVES => vec![11, REFUSES, 12],
+            LAUNCHES => vec![13, HOLDS, 14],
+            _ => Vec::new(),
+        }
+    }
 }
+
+/// As the root of a tree: a launcher without a runtime, whose children live, or of which some refuse.
+const LAUNCHES: i32 = 7;
+
+/// Somebody else's.
+const HOLDS: i32 = 8;
 
 impl Live for FakeLive {
     fn follow(&mut self) -> Result<Pulse, Failure> {
@@ -163,4 +184,40 @@ fn trouble_is_never_a_success() {
         ]
     );
     assert!(sessions.detach_all().is_empty());
+}
+
+#[test]
+fn a_tree_is_attached_and_detached_as_it_was() {
+    let (fake, sessions) = (fake(), Sessions::new());
+    sessions.attach_tree(fake, LIVES, &settings()).unwrap();
+    assert!([LIVES, 11, 12].iter().all(|pid| sessions.has(*pid)) && !sessions.has(REFUSES));
+    let twice = sessions.attach_tree(fake, LIVES, &settings()).unwrap_err();
+    assert_eq!(twice[0].1.kind, Kind::Usage);
+    // One that was detached from alone is left out.
+    sessions.detach(11).unwrap();
+    let mut endings = sessions.detach_tree(LIVES).unwrap();
+    endings.sort_by_key(|(pid, _)| *pid);
+    assert_eq!(
+        endings.iter().map(|(pid, _)| *pid).collect::<Vec<_>>(),
+        [LIVES, 12]
+    );
+    assert!(endings.iter().all(|(_, ending)| ending.is_ok()));
+    assert_eq!(sessions.detach_tree(LIVES).unwrap_err().kind, Kind::Usage);
+}
+
+#[test]
+fn a_launcher_is_passed_over_and_a_root_that_fails_otherwise_is_not() {
+    let (fake, sessions) = (fake(), Sessions::new());
+    let failures = sessions
+        .attach_tree(fake, LAUNCHES, &settings())
+        .unwrap_err();
+    assert_eq!(failures.len(), 1);
+    assert_eq!((failures[0].0, failures[0].1.kind), (HOLDS, Kind::Busy));
+    assert!(sessions.has(13) && sessions.has(14) && !sessions.has(LAUNCHES));
+    assert_eq!(sessions.detach_tree(LAUNCHES).unwrap().len(), 2);
+    for root in [REFUSES, HOLDS, 0] {
+        let failures = sessions.attach_tree(fake, root, &settings()).unwrap_err();
+        assert_eq!((failures.len(), failures[0].0), (1, root));
+        assert!(!sessions.has(root));
+    }
 }

@@ -43,8 +43,11 @@ int main(void)
     EXPECT(rocattach_attach(INT_MAX) == ROCATTACH_STATUS_ERROR_PTRACE_PROCESS_NOT_FOUND);
     EXPECT(rocattach_attach((int)getpid()) != ROCATTACH_STATUS_SUCCESS);
     EXPECT(rocattach_detach((int)getpid()) == ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT);
-    EXPECT(rocattach_attach_tree(1) == ROCATTACH_STATUS_ERROR_NOT_SUPPORTED);
-    EXPECT(rocattach_detach_tree(1) == ROCATTACH_STATUS_ERROR_NOT_SUPPORTED);
+    EXPECT(rocattach_attach_tree(0) == ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT);
+    EXPECT(rocattach_attach_tree(INT_MAX) == ROCATTACH_STATUS_ERROR_PTRACE_PROCESS_NOT_FOUND);
+    EXPECT(rocattach_attach_tree((int)getpid()) != ROCATTACH_STATUS_SUCCESS);
+    EXPECT(rocattach_detach_tree(INT_MAX) == ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT);
+    EXPECT(rocattach_detach_tree((int)getpid()) == ROCATTACH_STATUS_ERROR_INVALID_ARGUMENT);
 
     fputs("-- first generation\n", stderr);
     attach(UINT32_MAX);

@@ -1,0 +1,133 @@
+//! A process and all that descend from it: AMD's contract of `rocattach_attach_tree`, over the sessions of single processes.
+//!
+//! The tree is what it is at the moment of the attach. The root must succeed, else nothing stays attached; but a root without a GPU
+//! runtime that has descendants with one is a launcher, and is passed over. Descendants without a runtime are no failure. What else
+//! fails of a descendant is told, and its status is the answer, while the others stay attached.
+
+use crate::engine::Engine;
+use crate::sessions::{Ending, Sessions, open};
+use midair_session::{Failure, Kind};
+use midair_settings::Settings;
+
+/// Attached at one time.
+const AT_ONCE: usize = 16;
+/// Where the files' name does not tell processes apart, this is put behind it.
+const APART: &str = "_%pid%";
+const NAME: &str = "ROCPROF_OUTPUT_FILE_NAME";
+
+impl Sessions {
+    /// Attaches to `root` and all that descend from it. Returns when all record, or have refused.
+    ///
+    /// # Errors
+    /// Each process that failed, with why; the root's first, and then nothing is attached.
+    pub fn attach_tree(
+        &self,
+        engine: &'static dyn Engine,
+        root: i32,
+        settings: &Settings,
+    ) -> Result<(), Vec<(i32, Failure)>> {
+        if open(&self.trees).contains_key(&root) {
+            let failure = Failure::new(
+                Kind::Usage,
+                format!("process {root} and its descendants have a session already"),
+            )
+            .hint("detach from them first");
+            return Err(vec![(root, failure)]);
+        }
+        let descendants = if root > 0 {
+            engine.descendants(root)
+        } else {
+            Vec::new()
+        };
+        let refused = match self.attach(engine, root, settings.clone()) {
+            Ok(()) => None,
+            Err(failure) if failure.kind == Kind::NotGpu && !descendants.is_empty() => {
+                Some(failure)
+            }
+            Err(failure) => return Err(vec![(root, failure)]),
+        };
+        let mut settings = settings.clone();
+        if let Some(name) = settings.text(NAME)
+            && !["%pid%", "{pid}", "%p"]
+                .iter()
+                .any(|key| name.contains(key))
+        {
+            let apart = format!("{name}{APART}");
+            settings.set(NAME, apart);
+        }
+        let mut attached: Vec<i32> = if refused.is_none() {
+            vec![root]
+        } else {
+            Vec::new()
+        };
+        let mut failures = Vec::new();
+        for some in descendants.chunks(AT_ONCE) {
+            std::thread::scope(|scope| {
+                let started: Vec<_> = some
+                    .iter()
+                    .map(|&pid| {
+                        let settings = settings.clone();
+                        (pid, scope.spawn(move || self.attach(engine, pid, settings)))
+                    })
+                    .collect();
+                for (pid, thread) in started {
+                    match thread.join() {
+                        Ok(Ok(())) => attached.push(pid),
+                        // It has no runtime, or is gone by now.
+                        Ok(Err(failure))
+                            if matches!(
+                                failure.kind,
+                                Kind::NotGpu | Kind::NoProcess | Kind::Zombie
+                            ) => {}
+                        Ok(Err(failure)) => failures.push((pid, failure)),
+                        Err(_) => failures.push((pid, crate::sessions::broken(pid))),
+                    }
+                }
+            });
+        }
+        match refused {
+            Some(failure) if attached.is_empty() => {
+                failures.insert(0, (root, failure));
+                return Err(failures);
+            }
+            _ => {}
+        }
+        open(&self.trees).insert(root, attached);
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(failures)
+        }
+    }
+
+    /// Detaches from what [`Sessions::attach_tree`] attached to, in parallel, and tells how each ended.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] when there is no such tree.
+    pub fn detach_tree(&self, root: i32) -> Result<Vec<(i32, Ending)>, Failure> {
+        let members = open(&self.trees).remove(&root).ok_or_else(|| {
+            Failure::new(
+                Kind::Usage,
+                format!("no session with process {root} and its descendants"),
+            )
+        })?;
+        // Some may have been detached from one by one.
+        let members: Vec<i32> = members.into_iter().filter(|pid| self.has(*pid)).collect();
+        Ok(std::thread::scope(|scope| {
+            let started: Vec<_> = members
+                .into_iter()
+                .map(|pid| (pid, scope.spawn(move || self.detach(pid))))
+                .collect();
+            started
+                .into_iter()
+                .map(|(pid, thread)| {
+                    let ending = thread.join();
+                    (
+                        pid,
+                        ending.unwrap_or_else(|_| Err(crate::sessions::broken(pid))),
+                    )
+                })
+                .collect()
+        }))
+    }
+}
