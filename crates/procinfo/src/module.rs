@@ -188,6 +188,12 @@ impl Modules {
                 return Ok(file);
             }
         }
+        // The program itself has a way of its own, which works for everybody who may trace it, also when it was deleted.
+        if let Ok((_, file)) = open_file(Path::new(&format!("/proc/{}/exe", self.tid)))
+            && (is_file(module, &file) || self.is_same_build(module, &file))
+        {
+            return Ok(file);
+        }
         // Below the target's root for one in another mount namespace. The kernel prints paths from the reader's root, though, so
         // for one that has only changed its root (chroot) the path is ours.
         let root = PathBuf::from(format!("/proc/{}/root", self.tid));
@@ -225,6 +231,18 @@ impl Modules {
             .unwrap_or_default();
         in_memory.is_some_and(|id| !id.is_empty() && id == in_file)
     }
+}
+
+/// Whether the module shows this very file, by device and inode.
+fn is_file(module: &Module, file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| {
+        // How the C library packs a device into one number (source: sys/sysmacros.h).
+        let device = metadata.dev();
+        let major = ((device >> 8) & 0xfff) | ((device >> 32) & !0xfff);
+        let minor = (device & 0xff) | ((device >> 12) & !0xff);
+        let ((of_major, of_minor), inode) = module.identity;
+        inode == metadata.ino() && (u64::from(of_major), u64::from(of_minor)) == (major, minor)
+    })
 }
 
 /// Opens a regular file, and gives its inode. What else may lie at a path of somebody else's must not hold us up (a pipe).
@@ -333,6 +351,23 @@ mod tests {
             [(0x1000, 2), (0x4000, 3)]
         );
         assert_eq!(list[0].file_name(), b"l5.so");
+    }
+
+    #[test]
+    fn the_program_is_the_file_that_it_runs_from() {
+        let me = std::process::id() as Tid;
+        let modules = Modules::of(me).unwrap();
+        let here = the_program_is_the_file_that_it_runs_from as *const () as u64;
+        let program = &modules.list[modules.at(here).unwrap()];
+        let file = File::open("/proc/self/exe").unwrap();
+        assert!(is_file(program, &file) || modules.is_same_build(program, &file));
+        let others = modules
+            .list
+            .iter()
+            .filter(|module| module.base != program.base);
+        for other in others {
+            assert!(!is_file(other, &file) && !modules.is_same_build(other, &file));
+        }
     }
 
     #[test]
