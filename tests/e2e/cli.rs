@@ -429,9 +429,8 @@ fn words_that_are_refused() -> Result<()> {
             2,
             "--nonsense",
         ),
-        ("midair", vec!["attach"], 2, "PID"),
+        ("midair", vec!["attach"], 2, "--tree PID"),
         ("midair", vec!["nonsense"], 2, "nonsense"),
-        ("midair", vec!["ps"], 34, "ps"),
         (
             "midair",
             vec!["attach", nobody, "--rccl-trace"],

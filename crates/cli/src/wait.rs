@@ -155,6 +155,12 @@ pub fn wait(
         }
         let ready = |index: usize| fds.get(index).and_then(|fd| fd.any()).unwrap_or(false);
         let (signalled, typed) = (ready(0), watched.is_some() && ready(1));
+        // Where both came, the target's end is what happened: there is nothing to detach from.
+        if (signalled || typed)
+            && let Event::TargetExited(end) = attached.poll()?
+        {
+            return Ok(Ended::Target(end));
+        }
         if signalled && let Some(signal) = signals.next() {
             return Ok(Ended::Signal(signal));
         }

@@ -24,6 +24,8 @@ pub(super) enum Said {
     Attached(Entry, Duration),
     /// It was not attached.
     Refused(Failure),
+    /// Its process has ended, or become another program; the session is being brought to its end.
+    Ending(End),
     /// Its session is over. How its process ended, if it did, and what it brought.
     Over(Option<End>, Box<Result<Collected, Failure>>),
 }
@@ -93,6 +95,8 @@ pub(super) struct Member {
     pub(super) pid: u32,
     pub(super) name: String,
     pub(super) counters: Arc<Counters>,
+    /// It has said [`Said::Ending`].
+    pub(super) ending: bool,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
@@ -151,6 +155,7 @@ impl Member {
             pid,
             name,
             counters,
+            ending: false,
             stop,
             thread: Some(thread),
         })
@@ -212,6 +217,10 @@ impl Work {
             Ok(end) => (end, None),
             Err(failure) => (None, Some(failure)),
         };
+        // At once: what follows may take a moment, and whoever waits for the process need not.
+        if let Some(end) = end {
+            said(Said::Ending(end));
+        }
         let collected = match (session.detach(), trouble) {
             // What was recorded is kept, and the trouble told with it.
             (Ok(mut collected), Some(failure)) => {

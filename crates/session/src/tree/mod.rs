@@ -239,6 +239,17 @@ impl Group {
                 self.members.remove(&number);
                 self.consider(pid, name, failure);
             }
+            Said::Ending(end) => {
+                if let Some(member) = self.members.get_mut(&number) {
+                    member.ending = true;
+                }
+                self.last_end = Some(end);
+                self.news.push(News {
+                    pid,
+                    name,
+                    what: Happened::Ended(end),
+                });
+            }
             Said::Over(end, collected) => {
                 if let Some(mut member) = self.members.remove(&number) {
                     member.join();
@@ -246,12 +257,6 @@ impl Group {
                     self.past.1 += member.counters.bytes.load(Relaxed);
                 }
                 if let Some(end) = end {
-                    self.last_end = Some(end);
-                    self.news.push(News {
-                        pid,
-                        name: name.clone(),
-                        what: Happened::Ended(end),
-                    });
                     match end {
                         End::Exec => {
                             self.attempts.remove(&pid);
@@ -325,7 +330,7 @@ impl Group {
         while let Ok(said) = self.hear.try_recv() {
             self.take(said);
         }
-        let over = self.members.is_empty() && self.attached > 0;
+        let over = self.attached > 0 && self.members.values().all(|member| member.ending);
         if over && !self.request.patient && !self.has_successors() {
             return Ok(Event::TargetExited(
                 self.last_end.unwrap_or(End::Exited(None)),
