@@ -97,6 +97,13 @@ pub enum Refusal {
         /// The process.
         pid: Tid,
     },
+    /// It runs in the memory of its parent: a child of `vfork` that has not started its program yet.
+    SharesMemory {
+        /// The process.
+        pid: Tid,
+        /// Its parent.
+        with: Tid,
+    },
     /// It has seccomp filters that may not be read, so what they would do is not known.
     FilterUnread {
         /// The process.
@@ -174,6 +181,10 @@ impl fmt::Display for Refusal {
             Refusal::Dispatches { pid } => write!(
                 f,
                 "process {pid} has its system calls turned into signals (syscall user dispatch)"
+            ),
+            Refusal::SharesMemory { pid, with } => write!(
+                f,
+                "process {pid} runs in the memory of its parent {with} and has not started a program of its own yet (vfork)"
             ),
             Refusal::FilterUnread { pid, why } => {
                 write!(

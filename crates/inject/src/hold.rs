@@ -237,11 +237,12 @@ impl Hold {
         self.stopped.take().ok_or(EnterError::Gone { during })
     }
 
-    /// Blocks signals once the thread stands in code of ours; before, the way back would not be the frame's.
+    /// Blocks signals once the thread stands in code of ours; before, the way back would not be the frame's. Where the program
+    /// has SIGTRAP blocked it stays so: one that is pending must not come now, and our code makes none.
     fn block_signals(&mut self, during: &'static str) -> Result<(), EnterError> {
         if !self.masked {
             self.held(during)?
-                .set_signal_mask(SignalMask::ALL_BUT_TRAP)
+                .set_signal_mask(SignalMask::ALL_BUT_TRAP.and(self.mask))
                 .during(during)?;
             self.masked = true;
         }

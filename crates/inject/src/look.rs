@@ -8,7 +8,7 @@ use midair_procinfo::elf::ElfFile;
 use midair_procinfo::module::Modules;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Tid, show, task};
-use midair_ptrace::Memory;
+use midair_ptrace::{Memory, share_memory};
 use midair_record::boot::THREAD_NAME;
 
 use crate::agent::{self, Agent};
@@ -93,6 +93,12 @@ pub fn look(pid: Tid) -> Result<Look, Refusal> {
     }
     if matches!(status.state, b'T' | b't') {
         return Err(Refusal::Stopped { pid });
+    }
+    if status.parent > 0 && share_memory(pid, status.parent) == Some(true) {
+        return Err(Refusal::SharesMemory {
+            pid,
+            with: status.parent,
+        });
     }
     if status.seccomp == 1 {
         return Err(Refusal::Seccomp { pid });

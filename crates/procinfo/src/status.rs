@@ -9,6 +9,8 @@ pub struct Status {
     pub state: u8,
     /// Process (thread group) id.
     pub tgid: Tid,
+    /// The parent process, 0 where it is outside of our pid namespace.
+    pub parent: Tid,
     /// Thread id.
     pub pid: Tid,
     /// Who traces this thread, 0: nobody.
@@ -66,6 +68,7 @@ pub fn parse(text: &[u8]) -> Status {
         match &line[..colon] {
             b"State" => status.state = value.first().copied().unwrap_or(0),
             b"Tgid" => status.tgid = decimal(value).unwrap_or(0),
+            b"PPid" => status.parent = decimal(value).unwrap_or(0),
             b"Pid" => status.pid = decimal(value).unwrap_or(0),
             b"TracerPid" => status.tracer = decimal(value).unwrap_or(0),
             b"Uid" => status.uid = four(value),

@@ -189,3 +189,14 @@ pub fn poll_readable(fd: BorrowedFd<'_>, deadline: Deadline) -> io::Result<bool>
         }
     }
 }
+/// Whether two processes run in the same memory (`vfork`, `clone` with CLONE_VM); None where the kernel does not tell.
+pub fn share_memory(one: Tid, other: Tid) -> Option<bool> {
+    /// KCMP_VM (linux/kcmp.h)
+    const VM: libc::c_int = 1;
+    // SAFETY: takes numbers only.
+    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, VM, 0, 0) } {
+        0 => Some(true),
+        order if order > 0 => Some(false),
+        _ => None,
+    }
+}

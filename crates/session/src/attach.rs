@@ -315,6 +315,10 @@ pub(crate) fn failure_of_refusal(refusal: &Refusal) -> Failure {
             Kind::Filtered,
             "let the filter allow that call, or load our register library into the process at its start: its listener needs fewer",
         ),
+        Refusal::SharesMemory { .. } => (
+            Kind::Enter,
+            "attach to its parent, or again once it has started its program",
+        ),
         Refusal::FilterUnread { .. } => (
             Kind::Filtered,
             "run this as root outside of the container, or inside of it under the same filters",
