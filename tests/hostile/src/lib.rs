@@ -8,8 +8,9 @@ mod files;
 mod spool;
 
 pub use files::{elf, unwind};
-pub use spool::{offer, records, spool};
+pub use spool::{a_knock, an_answer, knock, offer, records, spool};
 
+use midair_procinfo::bpf::{self, Call, Instruction};
 use midair_procinfo::{access, limits, maps, stat, status, syscall};
 use midair_ptrace::{Memory, RemoteAddr};
 use midair_settings::{Settings, buffer};
@@ -68,6 +69,31 @@ pub fn proc_files(bytes: &[u8]) {
     used(limits::threads_of_user(bytes));
     used(limits::kilobytes(bytes, "VmSize"));
     used(access::look(0).is_ok());
+}
+
+/// A seccomp filter: its program, and the call that is put to it at the end of the bytes.
+pub fn seccomp(bytes: &[u8]) {
+    let program: Vec<Instruction> = bytes
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|one| Instruction::parse(*one))
+        .collect();
+    let word = |at: usize| {
+        bytes.get(at..at + 4).map_or(0, |four| {
+            u32::from_le_bytes([four[0], four[1], four[2], four[3]])
+        })
+    };
+    let call = Call {
+        number: word(0),
+        arch: word(4),
+        pc: u64::from(word(8)) << 32,
+        args: [u64::from(word(12)); 6],
+    };
+    // Jumps lead forwards only: it ends, and says the same again.
+    assert_eq!(bpf::run(&program, &call), bpf::run(&program, &call));
+    let action = bpf::decide(&[program.clone(), program], &call);
+    used((action, action.lets_pass()));
 }
 
 /// The environment buffer, as each side reads it.

@@ -1,6 +1,7 @@
 //! The spool and the messages beside it.
 
 use midair_record::event::decode;
+use midair_record::knock::{Answer, Knock, TEXT_LEN, outcome, purpose};
 use midair_record::offer::{Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions};
 use std::convert::Infallible;
@@ -72,4 +73,28 @@ fn bytes_of(reply: &Reply) -> Vec<u8> {
     // SAFETY: a Reply is two integers without padding.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(reply).cast(), size_of::<Reply>()) }
         .to_vec()
+}
+
+/// What a listener and an attacher say to each other before a session.
+pub fn knock(bytes: &[u8]) {
+    if let Some(knock) = Knock::read(bytes) {
+        assert_eq!(knock.bytes().as_slice(), bytes);
+    }
+    if let Some(answer) = Answer::read(bytes) {
+        assert_eq!(Answer::read(answer.bytes()), Some(answer));
+        assert!(answer.words().len() <= TEXT_LEN);
+        super::used(answer);
+    }
+}
+
+/// A real one.
+pub fn a_knock() -> Vec<u8> {
+    Knock::new(purpose::ENTER).bytes().to_vec()
+}
+
+/// A real one.
+pub fn an_answer() -> Vec<u8> {
+    let mut answer = Answer::new(outcome::FAILED);
+    answer.say(b"no such file");
+    answer.bytes().to_vec()
 }

@@ -167,6 +167,19 @@ fn environment() {
 }
 
 #[test]
+fn seccomp() {
+    // ld [0]; jeq #60, 0, 1; ret 0x7fff0000; ret 0x80000000
+    let real = [
+        0x20_u64,
+        60 << 32 | 1 << 24 | 0x15,
+        0x7fff_0000 << 32 | 6,
+        0x8000_0000 << 32 | 6,
+    ];
+    let real: Vec<u8> = real.iter().flat_map(|one| one.to_le_bytes()).collect();
+    holds(3000, &[real], hostile::seccomp);
+}
+
+#[test]
 fn boot_block() {
     let mut block = midair_record::boot::MAGIC.to_le_bytes().to_vec();
     block.extend(midair_record::VERSION.to_le_bytes());
@@ -185,6 +198,11 @@ fn records_and_spools() {
     let chunk = [&1_u64.to_le_bytes()[..], &[0xff; 56], &run].concat();
     holds(300, &[chunk, run], hostile::spool);
     holds(2000, &[vec![1; 64]], hostile::offer);
+    holds(
+        3000,
+        &[hostile::a_knock(), hostile::an_answer()],
+        hostile::knock,
+    );
 }
 
 #[test]

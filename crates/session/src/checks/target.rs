@@ -154,7 +154,7 @@ pub(super) fn seccomp(pid: Tid, status: &Status, lines: &mut Lines) {
         1 => lines.against(NAME, &Refusal::Seccomp { pid }),
         _ => lines.note(
             NAME,
-            "a filter is on: it may refuse a call that making our thread needs, which is then named",
+            "a filter is on: what it does to the calls that we need is told when an attach begins, since reading it stops a thread",
         ),
     }
 }
