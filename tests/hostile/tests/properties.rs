@@ -1,4 +1,8 @@
 //! The functions of `midair-hostile` on arbitrary bytes and on real inputs that were changed, with what they allocate in view.
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, which are no test functions themselves"
+)]
 
 use midair_hostile as hostile;
 use proptest::prelude::*;
@@ -193,7 +197,7 @@ fn records_and_spools() {
     // SAFETY: an Api is made of integers, of which all bits may be zero.
     let api: Api = unsafe { std::mem::zeroed() };
     let run = encode(&api, &[1; 24]).repeat(5);
-    holds(3000, &[run.clone()], hostile::records);
+    holds(3000, std::slice::from_ref(&run), hostile::records);
     // A chunk in use begins with its counters.
     let chunk = [&1_u64.to_le_bytes()[..], &[0xff; 56], &run].concat();
     holds(300, &[chunk, run], hostile::spool);

@@ -90,7 +90,7 @@ pub(super) fn results(request: &Request, pid: Tid, lines: &mut Lines) {
         Ok(directory) => {
             let free =
                 nix::sys::statvfs::statvfs(nearest(&directory)).map_or(String::new(), |fs| {
-                    let free = u64::from(fs.blocks_available()).saturating_mul(fs.fragment_size());
+                    let free = fs.blocks_available().saturating_mul(fs.fragment_size());
                     format!(", {} free", mib(free))
                 });
             lines.pass(
@@ -135,7 +135,8 @@ pub(super) fn spool(request: &Request, lines: &mut Lines) {
 pub(super) fn kernel(lines: &mut Lines) {
     const NAME: &str = "kernel";
     // Numbers that name nothing and change nothing: a kernel that has the call answers EBADF or EINVAL.
-    let calls: [(&str, fn() -> i64); 3] = [
+    type Probe = (&'static str, fn() -> i64);
+    let calls: [Probe; 3] = [
         // SAFETY: a system call with numbers only.
         ("pidfd_open", || unsafe {
             libc::syscall(libc::SYS_pidfd_open, -1, 0)
