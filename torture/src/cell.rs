@@ -17,6 +17,15 @@ pub enum Run {
     Target(Make),
     /// On several targets in turn.
     Targets(Vec<Make>),
+    /// On a target, by an attacher in a process of its own under this command, `inside` the target's namespaces.
+    Elsewhere {
+        /// Makes the target.
+        make: Make,
+        /// What the attacher runs under.
+        under: Vec<String>,
+        /// Whether it runs in the target's namespaces.
+        inside: bool,
+    },
     /// In its own manner, only for ours.
     Special(Box<dyn Fn(&Kit) -> Result<Tally>>),
 }
@@ -49,6 +58,31 @@ impl Cell {
             others: true,
             run: Run::Target(Box::new(make)),
         }
+    }
+
+    /// A cell whose attacher runs under a command.
+    pub fn under(
+        row: u8,
+        name: impl Into<String>,
+        under: &[&str],
+        make: impl Fn(&Kit) -> std::result::Result<Spec, String> + 'static,
+    ) -> Cell {
+        let mut cell = Cell::on(row, name, |_| Err(String::new())).ours_only();
+        cell.run = Run::Elsewhere {
+            make: Box::new(make),
+            under: under.iter().map(|word| (*word).to_owned()).collect(),
+            inside: false,
+        };
+        cell
+    }
+
+    /// The attacher runs in the target's namespaces.
+    #[must_use]
+    pub fn inside(mut self) -> Cell {
+        if let Run::Elsewhere { inside, .. } = &mut self.run {
+            *inside = true;
+        }
+        self
     }
 
     /// A cell of its own manner.

@@ -121,9 +121,21 @@ impl Kit {
         self.scratch.path().join(format!("{number}-{name}"))
     }
 
-    /// The target program, with nothing of our environment.
-    pub fn target(&self) -> Command {
-        self.clean(&self.program("target"))
+    /// A file of `torture/targets`.
+    pub fn script(&self, name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("targets")
+            .join(name)
+    }
+
+    /// Directory of the compiled programs.
+    pub fn programs(&self) -> &Path {
+        &self.programs
+    }
+
+    /// The scratch directory.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
     }
 
     /// A program with nothing of our environment but where the small library is.

@@ -20,11 +20,18 @@ use midair_tests::Result;
 use report::{Line, Report};
 use std::process::ExitCode;
 use tally::Tally;
-use ways::{Frida, Gdb, Midair, WayIn};
+use ways::{Frida, Gdb, Midair, Remote, WayIn};
 use words::Words;
 
 fn main() -> ExitCode {
-    let words = match Words::parse(std::env::args().skip(1)) {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("--one", rest)) = given
+        .split_first()
+        .map(|(word, rest)| (word.as_str(), rest))
+    {
+        return ways::one(rest);
+    }
+    let words = match Words::parse(given.into_iter()) {
         Ok(Some(words)) => words,
         Ok(None) => {
             println!("{}", words::USAGE);
@@ -66,7 +73,7 @@ fn torture(words: &Words) -> Result<bool> {
             None => report.left_out("frida: MIDAIR_FRIDA names no Python with its package"),
         }
     }
-    let mut cells = rows::all();
+    let mut cells = rows::all(kit.amount.quick);
     cells.retain(|cell| words.wants(cell.row, &cell.name));
     if cells.is_empty() {
         return Err("there is no such cell".into());
@@ -102,6 +109,14 @@ fn ours(kit: &Kit, cell: &Cell) -> Result<Tally> {
             let makes: Vec<&Make> = makes.iter().collect();
             let cycles = kit.amount.cycles.max(makes.len() as u64);
             cell::run(kit, &makes, &mut midair, cycles)
+        }
+        Run::Elsewhere {
+            make,
+            under,
+            inside,
+        } => {
+            let mut remote = Remote::new(kit, under, *inside)?;
+            cell::run(kit, &[make], &mut remote, kit.amount.cycles)
         }
         Run::Special(run) => run(kit),
     };

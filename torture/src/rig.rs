@@ -83,6 +83,10 @@ impl Rig {
         if let Some(then) = rig.spec.then {
             then(rig.pid)?;
         }
+        if rig.spec.stopped {
+            let rig = &rig;
+            midair_tests::target::until("the stop", || Ok(rig.is_stopped()))?;
+        }
         rig.before = Snapshot::take(rig.pid)?;
         Ok(rig)
     }
@@ -185,6 +189,9 @@ impl Rig {
     ) -> std::result::Result<(), Harm> {
         if !self.is_alive() {
             return Err(Harm::Crashed(self.last_words("is gone")));
+        }
+        if self.spec.stopped && !self.is_stopped() {
+            return Err(Harm::Wrong("it was stopped and goes on".to_owned()));
         }
         let Some(state) = self.state().ok().flatten() else {
             return self.ping();
@@ -330,6 +337,9 @@ impl Rig {
     /// # Errors
     /// What it says of itself, when that is not all well.
     pub fn finish(mut self) -> std::result::Result<(), Harm> {
+        if self.spec.killed {
+            return Ok(());
+        }
         if self.is_stopped() {
             // It was so from the beginning; it goes on to end.
             // SAFETY: two numbers; the process is a child of ours that was not reaped.

@@ -67,6 +67,10 @@ pub struct Spec {
     pub then: Option<fn(i32) -> Result<()>>,
     /// Its process is not the one that was started: it says its own id. Only in our pid namespace.
     pub says_pid: bool,
+    /// It is stopped by job control and must stay so.
+    pub stopped: bool,
+    /// It cannot end by itself (it may not call exit): it is killed when the cycles are done.
+    pub killed: bool,
 }
 
 impl Spec {
@@ -96,6 +100,8 @@ impl Spec {
             storm: false,
             then: None,
             says_pid: false,
+            stopped: false,
+            killed: false,
         }
     }
 
@@ -145,6 +151,20 @@ impl Spec {
     #[must_use]
     pub fn says_pid(mut self) -> Spec {
         self.says_pid = true;
+        self
+    }
+
+    /// A signal stops it before anybody comes, and it must stay stopped.
+    #[must_use]
+    pub fn stopped(mut self, then: fn(i32) -> Result<()>) -> Spec {
+        self.stopped = true;
+        self.then(then)
+    }
+
+    /// It cannot end by itself.
+    #[must_use]
+    pub fn killed(mut self) -> Spec {
+        self.killed = true;
         self
     }
 

@@ -55,10 +55,6 @@ pub struct State {
 }
 
 impl State {
-    /// Rounds of all threads.
-    pub fn rounds(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.rounds).sum()
-    }
     /// Failed checks of all threads.
     pub fn wrong(&self) -> u64 {
         self.slots.iter().map(|slot| slot.wrong).sum()
@@ -93,11 +89,6 @@ impl StateFile {
         StateFile {
             path: path.to_owned(),
         }
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Whether the target has begun all its work.

@@ -1,13 +1,27 @@
 //! The rows of the matrix (`injection-anchors.md` §4.2 of the project's research), in cells.
 
+mod calls;
+mod lives;
 mod load;
+mod places;
+mod product;
+mod races;
+mod runtimes;
+mod states;
 
 use crate::cell::Cell;
 
 /// All of them, in the order of the rows.
-pub fn all() -> Vec<Cell> {
+pub fn all(quick: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
     cells.extend(load::cells());
+    cells.extend(calls::cells());
+    cells.extend(states::cells());
+    cells.extend(places::cells());
+    cells.extend(lives::cells(quick));
+    cells.extend(product::cells());
+    cells.extend(races::cells());
+    cells.extend(runtimes::cells());
     cells.sort_by_key(|cell| cell.row);
     cells
 }

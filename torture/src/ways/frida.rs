@@ -120,8 +120,4 @@ impl WayIn for Frida {
             ..Way::default()
         }))
     }
-
-    fn limit(&self) -> Duration {
-        LIMIT
-    }
 }

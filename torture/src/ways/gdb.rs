@@ -69,8 +69,4 @@ impl WayIn for Gdb {
             None => Ok(Cycle::Failed(said)),
         }
     }
-
-    fn limit(&self) -> Duration {
-        LIMIT
-    }
 }

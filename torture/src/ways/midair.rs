@@ -46,14 +46,10 @@ impl WayIn for Midair {
         let _panicked = thread.join();
         Ok(cycle)
     }
-
-    fn limit(&self) -> Duration {
-        LIMIT
-    }
 }
 
 /// One cycle.
-fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
+pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
     let began = Instant::now();
     let seen = match look(pid) {
         Ok(seen) => seen,
@@ -112,7 +108,7 @@ fn judged(error: &EnterError) -> Cycle {
 }
 
 /// The name of an error's variant: what the table calls it.
-pub fn name_of(error: &impl Debug) -> String {
+fn name_of(error: &impl Debug) -> String {
     let text = format!("{error:?}");
     let end = text.find(|c: char| !c.is_alphanumeric());
     text[..end.unwrap_or(text.len())].to_owned()

@@ -3,28 +3,27 @@
 mod frida;
 mod gdb;
 mod midair;
+mod remote;
 
 pub use frida::Frida;
 pub use gdb::Gdb;
-pub use midair::{Midair, name_of};
+pub use midair::{Midair, in_and_out};
+pub use remote::{Remote, one};
 
 use crate::kit::Kit;
 use crate::tally::Cycle;
 use midair_tests::Result;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// A way in.
 pub trait WayIn {
     /// Its name and version, for the table.
     fn name(&self) -> &'static str;
-    /// In by a library that was not there before, and out again. Does not take longer than [`WayIn::limit`] by much.
+    /// In by a library that was not there before, and out again. What takes longer than the way's limit is a hang.
     ///
     /// # Errors
     /// Only what is wrong on our own side.
     fn cycle(&mut self, kit: &Kit, pid: i32) -> Result<Cycle>;
-    /// What takes longer is a hang.
-    fn limit(&self) -> Duration;
 }
 
 /// A copy of the probe library that no process has loaded yet.

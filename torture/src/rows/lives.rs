@@ -1,0 +1,93 @@
+//! Rows 10, 11 and 12: targets and attachers that end, fork or exec at each step.
+
+use crate::cell::Cell;
+use crate::kit::Kit;
+use crate::spec::Spec;
+use crate::tally::{Cycle, Tally, Way};
+use midair_tests::target::run;
+use midair_tests::{Result, workspace};
+use std::process::Command;
+use std::time::Duration;
+
+/// The cells. Those of the systematic drivers are tests of their own: in the quick form the suite runs them itself.
+pub fn cells(quick: bool) -> Vec<Cell> {
+    let mut cells = vec![
+        Cell::on(
+            11,
+            "fork on all its threads but one; what a child returns is checked",
+            |_| Ok(Spec::ours("fork", &["fork*3", "wait4", "parked"])),
+        ),
+        Cell::on(11, "a daemon: forked twice, a session of its own", |_| {
+            Ok(Spec::ours("stdin", &["malloc", "parked", "+daemon"]).says_pid())
+        }),
+    ];
+    if !quick {
+        cells.push(driver(
+            10,
+            "the target ends, execs or is stopped after each step of the engine (test driver)",
+            "ends",
+        ));
+        cells.push(driver(
+            12,
+            "the attacher is killed after each step of the engine (test driver)",
+            "death",
+        ));
+    }
+    cells
+}
+
+/// A test program of the engine, in its long form: each test is counted as one cycle.
+fn driver(row: u8, name: &str, test: &'static str) -> Cell {
+    Cell::special(row, name, move |_: &Kit| drive(test))
+}
+
+fn drive(test: &str) -> Result<Tally> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args([
+            "test",
+            "--quiet",
+            "-p",
+            "midair-inject",
+            "--test",
+            test,
+            "--",
+            "--test-threads",
+            "1",
+        ])
+        .env("MIDAIR_LONG", "1")
+        .current_dir(workspace());
+    let exit = run(command, Duration::from_secs(900))?;
+    let mut tally = Tally::default();
+    let sums = exit
+        .stdout
+        .iter()
+        .filter(|line| line.starts_with("test result:"));
+    for line in sums {
+        let count = |word: &str| -> u64 {
+            let words: Vec<&str> = line.split([' ', ';', ',']).collect();
+            let at = words.iter().position(|&other| other == word);
+            at.and_then(|at| words.get(at.checked_sub(1)?)?.parse().ok())
+                .unwrap_or(0)
+        };
+        for _ in 0..count("passed") {
+            tally.count(&Cycle::In(Way {
+                tier: "tests".to_owned(),
+                ..Way::default()
+            }));
+        }
+        for _ in 0..count("failed") {
+            tally.count(&Cycle::Failed(format!("a test of {test}")));
+        }
+    }
+    // Latencies of these are nobody's.
+    tally.attach.clear();
+    tally.out.clear();
+    if tally.cycles == 0 || !exit.status.success() {
+        tally.failed += 1;
+        tally.cycles = tally.cycles.max(1);
+        tally.note(crate::cell::short(&exit.to_string()));
+    }
+    Ok(tally)
+}

@@ -1,0 +1,183 @@
+//! Row 14 and parts of 4 and 23: others at the same process, and an attacher that is held up.
+
+use crate::cell::{Cell, suffered};
+use crate::kit::{Kit, installed};
+use crate::rig::Rig;
+use crate::spec::{Spec, Want};
+use crate::tally::{Cycle, Tally};
+use crate::ways::{Midair, Remote, WayIn};
+use midair_tests::Result;
+use midair_tests::target::Target;
+use std::time::{Duration, Instant};
+
+const TRACED: Want = Want::InOr(&["Traced"]);
+/// What one of two attachers may be told.
+const RACE: Want = Want::InOr(&["Busy", "Traced", "NoneParked"]);
+
+/// The cells.
+pub fn cells() -> Vec<Cell> {
+    let traced = |program: &'static str, words: &'static [&'static str]| {
+        move |_: &Kit| {
+            installed(program).ok_or(format!("{program} is not installed"))?;
+            Ok(Spec::ours("malloc", &["parked"]).forked_by(words).killed())
+        }
+    };
+    vec![
+        Cell::on(
+            14,
+            "under strace",
+            traced("strace", &["strace", "-qq", "-o", "/dev/null"]),
+        )
+        .want(TRACED)
+        .ours_only(),
+        Cell::on(
+            14,
+            "under gdb",
+            traced(
+                "gdb",
+                &[
+                    "gdb",
+                    "-nx",
+                    "-batch",
+                    "-iex",
+                    "set startup-with-shell off",
+                    "-ex",
+                    "run",
+                    "--args",
+                ],
+            ),
+        )
+        .want(TRACED)
+        .ours_only(),
+        Cell::special(14, "two attachers at the same moment", two).want(RACE),
+        Cell::special(
+            4,
+            "stopped and continued every few milliseconds meanwhile",
+            continued,
+        )
+        .want(Want::InOr(&["Stopped", "NoneParked"])),
+        Cell::special(23, "the attacher is stopped half way for 30 ms", held_up),
+    ]
+}
+
+/// Targets of a special cell: a fresh one for every 20 cycles.
+fn each(
+    kit: &Kit,
+    spec: &Spec,
+    mut cycle: impl FnMut(&mut Rig, &mut Tally, u64) -> Result<()>,
+) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let began = Instant::now();
+    let mut number = 0;
+    while number < kit.amount.cycles && began.elapsed() < Duration::from_secs(60) {
+        let mut rig = Rig::start(kit, spec)?;
+        for _ in 0..20.min(kit.amount.cycles - number) {
+            number += 1;
+            cycle(&mut rig, &mut tally, number)?;
+            if let Err(harm) = rig.check(&mut tally, None) {
+                suffered(&mut tally, harm);
+                break;
+            }
+        }
+        let residue = rig.all_go_on().and_then(|()| {
+            rig.residue()
+                .map_err(|error| crate::rig::Harm::Crashed(error.to_string()))
+        });
+        match residue {
+            Ok(residue) if residue.is_empty() => {}
+            Ok(residue) => {
+                tally.residue += 1;
+                tally.note(format!("left: {}", residue.to_string().replace('\n', "; ")));
+            }
+            Err(harm) => {
+                suffered(&mut tally, harm);
+                continue;
+            }
+        }
+        if let Err(harm) = rig.finish() {
+            suffered(&mut tally, harm);
+        }
+    }
+    Ok(tally)
+}
+
+fn usual() -> Spec {
+    Spec::ours("malloc", &["malloc", "cond", "feed", "parked"])
+}
+
+/// Both are counted; one of them must get in, and both leave the target well.
+fn two(kit: &Kit) -> Result<Tally> {
+    each(kit, &usual(), |rig, tally, _| {
+        let pid = rig.pid;
+        let pair = std::thread::scope(|scope| {
+            let other = scope.spawn(|| Midair::default().cycle(kit, pid));
+            let one = Midair::default().cycle(kit, pid);
+            let other = other.join().map_err(|_| "a cycle panicked")?;
+            Ok::<_, midair_tests::Error>([one?, other?])
+        })?;
+        let mut entered = 0;
+        for cycle in &pair {
+            tally.count(cycle);
+            if matches!(cycle, Cycle::In(_)) {
+                entered += 1;
+                rig.expect_mark();
+            }
+        }
+        if entered == 0 {
+            tally.failed += 1;
+            tally.note(format!("neither got in: {pair:?}"));
+        }
+        Ok(())
+    })
+}
+
+/// Job control at work on the target all the time.
+fn continued(kit: &Kit) -> Result<Tally> {
+    each(kit, &usual(), |rig, tally, _| {
+        let pid = rig.pid;
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let cycle = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: numbers only; the process is a child of ours that is not reaped meanwhile.
+                let send = |signal| unsafe { libc::kill(pid, signal) };
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    send(libc::SIGSTOP);
+                    std::thread::sleep(Duration::from_millis(2));
+                    send(libc::SIGCONT);
+                    std::thread::sleep(Duration::from_millis(4));
+                }
+            });
+            let cycle = Midair::default().cycle(kit, pid);
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            cycle
+        })?;
+        // The last word was SIGCONT. A stop ends some calls, as it does without us: those are not counted here.
+        if matches!(cycle, Cycle::In(_)) {
+            rig.expect_mark();
+        }
+        tally.count(&cycle);
+        Ok(())
+    })
+}
+
+/// The attacher is a process of its own that SIGSTOP catches at some moment of its work, and SIGCONT lets go on.
+fn held_up(kit: &Kit) -> Result<Tally> {
+    let remote = Remote::new(kit, &[], false)?;
+    each(kit, &usual(), |rig, tally, number| {
+        let attacher = Target::spawn(remote.command(rig.pid)?)?;
+        // Moments all over the few milliseconds that it lives.
+        std::thread::sleep(Duration::from_micros(number * 733 % 15_000));
+        let _ended_already = attacher.signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(30));
+        let _ended_already = attacher.signal(libc::SIGCONT);
+        let cycle = match attacher.wait(Duration::from_secs(30)) {
+            Ok(exit) => Remote::cycle_of(&exit),
+            Err(error) => Cycle::Hung(error.to_string()),
+        };
+        if matches!(cycle, Cycle::In(_)) {
+            rig.expect_mark();
+        }
+        tally.count(&cycle);
+        Ok(())
+    })
+}

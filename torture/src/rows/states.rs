@@ -1,0 +1,202 @@
+//! Rows 4, 6, 7, 18 and 19: processes in a state that other ways in do not expect.
+
+use crate::cell::Cell;
+use crate::spec::{Spec, Want};
+use midair_tests::Result;
+
+/// Another user. It need not have a name.
+const USER: [&str; 4] = ["setpriv", "--reuid=1234", "--regid=1234", "--clear-groups"];
+/// What a filter may come to: it is seen, or a call of ours is answered by it.
+const FILTERED: &[&str] = &[
+    "Seccomp",
+    "SystemCall",
+    "ThreadRefused",
+    "Boot",
+    "Filtered",
+    "SeccompFilter",
+];
+
+fn send(pid: i32, signal: i32) -> Result<()> {
+    // SAFETY: two numbers; the process is a child of ours that was not reaped.
+    match unsafe { libc::kill(pid, signal) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error().into()),
+    }
+}
+
+/// The cells.
+pub fn cells() -> Vec<Cell> {
+    let mut cells = stopped();
+    cells.extend(filters());
+    cells.extend(users());
+    cells.extend(signals());
+    for leader in ["a parked thread", "threads in malloc and free"] {
+        let busy = leader != "a parked thread";
+        cells.push(Cell::on(
+            19,
+            format!("the first thread has ended; {leader}"),
+            move |_| {
+                let words: &[&str] = if busy {
+                    &["malloc*3", "parked"]
+                } else {
+                    &["parked"]
+                };
+                Ok(Spec::ours("zombie", words))
+            },
+        ));
+    }
+    cells
+}
+
+fn stopped() -> Vec<Cell> {
+    const SIGNALS: [(&str, fn(i32) -> Result<()>); 3] = [
+        ("SIGSTOP", |pid| send(pid, libc::SIGSTOP)),
+        ("SIGTSTP", |pid| send(pid, libc::SIGTSTP)),
+        ("SIGTTIN", |pid| send(pid, libc::SIGTTIN)),
+    ];
+    let cells = SIGNALS.map(|(name, stop)| {
+        Cell::on(4, format!("stopped by {name}"), move |_| {
+            Ok(Spec::ours("malloc", &["parked", "nanosleep"]).stopped(stop))
+        })
+        .want(Want::InOr(&["Stopped"]))
+    });
+    cells.into()
+}
+
+fn filters() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (kind, words, want) in [
+        (
+            "harmless",
+            "no_new_privs, and a filter of a call that nobody makes",
+            Want::In,
+        ),
+        ("kill", "a filter that kills at mmap", Want::InOr(FILTERED)),
+        (
+            "errno",
+            "a filter that refuses sockets",
+            Want::InOr(FILTERED),
+        ),
+        (
+            "clone",
+            "a filter that refuses new threads",
+            Want::InOr(FILTERED),
+        ),
+        (
+            "trap",
+            "a filter that sends SIGSYS for sockets",
+            Want::InOr(FILTERED),
+        ),
+    ] {
+        let option = format!("+seccomp:{kind}");
+        cells.push(
+            Cell::on(6, words, move |_| {
+                // Its own work makes none of these calls, once it runs.
+                Ok(Spec::ours(
+                    "spin",
+                    &["registers", "parked", "doze", &option],
+                ))
+            })
+            .want(want)
+            .ours_only(),
+        );
+    }
+    cells.push(
+        Cell::on(6, "the first thread in strict mode", |_| {
+            Ok(Spec::ours("stdin", &["parked", "+seccomp:strict"]).killed())
+        })
+        .want(Want::Refused(&["Seccomp"]))
+        .ours_only(),
+    );
+    cells
+}
+
+fn users() -> Vec<Cell> {
+    const NOT: Want = Want::Refused(&["NotPermitted"]);
+    let plain =
+        |words: &'static [&'static str]| move |_: &crate::kit::Kit| Ok(Spec::ours("malloc", words));
+    let users = |words: &'static [&'static str]| {
+        move |_: &crate::kit::Kit| Ok(Spec::ours("malloc", words).under(&USER))
+    };
+    vec![
+        Cell::on(
+            7,
+            "not dumpable; attached by root",
+            plain(&["parked", "+nodump"]),
+        ),
+        Cell::on(7, "another user's; attached by root", users(&["parked"])),
+        Cell::on(
+            7,
+            "another user's, not dumpable; attached by root",
+            users(&["parked", "+nodump"]),
+        ),
+        Cell::under(
+            7,
+            "root's; attached by another user",
+            &USER,
+            plain(&["parked"]),
+        )
+        .want(NOT),
+        Cell::under(
+            7,
+            "another user's; attached by the same",
+            &USER,
+            users(&["parked"]),
+        ),
+        Cell::under(
+            7,
+            "another user's, not dumpable; attached by the same",
+            &USER,
+            users(&["parked", "+nodump"]),
+        )
+        .want(NOT),
+        Cell::under(
+            7,
+            "root's with all capabilities; attached by root without CAP_SYS_PTRACE",
+            &[
+                "setpriv",
+                "--bounding-set=-sys_ptrace",
+                "--inh-caps=-sys_ptrace",
+            ],
+            plain(&["parked"]),
+        )
+        .want(NOT),
+        Cell::on(
+            7,
+            "under Yama, AppArmor or SELinux",
+            |_| match std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope") {
+                Ok(_) => Err("the rules of Yama are not driven here".to_owned()),
+                Err(_) => Err("this kernel has none of them".to_owned()),
+            },
+        )
+        .ours_only(),
+    ]
+}
+
+fn signals() -> Vec<Cell> {
+    let cell = |name: &str, words: &'static [&'static str]| {
+        Cell::on(18, name, move |_| Ok(Spec::ours("malloc", words).storm()))
+    };
+    vec![
+        cell(
+            "SIGPROF every millisecond of work",
+            &["malloc", "spin", "parked", "+prof"],
+        ),
+        cell("SIGALRM every millisecond", &["malloc", "parked", "+alarm"]),
+        cell("SIGCHLD from a fork storm", &["fork", "parked", "+chld"]),
+        cell(
+            "thousands of real-time signals a second",
+            &["malloc", "parked", "+flood"],
+        ),
+        cell("a handler for SIGTRAP", &["malloc", "parked", "+trap"]),
+        cell("SIGTRAP ignored", &["malloc", "parked", "+trap_ignored"]),
+        cell(
+            "SIGTRAP blocked, with a handler",
+            &["malloc", "parked", "+trap_blocked"],
+        ),
+        cell(
+            "SIGTRAP pending and blocked, with a handler",
+            &["malloc", "parked", "+trap_pending"],
+        ),
+    ]
+}
