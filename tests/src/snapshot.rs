@@ -58,7 +58,9 @@ impl Snapshot {
     /// When the process is gone or cannot be read.
     pub fn take(pid: i32) -> Result<Snapshot> {
         let read = |path: String| {
-            std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))
+            let bytes = std::fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
+            // Names of files and threads need not be text.
+            Ok::<_, crate::Error>(String::from_utf8_lossy(&bytes).into_owned())
         };
         let mut snapshot = Snapshot {
             maps: BTreeSet::new(),

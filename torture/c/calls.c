@@ -47,7 +47,9 @@ void feed(struct slot *slot) {
             void (*wake)(int) = __atomic_load_n(&feeds[i].wake, __ATOMIC_ACQUIRE);
             if (wake) wake(feeds[i].what);
         }
-    } while (round_done(slot));
+        round_done(slot);
+        /* To the end of the process: those who wait finish their round first. */
+    } while (1);
 }
 
 /* A call that ends after its time limit, with `good` as its result. */
@@ -152,10 +154,9 @@ static void do_cond(struct slot *slot) {
     FED(-pthread_cond_wait(&condition, &lock), r == 0);
     pthread_mutex_unlock(&lock);
 }
-static sem_t semaphore;
+static sem_t semaphore; /* As it is it has the value 0. */
 static void wake_sem(int what) { (void)what; sem_post(&semaphore); }
 static void do_sem(struct slot *slot) {
-    sem_init(&semaphore, 0, 0);
     woken_by(wake_sem, 0);
     FED(sem_wait(&semaphore), r == 0);
 }
@@ -303,12 +304,17 @@ static void do_msgrcv(struct slot *slot) {
     woken_by(send_message, id);
     FED(msgrcv(id, &message, sizeof message.text, 0, 0), r == sizeof message.text);
 }
-static pthread_t pausing, suspended;
-static void wake_thread(int which) { pthread_kill(which ? pausing : suspended, SIGUSR1); }
+static pthread_t signalled[16];
+static _Atomic int signalled_count;
+static void wake_thread(int which) { pthread_kill(signalled[which], SIGUSR1); }
+static void woken_by_signal(void) {
+    int n = atomic_fetch_add(&signalled_count, 1);
+    signalled[n] = pthread_self();
+    woken_by(wake_thread, n);
+}
 /* These end by a signal only: without one that a handler saw, somebody else ended them. */
 static void do_pause(struct slot *slot) {
-    pausing = pthread_self();
-    woken_by(wake_thread, 1);
+    woken_by_signal();
     do {
         uint64_t before = slot->signals;
         pause();
@@ -320,8 +326,7 @@ static void do_sigsuspend(struct slot *slot) {
     sigemptyset(&block);
     sigaddset(&block, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &block, &open);
-    suspended = pthread_self();
-    woken_by(wake_thread, 0);
+    woken_by_signal();
     do {
         uint64_t before = slot->signals;
         sigsuspend(&open);

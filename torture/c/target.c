@@ -107,7 +107,8 @@ static void seen(int signal) {
     if (own) own->signals++;
 }
 static void handle(int signal, int flags) {
-    struct sigaction action = {.sa_handler = seen, .sa_flags = flags};
+    /* SA_NODEFER: a mask that is looked at in the middle of a handler is the usual one. */
+    struct sigaction action = {.sa_handler = seen, .sa_flags = flags | SA_NODEFER};
     sigaction(signal, &action, 0);
 }
 
@@ -161,11 +162,10 @@ static void limit(int which, rlim_t value) {
 
 /* A flood of real-time signals at the whole process. */
 static void *flood(void *data) {
-    begin(data);
-    own->tid = 0;
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, 0);
+    begin(data);
     while (!state->stop) {
         for (int i = 0; i < 8; i++) kill(getpid(), SIGRTMIN + 3);
         struct timespec pause = {0, 300000};
@@ -208,7 +208,9 @@ static void late(const char *name, const char *value) {
     if (!strcmp(name, "flood")) {
         pthread_t id;
         handle(SIGRTMIN + 3, SA_RESTART);
-        pthread_create(&id, 0, flood, take_slot("flood"));
+        struct slot *slot = take_slot("flood");
+        pthread_create(&id, 0, flood, slot);
+        while (!slot->tid) sched_yield();
     } else if (!strcmp(name, "nodump")) prctl(PR_SET_DUMPABLE, 0);
     else if (!strcmp(name, "comm")) {
         prctl(PR_SET_NAME, value);
@@ -291,12 +293,12 @@ int main(int argc, char **argv) {
         int blocking = busy_job(state->slots[i].kind) != 0;
         while (i && (!state->slots[i].tid || (blocking && !state->slots[i].rounds))) nanosleep(&pause, 0);
     }
+    state->magic = STATE_MAGIC;
+    state->pid = (int)syscall(SYS_getpid);
     for (int i = 3; i < argc; i++) {
         const char *name = option(argv[i], &value);
         if (name) late(name, value);
     }
-    state->magic = STATE_MAGIC;
-    state->pid = (int)syscall(SYS_getpid);
     state->ready = 1;
     if (zombie) {
         own->tid = 0;

@@ -160,7 +160,8 @@ pub fn open_to_all(path: &Path) -> Result<()> {
 }
 
 const TARGET_FLAGS: &[&str] = &["-pthread", "-rdynamic", "-ldl"];
-const LIBRARY_FLAGS: &[&str] = &["-shared", "-fPIC"];
+// Without a Build-ID nobody takes a copy that is there already for this one: each cycle brings in a fresh library.
+const LIBRARY_FLAGS: &[&str] = &["-shared", "-fPIC", "-Wl,--build-id=none"];
 
 /// A program on the path, if it is there.
 pub fn installed(name: &str) -> Option<PathBuf> {

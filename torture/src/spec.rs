@@ -69,6 +69,9 @@ pub struct Spec {
     pub says_pid: bool,
     /// It is stopped by job control and must stay so.
     pub stopped: bool,
+    /// All of its threads are in calls that end when their thread is stopped. One may on the way in, and another one on the way
+    /// out; which one that is, is not told.
+    pub noticing: bool,
     /// It cannot end by itself (it may not call exit): it is killed when the cycles are done.
     pub killed: bool,
 }
@@ -101,6 +104,7 @@ impl Spec {
             then: None,
             says_pid: false,
             stopped: false,
+            noticing: false,
             killed: false,
         }
     }
@@ -159,6 +163,13 @@ impl Spec {
     pub fn stopped(mut self, then: fn(i32) -> Result<()>) -> Spec {
         self.stopped = true;
         self.then(then)
+    }
+
+    /// A thread of it notices whatever is done.
+    #[must_use]
+    pub fn noticing(mut self) -> Spec {
+        self.noticing = true;
+        self
     }
 
     /// It cannot end by itself.

@@ -10,7 +10,7 @@ use midair_record::boot::BootBlock;
 
 use crate::agent::Block;
 use crate::enter::{DOUBT, borrow, unmap};
-use crate::error::{During, EnterError, Seen};
+use crate::error::{During, EnterError, Refusal, Seen};
 use crate::look::look;
 use crate::mappings::Mappings;
 use crate::options::{FaultPoint, Options};
@@ -215,7 +215,15 @@ pub(crate) fn unmap_after(
         pace.rest();
     }
     fault::step("our thread has ended");
-    let look = look(pid)?;
+    let look = loop {
+        match look(pid) {
+            // What stops or traces it may be gone the next moment, and our memory should not stay for that.
+            Err(Refusal::Stopped { .. } | Refusal::Traced { .. }) if !deadline.passed() => {
+                pace.rest();
+            }
+            other => break other?,
+        }
+    };
     if look.still != *still {
         return Err(EnterError::Replaced { during: PHASE });
     }

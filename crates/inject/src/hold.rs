@@ -23,6 +23,7 @@ use crate::filters;
 use crate::look::Look;
 use crate::parked::{self, Candidate};
 
+const EPERM: i32 = 1;
 const SIGILL: i32 = 4;
 const SIGBUS: i32 = 7;
 const SIGFPE: i32 = 8;
@@ -76,6 +77,10 @@ pub(crate) fn stop(
     let seized = match Seized::seize(candidate.tid, suspend_seccomp) {
         Ok(seized) => seized,
         Err(error) if error.is_gone() => return Err(Miss::NotParked("it ended meanwhile")),
+        // Permission was looked at before. Another attacher has it for an instant, or a debugger for longer: the next look tells.
+        Err(error) if error.errno() == Some(EPERM) => {
+            return Err(Miss::NotParked("another process traces it"));
+        }
         Err(error) => {
             return Err(Err::<(), _>(error)
                 .during(PHASE)

@@ -2,12 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 
 use midair_procinfo::module::Modules;
 use midair_procinfo::stack::{Frame, Place, Walk, Walker};
 use midair_procinfo::syscall::{Blocking, Doing};
 use midair_procinfo::{Tid, show, task};
-use midair_ptrace::{FrameRegisters, Registers};
+use midair_ptrace::{FrameRegisters, Registers, pidfd_getfd, pidfd_open_thread};
 use midair_record::boot::THREAD_NAME;
 
 use crate::arch::{self, Blocked, RestartAs};
@@ -178,6 +180,15 @@ impl<'a> Judge<'a> {
         let Some((call, blocked)) = arch::blocked_in(blocking.number, &blocking.args) else {
             return not(format!("is in system call {}", blocking.number));
         };
+        // A socket with a time limit of its own: the kernel does not take such a call up again.
+        let blocked = match (call, blocked) {
+            (
+                "recvfrom" | "recvmsg" | "sendto" | "sendmsg" | "accept" | "accept4" | "read"
+                | "write",
+                Blocked::Restarts,
+            ) if self.has_time_limit(tid, blocking.args[0]) => Blocked::Disturbed,
+            _ => blocked,
+        };
         let status = task::status(tid).ok()?;
         if status.shadow_stack {
             return not(format!("is in {call}, with a shadow stack"));
@@ -312,6 +323,22 @@ impl<'a> Judge<'a> {
             Blocked::Restarts => Ok((Grade::CallUnknown, waits(call))),
             Blocked::Disturbed => Ok((Grade::Disturbed, waits(call))),
         }
+    }
+
+    /// Whether descriptor `fd` of thread `tid` is a socket with SO_RCVTIMEO or SO_SNDTIMEO. False where it cannot be had.
+    fn has_time_limit(&self, tid: Tid, fd: u64) -> bool {
+        let Ok(fd) = i32::try_from(fd) else {
+            return false;
+        };
+        let copy = pidfd_open_thread(tid, self.look.pid)
+            .and_then(|thread| pidfd_getfd(thread.as_fd(), fd));
+        // Of what is no socket there are no limits to ask for, of any socket these two are asked alike.
+        copy.is_ok_and(|copy| {
+            let socket = UnixStream::from(copy);
+            [socket.read_timeout(), socket.write_timeout()]
+                .iter()
+                .any(|limit| matches!(limit, Ok(Some(_))))
+        })
     }
 
     pub(crate) fn ground(&self, frame: &Frame) -> Option<(String, names::Ground)> {

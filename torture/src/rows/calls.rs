@@ -65,7 +65,7 @@ pub fn cells() -> Vec<Cell> {
         Cell::on(
             3,
             "none but calls that end when their thread is stopped",
-            |_| Ok(Spec::ours("epoll", &[&NOTICING[..], &["+ipc"]].concat())),
+            |_| Ok(Spec::ours("epoll", &[&NOTICING[..], &["+ipc"]].concat()).noticing()),
         )
         .want(Want::InOr(&["NoneParked"])),
     );
