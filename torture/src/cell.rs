@@ -210,13 +210,32 @@ fn one_target(
         suffered(tally, harm);
         return Ok(());
     }
-    let residue = rig.residue()?;
+    count_residue(kit, &rig, way, tally)?;
+    if let Err(harm) = rig.finish() {
+        suffered(tally, harm);
+    }
+    Ok(())
+}
+
+/// Counts a target that is not as it was. Where an attach was refused on its way out, what stayed is the next one's to take away: that
+/// is tried a few times first.
+///
+/// # Errors
+/// When the target is gone.
+pub fn count_residue(kit: &Kit, rig: &Rig, way: &mut dyn WayIn, tally: &mut Tally) -> Result<()> {
+    let mut residue = rig.residue()?;
+    for _ in 0..10 {
+        if residue.is_empty() || tally.refusals() == 0 {
+            break;
+        }
+        if matches!(way.cycle(kit, rig.pid)?, Cycle::In(_)) {
+            tally.note("what a cycle had left the next one took away");
+        }
+        residue = rig.residue()?;
+    }
     if !residue.is_empty() {
         tally.residue += 1;
         tally.note(format!("left: {}", residue.to_string().replace('\n', "; ")));
-    }
-    if let Err(harm) = rig.finish() {
-        suffered(tally, harm);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ const FILTERED: &[&str] = &[
     "ThreadRefused",
     "Boot",
     "Filtered",
-    "SeccompFilter",
+    "FilterUnread",
 ];
 
 fn send(pid: i32, signal: i32) -> Result<()> {

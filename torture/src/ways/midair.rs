@@ -85,7 +85,11 @@ pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
         return Cycle::Failed(error.to_string());
     }
     if let Err(error) = entered.withdraw(options) {
-        return Cycle::Failed(format!("withdrawing: {error}"));
+        // In, but not quite out: what stays is known to the next attach, which takes it away. Right only where a cell says so.
+        return match judged(&error) {
+            Cycle::Refused(name, words) => Cycle::Refused(name, format!("withdrawing: {words}")),
+            _ => Cycle::Failed(format!("withdrawing: {error}")),
+        };
     }
     let out = began.elapsed() - attach;
     Cycle::In(Way { out, ..way })
