@@ -93,7 +93,10 @@ fn at_every_named_point() {
         // Only our thread is woken, and only a listener has a socket.
         if matches!(
             point,
-            FaultPoint::WakeStopped | FaultPoint::WakeKicked | FaultPoint::Knocked
+            FaultPoint::WakeStopped
+                | FaultPoint::WakeKicked
+                | FaultPoint::Knocked
+                | FaultPoint::Answered
         ) {
             continue;
         }

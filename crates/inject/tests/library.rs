@@ -8,7 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use common::{PATIENCE, Snapshot, attacher, check, compiled, end, run, start, until, until_alone};
+use common::{
+    PATIENCE, Snapshot, attacher, check, compiled, compiled_with, end, run, start, until,
+    until_alone,
+};
 use midair_inject::{EnterError, Entered, Library, Options, Tier, enter, look};
 
 fn options() -> Options {
@@ -107,11 +110,15 @@ fn one_at_a_time() {
 }
 
 #[test]
-fn each_load_is_the_library_that_was_sent() {
+fn a_library_that_is_there_is_used_again_and_another_build_refused() {
     let target = start(&["0", "cond"]);
     let pid = target.pid();
-    let library = Library::File(compiled("agent", true));
-    for count in 1..=3 {
+    let built = |number: &str| {
+        let flags = ["-shared", "-fPIC", "-Wl,--build-id", number];
+        Library::File(compiled_with("agent", &flags))
+    };
+    let library = built("-DNUMBER=1");
+    for _ in 1..=3 {
         let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
         hello(&entered).write_all(b"end").unwrap();
         until_alone(pid);
@@ -123,11 +130,15 @@ fn each_load_is_the_library_that_was_sent() {
             .map(|map| map.path.as_str())
             .filter(|path| path.contains("midair-agent-"))
             .collect();
-        names.dedup();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), count, "{names:?}");
+        assert_eq!(names.len(), 1, "{names:?}");
     }
+    let other = enter(&look(pid).unwrap(), &built("-DNUMBER=2"), &options());
+    assert!(
+        matches!(other, Err(EnterError::OtherBuild { .. })),
+        "{other:?}"
+    );
     end(target);
 }
 

@@ -44,8 +44,10 @@ pub fn compiled(name: &str, shared: bool) -> PathBuf {
 pub fn compiled_with(name: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let out = dir.join(format!("{name}{}", flags.concat()));
-    let fresh = dir.join(format!("{name}{}.{}", flags.concat(), std::process::id()));
+    // Flags may hold commas and equals signs, which are fine in a file's name; not slashes.
+    let suffix = flags.concat().replace('/', "_");
+    let out = dir.join(format!("{name}{suffix}"));
+    let fresh = dir.join(format!("{name}{suffix}.{}", std::process::id()));
     let newer = |path: &Path| {
         path.metadata()
             .and_then(|metadata| metadata.modified())
