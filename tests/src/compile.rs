@@ -90,3 +90,21 @@ pub fn host_program(name: &str) -> Result<PathBuf> {
     )?;
     Ok(target.canonicalize()?)
 }
+
+/// Compiles `tests/c/NAME.c` for this machine into a library to preload; returns its path.
+///
+/// # Errors
+/// What the compiler said.
+pub fn host_library(name: &str) -> Result<PathBuf> {
+    let dir = workspace().join("target/test-programs");
+    std::fs::create_dir_all(&dir)?;
+    let target = dir.join(format!("lib{name}.so"));
+    build(
+        &["cc"],
+        &sources().join(format!("{name}.c")),
+        &target,
+        &["-shared", "-fPIC"],
+        |path| Ok(path.to_str().ok_or("a path is text")?.to_owned()),
+    )?;
+    Ok(target.canonicalize()?)
+}
