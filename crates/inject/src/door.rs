@@ -17,12 +17,12 @@ use midair_ptrace::{
 use midair_record::knock::{self, ANSWER_LEN, Answer, Knock, NAMES, outcome, purpose, why};
 
 use crate::agent::step_words;
-use crate::enter::send;
+use crate::enter::{DOUBT, send};
 use crate::entered::{Entered, Tier, Times, Via};
 use crate::error::{During, EnterError};
 use crate::look::LISTENER_NAME;
 use crate::options::{FaultPoint, Options};
-use crate::still::Still;
+use crate::still::{Standing, Still};
 
 /// A listener's socket that was seen.
 #[derive(Debug, Clone)]
@@ -36,6 +36,8 @@ pub struct Door {
     names: Vec<String>,
     /// Users of the process.
     uids: [u32; 4],
+    /// What the process is known by again.
+    still: Still,
 }
 
 /// What the listener said without a session being asked for.
@@ -87,6 +89,7 @@ impl Door {
             listener: listener_of(tid),
             names,
             uids: status.uid,
+            still: Still::of(pid, tid),
         })
     }
 
@@ -115,6 +118,14 @@ impl Door {
 
     /// Enters.
     pub(crate) fn enter(&self, library: Option<&[u8]>, options: &Options) -> Result<Entered, Shut> {
+        self.enter_as_it_was(library, options)
+            .map_err(|shut| match shut {
+                Shut::Failed(error) => Shut::Failed(self.still.explain(error)),
+                closed => closed,
+            })
+    }
+
+    fn enter_as_it_was(&self, library: Option<&[u8]>, options: &Options) -> Result<Entered, Shut> {
         let connection = self.connect(options)?;
         options.reached(FaultPoint::Knocked);
         let answer = self.exchange(&connection, purpose::ENTER, options)?;
@@ -149,7 +160,7 @@ impl Door {
             },
             times: Times::default(),
             mappings: None,
-            still: Still::of(self.pid, self.tid),
+            still: self.still.clone(),
             block: None,
         })
     }
@@ -221,10 +232,16 @@ impl Door {
                 _ => Err(closed("its listener cannot be spoken to", &error)),
             }
         })?;
-        let readable = poll_readable(connection.as_fd(), Deadline::after(options.boot))
-            .during("waiting for the listener")?;
-        if !readable {
-            return Err(self.silent());
+        let deadline = Deadline::after(options.boot);
+        loop {
+            let slice = Deadline::after(DOUBT.min(deadline.left()));
+            if poll_readable(connection.as_fd(), slice).during("waiting for the listener")? {
+                break;
+            }
+            // A process that stands still does not answer; whether it is job control or a tracer is told below.
+            if deadline.passed() || self.still.standing() != Standing::Same {
+                return Err(self.silent());
+            }
         }
         let mut bytes = [0; ANSWER_LEN];
         let got = receive_now(connection.as_fd(), &mut bytes, false).unwrap_or(0);

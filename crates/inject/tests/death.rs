@@ -110,3 +110,54 @@ fn at_every_named_point() {
     }
     end(target);
 }
+
+/// Over the socket of the target's own listener: it lives, nothing of it was ever stopped, and the next one comes in.
+#[test]
+fn after_every_step_over_a_socket() {
+    let mut target =
+        Target::spawn(std::process::Command::new(common::listening("listening"))).unwrap();
+    target.expect("ready").unwrap();
+    target.send("register").unwrap();
+    assert_eq!(target.expect("registered").unwrap(), "registered 1");
+    let pid = target.pid();
+    until("listening", || {
+        Ok(midair_inject::approach(pid)?.door.is_some())
+    })
+    .unwrap();
+    let library = common::compiled("agent", true);
+    let library = library.to_str().unwrap();
+    let before = Snapshot::take(pid).unwrap();
+    let mut deaths = 0;
+    for step in 1.. {
+        let words = [
+            "--any-way",
+            "--library",
+            library,
+            "--die-after",
+            &step.to_string(),
+        ];
+        let exit = run(attacher(pid, &words), PATIENCE).unwrap();
+        if exit.status.signal() != Some(9) {
+            exit.success().unwrap();
+            break;
+        }
+        deaths += 1;
+        until("our thread's rest, and the next entry", || {
+            let next = run(
+                attacher(pid, &["--any-way", "--library", library]),
+                PATIENCE,
+            )?;
+            Ok(next.status.success())
+        })
+        .unwrap_or_else(|error| panic!("{:?}: {error}", exit.stderr));
+        let left = before.diff(&Snapshot::take(pid).unwrap());
+        let left = left.without(|change| {
+            change.what == What::Map || change.name == "midair-agent" || change.what == What::Fd
+        });
+        assert!(left.is_empty(), "{:?}\n{left}", exit.stderr);
+    }
+    assert!(deaths >= 4, "only {deaths}");
+    target.send("rounds").unwrap();
+    target.expect("rounds go on").unwrap();
+    target.wait(PATIENCE).unwrap().success().unwrap();
+}

@@ -36,13 +36,18 @@ struct Round {
 
 impl Attacher {
     fn start() -> Attacher {
+        Attacher::start_with(None)
+    }
+
+    /// With a library it comes in over the socket of the target's listener.
+    fn start_with(library: Option<PathBuf>) -> Attacher {
         let dir = tempfile::tempdir().unwrap();
         let control = dir.path().join("control");
         let name = std::ffi::CString::new(control.as_os_str().as_bytes()).unwrap();
         // SAFETY: a C string that outlives the call.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         let mut command = Command::new(env!("CARGO_BIN_EXE_midair-enter"));
-        command.arg("serve");
+        command.arg("serve").args(library);
         Attacher {
             process: Target::spawn(command).unwrap(),
             control,
@@ -240,4 +245,47 @@ fn is_stopped() {
 #[test]
 fn its_first_thread_ends() {
     on_all_kinds("leader", &["0", "poll"]);
+}
+
+/// A program with a listener of its own, which can be reached.
+fn listening() -> Target {
+    let mut target = Target::spawn(Command::new(common::listening("listening"))).unwrap();
+    target.expect("ready").unwrap();
+    target.send("register").unwrap();
+    assert_eq!(target.expect("registered").unwrap(), "registered 1");
+    let pid = target.pid();
+    until("listening", || {
+        Ok(midair_inject::approach(pid)?.door.is_some())
+    })
+    .unwrap();
+    target
+}
+
+/// Over the socket there are few steps, and nothing is ever stopped by us.
+#[test]
+fn over_the_socket_of_a_listener() {
+    let mut attacher = Attacher::start_with(Some(compiled("agent", true)));
+    let first = listening();
+    let unharmed = attacher.round(u64::MAX, "kill", first.pid());
+    assert_eq!(unharmed.outcome, "ok", "{unharmed:?}");
+    for what in ["kill", "stop"] {
+        let mut failed = 0;
+        for number in 1.. {
+            let target = listening();
+            let round = attacher.round(number, what, target.pid());
+            let when = format!("{what} over a socket after {}: {}", round.at, round.outcome);
+            if round.at.is_empty() {
+                assert_eq!(round.outcome, "ok", "{when}");
+                assert!(number > 4 && failed > 0, "{number} steps, {failed} failed");
+                break;
+            }
+            eprintln!("{:?} {when}", round.took);
+            let standing = round.outcome.contains("stopped");
+            assert!(fits(what, &round) || (what == "stop" && standing), "{when}");
+            assert!(round.took < SOON, "{when}: {:?}", round.took);
+            assert_eq!(round.had[..2], unharmed.had[..2], "{when}: something stays");
+            failed += u32::from(round.outcome != "ok");
+        }
+    }
+    attacher.process.wait(PATIENCE).unwrap().success().unwrap();
 }

@@ -8,11 +8,13 @@
 mod strike;
 
 use std::io::{BufRead, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use midair_inject::{EnterError, FaultPoint, Library, Options, approach, enter, enter_by, look};
+use midair_inject::{
+    EnterError, Entered, FaultPoint, Library, Options, approach, enter, enter_by, look,
+};
 
 fn main() -> ExitCode {
     match run(std::env::args().skip(1).collect()) {
@@ -26,7 +28,7 @@ fn main() -> ExitCode {
 
 fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
     if args.first().is_some_and(|word| word == "serve") {
-        return serve();
+        return serve(args.get(1).map(Into::into));
     }
     let mut words = args.into_iter();
     let pid: i32 = words.next().ok_or("no process named")?.parse()?;
@@ -93,7 +95,15 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn serve() -> Result<(), Box<dyn std::error::Error>> {
+/// Through the socket of the process's own listener, where there is a library to load.
+fn come_in(pid: i32, socket: Option<&PathBuf>, options: &Options) -> Result<Entered, EnterError> {
+    match socket {
+        Some(library) => enter_by(&approach(pid)?, &Library::File(library.clone()), options),
+        None => enter(&look(pid)?, &Library::Nothing, options),
+    }
+}
+
+fn serve(socket: Option<PathBuf>) -> Result<(), Box<dyn std::error::Error>> {
     let options = Options {
         find: Duration::from_secs(20),
         ..Options::default()
@@ -106,10 +116,8 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
         };
         let pid = pid.parse()?;
         let struck = strike::arm(number.parse()?, what, pid, Path::new(control))?;
-        let done = look(pid)
-            .map_err(EnterError::from)
-            .and_then(|seen| enter(&seen, &Library::Nothing, &options))
-            .and_then(|entered| entered.withdraw(&options));
+        let done =
+            come_in(pid, socket.as_ref(), &options).and_then(|entered| entered.withdraw(&options));
         let (steps, _) = midair_ptrace::fault::disarm();
         let (took, step) = match struck.told() {
             Some((at, step)) => (at.elapsed(), step),
