@@ -115,10 +115,10 @@ fn statuses_without_a_target() -> Result<()> {
         ("rocattach_attach 4194304".to_owned(), "6"),
         ("rocattach_attach 0".to_owned(), "2"),
         ("rocattach_attach -3".to_owned(), "2"),
-        // A kernel thread, and a process without a GPU runtime.
+        // A kernel thread, and the program itself.
         ("rocattach_attach 2".to_owned(), "1"),
-        (format!("rocattach_attach {me}"), "1"),
-        (format!("rocattach_attach_tree {me}"), "1"),
+        (format!("rocattach_attach {me}"), "2"),
+        (format!("rocattach_attach_tree {me}"), "2"),
         (format!("rocattach_detach_tree {me}"), "2"),
         (format!("rocattach_detach {me}"), "2"),
         ("rocattach_detach 0".to_owned(), "0"),
