@@ -14,7 +14,7 @@ use midair_procinfo::module::Modules;
 use midair_record::spool::SETTINGS;
 use midair_results::{Failure, Identity, Kind};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Functions by which a HIP or HSA runtime is known, whatever its file is called.
 const RUNTIME: [&str; 2] = ["hsa_init", "hipGetDeviceCount"];
@@ -43,7 +43,13 @@ impl Session {
         let root = PathBuf::from(format!("/proc/{}/root", request.pid));
         let mut tools = install.tools(&request.settings, &root)?;
         let _turn = Turn::take(request.pid)?;
-        let approach = approach_to(request.pid)?;
+        let mut approach = approach_to(request.pid)?;
+        // A session that is complete is still being cleared away for a moment, longer where memory is locked.
+        let patience = Instant::now() + CLEARING;
+        while is_at_work(&approach) && Instant::now() < patience {
+            std::thread::sleep(CLEARING / 20);
+            approach = approach_to(request.pid)?;
+        }
         if !has_gpu_runtime(&approach, options)? {
             return Err(not_gpu(request.pid));
         }
@@ -105,6 +111,15 @@ impl Session {
             }
         }
     }
+}
+
+/// How long a session that was on may take to be gone before another one is told that it is on.
+const CLEARING: Duration = Duration::from_millis(400);
+
+/// Whether our thread is in the process and does not wait for anybody.
+fn is_at_work(approach: &Approach) -> bool {
+    let agent = approach.look.as_ref().ok().and_then(|look| look.agent);
+    agent.is_some_and(|agent| !agent.is_parked() && agent.block.is_none())
 }
 
 /// What would fail after the attach fails before it: settings that do not fit, results that could not be written.

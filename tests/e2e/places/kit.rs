@@ -6,7 +6,7 @@ use midair_tests::snapshot::Snapshot;
 use midair_tests::stage::{plain_environment, stage};
 use midair_tests::stand_in::Kit;
 use midair_tests::table::Csv;
-use midair_tests::target::{Exit, PATIENCE, Target, run};
+use midair_tests::target::{Exit, PATIENCE, Target, run, until};
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -218,8 +218,20 @@ fn output() -> Result<tempfile::TempDir> {
 pub fn works(program: &mut Program, attach: &Attach, what: &str) -> Result<()> {
     for time in ["first", "second"] {
         works_once(program, attach).map_err(|error| format!("{what}, {time} time: {error}"))?;
+        settled(program)?;
     }
     Ok(())
+}
+
+/// Waits until no thread of ours does anything in there: on a busy machine clearing away may take longer than the next attach waits.
+pub fn settled(program: &Program) -> Result<()> {
+    until("a thread that waits, or none", || {
+        let now = Snapshot::take(program.pid)?;
+        Ok(now.named("midair-agent").all(|tid| {
+            let call = std::fs::read_to_string(format!("/proc/{tid}/syscall"));
+            call.is_ok_and(|call| call.starts_with(&format!("{} ", libc::SYS_futex)))
+        }))
+    })
 }
 
 /// [`works`], once.

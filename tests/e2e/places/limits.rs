@@ -2,9 +2,8 @@
 //! anything is touched, and the program goes on under its limit.
 
 use crate::kit::{
-    Attach, Program, Start, as_user, ballast, refusal, refused, words, works, works_once,
+    Attach, Program, Start, as_user, ballast, refusal, refused, settled, words, works, works_once,
 };
-use midair_tests::snapshot::Snapshot;
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, run, until};
 use midair_tests::{Result, is_root_for, leave_out};
@@ -230,13 +229,7 @@ fn the_attaching_side() -> Result<()> {
         })?;
         program.ask("work 1")?;
     }
-    until("a thread that waits, or none", || {
-        let now = Snapshot::take(program.pid)?;
-        Ok(now.named("midair-agent").next().is_none_or(|tid| {
-            let call = std::fs::read_to_string(format!("/proc/{tid}/syscall"));
-            call.is_ok_and(|call| call.starts_with(&format!("{} ", libc::SYS_futex)))
-        }))
-    })?;
+    settled(&program)?;
     works_once(&mut program, &Attach::default())?;
     program.quit()
 }
