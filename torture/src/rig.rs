@@ -240,7 +240,7 @@ impl Rig {
                 continue;
             }
             if chosen.and_then(|tid| inside(self.pid, tid)) == Some(*tid)
-                || (self.spec.noticing && tally.eintr_own < 2 * tally.entered)
+                || (self.spec.noticing && tally.eintr_own < 4 * tally.entered)
             {
                 tally.eintr_own += more;
             } else {

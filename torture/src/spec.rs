@@ -69,8 +69,8 @@ pub struct Spec {
     pub says_pid: bool,
     /// It is stopped by job control and must stay so.
     pub stopped: bool,
-    /// All of its threads are in calls that end when their thread is stopped. One may on the way in, and another one on the way
-    /// out; which one that is, is not told.
+    /// All of its threads are in calls that end when their thread is stopped. Some are: one that is borrowed on the way in, one on the
+    /// way out, and those of which registers had to be asked; only the first is told.
     pub noticing: bool,
     /// It cannot end by itself (it may not call exit): it is killed when the cycles are done.
     pub killed: bool,

@@ -210,7 +210,8 @@ fn free_number() -> Option<RawFd> {
     })
 }
 
-const PATH: &[u8] = b"/proc/self/fd/";
+/// Not `/proc/self`: that is the first thread, which may have ended, and then has no descriptors.
+const PATH: &[u8] = b"/proc/thread-self/fd/";
 
 /// Libraries that were loaded by descriptor, of ours or not. Nothing is allocated under the loader's lock.
 fn loaded_by_number() -> Numbers {

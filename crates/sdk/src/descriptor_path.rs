@@ -1,13 +1,13 @@
 //! Paths by which libraries are loaded from descriptors.
 //!
-//! The loader knows libraries by the path that they were loaded from: `/proc/self/fd/N` a second time gives the first library, whatever
+//! The loader knows libraries by the path that they were loaded from: `/proc/thread-self/fd/N` a second time gives the first library, whatever
 //! N is now. So each library needs a number of its own, also among those that an engine or another copy of this library has used.
 
 use crate::tables::elf;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// What such paths begin with.
-pub(crate) const FOLDER: &str = "/proc/self/fd/";
+/// What such paths begin with. Not `/proc/self`: that is the first thread, which may have ended, and then has no descriptors.
+pub(crate) const FOLDER: &str = "/proc/thread-self/fd/";
 
 /// Numbers by which libraries of this process were loaded.
 fn used() -> Vec<RawFd> {

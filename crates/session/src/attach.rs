@@ -390,7 +390,7 @@ fn failure_of(pid: i32, error: &EnterError) -> Failure {
             )
         }
         EnterError::Boot { text, .. }
-            if text.contains("/proc/self/fd/") && text.contains("cannot open") =>
+            if text.contains("self/fd/") && text.contains("cannot open") =>
         {
             (
                 Kind::NoProc,

@@ -7,7 +7,7 @@ use midair_record::boot::{BootBlock, ENTRY, THREAD_NAME};
 /// Layout of [`BootBlock::text`].
 #[repr(C)]
 pub(crate) struct Scratch {
-    /// `/proc/self/fd/` and room for the number.
+    /// `/proc/thread-self/fd/` (of a first thread that has ended, which `self` is, there are no descriptors) and room for the number.
     pub(crate) path: [u8; 32],
     /// `struct msghdr`.
     pub(crate) message: [u64; 7],
@@ -65,7 +65,7 @@ pub(crate) fn fill_scratch(block: &mut [u8], base: u64, guard: (u64, u64)) {
             place.copy_from_slice(bytes);
         }
     };
-    put(at!(path), b"/proc/self/fd/");
+    put(at!(path), b"/proc/thread-self/fd/");
     // msghdr: name, namelen, iov, iovlen, control, controllen, flags.
     put(at!(message) + 16, &address(at!(part)));
     put(at!(message) + 24, &1_u64.to_le_bytes());

@@ -198,8 +198,8 @@ global_asm!(
     "mov w20, #{STEP_RECEIVE}",
     "tbnz w0, #31, 30f",
     "str w0, [x19, #{library_fd}]",
-    // The number in decimal, behind "/proc/self/fd/": first how many digits, then from the last.
-    "add x9, x19, #{path} + 14",
+    // The number in decimal, behind "/proc/thread-self/fd/": first how many digits, then from the last.
+    "add x9, x19, #{path} + 21",
     "mov w10, #10",
     "mov w11, w0",
     "15:",

@@ -191,8 +191,8 @@ global_asm!(
     "test eax, eax",
     "js 30f",
     "mov [rbx + {library_fd}], eax",
-    // The number in decimal, behind "/proc/self/fd/".
-    "lea rdi, [rbx + {path} + 14]",
+    // The number in decimal, behind "/proc/thread-self/fd/".
+    "lea rdi, [rbx + {path} + 21]",
     "mov ecx, 10",
     "xor r8d, r8d",
     "14:",
