@@ -46,7 +46,7 @@ pub fn connect_abstract(name: &str) -> io::Result<OwnedFd> {
         .get_mut(1..=name.len())
         .ok_or(io::ErrorKind::InvalidInput)?;
     for (to, from) in room.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
+        *to = from as libc::c_char;
     }
     let length = size_of::<libc::sa_family_t>()
         .saturating_add(1)

@@ -151,7 +151,7 @@ fn bind(socket: &OwnedFd, name: &str) -> bool {
         return false;
     };
     for (to, from) in room.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
+        *to = from as libc::c_char;
     }
     let length = size_of::<libc::sa_family_t>() + 1 + name.len();
     // SAFETY: the address is `length` bytes of a live struct.

@@ -85,6 +85,8 @@ global_asm!(
     "stp x19, x20, [sp, #16]",
     "stp x21, x22, [sp, #32]",
     "mov x19, x0",
+    // The program's thread may have set traps or another rounding; a new thread begins with its maker's.
+    "msr fpcr, xzr",
     "mov x8, #135", // rt_sigprocmask(SIG_SETMASK, all)
     "mov x0, #2",
     "add x1, x19, #{all_signals}",
