@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// Makes the target of a cell, or says why it cannot be had here.
 pub type Make = Box<dyn Fn(&Kit) -> std::result::Result<Spec, String>>;
 
+/// Runs a cell of its own manner.
+pub type Manner = Box<dyn Fn(&Kit) -> Result<Tally>>;
+
 /// How a cell is run.
 pub enum Run {
     /// The same cycles on a target, for every way in.
@@ -27,7 +30,7 @@ pub enum Run {
         inside: bool,
     },
     /// In its own manner, only for ours.
-    Special(Box<dyn Fn(&Kit) -> Result<Tally>>),
+    Special(Manner),
 }
 
 /// One cell.

@@ -404,11 +404,9 @@ fn snapshot(pid: i32) -> Result<Snapshot> {
     }
     let mut snapshot = Snapshot::take(live)?;
     snapshot.caught &= !(0b11 << 31);
-    snapshot
-        .threads
-        .remove(&pid)
-        .filter(|_| live == pid)
-        .map(|thread| snapshot.threads.insert(pid, thread));
+    if live != pid {
+        snapshot.threads.remove(&pid);
+    }
     Ok(snapshot)
 }
 

@@ -48,8 +48,11 @@ pub fn cells() -> Vec<Cell> {
     cells
 }
 
+/// Does something to a process.
+type Deed = fn(i32) -> Result<()>;
+
 fn stopped() -> Vec<Cell> {
-    const SIGNALS: [(&str, fn(i32) -> Result<()>); 3] = [
+    const SIGNALS: [(&str, Deed); 3] = [
         ("SIGSTOP", |pid| send(pid, libc::SIGSTOP)),
         ("SIGTSTP", |pid| send(pid, libc::SIGTSTP)),
         ("SIGTTIN", |pid| send(pid, libc::SIGTTIN)),
