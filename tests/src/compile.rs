@@ -34,7 +34,10 @@ fn stamp(source: &Path, flags: &[&str]) -> Result<String> {
 
 /// Compiles with `compiler` (a command line up to the arguments) unless `target` is up to date; `seen` says how the compiler
 /// sees a path. Several processes may do so at once: each builds its own file and renames it.
-pub(crate) fn build(
+///
+/// # Errors
+/// What the compiler said.
+pub fn build(
     compiler: &[&str],
     source: &Path,
     target: &Path,

@@ -128,14 +128,21 @@ const REJECTED_TOLD: usize = 20;
 /// How the target was entered, what it cost, and what spoke against the threads that were not taken.
 fn tell_entry(entry: &Entry, report: &Report) {
     let stopped = entry.seize + entry.stub + entry.release;
-    report.info(&format!(
-        "entered by {}; that thread stood for {} us (stop {}, stub {}, release {})",
-        entry.via,
-        stopped.as_micros(),
-        entry.seize.as_micros(),
-        entry.stub.as_micros(),
-        entry.release.as_micros()
-    ));
+    if stopped.is_zero() {
+        report.info(&format!(
+            "entered by {}; no thread of it was stopped",
+            entry.via
+        ));
+    } else {
+        report.info(&format!(
+            "entered by {}; that thread stood for {} us (stop {}, stub {}, release {})",
+            entry.via,
+            stopped.as_micros(),
+            entry.seize.as_micros(),
+            entry.stub.as_micros(),
+            entry.release.as_micros()
+        ));
+    }
     if entry.looks > 0 {
         report.info(&format!(
             "before that, running threads were stopped {} times to see where they stood, for {} us together",

@@ -1,9 +1,10 @@
 //! What can be tried on a process: its listener's socket, the tiers that trace, or both.
 
+use midair_procinfo::bpf::Action;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Tid, task};
 
-use crate::door::{Door, Shut};
+use crate::door::{Door, FILTERED_LATER, Shut};
 use crate::enter::{enter, read};
 use crate::entered::Entered;
 use crate::error::{EnterError, Refusal, Seen};
@@ -84,7 +85,23 @@ pub fn enter_by(
     options: &Options,
 ) -> Result<Entered, EnterError> {
     let mut against = None;
-    if let Some(door) = approach.door.as_ref().filter(|_| options.socket) {
+    let door = approach.door.as_ref().filter(|_| options.socket);
+    let later = door.is_some_and(Door::is_filtered_later);
+    if later && let Ok(look) = &approach.look {
+        // Tracing can find out what the filter does: it is the way in, unless that filter only refuses.
+        match enter(look, library, options) {
+            Err(EnterError::Refused(Refusal::Filtered {
+                action: Action::Errno(_),
+                ..
+            })) => {}
+            entered => return entered,
+        }
+    } else if later {
+        return Err(EnterError::NoDoor {
+            why: format!("its listener is left alone: {FILTERED_LATER}"),
+        });
+    }
+    if let Some(door) = door {
         let bytes = read(library)?;
         match door.enter(bytes.as_deref(), options) {
             Ok(entered) => return Ok(entered),

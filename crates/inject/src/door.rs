@@ -32,8 +32,10 @@ pub struct Door {
     tid: Tid,
     /// The listener.
     listener: Option<Tid>,
-    /// Names that somebody listens under: one of them is the process.
-    names: Vec<String>,
+    /// Names that somebody listens under, and how many filters the listener had then: one of them is the process.
+    names: Vec<(String, u32)>,
+    /// How many system call filters the listener has now.
+    filters: u32,
     /// Users of the process.
     uids: [u32; 4],
     /// What the process is known by again.
@@ -72,25 +74,38 @@ impl Door {
         let inside = *status.ns_tgid.last().unwrap_or(&pid);
         // The process's own start, not that of the thread that stands for it.
         let start = task::stat(pid).ok()?.start_ticks;
-        let names: Vec<String> = (0..NAMES)
-            .map(|which| knock::name(inside.cast_unsigned(), start, which))
-            .collect();
+        let prefix = knock::prefix(inside.cast_unsigned(), start);
         let sockets = std::fs::read(format!("/proc/{tid}/net/unix")).ok()?;
-        let listening = |name: &str| {
-            let end = format!(" @{name}");
-            sockets
-                .split(|byte| *byte == b'\n')
-                .any(|line| line.ends_with(end.as_bytes()))
-        };
-        let names: Vec<String> = names.into_iter().filter(|name| listening(name)).collect();
+        let before = format!(" @{prefix}").into_bytes();
+        let mut names: Vec<(String, u32)> = sockets
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| {
+                let at = line
+                    .windows(before.len())
+                    .position(|window| window == before)?;
+                let rest = std::str::from_utf8(line.get(at + before.len()..)?).ok()?;
+                Some((format!("{prefix}{rest}"), knock::filters_in(rest)?))
+            })
+            // Connections that wait have the name, too; and anybody may sit on as many as he likes.
+            .take(4 * NAMES as usize)
+            .collect();
+        names.sort();
+        names.dedup();
+        let listener = listener_of(tid);
         (!names.is_empty()).then(|| Door {
             pid,
             tid,
-            listener: listener_of(tid),
+            listener,
             names,
+            filters: filters_of(listener.unwrap_or(tid)),
             uids: status.uid,
             still: Still::of(pid, tid),
         })
+    }
+
+    /// The listener has got a system call filter since it listens. Serving us may be what that forbids, on pain of death.
+    pub(crate) fn is_filtered_later(&self) -> bool {
+        self.names.iter().all(|(_, then)| *then != self.filters)
     }
 
     /// The listener's thread, when it could be found.
@@ -104,6 +119,9 @@ impl Door {
     /// [`EnterError::NoDoor`] with the reason, or what the listener said.
     pub fn ask(&self, options: &Options) -> Result<Here, EnterError> {
         let asked = || {
+            if self.is_filtered_later() {
+                return Err(Shut::Closed(FILTERED_LATER.into()));
+            }
             let connection = self.connect(options)?;
             let answer = self.exchange(&connection, purpose::ASK, options)?;
             match answer.outcome {
@@ -170,7 +188,7 @@ impl Door {
         let namespace = self.other_namespace();
         let deadline = Deadline::after(options.boot);
         let mut squatter = None;
-        for name in &self.names {
+        for (name, _) in &self.names {
             let mut pace = Pace::new();
             let connection = loop {
                 let tried = match &namespace {
@@ -305,6 +323,10 @@ impl Shut {
     }
 }
 
+/// Why it is left alone.
+pub(crate) const FILTERED_LATER: &str =
+    "it has got a system call filter since it listens, which may forbid what serving needs";
+
 const EPIPE: i32 = 32;
 const ECONNRESET: i32 = 104;
 
@@ -334,6 +356,17 @@ fn boot_failure(answer: &Answer) -> EnterError {
         errno: answer.error,
         text: show(answer.words()),
     }
+}
+
+fn filters_of(tid: Tid) -> u32 {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    field("Seccomp_filters:")
+        .or_else(|| field("Seccomp:"))
+        .unwrap_or(0)
 }
 
 fn listener_of(tid: Tid) -> Option<Tid> {

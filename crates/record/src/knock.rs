@@ -10,10 +10,23 @@ use crate::VERSION;
 /// How many names are tried: another process may sit on one of them.
 pub const NAMES: u32 = 4;
 
-/// Name of the socket (it follows a zero byte), for the process that calls itself `pid` and began `start_ticks` clock ticks after
-/// the machine (field 22 of `/proc/PID/stat`). `which` is below [`NAMES`].
-pub fn name(pid: u32, start_ticks: u64, which: u32) -> String {
-    format!("midair-attach/{pid}/{start_ticks}/{which}")
+/// How the name of the socket begins (it follows a zero byte), for the process that calls itself `pid` and began `start_ticks` clock
+/// ticks after the machine (field 22 of `/proc/PID/stat`).
+pub fn prefix(pid: u32, start_ticks: u64) -> String {
+    format!("midair-attach/{pid}/{start_ticks}/")
+}
+
+/// The name. `which` is below [`NAMES`]; `filters` is how many system call filters (seccomp) its thread had when the socket was made: it
+/// may not live through a call that a later one forbids.
+pub fn name(pid: u32, start_ticks: u64, which: u32, filters: u32) -> String {
+    format!("{}{which}/{filters}", prefix(pid, start_ticks))
+}
+
+/// The filters that a name tells, from what follows the prefix; `None` when it is no such name.
+pub fn filters_in(rest: &str) -> Option<u32> {
+    let (which, filters) = rest.split_once('/')?;
+    let which: u32 = which.parse().ok()?;
+    (which < NAMES).then(|| filters.parse().ok()).flatten()
 }
 
 /// Values of [`Knock::purpose`].
@@ -212,6 +225,16 @@ const _: () = assert!(ANSWER_LEN == 40 + TEXT_LEN && KNOCK_LEN == 16);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_tells_its_filters() {
+        let name = name(7, 900, 3, 2);
+        assert_eq!(name.strip_prefix(&prefix(7, 900)), Some("3/2"));
+        assert_eq!(filters_in("3/2"), Some(2));
+        for bad in ["", "3", "4/0", "3/", "x/0", "0/-1", "0/0/0"] {
+            assert_eq!(filters_in(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn what_is_said_is_read_and_nothing_else_is() {

@@ -75,7 +75,9 @@ impl Door {
                 0,
             )
         })?;
-        let bound = (0..knock::NAMES).any(|which| bind(&socket, &knock::name(pid, start, which)));
+        let filters = procfs::filters();
+        let bound =
+            (0..knock::NAMES).any(|which| bind(&socket, &knock::name(pid, start, which, filters)));
         // SAFETY: takes numbers.
         if !bound || unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) } != 0 {
             return None;

@@ -55,6 +55,18 @@ pub(crate) fn status(of: &str) -> Option<Status> {
     parse_status(&std::fs::read(format!("/proc/{of}/status")).ok()?)
 }
 
+/// How many system call filters this thread has. Kernels before 5.9 tell only whether there are any.
+pub(crate) fn filters() -> u32 {
+    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    field("Seccomp_filters:")
+        .or_else(|| field("Seccomp:"))
+        .unwrap_or(0)
+}
+
 /// Field 22 of `/proc/self/stat`: when the process began, in clock ticks since the machine did.
 pub(crate) fn start_ticks() -> Option<u64> {
     let text = std::fs::read("/proc/self/stat").ok()?;

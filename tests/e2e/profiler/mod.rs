@@ -148,7 +148,7 @@ fn list<'a>(value: &'a Value, path: &str) -> Result<&'a Vec<Value>> {
 }
 
 impl Trace {
-    fn read(dir: &Path, exit: Exit) -> Result<Trace> {
+    pub fn read(dir: &Path, exit: Exit) -> Result<Trace> {
         let file = dir.join("t_results.json");
         let whole = json(&file).map_err(|error| format!("{error}\n{exit}"))?;
         let tool = whole

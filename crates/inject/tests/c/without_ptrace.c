@@ -32,7 +32,7 @@ int main(int count, char** words)
     };
     struct sock_fprog program = {sizeof code / sizeof *code, code};
     if(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 4;
-    execv(words[2], words + 2);
+    execvp(words[2], words + 2);
     perror(words[2]);
     return 5;
 }

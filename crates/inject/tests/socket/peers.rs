@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 fn names(pid: i32) -> Vec<String> {
     let start = midair_procinfo::task::stat(pid).unwrap().start_ticks;
     (0..NAMES)
-        .map(|which| name(pid.cast_unsigned(), start, which))
+        .map(|which| name(pid.cast_unsigned(), start, which, 0))
         .collect()
 }
 

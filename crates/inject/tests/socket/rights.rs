@@ -122,7 +122,19 @@ fn a_filter_in_the_process_is_no_hindrance() {
         }
         let pid = target.pid();
         for _ in 0..2 {
-            park(over_the_socket(pid), pid);
+            let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
+            assert_eq!(entered.via.tier, Tier::Socket, "{later}: {:?}", entered.via);
+            let mut socket: UnixStream = entered.channel.try_clone().unwrap().into();
+            if entered.via.doing.contains("woken") {
+                socket.write_all(b"wake").unwrap();
+            }
+            let socket = hello(&entered);
+            park((entered, socket), pid);
+        }
+        if later {
+            // Who cannot trace cannot know what the filter would do, and does not try it out.
+            let exit = without_ptrace("-", pid, &[]);
+            assert!(exit.stdout[0].contains("since it listens"), "{exit}");
         }
         end(target);
     }
