@@ -94,6 +94,8 @@ pub fn enter_by(
                 action: Action::Errno(_),
                 ..
             })) => {}
+            // Our parked thread was woken and refused a call.
+            Err(EnterError::Silent { .. } | EnterError::Boot { .. }) if look.agent.is_some() => {}
             entered => return entered,
         }
     } else if later {
