@@ -260,7 +260,7 @@ pub fn suffered(tally: &mut Tally, harm: Harm) {
 /// As much of a text as fits a table's footnote.
 pub fn short(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match text.char_indices().nth(300) {
+    match text.char_indices().nth(1200) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }

@@ -75,7 +75,7 @@ fn roots() -> Vec<Cell> {
     const OVERLAY: &str = r#"mkdir -p "$1"; mount -t tmpfs tmpfs "$1"; mkdir "$1/up" "$1/work" "$1/root"
 mount -t overlay -o "lowerdir=/,upperdir=$1/up,workdir=$1/work" overlay "$1/root"
 for dir in /proc /dev "$0"; do mkdir -p "$1/root$dir"; mount --rbind "$dir" "$1/root$dir"; done
-root=$1; shift; exec chroot "$root" "$@""#;
+root=$1/root; shift; exec chroot "$root" "$@""#;
     vec![
         Cell::on(8, "a root that cannot be written", prepared(READ_ONLY)),
         Cell::on(8, "/tmp without exec", prepared(NO_EXEC)),
