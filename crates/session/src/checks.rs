@@ -231,6 +231,7 @@ fn live(pid: u32) -> Option<Tid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use midair_procinfo::syscall::Doing;
     use midair_settings::Settings;
 
     fn of(pid: u32) -> Vec<Check> {
@@ -281,9 +282,13 @@ mod tests {
             .arg("60")
             .spawn()
             .unwrap();
-        // It is ours until it has become the other program.
-        let exe = format!("/proc/{}/exe", child.id());
-        while std::fs::read_link(&exe).unwrap() == std::env::current_exe().unwrap() {
+        // Until then it is ours, or being loaded.
+        let pid = child.id().cast_signed();
+        let sleeps = |doing: Doing| {
+            let number = u64::try_from(libc::SYS_clock_nanosleep).unwrap();
+            matches!(doing, Doing::Syscall(call) if call.number == number)
+        };
+        while !midair_procinfo::task::doing(pid).is_ok_and(sleeps) {
             std::thread::yield_now();
         }
         let found = of(child.id());
