@@ -255,7 +255,8 @@ fn one_result_of_all_ranks() -> Result<()> {
     )?;
     assert_eq!(rows[0]["n"], 7);
     assert_eq!(signal(libc::SIGCONT), 0);
-    target.expect("rank 3")?;
+    // Whatever its number: ranks are ready in any order.
+    target.expect("rank")?;
     quit(target)
 }
 
