@@ -184,6 +184,9 @@ impl Entered {
     }
 }
 
+/// How long a process that stands still is waited for, to take back what was mapped.
+const MOMENT: Duration = Duration::from_millis(300);
+
 /// Waits for the end of our thread, then unmaps.
 pub(crate) fn unmap_after(
     still: &Still,
@@ -215,10 +218,11 @@ pub(crate) fn unmap_after(
         pace.rest();
     }
     fault::step("our thread has ended");
+    let moment = Deadline::after(MOMENT);
     let look = loop {
         match look(pid) {
-            // What stops or traces it may be gone the next moment, and our memory should not stay for that.
-            Err(Refusal::Stopped { .. } | Refusal::Traced { .. }) if !deadline.passed() => {
+            // What stops or traces it may be gone the next moment. If not, the next attach takes our memory away.
+            Err(Refusal::Stopped { .. } | Refusal::Traced { .. }) if !moment.passed() => {
                 pace.rest();
             }
             other => break other?,

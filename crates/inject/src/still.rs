@@ -121,8 +121,11 @@ impl Still {
                 error,
                 EnterError::Refused(Refusal::NoProcess { .. } | Refusal::Zombie { .. })
             );
-            let settles =
-                ending || matches!(error, EnterError::Gone { .. } | EnterError::Ours { .. });
+            // Another look at it may have met it half way to its end.
+            let settles = matches!(
+                error,
+                EnterError::Gone { .. } | EnterError::Ours { .. } | EnterError::Refused(_)
+            );
             // On a machine with too much to do an end takes its time, once it has begun.
             if deadline.passed() && !last.passed() && settles && self.is_ending() {
                 deadline = Deadline::after(SETTLING);
