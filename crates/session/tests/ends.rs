@@ -168,16 +168,22 @@ fn is_stopped() {
     after_every_step("stop");
 }
 
-#[test]
-fn exits_at_once() {
+/// As [`after_every_step`] where `MIDAIR_LONG=1` asks for all of them.
+fn only_in_the_long_form(way: &'static str) {
     if common::long() {
-        after_every_step("_exit");
+        after_every_step(way);
+    } else {
+        midair_tests::leave_out("only with MIDAIR_LONG=1, as `cargo xtask torture` has it")
+            .unwrap();
     }
 }
 
 #[test]
+fn exits_at_once() {
+    only_in_the_long_form("_exit");
+}
+
+#[test]
 fn aborts() {
-    if common::long() {
-        after_every_step("abort");
-    }
+    only_in_the_long_form("abort");
 }
