@@ -105,6 +105,9 @@ fn a_gpu_process_is_looked_at_and_not_touched() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = kit.start("two_gpus", "log", &[])?;
     target.expect("ready")?;
+    // Each thread has its memory by then.
+    target.send("work 2")?;
+    target.expect("work")?;
     let pid = target.pid();
     let word = pid.to_string();
     let before = Snapshot::take(pid)?;
