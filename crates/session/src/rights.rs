@@ -117,7 +117,6 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
     let path = std::fs::canonicalize(path)?;
     let mut at = std::path::PathBuf::from("/");
     let mut here = open_at(None, OsStr::new("/"), libc::O_PATH | libc::O_DIRECTORY)?;
-    check(&here).map_err(|why| refused(&at, why))?;
     let names: Vec<&OsStr> = path
         .components()
         .filter_map(|part| match part {
@@ -126,6 +125,8 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
         })
         .collect();
     for (index, name) in names.iter().enumerate() {
+        // What lies in it is a file, or another directory.
+        check(&here, index + 1 < names.len()).map_err(|why| refused(&at, why))?;
         at.push(name);
         let flags = if index + 1 < names.len() {
             libc::O_PATH | libc::O_DIRECTORY
@@ -134,15 +135,17 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
             libc::O_RDONLY | libc::O_NONBLOCK
         };
         here = open_at(Some(&here), name, flags)?;
-        check(&here).map_err(|why| refused(&at, why))?;
     }
+    check(&here, false).map_err(|why| refused(&at, why))?;
     if !here.metadata()?.is_file() {
         return Err(refused(&at, "is no regular file"));
     }
     Ok(here)
 }
 
-fn check(file: &File) -> Result<(), &'static str> {
+/// In a directory for all whose entries only their owners may rename or remove (/tmp), root's directories stay what they are. Of
+/// files there may be further names, which somebody else gave.
+fn check(file: &File, holds_a_directory: bool) -> Result<(), &'static str> {
     let Ok(meta) = file.metadata() else {
         return Err("cannot be looked at");
     };
@@ -150,7 +153,8 @@ fn check(file: &File) -> Result<(), &'static str> {
         return Err("does not belong to root");
     }
     // With an access control list these bits are its mask, so that they cover it.
-    if meta.mode() & 0o022 != 0 {
+    let sticky = meta.is_dir() && holds_a_directory && meta.mode() & 0o1000 != 0;
+    if meta.mode() & 0o022 != 0 && !sticky {
         return Err("can be changed by others than root");
     }
     Ok(())
@@ -352,14 +356,21 @@ mod tests {
         }
         let said = |path: &Path| trusted(path).unwrap_err().to_string();
         assert!(said(Path::new("lib/x.so")).contains("relative"));
-        // Below a directory that everybody may write to.
+        // Below a directory that everybody may write to, where each keeps what is his.
         let dir = tempfile::tempdir_in("/tmp").unwrap();
         let file = dir.path().join("x.so");
         std::fs::write(&file, "x").unwrap();
-        assert!(
-            said(&file).contains("/tmp can be changed")
-                || said(&file).contains("/tmp does not belong")
-        );
+        if dir.path().metadata().unwrap().uid() == 0 {
+            assert!(trusted(&file).is_ok());
+        } else {
+            assert!(said(&file).contains("does not belong to root"));
+        }
+        // In one itself, or below one where everybody may rename.
+        let in_tmp = tempfile::Builder::new().tempfile_in("/tmp").unwrap();
+        assert!(said(in_tmp.path()).contains("/tmp "));
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(dir.path(), open).unwrap();
+        assert!(!said(&file).is_empty());
         assert!(said(Path::new("/proc")).contains("no regular file"));
     }
 
