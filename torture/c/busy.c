@@ -123,15 +123,17 @@ static void do_maps(struct slot *slot) {
     } while (round_done(slot));
 }
 
-/* A millisecond of sleep at a time, as many programs wait. */
-static void do_doze(struct slot *slot) {
+/* A short sleep at a time, as many programs wait. */
+static void sleep_for(struct slot *slot, long ns) {
     do {
-        struct timespec time = {0, 1000000};
+        struct timespec time = {0, ns};
         uint64_t began = now_ns();
         if (nanosleep(&time, 0)) slot->eintr++;
-        else CHECK(slot, now_ns() - began >= 1000000);
+        else CHECK(slot, now_ns() - began >= (uint64_t)ns);
     } while (round_done(slot));
 }
+static void do_doze(struct slot *slot) { sleep_for(slot, 1000000); }
+static void do_nap(struct slot *slot) { sleep_for(slot, 10000000); }
 
 /* Floating point, vectors, the direction flag: registers that a careless way in would lose. */
 static void do_registers(struct slot *slot) {
@@ -148,7 +150,7 @@ static void do_registers(struct slot *slot) {
 job busy_job(const char *kind) {
     static const struct { const char *kind; job job; } jobs[] = {
         {"malloc", do_malloc}, {"spin", do_spin}, {"dlopen", do_dlopen}, {"phdr", do_phdr}, {"fork", do_fork},
-        {"churn", do_churn}, {"maps", do_maps}, {"doze", do_doze}, {"registers", do_registers},
+        {"churn", do_churn}, {"maps", do_maps}, {"doze", do_doze}, {"nap", do_nap}, {"registers", do_registers},
     };
     for (unsigned i = 0; i < sizeof jobs / sizeof *jobs; i++)
         if (!strcmp(kind, jobs[i].kind)) return jobs[i].job;

@@ -43,6 +43,9 @@ pub struct Cell {
     pub want: Want,
     /// Whether the other ways in are tried as well.
     pub others: bool,
+    /// It has so many busy threads that each of them, and ours, waits long for a processor: fewer cycles in the quick form, more
+    /// time for each.
+    pub heavy: bool,
     /// How it is run.
     pub run: Run,
 }
@@ -59,6 +62,7 @@ impl Cell {
             name: name.into(),
             want: Want::In,
             others: true,
+            heavy: false,
             run: Run::Target(Box::new(make)),
         }
     }
@@ -99,6 +103,7 @@ impl Cell {
             name: name.into(),
             want: Want::In,
             others: false,
+            heavy: false,
             run: Run::Special(Box::new(run)),
         }
     }
@@ -108,6 +113,21 @@ impl Cell {
     pub fn want(mut self, want: Want) -> Cell {
         self.want = want;
         self
+    }
+
+    /// With many busy threads.
+    #[must_use]
+    pub fn heavy(mut self) -> Cell {
+        self.heavy = true;
+        self
+    }
+
+    /// What takes longer is a hang.
+    pub fn limit(&self) -> Duration {
+        match self.heavy {
+            true => STARVED,
+            false => LIMIT,
+        }
     }
 
     /// Not for the others.
@@ -136,6 +156,10 @@ impl Cell {
     }
 }
 
+/// What takes longer is a hang.
+pub const LIMIT: Duration = Duration::from_secs(5);
+/// The same where hundreds of threads want the processors.
+const STARVED: Duration = Duration::from_secs(30);
 /// Cycles on one target: what is loaded stays, so it is renewed.
 const PER_TARGET: u64 = 20;
 /// Targets that a way in may ruin in one cell; then the picture is clear.
@@ -147,7 +171,13 @@ const BUDGET: Duration = Duration::from_secs(75);
 ///
 /// # Errors
 /// What is wrong on our own side.
-pub fn run(kit: &Kit, makes: &[&Make], way: &mut dyn WayIn, cycles: u64) -> Result<Tally> {
+pub fn run(
+    kit: &Kit,
+    makes: &[&Make],
+    way: &mut dyn WayIn,
+    cycles: u64,
+    limit: Duration,
+) -> Result<Tally> {
     let mut tally = Tally::default();
     let began = Instant::now();
     // Each kind of target gets its share.
@@ -167,7 +197,7 @@ pub fn run(kit: &Kit, makes: &[&Make], way: &mut dyn WayIn, cycles: u64) -> Resu
         };
         let rig = Rig::start(kit, &spec)?;
         let most = share.min(cycles - tally.cycles);
-        one_target(kit, rig, way, most, began, &mut tally)?;
+        one_target(kit, rig, way, (most, limit), began, &mut tally)?;
     }
     Ok(tally)
 }
@@ -177,7 +207,7 @@ fn one_target(
     kit: &Kit,
     mut rig: Rig,
     way: &mut dyn WayIn,
-    most: u64,
+    (most, limit): (u64, Duration),
     began: Instant,
     tally: &mut Tally,
 ) -> Result<()> {
@@ -192,7 +222,7 @@ fn one_target(
             break;
         }
         rig.begin_gaps();
-        let cycle = way.cycle(kit, rig.pid)?;
+        let cycle = way.cycle(kit, rig.pid, limit)?;
         tally.count(&cycle);
         let mut chosen = None;
         if let Cycle::In(way) = &cycle {
@@ -231,7 +261,7 @@ pub fn count_residue(kit: &Kit, rig: &Rig, way: &mut dyn WayIn, tally: &mut Tall
         if residue.is_empty() || tally.refusals() == 0 {
             break;
         }
-        if matches!(way.cycle(kit, rig.pid)?, Cycle::In(_)) {
+        if matches!(way.cycle(kit, rig.pid, LIMIT)?, Cycle::In(_)) {
             tally.note("what a cycle had left the next one took away");
         }
         residue = rig.residue()?;

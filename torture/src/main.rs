@@ -92,7 +92,13 @@ fn torture(words: &Words) -> Result<bool> {
             let Run::Target(make) = &cell.run else {
                 continue;
             };
-            let tally = guarded(cell::run(&kit, &[make], way.as_mut(), kit.amount.others));
+            let tally = guarded(cell::run(
+                &kit,
+                &[make],
+                way.as_mut(),
+                kit.amount.others,
+                cell.limit(),
+            ));
             report.add(Line::of(cell, way.name(), tally));
         }
     }
@@ -103,12 +109,17 @@ fn torture(words: &Words) -> Result<bool> {
 /// A cell by our own engine.
 fn ours(kit: &Kit, cell: &Cell) -> Result<Tally> {
     let mut midair = Midair::default();
+    let limit = cell.limit();
+    let cycles = match cell.heavy && kit.amount.quick {
+        true => 1,
+        false => kit.amount.cycles,
+    };
     let tally = match &cell.run {
-        Run::Target(make) => cell::run(kit, &[make], &mut midair, kit.amount.cycles),
+        Run::Target(make) => cell::run(kit, &[make], &mut midair, cycles, limit),
         Run::Targets(makes) => {
             let makes: Vec<&Make> = makes.iter().collect();
-            let cycles = kit.amount.cycles.max(makes.len() as u64);
-            cell::run(kit, &makes, &mut midair, cycles)
+            let cycles = cycles.max(makes.len() as u64);
+            cell::run(kit, &makes, &mut midair, cycles, limit)
         }
         Run::Elsewhere {
             make,
@@ -116,7 +127,7 @@ fn ours(kit: &Kit, cell: &Cell) -> Result<Tally> {
             inside,
         } => {
             let mut remote = Remote::new(kit, under, *inside)?;
-            cell::run(kit, &[make], &mut remote, kit.amount.cycles)
+            cell::run(kit, &[make], &mut remote, cycles, limit)
         }
         Run::Special(run) => run(kit),
     };

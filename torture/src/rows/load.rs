@@ -20,7 +20,11 @@ pub fn cells() -> Vec<Cell> {
             ("tcmalloc", TCMALLOC),
         ] {
             let name = format!("{threads} threads in malloc and free, {allocator}; one parked");
-            cells.push(Cell::on(1, name, move |_| allocating(threads, true, paths)));
+            let cell = Cell::on(1, name, move |_| allocating(threads, true, paths));
+            cells.push(match threads {
+                200 => cell.heavy(),
+                _ => cell,
+            });
         }
     }
     cells.push(
@@ -29,7 +33,8 @@ pub fn cells() -> Vec<Cell> {
             "8 threads in malloc and free, glibc; none parked",
             |_| allocating(8, false, &[]),
         )
-        .want(Want::InOr(&["NoneParked", "StubBlocked"])),
+        .want(Want::InOr(&["NoneParked", "StubBlocked"]))
+        .heavy(),
     );
     cells.push(Cell::on(
         2,
@@ -54,8 +59,8 @@ pub fn cells() -> Vec<Cell> {
     ));
     cells.push(Cell::on(
         17,
-        "650 threads that doze a millisecond at a time",
-        |_| Ok(Spec::ours("doze", &["doze*649", "+stacks:65536"])),
+        "650 threads that sleep 10 ms at a time",
+        |_| Ok(Spec::ours("nap", &["nap*649", "+stacks:65536"])),
     ));
     cells.push(
         Cell::on(17, "a thread of the program named as ours", |_| {

@@ -1,6 +1,6 @@
 //! Row 14 and parts of 4 and 23: others at the same process, and an attacher that is held up.
 
-use crate::cell::{Cell, count_residue, suffered};
+use crate::cell::{Cell, LIMIT, count_residue, suffered};
 use crate::kit::{Kit, installed};
 use crate::rig::Rig;
 use crate::spec::{Spec, Want};
@@ -100,8 +100,8 @@ fn two(kit: &Kit) -> Result<Tally> {
     each(kit, &usual(), |rig, tally, _| {
         let pid = rig.pid;
         let pair = std::thread::scope(|scope| {
-            let other = scope.spawn(|| Midair::default().cycle(kit, pid));
-            let one = Midair::default().cycle(kit, pid);
+            let other = scope.spawn(|| Midair::default().cycle(kit, pid, LIMIT));
+            let one = Midair::default().cycle(kit, pid, LIMIT);
             let other = other.join().map_err(|_| "a cycle panicked")?;
             Ok::<_, midair_tests::Error>([one?, other?])
         })?;
@@ -138,7 +138,7 @@ fn continued(kit: &Kit) -> Result<Tally> {
                     std::thread::sleep(Duration::from_millis(4));
                 }
             });
-            let cycle = Midair::default().cycle(kit, pid);
+            let cycle = Midair::default().cycle(kit, pid, LIMIT);
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             cycle
         })?;

@@ -17,8 +17,8 @@ pub struct Frida {
     server: Option<Target>,
 }
 
-/// Its own limits are below.
-const LIMIT: Duration = Duration::from_secs(10);
+/// As long as gdb.
+const LEAST: Duration = Duration::from_secs(10);
 
 const SERVER: &str = r#"
 import sys, time, frida
@@ -67,7 +67,8 @@ impl WayIn for Frida {
         "frida"
     }
 
-    fn cycle(&mut self, kit: &Kit, pid: i32) -> Result<Cycle> {
+    fn cycle(&mut self, kit: &Kit, pid: i32, limit: Duration) -> Result<Cycle> {
+        let limit = limit.max(LEAST);
         let probe = fresh_probe(kit)?;
         let mut server = match self.server.take() {
             Some(server) => server,
@@ -82,13 +83,13 @@ impl WayIn for Frida {
             let _nobody = said.send(line.map_err(|error| error.to_string()));
             server
         });
-        let line = match heard.recv_timeout(LIMIT) {
+        let line = match heard.recv_timeout(limit) {
             Ok(line) => line,
             Err(_) => {
                 // SAFETY: two numbers; the process is a child of ours that was not reaped, and leads a group of its own.
                 unsafe { libc::kill(-server_pid, libc::SIGKILL) };
                 drop(reader.join());
-                return Ok(Cycle::Hung(format!("no end after {LIMIT:?}")));
+                return Ok(Cycle::Hung(format!("no end after {limit:?}")));
             }
         };
         let line = match line {

@@ -15,8 +15,8 @@ pub struct Gdb {
     program: PathBuf,
 }
 
-/// It takes half a second on a process that sleeps.
-const LIMIT: Duration = Duration::from_secs(10);
+/// It takes half a second on a process that sleeps, so it is given more time.
+const LEAST: Duration = Duration::from_secs(10);
 
 impl Gdb {
     /// Looks for it.
@@ -38,7 +38,8 @@ impl WayIn for Gdb {
         "gdb"
     }
 
-    fn cycle(&mut self, kit: &Kit, pid: i32) -> Result<Cycle> {
+    fn cycle(&mut self, kit: &Kit, pid: i32, limit: Duration) -> Result<Cycle> {
+        let limit = limit.max(LEAST);
         let probe = fresh_probe(kit)?;
         let call = format!(
             "print ((void*(*)(const char*,int))dlopen)(\"{}\", 2)",
@@ -49,9 +50,9 @@ impl WayIn for Gdb {
             .args(["-nx", "-batch", "-p", &pid.to_string(), "-ex", &call])
             .args(["-ex", "detach"]);
         let began = Instant::now();
-        let exit = match Target::spawn(command)?.wait(LIMIT) {
+        let exit = match Target::spawn(command)?.wait(limit) {
             Ok(exit) => exit,
-            Err(_) => return Ok(Cycle::Hung(format!("no end after {LIMIT:?}"))),
+            Err(_) => return Ok(Cycle::Hung(format!("no end after {limit:?}"))),
         };
         let took = began.elapsed();
         let handle = exit.stdout.iter().find(|line| line.starts_with("$1 = "));

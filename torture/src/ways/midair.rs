@@ -17,8 +17,6 @@ pub struct Midair {
     options: Options,
 }
 
-/// What takes longer is a hang.
-const LIMIT: Duration = Duration::from_secs(5);
 /// How long a cycle that hangs is watched: it is told from one that is only slow.
 const GRACE: Duration = Duration::from_secs(25);
 
@@ -27,7 +25,7 @@ impl WayIn for Midair {
         "midair"
     }
 
-    fn cycle(&mut self, kit: &Kit, pid: i32) -> Result<Cycle> {
+    fn cycle(&mut self, kit: &Kit, pid: i32, limit: Duration) -> Result<Cycle> {
         let library = Library::Bytes(kit.probe()?);
         let options = self.options.clone();
         let (said, heard) = mpsc::channel();
@@ -35,13 +33,13 @@ impl WayIn for Midair {
         let thread = std::thread::spawn(move || {
             let _nobody = said.send(in_and_out(pid, &library, &options));
         });
-        let cycle = match heard.recv_timeout(LIMIT + GRACE) {
-            Ok(cycle) if began.elapsed() > LIMIT => {
+        let cycle = match heard.recv_timeout(limit + GRACE) {
+            Ok(cycle) if began.elapsed() > limit => {
                 Cycle::Hung(format!("{:.1?}: {cycle:?}", began.elapsed()))
             }
             Ok(cycle) => cycle,
             // It is left alone: the target is killed next, which ends it.
-            Err(_) => return Ok(Cycle::Hung(format!("no end after {:?}", LIMIT + GRACE))),
+            Err(_) => return Ok(Cycle::Hung(format!("no end after {:?}", limit + GRACE))),
         };
         let _panicked = thread.join();
         Ok(cycle)

@@ -14,16 +14,17 @@ use crate::kit::Kit;
 use crate::tally::Cycle;
 use midair_tests::Result;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A way in.
 pub trait WayIn {
     /// Its name and version, for the table.
     fn name(&self) -> &'static str;
-    /// In by a library that was not there before, and out again. What takes longer than the way's limit is a hang.
+    /// In by a library that was not there before, and out again. What takes longer than `limit` is a hang.
     ///
     /// # Errors
     /// Only what is wrong on our own side.
-    fn cycle(&mut self, kit: &Kit, pid: i32) -> Result<Cycle>;
+    fn cycle(&mut self, kit: &Kit, pid: i32, limit: Duration) -> Result<Cycle>;
 }
 
 /// A copy of the probe library that no process has loaded yet.

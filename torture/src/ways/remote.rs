@@ -19,7 +19,7 @@ pub struct Remote {
 }
 
 /// What takes longer is a hang. It is more than in one process: another program is started.
-const LIMIT: Duration = Duration::from_secs(30);
+const LEAST: Duration = Duration::from_secs(30);
 
 impl Remote {
     /// A copy of this program where every user reaches it.
@@ -98,9 +98,9 @@ impl WayIn for Remote {
         "midair"
     }
 
-    fn cycle(&mut self, _kit: &Kit, pid: i32) -> Result<Cycle> {
+    fn cycle(&mut self, _kit: &Kit, pid: i32, limit: Duration) -> Result<Cycle> {
         let began = Instant::now();
-        let exit = match Target::spawn(self.command(pid)?)?.wait(LIMIT) {
+        let exit = match Target::spawn(self.command(pid)?)?.wait(limit.max(LEAST)) {
             Ok(exit) => exit,
             Err(_) => return Ok(Cycle::Hung(format!("no end after {:?}", began.elapsed()))),
         };
