@@ -232,15 +232,18 @@ fn one_target(
         }
         if let Err(harm) = rig.check(tally, chosen) {
             suffered(tally, harm);
+            way.let_go(rig.pid);
             return Ok(());
         }
         if matches!(cycle, Cycle::Hung(_)) {
             // What is left of it is dropped: the target is killed.
+            way.let_go(rig.pid);
             return Ok(());
         }
     }
     if let Err(harm) = rig.all_go_on() {
         suffered(tally, harm);
+        way.let_go(rig.pid);
         return Ok(());
     }
     count_residue(kit, &rig, way, tally)?;

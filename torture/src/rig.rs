@@ -154,12 +154,19 @@ impl Rig {
 
     /// Whether it is stopped, as far as can be seen from outside.
     fn is_stopped(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        let state = stat
-            .rsplit(") ")
-            .next()
-            .and_then(|rest| rest.chars().next());
-        matches!(state, Some('T' | 't'))
+        matches!(self.letter(), Some('T' | 't'))
+    }
+
+    /// Whether a tracer holds its first thread.
+    fn is_held(&self) -> bool {
+        self.letter() == Some('t')
+    }
+
+    /// The state of its first thread.
+    fn letter(&self) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        let rest = stat.rsplit(") ").next()?;
+        rest.chars().next()
     }
 
     /// A probe library must have come in.
@@ -198,6 +205,13 @@ impl Rig {
     ) -> std::result::Result<(), Harm> {
         if !self.is_alive() {
             return Err(Harm::Crashed(self.last_words("is gone")));
+        }
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while self.is_held() {
+            if Instant::now() > deadline {
+                return Err(Harm::Wrong("a tracer was left, which holds it".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(2));
         }
         if self.spec.stopped && !self.is_stopped() {
             return Err(Harm::Wrong("it was stopped and goes on".to_owned()));

@@ -68,7 +68,17 @@ impl WayIn for Frida {
     }
 
     fn cycle(&mut self, kit: &Kit, pid: i32, limit: Duration) -> Result<Cycle> {
-        let limit = limit.max(LEAST);
+        self.inject(kit, pid, limit.max(LEAST))
+    }
+
+    // Its server may go on tracing the target, which then cannot even be reaped; it ends with that, and another one is started.
+    fn let_go(&mut self, _pid: i32) {
+        self.server = None;
+    }
+}
+
+impl Frida {
+    fn inject(&mut self, kit: &Kit, pid: i32, limit: Duration) -> Result<Cycle> {
         let probe = fresh_probe(kit)?;
         let mut server = match self.server.take() {
             Some(server) => server,
@@ -88,7 +98,8 @@ impl WayIn for Frida {
             Err(_) => {
                 // SAFETY: two numbers; the process is a child of ours that was not reaped, and leads a group of its own.
                 unsafe { libc::kill(-server_pid, libc::SIGKILL) };
-                drop(reader.join());
+                // Not waited for: a helper of frida's may hold the pipe open for long.
+                drop(reader);
                 return Ok(Cycle::Hung(format!("no end after {limit:?}")));
             }
         };

@@ -25,6 +25,8 @@ pub trait WayIn {
     /// # Errors
     /// Only what is wrong on our own side.
     fn cycle(&mut self, kit: &Kit, pid: i32, limit: Duration) -> Result<Cycle>;
+    /// The target took harm and is killed next: whatever of this way still holds it lets it go.
+    fn let_go(&mut self, _pid: i32) {}
 }
 
 /// A copy of the probe library that no process has loaded yet.
