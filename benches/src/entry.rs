@@ -44,12 +44,17 @@ fn report(table: &mut Table, who: &str, all: &[(Times, Duration)]) {
 
 /// On threads that keep the allocator busy, and on AMD's HIP.
 pub fn run(table: &mut Table) -> Result<()> {
-    let mut command = Command::new(host_program("plain_threads")?);
-    command.args(["2", "4"]);
-    let mut target = Target::spawn(command)?;
-    target.expect("ready")?;
-    report(table, "2 busy threads", &entries(target.pid())?);
-    drop(target);
+    for (who, busy) in [
+        ("sleeping program", "0"),
+        ("1 busy thread", "1"),
+        ("2 busy threads", "2"),
+    ] {
+        let mut command = Command::new(host_program("plain_threads")?);
+        command.args([busy, "4"]);
+        let mut target = Target::spawn(command)?;
+        target.expect("ready")?;
+        report(table, who, &entries(target.pid())?);
+    }
     if let Some(lab) = Lab::find()? {
         let caller = Caller::start(Caller::command(&lab)?)?;
         report(table, "HIP program", &entries(caller.pid())?);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use midair_procinfo::stack::{Place, Walker};
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
-    Boost, Deadline, Pace, Registers, RemoteAddr, Urgent, fault, memfd_with, on_own_thread,
-    pidfd_getfd, pidfd_open_thread, send_bytes, send_with_descriptor,
+    Boost, Deadline, Pace, Registers, RemoteAddr, Urgent, fault, keep_off, memfd_with,
+    on_own_thread, pidfd_getfd, pidfd_open_thread, send_bytes, send_with_descriptor,
 };
 use midair_record::boot::{BootBlock, mailbox};
 
@@ -284,6 +284,13 @@ fn waits_for_allocator(look: &Look, regs: &Registers) -> bool {
     grounds.first() == Some(&Ground::Allocator) && grounds.contains(&Ground::ThreadCreation)
 }
 
+/// Has the calling thread, which ends soon, stay off the processor where `tid` was last.
+fn leave_processor_to(tid: Tid) {
+    if let Ok(stat) = task::stat(tid) {
+        keep_off(stat.processor);
+    }
+}
+
 /// How long the stop of a thread took.
 pub(crate) struct SeizeTime {
     pub(crate) began: Instant,
@@ -335,6 +342,7 @@ pub(crate) fn borrow<T: Send>(
             none_yet = false;
             options.reached(FaultPoint::Chosen);
             let tried = on_own_thread(|| {
+                leave_processor_to(candidate.tid);
                 let _urgent = Urgent::begin();
                 let _boost = Boost::lend(candidate.tid, options.stub);
                 let began = Instant::now();
@@ -366,6 +374,7 @@ pub(crate) fn borrow<T: Send>(
             let tid = moving[turn % moving.len()];
             turn = turn.wrapping_add(1);
             let tried = on_own_thread(|| {
+                leave_processor_to(tid);
                 let _urgent = Urgent::begin();
                 let _boost = Boost::lend(tid, options.stub);
                 let began = Instant::now();

@@ -17,6 +17,8 @@ pub struct Stat {
     pub cpu_ticks: u64,
     /// Start time since boot, clock ticks: with the id it names one thread for good.
     pub start_ticks: u64,
+    /// The processor that it runs on, or ran on last.
+    pub processor: u64,
     /// The kernel's `SCHED_` policy: 0 for ordinary threads, 1 and 2 for real-time ones, 6 for deadlines.
     pub policy: u64,
 }
@@ -56,6 +58,7 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
         flags: number(9)?,
         cpu_ticks: number(14)?.saturating_add(number(15)?),
         start_ticks: number(22)?,
+        processor: number(39).unwrap_or(0),
         policy: number(41).unwrap_or(0),
     })
 }

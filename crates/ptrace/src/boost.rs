@@ -66,12 +66,16 @@ impl Drop for Boost {
 }
 
 fn lend(shared: &Shared, tid: Tid, rounds: u128) {
-    // SAFETY: acts on the calling thread; the parameter is live.
-    let raised = unsafe {
-        let mut param: libc::sched_param = std::mem::zeroed();
-        param.sched_priority = 1;
-        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) == 0
-    };
+    // Above the tracer, which spins: else this thread would wait for it between two slices, with nothing lent. One level less where
+    // the limit (RLIMIT_RTPRIO) allows no more.
+    let raised = [2, 1].into_iter().any(|priority| {
+        // SAFETY: acts on the calling thread; the parameter is live.
+        unsafe {
+            let mut param: libc::sched_param = std::mem::zeroed();
+            param.sched_priority = priority;
+            libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) == 0
+        }
+    });
     shared.begun.store(true, Ordering::Release);
     if !raised {
         return;

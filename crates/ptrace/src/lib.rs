@@ -38,7 +38,7 @@ pub use local::{Peer, connect_abstract, connect_abstract_in, listening_peer, rec
 pub use memory::Memory;
 pub use regs::SignalMask;
 pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread};
-pub use urgent::{Pace, Urgent};
+pub use urgent::{Pace, Urgent, keep_off};
 
 /// A thread id as the attacher's `/proc` shows it.
 pub type Tid = libc::pid_t;

@@ -65,6 +65,28 @@ impl Drop for Urgent {
     }
 }
 
+/// Keeps the calling thread, and threads that it makes, off a processor for as long as it lives, if it may use another one. A
+/// thread that is let go on begins where it last ran: if we wait for it there, each waits for the other's turn.
+pub fn keep_off(processor: u64) {
+    let Ok(processor) = usize::try_from(processor) else {
+        return;
+    };
+    // SAFETY: cpu_set_t is plain data of the size given, filled for the calling thread before it is used; the number is checked
+    // against its room.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of::<libc::cpu_set_t>();
+        if processor >= size * 8 || libc::sched_getaffinity(0, size, &raw mut set) != 0 {
+            return;
+        }
+        libc::CPU_CLR(processor, &mut set);
+        if libc::CPU_COUNT(&set) > 0 {
+            // Where it fails all is as it was.
+            libc::sched_setaffinity(0, size, &raw const set);
+        }
+    }
+}
+
 /// How long a wait may spin. A processor that goes to sleep between two looks wakes up late, and whoever is waited for stands
 /// still meanwhile; but where there is only one, the other side needs it.
 fn spin() -> Duration {
