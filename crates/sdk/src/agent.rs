@@ -128,6 +128,9 @@ unsafe fn live(boot: *mut BootBlock) {
 }
 
 /// The connection that the process's listener handed over, or -1.
+///
+/// # Safety
+/// `boot` is the live boot block of the calling thread.
 unsafe fn take_handed(boot: *mut BootBlock) -> RawFd {
     // SAFETY: see `live`.
     let handed = unsafe { (*boot).handed.swap(0, SeqCst) };
@@ -136,6 +139,9 @@ unsafe fn take_handed(boot: *mut BootBlock) -> RawFd {
 
 /// Closes the connection that the process's listener handed over: another copy of this library is at work (`refused`, and the attacher is
 /// told), or an attacher that traces came between.
+///
+/// # Safety
+/// As [`take_handed`].
 unsafe fn hang_up(boot: *mut BootBlock, refused: bool) {
     // SAFETY: see `live`.
     let near = unsafe { take_handed(boot) };
@@ -177,6 +183,9 @@ fn show_refusal(word: &AtomicU32) {
 }
 
 /// Makes a socket pair and waits for the attacher to take the far end and speak.
+///
+/// # Safety
+/// As [`take_handed`].
 unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) {
     let mut pair = [-1; 2];
     // SAFETY: a valid out pointer.
