@@ -173,8 +173,11 @@ mod tests {
         }));
         assert!(asked.get() >= 5);
         // Somebody looks.
+        let first = std::cell::Cell::new(true);
         let leaving = Leaving::announce(9, || {
-            assert!(any() == is_asked(9));
+            if first.replace(false) {
+                assert!(any() && is_asked(9));
+            }
             see(9);
             true
         });
