@@ -166,11 +166,11 @@ fn traces(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
                         marker_row(&mut row, job, marker, message);
                         &mut markers
                     }
-                    Record::Kernel(kernel) => {
+                    Record::Kernel(kernel, _) => {
                         kernel_row(&mut row, job, kernel);
                         &mut kernels
                     }
-                    Record::Copy(copy) => {
+                    Record::Copy(copy, _) => {
                         copy_row(&mut row, job, copy);
                         &mut copies
                     }

@@ -201,9 +201,14 @@ impl Index {
     fn see(&mut self, record: &Record<'_>) {
         match record {
             Record::Api(api, _) => self.see_call(api),
-            Record::Kernel(kernel) => self.see_kernel(kernel),
-            Record::Copy(copy) => self.see_copy(copy),
-            Record::Agent(_) => {}
+            Record::Kernel(kernel, _) => self.see_kernel(kernel),
+            Record::Copy(copy, _) => self.see_copy(copy),
+            // What follows is not counted yet.
+            Record::Agent(_)
+            | Record::MemorySet(_)
+            | Record::Synchronization(_)
+            | Record::UnifiedMemory(_)
+            | Record::CudaDevice(..) => {}
             Record::Marker(marker, message) => self.see_marker(marker, message),
             Record::Allocation(allocation) => self.see_allocation(allocation),
             Record::Scratch(scratch) => self.see_scratch(scratch),

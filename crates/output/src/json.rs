@@ -296,8 +296,8 @@ fn list<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, key: &str, want: fn(u8) 
     out.open_array()?;
     job.trace.records.walk(want, |record| -> Done {
         match record {
-            Record::Kernel(record) => kernel(out, job, record)?,
-            Record::Copy(record) => copy(out, job, record)?,
+            Record::Kernel(record, _) => kernel(out, job, record)?,
+            Record::Copy(record, _) => copy(out, job, record)?,
             Record::Api(record, words) if is_hip(record.header.kind) => {
                 hip(out, job, record, words)?
             }

@@ -90,8 +90,8 @@ impl Scene<'_> {
         match record {
             Record::Api(api, _) => self.call(api),
             Record::Marker(marker, message) => self.marker(marker, message),
-            Record::Kernel(kernel) => self.kernel(kernel),
-            Record::Copy(copy) => self.copy(copy),
+            Record::Kernel(kernel, _) => self.kernel(kernel),
+            Record::Copy(copy, _) => self.copy(copy),
             Record::Allocation(allocation) => self.allocation(allocation),
             Record::Scratch(scratch) => self.scratch(scratch),
             Record::RuntimeInit(runtime) => self.runtime(runtime),

@@ -223,7 +223,7 @@ mod tests {
         let walked = file.walk(
             |k| k == kind::KERNEL_DISPATCH,
             |record| {
-                if let Record::Kernel(kernel) = record {
+                if let Record::Kernel(kernel, _) = record {
                     ids.push(kernel.dispatch_id);
                 }
                 Ok::<(), ()>(())

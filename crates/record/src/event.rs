@@ -4,6 +4,13 @@
 //! CLOCK_BOOTTIME. Kinds below 128 are AMD's buffer-tracing kinds (`rocprofiler_buffer_tracing_kind_t`), so that
 //! `kind` + `operation` name a record without a table of ours; kinds from 128 describe things that records refer to.
 
+mod cuda;
+
+pub use cuda::{
+    CUDA_NODE, CudaDevice, CudaLaunch, CudaTransfer, MemorySet, Synchronization, UnifiedMemory,
+    cuda_node, cuda_stream,
+};
+
 /// Bytes of the largest record.
 pub const MAX_RECORD: usize = 4096;
 
@@ -37,8 +44,19 @@ pub mod kind {
     pub const HIP_RUNTIME_API_EXT: u8 = 21;
     /// HIP compiler call, with arguments.
     pub const HIP_COMPILER_API_EXT: u8 = 22;
-    /// ROCTx marks and ranges: a push and its pop, a start and its stop are one record.
+    /// ROCTx marks and ranges (NVTX's in a CUDA process): a push and its pop, a start and its stop are one record.
     pub const MARKER_CORE_RANGE_API: u8 = 32;
+
+    /// CUDA runtime call; `operation` is CUPTI's `CUpti_runtime_api_trace_cbid`. From here to 63 the numbers are ours: AMD's end at 41.
+    pub const CUDA_RUNTIME_API: u8 = 56;
+    /// CUDA driver call; `operation` is CUPTI's `CUpti_driver_api_trace_cbid`.
+    pub const CUDA_DRIVER_API: u8 = 57;
+    /// Device memory was filled.
+    pub const MEMORY_SET: u8 = 58;
+    /// A thread, or a stream, waited.
+    pub const SYNCHRONIZATION: u8 = 59;
+    /// Unified memory moved, or was missed.
+    pub const UNIFIED_MEMORY: u8 = 60;
 
     /// An agent as HSA knows it: node id and handle.
     pub const AGENT: u8 = 128;
@@ -52,6 +70,8 @@ pub mod kind {
     pub const BOOKS: u8 = 132;
     /// A soft error, in words.
     pub const NOTE: u8 = 133;
+    /// A GPU as CUDA knows it.
+    pub const CUDA_DEVICE: u8 = 134;
 }
 
 /// Bits of [`Header::flags`].
@@ -121,7 +141,7 @@ pub struct Header {
     pub kind: u8,
     /// See [`flag`].
     pub flags: u8,
-    /// AMD's operation id within the kind.
+    /// AMD's operation id within the kind; CUPTI's callback id for CUDA's calls.
     pub operation: u32,
 }
 
@@ -149,7 +169,11 @@ pub struct Api {
     pub nargs: u32,
 }
 
-/// A kernel dispatch.
+/// A kernel dispatch. In a CUDA process a [`CudaLaunch`] follows.
+///
+/// There `stream` is [`cuda_stream`], `queue_id` the number of that stream ([`Queue`]), `node` is [`cuda_node`] of the device,
+/// `private_segment` local memory per thread, `group_segment` static and dynamic shared memory together, `workgroup` the block; `grid`
+/// counts threads, as AMD's counts work items. `rung`, `kernel_object` and `packet_index` are 0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Kernel {
@@ -191,7 +215,7 @@ pub struct Kernel {
     pub grid: [u32; 3],
 }
 
-/// An asynchronous copy.
+/// An asynchronous copy. In a CUDA process a [`CudaTransfer`] follows; there `dst` and `src` are 0, for CUPTI does not tell them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Copy {
@@ -487,18 +511,49 @@ plain!(
     KernelSymbol,
     Queue,
     Books,
-    Note
+    Note,
+    MemorySet,
+    Synchronization,
+    UnifiedMemory,
+    CudaDevice
 );
+
+/// What follows a record of fixed size and has no header of its own: `repr(C)`, integers only, no padding.
+trait Words: Sized {
+    /// Reads one from the front of `bytes` (any alignment).
+    fn of_bytes(bytes: &[u8]) -> Option<Self>;
+}
+
+macro_rules! words {
+    ($($t:ty),*) => { $(
+        impl Words for $t {
+            fn of_bytes(bytes: &[u8]) -> Option<$t> {
+                let bytes = bytes.get(..size_of::<$t>())?;
+                // SAFETY: the length was checked, the read is unaligned, and any bit pattern is a value of integers.
+                Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+            }
+        }
+        impl $t {
+            /// Its bytes.
+            pub fn bytes(&self) -> &[u8] {
+                // SAFETY: repr(C), integers only, no padding (the sizes are asserted), so every byte is initialised.
+                unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<$t>()) }
+            }
+        }
+    )* };
+}
+words!(CudaLaunch, CudaTransfer);
+const _: () = assert!(size_of::<CudaLaunch>() == 32 && size_of::<CudaTransfer>() == 24);
 
 /// A decoded record. Text and arguments borrow from the bytes it was read from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Record<'a> {
     /// An API call and its raw argument words (8 bytes each).
     Api(Api, &'a [u8]),
-    /// A kernel dispatch.
-    Kernel(Kernel),
-    /// A copy.
-    Copy(Copy),
+    /// A kernel dispatch, and what CUDA tells of it.
+    Kernel(Kernel, Option<CudaLaunch>),
+    /// A copy, and what CUDA tells of it.
+    Copy(Copy, Option<CudaTransfer>),
     /// A ROCTx mark, range or call, and its message.
     Marker(Marker, &'a [u8]),
     /// An allocation or release.
@@ -519,6 +574,14 @@ pub enum Record<'a> {
     Books(Books),
     /// A soft error.
     Note(&'a [u8]),
+    /// Device memory was filled.
+    MemorySet(MemorySet),
+    /// A wait.
+    Synchronization(Synchronization),
+    /// Unified memory moved, or was missed.
+    UnifiedMemory(UnifiedMemory),
+    /// A GPU of a CUDA process and its name.
+    CudaDevice(CudaDevice, &'a [u8]),
 }
 
 /// What is wrong with bytes that should be a record.
@@ -560,18 +623,26 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         let tail = body.get(size_of::<T>()..)?.get(..len(&fixed))?;
         Some((fixed, tail))
     }
+    /// The struct that follows a `T`, where the record is long enough for one.
+    fn after<T: Plain, U: Words>(body: &[u8]) -> Option<U> {
+        U::of_bytes(body.get(size_of::<T>()..)?)
+    }
     let record = match header.kind {
         kind::HSA_CORE_API
         | kind::HSA_AMD_EXT_API
         | kind::HSA_IMAGE_EXT_API
         | kind::HSA_FINALIZE_EXT_API
         | kind::HIP_RUNTIME_API_EXT
-        | kind::HIP_COMPILER_API_EXT => {
-            with_tail(body, |a: &Api| (a.nargs as usize).saturating_mul(8))
-                .map(|(a, t)| Record::Api(a, t))
+        | kind::HIP_COMPILER_API_EXT
+        | kind::CUDA_RUNTIME_API
+        | kind::CUDA_DRIVER_API => with_tail(body, |a: &Api| (a.nargs as usize).saturating_mul(8))
+            .map(|(a, t)| Record::Api(a, t)),
+        kind::KERNEL_DISPATCH => {
+            Kernel::read(body).map(|fixed| Record::Kernel(fixed, after::<Kernel, _>(body)))
         }
-        kind::KERNEL_DISPATCH => Kernel::read(body).map(Record::Kernel),
-        kind::MEMORY_COPY => Copy::read(body).map(Record::Copy),
+        kind::MEMORY_COPY => {
+            Copy::read(body).map(|fixed| Record::Copy(fixed, after::<Copy, _>(body)))
+        }
         kind::MARKER_CORE_API
         | kind::MARKER_CONTROL_API
         | kind::MARKER_NAME_API
@@ -589,6 +660,11 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         kind::QUEUE => Queue::read(body).map(Record::Queue),
         kind::BOOKS => Books::read(body).map(Record::Books),
         kind::NOTE => with_tail(body, |n: &Note| n.len as usize).map(|(_, t)| Record::Note(t)),
+        kind::MEMORY_SET => MemorySet::read(body).map(Record::MemorySet),
+        kind::SYNCHRONIZATION => Synchronization::read(body).map(Record::Synchronization),
+        kind::UNIFIED_MEMORY => UnifiedMemory::read(body).map(Record::UnifiedMemory),
+        kind::CUDA_DEVICE => with_tail(body, |d: &CudaDevice| d.name_len as usize)
+            .map(|(d, t)| Record::CudaDevice(d, t)),
         other => return Err(Malformed::Kind(other)),
     };
     record.map(|r| (r, size)).ok_or(bad)
@@ -627,6 +703,37 @@ mod tests {
         let (record, size) = decode(&bytes).unwrap();
         assert_eq!(size, bytes.len());
         assert!(matches!(record, Record::KernelSymbol(k, b"hello") if k.kernel_id == 7));
+    }
+
+    #[test]
+    fn what_cuda_tells_besides_is_there_or_not() {
+        let kernel = Kernel {
+            header: Header {
+                kind: kind::KERNEL_DISPATCH,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let launch = CudaLaunch {
+            graph_node: 5,
+            registers: 32,
+            ..Default::default()
+        };
+        assert_eq!(
+            decode(&encode(&kernel, &[])).map(|it| it.0),
+            Ok(Record::Kernel(
+                Kernel {
+                    header: Header {
+                        size: size_of::<Kernel>() as u16,
+                        ..kernel.header
+                    },
+                    ..kernel
+                },
+                None
+            ))
+        );
+        let bytes = encode(&kernel, launch.bytes());
+        assert!(matches!(decode(&bytes), Ok((Record::Kernel(_, Some(told)), _)) if told == launch));
     }
 
     #[test]

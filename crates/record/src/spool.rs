@@ -70,6 +70,18 @@ pub mod outcome {
     pub const MEMORY_KEPT: u32 = 32;
     /// No API table was found to hook (no runtime was loaded).
     pub const NO_TABLES: u32 = 64;
+    /// Another profiler appeared or asked for its turn, and we gave way: what was recorded until then is whole.
+    pub const YIELDED: u32 = 128;
+}
+
+/// Values of [`Head::status`], written by the target with [`state::FAILED`].
+pub mod status {
+    /// Nothing more exact than the words.
+    pub const OTHER: u32 = 0;
+    /// There is no CUPTI that fits.
+    pub const NO_CUPTI: u32 = 1;
+    /// Another profiler has the process: CUPTI takes one subscriber.
+    pub const OTHER_PROFILER: u32 = 2;
 }
 
 /// Places of [`Head::dropped`].
@@ -121,7 +133,7 @@ pub struct Head {
     pub claim: AtomicU64,
     /// Records dropped because no chunk was free, by [`drop_slot`].
     pub dropped: [AtomicU64; DROP_SLOTS],
-    /// A status of the failed set-up (see the session crate), or 0.
+    /// Why the set-up failed, see [`status`].
     pub status: AtomicU32,
     /// See [`outcome`].
     pub outcome: AtomicU32,

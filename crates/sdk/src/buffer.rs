@@ -365,12 +365,12 @@ impl Seen {
         let (header, begin, timed) = match record {
             Record::Api(api, _) => (api.header, api.start, true),
             Record::Marker(marker, _) => (marker.header, marker.start, true),
-            Record::Kernel(k) => (
+            Record::Kernel(k, _) => (
                 k.header,
                 k.rung.max(u64::from(k.rung == 0) * k.start),
                 k.header.flags & flag::UNTIMED == 0,
             ),
-            Record::Copy(copy) => (
+            Record::Copy(copy, _) => (
                 copy.header,
                 copy.start,
                 copy.header.flags & flag::UNTIMED == 0,
@@ -388,7 +388,7 @@ impl Seen {
         };
         // AMD's dispatch records are completions; ours leave the operation at 0.
         let operation = match record {
-            Record::Kernel(_) => c::ROCPROFILER_KERNEL_DISPATCH_COMPLETE as u32,
+            Record::Kernel(..) => c::ROCPROFILER_KERNEL_DISPATCH_COMPLETE as u32,
             _ => header.operation,
         };
         Some(Seen {
@@ -399,7 +399,7 @@ impl Seen {
             tid: match record {
                 Record::Api(api, _) => Some(api.tid),
                 Record::Marker(marker, _) => Some(marker.tid),
-                Record::Kernel(kernel) if kernel.rung != 0 => Some(kernel.tid),
+                Record::Kernel(kernel, _) if kernel.rung != 0 => Some(kernel.tid),
                 Record::Allocation(allocation) => Some(allocation.tid),
                 _ => None,
             },

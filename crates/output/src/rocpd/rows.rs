@@ -113,8 +113,8 @@ impl<'c, 'j> Rows<'c, 'j> {
         match record {
             Record::Api(api, words) => self.api(api, words),
             Record::Marker(marker, message) => self.marker(marker, message),
-            Record::Kernel(kernel) => self.kernel(kernel),
-            Record::Copy(copy) => self.memory_copy(copy),
+            Record::Kernel(kernel, _) => self.kernel(kernel),
+            Record::Copy(copy, _) => self.memory_copy(copy),
             Record::Allocation(allocation) => self.memory(allocation),
             Record::Scratch(scratch) => self.scratch(scratch),
             _ => Ok(()),

@@ -546,8 +546,8 @@ fn damaged_records_are_written_like_others() {
             good.push(match record {
                 event::Record::Api(fixed, tail) => event::encode(fixed, tail),
                 event::Record::Marker(fixed, tail) => event::encode(fixed, tail),
-                event::Record::Kernel(fixed) => event::encode(fixed, &[]),
-                event::Record::Copy(fixed) => event::encode(fixed, &[]),
+                event::Record::Kernel(fixed, _) => event::encode(fixed, &[]),
+                event::Record::Copy(fixed, _) => event::encode(fixed, &[]),
                 event::Record::Allocation(fixed) => event::encode(fixed, &[]),
                 event::Record::Scratch(fixed) => event::encode(fixed, &[]),
                 other => panic!("not in it: {other:?}"),

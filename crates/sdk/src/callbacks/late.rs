@@ -16,7 +16,7 @@ use std::ffi::c_void;
 pub(crate) fn deliver(record: &Record<'_>) {
     match record {
         // Without times it would be told as something that it is not.
-        Record::Kernel(kernel) if kernel.header.flags & flag::UNTIMED == 0 => {
+        Record::Kernel(kernel, _) if kernel.header.flags & flag::UNTIMED == 0 => {
             let theirs = convert::kernel(kernel);
             let mut data = KernelDispatchData {
                 size: size_of::<KernelDispatchData>() as u64,

@@ -1,0 +1,186 @@
+//! What only a CUDA process has. Layouts of CUPTI's own records are not here: they differ by version and are read in the target.
+
+use super::Header;
+#[cfg(doc)]
+use super::{Copy, Kernel, NO_NODE, Queue};
+
+/// What CUDA tells of a kernel besides ([`Kernel`]). Source of each: `CUpti_ActivityKernel*` in api/cupti_1x.json.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CudaLaunch {
+    /// Id of the node in the graph that launched it, or 0.
+    pub graph_node: u64,
+    /// Id of that graph, or 0.
+    pub graph: u32,
+    /// CUPTI's id of the context.
+    pub context: u32,
+    /// Registers per thread.
+    pub registers: u32,
+    /// Static shared memory, bytes.
+    pub static_shared: u32,
+    /// Dynamic shared memory, bytes.
+    pub dynamic_shared: u32,
+    /// Keeps the size.
+    pub reserved: u32,
+}
+
+/// What CUDA tells of a copy besides ([`Copy`]). Source: `CUpti_ActivityMemcpy*`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CudaTransfer {
+    /// Id of the node in the graph that launched it, or 0.
+    pub graph_node: u64,
+    /// Id of that graph, or 0.
+    pub graph: u32,
+    /// CUPTI's id of the context.
+    pub context: u32,
+    /// `CUpti_ActivityMemcpyKind`.
+    pub copy_kind: u32,
+    /// `CUpti_ActivityMemoryKind` of the source in the low 16 bits, of the destination in the high ones.
+    pub memory_kinds: u32,
+}
+
+/// Device memory that was filled with a value. Source: `CUpti_ActivityMemset*`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemorySet {
+    /// Common header; `operation` is the `CUpti_ActivityMemoryKind`.
+    pub header: Header,
+    /// Start on the device.
+    pub start: u64,
+    /// End on the device.
+    pub end: u64,
+    /// Correlation id of the launching call.
+    pub correlation: u64,
+    /// Bytes filled.
+    pub bytes: u64,
+    /// See [`cuda_stream`].
+    pub stream: u64,
+    /// Id of the node in the graph that launched it, or 0.
+    pub graph_node: u64,
+    /// Id of that graph, or 0.
+    pub graph: u32,
+    /// CUPTI's id of the context.
+    pub context: u32,
+    /// The value.
+    pub value: u32,
+    /// See [`cuda_node`].
+    pub node: u32,
+    /// Thread that launched it, 0 where it is not known.
+    pub tid: u32,
+    /// Keeps the size.
+    pub reserved: u32,
+}
+
+/// A wait. Source: `CUpti_ActivitySynchronization*`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Synchronization {
+    /// Common header; `operation` is the `CUpti_ActivitySynchronizationType` (1 event, 2 a stream waits for an event, 3 stream, 4 context).
+    pub header: Header,
+    /// When the wait began.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+    /// Correlation id of the call.
+    pub correlation: u64,
+    /// See [`cuda_stream`]; the stream part is `u32::MAX` where none is named.
+    pub stream: u64,
+    /// CUPTI's id of the event, or `u32::MAX`.
+    pub event: u32,
+    /// CUPTI's id of the context.
+    pub context: u32,
+    /// Thread that called, 0 where it is not known.
+    pub tid: u32,
+    /// Keeps the size.
+    pub reserved: u32,
+}
+
+/// A move or a fault of unified memory. Source: `CUpti_ActivityUnifiedMemoryCounter*`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UnifiedMemory {
+    /// Common header; `operation` is the `CUpti_ActivityUnifiedMemoryCounterKind`.
+    pub header: Header,
+    /// When it began.
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+    /// Virtual address.
+    pub address: u64,
+    /// Bytes moved, or how many faults.
+    pub value: u64,
+    /// See [`cuda_stream`].
+    pub stream: u64,
+    /// [`cuda_node`] of where it came from, [`NO_NODE`] for the host or none.
+    pub src_node: u32,
+    /// [`cuda_node`] of where it went to, likewise.
+    pub dst_node: u32,
+}
+
+/// A GPU of a CUDA process. Followed by its name (`name_len` bytes). What CUDA did not tell is 0.
+/// Source: `cuDeviceGetAttribute` and its neighbours.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CudaDevice {
+    /// Common header.
+    pub header: Header,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// Number among the devices that the process sees; [`cuda_node`] of it is what records name.
+    pub ordinal: u32,
+    /// PCI domain.
+    pub pci_domain: u32,
+    /// PCI bus.
+    pub pci_bus: u32,
+    /// PCI device.
+    pub pci_device: u32,
+    /// Compute capability, major.
+    pub major: u32,
+    /// Compute capability, minor.
+    pub minor: u32,
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Threads of a warp.
+    pub warp: u32,
+    /// Threads that one multiprocessor holds.
+    pub threads_per_multiprocessor: u32,
+    /// Threads of a block at most.
+    pub threads_per_block: u32,
+    /// Shared memory of a multiprocessor, bytes.
+    pub shared_per_multiprocessor: u32,
+    /// Registers of a multiprocessor.
+    pub registers_per_multiprocessor: u32,
+    /// Highest clock, kHz.
+    pub clock_khz: u32,
+    /// Highest memory clock, kHz.
+    pub memory_clock_khz: u32,
+    /// Bits of the memory bus.
+    pub memory_bus_bits: u32,
+    /// Bytes of second-level cache.
+    pub l2_bytes: u32,
+    /// Largest block, in each direction.
+    pub block_limits: [u32; 3],
+    /// Largest grid in blocks, in each direction.
+    pub grid_limits: [u32; 3],
+    /// Bytes of name that follow.
+    pub name_len: u32,
+    /// Keeps the size.
+    pub reserved: u32,
+}
+
+/// The first node id that stands for a CUDA device: no KFD node has so high a number.
+pub const CUDA_NODE: u32 = 1 << 16;
+
+/// What stands in the place of a KFD node id for the CUDA device `ordinal`.
+pub const fn cuda_node(ordinal: u32) -> u32 {
+    CUDA_NODE.saturating_add(ordinal)
+}
+
+/// What stands in the place of a stream's handle: CUPTI's ids of context and stream, which name it together. The default stream of the
+/// first context is not 0: CUPTI counts contexts from 1.
+pub const fn cuda_stream(context: u32, stream: u32) -> u64 {
+    (context as u64) << 32 | stream as u64
+}
