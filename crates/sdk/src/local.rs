@@ -8,14 +8,14 @@
 //! * [`launch`] for a process that was started with tools: the thread waits for the first runtime, then the session lasts until the
 //!   process ends.
 //!
-//! One session per process ([`crate::only`]), whoever made it. A forked child has none, and gets none: locks may be held there by
+//! One session per process ([`midair_guest::only`]), whoever made it. A forked child has none, and gets none: locks may be held there by
 //! threads that it does not have.
 
-use crate::agent::{BUSY_TICK, IDLE_TICK, wait_on};
 use crate::clock::now;
 use crate::status::Status;
 use crate::{collect, collector, context, current, only, registration, setting, signals, tables};
 use midair_capi_build::{edge, quiet_thread};
+use midair_guest::{BUSY_TICK, IDLE_TICK, wait_on};
 use midair_record::boot::THREAD_NAME;
 use midair_record::spool::{Area, outcome};
 use midair_settings::Settings;

@@ -55,8 +55,8 @@ pub fn release() {
     }
 }
 
-/// See [`crate::forked`]: the page is not in a child.
-pub(crate) fn begin_anew() {
+/// For a forked child: the page is not in it.
+pub fn begin_anew() {
     HELD.store(false, SeqCst);
 }
 

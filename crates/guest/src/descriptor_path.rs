@@ -3,19 +3,35 @@
 //! The loader knows libraries by the path that they were loaded from: `/proc/thread-self/fd/N` a second time gives the first library, whatever
 //! N is now. So each library needs a number of its own, also among those that an engine or another copy of this library has used.
 
-use crate::tables::elf;
+use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// What such paths begin with. Not `/proc/self`: that is the first thread, which may have ended, and then has no descriptors.
-pub(crate) const FOLDER: &str = "/proc/thread-self/fd/";
+pub const FOLDER: &str = "/proc/thread-self/fd/";
 
 /// Numbers by which libraries of this process were loaded.
 fn used() -> Vec<RawFd> {
-    let mut used = Vec::new();
-    elf::with_modules(|module| {
-        let number = module.name.strip_prefix(FOLDER);
-        used.extend(number.and_then(|number| number.parse::<RawFd>().ok()));
-    });
+    unsafe extern "C" fn each(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `data` is the list below, used by nobody else during the call; `info` and its name are valid during the callback
+        // (dl_iterate_phdr(3)).
+        let (used, name) = unsafe { (&mut *data.cast::<Vec<RawFd>>(), (*info).dlpi_name) };
+        if !name.is_null() {
+            // SAFETY: a NUL-terminated string of the loader's.
+            let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+            let number = name.strip_prefix(FOLDER.as_bytes());
+            let number =
+                number.and_then(|number| std::str::from_utf8(number).ok()?.parse::<RawFd>().ok());
+            used.extend(number);
+        }
+        0
+    }
+    let mut used: Vec<RawFd> = Vec::new();
+    // SAFETY: the callback gets back this pointer, and only during the call.
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut used).cast()) };
     used
 }
 
@@ -24,7 +40,7 @@ fn used() -> Vec<RawFd> {
 ///
 /// # Errors
 /// When no number is free below the process's limit.
-pub(crate) fn renumber(fd: OwnedFd) -> Result<OwnedFd, String> {
+pub fn renumber(fd: OwnedFd) -> Result<OwnedFd, String> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,

@@ -1,0 +1,111 @@
+//! The life of our thread: sessions, and parking between them.
+//!
+//! It was started with all signals blocked, by the engine's boot code or by the process's listener. It owns no descriptor between sessions:
+//! an attacher finds it by its name and the futex word that it waits on (see [`midair_record::boot`]).
+
+use crate::session;
+use crate::talk::{hang_up, open, receive, take_handed};
+use crate::{Work, only, wait_on};
+use midair_record::boot::{BootBlock, mailbox, step};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::time::Duration;
+
+/// How long a refusal stays to be seen.
+const REFUSAL_SHOWN: Duration = Duration::from_millis(500);
+
+/// Entry point, called by the boot code on our thread. Returns only when the thread shall end.
+///
+/// # Safety
+/// `boot` must be the live boot block of the calling thread, mapped for ever.
+pub unsafe fn enter(boot: *mut BootBlock, work: &mut dyn Work) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        // A panic is caught at this edge; nothing may be printed in a process that is not ours.
+        std::panic::set_hook(Box::new(|_| {}));
+        // SAFETY: the caller's promise.
+        unsafe { live(boot, work) };
+    }));
+}
+
+unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work) {
+    work.begin_anew();
+    if !only::claim() {
+        // The boot code hangs up and ends this thread.
+        // SAFETY: as below; the attacher reads these fields once the mailbox says that it failed.
+        unsafe {
+            (*boot).error = libc::EBUSY;
+            (*boot).error_step = step::ENTRY;
+            (*boot).mailbox.store(mailbox::FAILED, Release);
+        }
+        return;
+    }
+    work.entered();
+    // SAFETY: the boot block stays mapped; this thread is the only one in the target that writes its plain fields, and the attacher
+    // reads and writes them from outside only as the mailbox allows.
+    let word = unsafe { &(*boot).mailbox };
+    loop {
+        // SAFETY: as above.
+        let near = unsafe { std::mem::replace(&mut (*boot).fd_near, -1) };
+        if near >= 0 {
+            // SAFETY: the boot code or `open` made it, and nobody else closes it.
+            let socket = unsafe { OwnedFd::from_raw_fd(near) };
+            if let Some(session) = receive(socket) {
+                session::run(work, session);
+            }
+        }
+        // Until the next session another copy of this library may have one.
+        only::release();
+        word.store(mailbox::PARKED, Release);
+        loop {
+            let handed = loop {
+                match word.load(Acquire) {
+                    mailbox::KICK => break false,
+                    mailbox::HANDED => break true,
+                    _ => wait_on(word, mailbox::PARKED, None, true),
+                }
+            };
+            let claimed = only::claim();
+            if handed && claimed {
+                // SAFETY: as above.
+                unsafe { (*boot).fd_near = take_handed(boot) };
+                word.store(mailbox::TALKING, Release);
+                break;
+            }
+            // SAFETY: as above.
+            unsafe { hang_up(boot, handed) };
+            if handed {
+                word.store(mailbox::PARKED, Release);
+                continue;
+            }
+            if claimed {
+                // SAFETY: as above.
+                unsafe { open(boot, word) };
+                break;
+            }
+            // SAFETY: as above.
+            unsafe {
+                (*boot).error = libc::EBUSY;
+                (*boot).error_step = step::ENTRY;
+            }
+            word.store(mailbox::FAILED, Release);
+            show_refusal(word);
+        }
+    }
+}
+
+/// Whoever woke us looks at the word every few ms. The next one need not wait until the time is over: it may kick as if we were parked.
+fn show_refusal(word: &AtomicU32) {
+    let end = std::time::Instant::now() + REFUSAL_SHOWN;
+    loop {
+        let left = end.saturating_duration_since(std::time::Instant::now());
+        if word.load(Acquire) != mailbox::FAILED {
+            return;
+        }
+        if left.is_zero() {
+            let _ = word.compare_exchange(mailbox::FAILED, mailbox::PARKED, SeqCst, SeqCst);
+            return;
+        }
+        wait_on(word, mailbox::FAILED, Some(left), true);
+    }
+}

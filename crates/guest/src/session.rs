@@ -1,0 +1,114 @@
+//! One session: the spool is mapped, the work is set up, runs, and is put back.
+
+use crate::talk::{Session, answer};
+use crate::{BUSY_TICK, IDLE_TICK, Work, now, wait_on};
+use midair_record::spool::{Area, command, outcome, state};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// Runs the session that an attacher offers, to its end.
+pub(crate) fn run(work: &mut dyn Work, session: Session) {
+    let len = session.offer.spool_size as usize;
+    // SAFETY: a fresh shared mapping of a descriptor that was sent to us, at an address of the kernel's choice.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            session.spool.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        answer(&session.socket, false);
+        return;
+    }
+    // A forked child must not even see it.
+    // SAFETY: our own mapping.
+    unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
+    // SAFETY: mapped above, unmapped below only when nobody refers to it. The attacher sealed its size.
+    let Some(area) = (unsafe { Area::new(base.cast(), len) }) else {
+        answer(&session.socket, false);
+        // SAFETY: our own mapping, not used by anyone.
+        unsafe { libc::munmap(base, len) };
+        return;
+    };
+    answer(&session.socket, true);
+    let Session {
+        offer,
+        spool,
+        tools,
+        socket,
+    } = session;
+    // From here on the spool's words are the only connection: no descriptor of ours stays.
+    drop((spool, socket));
+    match work.set_up(area, &offer, tools) {
+        Ok(()) => serve(work, area),
+        Err(refused) => {
+            work.give_up();
+            area.head().status.store(refused.status, Relaxed);
+            area.set_message(&refused.text);
+            set_state(area, state::FAILED);
+        }
+    }
+    if !work.end() {
+        // SAFETY: our own mapping; the work says that nobody refers to it.
+        unsafe { libc::munmap(base, len) };
+    }
+}
+
+fn serve(work: &mut dyn Work, area: Area) {
+    let head = area.head();
+    head.slots.store(work.slots(), Relaxed);
+    head.attached_at.store(now(), Relaxed);
+    set_state(area, state::ATTACHED);
+    let mut tick = head.lease_tick.load(Acquire);
+    let mut tick_at = now();
+    let lease = u64::from(head.lease_ms) * 1_000_000;
+    let reason = loop {
+        let busy = work.tick();
+        head.slots.store(work.slots(), Relaxed);
+        head.target_tick.fetch_add(1, Release);
+        if head.command.load(Acquire) == command::DETACH {
+            break 0;
+        }
+        if let Some(reason) = work.leaving() {
+            break reason;
+        }
+        let lease_tick = head.lease_tick.load(Acquire);
+        if lease_tick != tick {
+            (tick, tick_at) = (lease_tick, now());
+        } else if lease != 0 && now() - tick_at > lease {
+            break outcome::LEASE_EXPIRED;
+        }
+        wait_on(
+            &head.command,
+            command::RUN,
+            Some(if busy { BUSY_TICK } else { IDLE_TICK }),
+            false,
+        );
+    };
+    set_state(area, state::DETACHING);
+    let deadline = now() + u64::from(head.drain_ms) * 1_000_000;
+    let detached = || head.detached_at.store(now(), Relaxed);
+    let left = work.stop(deadline, &detached);
+    head.outcome.store(left | reason, Release);
+    set_state(area, state::COMPLETE);
+}
+
+fn set_state(area: Area, value: u32) {
+    area.head().state.store(value, Release);
+    // SAFETY: a futex word in a live shared mapping; waking has no effect on memory.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            &raw const area.head().state,
+            libc::FUTEX_WAKE,
+            i32::MAX,
+            0,
+            0,
+            0,
+        )
+    };
+}

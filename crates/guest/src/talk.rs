@@ -1,0 +1,181 @@
+//! The first words of a session: a connection, the attacher's offer, our answer.
+
+use midair_record::boot::{BootBlock, mailbox, step};
+use midair_record::knock::{self, Answer};
+use midair_record::offer::{MAX_TOOLS, Offer, Reply};
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Release, SeqCst};
+
+/// The connection that the process's listener handed over, or -1.
+///
+/// # Safety
+/// `boot` is the live boot block of the calling thread.
+pub(crate) unsafe fn take_handed(boot: *mut BootBlock) -> RawFd {
+    // SAFETY: the caller's promise.
+    let handed = unsafe { (*boot).handed.swap(0, SeqCst) };
+    handed.cast_signed().wrapping_sub(1)
+}
+
+/// Closes the connection that the process's listener handed over: another copy of this library is at work (`refused`, and the attacher is
+/// told), or an attacher that traces came between.
+///
+/// # Safety
+/// As [`take_handed`].
+pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: bool) {
+    // SAFETY: the caller's promise.
+    let near = unsafe { take_handed(boot) };
+    if near < 0 {
+        return;
+    }
+    // SAFETY: the listener made it, and who takes it out of the block has it alone.
+    let connection = unsafe { OwnedFd::from_raw_fd(near) };
+    if refused {
+        let mut answer = Answer::new(knock::outcome::FAILED);
+        (answer.step, answer.error) = (step::ENTRY, libc::EBUSY);
+        let bytes = answer.bytes();
+        // SAFETY: so many bytes of a live value.
+        unsafe {
+            libc::send(
+                connection.as_raw_fd(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+            )
+        };
+    }
+}
+
+/// Makes a socket pair and waits for the attacher to take the far end and speak.
+///
+/// # Safety
+/// As [`take_handed`].
+pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) {
+    let mut pair = [-1; 2];
+    // SAFETY: a valid out pointer.
+    if unsafe {
+        libc::socketpair(
+            libc::AF_UNIX,
+            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC,
+            0,
+            pair.as_mut_ptr(),
+        )
+    } != 0
+    {
+        // SAFETY: the caller's promise.
+        unsafe {
+            (*boot).error = *libc::__errno_location();
+            (*boot).error_step = step::SOCKET;
+        }
+        word.store(mailbox::FAILED, Release);
+        return;
+    }
+    let [near, far] = pair;
+    // SAFETY: the caller's promise.
+    let patience = unsafe {
+        (*boot).fd_near = near;
+        (*boot).fd_far = far;
+        (*boot).patience_ms
+    };
+    word.store(mailbox::OPEN, Release);
+    let mut poll = libc::pollfd {
+        fd: near,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one valid pollfd.
+    let spoke = unsafe { libc::poll(&mut poll, 1, patience as c_int) } == 1;
+    // SAFETY: our own descriptors; the attacher has a copy of the far one by now, or never takes it.
+    unsafe {
+        libc::close(far);
+        (*boot).fd_far = -1;
+        if !spoke {
+            libc::close(near);
+            (*boot).fd_near = -1;
+        }
+    }
+    word.store(mailbox::TALKING, Release);
+}
+
+/// What an attacher sent.
+pub(crate) struct Session {
+    pub(crate) offer: Offer,
+    pub(crate) spool: OwnedFd,
+    pub(crate) tools: Vec<OwnedFd>,
+    pub(crate) socket: OwnedFd,
+}
+
+/// The attacher's offer and what came with it.
+pub(crate) fn receive(socket: OwnedFd) -> Option<Session> {
+    let mut poll = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // A starved attacher takes long to make its spool; one that dies closes the socket, which ends the wait.
+    // SAFETY: one valid pollfd.
+    if unsafe { libc::poll(&mut poll, 1, 20_000) } != 1 {
+        return None;
+    }
+    let mut offer = Offer::default();
+    let mut control = [0_u64; 32];
+    let mut part = libc::iovec {
+        iov_base: (&raw mut offer).cast(),
+        iov_len: size_of::<Offer>(),
+    };
+    // SAFETY: msghdr is plain data; zero is a valid value of each field.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the buffers outlive the call; Offer is made of integers.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) };
+    let mut fds = Vec::new();
+    // SAFETY: the kernel filled the control buffer; the macros walk it within msg_controllen.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let count =
+                    ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
+                let data = libc::CMSG_DATA(header).cast::<RawFd>();
+                for index in 0..count {
+                    fds.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+                }
+            }
+            header = libc::CMSG_NXTHDR(&message, header);
+        }
+    }
+    let good = got as usize == size_of::<Offer>()
+        && offer.is_ours()
+        && fds.len() == 1 + offer.tools as usize;
+    if !good {
+        return None;
+    }
+    let mut fds = fds.into_iter();
+    let spool = fds.next()?;
+    Some(Session {
+        offer,
+        spool,
+        tools: fds.collect(),
+        socket,
+    })
+}
+
+/// Tells the attacher whether its spool was taken.
+pub(crate) fn answer(socket: &OwnedFd, accepted: bool) {
+    let reply = Reply::new(accepted);
+    // SAFETY: a plain struct of integers, sent whole; the attacher may be gone, which is found out by the lease.
+    unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            (&raw const reply).cast(),
+            size_of::<Reply>(),
+            libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+        )
+    };
+}
+
+const _: () = assert!(MAX_TOOLS <= 16);
