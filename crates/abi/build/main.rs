@@ -2,6 +2,8 @@
 
 #[path = "constants.rs"]
 mod constants;
+#[path = "cupti.rs"]
+mod cupti;
 #[path = "names.rs"]
 mod names;
 #[path = "tables.rs"]
@@ -32,6 +34,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         roctx: tables::roctx(&read("roctx.json")?)?,
     };
 
+    let nvidia = cupti::Cupti {
+        twelve: read("cupti_12.json")?,
+        thirteen: read("cupti_13.json")?,
+        versions: read("cupti_versions.json")?,
+    };
+
     let out = env::var("OUT_DIR")?;
     let write = |name: &str, text: String| fs::write(Path::new(&out).join(name), text);
     write("tables.rs", tables::generate(&apis, &sdk)?)?;
@@ -39,6 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     write("constants.rs", constants::enums(&sdk)?)?;
     write("layout.rs", constants::layouts(&sdk)?)?;
     write("functions.rs", constants::functions(&sdk)?)?;
+    write("cupti_names.rs", cupti::names(&nvidia)?)?;
+    write("cupti_layouts.rs", cupti::layouts(&nvidia)?)?;
     Ok(())
 }
 

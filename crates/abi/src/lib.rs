@@ -1,4 +1,4 @@
-//! Names, numbers and layouts of AMD's C interfaces. Generated from `api/*.json` at build time, or hand-written and checked
+//! Names, numbers and layouts of AMD's C interfaces, and of NVIDIA's CUPTI. Generated from `api/*.json` at build time, or hand-written and checked
 //! against it by the compiler; no logic.
 //!
 //! * [`tables`]: the API tables whose slots we wrap, with parameters and operation ids,
@@ -7,9 +7,11 @@
 //! * [`constants`]: the SDK's enumerators under their C names,
 //! * [`records`], [`agent`], [`registration`]: structs that we fill or read,
 //! * [`functions`]: every function of the SDK's headers,
+//! * [`cupti`]: NVIDIA's CUPTI: names, and where the fields of its records lie in each version,
 //! * [`private`]: the table between our own SDK and our own tool.
 
 pub mod agent;
+pub mod cupti;
 pub mod members;
 pub mod names;
 pub mod private;
