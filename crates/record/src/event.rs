@@ -684,6 +684,21 @@ pub fn encode<T: Plain>(fixed: &T, tail: &[u8]) -> Vec<u8> {
     out
 }
 
+/// A soft error as a record; its words are cut where they would not fit. Allocates, as [`encode`].
+pub fn note(text: &str) -> Vec<u8> {
+    let text = text.as_bytes();
+    let text = text.get(..text.len().min(2000)).unwrap_or_default();
+    let record = Note {
+        header: Header {
+            kind: kind::NOTE,
+            ..Header::default()
+        },
+        len: text.len() as u32,
+        reserved: 0,
+    };
+    encode(&record, text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,8 +4,9 @@
 //! saved, signals ready, slots taken, recording opened. On the way out: nothing new taken on while the device's rest drains with the
 //! hooks still in, recording off, everyone seen outside, slots restored, books written, signals given back.
 
+mod relay;
+
 use crate::allocations;
-use crate::buffer;
 use crate::callbacks;
 use crate::clock::now;
 use crate::context::{self, Wanted};
@@ -20,8 +21,9 @@ use crate::scratch;
 use crate::symbols;
 use crate::tables::{self, Live};
 use crate::wrappers::{TABLES, original};
-use midair_record::event::{self, Header, Note, Untimed, kind};
+use midair_record::event::{Untimed, kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
+use relay::{Route, relay};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
@@ -203,15 +205,6 @@ pub fn wait_for_device() {
         return;
     }
     ask();
-}
-
-/// Where records go.
-#[derive(Debug)]
-enum Route {
-    /// From every thread straight into the attacher's spool.
-    Direct,
-    /// Into a spool of ours first, since tools in this process want them too.
-    Relay { reader: Reader, onward: ChunkWriter },
 }
 
 /// A session that collects.
@@ -769,40 +762,4 @@ fn need_of(wanted: &Wanted) -> Need {
         allocations: mask & (1 << kind::MEMORY_ALLOCATION) != 0,
         scratch: mask & (1 << kind::SCRATCH_MEMORY) != 0,
     }
-}
-
-/// Moves what the private spool holds on: to the tools' buffers, and to the attacher's spool what is meant for it. Returns whether
-/// there was anything.
-fn relay(route: &mut Route, spool: Option<Area>, tid: u32) -> bool {
-    let Route::Relay { reader, onward } = route else {
-        return false;
-    };
-    let moved = reader.drain(|bytes| {
-        let _ = buffer::deliver(bytes);
-        let mut rest = bytes;
-        while let (Some(spool), Ok((_, size))) = (spool, event::decode(rest)) {
-            let (record, after) = rest.split_at(size);
-            let record_kind = record.get(2).copied().unwrap_or(0);
-            // SAFETY: the attacher's spool is mapped while the session lasts, and `onward` is only used with it.
-            unsafe { onward.store(spool, tid, record_kind, [record, &[]]) };
-            rest = after;
-        }
-        Ok::<(), ()>(())
-    });
-    moved.is_ok_and(|bytes| bytes > 0)
-}
-
-/// A soft error as a record.
-pub fn note(text: &str) -> Vec<u8> {
-    let text = text.as_bytes();
-    let text = text.get(..text.len().min(2000)).unwrap_or_default();
-    let record = Note {
-        header: Header {
-            kind: kind::NOTE,
-            ..Header::default()
-        },
-        len: text.len() as u32,
-        reserved: 0,
-    };
-    event::encode(&record, text)
 }
