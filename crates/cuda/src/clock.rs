@@ -1,0 +1,223 @@
+//! CUPTI's time and ours: from nanoseconds of a clock of CUPTI's choice to CLOCK_BOOTTIME.
+//!
+//! Pairs of both clocks are taken at the begin, with each flush and at the end. Between two pairs the difference is interpolated: it
+//! drifts by some ten ppm where CUPTI's clock is the wall clock, which is slewed. Where the wall clock was set in between, the two
+//! differences are far apart, and a moment has the one that puts it between the two pairs.
+
+/// Pairs that are kept: what CUPTI may hold back, at one pair per flush.
+const KEPT: usize = 256;
+/// Differences that are further apart than this were not made by drift, in ns.
+const STEP: i64 = 1_000_000;
+/// Readings for one pair: the one with the narrowest bracket counts.
+const READINGS: usize = 5;
+
+/// One moment on both clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// CUPTI's, ns.
+    pub cupti: u64,
+    /// CLOCK_BOOTTIME, ns.
+    pub boot: u64,
+}
+
+impl Pair {
+    /// Reads both clocks: CUPTI's between two readings of ours. `None` when CUPTI does not tell.
+    pub fn read(
+        mut cupti: impl FnMut() -> Option<u64>,
+        mut boot: impl FnMut() -> u64,
+    ) -> Option<Pair> {
+        let mut best: Option<(u64, Pair)> = None;
+        for _ in 0..READINGS {
+            let before = boot();
+            let there = cupti()?;
+            let width = boot().saturating_sub(before);
+            if best.is_none_or(|(narrowest, _)| width < narrowest) {
+                let boot = before + width / 2;
+                best = Some((width, Pair { cupti: there, boot }));
+            }
+        }
+        best.map(|(_, pair)| pair)
+    }
+
+    fn difference(self) -> i64 {
+        self.boot.wrapping_sub(self.cupti).cast_signed()
+    }
+}
+
+/// A stretch between two pairs.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    from: Pair,
+    to: Pair,
+}
+
+impl Stretch {
+    fn has(&self, time: u64) -> bool {
+        // A clock that was set back: the later pair may have the smaller time.
+        let (low, high) = (self.from.cupti, self.to.cupti);
+        (low.min(high)..=low.max(high)).contains(&time)
+    }
+
+    fn convert(&self, time: u64) -> u64 {
+        let (first, last) = (self.from.difference(), self.to.difference());
+        let change = last.wrapping_sub(first);
+        if change == 0 {
+            return time.wrapping_add_signed(first);
+        }
+        if change.abs() > STEP {
+            let late = time.wrapping_add_signed(last);
+            let early = time.wrapping_add_signed(first);
+            // The clock was set within this stretch. Only one of both is possible where it was set by more than the stretch is long.
+            let possible = (self.from.boot..=self.to.boot).contains(&early);
+            return if possible { early } else { late };
+        }
+        let length = self.to.cupti.wrapping_sub(self.from.cupti).cast_signed();
+        let part = time.wrapping_sub(self.from.cupti).cast_signed();
+        // A stretch is at most hours (2^45 ns) long and the change below 2^20: no overflow.
+        let share = part.saturating_mul(change) / length.max(1);
+        time.wrapping_add_signed(first + share)
+    }
+}
+
+/// All that is known of both clocks in a session.
+#[derive(Debug, Default)]
+pub struct Clock {
+    pairs: Vec<Pair>,
+    /// The stretch of the last conversion: the next one is nearly always in it.
+    last: Option<Stretch>,
+    /// How often the other clock was seen to have been set.
+    pub steps: u32,
+}
+
+impl Clock {
+    /// Another pair.
+    pub fn add(&mut self, pair: Pair) {
+        if let Some(last) = self.pairs.last() {
+            let change = pair.difference().wrapping_sub(last.difference());
+            self.steps += u32::from(change.unsigned_abs() > STEP.unsigned_abs());
+        }
+        if self.pairs.len() == KEPT {
+            self.pairs.remove(1);
+        }
+        self.pairs.push(pair);
+        self.last = None;
+    }
+
+    /// Whether there is a pair at all.
+    pub fn is_set(&self) -> bool {
+        !self.pairs.is_empty()
+    }
+
+    /// CUPTI's `time` as CLOCK_BOOTTIME; 0 stays 0 (no time).
+    #[inline]
+    pub fn convert(&mut self, time: u64) -> u64 {
+        if time == 0 {
+            return 0;
+        }
+        match self.last {
+            Some(stretch) if stretch.has(time) => stretch.convert(time),
+            _ => self.look(time),
+        }
+    }
+
+    fn look(&mut self, time: u64) -> u64 {
+        let stretches = self.pairs.windows(2).filter_map(|two| match two {
+            [from, to] => Some(Stretch {
+                from: *from,
+                to: *to,
+            }),
+            _ => None,
+        });
+        // The newest that fits.
+        if let Some(stretch) = stretches.rev().find(|stretch| stretch.has(time)) {
+            self.last = Some(stretch);
+            return stretch.convert(time);
+        }
+        let (Some(first), Some(newest)) = (self.pairs.first(), self.pairs.last()) else {
+            return time;
+        };
+        let nearest = if time.abs_diff(first.cupti) < time.abs_diff(newest.cupti) {
+            first
+        } else {
+            newest
+        };
+        time.wrapping_add_signed(nearest.difference())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(cupti: u64, boot: u64) -> Pair {
+        Pair { cupti, boot }
+    }
+
+    #[test]
+    fn the_narrowest_bracket_counts() {
+        let mut boot = [100, 200, 300, 310, 400, 500, 600, 700, 800, 900].into_iter();
+        let mut cupti = 1_000_000_u64;
+        let read = Pair::read(
+            || {
+                cupti += 1;
+                Some(cupti)
+            },
+            || boot.next().unwrap(),
+        );
+        assert_eq!(read, Some(pair(1_000_002, 305)));
+        assert_eq!(Pair::read(|| None, || 0), None);
+    }
+
+    #[test]
+    fn drift_is_interpolated_and_beyond_the_ends_the_nearest_counts() {
+        let mut clock = Clock::default();
+        assert_eq!((clock.convert(5), clock.is_set()), (5, false));
+        clock.add(pair(1_000_000, 0));
+        assert_eq!(clock.convert(1_000_500), 500);
+        // 100 ns per 100 ms.
+        clock.add(pair(101_000_000, 100_000_100));
+        assert_eq!(clock.convert(51_000_000), 50_000_050);
+        assert_eq!(clock.convert(51_000_010), 50_000_060);
+        assert_eq!(clock.convert(900_000), u64::MAX - 99_999);
+        assert_eq!(clock.convert(101_000_007), 100_000_107);
+        assert_eq!((clock.convert(0), clock.steps), (0, 0));
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_forward() {
+        let mut clock = Clock::default();
+        clock.add(pair(1_000_000_000, 0));
+        clock.add(pair(1_100_000_000, 100_000_000));
+        // An hour forward, in the middle of this stretch.
+        let hour = 3_600_000_000_000;
+        clock.add(pair(1_200_000_000 + hour, 200_000_000));
+        assert_eq!(clock.steps, 1);
+        assert_eq!(clock.convert(1_050_000_000), 50_000_000);
+        assert_eq!(clock.convert(1_120_000_000), 120_000_000);
+        assert_eq!(clock.convert(1_190_000_000 + hour), 190_000_000);
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_back() {
+        let mut clock = Clock::default();
+        let hour = 3_600_000_000_000;
+        clock.add(pair(2 * hour, 1_000_000_000));
+        clock.add(pair(hour + 100_000_000, 1_100_000_000));
+        clock.add(pair(hour + 200_000_000, 1_200_000_000));
+        assert_eq!(clock.convert(2 * hour + 30_000_000), 1_030_000_000);
+        assert_eq!(clock.convert(hour + 60_000_000), 1_060_000_000);
+        assert_eq!(clock.convert(hour + 160_000_000), 1_160_000_000);
+    }
+
+    #[test]
+    fn many_pairs_keep_the_first_and_the_newest() {
+        let mut clock = Clock::default();
+        for at in 0..10_000_u64 {
+            clock.add(pair(1 + at * 1000, at * 1000));
+        }
+        assert!(clock.pairs.len() <= KEPT);
+        for at in [0, 17, 4_999_500, 9_998_777] {
+            assert_eq!(clock.convert(at + 1), at);
+        }
+    }
+}

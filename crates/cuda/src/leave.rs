@@ -1,0 +1,78 @@
+//! The process ends while it is recorded: an exit handler of ours lets our thread finish first.
+//!
+//! It was registered after CUDA's own handlers, so it runs before them, and CUPTI still works when our thread asks it for the rest.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// How long the application's thread waits for us.
+const LIMIT: Duration = Duration::from_millis(1500);
+
+/// The pid of the process that is recorded, 0 when none: a forked child has a copy of this word and nothing of ours that runs.
+static SERVING: AtomicU32 = AtomicU32::new(0);
+/// 1 once the process runs its exit handlers.
+static LEAVES: AtomicU32 = AtomicU32::new(0);
+
+/// Registers the handler. Once per process.
+pub fn register() {
+    // SAFETY: a function of a library that is never unloaded.
+    unsafe { libc::atexit(at_exit) };
+}
+
+/// A session begins or ends.
+pub fn serve(on: bool) {
+    SERVING.store(if on { std::process::id() } else { 0 }, SeqCst);
+}
+
+/// Whether the process is about to end.
+pub fn process_leaves() -> bool {
+    LEAVES.load(SeqCst) != 0
+}
+
+/// In a forked child, before its first session.
+pub fn begin_anew() {
+    SERVING.store(0, SeqCst);
+    LEAVES.store(0, SeqCst);
+}
+
+extern "C" fn at_exit() {
+    if SERVING.load(SeqCst) != std::process::id() {
+        return;
+    }
+    LEAVES.store(1, SeqCst);
+    let end = Instant::now() + LIMIT;
+    // The application's thread has nothing else to do: it is leaving.
+    while SERVING.load(SeqCst) != 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_waits_for_the_session_and_no_longer() {
+        begin_anew();
+        at_exit();
+        assert!(!process_leaves());
+        serve(true);
+        let leaving = std::thread::spawn(|| {
+            let begin = Instant::now();
+            at_exit();
+            begin.elapsed()
+        });
+        while !process_leaves() {
+            std::thread::yield_now();
+        }
+        serve(false);
+        assert!(leaving.join().unwrap() < LIMIT);
+        begin_anew();
+        serve(true);
+        let begin = Instant::now();
+        at_exit();
+        assert!(begin.elapsed() >= LIMIT);
+        begin_anew();
+    }
+}

@@ -1,0 +1,122 @@
+//! Pages of ours that a jump of 32 bits reaches. A page that was made stays: a thread may be on its way through it.
+
+use super::{MOST, arch};
+use std::sync::{Mutex, PoisonError};
+
+const PAGE: usize = 4096;
+/// Bytes of one function's stub.
+const STUB: usize = PAGE / MOST;
+/// A jump reaches 2 GiB; the function and the page are somewhat larger than their addresses.
+const REACH: usize = (1 << 31) - (1 << 20);
+/// Pages that are made at most, one per copy of CUPTI that is too far from the others.
+const PAGES: usize = 4;
+
+static KNOWN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// Where a function at `address` jumps to, as number `index`.
+pub(super) fn stub(address: usize, index: usize) -> Result<usize, String> {
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let page = match known.iter().find(|page| page.abs_diff(address) < REACH) {
+        Some(page) => *page,
+        None if known.len() == PAGES => return Err("too many copies of CUPTI".to_owned()),
+        None => {
+            let page = make(address)?;
+            known.push(page);
+            page
+        }
+    };
+    Ok(page + index * STUB)
+}
+
+/// Makes a page near `address`.
+fn make(address: usize) -> Result<usize, String> {
+    let maps = std::fs::read_to_string("/proc/self/maps")
+        .map_err(|error| format!("the process's mappings cannot be read: {error}"))?;
+    for place in gaps(&maps, address) {
+        // SAFETY: a page that replaces nothing.
+        let page = unsafe {
+            libc::mmap(
+                std::ptr::without_provenance_mut(place),
+                PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            )
+        };
+        if page == libc::MAP_FAILED {
+            continue;
+        }
+        let at = page.expose_provenance();
+        let near = at.abs_diff(address) < REACH;
+        let filled = near && {
+            for index in 0..MOST {
+                let code = arch::stub(index);
+                // SAFETY: a fresh page of ours; a stub is shorter than its share of it.
+                unsafe {
+                    let to = page.cast::<u8>().add(index * STUB);
+                    std::ptr::copy_nonoverlapping(code.as_ptr(), to, code.len().min(STUB));
+                }
+            }
+            // SAFETY: our own page, which nothing uses yet.
+            unsafe { libc::mprotect(page, PAGE, libc::PROT_READ | libc::PROT_EXEC) == 0 }
+        };
+        if filled {
+            return Ok(at);
+        }
+        // SAFETY: our own page, which nothing uses.
+        unsafe { libc::munmap(page, PAGE) };
+        if near {
+            return Err("no page of code can be made".to_owned());
+        }
+    }
+    Err("there is no room for a page near CUPTI's code".to_owned())
+}
+
+/// Free pages around `address`, the nearest first: the last page of each gap below, the first of each above, a few of them.
+fn gaps(maps: &str, address: usize) -> Vec<usize> {
+    let mut places = Vec::new();
+    let mut end = 0x10000_usize;
+    for line in maps.lines() {
+        let range = line.split(' ').next().unwrap_or_default();
+        let Some((from, to)) = range.split_once('-') else {
+            continue;
+        };
+        let (Ok(from), Ok(to)) = (
+            usize::from_str_radix(from, 16),
+            usize::from_str_radix(to, 16),
+        ) else {
+            continue;
+        };
+        // A page is left free on both sides: stacks and heaps grow.
+        if from.saturating_sub(end) >= 3 * PAGE {
+            places.push(end + PAGE);
+            places.push(from - 2 * PAGE);
+        }
+        end = to;
+    }
+    places.retain(|place| place.abs_diff(address) < REACH);
+    places.sort_unstable_by_key(|place| place.abs_diff(address));
+    places.truncate(64);
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_gap_comes_first() {
+        let maps = "400000-401000 r-xp 0 0:0 0 /a\n7f0000000000-7f0000001000 r-xp 0 0:0 0 /b\n\
+                    7f0000010000-7f0000020000 r-xp 0 0:0 0 /c\n7fff00000000-7fff00001000 rw-p 0 0:0 0\n";
+        let places = gaps(maps, 0x7f00_0001_8000);
+        assert_eq!(places.first(), Some(&0x7f00_0002_1000));
+        assert_eq!(places.get(1), Some(&0x7f00_0000_e000));
+        assert!(
+            places
+                .iter()
+                .all(|place| place.abs_diff(0x7f00_0001_8000) < REACH)
+        );
+        assert!(gaps("", 5).is_empty());
+    }
+}

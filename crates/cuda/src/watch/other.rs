@@ -1,0 +1,11 @@
+//! Processors on which entries are not watched.
+
+/// No jump.
+pub(super) fn jump(_from: usize, _to: usize, _before: u64) -> Option<u64> {
+    None
+}
+
+/// No code.
+pub(super) fn stub(_index: usize) -> Vec<u8> {
+    Vec::new()
+}

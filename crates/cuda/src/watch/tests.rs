@@ -1,0 +1,159 @@
+//! Functions made here, in a page of their own, stand for CUPTI's.
+
+use super::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// There is one watch per process.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `mov rax, rdi; add rax, r9; nop..; ret`, behind the 4 bytes that compilers put first.
+const ADDS: [u8; 16] = [
+    0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x89, 0xf8, 0x4c, 0x01, 0xc8, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3,
+];
+type Adds = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
+
+struct Code {
+    at: usize,
+}
+
+impl Code {
+    fn new() -> Code {
+        // SAFETY: a fresh page, filled before it becomes code.
+        unsafe {
+            let page = libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(page, libc::MAP_FAILED);
+            std::ptr::copy_nonoverlapping(ADDS.as_ptr(), page.cast(), ADDS.len());
+            std::ptr::copy_nonoverlapping(ADDS.as_ptr(), page.cast::<u8>().add(64), ADDS.len());
+            assert_eq!(
+                libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_EXEC),
+                0
+            );
+            Code {
+                at: page.expose_provenance(),
+            }
+        }
+    }
+    fn functions(&self) -> [usize; 2] {
+        [self.at, self.at + 64]
+    }
+    fn call(&self, which: usize, first: u64, last: u64) -> u64 {
+        // SAFETY: the code above has this type.
+        let function: Adds = unsafe { std::mem::transmute(self.functions()[which]) };
+        function(first, 2, 3, 4, 5, last)
+    }
+    fn bytes(&self, which: usize) -> [u8; 16] {
+        // SAFETY: the page above.
+        unsafe { std::ptr::with_exposed_provenance::<[u8; 16]>(self.functions()[which]).read() }
+    }
+    /// As the kernel tells the page's rights.
+    fn rights(&self) -> String {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|line| {
+            let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let parse = |text| usize::from_str_radix(text, 16).unwrap();
+            (parse(from)..parse(to)).contains(&self.at)
+        });
+        line.unwrap().split(' ').nth(1).unwrap().to_owned()
+    }
+}
+
+#[test]
+fn a_caller_waits_until_the_watch_ends_and_gets_his_answer() {
+    let _alone = alone();
+    let code = Code::new();
+    assert_eq!(code.call(0, 40, 2), 42);
+    for _ in 0..20 {
+        // SAFETY: the functions of this test, whose page stays.
+        let watch = unsafe { Watch::begin(&code.functions()) }.unwrap();
+        assert_eq!((watch.count(), watch.asked()), (2, 0));
+        assert_eq!((code.bytes(0)[0], code.rights().as_str()), (0xe9, "r-xp"));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let callers: Vec<_> = [0, 1, 0]
+                .map(|which| {
+                    let (over, code) = (&over, &code);
+                    scope.spawn(move || {
+                        let sum = code.call(which, 1 << 40, 7);
+                        (sum, over.load(SeqCst))
+                    })
+                })
+                .into_iter()
+                .collect();
+            while watch.asked() < 3 {
+                std::thread::yield_now();
+            }
+            // What our thread does before it lets them go.
+            over.store(true, SeqCst);
+            drop(watch);
+            for caller in callers {
+                assert_eq!(caller.join().unwrap(), ((1 << 40) + 7, true));
+            }
+        });
+        assert_eq!((code.bytes(0), code.bytes(1)), (ADDS, ADDS));
+        assert_eq!(code.rights(), "r-xp");
+        assert_eq!(code.call(1, 1, 1), 2);
+    }
+}
+
+#[test]
+fn our_own_thread_does_not_wait_for_itself() {
+    let _alone = alone();
+    let code = Code::new();
+    // SAFETY: as above.
+    let watch = unsafe { Watch::begin(&code.functions()) }.unwrap();
+    let begin = Instant::now();
+    assert_eq!(code.call(1, 40, 2), 42);
+    assert!(begin.elapsed() < PATIENCE);
+    assert_eq!(
+        (code.bytes(1), code.bytes(0)[0], watch.asked()),
+        (ADDS, 0xe9, 0)
+    );
+    drop(watch);
+    assert_eq!(code.bytes(0), ADDS);
+}
+
+#[test]
+fn what_somebody_else_put_there_stays_and_odd_places_are_refused() {
+    let _alone = alone();
+    let code = Code::new();
+    // SAFETY: nothing is changed: the second address is refused, and the first one put back.
+    let refused = unsafe { Watch::begin(&[code.at, code.at + 68]) };
+    assert!(refused.is_err());
+    drop(refused);
+    assert_eq!(code.bytes(0), ADDS);
+    // SAFETY: as above.
+    let watch = unsafe { Watch::begin(&[code.at]) }.unwrap();
+    let ours = u64::from_le_bytes(*code.bytes(0).first_chunk().unwrap());
+    let theirs = u64::from_le_bytes([0xc3; 8]);
+    // SAFETY: a whole instruction in a page of this test.
+    unsafe { replace(code.at, ours, theirs) }.unwrap();
+    drop(watch);
+    assert_eq!(code.bytes(0)[0], 0xc3);
+}
+
+#[test]
+fn nobody_waits_for_ever() {
+    let _alone = alone();
+    let code = Code::new();
+    // SAFETY: as above.
+    let watch = unsafe { Watch::begin(&code.functions()) }.unwrap();
+    let begin = Instant::now();
+    let sum = std::thread::scope(|scope| scope.spawn(|| code.call(0, 2, 2)).join().unwrap());
+    assert_eq!(sum, 4);
+    assert!(begin.elapsed() >= PATIENCE);
+    assert_eq!(code.bytes(0), ADDS);
+    assert_eq!(watch.asked(), 1);
+    drop(watch);
+    assert_eq!((code.bytes(0), code.bytes(1)), (ADDS, ADDS));
+}

@@ -1,0 +1,49 @@
+//! The bytes of the jump and of the page that it leads to.
+
+use super::gives_way;
+
+/// The first 8 bytes of a function at `from` once it begins with a jump to `to`: 5 bytes of `jmp rel32`, and the last 3 of `before`.
+/// `None` where `to` is too far away.
+pub(super) fn jump(from: usize, to: usize, before: u64) -> Option<u64> {
+    let distance = (to as i64).checked_sub(from as i64 + 5)?;
+    let distance = i32::try_from(distance).ok()?;
+    let jump = 0xe9 | u64::from(distance.cast_unsigned()) << 8;
+    Some(before & !0xff_ffff_ffff | jump)
+}
+
+/// `mov eax, index; jmp [rip+0]; .quad passage`: the number of the function, and on to [`passage`], which may be anywhere.
+pub(super) fn stub(index: usize) -> Vec<u8> {
+    let mut code = vec![0xb8];
+    code.extend((index as u32).to_le_bytes());
+    code.extend([0xff, 0x25, 0, 0, 0, 0]);
+    code.extend((passage as *const () as usize).to_le_bytes());
+    code
+}
+
+/// Keeps the arguments of the call that came here, lets it wait, and goes on to where it was meant to go.
+#[unsafe(naked)]
+unsafe extern "C" fn passage() {
+    core::arch::naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "and rsp, -16",
+        "mov edi, eax",
+        "call {waits}",
+        "lea rsp, [rbp - 48]",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "pop rbp",
+        "jmp rax",
+        waits = sym gives_way,
+    )
+}
