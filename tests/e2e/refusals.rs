@@ -149,7 +149,7 @@ fn a_process_that_is_not_fit() -> Result<()> {
             .values()
             .all(|thread| thread.blocked == 0))
     })?;
-    refused_untouched(pid, 14, "no HIP or HSA runtime")?;
+    refused_untouched(pid, 14, "no HIP, HSA or CUDA runtime")?;
 
     target.signal(libc::SIGSTOP)?;
     until("its stop", || Ok(state(pid)? == 'T'))?;

@@ -12,6 +12,7 @@
 mod agent;
 mod cpuinfo;
 mod node;
+mod processors;
 pub mod product;
 mod topology;
 pub mod visibility;

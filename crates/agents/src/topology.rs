@@ -27,6 +27,8 @@ pub struct Sources {
     pub topology: PathBuf,
     /// `/proc/cpuinfo`.
     pub cpuinfo: PathBuf,
+    /// `/sys/devices/system/node`, which every kernel has.
+    pub numa: PathBuf,
     /// `/sys/class/drm`.
     pub drm: PathBuf,
     /// Candidates for libdrm's `amdgpu.ids`, the first readable one is used.
@@ -44,6 +46,7 @@ impl Sources {
         Sources {
             topology: root.join("sys/class/kfd/kfd/topology"),
             cpuinfo: root.join("proc/cpuinfo"),
+            numa: root.join("sys/devices/system/node"),
             drm: root.join("sys/class/drm"),
             amdgpu_ids: ids.iter().map(|path| root.join(path)).collect(),
         }
@@ -118,6 +121,12 @@ impl Sources {
         Ok(agents)
     }
 
+    /// The processors alone, for a machine without the driver: one agent per NUMA node that has some, in the order of the nodes; one
+    /// for all where the kernel tells no nodes. Empty when nothing at all can be read.
+    pub fn processors(&self) -> Vec<Agent> {
+        crate::processors::agents(&self.numa, &cpuinfo::parse(&text(&self.cpuinfo)))
+    }
+
     fn node(&self, path: &Path, cpus: &[cpuinfo::Cpu], ids: &str) -> Option<Agent> {
         let properties = text(&path.join("properties"));
         let properties = Properties::parse(&properties);
@@ -156,7 +165,7 @@ impl Sources {
 }
 
 /// Text of a file; empty when it cannot be read.
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     fs::read(path)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .unwrap_or_default()

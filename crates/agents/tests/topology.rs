@@ -17,6 +17,7 @@ fn sources() -> Sources {
     Sources {
         topology: fixtures.join("topology"),
         cpuinfo: fixtures.join("cpuinfo"),
+        numa: fixtures.join("absent"),
         drm: fixtures.join("drm"),
         amdgpu_ids: vec![fixtures.join("absent.ids"), fixtures.join("amdgpu.ids")],
     }

@@ -21,6 +21,8 @@ pub trait Words {
     fn attaching(&self);
     /// Records flow.
     fn attached(&self, took: Duration, duration: Option<Duration>);
+    /// This process is recorded as a CUDA process.
+    fn cuda(&self, _pid: u32) {}
     /// The wait is over.
     fn ended(&self, ended: Ended);
     /// Before the detach of a target that still runs.
@@ -70,6 +72,9 @@ pub fn run(
     words.attached(began.elapsed(), duration);
     if let Some(entry) = attached.entry() {
         tell_entry(entry, report);
+        if let (true, Aim::One(request)) = (entry.cuda, &aim) {
+            words.cuda(request.pid);
+        }
     }
     // Of the one process that was named only what is not told anyway.
     let named = match aim {
@@ -79,7 +84,14 @@ pub fn run(
         },
         Aim::One(_) => None,
     };
-    let tell = |news: &[News]| news.iter().for_each(|news| tell_news(news, named, report));
+    let tell = |news: &[News]| {
+        for news in news {
+            tell_news(news, named, report);
+            if matches!(&news.what, Happened::Attached(entry, _) if entry.cuda) {
+                words.cuda(news.pid);
+            }
+        }
+    };
     tell(&attached.news());
 
     let waited = wait_for_end(attached.as_mut(), &signals, duration, &tell, report);
@@ -143,6 +155,8 @@ fn tell_entry(entry: &Entry, report: &Report) {
             entry.release.as_micros()
         ));
     }
+    entry.warnings.iter().for_each(|text| report.warning(text));
+    entry.notes.iter().for_each(|text| report.info(text));
     if entry.looks > 0 {
         report.info(&format!(
             "before that, running threads were stopped {} times to see where they stood, for {} us together",
@@ -182,13 +196,16 @@ fn tell_news(news: &News, named: Option<u32>, report: &Report) {
                 report.note(&format!("hint: {}", failure.hint));
             }
         }
+        Happened::Ended(End::Yielded) => report.note(&format!(
+            "{label} goes on; another profiler came, and this session gave way to it"
+        )),
         Happened::Ended(End::Exec) => report.note(&format!(
             "{label} became another program; its session is over"
         )),
         Happened::Ended(_) if named == Some(news.pid) => {}
         Happened::Ended(_) => report.note(&format!("{label} has ended")),
         Happened::Watched => report.note(&format!(
-            "{label} has no HIP or HSA runtime yet, and is watched"
+            "{label} has no HIP, HSA or CUDA runtime yet, and is watched"
         )),
     }
 }
@@ -201,7 +218,8 @@ fn first(code: u8, next: u8) -> u8 {
 /// The exit code for a target that ended while attached, saying why where it is not 0.
 fn target_code(end: End, report: &Report) -> u8 {
     let why = match end {
-        End::Exited(_) => return 0,
+        // As complete as it can be, and told among the warnings of the results.
+        End::Exited(_) | End::Yielded => return 0,
         End::Signal(number) => {
             let name = Signal::try_from(number)
                 .map_or_else(|_| number.to_string(), |signal| signal.as_str().to_owned());

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use midair_session::{
-    Check, End, Entry, Event, GroupRequest, Happened, News, Request, Selection, Style, Verdict,
-    Written,
+    Asked, Check, End, Entry, Event, GroupRequest, Happened, News, Request, Selection, Style,
+    Verdict, Written,
 };
 
 use midair_session::{Failure, Kind, Listing};

@@ -12,7 +12,7 @@ use midair_settings::{Category, Front, Given, Resolved, resolve};
 
 use crate::attach::{self, Aim, Words};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
-use crate::engine::{Engine, GroupRequest, Request, Selection, Written};
+use crate::engine::{Asked, End, Engine, GroupRequest, Request, Selection, Written};
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::wait::Ended;
@@ -63,7 +63,8 @@ pub fn command() -> Command {
         .about("Profile a running process: attach, record, detach, show the top kernels and calls")
         .long_about(
             "Profile a running process: attach, record, detach, show the top kernels and calls, and write the results.\n\
-             Without an option that says what to record, HIP calls, kernels and memory copies are recorded.",
+             Without an option that says what to record, HIP calls, kernels and memory copies are recorded; in a CUDA process kernels and \
+             copies.",
         )
         .args_override_self(true)
         .arg(
@@ -149,8 +150,9 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         Some(("run", matches)) => start(matches, report),
         Some(("ps", matches)) => Ok(ps::run(matches, engine, report)),
         Some(("doctor", matches)) => {
-            let (resolved, report) = settle(&mut Given::new(), report)?;
-            let request = Request::new(pid_of(matches), resolved.settings);
+            let (resolved, report, nothing) = settle(&mut Given::new(), report)?;
+            let mut request = Request::new(pid_of(matches), resolved.settings);
+            request.asked.nothing = nothing;
             doctor::run(matches, &request, engine, report)
         }
         Some(("completions", matches)) => completions(matches, report),
@@ -168,11 +170,13 @@ fn pid_of(matches: &ArgMatches) -> u32 {
     matches.get_one::<u32>("PID").copied().unwrap_or_default()
 }
 
-/// The settings, where nothing was said about what to record: HIP calls, kernels and copies.
-fn settle(given: &mut Given, report: Report) -> Result<(Resolved, Report), Failure> {
+/// The settings, where nothing was said about what to record: HIP calls, kernels and copies. (A CUDA process has a choice of its own.)
+/// Also whether that was so.
+fn settle(given: &mut Given, report: Report) -> Result<(Resolved, Report, bool), Failure> {
     let (inherited, cwd) = attach::surroundings()?;
     let mut resolved = resolve(given, &inherited, &cwd).map_err(refused)?;
-    if !resolved.records_something() && !given.asks_for_traces() {
+    let unasked = !resolved.records_something() && !given.asks_for_traces();
+    if unasked {
         for long in ["runtime-trace", "hip-trace"] {
             if let Some(option) = option(long).filter(|_| given.get(long).is_none()) {
                 given.give(option, &[]).map_err(refused)?;
@@ -182,13 +186,13 @@ fn settle(given: &mut Given, report: Report) -> Result<(Resolved, Report), Failu
     }
     let report = report.at_level_of(&resolved.settings);
     attach::tell_settings(&resolved, given.text("log-level"), &report);
-    Ok((resolved, report))
+    Ok((resolved, report, unasked))
 }
 
 /// Becomes the program.
 fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let mut given = given(matches, Front::Midair)?;
-    let (resolved, report) = settle(&mut given, report)?;
+    let (resolved, report, _) = settle(&mut given, report)?;
     let words: Vec<OsString> = matches
         .get_many("application")
         .map(|words| words.cloned().collect())
@@ -205,8 +209,11 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
 fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
     let mut given = given(matches, Front::Midair)?;
     let target = target_of(matches, &given)?;
-    let (resolved, report) = settle(&mut given, report)?;
+    // Before what is switched on for want of a word.
+    let by_name = given.traces_by_name();
+    let (resolved, report, nothing) = settle(&mut given, report)?;
     let mut request = Request::new(target.pid(), resolved.settings);
+    request.asked = Asked { nothing, by_name };
     if let Some(mib) = given.number("spool-size") {
         request.spool_bytes = mib << 20;
     }
@@ -322,6 +329,7 @@ impl Words for Sentences {
     fn ended(&self, ended: Ended) {
         match ended {
             Ended::Signal(signal) => self.report.note(&format!("{} came", signal.as_str())),
+            Ended::Target(End::Yielded) => {}
             Ended::Target(_) => self.report.note(&format!(
                 "{} has ended or shut its GPU runtime down",
                 self.whom

@@ -19,7 +19,7 @@ pub(crate) fn command() -> Command {
     Command::new("ps")
         .about("List the processes that use a GPU runtime, and whether each can be attached to")
         .long_about(
-            "List the processes that use a GPU runtime (HIP, HSA; CUDA by name only), and whether each can be attached to. Nothing is touched. \
+            "List the processes that use a GPU runtime (HIP, HSA, CUDA), and whether each can be attached to. Nothing is touched. \
              The column ATTACHED says what our own thread there does, ATTACH by which way an attach would enter, or why it cannot: see midair \
              doctor PID for every reason and remedy.",
         )
@@ -96,8 +96,7 @@ fn runtimes(listed: &Listed) -> String {
             .trim_end()
             .to_owned()
     });
-    let cuda = found.cuda.iter().map(|_| "CUDA".to_owned());
-    let all: Vec<String> = known.chain(cuda).collect();
+    let all: Vec<String> = known.collect();
     harmless(&all.join(", "))
 }
 
@@ -106,7 +105,7 @@ fn attach(listed: &Listed) -> String {
     match &listed.attachable {
         Some(Ok(way)) => (*way).to_owned(),
         Some(Err(failure)) => format!("no: {}", short(failure)),
-        None => "no: recording CUDA comes later".to_owned(),
+        None => "?".to_owned(),
     }
 }
 
@@ -120,6 +119,9 @@ fn short(failure: &Failure) -> &'static str {
         Kind::Architecture => "machine type",
         Kind::Stopped => "stopped",
         Kind::NoRoom => "no room",
+        Kind::NoCupti => "no CUPTI",
+        Kind::OtherProfiler => "another profiler",
+        Kind::Filtered => "filtered",
         _ => "see doctor",
     }
 }
@@ -209,10 +211,7 @@ fn process(listed: &Listed) -> Value {
             "deleted": runtime.deleted,
         })
     });
-    let cuda = found.cuda.iter().map(|path| {
-        json!({"kind": "CUDA", "version": "", "path": path.to_string_lossy(), "deleted": false})
-    });
-    let runtimes: Vec<Value> = known.chain(cuda).collect();
+    let runtimes: Vec<Value> = known.collect();
     let (way, failure) = match &listed.attachable {
         Some(Ok(way)) => (Some(*way), None),
         Some(Err(failure)) => (None, Some(failure)),
@@ -261,7 +260,6 @@ mod tests {
                     path: "/opt/libamdhip64.so.7.2".into(),
                     deleted: false,
                 }],
-                cuda: None,
                 readable: true,
             },
             inner_pid: (pid == 4000).then_some(1),

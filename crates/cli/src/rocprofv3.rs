@@ -9,7 +9,7 @@ use midair_settings::{Front, Given, Settings, resolve};
 
 use crate::attach::{self, Aim, Words};
 use crate::command::{self, Parsed, given, refused, with_options};
-use crate::engine::{Engine, GroupRequest, Request, Selection, Written};
+use crate::engine::{End, Engine, GroupRequest, Request, Selection, Written};
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::version;
@@ -19,7 +19,7 @@ use crate::wait::Ended;
 pub fn command() -> Command {
     let command = Command::new("rocprofv3")
         .about("Profile GPU work of a program: start it, or attach to it while it runs")
-        .after_help("Exit codes: those of APP (126 and 127: it cannot be started); of an attach: 0 done, 2 usage, 10-25 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet, 35 some of several processes failed.")
+        .after_help("Exit codes: those of APP (126 and 127: it cannot be started); of an attach: 0 done, 2 usage, 10-28 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet, 35 some of several processes failed.")
         .override_usage("rocprofv3 [OPTIONS] -- APP [ARGUMENTS]\n       rocprofv3 --pid PID [OPTIONS]")
         .args_override_self(true)
         .disable_help_flag(true)
@@ -105,7 +105,8 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         Ok(Some(false))
     );
     let merge = given.is_on("merge");
-    let request = Request::new(pid, resolved.settings);
+    let mut request = Request::new(pid, resolved.settings);
+    request.asked.by_name = given.traces_by_name();
     let aim = if alone {
         Aim::One(request)
     } else {
@@ -168,11 +169,18 @@ impl Words for Lines {
         }
     }
 
+    fn cuda(&self, pid: u32) {
+        self.report.note(&format!(
+            "process {pid} is a CUDA process: midair records it through CUPTI"
+        ));
+    }
+
     fn ended(&self, ended: Ended) {
         match ended {
             Ended::Signal(signal) => self
                 .report
                 .line(&format!("\nCaught signal {}", signal.as_str())),
+            Ended::Target(End::Yielded) => {}
             Ended::Target(_) => self.report.note(&format!(
                 "process {} has ended or shut its GPU runtime down",
                 self.pid

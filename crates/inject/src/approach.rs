@@ -104,8 +104,8 @@ pub fn enter_by(
         });
     }
     if let Some(door) = door {
-        let bytes = read(library)?;
-        match door.enter(bytes.as_deref(), options) {
+        let payload = read(library)?;
+        match door.enter(payload.as_ref(), options) {
             Ok(entered) => return Ok(entered),
             Err(Shut::Failed(error)) => return Err(error),
             Err(Shut::Closed(why)) => {

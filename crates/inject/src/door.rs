@@ -17,7 +17,7 @@ use midair_ptrace::{
 use midair_record::knock::{self, ANSWER_LEN, Answer, Knock, NAMES, outcome, purpose, why};
 
 use crate::agent::step_words;
-use crate::enter::{DOUBT, send};
+use crate::enter::{DOUBT, Payload, send};
 use crate::entered::{Entered, Tier, Times, Via};
 use crate::error::{During, EnterError};
 use crate::look::LISTENER_NAME;
@@ -135,7 +135,11 @@ impl Door {
     }
 
     /// Enters.
-    pub(crate) fn enter(&self, library: Option<&[u8]>, options: &Options) -> Result<Entered, Shut> {
+    pub(crate) fn enter(
+        &self,
+        library: Option<&Payload>,
+        options: &Options,
+    ) -> Result<Entered, Shut> {
         self.enter_as_it_was(library, options)
             .map_err(|shut| match shut {
                 Shut::Failed(error) => Shut::Failed(self.still.explain(error)),
@@ -143,7 +147,11 @@ impl Door {
             })
     }
 
-    fn enter_as_it_was(&self, library: Option<&[u8]>, options: &Options) -> Result<Entered, Shut> {
+    fn enter_as_it_was(
+        &self,
+        library: Option<&Payload>,
+        options: &Options,
+    ) -> Result<Entered, Shut> {
         let connection = self.connect(options)?;
         options.reached(FaultPoint::Knocked);
         let answer = self.exchange(&connection, purpose::ENTER, options)?;

@@ -49,7 +49,7 @@ fn enter_as_it_was(
         return crate::wake::wake(look, agent, options);
     }
     let fd = library_fd(look);
-    let entry = crate::inherited::entry(look, library.as_deref())?;
+    let entry = crate::inherited::entry(look, library.as_ref())?;
     let draft = Draft::new(look, options, fd, entry);
     // What is there already is not sent again.
     let library = library.filter(|_| entry.is_none());
@@ -59,7 +59,7 @@ fn enter_as_it_was(
         at: mappings.data,
     };
     match meet(look, block, options).and_then(|(channel, agent)| {
-        send(&channel, library.as_deref(), fd)?;
+        send(&channel, library.as_ref(), fd)?;
         options.reached(FaultPoint::Sent);
         Ok((channel, agent))
     }) {
@@ -87,21 +87,35 @@ fn enter_as_it_was(
     }
 }
 
-pub(crate) fn read(library: &Library) -> Result<Option<Vec<u8>>, EnterError> {
-    Ok(match library {
-        Library::File(path) => Some(std::fs::read(path).during("reading the library")?),
-        Library::Bytes(bytes) => Some(bytes.clone()),
-        Library::Nothing => None,
-    })
+/// A library in memory.
+pub(crate) struct Payload {
+    pub(crate) bytes: Vec<u8>,
+    /// See [`Library::Other`]; empty for the usual one.
+    word: &'static str,
+}
+
+pub(crate) fn read(library: &Library) -> Result<Option<Payload>, EnterError> {
+    let file = |path: &std::path::Path| std::fs::read(path).during("reading the library");
+    let (bytes, word) = match library {
+        Library::File(path) => (file(path)?, ""),
+        Library::Other { file: path, word } => (file(path)?, *word),
+        Library::Bytes(bytes) => (bytes.clone(), ""),
+        Library::Nothing => return Ok(None),
+    };
+    Ok(Some(Payload { bytes, word }))
 }
 
 /// Sends the library, or word that there is none.
-pub(crate) fn send(channel: &OwnedFd, library: Option<&[u8]>, fd: i32) -> Result<(), EnterError> {
+pub(crate) fn send(
+    channel: &OwnedFd,
+    library: Option<&Payload>,
+    fd: i32,
+) -> Result<(), EnterError> {
     const PHASE: &str = "sending the library";
-    let Some(bytes) = library else {
+    let Some(Payload { bytes, word }) = library else {
         return send_bytes(channel.as_fd(), b"none").during(PHASE);
     };
-    let name = CString::new(memfd_name(fd)).unwrap_or_default();
+    let name = CString::new(memfd_name(word, fd)).unwrap_or_default();
     let file = memfd_with(&name, bytes).during(PHASE)?;
     send_with_descriptor(channel.as_fd(), b"library", file.as_fd()).during(PHASE)
 }

@@ -10,19 +10,48 @@ use midair_procinfo::elf::ElfFile;
 use midair_ptrace::{RemoteAddr, memfd_with};
 use midair_record::boot::ENTRY;
 
+use crate::enter::Payload;
 use crate::error::{During, EnterError};
 use crate::look::Look;
 
 /// What the file names of such copies begin with.
 const NAME: &[u8] = b"memfd:midair-agent-";
 
+impl Look {
+    /// The libraries of ours that are there, whether with a thread or not, each by its word ([`crate::Library::Other`]): empty for the
+    /// usual one. The names are the target's to choose, so they say what to expect and prove nothing.
+    pub fn copies(&self) -> Vec<String> {
+        let mut words: Vec<String> = self
+            .modules
+            .list
+            .iter()
+            .filter_map(|module| word_of(module.file_name()))
+            .collect();
+        words.sort();
+        words.dedup();
+        words
+    }
+}
+
+/// The word in `memfd:midair-agent-WORD-N.so`; empty in `memfd:midair-agent-N.so`.
+fn word_of(name: &[u8]) -> Option<String> {
+    let rest = std::str::from_utf8(name.strip_prefix(NAME)?).ok()?;
+    let word = rest.split_once('-').map_or("", |(word, _)| word);
+    word.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric())
+        .then(|| word.to_owned())
+}
+
 /// The address of the entry of the copy that is there, if there is one.
 ///
 /// # Errors
 /// [`EnterError::OtherBuild`] when what is there is another build.
-pub(crate) fn entry(look: &Look, library: Option<&[u8]>) -> Result<Option<RemoteAddr>, EnterError> {
+pub(crate) fn entry(
+    look: &Look,
+    library: Option<&Payload>,
+) -> Result<Option<RemoteAddr>, EnterError> {
     const PHASE: &str = "looking for a copy of our library";
-    let Some(library) = library else {
+    let Some(Payload { bytes, .. }) = library else {
         return Ok(None);
     };
     let mut copies = look
@@ -35,7 +64,7 @@ pub(crate) fn entry(look: &Look, library: Option<&[u8]>) -> Result<Option<Remote
         return Ok(None);
     }
     let name = CString::new("midair-look").unwrap_or_default();
-    let file = memfd_with(&name, library).during(PHASE)?;
+    let file = memfd_with(&name, bytes).during(PHASE)?;
     let ours = ElfFile::open(File::from(file)).during(PHASE)?;
     let [entry] = ours.exported([ENTRY]).during(PHASE)?;
     let Some(entry) = entry.filter(|_| !ours.build_id.is_empty()) else {
@@ -54,4 +83,37 @@ pub(crate) fn entry(look: &Look, library: Option<&[u8]>) -> Result<Option<Remote
         }
     }
     Err(EnterError::OtherBuild { pid: look.pid })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_told_by_their_words() {
+        let word = |name: &str| word_of(name.as_bytes());
+        assert_eq!(word("memfd:midair-agent-1023.so"), Some(String::new()));
+        assert_eq!(
+            word("memfd:midair-agent-cuda-9.so"),
+            Some("cuda".to_owned())
+        );
+        for other in [
+            "libmidair-cuda.so",
+            "memfd:midair-tool",
+            "memfd:midair-agent-\u{1b}[m-9.so",
+        ] {
+            assert_eq!(word(other), None, "{other}");
+        }
+        assert_eq!(
+            word(&format!(
+                "memfd:{}",
+                crate::mappings::memfd_name("cuda", 99)
+            )),
+            Some("cuda".to_owned())
+        );
+        assert_eq!(
+            word(&format!("memfd:{}", crate::mappings::memfd_name("", 99))),
+            Some(String::new())
+        );
+    }
 }

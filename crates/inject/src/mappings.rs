@@ -168,18 +168,29 @@ pub(crate) fn library_fd(look: &Look) -> i32 {
     let top = i32::try_from(limit).unwrap_or(256) - 1;
     let open = task::descriptors(look.tid).unwrap_or_default();
     let used = |fd: i32| {
-        let name = memfd_name(fd);
+        let end = memfd_end(fd);
         open.contains(&fd)
-            || look
-                .modules
-                .mappings
-                .iter()
-                .any(|mapping| show(&mapping.path).contains(&name))
+            || look.modules.mappings.iter().any(|mapping| {
+                let name = show(&mapping.path);
+                name.contains(MEMFD) && name.contains(&end)
+            })
     };
     (3..=top).rev().find(|&fd| !used(fd)).unwrap_or(top)
 }
 
-/// Name of the memory file for a library at this number, ended so that 9 is not found in 99.
-pub(crate) fn memfd_name(fd: i32) -> String {
-    format!("midair-agent-{fd}.so")
+/// What the names of these memory files begin with.
+const MEMFD: &str = "midair-agent";
+
+/// How they end: so that 9 is not found in 99.
+fn memfd_end(fd: i32) -> String {
+    format!("-{fd}.so")
+}
+
+/// Name of the memory file for a library at this number; `word` tells which library, and is empty for the usual one.
+pub(crate) fn memfd_name(word: &str, fd: i32) -> String {
+    let end = memfd_end(fd);
+    match word {
+        "" => format!("{MEMFD}{end}"),
+        _ => format!("{MEMFD}-{word}{end}"),
+    }
 }

@@ -58,6 +58,13 @@ impl Default for Options {
 pub enum Library {
     /// A file of ours; its bytes are sent, its path means nothing to the target.
     File(PathBuf),
+    /// The same of a further library, which can be told by this word in the name of its copy ([`crate::Look::copies`]).
+    Other {
+        /// The file.
+        file: PathBuf,
+        /// Letters and digits only.
+        word: &'static str,
+    },
     /// These bytes.
     Bytes(Vec<u8>),
     /// None: our thread ends again. Proves that entering works.

@@ -42,6 +42,10 @@ pub enum Kind {
     Ambiguous = 25,
     /// Its system calls are filtered or dispatched, and what we need is not let through, or that cannot be known.
     Filtered = 26,
+    /// No CUPTI that fits is to be had for a CUDA process.
+    NoCupti = 27,
+    /// Another profiler has the process: CUPTI takes one at a time.
+    OtherProfiler = 28,
     /// The detach did not come to its end in time.
     DetachFailed = 30,
     /// The target ended by a signal or exec; what was recorded is written.
@@ -68,7 +72,11 @@ impl Kind {
             Kind::NotBuilt => 3,
             Kind::NotPermitted | Kind::Filtered => 5,
             Kind::NoProcess | Kind::Zombie => 6,
-            Kind::Busy | Kind::NoParkedThread | Kind::Enter | Kind::Stopped => 4,
+            Kind::Busy
+            | Kind::NoParkedThread
+            | Kind::Enter
+            | Kind::Stopped
+            | Kind::OtherProfiler => 4,
             _ => 1,
         }
     }

@@ -21,6 +21,8 @@ pub enum End {
     Signal(i32),
     /// It became another program by `exec`.
     Exec,
+    /// It goes on; the session ended, since another profiler wanted the process and we gave way.
+    Yielded,
 }
 
 /// How it ended, in words.
@@ -30,6 +32,7 @@ pub fn describe(end: End) -> String {
         End::Exited(None) => "it exited".to_owned(),
         End::Signal(signal) => format!("it was killed by signal {signal}"),
         End::Exec => "it became another program by exec".to_owned(),
+        End::Yielded => "it goes on, with another profiler that this one gave way to".to_owned(),
     }
 }
 
@@ -114,6 +117,9 @@ impl Finished {
             && self.outcome & outcome::LEASE_EXPIRED == 0;
         let text = match (&self.failure, self.ended) {
             (Some(failure), _) => failure.what.clone(),
+            (None, Some(End::Yielded)) => {
+                "another profiler came, and this session gave way to it".to_owned()
+            }
             (None, Some(end)) => format!("the process ended while attached: {}", describe(end)),
             (None, None) => "complete".to_owned(),
         };
@@ -269,7 +275,11 @@ fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {
     let what = |number: usize| match number as u8 {
         kind::KERNEL_DISPATCH => "kernel dispatches",
         kind::MEMORY_COPY => "copies",
+        kind::MEMORY_SET => "fills of memory",
         kind::MEMORY_ALLOCATION => "allocations",
+        kind::SYNCHRONIZATION => "waits",
+        kind::UNIFIED_MEMORY => "moves of unified memory",
+        kind::CUDA_RUNTIME_API | kind::CUDA_DRIVER_API => "CUDA calls",
         kind::SCRATCH_MEMORY => "changes of scratch memory",
         kind::MARKER_CORE_API
         | kind::MARKER_CONTROL_API
@@ -300,6 +310,7 @@ fn remarks(word: u32) -> Vec<String> {
         (outcome::LEASE_EXPIRED, "the target's side ended by itself, since it had not heard of this side"),
         (outcome::RUNTIME_SHUT_DOWN, "the process shut its HSA runtime down: collecting ended there"),
         (outcome::MEMORY_KEPT, "a thread of the process stood still inside a record store: some memory of ours stays mapped there"),
+        (outcome::YIELDED, "another profiler came, and this session gave way to it: what was recorded until then is whole"),
         (outcome::NO_TABLES, "no HIP or HSA table was there to hook: the process had no runtime in use"),
     ]
     .into_iter()

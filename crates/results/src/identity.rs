@@ -12,10 +12,10 @@ pub struct Identity {
     pub process: Process,
     /// For the names of files.
     pub keys: Keys,
-    /// CPUs and GPUs of its machine.
+    /// CPUs of its machine, and GPUs that AMD's driver knows.
     pub agents: Vec<Agent>,
-    /// What could not be learned, in words.
-    pub notes: Vec<String>,
+    /// Why the GPUs are not known, in words: that driver is not there. It does not matter to a CUDA process.
+    pub without_driver: Option<String>,
 }
 
 impl Identity {
@@ -73,11 +73,7 @@ impl Identity {
                 .unwrap_or(0),
             utc_offset: 0,
         };
-        let mut notes = Vec::new();
-        let agents = agents(&proc).unwrap_or_else(|why| {
-            notes.push(why);
-            Vec::new()
-        });
+        let (agents, without_driver) = agents(&proc);
         Identity {
             process: Process {
                 pid: inner,
@@ -89,14 +85,14 @@ impl Identity {
             },
             keys,
             agents,
-            notes,
+            without_driver,
         }
     }
 }
 
 /// The GPU driver's topology as the target sees it, else as this process does (a container may hide /sys); or the one that the
-/// target's environment names, which its runtime uses as well.
-fn agents(proc: &Path) -> Result<Vec<Agent>, String> {
+/// target's environment names, which its runtime uses as well. Where there is none, the processors alone, and why.
+fn agents(proc: &Path) -> (Vec<Agent>, Option<String>) {
     let theirs = proc.join("root");
     let hidden = !theirs.join("sys/class/kfd/kfd/topology").is_dir();
     let root = if hidden {
@@ -110,10 +106,15 @@ fn agents(proc: &Path) -> Result<Vec<Agent>, String> {
         let (_, value) = pairs.find(|(other, _)| *other == name)?;
         Some(value.to_owned())
     };
-    Sources::of_root(root)
-        .with_environment(&theirs, variable)
-        .read()
-        .map_err(|error| format!("the machine's agents are not known: {error}"))
+    let sources = Sources::of_root(root).with_environment(&theirs, variable);
+    match sources.read() {
+        Ok(agents) => (agents, None),
+        // Without the driver there are processors all the same.
+        Err(error) => (
+            sources.processors(),
+            Some(format!("the machine's AMD GPUs are not known: {error}")),
+        ),
+    }
 }
 
 fn list(path: &Path) -> Vec<String> {

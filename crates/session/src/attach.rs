@@ -1,25 +1,20 @@
 //! The way in: look, enter, offer the session; and the words for every refusal of the engine.
 
-use crate::install::Install;
+use crate::cuda::{self, ForCuda};
+use crate::install::{Install, Tools};
 use crate::request::{Entry, Request};
 use crate::rights;
 use crate::room;
+use crate::runtime::{self, AMD_NAMES, Brand};
 use crate::session::{Prepared, Session};
 use crate::target::Target;
 use crate::turn::Turn;
-use midair_inject::{
-    Approach, EnterError, Grade, Library, Options, Refusal, Tier, approach, enter_by,
-};
+use midair_inject::{Approach, EnterError, Grade, Options, Refusal, Tier, approach, enter_by};
 use midair_procinfo::module::Modules;
 use midair_record::spool::SETTINGS;
 use midair_results::{Failure, Identity, Kind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Functions by which a HIP or HSA runtime is known, whatever its file is called.
-const RUNTIME: [&str; 2] = ["hsa_init", "hipGetDeviceCount"];
-/// What runtimes are called when nobody renamed them: looked at first, since reading the symbols of every library takes long.
-const USUAL_NAMES: [&[u8]; 2] = [b"libhsa-runtime64", b"libamdhip64"];
 
 impl Session {
     /// Attaches. When it returns, calls and kernels are being recorded.
@@ -50,26 +45,42 @@ impl Session {
             std::thread::sleep(CLEARING / 20);
             approach = approach_to(request.pid)?;
         }
-        if !has_gpu_runtime(&approach, options)? {
-            return Err(not_gpu(request.pid));
-        }
-        tools.for_process(approach.tid, install)?;
-        if let Ok(look) = &approach.look {
-            one_of_each(look.pid, &look.modules)?;
-        }
+        let (brand, other) =
+            runtime::chosen(&approach, options)?.ok_or_else(|| not_gpu(request.pid))?;
+        let library = brand.library(install)?;
+        let mut said = Said::from_other(other);
+        let for_cuda;
+        let request = match brand {
+            Brand::Amd => {
+                tools.for_process(approach.tid, install)?;
+                if let Ok(look) = &approach.look {
+                    one_of_each(look.pid, &look.modules)?;
+                }
+                request
+            }
+            Brand::Cuda => {
+                for_cuda = cuda::request(request, &tools, install, approach.tid)?;
+                said.take(&for_cuda);
+                tools = Tools::default();
+                &for_cuda.request
+            }
+        };
         // Open it before entering, and check that it is still the process that was looked at.
         let pid = approach.pid;
         let held = Target::hold(pid as u32)?;
-        let identity = Identity::read(pid as u32);
+        let mut identity = Identity::read(pid as u32);
+        if brand == Brand::Cuda {
+            identity.without_driver = None;
+        }
         check_request(request, &identity)?;
-        room::check_ours(install, &tools, request)?;
+        room::check_ours(&brand.file(install), &tools, request)?;
         if let Ok(look) = &approach.look {
-            room::check(look, &tools, request)?;
+            room::check(look, brand, &tools, request)?;
         }
         // The spool and the tools are made ready while the engine enters: neither needs the other.
         let (prepared, entered) = std::thread::scope(|scope| {
             let prepare = scope.spawn(|| Prepared::make(identity, &tools, install, request));
-            let entered = enter_by(&approach, &Library::File(install.sdk.clone()), options);
+            let entered = enter_by(&approach, &library, options);
             let panicked = |_| Err(Failure::new(Kind::Setup, "making the session ready failed"));
             (prepare.join().unwrap_or_else(panicked), entered)
         });
@@ -87,6 +98,9 @@ impl Session {
             release: entered.times.release,
             looks: entered.times.looks,
             looked: entered.times.looked,
+            cuda: brand == Brand::Cuda,
+            warnings: said.warnings,
+            notes: said.notes,
             ..Entry::default()
         };
         let target = held.with_agent(entered.agent_tid as u32);
@@ -110,6 +124,27 @@ impl Session {
                 Err(failure_of(pid, &error))
             }
         }
+    }
+}
+
+/// What is to be said of an attach.
+#[derive(Debug, Default)]
+struct Said {
+    warnings: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Said {
+    fn from_other(warning: Option<String>) -> Said {
+        Said {
+            warnings: warning.into_iter().collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, told: &ForCuda) {
+        self.warnings.extend_from_slice(&told.warnings);
+        self.notes.extend_from_slice(&told.notes);
     }
 }
 
@@ -157,9 +192,10 @@ pub(crate) fn laid_down(error: &std::io::Error) -> Failure {
 /// Why this process cannot be attached to, if a look at it tells.
 pub(crate) fn refusal(pid: u32) -> Option<Failure> {
     let seen =
-        approach_to(pid).and_then(|approach| has_gpu_runtime(&approach, &Options::default()));
+        approach_to(pid).and_then(|approach| runtime::chosen(&approach, &Options::default()));
     match seen {
-        Ok(has_one) => (!has_one).then(|| not_gpu(pid)),
+        Ok(Some(_)) => None,
+        Ok(None) => Some(not_gpu(pid)),
         Err(failure) => Some(failure),
     }
 }
@@ -177,18 +213,6 @@ fn approach_to(pid: u32) -> Result<Approach, Failure> {
     }
 }
 
-/// Whether there is a GPU runtime: by its mappings, or by its listener's word where they may not be read.
-fn has_gpu_runtime(approach: &Approach, options: &Options) -> Result<bool, Failure> {
-    match (&approach.look, &approach.door) {
-        (Ok(look), _) => Ok(!runtimes(&look.modules).is_empty()),
-        (Err(_), Some(door)) => door
-            .ask(options)
-            .map(|here| here.gpu)
-            .map_err(|error| failure_by(approach, &error)),
-        (Err(refusal), None) => Err(failure_of_refusal(refusal)),
-    }
-}
-
 /// The words for what went wrong. Where the listener did not serve, what forbids tracing is the failure, and why it did not is told
 /// with it.
 pub(crate) fn failure_by(approach: &Approach, error: &EnterError) -> Failure {
@@ -202,35 +226,6 @@ pub(crate) fn failure_by(approach: &Approach, error: &EnterError) -> Failure {
     }
 }
 
-/// Files of the GPU runtimes that are mapped.
-pub(crate) fn runtimes(modules: &Modules) -> Vec<String> {
-    let names = modules
-        .list
-        .iter()
-        .map(|module| String::from_utf8_lossy(module.file_name()).into_owned());
-    let usual: Vec<String> = names
-        .clone()
-        .filter(|name| {
-            USUAL_NAMES
-                .iter()
-                .any(|usual| name.as_bytes().starts_with(usual))
-        })
-        .collect();
-    if !usual.is_empty() {
-        return usual;
-    }
-    names
-        .enumerate()
-        .filter(|(index, _)| {
-            let exported = modules
-                .load(*index)
-                .and_then(|loaded| loaded.elf.exported(RUNTIME));
-            exported.is_ok_and(|found| found.iter().any(Option::is_some))
-        })
-        .map(|(_, name)| name)
-        .collect()
-}
-
 pub(crate) fn itself(pid: u32) -> Failure {
     Failure::new(Kind::Usage, format!("process {pid} is this program itself"))
         .hint("name another process: see midair ps")
@@ -239,7 +234,7 @@ pub(crate) fn itself(pid: u32) -> Failure {
 /// Refuses a process with two copies of one runtime: which of them it works with cannot be told, and a trace of the other would look
 /// as if nothing had happened.
 pub(crate) fn one_of_each(pid: i32, modules: &Modules) -> Result<(), Failure> {
-    for usual in USUAL_NAMES {
+    for usual in AMD_NAMES {
         let mut copies = modules
             .list
             .iter()
@@ -262,7 +257,7 @@ pub(crate) fn one_of_each(pid: i32, modules: &Modules) -> Result<(), Failure> {
 pub(crate) fn not_gpu(pid: u32) -> Failure {
     Failure::new(
         Kind::NotGpu,
-        format!("process {pid} has no HIP or HSA runtime loaded"),
+        format!("process {pid} has no HIP, HSA or CUDA runtime loaded"),
     )
     .hint("is it the right process? A launcher often runs the work in a child: see ps --forest")
 }

@@ -4,6 +4,7 @@
 //! itself. A fact that would forbid the way by ptrace is a mere note where the look finds another way in. Nothing is traced, stopped
 //! or written: the target's files in `/proc` are read, and some of its memory.
 
+mod cuda;
 mod place;
 mod target;
 mod way;
@@ -11,6 +12,7 @@ mod way;
 use crate::attach::failure_of_refusal;
 use crate::install::{Install, Tools};
 use crate::request::Request;
+use crate::runtime::{self, Brand};
 use midair_inject::{Approach, Look, Options, Refusal, approach};
 use midair_procinfo::Tid;
 use midair_procinfo::module::Modules;
@@ -114,12 +116,17 @@ pub fn checks(request: &Request) -> Vec<Check> {
         checks: Vec::new(),
         enters: looked.is_ok(),
     };
-    let tools = libraries(request, &mut lines);
+    let brand = looked
+        .as_ref()
+        .ok()
+        .and_then(|approach| runtime::chosen(approach, &Options::default()).ok()?)
+        .map_or(Brand::Amd, |(brand, _)| brand);
+    let tools = libraries(request, brand, &mut lines);
     if let Some((pid, tid)) = target::lives(request.pid, &mut lines) {
-        the_process(request, pid, tid, looked.as_ref().ok(), &mut lines);
+        the_process(request, pid, tid, looked.as_ref().ok(), brand, &mut lines);
         if let Some(look) = looked.as_ref().ok().and_then(|it| it.look.as_ref().ok()) {
             let tools = tools.as_ref().map(|(install, tools)| (install, tools));
-            place::room(request, look, tools, &mut lines);
+            place::room(request, look, brand, tools, &mut lines);
         }
         if let Err(refusal) = &looked
             && !lines.failed()
@@ -139,6 +146,7 @@ fn the_process(
     pid: Tid,
     tid: Tid,
     approach: Option<&Approach>,
+    brand: Brand,
     lines: &mut Lines,
 ) {
     let look: Option<&Look> = approach.and_then(|approach| approach.look.as_ref().ok());
@@ -161,8 +169,12 @@ fn the_process(
     target::machine(pid, tid, lines);
     if let Some(modules) = modules {
         target::c_library(pid, modules, lines);
-        target::runtimes(request.pid, modules, lines);
-        target::table_source(modules, lines);
+        let copies = look.map(Look::copies).unwrap_or_default();
+        target::runtimes(request.pid, modules, &copies, lines);
+        match brand {
+            Brand::Amd => target::table_source(modules, lines),
+            Brand::Cuda => cuda::lines(request, tid, modules, lines),
+        }
         target::other_profilers(modules, lines);
     }
     if let Some(approach) = approach {
@@ -179,7 +191,7 @@ fn the_process(
 }
 
 /// Our own libraries, and the tools that are to be sent.
-fn libraries(request: &Request, lines: &mut Lines) -> Option<(Install, Tools)> {
+fn libraries(request: &Request, brand: Brand, lines: &mut Lines) -> Option<(Install, Tools)> {
     let install = match Install::find() {
         Ok(install) => install,
         Err(failure) => {
@@ -187,7 +199,11 @@ fn libraries(request: &Request, lines: &mut Lines) -> Option<(Install, Tools)> {
             return None;
         }
     };
-    for file in [&install.sdk, &install.tool] {
+    if let Err(failure) = brand.library(&install) {
+        lines.fail("libraries", failure);
+        return None;
+    }
+    for file in [&brand.file(&install), &install.tool] {
         if let Err(error) = std::fs::File::open(file) {
             let what = format!("{} cannot be read: {error}", file.display());
             let hint = format!("sudo chmod a+r {}", file.display());
@@ -200,6 +216,10 @@ fn libraries(request: &Request, lines: &mut Lines) -> Option<(Install, Tools)> {
     }
     let place = install.sdk.parent().unwrap_or(&install.sdk);
     lines.pass("libraries", format!("ours are in {}", place.display()));
+    if brand == Brand::Cuda {
+        lines.note("tools", "none is sent to a CUDA process");
+        return Some((install, Tools::default()));
+    }
     let root = PathBuf::from(format!("/proc/{}/root", request.pid));
     let tools = install
         .tools(&request.settings, &root)

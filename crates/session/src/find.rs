@@ -4,18 +4,21 @@ use midair_procinfo::{Tid, maps, show, task};
 use std::path::PathBuf;
 
 /// What a runtime's library is called, whatever its version.
-const LIBRARIES: [(&str, RuntimeKind); 2] = [
+const LIBRARIES: [(&str, RuntimeKind); 3] = [
     ("libamdhip64", RuntimeKind::Hip),
     ("libhsa-runtime64", RuntimeKind::Hsa),
+    ("libcuda", RuntimeKind::Cuda),
 ];
 
-/// Which of AMD's runtimes.
+/// Which runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuntimeKind {
     /// `libamdhip64`.
     Hip,
     /// `libhsa-runtime64`.
     Hsa,
+    /// `libcuda`: CUDA's driver library.
+    Cuda,
 }
 
 impl RuntimeKind {
@@ -24,6 +27,7 @@ impl RuntimeKind {
         match self {
             RuntimeKind::Hip => "HIP",
             RuntimeKind::Hsa => "HSA",
+            RuntimeKind::Cuda => "CUDA",
         }
     }
 }
@@ -33,7 +37,7 @@ impl RuntimeKind {
 pub struct Runtime {
     /// Which.
     pub kind: RuntimeKind,
-    /// What follows `.so.` in the name of the mapped file, such as `7.2.70204`; empty when nothing does.
+    /// What follows `.so.` in the name of the mapped file, such as `7.2.70204`; empty when nothing does. CUDA's is that of the driver.
     pub version: String,
     /// Path of the mapped file, in the process's own mount namespace.
     pub path: PathBuf,
@@ -58,8 +62,6 @@ pub struct Found {
     pub command: String,
     /// GPU runtimes that are mapped, told by their files' names; each library once.
     pub runtimes: Vec<Runtime>,
-    /// Path of CUDA's driver library, if that is mapped: recording CUDA comes later.
-    pub cuda: Option<PathBuf>,
     /// Its mappings could be read. Without that nothing is known of its runtimes: it is another user's, or may not be touched.
     pub readable: bool,
 }
@@ -131,18 +133,7 @@ pub fn process(pid: u32) -> Option<Found> {
         name: show(&stat.comm),
         command: words.join(" "),
         readable: maps.is_ok(),
-        cuda: maps.as_deref().ok().and_then(cuda),
         runtimes: maps.map(|text| runtimes(&text)).unwrap_or_default(),
-    })
-}
-
-/// CUDA's driver library in the text of `/proc/PID/maps`.
-fn cuda(text: &[u8]) -> Option<PathBuf> {
-    text.split(|byte| *byte == b'\n').find_map(|line| {
-        let slash = line.iter().rposition(|byte| *byte == b'/')?;
-        let file = line.get(slash + 1..)?;
-        let mapping = file.starts_with(b"libcuda.so").then(|| maps::line(line))?;
-        Some(PathBuf::from(show(&mapping?.path)))
     })
 }
 
@@ -199,15 +190,16 @@ mod tests {
             7f01-7f02 r-xp 00001000 fe:01 12 /opt/rocm/lib/libhsa-runtime64.so.1.18.70204\n\
             7f02-7f03 r-xp 00001000 fe:01 13 /x y/libamdhip64.so.7 (deleted)\n\
             7f03-7f04 r-xp 00001000 fe:01 14 /x/libamdhip64_extras.so\n\
-            7f04-7f05 r-xp 00000000 fe:01 15 /y/libcuda.so.1\n\
+            7f04-7f05 r-xp 00000000 fe:01 15 /y/libcuda.so.580.95.05\n\
+            7f04-7f05 r-xp 00000000 fe:01 16 /y/libcudart.so.12\n\
+            7f04-7f05 r-xp 00000000 fe:01 17 /y/libcudadebugger.so.1\
             7f05-7f06 rw-p 00000000 00:00 0 [heap]\n";
-        assert_eq!(cuda(text), Some(PathBuf::from("/y/libcuda.so.1")));
-        assert_eq!(
-            cuda(b"7f04-7f05 r-xp 0 fe:01 15 /y/libcudart.so.12\n"),
-            None
-        );
         let found = runtimes(text);
-        assert_eq!(found.len(), 2);
+        assert_eq!(found.len(), 3);
+        assert_eq!(
+            (found[2].kind, found[2].version.as_str()),
+            (RuntimeKind::Cuda, "580.95.05")
+        );
         assert_eq!(found[0].kind, RuntimeKind::Hip);
         assert_eq!(found[0].version, "7");
         assert_eq!(found[0].path, PathBuf::from("/x y/libamdhip64.so.7"));

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// The SDK, below the library directory.
 const SDK: &str = "librocprofiler-sdk.so.1";
+/// What records CUDA, beside the SDK.
+const CUDA: &str = "libmidair-cuda.so";
 /// The default tool, below the library directory.
 const TOOL: &str = "rocprofiler-sdk/librocprofiler-sdk-tool.so.1";
 /// The C API, by whose place the library directory is known when a foreign program loaded it.
@@ -54,8 +56,22 @@ impl Install {
         Ok(found)
     }
 
+    /// What records CUDA, which our thread in a CUDA process loads. It may be missing.
+    pub fn cuda(&self) -> PathBuf {
+        self.sdk.with_file_name(CUDA)
+    }
+
+    /// The tools of a session for which none was named.
+    pub(crate) fn default_tools(&self) -> Tools {
+        Tools {
+            files: vec![self.tool.clone()],
+            ..Tools::default()
+        }
+    }
+
     fn must_be_trusted(&self) -> Result<(), Failure> {
-        for path in [&self.sdk, &self.tool] {
+        let cuda = Some(self.cuda()).filter(|path| path.exists());
+        for path in [&self.sdk, &self.tool].into_iter().chain(&cuda) {
             rights::trusted(path).map_err(|why| {
                 Failure::new(
                     Kind::Installation,

@@ -41,8 +41,7 @@ pub fn list(all: bool) -> Listing {
     let clock = Clock::now();
     for found in processes() {
         listing.unreadable += usize::from(!found.readable);
-        let uses_one = found.uses_a_gpu() || found.cuda.is_some();
-        if uses_one || (all && !found.readable) {
+        if found.uses_a_gpu() || (all && !found.readable) {
             listing.processes.push(listed(found, &clock));
         }
     }
@@ -155,7 +154,7 @@ mod tests {
             listing
                 .processes
                 .iter()
-                .all(|it| it.found.uses_a_gpu() || it.found.cuda.is_some() || !it.found.readable)
+                .all(|it| it.found.uses_a_gpu() || !it.found.readable)
         );
         let unreadable = listing.processes.iter().filter(|it| !it.found.readable);
         assert_eq!(unreadable.count(), listing.unreadable);

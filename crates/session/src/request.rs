@@ -11,6 +11,8 @@ pub struct Request {
     pub pid: u32,
     /// What to record and where to write it, under the names of `ROCPROF_*`.
     pub settings: Settings,
+    /// What of that the user asked for in so many words.
+    pub asked: Asked,
     /// Memory for records that were not taken over yet, in bytes.
     pub spool_bytes: u64,
     /// How long a detach waits at most for work that still runs on the device.
@@ -25,11 +27,21 @@ impl Request {
         Request {
             pid,
             settings,
+            asked: Asked::default(),
             spool_bytes: midair_record::spool::DEFAULT_SIZE as u64,
             drain: Duration::from_millis(100),
             lease: Duration::from_secs(5),
         }
     }
+}
+
+/// What the settings do not tell: why each trace is on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Nothing was said: what is on is this side's choice, made for HIP. A CUDA process has one of its own.
+    pub nothing: bool,
+    /// Options that were named one by one, by their long names.
+    pub by_name: Vec<&'static str>,
 }
 
 /// How a session stands.
@@ -67,4 +79,10 @@ pub struct Entry {
     pub release: Duration,
     /// From the start of the attach until the first call could be recorded.
     pub attached_after: Duration,
+    /// It is recorded as a CUDA process, through CUPTI.
+    pub cuda: bool,
+    /// What was asked for and is not to be had there.
+    pub warnings: Vec<String>,
+    /// What else can be known.
+    pub notes: Vec<String>,
 }

@@ -3,12 +3,14 @@
 //! A limit that is met half way would be an error that we undo. But what we took until then the program may miss: its own `mmap` fails
 //! where ours has succeeded, and a memory cgroup at its limit kills. So what an attach needs must be there, and some more.
 
-use crate::install::{Install, Tools};
+use crate::install::Tools;
 use crate::request::Request;
+use crate::runtime::Brand;
 use midair_inject::Look;
 use midair_procinfo::room::{self, Left, Room};
 use midair_record::spool::{HEAD, SETTINGS};
 use midair_results::{Failure, Kind};
+use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
@@ -23,19 +25,21 @@ struct Need {
 }
 
 impl Need {
-    fn of(look: &Look, tools: &Tools, spool: u64, locks_all: bool) -> Need {
+    fn of(look: &Look, brand: Brand, tools: &Tools, spool: u64, locks_all: bool) -> Need {
         // The spool, libraries, the hooks' tables (reserved, hardly used), and a heap that glibc reserves for our thread.
         let fresh = !look.agent.is_some_and(|agent| agent.is_parked());
-        let (address_space, data) = if fresh {
-            (spool + 320 * MIB, 224 * MIB)
-        } else {
-            (spool + 8 * MIB, 8 * MIB)
+        let (address_space, data) = match (brand, fresh) {
+            (Brand::Amd, true) => (spool + 320 * MIB, 224 * MIB),
+            (Brand::Amd, false) => (spool + 8 * MIB, 8 * MIB),
+            // CUPTI takes its own anew each time, besides the buffers that we give it.
+            (Brand::Cuda, _) => (spool + 512 * MIB, 320 * MIB),
         };
-        let memory = match (locks_all, fresh) {
-            (true, _) => address_space,
+        let memory = match (locks_all, brand, fresh) {
+            (true, ..) => address_space,
             // Pages of the spool and the code are this side's.
-            (false, true) => 8 * MIB,
-            (false, false) => 2 * MIB,
+            (false, Brand::Amd, true) => 8 * MIB,
+            (false, Brand::Amd, false) => 2 * MIB,
+            (false, Brand::Cuda, _) => 96 * MIB,
         };
         Need {
             address_space,
@@ -49,13 +53,18 @@ impl Need {
 }
 
 /// Refuses where the process has not the room.
-pub(crate) fn check(look: &Look, tools: &Tools, request: &Request) -> Result<(), Failure> {
+pub(crate) fn check(
+    look: &Look,
+    brand: Brand,
+    tools: &Tools,
+    request: &Request,
+) -> Result<(), Failure> {
     let Ok(room) = room::look(look.tid, look.modules.mappings.len()) else {
         // It is about to end; whoever touches it next says so.
         return Ok(());
     };
     let spool = request.spool_bytes.saturating_add((HEAD + SETTINGS) as u64);
-    let need = Need::of(look, tools, spool, room.locks_all);
+    let need = Need::of(look, brand, tools, spool, room.locks_all);
     match lacking(&room, &need) {
         Some((what, hint)) => Err(Failure::new(
             Kind::NoRoom,
@@ -132,15 +141,11 @@ fn lacking(room: &Room, need: &Need) -> Option<(String, &'static str)> {
 }
 
 /// Refuses where this side has not the room: what is sent are files in memory, and they count for the limit of file sizes, too.
-pub(crate) fn check_ours(
-    install: &Install,
-    tools: &Tools,
-    request: &Request,
-) -> Result<(), Failure> {
-    let size = |path: &std::path::Path| path.metadata().map_or(0, |found| found.len());
-    let libraries: Vec<u64> = std::iter::once(&install.sdk)
-        .chain(&tools.files)
-        .map(|path| size(path))
+pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Result<(), Failure> {
+    let size = |path: &Path| path.metadata().map_or(0, |found| found.len());
+    let libraries: Vec<u64> = std::iter::once(library)
+        .chain(tools.files.iter().map(PathBuf::as_path))
+        .map(size)
         .collect();
     let spool = request.spool_bytes.saturating_add((HEAD + SETTINGS) as u64);
     let largest = libraries.iter().copied().max().unwrap_or(0).max(spool);

@@ -8,7 +8,7 @@ use crate::target::Target;
 use midair_output::RecordWriter;
 use midair_ptrace::fault;
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
-use midair_record::spool::{Reader, ReaderOptions, command, outcome, state};
+use midair_record::spool::{Reader, ReaderOptions, command, outcome, state, status};
 use midair_results::{End, Failure, Finished, Identity, Kind, describe};
 use midair_settings::{Settings, TOOLS_BY_NAME};
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
@@ -150,7 +150,7 @@ impl Session {
             tools,
         } = prepared;
         offer(channel, &target, &reader, &tools)?;
-        let notes = std::mem::take(&mut identity.notes);
+        let notes = identity.without_driver.take().into_iter().collect();
         let mut session = Session {
             target,
             identity,
@@ -172,15 +172,7 @@ impl Session {
         let limit = Instant::now() + SETUP_LIMIT;
         loop {
             match self.reader.head().state.load(Acquire) {
-                state::FAILED => {
-                    return Err(Failure::new(
-                        Kind::Setup,
-                        format!(
-                            "the target's side could not be set up: {}",
-                            self.reader.message()
-                        ),
-                    ));
-                }
+                state::FAILED => return Err(self.refused()),
                 state::STARTING => {}
                 _ => {
                     fault::step("set-up seen");
@@ -203,6 +195,27 @@ impl Session {
                     .hint("is the process starved of CPU? Its side gives up by itself when this one is gone"));
             }
             self.wait_for_state(state::STARTING, Duration::from_millis(20));
+        }
+    }
+
+    /// What the target's side says that forbids the session.
+    fn refused(&self) -> Failure {
+        let why = self.reader.message();
+        match self.reader.head().status.load(Acquire) {
+            status::NO_CUPTI => Failure::new(
+                Kind::NoCupti,
+                format!("no CUPTI that fits is to be had in process {}: {why}", self.target.pid()),
+            )
+            .hint("name one that fits its CUDA with --cupti PATH, or install it there: pip install nvidia-cuda-cupti-cu12 (or -cu13's nvidia-cuda-cupti), or the CUDA toolkit"),
+            status::OTHER_PROFILER => Failure::new(
+                Kind::OtherProfiler,
+                format!("another profiler has process {}: {why}", self.target.pid()),
+            )
+            .hint("CUPTI takes one at a time: attach again when the other one has finished"),
+            _ => Failure::new(
+                Kind::Setup,
+                format!("the target's side could not be set up: {why}"),
+            ),
         }
     }
 
@@ -293,9 +306,14 @@ impl Session {
         // we asked.
         const BY_ITSELF: u32 =
             outcome::PROCESS_EXIT | outcome::RUNTIME_SHUT_DOWN | outcome::LEASE_EXPIRED;
-        let finished = head.state.load(Acquire) == state::COMPLETE
-            && head.outcome.load(Acquire) & BY_ITSELF != 0;
-        finished.then_some(End::Exited(None))
+        if head.state.load(Acquire) != state::COMPLETE {
+            return None;
+        }
+        match head.outcome.load(Acquire) {
+            why if why & BY_ITSELF != 0 => Some(End::Exited(None)),
+            why if why & outcome::YIELDED != 0 => Some(End::Yielded),
+            _ => None,
+        }
     }
 
     /// Detaches, or ends the session of a target that has ended. The target is free when this returns.

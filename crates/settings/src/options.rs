@@ -385,7 +385,9 @@ mod tests {
         for option in options() {
             for variable in option.variables() {
                 assert!(
-                    variable.starts_with("ROCP") || variable.starts_with("ROCTX"),
+                    variable.starts_with("ROCP")
+                        || variable.starts_with("ROCTX")
+                        || crate::settings::OURS.contains(&variable),
                     "{variable}"
                 );
                 assert!(seen.insert(variable), "{variable} is set by two options");

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::options::{self, Opt, Sets, Shape, State, option, options};
-use crate::settings::Settings;
+use crate::settings::{CUPTI, Settings};
 use crate::words::{boolean_word, duration_word};
 
 /// Written when no format is asked for, as by AMD's tool.
@@ -186,6 +186,22 @@ impl Given {
         self.get(long) == Some(&Value::Switch(true))
     }
 
+    /// The traces that were asked for one by one, or by the name of their runtime's calls, in the table's order: not what a wide
+    /// aggregate switches on.
+    pub fn traces_by_name(&self) -> Vec<&'static str> {
+        const WIDE: [&str; 2] = ["sys-trace", "runtime-trace"];
+        options()
+            .filter(|option| {
+                matches!(
+                    option.category,
+                    options::Category::Trace | options::Category::Aggregate
+                ) && !WIDE.contains(&option.long)
+                    && self.is_on(option.long)
+            })
+            .map(|option| option.long)
+            .collect()
+    }
+
     /// Whether anything was said about what to record, aggregates included.
     pub fn asks_for_traces(&self) -> bool {
         options().any(|option| {
@@ -243,6 +259,7 @@ pub fn resolve(given: &Given, inherited: &Settings, cwd: &str) -> Result<Resolve
         }
     }
     check_formats(&settings)?;
+    check_cupti(&settings)?;
     if settings.text("ROCPROF_OUTPUT_FORMAT").is_none() {
         settings.set("ROCPROF_OUTPUT_FORMAT", DEFAULT_FORMAT);
     }
@@ -359,6 +376,16 @@ fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
         }
     }
     found
+}
+
+/// What a relative path would be relative to nobody could say: it is another process's.
+fn check_cupti(settings: &Settings) -> Result<(), Refusal> {
+    match settings.text(CUPTI) {
+        Some(path) if !path.starts_with('/') => Err(Refusal::Usage(format!(
+            "--cupti takes an absolute path, as the process sees it, not '{path}'"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Formats may come from the environment, and must be known and built there, too.

@@ -35,9 +35,16 @@ const STAY_HERE: &[&str] = &["ROCPROFILER_REGISTER_LIBRARY", "ROCP_TOOL_LIBRARIE
 /// Written by our attacher, whatever was in its environment: tools that the target's own loader shall find, a list with colons.
 pub const TOOLS_BY_NAME: &str = "ROCP_MIDAIR_TOOLS_BY_NAME";
 
-/// Whether a variable of the attacher's environment travels with an attach: those that begin with `ROCP`, but for two.
+/// Calls of CUDA's runtime and driver, and waits, are recorded (a switch).
+pub const CUDA_API_TRACE: &str = "MIDAIR_CUDA_API_TRACE";
+/// The CUPTI to use in a CUDA process: an absolute path in its mount namespace.
+pub const CUPTI: &str = "MIDAIR_CUPTI";
+/// Settings that AMD has no name for.
+pub const OURS: [&str; 2] = [CUDA_API_TRACE, CUPTI];
+
+/// Whether a variable of the attacher's environment travels with an attach: those that begin with `ROCP`, but for two, and [`OURS`].
 pub fn inheritable(name: &str) -> bool {
-    name.starts_with("ROCP") && !STAY_HERE.contains(&name)
+    (name.starts_with("ROCP") && !STAY_HERE.contains(&name)) || OURS.contains(&name)
 }
 
 /// A setting whose value does not say what its reader needs.
@@ -277,11 +284,16 @@ mod tests {
             ("ROCPROFILER_REGISTER_LIBRARY", b"/x"),
             ("ROCP_TOOL_LIBRARIES", b"/y"),
             ("LD_PRELOAD", b"\xff"),
+            ("MIDAIR_CUPTI", b"/x/libcupti.so.12"),
+            ("MIDAIR_STAGE", b"/y"),
         ])
         .unwrap();
         assert_eq!(
             settings.iter().collect::<Vec<_>>(),
-            [("ROCPROF_KERNEL_TRACE", "1")]
+            [
+                ("MIDAIR_CUPTI", "/x/libcupti.so.12"),
+                ("ROCPROF_KERNEL_TRACE", "1")
+            ]
         );
         let refused = environment(&[("ROCPROF_OUTPUT_PATH", b"/tmp/\xff")]).unwrap_err();
         assert_eq!(refused.name, "ROCPROF_OUTPUT_PATH");

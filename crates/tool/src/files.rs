@@ -250,7 +250,7 @@ pub fn finish() {
         .map_err(|error| Failure::new(Kind::Output, format!("records cannot be kept: {error}")))
         .and_then(|records| {
             Finished {
-                notes: std::mem::take(&mut identity.notes),
+                notes: identity.without_driver.take().into_iter().collect(),
                 identity,
                 settings: with_summary_somewhere(kind, &settings),
                 records,

@@ -54,6 +54,7 @@ pub fn agents() -> Vec<Agent> {
     let sources = Sources {
         topology: fixtures.join("topology"),
         cpuinfo: fixtures.join("cpuinfo"),
+        numa: PathBuf::new(),
         drm: PathBuf::new(),
         amdgpu_ids: Vec::new(),
     };

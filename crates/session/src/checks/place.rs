@@ -5,6 +5,7 @@ use crate::attach::results_fit;
 use crate::install::{Install, Tools};
 use crate::request::Request;
 use crate::room;
+use crate::runtime::Brand;
 use midair_inject::Look;
 use midair_procinfo::limits;
 use midair_procinfo::room::Left;
@@ -20,12 +21,13 @@ fn mib(bytes: u64) -> String {
 pub(super) fn room(
     request: &Request,
     look: &Look,
+    brand: Brand,
     tools: Option<(&Install, &Tools)>,
     lines: &mut Lines,
 ) {
     if let Some((install, tools)) = tools {
-        let fits = room::check_ours(install, tools, request)
-            .and_then(|()| room::check(look, tools, request));
+        let fits = room::check_ours(&brand.file(install), tools, request)
+            .and_then(|()| room::check(look, brand, tools, request));
         match fits {
             Ok(()) => lines.pass("room", "an attach fits under all limits, its and ours"),
             Err(failure) => lines.fail("room", failure),

@@ -1,7 +1,8 @@
 //! What the target is, and whether it may be entered.
 
 use super::Lines;
-use crate::attach::{failure_of_refusal, itself, not_gpu, one_of_each, runtimes as runtimes_of};
+use crate::attach::{failure_of_refusal, itself, not_gpu, one_of_each};
+use crate::runtime::{Brand, Runtimes};
 use midair_inject::Refusal;
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::libc_kind::{self, LibcKind};
@@ -195,36 +196,35 @@ pub(super) fn c_library(pid: Tid, modules: &Modules, lines: &mut Lines) {
     lines.against(NAME, &Refusal::LibcKind { pid, what });
 }
 
-/// HIP and HSA; CUDA by name.
-pub(super) fn runtimes(asked: u32, modules: &Modules, lines: &mut Lines) {
+/// HIP, HSA and CUDA.
+pub(super) fn runtimes(asked: u32, modules: &Modules, copies: &[String], lines: &mut Lines) {
     const NAME: &str = "runtime";
-    let files = |wanted: &dyn Fn(&str) -> bool| -> Vec<String> {
+    let files = |names: &[String]| -> String {
         let named = modules
             .list
             .iter()
-            .filter(|module| wanted(&show(module.file_name())));
-        named.map(|module| show(&module.path)).collect()
+            .filter(|module| names.contains(&show(module.file_name())));
+        let paths: Vec<String> = named.map(|module| show(&module.path)).collect();
+        paths.join(", ")
     };
-    let names = runtimes_of(modules);
-    if names.is_empty() {
-        lines.fail(NAME, not_gpu(asked));
-    } else if let Err(failure) = one_of_each(asked.cast_signed(), modules) {
-        lines.fail(NAME, failure);
-    } else {
-        lines.pass(
-            NAME,
-            files(&|file| names.iter().any(|name| name == file)).join(", "),
-        );
-    }
-    let cuda = files(&|file| file.starts_with("libcuda.so"));
-    if !cuda.is_empty() {
-        lines.note(
-            "CUDA",
-            format!(
-                "{} is there, too; recording CUDA comes later",
-                cuda.join(", ")
-            ),
-        );
+    let runtimes = Runtimes::of(modules);
+    let pid = asked.cast_signed();
+    match runtimes.choose(copies, pid) {
+        Ok(None) => lines.fail(NAME, not_gpu(asked)),
+        Err(failure) => lines.fail(NAME, failure),
+        Ok(Some((brand, other))) => {
+            let recorded = match brand {
+                Brand::Amd => one_of_each(pid, modules).map(|()| files(&runtimes.amd)),
+                Brand::Cuda => Ok(files(&runtimes.cuda)),
+            };
+            match recorded {
+                Ok(found) => lines.pass(NAME, found),
+                Err(failure) => lines.fail(NAME, failure),
+            }
+            if let Some(other) = other {
+                lines.note("other runtime", other);
+            }
+        }
     }
 }
 
@@ -276,7 +276,7 @@ const OTHERS: [(&str, &str); 8] = [
     ),
     (
         "libcupti.so",
-        "CUPTI takes one subscriber only; it is for CUDA, which is not recorded",
+        "CUPTI serves one profiler at a time: if one is at work, a CUDA session says so and leaves it alone",
     ),
     (
         "librocm-debug-agent.so",

@@ -74,7 +74,7 @@ impl GroupCollected {
         if self.parts.is_empty() {
             return Err(Failure::new(
                 Kind::NotGpu,
-                "no process loaded a HIP or HSA runtime while it was watched",
+                "no process loaded a HIP, HSA or CUDA runtime while it was watched",
             ));
         }
         let mut failed = Vec::new();
@@ -112,7 +112,7 @@ impl GroupCollected {
             more => format!(" and {more} more"),
         };
         written.warnings.push(format!(
-            "without a HIP or HSA runtime to the end: {}{more}",
+            "without a HIP, HSA or CUDA runtime to the end: {}{more}",
             names.join(", ")
         ));
     }

@@ -176,13 +176,13 @@ impl Group {
                 None => Failure::new(
                     Kind::NotGpu,
                     format!(
-                        "neither process {root} nor any that descends from it has a HIP or HSA runtime loaded"
+                        "neither process {root} nor any that descends from it has a HIP, HSA or CUDA runtime loaded"
                     ),
                 ),
             },
             Selection::All => Failure::new(
                 Kind::NotGpu,
-                "no process that we can look into has a HIP or HSA runtime loaded",
+                "no process that we can look into has a HIP, HSA or CUDA runtime loaded",
             )
             .hint("processes of other users are seen by root only"),
             Selection::Named(wanted) => Failure::new(

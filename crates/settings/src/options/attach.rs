@@ -66,7 +66,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Attach to the process's descendants, too (default true)",
     )
     .more(
-        "Children that are born while it is attached are followed. Descendants without a HIP or HSA runtime are left alone until they \
+        "Children that are born while it is attached are followed. Descendants without a HIP, HSA or CUDA runtime are left alone until they \
          load one; where the process itself has none (a launcher), its descendants are attached to. Each process has files of its \
          own, or see --merge.",
     )
@@ -79,11 +79,11 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Attach to this process and all that descend from it",
     )
     .more(
-        "In parallel, and children that are born while it is attached are followed. Processes without a HIP or HSA runtime are \
+        "In parallel, and children that are born while it is attached are followed. Processes without a HIP, HSA or CUDA runtime are \
          watched, and attached to when they load one.",
     )
     .front(Front::Midair),
-    Opt::new("all", Attach, Shape::Flag, Sets::Nothing, "Attach to every process with a HIP or HSA runtime that may be entered")
+    Opt::new("all", Attach, Shape::Flag, Sets::Nothing, "Attach to every process with a HIP, HSA or CUDA runtime that may be entered")
         .more("In parallel; those that come later are attached to when they load a runtime.")
         .front(Front::Midair),
     Opt::new(
@@ -100,6 +100,16 @@ pub(super) const OPTIONS: &[Opt] = &[
             "It is named by the process that was asked for, or else by the first. rocpd and json keep processes apart as they do \
              in their own files, Perfetto by process tracks; csv has a column Process_Id in every table.",
         ),
+    Opt::new(
+        "cupti",
+        Attach,
+        Shape::Text("PATH"),
+        Sets::Words(&["MIDAIR_CUPTI"], ""),
+        "CUPTI library (libcupti.so.N) for a CUDA process, by its path as that process sees it",
+    )
+    .more(
+        "Without it, one is looked for that is mapped there already, beside the process's CUDA libraries, in its Python packages, in the          toolkit, and by its loader. The path is absolute. Where the process has rights that you have not, only root may name one.",
+    ),
     Opt::new(
         "attach-sync-output",
         Attach,

@@ -24,6 +24,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         &[
             "hip-trace",
             "hsa-trace",
+            "cuda-trace",
             "marker-trace",
             "kernel-trace",
             "kfd-trace",
@@ -49,6 +50,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "runtime-trace",
         &[
             "hip-runtime-trace",
+            "cuda-trace",
             "marker-trace",
             "kernel-trace",
             "kfd-trace",
@@ -88,11 +90,14 @@ pub(super) const OPTIONS: &[Opt] = &[
     trace("hsa-amd-trace", "ROCPROF_HSA_AMD_EXT_API_TRACE", "Record calls of AMD's HSA extensions (hsa_amd_*)"),
     trace("hsa-image-trace", "ROCPROF_HSA_IMAGE_EXT_API_TRACE", "Record calls of HSA's image extension"),
     trace("hsa-finalizer-trace", "ROCPROF_HSA_FINALIZER_EXT_API_TRACE", "Record calls of HSA's finalizer extension"),
+    trace("cuda-trace", "MIDAIR_CUDA_API_TRACE", "Record calls of the CUDA runtime and driver, and waits")
+        .more("In a CUDA process only, where --hip-trace and --hsa-trace find nothing. Arguments are not recorded."),
     trace("kernel-trace", "ROCPROF_KERNEL_TRACE", "Record kernels: which, where, when they began and ended")
         .more("Kernels on queues that were there before the attach are recorded as well."),
     trace("memory-copy-trace", "ROCPROF_MEMORY_COPY_TRACE", "Record copies between host and devices"),
-    trace("marker-trace", "ROCPROF_MARKER_API_TRACE", "Record ROCTx marks and ranges"),
-    trace("memory-allocation-trace", "ROCPROF_MEMORY_ALLOCATION_TRACE", "Record allocations and releases of device memory"),
+    trace("marker-trace", "ROCPROF_MARKER_API_TRACE", "Record ROCTx marks and ranges; NVTX's in a CUDA process"),
+    trace("memory-allocation-trace", "ROCPROF_MEMORY_ALLOCATION_TRACE", "Record allocations and releases of device memory")
+        .more("In a CUDA process moves and faults of unified memory, too."),
     trace("scratch-memory-trace", "ROCPROF_SCRATCH_MEMORY_TRACE", "Record changes of queues' scratch memory"),
     trace("rccl-trace", "ROCPROF_RCCL_API_TRACE", "Record calls of RCCL").later(),
     Opt::new(

@@ -81,6 +81,7 @@ fn single_traces_set_their_own_variable_only() {
             "hsa-amd-trace",
             "hsa-image-trace",
             "hsa-finalizer-trace",
+            "cuda-trace",
             "kernel-trace",
             "memory-copy-trace",
             "marker-trace",
@@ -97,6 +98,7 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
         &HIP[..],
         &HSA[..],
         &[
+            "MIDAIR_CUDA_API_TRACE",
             "ROCPROF_KERNEL_TRACE",
             "ROCPROF_MARKER_API_TRACE",
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
@@ -126,6 +128,7 @@ fn runtime_trace_has_neither_hsa_nor_compiler() {
     assert_eq!(
         on(&resolved),
         [
+            "MIDAIR_CUDA_API_TRACE",
             "ROCPROF_HIP_RUNTIME_API_TRACE",
             "ROCPROF_KERNEL_TRACE",
             "ROCPROF_MARKER_API_TRACE",
@@ -150,6 +153,7 @@ fn an_explicit_word_beats_an_aggregate() {
     assert_eq!(
         on(&resolved),
         [
+            "MIDAIR_CUDA_API_TRACE",
             HIP[0],
             HIP[1],
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
@@ -427,4 +431,35 @@ fn names_of_kernels_and_agents() {
         give(&[("agent-index", &["by-name"])]),
         Err(Refusal::Usage(_))
     ));
+}
+
+#[test]
+fn what_was_asked_for_by_name() {
+    let named = |line: &[(&str, &[&str])]| give(line).unwrap().traces_by_name();
+    assert_eq!(named(&[("sys-trace", &[])]), [""; 0]);
+    assert_eq!(
+        named(&[
+            ("runtime-trace", &[]),
+            ("hip-trace", &[]),
+            ("kernel-trace", &["1"])
+        ]),
+        ["hip-trace", "kernel-trace"]
+    );
+    assert_eq!(named(&[("cuda-trace", &["off"])]), [""; 0]);
+}
+
+#[test]
+fn cupti_is_named_by_an_absolute_path() {
+    let path = "/venv/lib/libcupti.so.13";
+    let resolved = settle(&[("cupti", &[path])], &[(CUPTI, "/other")]);
+    assert_eq!(resolved.settings.text(CUPTI), Some(path));
+    assert_eq!(
+        settle(&[], &[(CUPTI, path)]).settings.text(CUPTI),
+        Some(path)
+    );
+    for relative in ["libcupti.so", "./x", "~/x"] {
+        let given = give(&[("cupti", &[relative])]).unwrap();
+        let refused = resolve(&given, &Settings::new(), "/here").unwrap_err();
+        assert!(matches!(refused, Refusal::Usage(_)), "{relative}");
+    }
 }

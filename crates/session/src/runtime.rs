@@ -1,0 +1,219 @@
+//! Which GPU runtimes a process has, and which library of ours records it.
+
+use crate::attach::{failure_by, failure_of_refusal};
+use crate::install::Install;
+use midair_inject::{Approach, Library, Look, Options};
+use midair_procinfo::module::Modules;
+use midair_results::{Failure, Kind};
+use std::path::PathBuf;
+
+/// Functions by which a HIP or HSA runtime is known, and CUDA's driver library, whatever their files are called.
+const BY_FUNCTION: [&str; 3] = ["hsa_init", "hipGetDeviceCount", "cuInit"];
+/// What AMD's runtimes are called when nobody renamed them: looked at first, since reading the symbols of every library takes long.
+pub(crate) const AMD_NAMES: [&[u8]; 2] = [b"libhsa-runtime64", b"libamdhip64"];
+/// What CUDA's driver library is called. `libcudart.so` and `libcudadebugger.so` are others.
+pub(crate) const CUDA_NAME: &[u8] = b"libcuda.so";
+/// By which word the copy of our CUDA library in a process is known ([`Look::copies`]).
+const CUDA_WORD: &str = "cuda";
+
+/// Whose runtime is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Brand {
+    /// HIP and HSA, by the SDK and its tools.
+    #[default]
+    Amd,
+    /// CUDA, through CUPTI.
+    Cuda,
+}
+
+impl Brand {
+    /// The library that is sent.
+    pub(crate) fn file(self, install: &Install) -> PathBuf {
+        match self {
+            Brand::Amd => install.sdk.clone(),
+            Brand::Cuda => install.cuda(),
+        }
+    }
+
+    /// The library, as the engine takes it.
+    ///
+    /// # Errors
+    /// [`Kind::Installation`] when it is not there.
+    pub(crate) fn library(self, install: &Install) -> Result<Library, Failure> {
+        let file = self.file(install);
+        match self {
+            Brand::Amd => Ok(Library::File(file)),
+            Brand::Cuda if file.is_file() => Ok(Library::Other {
+                file,
+                word: CUDA_WORD,
+            }),
+            Brand::Cuda => Err(Failure::new(
+                Kind::Installation,
+                format!("{} is not there", file.display()),
+            )
+            .hint("CUDA processes need it: use a complete installation (cargo xtask stage, or cargo xtask install --prefix DIR)")),
+        }
+    }
+}
+
+/// File names of the GPU runtimes that are mapped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Runtimes {
+    /// HIP and HSA.
+    pub(crate) amd: Vec<String>,
+    /// CUDA's driver library.
+    pub(crate) cuda: Vec<String>,
+}
+
+impl Runtimes {
+    /// By their names; where none has such a name, by what libraries export.
+    pub(crate) fn of(modules: &Modules) -> Runtimes {
+        let names = || modules.list.iter().map(|module| module.file_name());
+        let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let is_amds = |name: &&[u8]| AMD_NAMES.iter().any(|usual| name.starts_with(usual));
+        let usual = Runtimes {
+            amd: names().filter(is_amds).map(shown).collect(),
+            cuda: names()
+                .filter(|name| name.starts_with(CUDA_NAME))
+                .map(shown)
+                .collect(),
+        };
+        if !usual.is_empty() {
+            return usual;
+        }
+        let mut found = Runtimes::default();
+        for (index, name) in names().enumerate() {
+            let exported = modules
+                .load(index)
+                .and_then(|loaded| loaded.elf.exported(BY_FUNCTION));
+            match exported {
+                Ok([None, None, Some(_)]) => found.cuda.push(shown(name)),
+                Ok([None, None, None]) | Err(_) => {}
+                Ok(_) => found.amd.push(shown(name)),
+            }
+        }
+        found
+    }
+
+    /// None at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.amd.is_empty() && self.cuda.is_empty()
+    }
+
+    /// Whose is recorded, and what is to be said about the other's. None where there is none.
+    ///
+    /// AMD's comes first where both are there. But where a library of ours is in the process already, it is the one that is used: what
+    /// is parked there would be woken, whatever was sent.
+    pub(crate) fn choose(
+        &self,
+        copies: &[String],
+        pid: i32,
+    ) -> Result<Option<(Brand, Option<String>)>, Failure> {
+        let has_sdk = copies.iter().any(String::is_empty);
+        let has_cuda = copies.iter().any(|word| word == CUDA_WORD);
+        let both = |recorded: &str, other: &str, why: &str| {
+            Some(format!(
+                "process {pid} has {recorded} and {other}: only {recorded} is recorded{why}"
+            ))
+        };
+        Ok(match (self.amd.is_empty(), self.cuda.is_empty()) {
+            (true, true) => None,
+            (false, true) => Some((Brand::Amd, None)),
+            (true, false) if has_sdk && !has_cuda => {
+                return Err(Failure::new(
+                    Kind::Busy,
+                    format!(
+                        "process {pid} was attached to for HIP or HSA, of which nothing is left there: it cannot be recorded as a CUDA process"
+                    ),
+                )
+                .hint("restart it"));
+            }
+            (true, false) => Some((Brand::Cuda, None)),
+            (false, false) if has_cuda && !has_sdk => Some((
+                Brand::Cuda,
+                both(
+                    "CUDA",
+                    "HIP or HSA",
+                    ", since it was attached to as a CUDA process before",
+                ),
+            )),
+            (false, false) => Some((Brand::Amd, both("HIP and HSA", "CUDA", ""))),
+        })
+    }
+}
+
+/// Whose runtime would be recorded, and a warning about another's.
+pub(crate) type Chosen = (Brand, Option<String>);
+
+/// Whether there is a GPU runtime, and which: by its mappings, or by its listener's word where they may not be read.
+///
+/// # Errors
+/// Where that cannot be told, or what is there cannot be used.
+pub(crate) fn chosen(approach: &Approach, options: &Options) -> Result<Option<Chosen>, Failure> {
+    match (&approach.look, &approach.door) {
+        (Ok(look), _) => of_look(look),
+        // The listener of our register library knows of AMD's runtimes.
+        (Err(_), Some(door)) => door
+            .ask(options)
+            .map(|here| here.gpu.then_some((Brand::Amd, None)))
+            .map_err(|error| failure_by(approach, &error)),
+        (Err(refusal), None) => Err(failure_of_refusal(refusal)),
+    }
+}
+
+fn of_look(look: &Look) -> Result<Option<Chosen>, Failure> {
+    Runtimes::of(&look.modules).choose(&look.copies(), look.pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(amd: bool, cuda: bool, copies: &[&str]) -> Result<Option<Chosen>, Kind> {
+        let names = |there: bool, name: &str| there.then(|| name.to_owned()).into_iter().collect();
+        let runtimes = Runtimes {
+            amd: names(amd, "libamdhip64.so.7"),
+            cuda: names(cuda, "libcuda.so.1"),
+        };
+        let copies: Vec<String> = copies.iter().map(|word| (*word).to_owned()).collect();
+        runtimes.choose(&copies, 7).map_err(|failure| failure.kind)
+    }
+
+    #[test]
+    fn amds_comes_first_unless_our_cuda_library_is_there() {
+        let brand = |chosen: Result<Option<Chosen>, Kind>| {
+            chosen.map(|it| it.map(|(brand, note)| (brand, note.is_some())))
+        };
+        assert_eq!(brand(choose(false, false, &["cuda"])), Ok(None));
+        assert_eq!(
+            brand(choose(true, false, &[])),
+            Ok(Some((Brand::Amd, false)))
+        );
+        assert_eq!(
+            brand(choose(false, true, &[])),
+            Ok(Some((Brand::Cuda, false)))
+        );
+        assert_eq!(brand(choose(true, true, &[])), Ok(Some((Brand::Amd, true))));
+        assert_eq!(
+            brand(choose(true, true, &[""])),
+            Ok(Some((Brand::Amd, true)))
+        );
+        assert_eq!(
+            brand(choose(true, true, &["cuda"])),
+            Ok(Some((Brand::Cuda, true)))
+        );
+        assert_eq!(
+            brand(choose(true, true, &["", "cuda"])),
+            Ok(Some((Brand::Amd, true)))
+        );
+    }
+
+    #[test]
+    fn a_cuda_process_is_never_handed_to_the_sdk() {
+        assert_eq!(choose(false, true, &[""]).unwrap_err(), Kind::Busy);
+        assert_eq!(
+            choose(false, true, &["cuda"]).map(|it| it.map(|it| it.0)),
+            Ok(Some(Brand::Cuda))
+        );
+    }
+}
