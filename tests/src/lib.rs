@@ -7,6 +7,7 @@
 //! * [`attacher::Attacher`]: a command line of the stage at work, and the trace that it wrote.
 //! * [`caller::Caller`]: the program `tests/c/calls.c`, which counts its own calls.
 //! * [`compile`]: the C programs in `tests/c`, for the host and inside the lab.
+//! * [`cuda`]: programs on the stand-in for NVIDIA's libraries, and the log of its devices.
 //! * [`python()`]: a Python with the packages that tests use (Perfetto, CMake).
 //! * [`stage`]: the built product (`target/stage`) and commands of it under a time limit.
 //! * [`stand_in`]: programs on the stand-in runtimes, two GPUs and no root.
@@ -21,6 +22,7 @@
 pub mod attacher;
 pub mod caller;
 pub mod compile;
+pub mod cuda;
 pub mod fatbin;
 pub mod lab;
 pub mod modellog;

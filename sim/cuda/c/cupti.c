@@ -1,0 +1,427 @@
+/* libcupti.so: the interface, the buffers, the worker. */
+#define _GNU_SOURCE
+#define MODEL_CUPTI
+#include "cupti.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { KINDS = CUPTI_ACTIVITY_KIND_COUNT, CALLS = 1024 };
+
+struct buffer {
+    uint8_t *at;
+    size_t size, used;
+    uint64_t ready; /* when the last of its records is complete */
+    struct buffer *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+/* What cuptiFinalize sets back. */
+static struct {
+    bool kind[KINDS], subscribed, working, stopping, asked;
+    /* Calls chosen one by one: 1 on, 2 off. */
+    uint8_t call[2][CALLS];
+    CUpti_BuffersCallbackRequestFunc request;
+    CUpti_BuffersCallbackCompleteFunc complete;
+    CUpti_TimestampCallbackFunc clock;
+    uint32_t threads, period;
+    size_t dropped;
+    uint64_t device_buffer;
+    pthread_t worker;
+    struct buffer *current, *full;
+} state;
+
+uint64_t model_fault(const char *word, uint64_t otherwise) {
+    const char *faults = getenv("CUPTI_MODEL");
+    size_t length = strlen(word);
+    while (faults && *faults) {
+        if (!strncmp(faults, word, length)) {
+            if (faults[length] == '=') return strtoull(faults + length + 1, 0, 10);
+            if (!faults[length] || faults[length] == ',') return 1;
+        }
+        faults = strchr(faults, ',');
+        if (faults) faults++;
+    }
+    return otherwise;
+}
+
+static void take_time(const char *word) {
+    uint64_t ms = model_fault(word, 0);
+    if (ms) usleep((useconds_t)(ms * 1000));
+}
+
+uint32_t model_version(void) { return (uint32_t)model_fault("version", MODEL_VERSION); }
+bool model_on(uint32_t kind) { return state.kind[kind]; }
+bool model_system_threads(void) { return state.threads == 1; }
+void model_lock_records(void) { pthread_mutex_lock(&lock); }
+void model_unlock_records(void) { pthread_mutex_unlock(&lock); }
+
+bool model_call_on(bool runtime, uint32_t cbid) {
+    uint8_t chosen = cbid < CALLS ? state.call[runtime][cbid] : 0;
+    if (chosen) return chosen == 1;
+    return state.kind[runtime ? CUPTI_ACTIVITY_KIND_RUNTIME : CUPTI_ACTIVITY_KIND_DRIVER];
+}
+
+static uint64_t clock_now(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* CUPTI's own clock: the wall's, or the one that was registered. */
+static uint64_t own_now(void) { return state.clock ? state.clock() : clock_now(CLOCK_REALTIME); }
+
+uint64_t model_to_cupti(uint64_t time) { return time + (own_now() - clock_now(CLOCK_BOOTTIME)); }
+
+void *model_slot(size_t size, uint64_t ready) {
+    struct buffer *buffer = state.current;
+    if (buffer && buffer->used + size > buffer->size) {
+        buffer->next = state.full;
+        state.full = buffer;
+        state.current = buffer = 0;
+        pthread_cond_signal(&changed);
+    }
+    if (!buffer && state.request && !(state.asked && model_fault("small", 0))) {
+        uint8_t *at = 0;
+        size_t bytes = 0, most = 0;
+        state.request(&at, &bytes, &most);
+        state.asked = true;
+        if (at && bytes >= size) {
+            buffer = calloc(1, sizeof *buffer);
+            if (!buffer) abort();
+            *buffer = (struct buffer){at, bytes, 0, 0, 0};
+            state.current = buffer;
+        }
+    }
+    if (!buffer) {
+        state.dropped++;
+        return 0;
+    }
+    void *slot = buffer->at + buffer->used;
+    memset(slot, 0, size);
+    buffer->used += size;
+    if (buffer->ready < ready) buffer->ready = ready;
+    return slot;
+}
+
+/* Takes the buffers that can be given back out of the list: those that are complete, or all of them. */
+static struct buffer *take(bool also_current, bool all) {
+    struct buffer *taken = 0, **at = &state.full;
+    uint64_t now = clock_now(CLOCK_BOOTTIME);
+    while (*at) {
+        struct buffer *buffer = *at;
+        if (all || buffer->ready <= now) {
+            *at = buffer->next;
+            buffer->next = taken;
+            taken = buffer;
+        } else {
+            at = &buffer->next;
+        }
+    }
+    struct buffer *current = state.current;
+    if (also_current && current && current->used && (all || current->ready <= now)) {
+        current->next = taken;
+        taken = current;
+        state.current = 0;
+    }
+    return taken;
+}
+
+static void deliver(struct buffer *buffers, CUpti_BuffersCallbackCompleteFunc complete) {
+    while (buffers) {
+        struct buffer *buffer = buffers;
+        buffers = buffer->next;
+        if (complete) complete(0, 0, buffer->at, buffer->size, buffer->used);
+        free(buffer);
+    }
+}
+
+/* Gives full buffers back; with a period, the one that is being filled, too. */
+static void *worker(void *unused) {
+    uint64_t flushed = 0;
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    while (!state.stopping) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 5000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&changed, &lock, &until);
+        uint64_t now = clock_now(CLOCK_MONOTONIC);
+        bool due = state.period && now - flushed >= state.period * 1000000ull;
+        if (due) flushed = now;
+        struct buffer *buffers = take(due, false);
+        CUpti_BuffersCallbackCompleteFunc complete = state.complete;
+        pthread_mutex_unlock(&lock);
+        deliver(buffers, complete);
+        pthread_mutex_lock(&lock);
+    }
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+static const struct model_table *driver(void) {
+    CUresult (*get)(const void **, const CUuuid *);
+    const void *table = 0;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library) return 0;
+    *(void **)&get = dlsym(library, "cuGetExportTable");
+    if (!get || get(&table, (const CUuuid *)MODEL_TABLE)) return 0;
+    return table;
+}
+
+/* Hooks the driver, and makes the thread; both stay until cuptiFinalize. With the lock. */
+static CUptiResult begin(void) {
+    if (state.working) return CUPTI_SUCCESS;
+    const struct model_table *table = driver();
+    if (!table) return CUPTI_ERROR_NOT_INITIALIZED;
+    if (!table->hook(&model_hooks)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    state.stopping = false;
+    if (pthread_create(&state.worker, 0, worker, 0)) {
+        table->hook(0);
+        return CUPTI_ERROR_OUT_OF_MEMORY;
+    }
+    state.working = true;
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiGetVersion(uint32_t *version) {
+    *version = model_version();
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiGetResultString(CUptiResult result, const char **text) {
+    static __thread char said[64];
+    snprintf(said, sizeof said, "CUPTI_MODEL_STATUS_%d", result);
+    *text = said;
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiGetErrorMessage(CUptiResult result, const char **text) { return cuptiGetResultString(result, text); }
+
+EXPORT CUptiResult cuptiGetTimestamp(uint64_t *time) {
+    *time = own_now();
+    return CUPTI_SUCCESS;
+}
+
+static CUptiResult subscribe(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback) {
+    if (!subscriber || !callback) return CUPTI_ERROR_INVALID_PARAMETER;
+    pthread_mutex_lock(&lock);
+    bool taken = state.subscribed || model_fault("subscribed", 0);
+    if (!taken) state.subscribed = true;
+    pthread_mutex_unlock(&lock);
+    if (taken) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    *subscriber = (CUpti_SubscriberHandle)&state.subscribed;
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiSubscribe(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *user) {
+    (void)user;
+    return subscribe(subscriber, callback);
+}
+
+#if MODEL_VERSION >= 130000
+EXPORT CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle *subscriber, CUpti_CallbackFunc callback, void *user, void *params) {
+    (void)user, (void)params;
+    return subscribe(subscriber, callback);
+}
+#endif
+
+EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber) {
+    if (subscriber != (CUpti_SubscriberHandle)&state.subscribed) return CUPTI_ERROR_INVALID_PARAMETER;
+    pthread_mutex_lock(&lock);
+    state.subscribed = false;
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
+                                                  CUpti_BuffersCallbackCompleteFunc complete) {
+    if (!request || !complete) return CUPTI_ERROR_INVALID_PARAMETER;
+    pthread_mutex_lock(&lock);
+    state.request = request;
+    state.complete = complete;
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc callback) {
+    if (!callback) return CUPTI_ERROR_INVALID_PARAMETER;
+    pthread_mutex_lock(&lock);
+    state.clock = callback;
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
+    if (kind >= KINDS) return CUPTI_ERROR_INVALID_KIND;
+    bool kernels = kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || kind == CUPTI_ACTIVITY_KIND_KERNEL;
+    CUptiResult said = kernels ? (CUptiResult)model_fault("enable", 0) : CUPTI_SUCCESS;
+    take_time("enable_ms");
+    if (said) return said;
+    pthread_mutex_lock(&lock);
+    said = begin();
+    if (!said) state.kind[kind] = true;
+    pthread_mutex_unlock(&lock);
+    return said;
+}
+
+EXPORT CUptiResult cuptiActivityDisable(uint32_t kind) {
+    if (kind >= KINDS) return CUPTI_ERROR_INVALID_KIND;
+    pthread_mutex_lock(&lock);
+    state.kind[kind] = false;
+    if (kind == CUPTI_ACTIVITY_KIND_DRIVER) memset(state.call[0], 0, CALLS);
+    if (kind == CUPTI_ACTIVITY_KIND_RUNTIME) memset(state.call[1], 0, CALLS);
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+static CUptiResult choose(bool runtime, CUpti_CallbackId id, uint8_t enable) {
+    if (id >= CALLS) return CUPTI_ERROR_INVALID_PARAMETER;
+    pthread_mutex_lock(&lock);
+    CUptiResult said = begin();
+    if (!said) state.call[runtime][id] = enable ? 1 : 2;
+    pthread_mutex_unlock(&lock);
+    return said;
+}
+
+EXPORT CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, uint8_t enable) { return choose(true, id, enable); }
+EXPORT CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId id, uint8_t enable) { return choose(false, id, enable); }
+
+EXPORT CUptiResult cuptiActivityConfigureUnifiedMemoryCounter(void *config, uint32_t count) {
+    (void)config, (void)count;
+    return CUPTI_ERROR_UM_PROFILING_NOT_SUPPORTED;
+}
+
+/* An incomplete record that is asked for all the same has no end. */
+static void without_ends(struct buffer *buffers) {
+    uint64_t now = own_now();
+    for (; buffers; buffers = buffers->next) {
+        for (size_t at = 0; at < buffers->used;) {
+            CUpti_Activity *record = (CUpti_Activity *)(buffers->at + at);
+            size_t size = model_record_size(record->kind);
+            /* The end is at the same place in kernels, copies and fills. */
+            struct v12_Kernel9 *kernel = (struct v12_Kernel9 *)record;
+            bool of_device = record->kind <= CUPTI_ACTIVITY_KIND_KERNEL || record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL ||
+                             record->kind == CUPTI_ACTIVITY_KIND_MEMCPY2;
+            if (of_device && kernel->end > now) kernel->end = 0;
+            at += size ? size : sizeof(struct v12_API);
+        }
+    }
+}
+
+_Static_assert(offsetof(struct v12_Kernel9, end) == offsetof(struct v12_Memset4, end), "");
+_Static_assert(offsetof(struct v12_Kernel9, end) == offsetof(struct v12_Memcpy6, end), "");
+_Static_assert(offsetof(struct v12_Kernel9, end) == offsetof(struct v12_MemcpyPtoP4, end), "");
+
+EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flag) {
+    take_time("flush_ms");
+    pthread_mutex_lock(&lock);
+    if (!state.complete) {
+        pthread_mutex_unlock(&lock);
+        return CUPTI_ERROR_INVALID_OPERATION;
+    }
+    struct buffer *buffers = take(true, flag & 1);
+    CUpti_BuffersCallbackCompleteFunc complete = state.complete;
+    pthread_mutex_unlock(&lock);
+    if (flag & 1) without_ends(buffers);
+    deliver(buffers, complete);
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiActivityFlushPeriod(uint32_t ms) {
+    pthread_mutex_lock(&lock);
+    state.period = ms;
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Activity **record) {
+    if (!buffer || !record) return CUPTI_ERROR_INVALID_PARAMETER;
+    size_t at = 0;
+    if (*record) {
+        size_t size = model_record_size((*record)->kind);
+        at = (size_t)((uint8_t *)*record - buffer) + (size ? size : sizeof(struct v12_API));
+    }
+    if (at >= valid) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    uint64_t broken = model_fault("next", 0);
+    if (broken && at > 3 * sizeof(struct v12_API)) return (CUptiResult)broken;
+    *record = (CUpti_Activity *)(buffer + at);
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream, size_t *dropped) {
+    (void)context, (void)stream;
+    pthread_mutex_lock(&lock);
+    *dropped = state.dropped;
+    state.dropped = 0;
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+/* One attribute is kept, the size of a device buffer: the model has no device buffers. */
+EXPORT CUptiResult cuptiActivityGetAttribute(uint32_t attribute, size_t *size, void *value) {
+    if (attribute) return CUPTI_ERROR_NOT_SUPPORTED;
+    if (*size < sizeof state.device_buffer) return CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT;
+    uint64_t bytes = state.device_buffer ? state.device_buffer : 3200000;
+    memcpy(value, &bytes, sizeof bytes);
+    *size = sizeof bytes;
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiActivitySetAttribute(uint32_t attribute, size_t *size, void *value) {
+    if (attribute) return CUPTI_ERROR_NOT_SUPPORTED;
+    if (*size < sizeof state.device_buffer) return CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT;
+    memcpy(&state.device_buffer, value, sizeof state.device_buffer);
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiSetThreadIdType(uint32_t type) {
+    if (type > 1) return CUPTI_ERROR_NOT_SUPPORTED;
+    state.threads = type;
+    return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiGetThreadIdType(uint32_t *type) {
+    *type = state.threads;
+    return CUPTI_SUCCESS;
+}
+
+#ifndef MODEL_WITHOUT_FINALIZE
+/* Takes everything back: hooks, thread, callbacks, names, the subscriber. Records that nobody flushed are gone, their buffers are
+ * given back as empty ones. */
+EXPORT CUptiResult cuptiFinalize(void) {
+    take_time("finalize_ms");
+    pthread_mutex_lock(&lock);
+    bool working = state.working;
+    memset(state.kind, 0, sizeof state.kind);
+    memset(state.call, 0, sizeof state.call);
+    state.stopping = true;
+    pthread_cond_signal(&changed);
+    pthread_mutex_unlock(&lock);
+    if (working) {
+        const struct model_table *table = driver();
+        if (table) table->hook(0);
+        pthread_join(state.worker, 0);
+    }
+    pthread_mutex_lock(&lock);
+    struct buffer *buffers = take(true, true);
+    if (state.current) {
+        state.current->next = buffers;
+        buffers = state.current;
+    }
+    for (struct buffer *buffer = buffers; buffer; buffer = buffer->next) buffer->used = 0;
+    CUpti_BuffersCallbackCompleteFunc complete = state.complete;
+    memset(&state, 0, sizeof state);
+    pthread_mutex_unlock(&lock);
+    deliver(buffers, complete);
+    model_forget_names();
+    return CUPTI_SUCCESS;
+}
+#endif

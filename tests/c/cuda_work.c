@@ -1,0 +1,245 @@
+// A CUDA program with two workers, one for each device: copies both ways, a fill, kernels, and its own check of what came out.
+// main also launches a graph, copies from device to device, allocates, and can become a user of CUPTI itself.
+//
+// Commands: "work N" rounds by each worker, "start" and "stop" (rounds without end, one each PAUSE_US), "graph N", "peers N",
+// "memory N", "count", "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "leave"
+// (end that), "quit", "exit", "_exit", "abort". Each is answered by its first word and what it did.
+#include "kit.h"
+#include <cuda.h>
+#include <dlfcn.h>
+
+enum { WORKERS = 2, WORDS = 4096, STEPS = 3 };
+
+KERNEL(step, "_Z4stepPjj")
+KERNEL(reduce, "_ZN4test6reduceIfEEvPKT_PS1_")
+
+#define MUST(call) do { int error_ = (call); if (error_) fail("%s: %d", #call, error_); } while (0)
+
+struct worker {
+    pthread_t thread;
+    int device;
+    long rounds, bad;
+    uint32_t *words;
+};
+static struct worker workers[WORKERS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static long wanted[WORKERS]; // rounds that are still to do; -1: without end
+static useconds_t pause_us = 1000;
+
+static void one_round(struct worker *w, cudaStream_t stream, uint32_t *host, uint32_t *back) {
+    dim3 grid = {16u << w->device, 2, 1}, block = {64, 2, 1}, one = {1, 1, 1};
+    uint32_t count = WORDS;
+    void *args[] = {&w->words, &count};
+    for (int i = 0; i < WORDS; i++) host[i] = (uint32_t)(i + w->rounds);
+    MUST(cudaMemsetAsync(w->words, 0, WORDS * 4, stream));
+    MUST(cudaMemcpyAsync(w->words, host, WORDS * 4, cudaMemcpyHostToDevice, stream));
+    for (int n = 0; n < STEPS; n++) MUST(cudaLaunchKernel((void *)step, grid, block, args, 0, stream));
+    MUST(cudaLaunchKernel((void *)reduce, one, block, 0, 256, stream));
+    MUST(cudaMemcpyAsync(back, w->words, WORDS * 4, cudaMemcpyDeviceToHost, stream));
+    MUST(cudaStreamSynchronize(stream));
+    for (int i = 0; i < WORDS; i++) w->bad += back[i] != host[i] + STEPS;
+    __atomic_add_fetch(&w->rounds, 1, __ATOMIC_RELEASE);
+}
+
+static void *work(void *argument) {
+    struct worker *w = argument;
+    uint32_t *host = malloc(WORDS * 4), *back = malloc(WORDS * 4);
+    cudaStream_t stream;
+    MUST(cudaSetDevice(w->device));
+    MUST(cudaStreamCreate(&stream));
+    MUST(cudaMalloc((void **)&w->words, WORDS * 4));
+    pthread_mutex_lock(&lock);
+    wanted[w->device] = 0;
+    pthread_cond_broadcast(&changed);
+    for (;;) {
+        while (!wanted[w->device]) pthread_cond_wait(&changed, &lock);
+        bool endless = wanted[w->device] < 0;
+        pthread_mutex_unlock(&lock);
+        one_round(w, stream, host, back);
+        if (endless) usleep(pause_us);
+        pthread_mutex_lock(&lock);
+        if (wanted[w->device] > 0) wanted[w->device]--;
+        pthread_cond_broadcast(&changed);
+    }
+    return 0;
+}
+
+static void want(long rounds) {
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < WORKERS; i++) wanted[i] = rounds;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+// Until no worker is in a round: a stopped one ends its round first.
+static void rest(void) {
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < WORKERS; i++)
+        while (wanted[i]) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static void totals(const char *word) {
+    long rounds = 0, bad = 0;
+    for (int i = 0; i < WORKERS; i++) {
+        rounds += __atomic_load_n(&workers[i].rounds, __ATOMIC_ACQUIRE);
+        bad += workers[i].bad;
+    }
+    say("%s rounds %ld bad %ld", word, rounds, bad);
+}
+
+static CUcontext contexts[2];
+static CUstream main_stream;
+static CUgraphExec graph;
+static CUfunction main_kernel;
+static CUdeviceptr peer[2];
+
+static void make_graph(void) {
+    CUmodule module;
+    CUgraph made;
+    MUST(cuCtxSetCurrent(contexts[0]));
+    MUST(cuModuleLoadData(&module, ""));
+    MUST(cuModuleGetFunction(&main_kernel, module, "_Z9graph_onePj"));
+    MUST(cuStreamCreate(&main_stream, 0));
+    CUlaunchConfig config = {4, 1, 1, 32, 1, 1, 128, main_stream, 0, 0};
+    MUST(cuStreamBeginCapture(main_stream, 0));
+    MUST(cuLaunchKernelEx(&config, main_kernel, 0, 0));
+    MUST(cuMemsetD32Async(peer[0], 7, 256, main_stream));
+    MUST(cuLaunchKernelEx(&config, main_kernel, 0, 0));
+    MUST(cuStreamEndCapture(main_stream, &made));
+    MUST(cuGraphInstantiateWithFlags(&graph, made, 0));
+    MUST(cuGraphDestroy(made));
+}
+
+// Another user of CUPTI.
+static struct {
+    void *library;
+    void *subscriber;
+    int (*subscribe)(void **, void (*)(void *, int, uint32_t, const void *), void *);
+    int (*unsubscribe)(void *);
+    int (*callbacks)(void (*)(uint8_t **, size_t *, size_t *), void (*)(CUcontext, uint32_t, uint8_t *, size_t, size_t));
+    int (*enable)(uint32_t);
+    int (*disable)(uint32_t);
+    int (*flush)(uint32_t);
+    int (*next)(uint8_t *, size_t, uint32_t **);
+    int (*finalize)(void);
+    long kernels;
+} other;
+
+static void other_callback(void *user, int domain, uint32_t id, const void *data) {
+    (void)user, (void)domain, (void)id, (void)data;
+}
+static void other_request(uint8_t **buffer, size_t *size, size_t *most) {
+    *buffer = malloc(1 << 16);
+    *size = 1 << 16;
+    *most = 0;
+}
+static void other_complete(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
+    (void)context, (void)stream, (void)size;
+    uint32_t *record = 0;
+    while (valid && !other.next(buffer, valid, &record)) other.kernels += *record == 10;
+    free(buffer);
+}
+static void *named(const char *name) {
+    void *found = dlsym(other.library, name);
+    if (!found) fail("no %s", name);
+    return found;
+}
+
+static void become_other(const char *path) {
+    other.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!other.library) fail("%s", dlerror());
+    *(void **)&other.subscribe = named("cuptiSubscribe");
+    *(void **)&other.unsubscribe = named("cuptiUnsubscribe");
+    *(void **)&other.callbacks = named("cuptiActivityRegisterCallbacks");
+    *(void **)&other.enable = named("cuptiActivityEnable");
+    *(void **)&other.disable = named("cuptiActivityDisable");
+    *(void **)&other.flush = named("cuptiActivityFlushAll");
+    *(void **)&other.next = named("cuptiActivityGetNextRecord");
+    *(void **)&other.finalize = named("cuptiFinalize");
+    other.kernels = 0;
+    int subscribed = other.subscribe(&other.subscriber, other_callback, 0);
+    if (!subscribed) {
+        MUST(other.callbacks(other_request, other_complete));
+        MUST(other.enable(10));
+        for (int i = 0; i < 10; i++) MUST(cuLaunchKernel(main_kernel, 4, 1, 1, 32, 1, 1, 0, main_stream, 0, 0));
+        MUST(cuStreamSynchronize(main_stream));
+        MUST(other.flush(1));
+    }
+    say("other subscribe %d kernels %ld", subscribed, other.kernels);
+}
+
+static void many(const char *command, long n) {
+    if (!strcmp(command, "graph")) {
+        for (long i = 0; i < n; i++) MUST(cuGraphLaunch(graph, main_stream));
+        MUST(cuStreamSynchronize(main_stream));
+    } else if (!strcmp(command, "peers")) {
+        for (long i = 0; i < n; i++) MUST(cuMemcpyPeerAsync(peer[1], contexts[1], peer[0], contexts[0], 1024, main_stream));
+        MUST(cuCtxSynchronize());
+    } else {
+        for (long i = 0; i < n; i++) {
+            CUdeviceptr at;
+            MUST(cuMemAlloc(&at, (size_t)(4096 * (i + 1))));
+            MUST(cuMemFree(at));
+        }
+    }
+    say("%s done %ld", command, n);
+}
+
+int main(void) {
+    char line[4200];
+    if (getenv("PAUSE_US")) pause_us = (useconds_t)atol(getenv("PAUSE_US"));
+    MUST(cuInit(0));
+    for (int i = 0; i < WORKERS; i++) {
+        MUST(cuDevicePrimaryCtxRetain(&contexts[i], i));
+        MUST(cuCtxSetCurrent(contexts[i]));
+        MUST(cuMemAlloc(&peer[i], 1024));
+        workers[i].device = i;
+        wanted[i] = 1; // until it is set up
+    }
+    make_graph();
+    for (int i = 0; i < WORKERS; i++) workers[i].thread = start_thread(work, &workers[i]);
+    rest();
+    say("ready");
+    while (hear(line, sizeof line)) {
+        char *rest_of = strchr(line, ' ');
+        if (rest_of) *rest_of++ = 0;
+        long n = rest_of ? atol(rest_of) : 0;
+        if (!strcmp(line, "work")) {
+            want(n);
+            rest();
+            totals("work");
+        } else if (!strcmp(line, "start")) {
+            want(-1);
+            totals("start");
+        } else if (!strcmp(line, "stop")) {
+            want(1);
+            rest();
+            totals("stop");
+        } else if (!strcmp(line, "count")) {
+            totals("count");
+        } else if (!strcmp(line, "other") && rest_of) {
+            become_other(rest_of);
+        } else if (!strcmp(line, "leave")) {
+            MUST(other.disable(10));
+            MUST(other.unsubscribe(other.subscriber));
+            MUST(other.finalize());
+            say("leave");
+        } else if (!strcmp(line, "graph") || !strcmp(line, "peers") || !strcmp(line, "memory")) {
+            many(line, n);
+        } else if (!strcmp(line, "exit")) {
+            exit(0);
+        } else if (!strcmp(line, "_exit")) {
+            _exit(0);
+        } else if (!strcmp(line, "abort")) {
+            abort();
+        } else if (!strcmp(line, "quit")) {
+            break;
+        } else {
+            fail("unknown command %s", line);
+        }
+    }
+    totals("done");
+    return 0;
+}

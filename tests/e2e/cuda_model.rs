@@ -1,0 +1,87 @@
+//! The stand-in for NVIDIA's libraries does what the tests of our own side rely on. No part of ours is in these processes: the program
+//! uses CUPTI itself.
+
+use midair_sim_cuda::{MAJORS, Toolkit};
+use midair_tests::Result;
+use midair_tests::cuda::{CudaTarget, Kit};
+use midair_tests::snapshot::Snapshot;
+use midair_tests::target::PATIENCE;
+
+fn start(kit: &Kit, toolkit: Toolkit, variables: &[(&str, &str)]) -> Result<CudaTarget> {
+    let mut target = kit.start("cuda_work", toolkit, variables)?;
+    target.expect("ready")?;
+    Ok(target)
+}
+
+fn quit(mut target: CudaTarget) -> Result<()> {
+    target.ask("count")?;
+    target.send("quit")?;
+    let exit = target.target.wait(PATIENCE)?.success()?;
+    let last = exit.stdout.last().ok_or("it said nothing")?;
+    assert!(last.ends_with(" bad 0"), "{last}");
+    Ok(())
+}
+
+/// The log has what the program did, and the driver's two threads are there.
+#[test]
+fn the_log_is_what_was_done() -> Result<()> {
+    let kit = Kit::new()?;
+    for (major, _) in MAJORS {
+        let mut target = start(&kit, Toolkit::Major(major), &[])?;
+        let threads = Snapshot::take(target.pid())?;
+        assert_eq!(threads.named("cuda-EvtHandlr").count(), 1);
+        let before = target.model_log()?;
+        assert_eq!(target.ask("work 5")?, "work rounds 10 bad 0");
+        target.ask("graph 3")?;
+        target.ask("peers 2")?;
+        let log = target.model_log()?.since(&before);
+        assert_eq!(log.of("kernel").count(), 10 * 4 + 3 * 2);
+        assert_eq!(log.of("copy").count(), 10 * 2);
+        assert_eq!(log.of("set").count(), 10 + 3);
+        assert_eq!(log.of("peer").count(), 2);
+        for kernel in log.of("kernel") {
+            let length = kernel.number("end")? - kernel.number("start")?;
+            assert_eq!(length, 5000);
+            assert_eq!(kernel.number("correlation")?, 0, "nobody listens");
+        }
+        quit(target)?;
+    }
+    Ok(())
+}
+
+/// CUPTI gives each kernel once, to one subscriber, and leaves nothing behind.
+#[test]
+fn cupti_traces_and_goes() -> Result<()> {
+    let kit = Kit::new()?;
+    for (major, _) in MAJORS {
+        let mut target = start(&kit, Toolkit::Major(major), &[])?;
+        let path = kit.stand_in.cupti(major);
+        let other = format!("other {}", path.display());
+        let mut before = None;
+        for _ in 0..3 {
+            assert_eq!(target.ask(&other)?, "other subscribe 0 kernels 10");
+            target.ask("leave")?;
+            let now = Snapshot::take(target.pid())?;
+            let diff = now.diff(before.as_ref().unwrap_or(&now)).without_heap();
+            assert!(diff.is_empty(), "{diff}");
+            before = Some(now);
+        }
+        let told = target.ask(&other)?;
+        assert_eq!(told, "other subscribe 0 kernels 10");
+        let refused = target.ask(&other)?;
+        assert_eq!(refused, "other subscribe 39 kernels 0");
+        quit(target)?;
+    }
+    Ok(())
+}
+
+/// Who is told to have somebody subscribed says so to everybody.
+#[test]
+fn a_subscriber_that_was_ordered() -> Result<()> {
+    let kit = Kit::new()?;
+    let faults = [("CUPTI_MODEL", "enable_ms=1,subscribed")];
+    let mut target = start(&kit, Toolkit::Major(13), &faults)?;
+    let other = format!("other {}", kit.stand_in.cupti(13).display());
+    assert_eq!(target.ask(&other)?, "other subscribe 39 kernels 0");
+    quit(target)
+}
