@@ -17,10 +17,13 @@
 __attribute__((format(printf, 1, 2), unused)) static void say(const char *format, ...) {
   va_list args;
   va_start(args, format);
+  // One lock for all of it: each call by itself would let another thread's line between this one and its end.
+  flockfile(stdout);
   vprintf(format, args);
-  va_end(args);
   putchar('\n');
   fflush(stdout);
+  funlockfile(stdout);
+  va_end(args);
 }
 
 // Something is wrong: the reason goes to stderr, the exit code is 1. _exit, since other threads may be anywhere.

@@ -80,6 +80,9 @@ fn torture(words: &Words) -> Result<bool> {
     }
     let total = cells.len();
     for (number, cell) in cells.iter().enumerate() {
+        if number > 0 {
+            report.write_files(words)?;
+        }
         eprintln!("[{}/{total}] row {}: {}", number + 1, cell.row, cell.name);
         if !words.only_others {
             let tally = ours(&kit, cell)?;

@@ -113,6 +113,16 @@ impl Report {
     /// # Errors
     /// When they cannot be written.
     pub fn write(&self, words: &Words) -> Result<()> {
+        self.write_files(words)?;
+        eprintln!("{}", self.sums());
+        Ok(())
+    }
+
+    /// Writes the files as they are so far: a run takes long, and may be cut short.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write_files(&self, words: &Words) -> Result<()> {
         let page = self.page();
         if let Some(dir) = &words.out {
             std::fs::create_dir_all(dir)?;
@@ -123,7 +133,6 @@ impl Report {
         if let Some(docs) = &words.docs {
             put_between(docs, &page)?;
         }
-        eprintln!("{}", self.sums());
         Ok(())
     }
 

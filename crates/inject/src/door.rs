@@ -84,9 +84,11 @@ impl Door {
                     .windows(before.len())
                     .position(|window| window == before)?;
                 let rest = std::str::from_utf8(line.get(at + before.len()..)?).ok()?;
+                // A listener that has its name and is not ready yet does not count, nor do connections, which have the name, too.
+                listens(line).then_some(())?;
                 Some((format!("{prefix}{rest}"), knock::filters_in(rest)?))
             })
-            // Connections that wait have the name, too; and anybody may sit on as many as he likes.
+            // Anybody may sit on as many as he likes.
             .take(4 * NAMES as usize)
             .collect();
         names.sort();
@@ -124,6 +126,7 @@ impl Door {
             }
             let connection = self.connect(options)?;
             let answer = self.exchange(&connection, purpose::ASK, options)?;
+            until_hung_up(&connection);
             match answer.outcome {
                 outcome::HERE => Ok(Here {
                     gpu: answer.gpu != 0,
@@ -165,7 +168,10 @@ impl Door {
             }
             outcome::LOADED => true,
             outcome::WOKEN => false,
-            _ => return Err(self.refused(&answer)),
+            _ => {
+                until_hung_up(&connection);
+                return Err(self.refused(&answer));
+            }
         };
         let doing = if fresh {
             "it has made our thread"
@@ -337,6 +343,21 @@ pub(crate) const FILTERED_LATER: &str =
 
 const EPIPE: i32 = 32;
 const ECONNRESET: i32 = 104;
+
+/// Whether a line of `/proc/net/unix` is that of a socket that listens: number, uses, protocol, flags (`__SO_ACCEPTCON`).
+fn listens(line: &[u8]) -> bool {
+    let flags = line
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .nth(3)
+        .and_then(|word| u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok());
+    flags.is_some_and(|flags| flags & 0x1_0000 != 0)
+}
+
+/// Waits until the listener has closed its end of a connection that it has nothing more to say on: the process is as it was then.
+fn until_hung_up(connection: &OwnedFd) {
+    let _open_for_longer = poll_readable(connection.as_fd(), Deadline::after(LAST_WORDS));
+}
 
 /// How long our thread and its listener are given to say why they hung up.
 const LAST_WORDS: Duration = Duration::from_millis(200);

@@ -79,8 +79,14 @@ fn enter_as_it_was(
             let told = block.signed(offset_of!(BootBlock, tid)).unwrap_or(0);
             let agent = find_agent(look, block).or((told != 0).then_some(told));
             if let Some(agent_tid) = agent {
-                let _undone =
-                    crate::entered::unmap_after(&look.still, agent_tid, block, mappings, options);
+                let _undone = crate::entered::unmap_after(
+                    &look.still,
+                    agent_tid,
+                    block,
+                    mappings,
+                    None,
+                    options,
+                );
             }
             Err(error)
         }

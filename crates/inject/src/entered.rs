@@ -9,6 +9,7 @@ use midair_ptrace::{Deadline, Pace, fault, poll_readable};
 use midair_record::boot::BootBlock;
 
 use crate::agent::Block;
+use crate::ending;
 use crate::enter::{DOUBT, borrow, unmap};
 use crate::error::{During, EnterError, Refusal, Seen};
 use crate::look::look;
@@ -158,8 +159,9 @@ impl Entered {
         }
     }
 
-    /// Takes everything back, for a session that will not be: hangs up, waits until our thread has ended, and unmaps what
-    /// was mapped. A library that was loaded stays.
+    /// Takes everything back, for a session that will not be: hangs up, and has our thread unmap what was mapped as its last act. A
+    /// library that was loaded stays. No thread of the program is stopped, but where our thread has ended already, or stands under
+    /// system call filters.
     ///
     /// # Errors
     /// [`EnterError::Silent`] when our thread does not end in time; then its mappings stay.
@@ -172,14 +174,16 @@ impl Entered {
             block,
             ..
         } = self;
-        drop(channel);
-        fault::step("hung up");
         match (mappings, block) {
             (Some(mappings), Some(block)) => {
-                unmap_after(&still, agent_tid, block, mappings, options)
+                unmap_after(&still, agent_tid, block, mappings, Some(channel), options)
                     .map_err(|error| still.explain(error))
             }
-            _ => Ok(()),
+            _ => {
+                drop(channel);
+                fault::step("hung up");
+                Ok(())
+            }
         }
     }
 }
@@ -187,12 +191,13 @@ impl Entered {
 /// How long a process that stands still is waited for, to take back what was mapped.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// Waits for the end of our thread, then unmaps.
+/// Hangs up, and unmaps at the end of our thread: by it, or where that cannot be, by a thread that is borrowed afterwards.
 pub(crate) fn unmap_after(
     still: &Still,
     agent: Tid,
     block: Block,
     mappings: Mappings,
+    mut channel: Option<OwnedFd>,
     options: &Options,
 ) -> Result<(), EnterError> {
     const PHASE: &str = "waiting for the end of our thread";
@@ -205,6 +210,12 @@ pub(crate) fn unmap_after(
             status.ns_pid.last().unwrap_or(&status.pid) == &inside && status.tgid == pid
         })
     };
+    // A failure is that of this way: whatever has become of the process, the other one finds out.
+    let unmapped = there()
+        && ending::unmap(agent, block, &mappings, &mut channel, deadline, options).unwrap_or(false);
+    if channel.take().is_some() {
+        fault::step("hung up");
+    }
     let mut pace = Pace::new();
     let mut doubt = Deadline::after(DOUBT);
     while there() {
@@ -218,6 +229,9 @@ pub(crate) fn unmap_after(
         pace.rest();
     }
     fault::step("our thread has ended");
+    if unmapped {
+        return Ok(());
+    }
     let moment = Deadline::after(MOMENT);
     let look = loop {
         match look(pid) {

@@ -102,6 +102,7 @@ const COMMON: &[Need] = &[
     ),
     must("recvmsg", libc::SYS_recvmsg, [3, LEN, 0x4000_0000, 0, 0, 0]),
     must("sendto", libc::SYS_sendto, [3, LEN, 1, 0x4000, 0, 0]),
+    must("sendto", libc::SYS_sendto, [3, LEN, 0, 0x4040, 0, 0]),
     must("fcntl", libc::SYS_fcntl, [3, 1030, 3, 0, 0, 0]),
     must("read", libc::SYS_read, [3, LEN, 1, 0, 0, 0]),
     must("write", libc::SYS_write, [3, LEN, 1, 0, 0, 0]),

@@ -24,6 +24,7 @@ mod approach;
 mod arch;
 mod code;
 mod door;
+mod ending;
 mod enter;
 mod entered;
 mod error;

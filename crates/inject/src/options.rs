@@ -96,7 +96,7 @@ pub enum FaultPoint {
     Taken,
     /// The library was sent.
     Sent,
-    /// In [`crate::Entered::withdraw`]: the mappings are gone, the borrowed thread is still held.
+    /// In [`crate::Entered::withdraw`]: the mappings are gone, the thread that unmapped them is still held.
     Unmapped,
     /// Waking a parked thread of ours: it is stopped.
     WakeStopped,

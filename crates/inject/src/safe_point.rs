@@ -377,7 +377,7 @@ impl Judge<'_> {
         let area = stopped.restartable_sequences().map_err(|_| {
             No::Never("the kernel does not tell of its restartable sequences".into())
         })?;
-        let Some((area, _size)) = area else {
+        let Some((area, ..)) = area else {
             return Ok(());
         };
         let memory = self.look.memory();

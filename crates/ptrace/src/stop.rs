@@ -428,11 +428,11 @@ impl Stopped {
             && configuration[0] != 0
     }
 
-    /// Where its restartable sequences area lies and how long it is; None when it registered none.
+    /// Where its restartable sequences area lies, how long it is, and the signature it was registered with; None when it registered none.
     ///
     /// # Errors
     /// [`Error::System`] on kernels that do not tell (before Linux 5.13); [`Error::Gone`].
-    pub fn restartable_sequences(&self) -> Result<Option<(RemoteAddr, u32)>> {
+    pub fn restartable_sequences(&self) -> Result<Option<(RemoteAddr, u32, u32)>> {
         // struct ptrace_rseq_configuration (linux/ptrace.h): address, size, signature, flags, padding.
         let mut configuration = [0_u64; 3];
         request(
@@ -442,8 +442,9 @@ impl Stopped {
             std::mem::size_of_val(&configuration),
             (&raw mut configuration) as usize,
         )?;
-        let [address, size, _] = configuration;
-        Ok((address != 0).then_some((RemoteAddr::new(address), size as u32)))
+        let [address, size_and_signature, _] = configuration;
+        let (size, signature) = (size_and_signature as u32, (size_and_signature >> 32) as u32);
+        Ok((address != 0).then_some((RemoteAddr::new(address), size, signature)))
     }
 
     /// Lets it run on, delivering `signal` (0: none).

@@ -7,13 +7,14 @@
 use crate::bounded;
 use crate::door;
 use crate::lock::agent_word;
+use crate::number::{Identity, Own};
 use crate::procfs;
 use midair_record::boot::{BootBlock, ENTRY, MAGIC, MAILBOX_OFFSET, THREAD_NAME, mailbox, step};
 use midair_record::knock::{Answer, outcome};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Bytes of its stack: what the engine gives it.
@@ -30,6 +31,12 @@ struct Block(UnsafeCell<MaybeUninit<BootBlock>>);
 // SAFETY: only who has claimed `agent_word` writes the plain fields, and then the one thread that was made for it.
 unsafe impl Sync for Block {}
 static BLOCK: Block = Block(UnsafeCell::new(MaybeUninit::zeroed()));
+
+/// What `fd_near` of the block means, when the thread begins.
+struct Near(UnsafeCell<Option<Identity>>);
+// SAFETY: as for the block.
+unsafe impl Sync for Near {}
+static NEAR: Near = Near(UnsafeCell::new(None));
 
 fn block() -> *mut BootBlock {
     BLOCK.0.get().cast()
@@ -49,23 +56,44 @@ static LAST_NUMBER: AtomicI32 = AtomicI32::new(RawFd::MAX);
 pub(crate) enum Taken {
     /// A new thread has the connection, and answers on it.
     Made,
-    /// The parked thread has it.
-    Woken(u32),
+    /// The parked thread has a copy, and is to be woken once the connection was answered on and closed.
+    Woken {
+        /// The thread.
+        waking: Waking,
+        /// The listener's own descriptor.
+        connection: Own,
+    },
     /// This is to be answered.
-    No(Box<Answer>),
+    No(Box<Answer>, Own),
 }
 
-fn busy(tid: u32) -> Taken {
+/// A parked thread that has its connection, and has not been woken yet.
+#[derive(Debug)]
+pub(crate) struct Waking {
+    /// Its id.
+    pub(crate) tid: u32,
+    /// Address of the word that it waits on.
+    word: *mut u32,
+}
+
+impl Waking {
+    /// Wakes it.
+    pub(crate) fn now(self) {
+        for flag in [libc::FUTEX_PRIVATE_FLAG, 0] {
+            // SAFETY: waking has no effect on memory, and any address may be named.
+            unsafe { libc::syscall(libc::SYS_futex, self.word, libc::FUTEX_WAKE | flag, 1) };
+        }
+    }
+}
+
+fn busy(tid: u32, connection: Own) -> Taken {
     let mut answer = Answer::new(outcome::BUSY);
     answer.tid = tid;
-    Taken::No(answer.into())
+    Taken::No(answer.into(), connection)
 }
 
 /// Gives `connection` to our thread: the parked one, else a new one.
-pub(crate) fn take(connection: &OwnedFd) -> Taken {
-    let Some(copy) = door::copy(connection) else {
-        return failed(step::SOCKET, last_errno());
-    };
+pub(crate) fn take(connection: Own) -> Taken {
     // One of ours, unless it ended; then whatever the engine made. The last session may be over for its attacher a moment before its
     // thread is parked, or gone.
     for _ in 0..ENDING {
@@ -74,13 +102,13 @@ pub(crate) fn take(connection: &OwnedFd) -> Taken {
         }
         if word().load(Ordering::Acquire) == mailbox::PARKED {
             // SAFETY: the block is this process's, and its thread goes on only when the mailbox says so.
-            return unsafe { hand_over(block(), copy) };
+            return unsafe { hand_over(block(), connection) };
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     if agent_word().load(Ordering::Acquire) != 0 {
         // SAFETY: a word that its thread has written once.
-        return busy(unsafe { (*block()).tid });
+        return busy(unsafe { (*block()).tid }, connection);
     }
     let name = THREAD_NAME.as_bytes();
     let mut others = procfs::threads()
@@ -88,7 +116,7 @@ pub(crate) fn take(connection: &OwnedFd) -> Taken {
         .filter(|tid| procfs::name(*tid).is_some_and(|comm| comm == name))
         .peekable();
     let Some(first) = others.peek().copied() else {
-        return make(copy);
+        return make(connection);
     };
     for tid in others {
         let Some((at, version)) = parked_block(tid) else {
@@ -97,19 +125,19 @@ pub(crate) fn take(connection: &OwnedFd) -> Taken {
         if version != midair_record::VERSION {
             let mut answer = Answer::new(outcome::OTHER_VERSION);
             (answer.tid, answer.error) = (tid.cast_unsigned(), version.cast_signed());
-            return Taken::No(answer.into());
+            return Taken::No(answer.into(), connection);
         }
         // SAFETY: a thread of our name waits on a word of a block with our magic and version: it is one of the engine's, mapped for as
         // long as its thread lives, and its thread goes on only when the mailbox says so.
-        return unsafe { hand_over(at, copy) };
+        return unsafe { hand_over(at, connection) };
     }
-    busy(first.cast_unsigned())
+    busy(first.cast_unsigned(), connection)
 }
 
-fn failed(step: u32, errno: c_int) -> Taken {
+fn failed(step: u32, errno: c_int, connection: Own) -> Taken {
     let mut answer = Answer::new(outcome::FAILED);
     (answer.step, answer.error) = (step, errno);
-    Taken::No(answer.into())
+    Taken::No(answer.into(), connection)
 }
 
 fn last_errno() -> c_int {
@@ -131,16 +159,19 @@ fn parked_block(tid: i32) -> Option<(*mut BootBlock, u32)> {
 
 /// # Safety
 /// `at` is the live block of a thread of ours.
-unsafe fn hand_over(at: *mut BootBlock, connection: OwnedFd) -> Taken {
+unsafe fn hand_over(at: *mut BootBlock, connection: Own) -> Taken {
     // SAFETY: the caller's promise; atomics are read and written by everybody.
     let (word, tid) = unsafe { (&(*at).mailbox, (*at).tid) };
     if word.load(Ordering::Acquire) != mailbox::PARKED {
-        return busy(tid);
+        return busy(tid, connection);
     }
+    let Some(copy) = connection.copy(0) else {
+        return failed(step::SOCKET, last_errno(), connection);
+    };
     // SAFETY: as above.
     let handed = unsafe { &(*at).handed };
-    let fd = connection.into_raw_fd();
-    handed.store(fd.cast_unsigned().wrapping_add(1), Ordering::Release);
+    let left = copy.leave();
+    handed.store(left.0.cast_unsigned().wrapping_add(1), Ordering::Release);
     let changed = word.compare_exchange(
         mailbox::PARKED,
         mailbox::HANDED,
@@ -150,30 +181,32 @@ unsafe fn hand_over(at: *mut BootBlock, connection: OwnedFd) -> Taken {
     if changed.is_err() {
         // An attacher that traces was quicker. The thread may have found the connection already, and hung up on it.
         if handed.swap(0, Ordering::AcqRel) != 0 {
-            // SAFETY: nobody else has it.
-            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+            drop(Own::again(left));
         }
-        return busy(tid);
+        return busy(tid, connection);
     }
-    for flag in [libc::FUTEX_PRIVATE_FLAG, 0] {
-        // SAFETY: a live word; waking has no effect on memory.
-        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | flag, 1) };
-    }
-    Taken::Woken(tid)
+    let waking = Waking {
+        tid,
+        word: word.as_ptr(),
+    };
+    Taken::Woken { waking, connection }
 }
 
 /// Makes the thread. The listener's signal mask, all blocked, is its own from the beginning.
-fn make(connection: OwnedFd) -> Taken {
+fn make(connection: Own) -> Taken {
     let Some(number) = free_number() else {
-        return failed(step::RECEIVE, libc::EMFILE);
+        return failed(step::RECEIVE, libc::EMFILE, connection);
     };
     agent_word().store(1, Ordering::Release);
+    // The connection itself, and no copy: nothing of it stays behind here.
+    let left = connection.leave();
     // SAFETY: no thread has the block; the listener is the only one that makes any. Zeroes are a value of each field.
     unsafe {
+        NEAR.0.get().write(Some(left.1));
         block().write_bytes(0, 1);
         (*block()).magic = MAGIC;
         (*block()).version = midair_record::VERSION;
-        (*block()).fd_near = connection.into_raw_fd();
+        (*block()).fd_near = left.0;
         (*block()).fd_far = -1;
         (*block()).library_fd = number;
         (*block()).patience_ms = PATIENCE;
@@ -183,10 +216,8 @@ fn make(connection: OwnedFd) -> Taken {
     match made {
         Ok(()) => Taken::Made,
         Err(errno) => {
-            // SAFETY: no thread was made: the descriptor is still ours alone.
-            drop(unsafe { OwnedFd::from_raw_fd((*block()).fd_near) });
             agent_word().store(0, Ordering::Release);
-            failed(step::THREAD, errno)
+            failed(step::THREAD, errno, Own::again(left))
         }
     }
 }
@@ -297,20 +328,24 @@ extern "C" fn main(_: *mut c_void) -> *mut c_void {
     unsafe { (*at).tid = libc::gettid().cast_unsigned() };
     word().store(mailbox::STARTED, Ordering::Release);
     // SAFETY: as above. `serve` or the library may have taken the connection: then it is -1.
-    let near = unsafe { (*at).fd_near };
+    let (near, file) = unsafe { ((*at).fd_near, *NEAR.0.get()) };
     let failure = std::panic::catch_unwind(|| {
         // SAFETY: this thread owns it; it is closed below and nowhere else, except by the library, which says so in the block.
         serve(unsafe { BorrowedFd::borrow_raw(near) })
     })
     .unwrap_or(Ok(()));
     // SAFETY: this thread's own block.
-    let near = unsafe { std::mem::replace(&mut (*at).fd_near, -1) };
-    if near >= 0 {
-        // SAFETY: nobody has closed it.
-        let connection = unsafe { OwnedFd::from_raw_fd(near) };
-        if let Err(answer) = failure {
-            door::answer(connection.as_fd(), &answer);
-        }
+    let left = unsafe { std::mem::replace(&mut (*at).fd_near, -1) };
+    // A library that was woken later has put another connection there.
+    let connection = match file {
+        Some(file) if left == near => Some(Own::again((left, file))),
+        _ => Own::new(left),
+    };
+    if let Some(connection) = connection
+        && connection.is_ours()
+        && let Err(answer) = failure
+    {
+        door::answer(connection.as_fd(), &answer);
     }
     word().store(mailbox::ENDED, Ordering::Release);
     // The block is free from here on.
@@ -389,7 +424,7 @@ fn serve(connection: BorrowedFd<'_>) -> Result<(), Box<Answer>> {
 }
 
 /// Takes the attacher's message: whether there was one, and the descriptor that came with it.
-fn receive(connection: BorrowedFd<'_>) -> Result<(bool, Option<OwnedFd>), c_int> {
+fn receive(connection: BorrowedFd<'_>) -> Result<(bool, Option<Own>), c_int> {
     let mut words = [0_u8; 64];
     let mut part = libc::iovec {
         iov_base: words.as_mut_ptr().cast(),
@@ -420,25 +455,22 @@ fn receive(connection: BorrowedFd<'_>) -> Result<(bool, Option<OwnedFd>), c_int>
             && (*header).cmsg_level == libc::SOL_SOCKET
             && (*header).cmsg_type == libc::SCM_RIGHTS
             && (*header).cmsg_len as usize == libc::CMSG_LEN(4) as usize;
-        sent.then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned()))
+        sent.then(|| libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned())
     };
-    Ok((got > 0, fd))
+    Ok((got > 0, fd.and_then(Own::new)))
 }
 
 /// Loads the library by the number that the attacher was told.
-fn load(library: OwnedFd) -> Result<Entry, Box<Answer>> {
+fn load(library: Own) -> Result<Entry, Box<Answer>> {
     let mut answer = Box::new(Answer::new(outcome::FAILED));
     // SAFETY: this thread's own block.
     let wanted = unsafe { (*block()).library_fd };
-    // SAFETY: takes numbers; what it makes is ours.
-    let number = unsafe { libc::fcntl(library.as_raw_fd(), libc::F_DUPFD_CLOEXEC, wanted) };
-    drop(library);
-    if number < 0 {
+    let Some(held) = library.copy(wanted) else {
         (answer.step, answer.error) = (step::RECEIVE, last_errno());
         return Err(answer);
-    }
-    // SAFETY: made just now.
-    let held = unsafe { OwnedFd::from_raw_fd(number) };
+    };
+    drop(library);
+    let number = held.number();
     // SAFETY: this thread's own block.
     unsafe { (*block()).library_fd = number };
     LAST_NUMBER.store(wanted, Ordering::Relaxed);

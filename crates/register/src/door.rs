@@ -6,10 +6,14 @@
 //!
 //! It is waited for by `ppoll` and not in `accept4`: that one reserves the number of the connection *before* it waits, so that a program
 //! finds a number taken that no list of descriptors shows, and a `dup2` to it fails with EBUSY.
+//!
+//! It gets its name when it lies at its last number, and can be seen to listen when all else is ready: from then on nothing is done with
+//! a number that was not proven.
 
+use crate::number::Own;
 use crate::procfs;
 use midair_record::knock;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Connections that may wait at one time. More are told by the kernel to come again.
@@ -53,11 +57,6 @@ fn cookie(fd: RawFd) -> Option<u64> {
     (got == 0).then_some(value)
 }
 
-fn own(fd: RawFd) -> Option<OwnedFd> {
-    // SAFETY: the callers pass what a system call has just made for them.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 impl Door {
     /// Opens it. `None` where the kernel or the names do not allow it: then there is no way in without tracing.
     pub(crate) fn open() -> Option<Door> {
@@ -68,24 +67,29 @@ impl Door {
         }
         let start = procfs::start_ticks()?;
         // SAFETY: takes numbers.
-        let socket = own(unsafe {
+        let socket = Own::new(unsafe {
             libc::socket(
                 libc::AF_UNIX,
                 libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
                 0,
             )
         })?;
+        let socket = match socket.copy(LOWEST) {
+            Some(high) => high,
+            // So many descriptors are not allowed here; or the number was taken away.
+            None if socket.is_ours() => socket,
+            None => return None,
+        };
         let filters = procfs::filters();
+        let fd = socket.number();
         let bound =
-            (0..knock::NAMES).any(|which| bind(&socket, &knock::name(pid, start, which, filters)));
+            (0..knock::NAMES).any(|which| bind(fd, &knock::name(pid, start, which, filters)));
+        let cookie = cookie(fd)?;
         // SAFETY: takes numbers.
-        if !bound || unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) } != 0 {
+        if !bound || unsafe { libc::listen(fd, BACKLOG) } != 0 {
             return None;
         }
-        // SAFETY: takes numbers.
-        let high = own(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LOWEST) });
-        let cookie = cookie(socket.as_raw_fd())?;
-        let fd = high.unwrap_or(socket).into_raw_fd();
+        let (fd, _) = socket.leave();
         OPEN.1.store(cookie, Ordering::Relaxed);
         OPEN.0.store(fd, Ordering::Release);
         Some(Door { fd, cookie })
@@ -97,7 +101,7 @@ impl Door {
     }
 
     /// Waits for the next connection, without end. `None` once the socket is gone.
-    pub(crate) fn next(&self) -> Option<OwnedFd> {
+    pub(crate) fn next(&self) -> Option<Own> {
         loop {
             if !self.is_ours() {
                 return None;
@@ -117,7 +121,7 @@ impl Door {
                 return None;
             }
             // SAFETY: no address is asked for.
-            let connection = own(unsafe {
+            let connection = Own::new(unsafe {
                 libc::accept4(
                     self.fd,
                     std::ptr::null_mut(),
@@ -140,12 +144,13 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         if self.is_ours() {
-            drop(own(self.fd));
+            // SAFETY: proven just now to be what we made.
+            unsafe { libc::close(self.fd) };
         }
     }
 }
 
-fn bind(socket: &OwnedFd, name: &str) -> bool {
+fn bind(socket: RawFd, name: &str) -> bool {
     // SAFETY: plain data; zero is a value of each field.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -159,7 +164,7 @@ fn bind(socket: &OwnedFd, name: &str) -> bool {
     // SAFETY: the address is `length` bytes of a live struct.
     unsafe {
         libc::bind(
-            socket.as_raw_fd(),
+            socket,
             (&raw const address).cast(),
             length as libc::socklen_t,
         ) == 0
@@ -225,9 +230,4 @@ pub(crate) fn answer(connection: BorrowedFd<'_>, answer: &knock::Answer) -> bool
         )
     };
     usize::try_from(sent) == Ok(bytes.len())
-}
-
-/// A second descriptor of a connection.
-pub(crate) fn copy(connection: &OwnedFd) -> Option<OwnedFd> {
-    connection.as_fd().try_clone_to_owned().ok()
 }

@@ -30,6 +30,7 @@ pub mod library;
 pub mod listener;
 pub mod lock;
 mod log;
+mod number;
 pub mod pass;
 mod procfs;
 pub mod registration;

@@ -4,11 +4,12 @@ use crate::admit;
 use crate::agent::{self, Taken};
 use crate::client::HSA;
 use crate::door::{self, Door};
+use crate::number::Own;
 use crate::store;
 use midair_record::VERSION;
 use midair_record::knock::{Answer, KNOCK_LEN, Knock, outcome, purpose};
 use std::ffi::{CStr, c_int, c_void};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 /// How long one peer may take to say what it wants, in ms. It knows that before it connects.
 const PATIENCE: c_int = 2000;
@@ -17,18 +18,21 @@ const PATIENCE: c_int = 2000;
 pub(crate) fn until_closed() {
     let Some(door) = Door::open() else { return };
     while let Some(connection) = door.next() {
-        serve(&connection);
+        serve(connection);
     }
 }
 
-fn serve(connection: &OwnedFd) {
-    let reply = |answer: &Answer| {
-        door::answer(connection.as_fd(), answer);
+fn serve(connection: Own) {
+    let reply = |connection: &Own, answer: &Answer| {
+        // Whoever has closed and replaced it meanwhile is not spoken to.
+        if connection.is_ours() {
+            door::answer(connection.as_fd(), answer);
+        }
     };
     if let Err(why) = admit::admit(connection.as_fd()) {
         let mut answer = Answer::new(outcome::NOT_ALLOWED);
         answer.error = why;
-        return reply(&answer);
+        return reply(&connection, &answer);
     }
     // One byte more than a knock has: what is longer is none.
     let mut bytes = [0; KNOCK_LEN + 1];
@@ -37,24 +41,27 @@ fn serve(connection: &OwnedFd) {
         return;
     };
     if knock.version != VERSION {
-        return reply(&Answer::new(outcome::OTHER_VERSION));
+        return reply(&connection, &Answer::new(outcome::OTHER_VERSION));
     }
     match knock.purpose {
         purpose::ASK => {
             let mut answer = Answer::new(outcome::HERE);
             answer.gpu = has_gpu_runtime().into();
-            reply(&answer);
+            reply(&connection, &answer);
         }
         // Who has gone meanwhile (this process may have been stopped) gets nothing begun.
         purpose::ENTER if !door::is_hung_up(connection.as_fd()) => match agent::take(connection) {
             Taken::Made => {}
-            Taken::Woken(tid) => {
+            Taken::Woken { waking, connection } => {
                 let mut answer = Answer::new(outcome::WOKEN);
-                answer.tid = tid;
+                answer.tid = waking.tid;
                 answer.gpu = has_gpu_runtime().into();
-                reply(&answer);
+                reply(&connection, &answer);
+                // Before the session can begin there is no descriptor of this thread's left: what it leaves is then as it was.
+                drop(connection);
+                waking.now();
             }
-            Taken::No(answer) => reply(&answer),
+            Taken::No(answer, connection) => reply(&connection, &answer),
         },
         _ => {}
     }

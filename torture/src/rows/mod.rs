@@ -14,7 +14,7 @@ use crate::cell::Cell;
 /// All of them, in the order of the rows.
 pub fn all(quick: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
-    cells.extend(load::cells(quick));
+    cells.extend(load::cells());
     cells.extend(calls::cells());
     cells.extend(states::cells());
     cells.extend(places::cells());

@@ -37,6 +37,9 @@ pub(crate) struct Scratch {
     pub(crate) guard_base: u64,
     /// Its length.
     pub(crate) guard_len: u64,
+    /// Inodes of what our descriptors mean: near end, far end, library. The numbers are the program's, which may close them and use
+    /// them itself.
+    pub(crate) inodes: [u64; 3],
     /// Copy of dlerror's words, which are freed with our thread.
     pub(crate) error: [u8; ERROR_BYTES],
 }

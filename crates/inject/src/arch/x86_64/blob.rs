@@ -135,6 +135,12 @@ global_asm!(
     "mov [rbx + {poll}], eax",
     "mov eax, [rbx + {pair} + 4]",
     "mov [rbx + {fd_far}], eax",
+    "mov edi, [rbx + {fd_near}]",
+    "call 80f",
+    "mov [rbx + {inodes}], rax",
+    "mov edi, [rbx + {fd_far}]",
+    "call 80f",
+    "mov [rbx + {inodes} + 8], rax",
     "mov dword ptr [rbx + {mailbox}], {OPEN}",
     "12:",
     "mov eax, 7", // poll
@@ -160,10 +166,10 @@ global_asm!(
     "js 30f",
     "mov ecx, {STEP_SILENCE}",
     "jz 30f",
-    "mov eax, 3", // close
     "mov edi, [rbx + {fd_far}]",
     "mov dword ptr [rbx + {fd_far}], -1",
-    "syscall",
+    "mov rsi, [rbx + {inodes} + 8]",
+    "call 81f",
     "mov dword ptr [rbx + {mailbox}], {TALKING}",
     // The library is there since before this process was forked: its entry is called, and nothing is loaded.
     "mov rax, [rbx + {fn_entry}]",
@@ -191,6 +197,10 @@ global_asm!(
     "test eax, eax",
     "js 30f",
     "mov [rbx + {library_fd}], eax",
+    "mov edi, eax",
+    "call 80f",
+    "mov [rbx + {inodes} + 16], rax",
+    "mov eax, r13d",
     // The number in decimal, behind "/proc/thread-self/fd/".
     "lea rdi, [rbx + {path} + 21]",
     "mov ecx, 10",
@@ -214,9 +224,9 @@ global_asm!(
     "mov esi, 2", // RTLD_NOW | RTLD_LOCAL
     "call [rbx + {fn_dlopen}]",
     "mov r14, rax",
-    "mov eax, 3",
     "mov edi, r13d",
-    "syscall",
+    "mov rsi, [rbx + {inodes} + 16]",
+    "call 81f",
     "test r14, r14",
     "jz 20f",
     "mov rdi, r14",
@@ -261,15 +271,39 @@ global_asm!(
     "cmp edi, -1",
     "je 41f",
     "mov dword ptr [rbx + {fd_far}], -1",
-    "mov eax, 3",
-    "syscall",
+    "mov rsi, [rbx + {inodes} + 8]",
+    "call 81f",
     "41:",
     "mov edi, [rbx + {fd_near}]",
     "cmp edi, -1",
     "je 42f",
-    "mov dword ptr [rbx + {fd_near}], -1",
-    "mov eax, 3",
+    // Nothing more comes from here: an empty message says so, as an end would. The thread waits until its attacher has gone, who may
+    // follow it to its end, and no longer than for anything else.
+    "call 80f",
+    "cmp rax, [rbx + {inodes}]",
+    "jne 44f",
+    "mov [rbx + {poll}], edi",
+    "mov dword ptr [rbx + {poll} + 4], 0",
+    "mov eax, 44", // sendto(MSG_DONTWAIT | MSG_NOSIGNAL)
+    "lea rsi, [rbx + {name}]",
+    "xor edx, edx",
+    "mov r10d, 0x4040",
+    "xor r8d, r8d",
+    "xor r9d, r9d",
     "syscall",
+    "43:",
+    "mov eax, 7", // poll
+    "lea rdi, [rbx + {poll}]",
+    "mov esi, 1",
+    "mov edx, [rbx + {patience_ms}]",
+    "syscall",
+    "cmp eax, -4",
+    "je 43b",
+    "44:",
+    "mov edi, [rbx + {fd_near}]",
+    "mov dword ptr [rbx + {fd_near}], -1",
+    "mov rsi, [rbx + {inodes}]",
+    "call 81f",
     "42:",
     "mov dword ptr [rbx + {mailbox}], {ENDED}",
     "pop r14",
@@ -279,6 +313,42 @@ global_asm!(
     "pop rbx",
     "xor eax, eax",
     "ret",
+    // ---- The inode of the descriptor edi, 0 where there is none: newfstatat(edi, "", AT_EMPTY_PATH). Keeps edi and rsi.
+    "80:",
+    "push rsi",
+    "sub rsp, 144", // struct stat
+    "mov rdx, rsp",
+    "lea rsi, [rbx + {sched}]",
+    "mov r10d, 0x1000",
+    "mov eax, 262",
+    "syscall",
+    "test eax, eax",
+    "mov eax, 0",
+    "jnz 82f",
+    "mov rax, [rsp + 8]", // st_ino
+    "82:",
+    "add rsp, 144",
+    "pop rsi",
+    "ret",
+    // ---- Closes the descriptor edi if its inode is rsi: else it is the program's by now.
+    "81:",
+    "call 80b",
+    "cmp rax, rsi",
+    "jne 83f",
+    "mov eax, 3",
+    "syscall",
+    "83:",
+    "ret",
+    // ---- One system call of the attacher's on our thread, which is about to end: if it dies, the thread ends all the same.
+    ".globl midair_blob_call",
+    ".hidden midair_blob_call",
+    "midair_blob_call:",
+    "syscall",
+    "50:",
+    "xor edi, edi",
+    "mov eax, 60", // exit
+    "syscall",
+    "jmp 50b",
     ".globl midair_blob_end",
     ".hidden midair_blob_end",
     "midair_blob_end:",
@@ -294,6 +364,7 @@ global_asm!(
     poll = const at!(poll),
     message = const at!(message),
     control = const at!(control),
+    inodes = const at!(inodes),
     path = const at!(path),
     entry = const at!(entry),
     error_copy = const at!(error),
@@ -339,7 +410,14 @@ global_asm!(
 
 unsafe extern "C" {
     static midair_blob_begin: u8;
+    static midair_blob_call: u8;
     static midair_blob_end: u8;
+}
+
+/// Offset of the instruction that makes a system call on a thread of ours that is about to end; it ends behind it.
+pub(crate) fn last_call() -> Option<u64> {
+    let (begin, call) = (&raw const midair_blob_begin, &raw const midair_blob_call);
+    Some((call as u64).wrapping_sub(begin as u64))
 }
 
 /// The bytes of the code. It begins with the stub.
@@ -361,6 +439,11 @@ mod tests {
         assert!(bytes.len() > 256 && bytes.len() <= 4096, "{}", bytes.len());
         // mov eax, 10
         assert_eq!(bytes[..5], [0xb8, 10, 0, 0, 0]);
-        assert_eq!(*bytes.last().unwrap(), 0xc3);
+        // ret; syscall; then: xor edi, edi; mov eax, 60; syscall; back.
+        let at = usize::try_from(last_call().unwrap()).unwrap();
+        let end = [
+            0xc3, 0x0f, 0x05, 0x31, 0xff, 0xb8, 60, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf5,
+        ];
+        assert_eq!(bytes[at - 1..], end);
     }
 }

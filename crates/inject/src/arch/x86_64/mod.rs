@@ -3,7 +3,7 @@
 mod blob;
 mod sigframe;
 
-pub(crate) use blob::code;
+pub(crate) use blob::{code, last_call};
 pub(crate) use sigframe::{FrameLayout, frame_bytes, lay_out};
 
 use midair_procinfo::syscall::Blocking;
@@ -35,6 +35,10 @@ pub(crate) mod number {
     pub(crate) const MMAP: u64 = 9;
     pub(crate) const MUNMAP: u64 = 11;
     pub(crate) const FUTEX: u64 = 202;
+    pub(crate) const EXIT: u64 = 60;
+    pub(crate) const SET_TID_ADDRESS: u64 = 218;
+    pub(crate) const SET_ROBUST_LIST: u64 = 273;
+    pub(crate) const RSEQ: u64 = 334;
 }
 
 /// `AUDIT_ARCH_X86_64` (linux/audit.h).
@@ -203,6 +207,84 @@ pub(crate) fn for_system_call(
     Registers(regs)
 }
 
+/// Number of the system call at whose beginning or end a thread stands.
+pub(crate) fn call_begun(regs: &Registers) -> u64 {
+    regs.0.orig_rax
+}
+
+/// Registers by which a thread that stands behind a system call leaves it out, if it has only begun, or makes none again.
+pub(crate) fn without_call(base: &Registers) -> Registers {
+    let mut regs = base.0;
+    regs.orig_rax = u64::MAX;
+    Registers(regs)
+}
+
+/// Registers for one system call by the instruction at `at`. All but the number, the arguments that are given and the place are as
+/// in `base`.
+pub(crate) fn call_from(base: &Registers, at: RemoteAddr, nr: u64, args: &[u64]) -> Registers {
+    let mut regs = base.0;
+    regs.rip = at.get();
+    regs.rax = nr;
+    let places = [
+        &mut regs.rdi,
+        &mut regs.rsi,
+        &mut regs.rdx,
+        &mut regs.r10,
+        &mut regs.r8,
+        &mut regs.r9,
+    ];
+    for (place, value) in places.into_iter().zip(args) {
+        *place = *value;
+    }
+    regs.orig_rax = u64::MAX;
+    Registers(regs)
+}
+
+/// Bytes before and behind a system call that [`ends_in_exit`] looks at.
+pub(crate) const AROUND_EXIT: (usize, usize) = (16, 2);
+
+/// Whether the code around the `syscall` by which the C library ends a thread makes that call again if it comes back, whatever the
+/// call left in the registers that it changes (`rax`, `rcx`, `r11`) and `munmap` needs (`rdi`, `rsi`). `before` ends with the
+/// instruction.
+pub(crate) fn ends_in_exit(before: &[u8], after: &[u8]) -> bool {
+    // jmp, by a signed byte, backwards.
+    let &[0xeb, back] = after else { return false };
+    let Some(len) = usize::from(back.cast_signed().unsigned_abs()).checked_sub(2) else {
+        return false;
+    };
+    if back.cast_signed() >= 0 || len < SYSCALL_INSTRUCTION.len() {
+        return false;
+    }
+    let Some(mut code) = before.get(before.len().saturating_sub(len)..) else {
+        return false;
+    };
+    if code.len() != len {
+        return false;
+    }
+    let mut number = false;
+    while code != SYSCALL_INSTRUCTION {
+        // Moves between registers, and nothing that touches memory. The number's comes from one that nobody changes.
+        let (is_number, rest) = match *code {
+            [0x31, 0xff, ref rest @ ..] => (false, rest),
+            // mov eax, 60
+            [0xb8, 60, 0, 0, 0, ref rest @ ..] => (true, rest),
+            // mov eax, ebx | edx | ebp
+            [0x89, 0xd8 | 0xd0 | 0xe8, ref rest @ ..] => (true, rest),
+            // mov eax, r8d | r9d | r10d | r12d | r13d | r14d | r15d
+            [
+                0x44,
+                0x89,
+                0xc0 | 0xc8 | 0xd0 | 0xe0 | 0xe8 | 0xf0 | 0xf8,
+                ref rest @ ..,
+            ] => (true, rest),
+            _ => return false,
+        };
+        number |= is_number;
+        code = rest;
+    }
+    number
+}
+
 /// Registers for the stub.
 pub(crate) fn for_stub(
     base: &Registers,
@@ -218,4 +300,36 @@ pub(crate) fn for_stub(
     regs.orig_rax = u64::MAX;
     regs.eflags &= !CLEAR_FLAGS;
     Registers(regs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_thread_is_a_loop() {
+        // xor edi, edi; mov eax, edx; syscall; and back (Debian's glibc 2.36).
+        let debian = [0x31, 0xff, 0x89, 0xd0, 0x0f, 0x05];
+        assert!(ends_in_exit(&debian, &[0xeb, 0xf8]));
+        assert!(ends_in_exit(
+            &[&[0x90; 10], &debian[..]].concat(),
+            &[0xeb, 0xf8]
+        ));
+        // mov eax, 60 in the loop.
+        let other = [0xb8, 60, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05];
+        assert!(ends_in_exit(&other, &[0xeb, 0xf5]));
+        for (before, after) in [
+            // Forwards, no jump, into the middle, past what was read, the number not loaded anew, from a register that changes.
+            (&debian[..], [0xeb, 0x08]),
+            (&debian, [0x90, 0x90]),
+            (&debian, [0xeb, 0xf9]),
+            (&debian, [0xeb, 0xe0]),
+            (&debian[4..], [0xeb, 0xfc]),
+            (&[0x31, 0xff, 0x0f, 0x05], [0xeb, 0xfa]),
+            (&[0x31, 0xff, 0x89, 0xf0, 0x0f, 0x05], [0xeb, 0xf8]),
+            (&debian, [0xeb, 0x80]),
+        ] {
+            assert!(!ends_in_exit(before, &after), "{before:x?} {after:x?}");
+        }
+    }
 }

@@ -1,0 +1,194 @@
+//! The way out by our own thread: it unmaps what was mapped as its last act, and no thread of the program is stopped.
+//!
+//! It cannot do so by itself: it ends in the C library, on the very stack that is to go, and with its thread control block there. So it
+//! is traced to its end. At the beginning of its `exit` the C library is done with it. Then what the kernel itself would still write
+//! into that memory is called off: the area for restartable sequences (at any return to user code; a fault there kills the process),
+//! the word that is cleared at a thread's end, and the list of robust locks. The first two calls are made in our code page, behind whose
+//! instruction stands an `exit`; `munmap` is made by the C library's own last instruction, which stays. Behind it stands the C
+//! library's loop around `exit`, which is looked at before: so wherever this process dies, the thread ends.
+
+use std::os::fd::OwnedFd;
+
+use midair_procinfo::{Tid, task};
+use midair_ptrace::{
+    Boost, Deadline, Registers, RemoteAddr, Seized, StopKind, Stopped, Urgent, Waited, fault,
+    keep_off, on_own_thread,
+};
+
+use crate::agent::Block;
+use crate::arch::{self, number};
+use crate::error::{During, EnterError};
+use crate::mappings::Mappings;
+use crate::options::{FaultPoint, Options};
+
+const PHASE: &str = "the end of our thread";
+
+/// Hangs up (drops `channel`), follows `agent` to its end and has it unmap `mappings` there. False where it was left to end as ever: it
+/// is traced, under filters, or not what it is taken for.
+///
+/// # Errors
+/// [`EnterError::Silent`] when it has not come to its end by `deadline`; [`EnterError::Gone`], [`EnterError::Engine`].
+pub(crate) fn unmap(
+    agent: Tid,
+    block: Block,
+    mappings: &Mappings,
+    channel: &mut Option<OwnedFd>,
+    deadline: Deadline,
+    options: &Options,
+) -> Result<bool, EnterError> {
+    let Some(call) = arch::last_call() else {
+        return Ok(false);
+    };
+    // Filters were asked for what a thread's ordinary life needs.
+    if task::status(agent).is_ok_and(|status| status.seccomp != 0) {
+        return Ok(false);
+    }
+    let way = Way {
+        block,
+        mappings,
+        call: mappings.code.plus(call),
+        deadline,
+        options,
+    };
+    on_own_thread(|| way.go(agent, channel)).during(PHASE)?
+}
+
+struct Way<'a> {
+    block: Block,
+    mappings: &'a Mappings,
+    /// The instruction in our page.
+    call: RemoteAddr,
+    deadline: Deadline,
+    options: &'a Options,
+}
+
+impl Way<'_> {
+    fn go(&self, agent: Tid, channel: &mut Option<OwnedFd>) -> Result<bool, EnterError> {
+        let Ok(seized) = Seized::seize(agent, false) else {
+            return Ok(false);
+        };
+        seized.interrupt().during(PHASE)?;
+        let mut stopped = seized
+            .wait_for_event(Deadline::after(self.options.held))
+            .during(PHASE)?;
+        // Only now, so that it does not end before it is followed.
+        if channel.take().is_some() {
+            fault::step("hung up");
+        }
+        let base = loop {
+            stopped = self.to_call(stopped, self.deadline)?;
+            let regs = stopped.registers().during(PHASE)?;
+            // It never comes back, so this is its beginning.
+            if arch::call_begun(&regs) == number::EXIT {
+                break regs;
+            }
+        };
+        if let Ok(stat) = task::stat(agent) {
+            keep_off(stat.processor);
+        }
+        let _urgent = Urgent::begin();
+        let _boost = Boost::lend(agent, self.options.stub);
+        self.at_exit(stopped, &base)
+    }
+
+    /// To the next beginning or end of a system call.
+    fn to_call(&self, stopped: Stopped, deadline: Deadline) -> Result<Stopped, EnterError> {
+        let mut next = stopped;
+        let mut signal = 0;
+        loop {
+            let running = next.resume_to_syscall_with(signal).during(PHASE)?;
+            next = match running.wait(deadline).during(PHASE)? {
+                Waited::Stopped(stopped) => stopped,
+                Waited::Gone(_) => return Err(EnterError::Gone { during: PHASE }),
+                Waited::TimedOut(_running) => return Err(EnterError::Silent { at: "its end" }),
+            };
+            signal = match next.kind() {
+                StopKind::Syscall => return Ok(next),
+                // All that can be are blocked: a fault of its own, or SIGSTOP, which holds the whole process.
+                StopKind::Signal(signal) => signal,
+                // Job control holds the program's threads, and not one that ends.
+                StopKind::Event | StopKind::Group(_) => 0,
+            };
+        }
+    }
+
+    /// It stands at the beginning of its `exit`.
+    fn at_exit(&self, stopped: Stopped, base: &Registers) -> Result<bool, EnterError> {
+        let len = arch::SYSCALL_INSTRUCTION.len() as u64;
+        let exit = RemoteAddr::new(base.pc()).minus(len);
+        let ours = base.sp().wrapping_sub(self.mappings.data.get()) < self.mappings.data_len;
+        let (before, after) = arch::AROUND_EXIT;
+        let memory = self.block.memory;
+        let before = memory.read_vec(
+            RemoteAddr::new(base.pc().wrapping_sub(before as u64)),
+            before,
+        );
+        let after = memory.read_vec(RemoteAddr::new(base.pc()), after);
+        let loops = match (before, after) {
+            (Ok(before), Ok(after)) => arch::ends_in_exit(&before, &after),
+            _ => false,
+        };
+        let Ok(sequences) = stopped.restartable_sequences() else {
+            stopped.detach().during(PHASE)?;
+            return Ok(false);
+        };
+        if !ours || !loops {
+            stopped.detach().during(PHASE)?;
+            return Ok(false);
+        }
+        stopped
+            .set_registers(&arch::without_call(base))
+            .during(PHASE)?;
+        let mut stopped = self.to_call(stopped, self.soon())?;
+        let mut done = true;
+        if let Some((area, size, signature)) = sequences {
+            /// `RSEQ_FLAG_UNREGISTER` (linux/rseq.h).
+            const UNREGISTER: u64 = 1;
+            let args = [area.get(), size.into(), UNREGISTER, signature.into()];
+            (stopped, done) = self.call(stopped, base, self.call, number::RSEQ, &args)?;
+        }
+        /// Bytes of `struct robust_list_head` (linux/futex.h).
+        const HEAD: u64 = 24;
+        let whole = self.mappings.code_len + self.mappings.data_len;
+        let rest: [(RemoteAddr, u64, &[u64]); 3] = [
+            (self.call, number::SET_TID_ADDRESS, &[0]),
+            (self.call, number::SET_ROBUST_LIST, &[0, HEAD]),
+            (exit, number::MUNMAP, &[self.mappings.code.get(), whole]),
+        ];
+        for (from, nr, args) in rest {
+            if done {
+                (stopped, done) = self.call(stopped, base, from, nr, args)?;
+            }
+        }
+        if done {
+            self.options.reached(FaultPoint::Unmapped);
+        }
+        stopped
+            .set_registers(&arch::call_from(base, exit, number::EXIT, &[0]))
+            .during(PHASE)?;
+        stopped.detach_with(0).during(PHASE)?;
+        Ok(done)
+    }
+
+    /// Has it make one system call; the thread then stands at its end. Whether the kernel did it.
+    fn call(
+        &self,
+        stopped: Stopped,
+        base: &Registers,
+        from: RemoteAddr,
+        nr: u64,
+        args: &[u64],
+    ) -> Result<(Stopped, bool), EnterError> {
+        stopped
+            .set_registers(&arch::call_from(base, from, nr, args))
+            .during(PHASE)?;
+        let begun = self.to_call(stopped, self.soon())?;
+        let ended = self.to_call(begun, self.soon())?;
+        let result = ended.registers().during(PHASE)?.result();
+        Ok((ended, !(-4095..0).contains(&result)))
+    }
+
+    fn soon(&self) -> Deadline {
+        Deadline::after(self.options.held)
+    }
+}
