@@ -2,11 +2,13 @@
 // main also launches a graph, copies from device to device, allocates, and can become a user of CUPTI itself.
 //
 // Commands: "work N" rounds by each worker, "start" and "stop" (rounds without end, one each PAUSE_US), "graph N", "peers N",
-// "memory N", "count", "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "leave"
+// "memory N", "marks N" (NVTX: two ranges within one another, one over both
+// and a moment, N times), "count", "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "leave"
 // (end that), "quit", "exit", "_exit", "abort". Each is answered by its first word and what it did.
 #include "kit.h"
 #include <cuda.h>
 #include <dlfcn.h>
+#include <nvtx.h>
 
 enum { WORKERS = 2, WORDS = 4096, STEPS = 3 };
 
@@ -177,6 +179,21 @@ static void many(const char *command, long n) {
     } else if (!strcmp(command, "peers")) {
         for (long i = 0; i < n; i++) MUST(cuMemcpyPeerAsync(peer[1], contexts[1], peer[0], contexts[0], 1024, main_stream));
         MUST(cuCtxSynchronize());
+    } else if (!strcmp(command, "marks")) {
+        int deepest = 0;
+        for (long i = 0; i < n; i++) {
+            uint64_t over = nvtxRangeStartA("over");
+            nvtxRangePushA("outer");
+            deepest = nvtxRangePushA("inner");
+            MUST(cuLaunchKernel(main_kernel, 4, 1, 1, 32, 1, 1, 0, main_stream, 0, 0));
+            nvtxRangePop();
+            nvtxRangePop();
+            nvtxRangeEnd(over);
+            nvtxMarkA("moment");
+        }
+        MUST(cuStreamSynchronize(main_stream));
+        say("marks done %ld depth %d", n, deepest);
+        return;
     } else {
         for (long i = 0; i < n; i++) {
             CUdeviceptr at;
@@ -226,7 +243,8 @@ int main(void) {
             MUST(other.unsubscribe(other.subscriber));
             MUST(other.finalize());
             say("leave");
-        } else if (!strcmp(line, "graph") || !strcmp(line, "peers") || !strcmp(line, "memory")) {
+        } else if (!strcmp(line, "graph") || !strcmp(line, "peers") || !strcmp(line, "memory") ||
+                   !strcmp(line, "marks")) {
             many(line, n);
         } else if (!strcmp(line, "exit")) {
             exit(0);

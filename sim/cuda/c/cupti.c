@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@ struct buffer {
     uint8_t *at;
     size_t size, used;
     uint64_t ready; /* when the last of its records is complete */
+    uint32_t owner; /* the thread whose records it takes */
     struct buffer *next;
 };
 
@@ -32,7 +34,8 @@ static struct {
     uint32_t threads, period;
     size_t dropped;
     uint64_t device_buffer;
-    pthread_t worker;
+    pthread_t workers[2];
+    /* Being filled, one for each thread that has something to tell; and full ones. */
     struct buffer *current, *full;
 } state;
 
@@ -79,22 +82,26 @@ static uint64_t own_now(void) { return state.clock ? state.clock() : clock_now(C
 uint64_t model_to_cupti(uint64_t time) { return time + (own_now() - clock_now(CLOCK_BOOTTIME)); }
 
 void *model_slot(size_t size, uint64_t ready) {
-    struct buffer *buffer = state.current;
+    uint32_t owner = (uint32_t)syscall(SYS_gettid);
+    struct buffer **at = &state.current;
+    while (*at && (*at)->owner != owner) at = &(*at)->next;
+    struct buffer *buffer = *at;
     if (buffer && buffer->used + size > buffer->size) {
+        *at = buffer->next;
         buffer->next = state.full;
         state.full = buffer;
-        state.current = buffer = 0;
-        pthread_cond_signal(&changed);
+        buffer = 0;
+        pthread_cond_broadcast(&changed);
     }
     if (!buffer && state.request && !(state.asked && model_fault("small", 0))) {
-        uint8_t *at = 0;
+        uint8_t *memory = 0;
         size_t bytes = 0, most = 0;
-        state.request(&at, &bytes, &most);
+        state.request(&memory, &bytes, &most);
         state.asked = true;
-        if (at && bytes >= size) {
+        if (memory && bytes >= size) {
             buffer = calloc(1, sizeof *buffer);
             if (!buffer) abort();
-            *buffer = (struct buffer){at, bytes, 0, 0, 0};
+            *buffer = (struct buffer){memory, bytes, 0, 0, owner, state.current};
             state.current = buffer;
         }
     }
@@ -109,9 +116,8 @@ void *model_slot(size_t size, uint64_t ready) {
     return slot;
 }
 
-/* Takes the buffers that can be given back out of the list: those that are complete, or all of them. */
-static struct buffer *take(bool also_current, bool all) {
-    struct buffer *taken = 0, **at = &state.full;
+/* Takes from a list what can be given back: buffers of which all records are complete, or all. */
+static struct buffer *take_from(struct buffer **at, struct buffer *taken, bool all) {
     uint64_t now = clock_now(CLOCK_BOOTTIME);
     while (*at) {
         struct buffer *buffer = *at;
@@ -123,13 +129,12 @@ static struct buffer *take(bool also_current, bool all) {
             at = &buffer->next;
         }
     }
-    struct buffer *current = state.current;
-    if (also_current && current && current->used && (all || current->ready <= now)) {
-        current->next = taken;
-        taken = current;
-        state.current = 0;
-    }
     return taken;
+}
+
+static struct buffer *take(bool also_current, bool all) {
+    struct buffer *taken = take_from(&state.full, 0, all);
+    return also_current ? take_from(&state.current, taken, all) : taken;
 }
 
 static void deliver(struct buffer *buffers, CUpti_BuffersCallbackCompleteFunc complete) {
@@ -141,7 +146,16 @@ static void deliver(struct buffer *buffers, CUpti_BuffersCallbackCompleteFunc co
     }
 }
 
-/* Gives full buffers back; with a period, the one that is being filled, too. */
+/* CUPTI has a second thread that waits. */
+static void *waiter(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    while (!state.stopping) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    return 0;
+}
+
+/* Gives full buffers back; with a period, those that are being filled, too. */
 static void *worker(void *unused) {
     uint64_t flushed = 0;
     (void)unused;
@@ -176,17 +190,15 @@ static const struct model_table *driver(void) {
     return table;
 }
 
-/* Hooks the driver, and makes the thread; both stay until cuptiFinalize. With the lock. */
+/* Hooks the driver, and makes the threads, which have the name of the one that comes here; all stay until cuptiFinalize. With the
+ * lock. */
 static CUptiResult begin(void) {
     if (state.working) return CUPTI_SUCCESS;
     const struct model_table *table = driver();
     if (!table) return CUPTI_ERROR_NOT_INITIALIZED;
     if (!table->hook(&model_hooks)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     state.stopping = false;
-    if (pthread_create(&state.worker, 0, worker, 0)) {
-        table->hook(0);
-        return CUPTI_ERROR_OUT_OF_MEMORY;
-    }
+    if (pthread_create(&state.workers[0], 0, worker, 0) || pthread_create(&state.workers[1], 0, waiter, 0)) abort();
     state.working = true;
     return CUPTI_SUCCESS;
 }
@@ -403,19 +415,15 @@ EXPORT CUptiResult cuptiFinalize(void) {
     memset(state.kind, 0, sizeof state.kind);
     memset(state.call, 0, sizeof state.call);
     state.stopping = true;
-    pthread_cond_signal(&changed);
+    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     if (working) {
         const struct model_table *table = driver();
         if (table) table->hook(0);
-        pthread_join(state.worker, 0);
+        for (int i = 0; i < 2; i++) pthread_join(state.workers[i], 0);
     }
     pthread_mutex_lock(&lock);
     struct buffer *buffers = take(true, true);
-    if (state.current) {
-        state.current->next = buffers;
-        buffers = state.current;
-    }
     for (struct buffer *buffer = buffers; buffer; buffer = buffer->next) buffer->used = 0;
     CUpti_BuffersCallbackCompleteFunc complete = state.complete;
     memset(&state, 0, sizeof state);

@@ -7,7 +7,7 @@
  *   subscribed    somebody is subscribed already
  *   next=S        after three records of a buffer cuptiActivityGetNextRecord says S
  *   odd           records between the others that make no sense: unknown kinds, no name, an end before the begin
- *   small         asks for one buffer and never for a second one
+ *   small         asks for a buffer once and never again
  * Compiled with -DMODEL_WITHOUT_FINALIZE that function is not there. */
 #pragma once
 #include "model.h"
@@ -61,6 +61,14 @@ bool model_call_on(bool runtime, uint32_t cbid);
 bool model_system_threads(void);
 /* A time in CUPTI's own clock. */
 uint64_t model_to_cupti(uint64_t time);
+/* The begin or the end of a range of the program's, or a moment; flags as in CUPTI's records. */
+enum { MODEL_MOMENT = 1, MODEL_BEGIN = 2, MODEL_END = 4 };
+struct model_range {
+    uint32_t flags, id, tid;
+    const char *name, *domain;
+    uint64_t time;
+};
+void model_range(const struct model_range *range);
 /* A name that stays until cuptiFinalize. */
 const char *model_name(const char *name);
 void model_forget_names(void);

@@ -43,14 +43,6 @@ struct model_memory {
     uint64_t at, bytes, time;
 };
 
-/* A range or a mark of the program; name 0: an end. */
-struct model_range {
-    bool mark;
-    uint32_t id, tid;
-    const char *name, *domain;
-    uint64_t time;
-};
-
 /* A call of the interface, from model_enter to model_exit. */
 struct model_call {
     bool runtime;
@@ -67,7 +59,6 @@ struct model_hooks {
     void (*work)(const struct model_work *);
     void (*wait)(const struct model_wait *);
     void (*memory)(const struct model_memory *);
-    void (*range)(const struct model_range *);
 };
 
 /* What cuGetExportTable gives for MODEL_TABLE. */

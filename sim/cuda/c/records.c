@@ -220,14 +220,13 @@ static void memory(const struct model_memory *memory) {
     model_unlock_records();
 }
 
-static void range(const struct model_range *range) {
+void model_range(const struct model_range *range) {
     if (!model_on(CUPTI_ACTIVITY_KIND_MARKER)) return;
     model_lock_records();
     struct v12_Marker2 *record = model_slot(sizeof *record, 0);
     if (record) {
-        /* CUPTI_ACTIVITY_FLAG_MARKER_*: 1 a moment, 2 the begin, 4 the end, which has no name. */
         record->kind = CUPTI_ACTIVITY_KIND_MARKER;
-        record->flags = range->mark ? 1 : range->name ? 2 : 4;
+        record->flags = range->flags;
         record->timestamp = model_to_cupti(range->time);
         record->id = range->id;
         record->objectKind = 2; /* a thread */
@@ -239,4 +238,4 @@ static void range(const struct model_range *range) {
     model_unlock_records();
 }
 
-const struct model_hooks model_hooks = {correlation, call, work, wait, memory, range};
+const struct model_hooks model_hooks = {correlation, call, work, wait, memory};
