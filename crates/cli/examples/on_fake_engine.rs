@@ -1,7 +1,7 @@
 //! The command lines over an engine that attaches to nothing, for tests/attach.rs: real pipes, real signals, no target.
 //!
 //! `on_fake_engine FRONT WORDS...`, with FRONT one of rocprofv3 and midair. FAKE names what the engine does; FAKE_TARGET is a
-//! FIFO whose text ends the target: `exit`, `exec` or a signal's number.
+//! FIFO whose text ends the target: `exit`, `exec`, `yield` or a signal's number.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -92,6 +92,9 @@ impl Engine for Fake {
                 seize: Duration::from_micros(20),
                 stub: Duration::from_micros(100),
                 release: Duration::from_micros(3),
+                cuda: self.does == "cuda",
+                warnings: vec!["there is no such trace".into()],
+                notes: vec!["there is another".into()],
                 ..Entry::default()
             },
         }))
@@ -117,13 +120,16 @@ impl Attached for FakeAttached {
                 bytes: self.polls * 64,
             },
             "exit" => Event::TargetExited(End::Exited(None)),
+            "yield" => Event::TargetExited(End::Yielded),
             "exec" => Event::TargetExited(End::Exec),
             signal => Event::TargetExited(End::Signal(signal.parse().unwrap_or(0))),
         })
     }
 
     fn entry(&self) -> Option<&Entry> {
-        (self.does == "entry").then_some(&self.entry)
+        ["entry", "cuda"]
+            .contains(&self.does.as_str())
+            .then_some(&self.entry)
     }
 
     fn wake(&self) -> Option<BorrowedFd<'_>> {

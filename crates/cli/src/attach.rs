@@ -72,8 +72,11 @@ pub fn run(
     words.attached(began.elapsed(), duration);
     if let Some(entry) = attached.entry() {
         tell_entry(entry, report);
-        if let (true, Aim::One(request)) = (entry.cuda, &aim) {
-            words.cuda(request.pid);
+        if entry.cuda {
+            words.cuda(match &aim {
+                Aim::One(request) => request.pid,
+                Aim::Many(request) => request.each.pid,
+            });
         }
     }
     // Of the one process that was named only what is not told anyway.
@@ -196,13 +199,13 @@ fn tell_news(news: &News, named: Option<u32>, report: &Report) {
                 report.note(&format!("hint: {}", failure.hint));
             }
         }
-        Happened::Ended(End::Yielded) => report.note(&format!(
-            "{label} goes on; another profiler came, and this session gave way to it"
-        )),
         Happened::Ended(End::Exec) => report.note(&format!(
             "{label} became another program; its session is over"
         )),
         Happened::Ended(_) if named == Some(news.pid) => {}
+        Happened::Ended(End::Yielded) => report.note(&format!(
+            "{label} goes on; another profiler came, and this session gave way to it"
+        )),
         Happened::Ended(_) => report.note(&format!("{label} has ended")),
         Happened::Watched => report.note(&format!(
             "{label} has no HIP, HSA or CUDA runtime yet, and is watched"

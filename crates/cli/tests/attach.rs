@@ -276,6 +276,7 @@ fn the_end_of_the_target() {
         ("exit", 0, ""),
         ("9", 31, "ended by signal SIGKILL"),
         ("exec", 31, "another program by exec"),
+        ("yield", 0, "a warning"),
     ] {
         let fifo = directory.path().join(word);
         mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -287,11 +288,14 @@ fn the_end_of_the_target() {
         let end = run.end();
         assert_eq!(end.code, Some(code), "{word}: {}", end.err);
         assert_eq!(end.out, [&BEGIN[..], &[PROMPT, END[2]]].concat(), "{word}");
-        assert!(
-            end.err.contains("process 4242 has ended or") && end.err.contains(said),
+        // It has not, when this side gave way to another profiler; the results tell of that.
+        assert_eq!(
+            end.err.contains("process 4242 has ended or"),
+            word != "yield",
             "{word}: {}",
             end.err
         );
+        assert!(end.err.contains(said), "{word}: {}", end.err);
     }
 }
 
@@ -529,6 +533,39 @@ fn how_it_came_in_is_told_at_level_info() {
         assert!(end.err.contains(line), "{line}: {}", end.err);
     }
     assert!(!end.err.contains("not taken: 20 (busy)"), "{}", end.err);
+}
+
+#[test]
+fn a_cuda_process_is_told_in_one_line() {
+    let words = |front: &'static str| match front {
+        "midair" => vec![front, "attach", "4242", "--duration", "1ms"],
+        _ => vec![
+            front,
+            "-p",
+            "4242",
+            "--kernel-trace",
+            "--attach-duration-msec",
+            "1",
+        ],
+    };
+    const LINE: &str = "process 4242 is a CUDA process: midair records it through CUPTI";
+    for (front, does, lines) in [
+        ("rocprofv3", "cuda", 1),
+        ("rocprofv3", "entry", 0),
+        ("midair", "cuda", 0),
+    ] {
+        let end = Run::start(&words(front), does, Stdio::null(), None).end();
+        assert_eq!(end.code, Some(0), "{}", end.err);
+        let told = end.err.lines().filter(|line| *line == LINE).count();
+        assert_eq!(told, lines, "{front} {does}: {}", end.err);
+        // What was asked for and is not to be had is told at every level; what else there is, to who asks.
+        let warning = format!("{front}: warning: there is no such trace");
+        assert!(end.err.contains(&warning), "{}", end.err);
+        assert!(!end.err.contains("there is another"), "{}", end.err);
+    }
+    let all = [&words("rocprofv3")[..], &["--log-level", "info"]].concat();
+    let end = Run::start(&all, "cuda", Stdio::null(), None).end();
+    assert!(end.err.contains("there is another"), "{}", end.err);
 }
 
 #[test]

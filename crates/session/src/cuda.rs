@@ -7,6 +7,13 @@ use midair_procinfo::Tid;
 use midair_results::{Failure, Kind};
 use midair_settings::{CUDA_API_TRACE, CUPTI, Settings};
 
+/// The remedy where there is no CUPTI.
+pub(crate) const NO_CUPTI: &str = "name one with --cupti PATH (as the process sees it), or install one there: pip install \
+    nvidia-cuda-cupti-cu12 for CUDA 12, nvidia-cuda-cupti for CUDA 13, or the CUDA toolkit";
+/// The remedy where another profiler is at work.
+pub(crate) const OTHER_PROFILER: &str =
+    "CUPTI serves one profiler at a time: attach again when the other one has let go of it";
+
 /// What CUPTI tells.
 const THERE: [&str; 5] = [
     "ROCPROF_KERNEL_TRACE",

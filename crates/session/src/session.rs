@@ -1,6 +1,7 @@
 //! One attach of one process, from the look to the end of collecting.
 
 use crate::collected::Collected;
+use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::install::{Install, Tools};
 use crate::request::{Entry, Event, Request};
 use crate::rights;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 const SETUP_LIMIT: Duration = Duration::from_secs(20);
 /// How long a detach may take beyond the drain.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
+/// The same of a CUDA process: CUPTI is finalized once every thread has left it and the GPU stands, each waited for some seconds.
+const CUDA_DETACH_LIMIT: Duration = Duration::from_secs(15);
 /// How long the target may take to answer the offer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// The target's agent counts up at least every few ms; when it has not for so long, its thread is looked for.
@@ -172,7 +175,11 @@ impl Session {
         let limit = Instant::now() + SETUP_LIMIT;
         loop {
             match self.reader.head().state.load(Acquire) {
-                state::FAILED => return Err(self.refused()),
+                state::FAILED => {
+                    let status = self.reader.head().status.load(Acquire);
+                    let pid = self.target.pid();
+                    return Err(failed_setup(pid, status, &self.reader.message()));
+                }
                 state::STARTING => {}
                 _ => {
                     fault::step("set-up seen");
@@ -195,27 +202,6 @@ impl Session {
                     .hint("is the process starved of CPU? Its side gives up by itself when this one is gone"));
             }
             self.wait_for_state(state::STARTING, Duration::from_millis(20));
-        }
-    }
-
-    /// What the target's side says that forbids the session.
-    fn refused(&self) -> Failure {
-        let why = self.reader.message();
-        match self.reader.head().status.load(Acquire) {
-            status::NO_CUPTI => Failure::new(
-                Kind::NoCupti,
-                format!("no CUPTI that fits is to be had in process {}: {why}", self.target.pid()),
-            )
-            .hint("name one that fits its CUDA with --cupti PATH, or install it there: pip install nvidia-cuda-cupti-cu12 (or -cu13's nvidia-cuda-cupti), or the CUDA toolkit"),
-            status::OTHER_PROFILER => Failure::new(
-                Kind::OtherProfiler,
-                format!("another profiler has process {}: {why}", self.target.pid()),
-            )
-            .hint("CUPTI takes one at a time: attach again when the other one has finished"),
-            _ => Failure::new(
-                Kind::Setup,
-                format!("the target's side could not be set up: {why}"),
-            ),
         }
     }
 
@@ -327,7 +313,11 @@ impl Session {
         fault::step("detach written");
         wake(&head.command);
         fault::step("detach told");
-        let limit = Instant::now() + self.drain + DETACH_LIMIT;
+        let beyond = match self.entry.cuda {
+            true => CUDA_DETACH_LIMIT,
+            false => DETACH_LIMIT,
+        };
+        let limit = Instant::now() + self.drain + beyond;
         let mut failure = None;
         while self.reader.head().state.load(Acquire) != state::COMPLETE {
             self.tick();
@@ -404,6 +394,26 @@ impl Session {
             tv_nsec: i64::from(limit.subsec_nanos()),
         };
         futex(word, libc::FUTEX_WAIT, unwanted, Some(&time));
+    }
+}
+
+/// What the target's side says that forbids the session. Both are the target's words: the number may be any.
+fn failed_setup(pid: u32, status: u32, why: &str) -> Failure {
+    match status {
+        status::NO_CUPTI => Failure::new(
+            Kind::NoCupti,
+            format!("no CUPTI that fits is to be had in process {pid}: {why}"),
+        )
+        .hint(NO_CUPTI),
+        status::OTHER_PROFILER => Failure::new(
+            Kind::OtherProfiler,
+            format!("another profiler has process {pid}: {why}"),
+        )
+        .hint(OTHER_PROFILER),
+        _ => Failure::new(
+            Kind::Setup,
+            format!("the target's side could not be set up: {why}"),
+        ),
     }
 }
 
@@ -540,4 +550,25 @@ fn memory_copy(mut from: File) -> std::io::Result<Tool> {
                 .rotate_left(23)
         });
     Ok(Tool { file, identity })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_of_a_failed_setup_has_its_kind() {
+        for (status, kind) in [
+            (status::OTHER, Kind::Setup),
+            (status::NO_CUPTI, Kind::NoCupti),
+            (status::OTHER_PROFILER, Kind::OtherProfiler),
+            // A number that no library of ours writes.
+            (u32::MAX, Kind::Setup),
+        ] {
+            let failure = failed_setup(7, status, "the reason");
+            assert_eq!(failure.kind, kind);
+            assert!(failure.what.ends_with(": the reason"), "{failure}");
+            assert_eq!(failure.hint.is_empty(), kind == Kind::Setup);
+        }
+    }
 }
