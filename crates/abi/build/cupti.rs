@@ -197,7 +197,8 @@ const RECORDS: &[(&str, &str, &[&str])] = &[
             "timestamp",
             "id",
             "objectKind",
-            "objectId",
+            "objectId.pt.processId",
+            "objectId.pt.threadId",
             "name",
             "domain",
         ],
@@ -455,9 +456,10 @@ fn type_name(record: &str) -> String {
     name + "Layout"
 }
 
-/// `graphNodeId` to `graph_node_id`; `type` is a word of Rust.
+/// `graphNodeId` to `graph_node_id`, `objectId.pt.threadId` to `thread_id`; `type` is a word of Rust.
 fn snake(field: &str) -> String {
     let mut name = String::new();
+    let field = field.rsplit('.').next().unwrap_or(field);
     for c in field.chars() {
         if c.is_ascii_uppercase() {
             name.push('_');

@@ -5,6 +5,7 @@
 
 pub mod choice;
 pub mod clock;
+pub mod cupti;
 pub mod leave;
 pub mod pool;
 pub mod watch;

@@ -1,0 +1,244 @@
+//! Reads CUPTI's records by the layouts of the CUPTI that wrote them.
+
+use super::activity::{
+    Activity, Api, Kernel, Marker, Memcpy, Memory, Memset, Synchronization, Text, UnifiedMemory,
+};
+use midair_abi::cupti::{Layouts, Place, activity_kind};
+
+/// Reads a record.
+///
+/// # Safety
+/// `record` leads to a record of the CUPTI that `layouts` belongs to: it is as long as its kind is there, and stays unchanged during `'a`.
+pub unsafe fn read<'a>(layouts: &Layouts, record: *const u8) -> Activity<'a> {
+    // SAFETY: every record begins with its kind, a number of 32 bits; the caller vouches for the record.
+    let kind = unsafe { record.cast::<u32>().read_unaligned() };
+    let Some(size) = size(layouts, kind) else {
+        return Activity::Other(kind);
+    };
+    // SAFETY: a record of this kind has that many bytes, and nobody changes them meanwhile: both the caller's promise.
+    let bytes = unsafe { std::slice::from_raw_parts(record, size) };
+    decode(layouts, kind, bytes)
+}
+
+/// Bytes of a record of a kind; `None` for kinds that we do not read.
+pub fn size(layouts: &Layouts, kind: u32) -> Option<usize> {
+    Some(match kind {
+        activity_kind::KERNEL | activity_kind::CONCURRENT_KERNEL => layouts.kernel.size,
+        activity_kind::RUNTIME | activity_kind::DRIVER => layouts.call.size,
+        activity_kind::MEMCPY => layouts.memcpy.size,
+        activity_kind::MEMCPY2 => layouts.memcpy_peer.size,
+        activity_kind::MEMSET => layouts.memset.size,
+        activity_kind::MARKER => layouts.marker.size,
+        activity_kind::SYNCHRONIZATION => layouts.synchronization.size,
+        activity_kind::MEMORY2 => layouts.memory.size,
+        activity_kind::UNIFIED_MEMORY_COUNTER => layouts.unified_memory.size,
+        _ => return None,
+    })
+}
+
+/// Reads a record of a kind from its bytes. A field that does not lie in them is 0.
+pub fn decode<'a>(layouts: &Layouts, kind: u32, bytes: &'a [u8]) -> Activity<'a> {
+    let fields = Fields(bytes);
+    match kind {
+        activity_kind::KERNEL | activity_kind::CONCURRENT_KERNEL => {
+            Activity::Kernel(kernel(layouts, fields))
+        }
+        activity_kind::RUNTIME | activity_kind::DRIVER => {
+            Activity::Api(api(layouts, fields, kind == activity_kind::RUNTIME))
+        }
+        activity_kind::MEMCPY => Activity::Memcpy(memcpy(layouts, fields)),
+        activity_kind::MEMCPY2 => Activity::Memcpy(memcpy_peer(layouts, fields)),
+        activity_kind::MEMSET => Activity::Memset(memset(layouts, fields)),
+        activity_kind::MARKER => Activity::Marker(marker(layouts, fields)),
+        activity_kind::SYNCHRONIZATION => {
+            Activity::Synchronization(synchronization(layouts, fields))
+        }
+        activity_kind::MEMORY2 => Activity::Memory(memory(layouts, fields)),
+        activity_kind::UNIFIED_MEMORY_COUNTER => {
+            Activity::UnifiedMemory(unified_memory(layouts, fields))
+        }
+        other => Activity::Other(other),
+    }
+}
+
+fn kernel<'a>(layouts: &Layouts, r: Fields<'a>) -> Kernel<'a> {
+    let l = &layouts.kernel;
+    Kernel {
+        start: r.long(l.start),
+        end: r.long(l.end),
+        completed: r.long(l.completed),
+        correlation: r.word(l.correlation_id),
+        device: r.word(l.device_id),
+        context: r.word(l.context_id),
+        stream: r.word(l.stream_id),
+        grid: [r.word(l.grid_x), r.word(l.grid_y), r.word(l.grid_z)],
+        block: [r.word(l.block_x), r.word(l.block_y), r.word(l.block_z)],
+        static_shared: r.word(l.static_shared_memory),
+        dynamic_shared: r.word(l.dynamic_shared_memory),
+        local_per_thread: r.word(l.local_memory_per_thread),
+        registers: r.word(l.registers_per_thread),
+        name: r.text(l.name),
+        graph: r.word(l.graph_id),
+        graph_node: r.long(l.graph_node_id),
+    }
+}
+
+fn api(layouts: &Layouts, r: Fields<'_>, runtime: bool) -> Api {
+    let l = &layouts.call;
+    Api {
+        runtime,
+        cbid: r.word(l.cbid),
+        start: r.long(l.start),
+        end: r.long(l.end),
+        thread: r.word(l.thread_id),
+        correlation: r.word(l.correlation_id),
+        result: r.word(l.return_value),
+    }
+}
+
+fn memcpy(layouts: &Layouts, r: Fields<'_>) -> Memcpy {
+    let l = &layouts.memcpy;
+    Memcpy {
+        kind: r.word(l.copy_kind),
+        src_kind: r.word(l.src_kind),
+        dst_kind: r.word(l.dst_kind),
+        flags: r.word(l.flags),
+        bytes: r.long(l.bytes),
+        start: r.long(l.start),
+        end: r.long(l.end),
+        device: r.word(l.device_id),
+        context: r.word(l.context_id),
+        stream: r.word(l.stream_id),
+        peers: None,
+        correlation: r.word(l.correlation_id),
+        graph: r.word(l.graph_id),
+        graph_node: r.long(l.graph_node_id),
+    }
+}
+
+fn memcpy_peer(layouts: &Layouts, r: Fields<'_>) -> Memcpy {
+    let l = &layouts.memcpy_peer;
+    Memcpy {
+        kind: r.word(l.copy_kind),
+        src_kind: r.word(l.src_kind),
+        dst_kind: r.word(l.dst_kind),
+        flags: r.word(l.flags),
+        bytes: r.long(l.bytes),
+        start: r.long(l.start),
+        end: r.long(l.end),
+        device: r.word(l.device_id),
+        context: r.word(l.context_id),
+        stream: r.word(l.stream_id),
+        peers: Some((r.word(l.src_device_id), r.word(l.dst_device_id))),
+        correlation: r.word(l.correlation_id),
+        graph: r.word(l.graph_id),
+        graph_node: r.long(l.graph_node_id),
+    }
+}
+
+fn memset(layouts: &Layouts, r: Fields<'_>) -> Memset {
+    let l = &layouts.memset;
+    Memset {
+        value: r.word(l.value),
+        bytes: r.long(l.bytes),
+        start: r.long(l.start),
+        end: r.long(l.end),
+        device: r.word(l.device_id),
+        context: r.word(l.context_id),
+        stream: r.word(l.stream_id),
+        correlation: r.word(l.correlation_id),
+        memory_kind: r.word(l.memory_kind),
+        graph: r.word(l.graph_id),
+        graph_node: r.long(l.graph_node_id),
+    }
+}
+
+fn marker<'a>(layouts: &Layouts, r: Fields<'a>) -> Marker<'a> {
+    let l = &layouts.marker;
+    Marker {
+        flags: r.word(l.flags),
+        timestamp: r.long(l.timestamp),
+        id: r.word(l.id),
+        object_kind: r.word(l.object_kind),
+        process: r.word(l.process_id),
+        thread: r.word(l.thread_id),
+        name: r.text(l.name),
+        domain: r.text(l.domain),
+    }
+}
+
+fn synchronization(layouts: &Layouts, r: Fields<'_>) -> Synchronization {
+    let l = &layouts.synchronization;
+    Synchronization {
+        kind: r.word(l.type_of),
+        start: r.long(l.start),
+        end: r.long(l.end),
+        correlation: r.word(l.correlation_id),
+        context: r.word(l.context_id),
+        stream: r.word(l.stream_id),
+        event: r.word(l.cuda_event_id),
+    }
+}
+
+fn memory<'a>(layouts: &Layouts, r: Fields<'a>) -> Memory<'a> {
+    let l = &layouts.memory;
+    Memory {
+        operation: r.word(l.memory_operation_type),
+        kind: r.word(l.memory_kind),
+        correlation: r.word(l.correlation_id),
+        address: r.long(l.address),
+        bytes: r.long(l.bytes),
+        timestamp: r.long(l.timestamp),
+        device: r.word(l.device_id),
+        context: r.word(l.context_id),
+        stream: r.word(l.stream_id),
+        name: r.text(l.name),
+    }
+}
+
+fn unified_memory(layouts: &Layouts, r: Fields<'_>) -> UnifiedMemory {
+    let l = &layouts.unified_memory;
+    UnifiedMemory {
+        kind: r.word(l.counter_kind),
+        value: r.long(l.value),
+        start: r.long(l.start),
+        end: r.long(l.end),
+        address: r.long(l.address),
+        src: r.word(l.src_id),
+        dst: r.word(l.dst_id),
+        stream: r.word(l.stream_id),
+    }
+}
+
+/// A record's bytes.
+#[derive(Clone, Copy)]
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// A number of 1, 2, 4 or 8 bytes.
+    #[inline]
+    fn long(self, place: Place) -> u64 {
+        let at = usize::from(place.offset);
+        let number = match place.width {
+            8 => self.bytes(at).map(u64::from_ne_bytes),
+            4 => self.bytes(at).map(|bytes| u32::from_ne_bytes(bytes).into()),
+            2 => self.bytes(at).map(|bytes| u16::from_ne_bytes(bytes).into()),
+            1 => self.bytes(at).map(|bytes| u8::from_ne_bytes(bytes).into()),
+            _ => None,
+        };
+        number.unwrap_or(0)
+    }
+    /// Its low 32 bits.
+    #[inline]
+    fn word(self, place: Place) -> u32 {
+        self.long(place) as u32
+    }
+    #[inline]
+    fn text(self, place: Place) -> Text<'a> {
+        Text::at(std::ptr::with_exposed_provenance(self.long(place) as usize))
+    }
+    #[inline]
+    fn bytes<const N: usize>(self, at: usize) -> Option<[u8; N]> {
+        self.0.get(at..)?.first_chunk().copied()
+    }
+}

@@ -1,0 +1,202 @@
+//! What CUDA's driver tells of the GPUs. Nothing here initialises CUDA or makes a context: a driver that is not ready tells nothing.
+
+use midair_record::event::CudaDevice;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+type Version = unsafe extern "C" fn(*mut c_int) -> c_uint;
+type Count = unsafe extern "C" fn(*mut c_int) -> c_uint;
+type Get = unsafe extern "C" fn(*mut c_int, c_int) -> c_uint;
+type Name = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint;
+type Uuid = unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint;
+type Memory = unsafe extern "C" fn(*mut usize, c_int) -> c_uint;
+type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint;
+
+/// Devices that are asked for at most.
+const MOST: c_int = 256;
+/// Bytes of a name at most, with its end.
+const NAME: usize = 256;
+
+/// Numbers of `CUdevice_attribute` (source: CUDA's public cuda.h, the same in 12 and 13).
+mod attribute {
+    pub const MAX_THREADS_PER_BLOCK: i32 = 1;
+    pub const MAX_BLOCK_DIM: [i32; 3] = [2, 3, 4];
+    pub const MAX_GRID_DIM: [i32; 3] = [5, 6, 7];
+    pub const WARP_SIZE: i32 = 10;
+    pub const CLOCK_RATE: i32 = 13;
+    pub const MULTIPROCESSOR_COUNT: i32 = 16;
+    pub const PCI_BUS_ID: i32 = 33;
+    pub const PCI_DEVICE_ID: i32 = 34;
+    pub const MEMORY_CLOCK_RATE: i32 = 36;
+    pub const GLOBAL_MEMORY_BUS_WIDTH: i32 = 37;
+    pub const L2_CACHE_SIZE: i32 = 38;
+    pub const MAX_THREADS_PER_MULTIPROCESSOR: i32 = 39;
+    pub const PCI_DOMAIN_ID: i32 = 50;
+    pub const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
+    pub const COMPUTE_CAPABILITY_MINOR: i32 = 76;
+    pub const MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: i32 = 81;
+    pub const MAX_REGISTERS_PER_MULTIPROCESSOR: i32 = 82;
+}
+
+/// The target's own driver library, and its functions that need no context.
+#[derive(Debug, Clone, Copy)]
+pub struct Driver {
+    version: Version,
+    count: Option<Count>,
+    get: Option<Get>,
+    name: Option<Name>,
+    uuid: Option<Uuid>,
+    memory: Option<Memory>,
+    attribute: Option<Attribute>,
+}
+
+impl Driver {
+    /// The driver library that the process has; `None` where it has none. It is not loaded by this.
+    pub fn open() -> Option<Driver> {
+        // SAFETY: a terminated name; only a library that is there already is answered. The handle is kept, so the functions stay.
+        let handle =
+            unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            return None;
+        }
+        // SAFETY: a handle of the loader that is never closed, and terminated names. Driver libraries export functions of these names
+        // and types since CUDA 4 (cuDeviceGetUuid_v2 since 11.4, with the older name before).
+        unsafe { Driver::find(|name| libc::dlsym(handle, name.as_ptr())) }
+    }
+
+    /// One by a look-up of its symbols: for tests, too.
+    ///
+    /// # Safety
+    /// What `look_up` finds are the driver's functions of these names, and they stay where they are.
+    pub unsafe fn find(look_up: impl Fn(&CStr) -> *mut c_void) -> Option<Driver> {
+        let at = |names: &[&CStr]| {
+            let found = names.iter().map(|name| look_up(name));
+            found.into_iter().find(|at| !at.is_null())
+        };
+        // SAFETY, for each: a function of this name has this type (CUDA's public cuda.h); the caller vouches that it is that one.
+        Some(Driver {
+            // SAFETY: as said above.
+            version: at(&[c"cuDriverGetVersion"])
+                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Version>(it) })?,
+            // SAFETY: as said above.
+            count: at(&[c"cuDeviceGetCount"])
+                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Count>(it) }),
+            // SAFETY: as said above.
+            get: at(&[c"cuDeviceGet"])
+                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Get>(it) }),
+            // SAFETY: as said above.
+            name: at(&[c"cuDeviceGetName"])
+                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Name>(it) }),
+            // SAFETY: as said above.
+            uuid: at(&[c"cuDeviceGetUuid_v2", c"cuDeviceGetUuid"])
+                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Uuid>(it) }),
+            // SAFETY: as said above.
+            memory: at(&[c"cuDeviceTotalMem_v2"])
+                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Memory>(it) }),
+            // SAFETY: as said above.
+            attribute: at(&[c"cuDeviceGetAttribute"])
+                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Attribute>(it) }),
+        })
+    }
+
+    /// The newest CUDA that it can do: 1000 * major + 10 * minor; 0 where it does not tell. Works before CUDA is initialised.
+    pub fn version(&self) -> u32 {
+        let mut version = 0;
+        // SAFETY: the driver's function, a place for a number.
+        let code = unsafe { (self.version)(&raw mut version) };
+        if code == 0 {
+            u32::try_from(version).unwrap_or(0)
+        } else {
+            0
+        }
+    }
+
+    /// The GPUs that the process sees, with their names; none before it has initialised CUDA. What the driver does not tell is 0.
+    /// Header and `name_len` are the writer's.
+    pub fn devices(&self) -> Vec<(CudaDevice, String)> {
+        let (Some(count), Some(get)) = (self.count, self.get) else {
+            return Vec::new();
+        };
+        let mut devices = 0;
+        // SAFETY: the driver's function, a place for a number. It fails before cuInit.
+        if unsafe { count(&raw mut devices) } != 0 {
+            return Vec::new();
+        }
+        let ordinals = 0..devices.clamp(0, MOST);
+        ordinals
+            .filter_map(|ordinal| {
+                let mut device = 0;
+                // SAFETY: the driver's function, a place for the handle.
+                (unsafe { get(&raw mut device, ordinal) } == 0)
+                    .then(|| self.device(device, ordinal.unsigned_abs()))
+            })
+            .collect()
+    }
+
+    fn device(&self, device: c_int, ordinal: u32) -> (CudaDevice, String) {
+        let number = |which: i32| -> u32 {
+            let mut value = 0;
+            let Some(attribute) = self.attribute else {
+                return 0;
+            };
+            // SAFETY: the driver's function, a place for a number, a device that it gave.
+            let code = unsafe { attribute(&raw mut value, which, device) };
+            if code == 0 {
+                u32::try_from(value).unwrap_or(0)
+            } else {
+                0
+            }
+        };
+        let mut memory = 0;
+        if let Some(ask) = self.memory {
+            // SAFETY: the driver's function, a place for a number, a device that it gave.
+            if unsafe { ask(&raw mut memory, device) } != 0 {
+                memory = 0;
+            }
+        }
+        let mut uuid = [0; 16];
+        if let Some(ask) = self.uuid {
+            // SAFETY: the driver's function, 16 bytes for it, a device that it gave.
+            if unsafe { ask(&raw mut uuid, device) } != 0 {
+                uuid = [0; 16];
+            }
+        }
+        let record = CudaDevice {
+            memory: memory as u64,
+            uuid,
+            ordinal,
+            pci_domain: number(attribute::PCI_DOMAIN_ID),
+            pci_bus: number(attribute::PCI_BUS_ID),
+            pci_device: number(attribute::PCI_DEVICE_ID),
+            major: number(attribute::COMPUTE_CAPABILITY_MAJOR),
+            minor: number(attribute::COMPUTE_CAPABILITY_MINOR),
+            multiprocessors: number(attribute::MULTIPROCESSOR_COUNT),
+            warp: number(attribute::WARP_SIZE),
+            threads_per_multiprocessor: number(attribute::MAX_THREADS_PER_MULTIPROCESSOR),
+            threads_per_block: number(attribute::MAX_THREADS_PER_BLOCK),
+            shared_per_multiprocessor: number(attribute::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+            registers_per_multiprocessor: number(attribute::MAX_REGISTERS_PER_MULTIPROCESSOR),
+            clock_khz: number(attribute::CLOCK_RATE),
+            memory_clock_khz: number(attribute::MEMORY_CLOCK_RATE),
+            memory_bus_bits: number(attribute::GLOBAL_MEMORY_BUS_WIDTH),
+            l2_bytes: number(attribute::L2_CACHE_SIZE),
+            block_limits: attribute::MAX_BLOCK_DIM.map(number),
+            grid_limits: attribute::MAX_GRID_DIM.map(number),
+            ..CudaDevice::default()
+        };
+        (record, self.name(device))
+    }
+
+    fn name(&self, device: c_int) -> String {
+        let mut text = [0_u8; NAME];
+        let Some(ask) = self.name else {
+            return String::new();
+        };
+        // SAFETY: the driver's function; it writes so many bytes at most, with the end.
+        if unsafe { ask(text.as_mut_ptr().cast(), NAME as c_int, device) } != 0 {
+            return String::new();
+        }
+        CStr::from_bytes_until_nul(&text)
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    }
+}

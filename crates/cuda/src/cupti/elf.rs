@@ -1,0 +1,152 @@
+//! Whether a file is a whole library of this machine. The loader maps what the headers say without a look at the file's length: of a
+//! file that was cut off, the first touch of what is missing would end the process.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+
+const HEADER: usize = 64;
+const SEGMENT: usize = 56;
+const PT_LOAD: u32 = 1;
+const ET_DYN: u16 = 3;
+/// e_machine of this build.
+const MACHINE: u16 = if cfg!(target_arch = "aarch64") {
+    183
+} else {
+    62
+};
+
+/// Says what is wrong with a file, if anything is.
+pub fn whole(path: &str) -> Result<(), String> {
+    if !path.starts_with('/') {
+        return Err(String::from(
+            "is not an absolute path of the target's files",
+        ));
+    }
+    // Asked before it is opened: to open a pipe would wait for its writer.
+    let kind = std::fs::metadata(path).map_err(|error| cannot(&error))?;
+    if !kind.is_file() {
+        return Err(String::from("is not a file"));
+    }
+    let file = File::open(path).map_err(|error| cannot(&error))?;
+    let length = file.metadata().map_err(|error| cannot(&error))?.len();
+    let mut header = [0; HEADER];
+    read(&file, &mut header, 0)?;
+    let segments = segments(&header)?;
+    let mut loads = 0;
+    for index in 0..segments.count {
+        let mut segment = [0; SEGMENT];
+        let at = segments.start.saturating_add(index * SEGMENT as u64);
+        read(&file, &mut segment, at)?;
+        if number::<4>(&segment, 0) as u32 == PT_LOAD {
+            loads += 1;
+            let end = number::<8>(&segment, 8).checked_add(number::<8>(&segment, 32));
+            if end.is_none_or(|end| end > length) {
+                return Err(String::from("is cut off: it ends before its last segment"));
+            }
+        }
+    }
+    if loads == 0 {
+        return Err(String::from("has nothing to load"));
+    }
+    Ok(())
+}
+
+/// Where the table of segments is.
+struct Segments {
+    start: u64,
+    count: u64,
+}
+
+fn segments(header: &[u8; HEADER]) -> Result<Segments, String> {
+    // The magic, 64 bits, little endian.
+    if !header.starts_with(b"\x7fELF\x02\x01") {
+        return Err(String::from("is not a 64-bit library"));
+    }
+    if number::<2>(header, 16) != ET_DYN.into() {
+        return Err(String::from("is not a shared library"));
+    }
+    if number::<2>(header, 18) != MACHINE.into() {
+        return Err(String::from("is for another processor"));
+    }
+    if number::<2>(header, 54) != SEGMENT as u64 {
+        return Err(String::from("has headers of an unknown size"));
+    }
+    Ok(Segments {
+        start: number::<8>(header, 32),
+        count: number::<2>(header, 56),
+    })
+}
+
+/// A little-endian number of `N` bytes, at most 8; what lies outside is 0.
+fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
+    let mut whole = [0; 8];
+    for (to, from) in whole.iter_mut().zip(bytes.iter().skip(at).take(N)) {
+        *to = *from;
+    }
+    u64::from_le_bytes(whole)
+}
+
+fn read(file: &File, into: &mut [u8], at: u64) -> Result<(), String> {
+    file.read_exact_at(into, at)
+        .map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => String::from("is cut off, or no library"),
+            _ => cannot(&error),
+        })
+}
+
+fn cannot(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => String::from("there is no such file for the target"),
+        _ => format!("the target cannot read it ({error})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn own() -> Vec<u8> {
+        let process = super::super::process::Process::own();
+        let libc = process.mapped.iter().find(|it| it.contains("libc.so"));
+        std::fs::read(libc.unwrap()).unwrap()
+    }
+
+    fn verdict(bytes: &[u8]) -> Result<(), String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        whole(file.path().to_str().unwrap())
+    }
+
+    #[test]
+    fn a_library_is_whole_and_a_cut_one_is_not() {
+        let libc = own();
+        assert_eq!(verdict(&libc), Ok(()));
+        // Section headers and symbols for debuggers lie behind the last segment: they may be missing.
+        for length in [0, 3, 63, 64, 200, 5000, libc.len() / 2] {
+            let cut = verdict(&libc[..length]).unwrap_err();
+            assert!(
+                cut.contains("cut off") || cut.contains("not"),
+                "{length}: {cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_things_are_called_what_they_are() {
+        let mut other = own();
+        other[18] = 0xf3;
+        assert!(verdict(&other).unwrap_err().contains("another processor"));
+        other[4] = 1;
+        assert!(verdict(&other).unwrap_err().contains("64-bit"));
+        assert!(verdict(&[b'x'; 4096]).unwrap_err().contains("64-bit"));
+        assert!(
+            whole("/nowhere/libcupti.so.12")
+                .unwrap_err()
+                .contains("no such file")
+        );
+        assert!(whole("/tmp").unwrap_err().contains("not a file"));
+        assert!(whole("libcupti.so.12").unwrap_err().contains("absolute"));
+    }
+}

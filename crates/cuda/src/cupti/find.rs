@@ -1,0 +1,399 @@
+//! Where a CUPTI may lie, in the order in which it is tried. Nothing is loaded here, and the disk is asked through [`Files`].
+
+use super::process::Process;
+
+/// What the search asks of a disk.
+pub trait Files {
+    /// Whether there is a file of this name, links followed.
+    fn is_file(&self, path: &str) -> bool;
+    /// Names in a directory; none where there is no such directory.
+    fn list(&self, directory: &str) -> Vec<String>;
+}
+
+/// How one was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The user named it.
+    Wanted,
+    /// The process has it.
+    Mapped,
+    /// Beside a library of CUDA's that the process has.
+    Beside,
+    /// By a variable of the process.
+    Environment,
+    /// In a toolkit's usual place.
+    Toolkit,
+    /// By the loader's own search.
+    Loader,
+}
+
+/// A CUPTI that may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Path, or the name for the loader's search.
+    pub path: String,
+    /// How it was found.
+    pub origin: Origin,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Search {
+    /// To be tried, in this order.
+    pub candidates: Vec<Candidate>,
+    /// Where was looked, for the sentence that says that there was none.
+    pub places: Vec<String>,
+}
+
+/// Beginnings of the names of CUDA's libraries beside which a CUPTI may lie.
+const COMPANIONS: &[&str] = &[
+    "libcudart.so",
+    "libcublas.so",
+    "libcublasLt.so",
+    "libcudnn.so",
+    "libcufft.so",
+    "libcurand.so",
+    "libcusparse.so",
+    "libcusolver.so",
+    "libnvrtc.so",
+    "libnvJitLink.so",
+    "libnccl.so",
+    "libtorch_cuda.so",
+];
+/// From such a library's folder to where a CUPTI lies: a toolkit's library folder; the folders of NVIDIA's Python packages, from one of
+/// themselves and from PyTorch's; a toolkit's own folder for CUPTI.
+const BESIDE: &[&str] = &[
+    "",
+    "/../../cuda_cupti/lib",
+    "/../../cu13/lib",
+    "/../../nvidia/cuda_cupti/lib",
+    "/../../nvidia/cu13/lib",
+    "/../extras/CUPTI/lib64",
+    "/../../../extras/CUPTI/lib64",
+];
+/// Folders of a toolkit that has its root elsewhere.
+#[cfg(target_arch = "x86_64")]
+const IN_TOOLKIT: &[&str] = &[
+    "/lib64",
+    "/extras/CUPTI/lib64",
+    "/targets/x86_64-linux/lib",
+    "/lib",
+];
+/// Folders of a toolkit that has its root elsewhere.
+#[cfg(not(target_arch = "x86_64"))]
+const IN_TOOLKIT: &[&str] = &[
+    "/lib64",
+    "/extras/CUPTI/lib64",
+    "/targets/sbsa-linux/lib",
+    "/lib",
+];
+/// The first version that can be read.
+const OLDEST: u32 = 12;
+/// Folders of one of its variables that are looked at, at most: it is the process's.
+const MOST_FOLDERS: usize = 64;
+
+/// The order: the user's word, and then nothing else; what the process has; beside CUDA's libraries that it has; what its variables name;
+/// the usual places; the loader. Within a folder the driver's own major version comes first. `major` is 0 where the driver does not tell.
+pub fn search(wanted: Option<&str>, process: &Process, major: u32, files: &dyn Files) -> Search {
+    let mut search = Search::default();
+    if let Some(path) = wanted {
+        search.push(path.to_owned(), Origin::Wanted);
+        return search;
+    }
+    for path in &process.mapped {
+        if file_name(path).starts_with("libcupti.so") {
+            search.push(path.clone(), Origin::Mapped);
+        }
+    }
+    let names: Vec<String> = majors(major)
+        .map(|major| format!("libcupti.so.{major}"))
+        .collect();
+    let look = |search: &mut Search, folder: String, origin| {
+        if search.places.contains(&folder) {
+            return;
+        }
+        for name in names.iter().map(String::as_str).chain(["libcupti.so"]) {
+            let path = format!("{folder}/{name}");
+            if files.is_file(&path) {
+                search.push(path, origin);
+            }
+        }
+        search.places.push(folder);
+    };
+    for path in &process.mapped {
+        let name = file_name(path);
+        if COMPANIONS.iter().any(|start| name.starts_with(start)) {
+            let folder = path.get(..path.len() - name.len() - 1).unwrap_or_default();
+            for way in BESIDE {
+                look(
+                    &mut search,
+                    plain(&format!("{folder}{way}")),
+                    Origin::Beside,
+                );
+            }
+        }
+    }
+    for root in ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"] {
+        if let Some(root) = process.variable(root).and_then(absolute) {
+            for part in IN_TOOLKIT {
+                look(&mut search, format!("{root}{part}"), Origin::Environment);
+            }
+        }
+    }
+    if let Some(folders) = process.variable("LD_LIBRARY_PATH") {
+        let folders = folders.split([':', ';']).filter_map(absolute);
+        for folder in folders.take(MOST_FOLDERS) {
+            look(&mut search, folder.to_owned(), Origin::Environment);
+        }
+    }
+    for root in toolkits(files) {
+        for part in IN_TOOLKIT {
+            look(&mut search, format!("{root}{part}"), Origin::Toolkit);
+        }
+    }
+    for name in names {
+        search.push(name, Origin::Loader);
+    }
+    search.places.push(String::from("the loader's own places"));
+    search
+}
+
+impl Search {
+    /// Adds one, but none twice: the first place in the order counts.
+    fn push(&mut self, path: String, origin: Origin) {
+        if !self.candidates.iter().any(|known| known.path == path) {
+            self.candidates.push(Candidate { path, origin });
+        }
+    }
+}
+
+/// Major version by the name: `libcupti.so.13` says 13. A toolkit's file `libcupti.so.2025.3.1` says its year, which is none.
+pub fn major_of(path: &str) -> Option<u32> {
+    let rest = file_name(path).strip_prefix("libcupti.so.")?;
+    let major = rest.split('.').next()?.parse().ok()?;
+    (major < 100).then_some(major)
+}
+
+/// From the driver's down; of a driver that does not tell, all that we know.
+fn majors(driver: u32) -> impl Iterator<Item = u32> {
+    let newest = midair_abi::cupti::LAYOUTS
+        .last()
+        .map_or(OLDEST, |known| known.cuda.0);
+    let most = if driver == 0 {
+        newest
+    } else {
+        driver.min(newest)
+    };
+    (OLDEST..=most).rev()
+}
+
+/// Roots of installed toolkits: `/usr/local/cuda` and its likes, the one without a version first, then the newest.
+fn toolkits(files: &dyn Files) -> Vec<String> {
+    let mut roots = Vec::new();
+    for parent in ["/usr/local", "/opt"] {
+        let mut names: Vec<String> = files
+            .list(parent)
+            .into_iter()
+            .filter(|name| name.starts_with("cuda"))
+            .collect();
+        names.sort_by_key(|name| (name != "cuda", std::cmp::Reverse(numbers(name))));
+        roots.extend(names.iter().map(|name| format!("{parent}/{name}")));
+    }
+    roots
+}
+
+/// `cuda-12.10` is newer than `cuda-12.9`.
+fn numbers(name: &str) -> Vec<u32> {
+    name.split(|c: char| !c.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
+        .collect()
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn absolute(path: &str) -> Option<&str> {
+    path.starts_with('/').then(|| path.trim_end_matches('/'))
+}
+
+/// Without `folder/..`: so that a place is looked at once. Only where no link changes what it means: the way back up is taken by name,
+/// which a linked folder would lead elsewhere; then the place is missed here and found by the loader's search.
+fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            ".." => {
+                parts.pop();
+            }
+            "" | "." => {}
+            other => parts.push(other),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Table(&'static [&'static str]);
+    impl Files for Table {
+        fn is_file(&self, path: &str) -> bool {
+            self.0.contains(&path)
+        }
+        fn list(&self, directory: &str) -> Vec<String> {
+            let inside = self
+                .0
+                .iter()
+                .filter_map(|path| path.strip_prefix(directory));
+            let mut names: Vec<String> = inside
+                .filter_map(|rest| rest.strip_prefix('/')?.split('/').next())
+                .map(str::to_owned)
+                .collect();
+            names.dedup();
+            names
+        }
+    }
+
+    fn found(
+        wanted: Option<&str>,
+        mapped: &[&str],
+        environment: &[(&str, &str)],
+        major: u32,
+        disk: &'static [&'static str],
+    ) -> Vec<(String, Origin)> {
+        let process = Process {
+            mapped: mapped.iter().map(|it| (*it).to_owned()).collect(),
+            environment: environment
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        };
+        let search = search(wanted, &process, major, &Table(disk));
+        search
+            .candidates
+            .into_iter()
+            .map(|it| (it.path, it.origin))
+            .filter(|(_, origin)| *origin != Origin::Loader)
+            .collect()
+    }
+
+    #[test]
+    fn what_the_user_names_is_the_only_one() {
+        let all = found(
+            Some("/x/libcupti.so.13"),
+            &["/y/libcupti.so.12"],
+            &[],
+            13,
+            &["/usr/local/cuda/lib64/libcupti.so.13"],
+        );
+        assert_eq!(all, [("/x/libcupti.so.13".to_owned(), Origin::Wanted)]);
+    }
+
+    #[test]
+    fn mapped_then_beside_then_environment_then_toolkit() {
+        let all = found(
+            None,
+            &[
+                "/v/nvidia/cuda_runtime/lib/libcudart.so.12",
+                "/m/libcupti.so.2025.1.0",
+                "/usr/lib/libcuda.so.1",
+            ],
+            &[("CUDA_HOME", "/h/"), ("LD_LIBRARY_PATH", "rel:/l")],
+            13,
+            &[
+                "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so",
+                "/v/nvidia/cuda_cupti/lib/libcupti.so.12",
+                "/h/lib64/libcupti.so.12",
+                "/h/lib64/libcupti.so.13",
+                "/l/libcupti.so.11",
+                "/l/libcupti.so.12",
+                "/usr/lib/libcupti.so.12",
+            ],
+        );
+        let expected = [
+            ("/m/libcupti.so.2025.1.0", Origin::Mapped),
+            ("/v/nvidia/cuda_cupti/lib/libcupti.so.12", Origin::Beside),
+            ("/h/lib64/libcupti.so.13", Origin::Environment),
+            ("/h/lib64/libcupti.so.12", Origin::Environment),
+            ("/l/libcupti.so.12", Origin::Environment),
+            (
+                "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so",
+                Origin::Toolkit,
+            ),
+        ];
+        let expected = expected.map(|(path, origin)| (path.to_owned(), origin));
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn python_packages_are_found_from_each_other_and_from_pytorch() {
+        for (mapped, cupti) in [
+            (
+                "/s/nvidia/cublas/lib/libcublasLt.so.12",
+                "/s/nvidia/cuda_cupti/lib/libcupti.so.12",
+            ),
+            (
+                "/s/nvidia/cudnn/lib/libcudnn.so.9",
+                "/s/nvidia/cu13/lib/libcupti.so.13",
+            ),
+            (
+                "/s/nvidia/cu13/lib/libcudart.so.13",
+                "/s/nvidia/cu13/lib/libcupti.so.13",
+            ),
+            (
+                "/s/torch/lib/libtorch_cuda.so",
+                "/s/nvidia/cuda_cupti/lib/libcupti.so.12",
+            ),
+        ] {
+            let disk: &'static [&'static str] = Box::leak(Box::new([cupti]));
+            let all = found(None, &[mapped], &[], 13, disk);
+            assert_eq!(all, [(cupti.to_owned(), Origin::Beside)], "{mapped}");
+        }
+    }
+
+    #[test]
+    fn the_newest_toolkit_first_and_none_newer_than_the_driver() {
+        let disk: &'static [&'static str] = &[
+            "/usr/local/cuda-12.9/lib64/libcupti.so.12",
+            "/usr/local/cuda-12.10/lib64/libcupti.so.12",
+            "/usr/local/cuda-13.0/lib64/libcupti.so.13",
+            "/opt/cuda/lib64/libcupti.so.12",
+        ];
+        let paths = |major| -> Vec<String> {
+            let all = found(None, &[], &[], major, disk);
+            all.into_iter().map(|(path, _)| path).collect()
+        };
+        assert_eq!(paths(12), [disk[1], disk[0], disk[3]]);
+        assert_eq!(paths(13), [disk[2], disk[1], disk[0], disk[3]]);
+    }
+
+    #[test]
+    fn the_loader_is_asked_last_by_each_name() {
+        let of = |major| -> Vec<String> {
+            let search = search(None, &Process::default(), major, &Table(&[]));
+            assert!(
+                search
+                    .candidates
+                    .iter()
+                    .all(|it| it.origin == Origin::Loader)
+            );
+            search.candidates.into_iter().map(|it| it.path).collect()
+        };
+        assert_eq!(of(12), ["libcupti.so.12"]);
+        assert_eq!(of(13), ["libcupti.so.13", "libcupti.so.12"]);
+        assert_eq!(of(0), of(13));
+        assert_eq!(of(15), of(13));
+        assert_eq!(of(11), [""; 0]);
+    }
+
+    #[test]
+    fn names_tell_majors() {
+        assert_eq!(major_of("/x/libcupti.so.12"), Some(12));
+        assert_eq!(major_of("libcupti.so.11.8"), Some(11));
+        assert_eq!(major_of("/x/libcupti.so.2025.3.1"), None);
+        assert_eq!(major_of("/x/libcupti.so"), None);
+        assert_eq!(major_of("/x/mine.so.12"), None);
+    }
+}

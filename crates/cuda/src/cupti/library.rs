@@ -1,0 +1,429 @@
+//! One CUPTI, opened: its functions as methods, and each reason why a file does not do.
+
+use super::find::{Candidate, Origin};
+use super::functions::{
+    BufferCompleted, BufferRequested, Callback, Clock, Functions, Status, UnifiedMemoryConfig,
+};
+use super::process::{Disk, Process};
+use super::{elf, find};
+use midair_abi::cupti::{Layouts, cuda_version, layouts_for, result};
+use std::ffi::{CStr, CString, c_void};
+use std::fmt::Write;
+
+/// A CUPTI of this process. It stays loaded for ever, so copies of its functions stay valid.
+#[derive(Debug, Clone)]
+pub struct Cupti {
+    functions: Functions,
+    /// As the loader gave it; 0 where there is none (tests).
+    handle: usize,
+    path: String,
+    origin: Origin,
+    api: u32,
+    layouts: &'static Layouts,
+}
+
+/// What [`Cupti::subscribe`] gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subscriber(*mut c_void);
+
+/// Bytes of a refusal's sentence.
+const MOST_TEXT: usize = 900;
+
+/// Finds the CUPTI that fits this process and loads it: see [`find`] for the order. `wanted` is the path that the user gave, and then the
+/// only one that is tried. `driver` is what `cuDriverGetVersion` says (1000 * major + 10 * minor).
+///
+/// # Errors
+/// What was tried and why each did not do: one sentence.
+pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
+    let process = Process::own();
+    let search = find::search(wanted, &process, driver / 1000, &Disk);
+    let mut reasons: Vec<String> = Vec::new();
+    for candidate in &search.candidates {
+        match Cupti::open(candidate, driver) {
+            Ok(cupti) => return Ok(cupti),
+            Err(why) => reasons.push(why),
+        }
+    }
+    let mut text = match wanted {
+        Some(path) => format!("the CUPTI that was named does not fit: {path}: "),
+        None => String::from("no CUPTI fits this process: "),
+    };
+    if wanted.is_none() {
+        let mut places = search.places.join(", ");
+        shorten(&mut places, MOST_TEXT / 3);
+        let _ = write!(text, "{}looked in {places}", mapped(&search.candidates));
+        if !reasons.is_empty() {
+            text.push_str("; ");
+        }
+    }
+    text.push_str(&reasons.join("; "));
+    shorten(&mut text, MOST_TEXT);
+    Err(text)
+}
+
+/// Whether one is mapped is the first thing to know.
+fn mapped(candidates: &[Candidate]) -> &'static str {
+    if candidates.iter().any(|it| it.origin == Origin::Mapped) {
+        ""
+    } else {
+        "none is loaded in it, "
+    }
+}
+
+/// Cuts at a character, and says that it did.
+fn shorten(text: &mut String, most: usize) {
+    if text.len() > most {
+        let at = (0..=most).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(at.unwrap_or(0));
+        text.push('…');
+    }
+}
+
+impl Cupti {
+    /// Opens one and looks whether it fits.
+    ///
+    /// # Errors
+    /// Its name, and why it does not.
+    pub fn open(candidate: &Candidate, driver: u32) -> Result<Cupti, String> {
+        let name = &candidate.path;
+        let because = |why: &str| format!("{name}: {why}");
+        // By its name first: a library that cannot fit is not brought into the process.
+        if let Some(major) = find::major_of(name) {
+            fits(major, None, driver).map_err(|why| because(&why))?;
+        }
+        if candidate.origin != Origin::Loader {
+            elf::whole(name).map_err(|why| because(&why))?;
+        }
+        let path = CString::new(name.as_str()).map_err(|_| because("is no path"))?;
+        // SAFETY: a terminated path. Constructors run, as for any library that a process loads; CUPTI's own start no thread.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            return Err(because(&format!("cannot be loaded ({})", loader_error())));
+        }
+        // SAFETY: a handle of the loader, a terminated name. The handle is never closed: nothing in a target is unloaded.
+        let look_up = |symbol: &CStr| unsafe { libc::dlsym(handle, symbol.as_ptr()) };
+        // SAFETY: the library calls itself CUPTI, and its symbols are CUPTI's; the version is asked before anything else.
+        let functions = unsafe { Functions::find(look_up) }
+            .map_err(|missing| because(&format!("has no function {missing}")))?;
+        // SAFETY: a handle of the loader, and CUPTI's own functions, as above.
+        let mut cupti = unsafe { Cupti::with_functions(functions) }.map_err(|why| because(&why))?;
+        if let Some(version) = cuda_version(cupti.api) {
+            fits(version.0, Some(version.1), driver).map_err(|why| because(&why))?;
+        }
+        cupti.handle = handle.expose_provenance();
+        cupti.path.clone_from(name);
+        cupti.origin = candidate.origin;
+        Ok(cupti)
+    }
+
+    /// One from its functions alone: for tests, too. Its version is asked, and its layouts are chosen.
+    ///
+    /// # Errors
+    /// Why it does not fit.
+    ///
+    /// # Safety
+    /// The functions are those of one CUPTI that stays loaded, or behave like them.
+    pub unsafe fn with_functions(functions: Functions) -> Result<Cupti, String> {
+        let mut api = 0;
+        // SAFETY: CUPTI's function, a place for a number.
+        Status::check(unsafe { (functions.get_version)(&raw mut api) })
+            .map_err(|status| format!("does not tell its version ({status})"))?;
+        let layouts = layouts_for(api).ok_or_else(|| match cuda_version(api) {
+            Some((major, minor)) => {
+                format!("is CUPTI {major}.{minor}, newer than what midair knows")
+            }
+            None => format!("is older than CUDA 12.0's CUPTI (interface version {api})"),
+        })?;
+        Ok(Cupti {
+            functions,
+            handle: 0,
+            path: String::new(),
+            origin: Origin::Loader,
+            api,
+            layouts,
+        })
+    }
+
+    /// What `cuptiGetVersion` says.
+    pub fn api(&self) -> u32 {
+        self.api
+    }
+    /// CUDA's version that it belongs to.
+    pub fn cuda(&self) -> (u32, u32) {
+        cuda_version(self.api).unwrap_or(self.layouts.cuda)
+    }
+    /// Where it lies: a path of this process's files, or a name for the loader.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+    /// How it was found; [`Origin::Mapped`] where the process had it.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+    /// Layouts of its records.
+    pub fn layouts(&self) -> &'static Layouts {
+        self.layouts
+    }
+    /// The address of one of its exported functions.
+    pub fn symbol(&self, name: &CStr) -> Option<*mut c_void> {
+        if self.handle == 0 {
+            return None;
+        }
+        // SAFETY: a handle of the loader that is never closed, and a terminated name.
+        let at = unsafe {
+            libc::dlsym(
+                std::ptr::with_exposed_provenance_mut(self.handle),
+                name.as_ptr(),
+            )
+        };
+        (!at.is_null()).then_some(at)
+    }
+    /// All of its functions.
+    pub fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
+    /// Becomes the subscriber.
+    ///
+    /// # Errors
+    /// [`Status::OTHER_SUBSCRIBER`] where somebody else is.
+    pub fn subscribe(&self, callback: Callback, with: *mut c_void) -> Result<Subscriber, Status> {
+        let mut subscriber = std::ptr::null_mut();
+        // SAFETY: CUPTI's function; a place for the handle, and a function of the type that it calls.
+        let code = unsafe { (self.functions.subscribe)(&raw mut subscriber, Some(callback), with) };
+        Status::check(code).map(|()| Subscriber(subscriber))
+    }
+    /// Ends to be it.
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn unsubscribe(&self, subscriber: Subscriber) -> Result<(), Status> {
+        // SAFETY: CUPTI's function, and the handle that it gave.
+        Status::check(unsafe { (self.functions.unsubscribe)(subscriber.0) })
+    }
+    /// Begins to record a kind (`midair_abi::cupti::activity_kind`).
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn enable(&self, kind: u32) -> Result<(), Status> {
+        // SAFETY: CUPTI's function, a number.
+        Status::check(unsafe { (self.functions.enable)(kind) })
+    }
+    /// Ends it.
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn disable(&self, kind: u32) -> Result<(), Status> {
+        // SAFETY: CUPTI's function, a number.
+        Status::check(unsafe { (self.functions.disable)(kind) })
+    }
+    /// Sets who gives buffers and takes them. They are called on any thread.
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn register_callbacks(
+        &self,
+        requested: BufferRequested,
+        completed: BufferCompleted,
+    ) -> Result<(), Status> {
+        // SAFETY: CUPTI's function; functions of the types that it calls, in a library that is never unloaded.
+        Status::check(unsafe {
+            (self.functions.register_callbacks)(Some(requested), Some(completed))
+        })
+    }
+    /// Buffers come back, also those with unfinished records where `forced`.
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn flush_all(&self, forced: bool) -> Result<(), Status> {
+        // SAFETY: CUPTI's function, a number.
+        Status::check(unsafe { (self.functions.flush_all)(forced.into()) })
+    }
+    /// Ends CUPTI in this process.
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn finalize(&self) -> Result<(), Status> {
+        // SAFETY: CUPTI's function.
+        Status::check(unsafe { (self.functions.finalize)() })
+    }
+    /// The record behind `record` in a buffer, the first behind null; `None` behind the last.
+    ///
+    /// # Errors
+    /// What CUPTI says, of a buffer that is none.
+    ///
+    /// # Safety
+    /// `buffer` is one that CUPTI gave back with so many valid bytes and that has not gone to it again, `record` null or of this buffer.
+    pub unsafe fn next_record(
+        &self,
+        buffer: *mut u8,
+        valid: usize,
+        record: *mut u8,
+    ) -> Result<Option<*mut u8>, Status> {
+        let mut next = record;
+        // SAFETY: the caller's promise.
+        match unsafe { (self.functions.next_record)(buffer, valid, &raw mut next) } {
+            result::SUCCESS => Ok(Some(next)),
+            result::ERROR_MAX_LIMIT_REACHED => Ok(None),
+            other => Err(Status(other)),
+        }
+    }
+    /// Records that found no buffer since the last call. The context is null where buffers are for all.
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn dropped(&self, context: *mut c_void, stream: u32) -> Result<usize, Status> {
+        let mut dropped = 0;
+        // SAFETY: CUPTI's function, a place for the number; a context is a name to it.
+        Status::check(unsafe { (self.functions.dropped)(context, stream, &raw mut dropped) })?;
+        Ok(dropped)
+    }
+    /// Its clock, ns: what records have.
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn timestamp(&self) -> Result<u64, Status> {
+        let mut now = 0;
+        // SAFETY: CUPTI's function, a place for the number.
+        Status::check(unsafe { (self.functions.timestamp)(&raw mut now) })?;
+        Ok(now)
+    }
+    /// Gives it another clock, which it calls on any thread.
+    ///
+    /// # Errors
+    /// What CUPTI says; [`Status::NOT_IMPLEMENTED`] where it has no such function.
+    pub fn register_timestamp_callback(&self, clock: Option<Clock>) -> Result<(), Status> {
+        let register = self
+            .functions
+            .register_timestamp_callback
+            .ok_or(Status::NOT_IMPLEMENTED)?;
+        // SAFETY: CUPTI's function; a function of the type that it calls, in a library that is never unloaded.
+        Status::check(unsafe { register(clock) })
+    }
+    /// Reads an attribute (`midair_abi::cupti::attribute`) of the size of `T`, an integer.
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn get_attribute<T: Attribute>(&self, attribute: u32) -> Result<T, Status> {
+        let (mut size, mut value) = (size_of::<T>(), T::default());
+        // SAFETY: CUPTI's function; it writes at most `size` bytes, and every pattern of bytes is an integer.
+        Status::check(unsafe {
+            (self.functions.get_attribute)(attribute, &raw mut size, (&raw mut value).cast())
+        })?;
+        Ok(value)
+    }
+    /// Sets one.
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn set_attribute<T: Attribute>(&self, attribute: u32, value: T) -> Result<(), Status> {
+        let (mut size, mut value) = (size_of::<T>(), value);
+        // SAFETY: CUPTI's function; it reads at most `size` bytes.
+        Status::check(unsafe {
+            (self.functions.set_attribute)(attribute, &raw mut size, (&raw mut value).cast())
+        })
+    }
+    /// Which number of a thread records have (`midair_abi::cupti::thread_id_type`).
+    ///
+    /// # Errors
+    /// What CUPTI says.
+    pub fn set_thread_id_type(&self, kind: u32) -> Result<(), Status> {
+        // SAFETY: CUPTI's function, a number.
+        Status::check(unsafe { (self.functions.set_thread_id_type)(kind) })
+    }
+    /// Records one call of the runtime, or no longer. Instead of the whole kind.
+    ///
+    /// # Errors
+    /// What CUPTI says; [`Status::NOT_IMPLEMENTED`] before 12.6.
+    pub fn enable_runtime_api(&self, cbid: u32, on: bool) -> Result<(), Status> {
+        let enable = self
+            .functions
+            .enable_runtime_api
+            .ok_or(Status::NOT_IMPLEMENTED)?;
+        // SAFETY: CUPTI's function, numbers.
+        Status::check(unsafe { enable(cbid, on.into()) })
+    }
+    /// Records one call of the driver, or no longer.
+    ///
+    /// # Errors
+    /// As [`Cupti::enable_runtime_api`].
+    pub fn enable_driver_api(&self, cbid: u32, on: bool) -> Result<(), Status> {
+        let enable = self
+            .functions
+            .enable_driver_api
+            .ok_or(Status::NOT_IMPLEMENTED)?;
+        // SAFETY: CUPTI's function, numbers.
+        Status::check(unsafe { enable(cbid, on.into()) })
+    }
+    /// Lets a thread of CUPTI's flush every so many milliseconds; 0 ends that.
+    ///
+    /// # Errors
+    /// What CUPTI says; [`Status::NOT_IMPLEMENTED`] where it has no such function.
+    pub fn flush_period(&self, milliseconds: u32) -> Result<(), Status> {
+        let period = self.functions.flush_period.ok_or(Status::NOT_IMPLEMENTED)?;
+        // SAFETY: CUPTI's function, a number.
+        Status::check(unsafe { period(milliseconds) })
+    }
+    /// Says which counters of unified memory are recorded.
+    ///
+    /// # Errors
+    /// What CUPTI says: some devices have none.
+    pub fn configure_unified_memory(
+        &self,
+        counters: &mut [UnifiedMemoryConfig],
+    ) -> Result<(), Status> {
+        let count = u32::try_from(counters.len()).unwrap_or(u32::MAX);
+        // SAFETY: CUPTI's function; an array of so many of its structs.
+        Status::check(unsafe {
+            (self.functions.configure_unified_memory)(counters.as_mut_ptr(), count)
+        })
+    }
+    /// What CUPTI calls a result, where it knows it and we do not.
+    pub fn result_text(&self, status: Status) -> String {
+        let mut text = std::ptr::null();
+        // SAFETY: CUPTI's function, a place for a pointer.
+        let code = unsafe { (self.functions.get_result_string)(status.0, &raw mut text) };
+        if code != result::SUCCESS || text.is_null() {
+            return status.to_string();
+        }
+        // SAFETY: one of CUPTI's constant texts.
+        let text = unsafe { CStr::from_ptr(text) };
+        text.to_string_lossy().into_owned()
+    }
+}
+
+/// Integers that attributes have.
+pub trait Attribute: Copy + Default {}
+impl Attribute for u8 {}
+impl Attribute for u32 {}
+impl Attribute for usize {}
+
+/// Whether a CUPTI of this version can work with the driver.
+fn fits(major: u32, minor: Option<u32>, driver: u32) -> Result<(), String> {
+    let it = match minor {
+        Some(minor) => format!("{major}.{minor}"),
+        None => major.to_string(),
+    };
+    if major < 12 {
+        return Err(format!("is CUPTI {it}, and midair needs 12.0 or newer"));
+    }
+    if driver >= 1000 && major > driver / 1000 {
+        let (has, part) = (driver / 1000, driver % 1000 / 10);
+        return Err(format!(
+            "is CUPTI {it}, and the driver has CUDA {has}.{part}"
+        ));
+    }
+    Ok(())
+}
+
+/// What the loader says of the last failure on this thread.
+fn loader_error() -> String {
+    // SAFETY: a function without arguments.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return String::from("no reason given");
+    }
+    // SAFETY: a terminated text of the loader's that lives until its next call on this thread.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_string_lossy().into_owned()
+}
