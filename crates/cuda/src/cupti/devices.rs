@@ -69,33 +69,27 @@ impl Driver {
     /// What `look_up` finds are the driver's functions of these names, and they stay where they are.
     pub unsafe fn find(look_up: impl Fn(&CStr) -> *mut c_void) -> Option<Driver> {
         let at = |names: &[&CStr]| {
-            let found = names.iter().map(|name| look_up(name));
-            found.into_iter().find(|at| !at.is_null())
+            let mut found = names.iter().map(|name| look_up(name));
+            found.find(|at| !at.is_null())
         };
-        // SAFETY, for each: a function of this name has this type (CUDA's public cuda.h); the caller vouches that it is that one.
-        Some(Driver {
-            // SAFETY: as said above.
-            version: at(&[c"cuDriverGetVersion"])
-                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Version>(it) })?,
-            // SAFETY: as said above.
-            count: at(&[c"cuDeviceGetCount"])
-                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Count>(it) }),
-            // SAFETY: as said above.
-            get: at(&[c"cuDeviceGet"])
-                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Get>(it) }),
-            // SAFETY: as said above.
-            name: at(&[c"cuDeviceGetName"])
-                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Name>(it) }),
-            // SAFETY: as said above.
-            uuid: at(&[c"cuDeviceGetUuid_v2", c"cuDeviceGetUuid"])
-                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Uuid>(it) }),
-            // SAFETY: as said above.
-            memory: at(&[c"cuDeviceTotalMem_v2"])
-                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Memory>(it) }),
-            // SAFETY: as said above.
-            attribute: at(&[c"cuDeviceGetAttribute"])
-                .map(|it| unsafe { std::mem::transmute::<*mut c_void, Attribute>(it) }),
-        })
+        let version = at(&[c"cuDriverGetVersion"])?;
+        // SAFETY: functions of these names have these types (CUDA's public cuda.h); the caller vouches that they are those.
+        unsafe {
+            Some(Driver {
+                version: std::mem::transmute::<*mut c_void, Version>(version),
+                count: at(&[c"cuDeviceGetCount"])
+                    .map(|it| std::mem::transmute::<*mut c_void, Count>(it)),
+                get: at(&[c"cuDeviceGet"]).map(|it| std::mem::transmute::<*mut c_void, Get>(it)),
+                name: at(&[c"cuDeviceGetName"])
+                    .map(|it| std::mem::transmute::<*mut c_void, Name>(it)),
+                uuid: at(&[c"cuDeviceGetUuid_v2", c"cuDeviceGetUuid"])
+                    .map(|it| std::mem::transmute::<*mut c_void, Uuid>(it)),
+                memory: at(&[c"cuDeviceTotalMem_v2"])
+                    .map(|it| std::mem::transmute::<*mut c_void, Memory>(it)),
+                attribute: at(&[c"cuDeviceGetAttribute"])
+                    .map(|it| std::mem::transmute::<*mut c_void, Attribute>(it)),
+            })
+        }
     }
 
     /// The newest CUDA that it can do: 1000 * major + 10 * minor; 0 where it does not tell. Works before CUDA is initialised.

@@ -187,6 +187,10 @@ impl Cupti {
     ///
     /// # Errors
     /// [`Status::OTHER_SUBSCRIBER`] where somebody else is.
+    #[expect(
+        clippy::not_unsafe_ptr_arg_deref,
+        reason = "CUPTI only hands it to the callback"
+    )]
     pub fn subscribe(&self, callback: Callback, with: *mut c_void) -> Result<Subscriber, Status> {
         let mut subscriber = std::ptr::null_mut();
         // SAFETY: CUPTI's function; a place for the handle, and a function of the type that it calls.
@@ -272,6 +276,10 @@ impl Cupti {
     ///
     /// # Errors
     /// What CUPTI says.
+    #[expect(
+        clippy::not_unsafe_ptr_arg_deref,
+        reason = "to CUPTI a context is a name"
+    )]
     pub fn dropped(&self, context: *mut c_void, stream: u32) -> Result<usize, Status> {
         let mut dropped = 0;
         // SAFETY: CUPTI's function, a place for the number; a context is a name to it.
