@@ -47,13 +47,19 @@ const RECORDS: [(&str, &[&str]); 2] = [
     ),
 ];
 
+/// Records of headers newer than the two, by `cupti_versions.json`, which tells places and sizes only.
+const NEWER: [&str; 5] = ["Kernel11", "Kernel12", "Kernel13", "Memcpy7", "Memset5"];
+
 fn main() -> Outcome<()> {
     let here = std::env::var("CARGO_MANIFEST_DIR")?;
     let mut out = String::from("#pragma once\n#include <stddef.h>\n#include <stdint.h>\n");
-    for (major, records) in RECORDS {
-        let json = Path::new(&here).join(format!("../../api/cupti_{major}.json"));
+    let read = |name: &str| -> Outcome<Value> {
+        let json = Path::new(&here).join("../../api").join(name);
         println!("cargo:rerun-if-changed={}", json.display());
-        let api: Value = serde_json::from_str(&std::fs::read_to_string(&json)?)?;
+        Ok(serde_json::from_str(&std::fs::read_to_string(&json)?)?)
+    };
+    for (major, records) in RECORDS {
+        let api = read(&format!("cupti_{major}.json"))?;
         for record in records {
             structure(&mut out, &api, major, record)?;
         }
@@ -62,6 +68,10 @@ fn main() -> Outcome<()> {
                 enumeration(&mut out, &api, name)?;
             }
         }
+    }
+    let versions = read("cupti_versions.json")?;
+    for record in NEWER {
+        newer(&mut out, &versions, record)?;
     }
     let to = Path::new(&std::env::var("OUT_DIR")?).join("records.h");
     std::fs::write(to, out)?;
@@ -80,42 +90,101 @@ fn enumeration(out: &mut String, api: &Value, name: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// `struct v12_Kernel9`, every byte of it a member, with the places checked by the compiler.
+/// A member of a record.
+struct Member {
+    name: String,
+    class: String,
+    offset: u64,
+    size: u64,
+}
+
+fn number(value: &Value) -> Outcome<u64> {
+    Ok(value
+        .as_u64()
+        .ok_or_else(|| format!("{value} is no number"))?)
+}
+
 fn structure(out: &mut String, api: &Value, major: &str, name: &str) -> Outcome<()> {
     let said = &api["structs"][format!("CUpti_Activity{name}")];
-    let number = |value: &Value| value.as_u64().ok_or_else(|| format!("{name}: {value}"));
-    let fields = said["fields"]
+    let mut members = Vec::new();
+    for field in said["fields"]
         .as_array()
-        .ok_or_else(|| format!("no record {name}"))?;
+        .ok_or_else(|| format!("no record {name}"))?
+    {
+        let text = |key: &str| field[key].as_str().unwrap_or_default().to_owned();
+        members.push(Member {
+            name: text("name"),
+            class: text("class"),
+            offset: number(&field["offset"])?,
+            size: number(&field["size"])?,
+        });
+    }
+    write_structure(
+        out,
+        &format!("v{major}_{name}"),
+        number(&said["size"])?,
+        &members,
+    )
+}
+
+fn newer(out: &mut String, versions: &Value, name: &str) -> Outcome<()> {
+    let said = &versions["structs"][format!("CUpti_Activity{name}")];
+    let mut members = Vec::new();
+    for (field, place) in said["fields"]
+        .as_object()
+        .ok_or_else(|| format!("no record {name}"))?
+    {
+        members.push(Member {
+            class: if field == "name" { "ptr" } else { "uint" }.to_owned(),
+            name: field.clone(),
+            offset: number(&place[0])?,
+            size: number(&place[1])?,
+        });
+    }
+    members.sort_by_key(|member| member.offset);
+    write_structure(
+        out,
+        &format!("newer_{name}"),
+        number(&said["size"])?,
+        &members,
+    )
+}
+
+/// `struct v12_Kernel9`, every byte of it a member, with the places checked by the compiler.
+fn write_structure(out: &mut String, name: &str, whole: u64, members: &[Member]) -> Outcome<()> {
     let (mut at, mut checks) = (0, String::new());
-    writeln!(out, "struct v{major}_{name} {{")?;
-    for field in fields {
-        let (member, class) = (&field["name"], &field["class"]);
-        let member = member.as_str().ok_or("a field without a name")?;
-        let (offset, size) = (number(&field["offset"])?, number(&field["size"])?);
-        if offset > at {
+    writeln!(out, "struct {name} {{")?;
+    for Member {
+        name: member,
+        class,
+        offset,
+        size,
+    } in members
+    {
+        if *offset > at {
             writeln!(out, "    unsigned char gap{at}[{}];", offset - at)?;
         }
         match class.as_str() {
-            Some("enum" | "uint") => writeln!(out, "    uint{}_t {member};", size * 8)?,
-            Some("int") => writeln!(out, "    int{}_t {member};", size * 8)?,
-            Some("ptr") => writeln!(out, "    const void *{member};")?,
+            "enum" | "uint" if [1, 2, 4, 8].contains(size) => {
+                writeln!(out, "    uint{}_t {member};", size * 8)?;
+            }
+            "int" => writeln!(out, "    int{}_t {member};", size * 8)?,
+            "ptr" => writeln!(out, "    const void *{member};")?,
             _ => writeln!(out, "    unsigned char {member}[{size}];")?,
         }
         writeln!(
             checks,
-            "_Static_assert(offsetof(struct v{major}_{name}, {member}) == {offset}, \"\");"
+            "_Static_assert(offsetof(struct {name}, {member}) == {offset}, \"\");"
         )?;
         at = offset + size;
     }
-    let whole = number(&said["size"])?;
     if whole > at {
         writeln!(out, "    unsigned char gap{at}[{}];", whole - at)?;
     }
     writeln!(out, "}} __attribute__((packed, aligned(8)));")?;
     writeln!(
         out,
-        "_Static_assert(sizeof(struct v{major}_{name}) == {whole}, \"\");\n{checks}"
+        "_Static_assert(sizeof(struct {name}) == {whole}, \"\");\n{checks}"
     )?;
     Ok(())
 }

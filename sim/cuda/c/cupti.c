@@ -79,7 +79,17 @@ static uint64_t clock_now(clockid_t clock) {
 /* CUPTI's own clock: the wall's, or the one that was registered. */
 static uint64_t own_now(void) { return state.clock ? state.clock() : clock_now(CLOCK_REALTIME); }
 
-uint64_t model_to_cupti(uint64_t time) { return time + (own_now() - clock_now(CLOCK_BOOTTIME)); }
+/* By both clocks now, read again where the processor was taken away in between. */
+uint64_t model_to_cupti(uint64_t time) {
+    uint64_t before, own, after;
+    int tries = 0;
+    do {
+        before = clock_now(CLOCK_BOOTTIME);
+        own = own_now();
+        after = clock_now(CLOCK_BOOTTIME);
+    } while (after - before > 3000 && ++tries < 100);
+    return time + (own - (before + (after - before) / 2));
+}
 
 void *model_slot(size_t size, uint64_t ready) {
     uint32_t owner = (uint32_t)syscall(SYS_gettid);

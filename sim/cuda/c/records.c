@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Versions by which layouts differ (source: the headers of NVIDIA's packages 12.0 to 13.0). */
-enum { V12_6 = 24, V12_8 = 26, V13_0 = 130000 };
+/* Versions by which layouts differ (source: the headers of NVIDIA's packages 12.0 to 13.5). */
+enum { V12_6 = 24, V12_8 = 26, V13_0 = 130000, V13_1 = 130100, V13_3 = 130300, V13_4 = 130400 };
 
 static atomic_uint correlations;
 
@@ -46,11 +46,18 @@ size_t model_record_size(uint32_t kind) {
     switch (kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-        return version >= V13_0 ? sizeof(struct v13_Kernel10) : sizeof(struct v12_Kernel9);
+        return version >= V13_4   ? sizeof(struct newer_Kernel13)
+               : version >= V13_3 ? sizeof(struct newer_Kernel12)
+               : version >= V13_1 ? sizeof(struct newer_Kernel11)
+               : version >= V13_0 ? sizeof(struct v13_Kernel10)
+                                  : sizeof(struct v12_Kernel9);
     case CUPTI_ACTIVITY_KIND_MEMCPY:
-        return version >= V12_8 ? sizeof(struct v12_Memcpy6) : sizeof(struct v12_Memcpy5);
+        return version >= V13_4   ? sizeof(struct newer_Memcpy7)
+               : version >= V12_8 ? sizeof(struct v12_Memcpy6)
+                                  : sizeof(struct v12_Memcpy5);
     case CUPTI_ACTIVITY_KIND_MEMCPY2: return sizeof(struct v12_MemcpyPtoP4);
-    case CUPTI_ACTIVITY_KIND_MEMSET: return sizeof(struct v12_Memset4);
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+        return version >= V13_4 ? sizeof(struct newer_Memset5) : sizeof(struct v12_Memset4);
     case CUPTI_ACTIVITY_KIND_DRIVER:
     case CUPTI_ACTIVITY_KIND_RUNTIME: return sizeof(struct v12_API);
     case CUPTI_ACTIVITY_KIND_MARKER: return sizeof(struct v12_Marker2);
@@ -101,6 +108,21 @@ static uint32_t correlation(void) { return atomic_fetch_add(&correlations, 1) + 
         r->graphId = work->graph;                                                                                              \
     } while (0)
 
+#define WRITE_SET(type)                                                                                                        \
+    do {                                                                                                                       \
+        struct type *r = (struct type *)record;                                                                                \
+        r->value = work->value;                                                                                                \
+        r->bytes = work->bytes;                                                                                                \
+        r->start = model_to_cupti(work->start);                                                                                \
+        r->end = r->start + (work->end - work->start);                                                                         \
+        r->deviceId = work->device, r->contextId = work->context, r->streamId = work->stream;                                  \
+        r->correlationId = work->correlation;                                                                                  \
+        r->flags = work->async;                                                                                                \
+        r->memoryKind = work->to_kind;                                                                                         \
+        r->graphNodeId = work->graph_node;                                                                                     \
+        r->graphId = work->graph;                                                                                              \
+    } while (0)
+
 static void odd(void) {
     if (!model_fault("odd", 0)) return;
     struct v12_API *unknown = model_slot(sizeof *unknown, 0);
@@ -121,14 +143,18 @@ static void work(const struct model_work *work) {
     if (record) {
         record->kind = kind;
         if (work->kind == MODEL_KERNEL) {
-            if (version >= V13_0) WRITE_KERNEL(v13_Kernel10);
+            if (version >= V13_4) WRITE_KERNEL(newer_Kernel13);
+            else if (version >= V13_3) WRITE_KERNEL(newer_Kernel12);
+            else if (version >= V13_1) WRITE_KERNEL(newer_Kernel11);
+            else if (version >= V13_0) WRITE_KERNEL(v13_Kernel10);
             else WRITE_KERNEL(v12_Kernel9);
             if (model_fault("odd", 0)) {
                 struct v12_Kernel9 *kernel = (struct v12_Kernel9 *)model_slot(model_record_size(kind), 0);
                 if (kernel) kernel->kind = kind, kernel->start = UINT64_MAX, kernel->end = 5, kernel->gridX = -1;
             }
         } else if (work->kind == MODEL_COPY) {
-            if (version >= V13_0) WRITE_COPY(v13_Memcpy6);
+            if (version >= V13_4) WRITE_COPY(newer_Memcpy7);
+            else if (version >= V13_0) WRITE_COPY(v13_Memcpy6);
             else if (version >= V12_8) WRITE_COPY(v12_Memcpy6);
             else WRITE_COPY(v12_Memcpy5);
         } else if (work->kind == MODEL_PEER) {
@@ -137,17 +163,8 @@ static void work(const struct model_work *work) {
             peer->srcDeviceId = work->from_device, peer->srcContextId = work->from_context;
             peer->dstDeviceId = work->to_device, peer->dstContextId = work->to_context;
         } else {
-            struct v12_Memset4 *set = (struct v12_Memset4 *)record;
-            set->value = work->value;
-            set->bytes = work->bytes;
-            set->start = model_to_cupti(work->start);
-            set->end = set->start + (work->end - work->start);
-            set->deviceId = work->device, set->contextId = work->context, set->streamId = work->stream;
-            set->correlationId = work->correlation;
-            set->flags = work->async;
-            set->memoryKind = work->to_kind;
-            set->graphNodeId = work->graph_node;
-            set->graphId = work->graph;
+            if (version >= V13_4) WRITE_SET(newer_Memset5);
+            else WRITE_SET(v12_Memset4);
         }
     }
     model_unlock_records();
