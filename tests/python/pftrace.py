@@ -65,7 +65,9 @@ def main(path):
     for time, event, category, name, notes in sorted(events, key=lambda event: event[0]):
         track = tracks[event.track_uuid]
         if event.type == BEGIN:
-            assert len(category) == 1 and len(event.flow_ids) == 1
+            assert len(category) == 1
+            # What no call leads to may have no flow.
+            assert len(event.flow_ids) == 1 or (not event.flow_ids and not notes.get("corr_id")), (name, notes)
             open_slices[event.track_uuid].append((time, event, category[0], name, notes))
             depths[track.name] = max(depths[track.name], len(open_slices[event.track_uuid]))
         elif event.type == END:
@@ -79,7 +81,7 @@ def main(path):
                     "name": name,
                     "track": track.name,
                     "tid": track.thread.tid if track.HasField("thread") else None,
-                    "flow": opened.flow_ids[0],
+                    "flow": opened.flow_ids[0] if opened.flow_ids else None,
                     "notes": notes,
                 }
             )

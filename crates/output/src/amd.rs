@@ -1,19 +1,21 @@
-//! Names from AMD's headers, through `midair-abi`.
+//! Names from AMD's headers, and from CUPTI's, through `midair-abi`.
 
 use crate::api::{Kind, Names, Parameter};
 use crate::ctype::{self, Class};
+use crate::cuda;
 use midair_abi::members::{sdk_name, sdk_type};
 use midair_abi::names::{self, Name};
 use midair_abi::tables::{self, Class as AbiClass, Table};
 use std::borrow::Cow;
 
 impl Names {
-    /// Names of everything that AMD's headers describe. Operations that AMD has no number for yet stand behind those that it
+    /// Names of everything that AMD's headers describe, and what CUDA processes have besides. Operations that AMD has no number for yet stand behind those that it
     /// has, so that numbers index the lists.
     pub fn amd() -> Names {
         let mut all = Names {
             buffer: names::BUFFER_KINDS.iter().map(kind).collect(),
             callback: names::CALLBACK_KINDS.iter().map(kind).collect(),
+            cuda: cuda::kinds(),
             ..Names::default()
         };
         // Only HIP calls have arguments in json.

@@ -3,6 +3,7 @@
 //! Plain data, so that the writers do not depend on where it comes from: in the product from AMD's headers, in a test from a
 //! golden file.
 
+use crate::cuda;
 use midair_record::event::{Header, Marker, kind};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -94,14 +95,24 @@ pub struct Names {
     pub buffer: Vec<Kind>,
     /// `rocprofiler_callback_tracing_kind_t` by number.
     pub callback: Vec<Kind>,
+    /// Kinds of ours, which only CUDA processes have, by number from [`kind::CUDA_RUNTIME_API`] on.
+    pub cuda: Vec<Kind>,
     /// Parameters by buffer kind and operation.
     pub parameters: HashMap<(u8, u32), Vec<Parameter>>,
 }
 
 impl Names {
+    fn known(&self, kind: u8) -> Option<&Kind> {
+        let kind = usize::from(kind);
+        self.buffer.get(kind).or_else(|| {
+            let ours = kind.checked_sub(usize::from(cuda::FIRST_KIND))?;
+            self.cuda.get(ours)
+        })
+    }
+
     /// Name of a buffer kind; of an unknown one, words that say so.
     pub fn kind(&self, kind: u8) -> Text {
-        match self.buffer.get(kind as usize) {
+        match self.known(kind) {
             Some(known) => known.name.clone(),
             None => Cow::Owned(format!("KIND_{kind}")),
         }
@@ -110,13 +121,21 @@ impl Names {
     /// Name of an operation; of an unknown one (a runtime newer than our tables), words that say so.
     pub fn operation(&self, kind: u8, operation: u32) -> Cow<'_, str> {
         match self
-            .buffer
-            .get(kind as usize)
+            .known(kind)
             .and_then(|k| k.operations.get(operation as usize))
         {
+            // A number in between that no function has.
+            Some(name) if name.is_empty() => self.nameless(kind, operation),
             Some(name) => Cow::Borrowed(name),
-            None => Cow::Owned(format!("{}_OPERATION_{operation}", self.kind(kind))),
+            None => match cuda::operation(kind, operation) {
+                Some(name) => Cow::Borrowed(name),
+                None => self.nameless(kind, operation),
+            },
         }
+    }
+
+    fn nameless(&self, kind: u8, operation: u32) -> Cow<'static, str> {
+        Cow::Owned(format!("{}_OPERATION_{operation}", self.kind(kind)))
     }
 
     /// What a marker is called: its message where it has one by its nature (mark, thread range, process range), else the

@@ -4,14 +4,19 @@
 //! (RFC 4180), since what it writes then cannot be read back. Line breaks within a text become spaces: one record, one line.
 //! A dispatch or copy without times has 0 in both columns; why is said in the notes and in json.
 
+mod agents;
+mod cuda;
+
+use crate::cuda::copy_operation;
 use crate::digits;
 use crate::files::{FileSet, OutputFile, WriteError};
-use crate::index::{Index, is_hip};
+use crate::index::{Index, is_cuda_call, is_hip};
 use crate::job::{Job, Writer, address};
 use crate::notes;
 use crate::stats;
-use midair_agents::Agent;
-use midair_record::event::{Allocation, Api, Copy, Kernel, Marker, NO_NODE, Record, Scratch, kind};
+use midair_record::event::{
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Kernel, Marker, NO_NODE, Record, Scratch, kind,
+};
 
 const CALLS: &[&str] = &[
     "Domain",
@@ -108,7 +113,7 @@ impl Writer for Csv {
         if jobs.iter().any(|job| job.plan.stats) {
             statistics(jobs, files)?;
         }
-        agent_info(jobs, files)?;
+        agents::agent_info(jobs, files)?;
         notes::write(jobs, files)
     }
 }
@@ -119,7 +124,7 @@ fn traces(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
     let any = |has: fn(&Index) -> bool| jobs.iter().any(|job| has(job.index));
     let calls = |wanted, suffix| open(files, wanted, suffix, CALLS);
     // Rows of these tables do not say which process they are of.
-    let file = |wanted, suffix, columns: &[&str]| {
+    let file = |wanted, suffix: &str, columns: &[&str]| {
         if !together {
             return open(files, wanted, suffix, columns);
         }
@@ -128,15 +133,25 @@ fn traces(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
     let mut hip = calls(any(Index::has_hip), "hip_api_trace.csv")?;
     let mut hsa = calls(any(Index::has_hsa), "hsa_api_trace.csv")?;
     let mut markers = calls(any(|index| index.marker_count > 0), "marker_api_trace.csv")?;
+    // What only CUDA tells stands behind AMD's columns.
+    let with_cuda = any(Index::is_cuda);
+    let (kernel_columns, copy_columns) = if with_cuda {
+        (
+            [KERNELS, cuda::KERNELS].concat(),
+            [COPIES, cuda::COPIES].concat(),
+        )
+    } else {
+        (KERNELS.to_vec(), COPIES.to_vec())
+    };
     let mut kernels = file(
         any(|index| index.dispatches > 0),
         "kernel_trace.csv",
-        KERNELS,
+        &kernel_columns,
     )?;
     let mut copies = file(
         any(|index| index.copy_count > 0),
         "memory_copy_trace.csv",
-        COPIES,
+        &copy_columns,
     )?;
     let mut allocations = file(
         any(|index| !index.allocations.is_empty()),
@@ -148,6 +163,7 @@ fn traces(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
         "scratch_memory_trace.csv",
         SCRATCH,
     )?;
+    let mut further = cuda::Tables::open(files, jobs, &file)?;
     let mut row = Row::default();
     for job in jobs {
         let walked = job.trace.records.walk(
@@ -158,6 +174,9 @@ fn traces(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
                         call_row(&mut row, job, api);
                         if is_hip(api.header.kind) {
                             &mut hip
+                        } else if is_cuda_call(api.header.kind) {
+                            row.number(api.retval);
+                            &mut further.calls
                         } else {
                             &mut hsa
                         }
@@ -166,12 +185,18 @@ fn traces(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
                         marker_row(&mut row, job, marker, message);
                         &mut markers
                     }
-                    Record::Kernel(kernel, _) => {
-                        kernel_row(&mut row, job, kernel);
+                    Record::Kernel(kernel, told) => {
+                        kernel_row(&mut row, job, kernel, told.as_ref());
+                        if with_cuda {
+                            cuda::launch(&mut row, kernel, told.as_ref());
+                        }
                         &mut kernels
                     }
-                    Record::Copy(copy, _) => {
-                        copy_row(&mut row, job, copy);
+                    Record::Copy(copy, told) => {
+                        copy_row(&mut row, job, copy, told.as_ref());
+                        if with_cuda {
+                            cuda::transfer(&mut row, copy, told.as_ref());
+                        }
                         &mut copies
                     }
                     Record::Allocation(allocation) => {
@@ -181,6 +206,18 @@ fn traces(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
                     Record::Scratch(record) => {
                         scratch_row(&mut row, job, record);
                         &mut scratch
+                    }
+                    Record::MemorySet(set) => {
+                        cuda::set_row(&mut row, job, set);
+                        &mut further.sets
+                    }
+                    Record::Synchronization(wait) => {
+                        cuda::wait_row(&mut row, job, wait);
+                        &mut further.waits
+                    }
+                    Record::UnifiedMemory(moved) => {
+                        cuda::unified_row(&mut row, job, moved);
+                        &mut further.unified
                     }
                     _ => return Ok(()),
                 };
@@ -196,7 +233,7 @@ fn traces(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
         walked?;
     }
     let all = [hip, hsa, markers, kernels, copies, allocations, scratch];
-    for file in all.into_iter().flatten() {
+    for file in all.into_iter().chain(further.all()).flatten() {
         files.add(file)?;
     }
     Ok(())
@@ -344,7 +381,7 @@ fn call_row(row: &mut Row, job: &Job<'_>, api: &Api) {
         .number(api.end);
 }
 
-fn kernel_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel) {
+fn kernel_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel, told: Option<&CudaLaunch>) {
     let symbol = job
         .index
         .symbols
@@ -361,10 +398,18 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel) {
         .text(&job.kernel_name(kernel))
         .number(kernel.correlation);
     row.number(kernel.start).number(kernel.end);
-    // The size that the code object asks for, in whole blocks. Dynamic LDS is not in it: AMD's column has never had it.
-    row.number(u64::from(symbol.group_segment).next_multiple_of(u64::from(LDS_BLOCK)));
+    let (lds, registers) = match told {
+        // What this launch had: static and dynamic shared memory, and registers of the kernel as it was compiled for this device.
+        Some(told) => (u64::from(kernel.group_segment), told.registers),
+        // The size that the code object asks for, in whole blocks. Dynamic LDS is not in it: AMD's column has never had it.
+        None => (
+            u64::from(symbol.group_segment).next_multiple_of(u64::from(LDS_BLOCK)),
+            symbol.arch_vgpr,
+        ),
+    };
+    row.number(lds);
     row.number(kernel.private_segment)
-        .number(symbol.arch_vgpr)
+        .number(registers)
         .number(symbol.accum_vgpr)
         .number(symbol.sgpr);
     for size in kernel.workgroup.into_iter().chain(kernel.grid) {
@@ -372,11 +417,10 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel) {
     }
 }
 
-fn copy_row(row: &mut Row, job: &Job<'_>, copy: &Copy) {
-    row.text(&job.names.kind(kind::MEMORY_COPY)).text(
-        &job.names
-            .operation(kind::MEMORY_COPY, copy.header.operation),
-    );
+fn copy_row(row: &mut Row, job: &Job<'_>, copy: &Copy, told: Option<&CudaTransfer>) {
+    let direction = copy_operation(copy, told);
+    row.text(&job.names.kind(kind::MEMORY_COPY))
+        .text(&job.names.operation(kind::MEMORY_COPY, direction));
     row.number(job.index.stream(copy.stream))
         .text(&job.agent_name(copy.src_node))
         .text(&job.agent_name(copy.dst_node));
@@ -422,113 +466,6 @@ fn scratch_row(row: &mut Row, job: &Job<'_>, scratch: &Scratch) {
         .number(scratch.start)
         .number(scratch.end)
         .number(scratch.bytes);
-}
-
-/// Value of a column of agent_info.
-enum Value<'a> {
-    Number(u64),
-    Text(&'a str),
-}
-
-/// Name and value of each column of agent_info, in order.
-fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
-    let number = |value: u32| Value::Number(u64::from(value));
-    [
-        ("Node_Id", number(agent.node_id)),
-        (
-            "Logical_Node_Id",
-            Value::Number(u64::try_from(agent.logical_node_id).unwrap_or(0)),
-        ),
-        ("Agent_Type", Value::Text(agent.agent_type.text())),
-        ("Cpu_Cores_Count", number(agent.cpu_cores_count)),
-        ("Simd_Count", number(agent.simd_count)),
-        ("Cpu_Core_Id_Base", number(agent.cpu_core_id_base)),
-        ("Simd_Id_Base", number(agent.simd_id_base)),
-        ("Max_Waves_Per_Simd", number(agent.max_waves_per_simd)),
-        ("Lds_Size_In_Kb", number(agent.lds_size_in_kb)),
-        ("Gds_Size_In_Kb", number(agent.gds_size_in_kb)),
-        ("Num_Gws", number(agent.num_gws)),
-        ("Wave_Front_Size", number(agent.wave_front_size)),
-        ("Num_Xcc", number(agent.num_xcc)),
-        ("Cu_Count", number(agent.cu_count)),
-        ("Array_Count", number(agent.array_count)),
-        ("Num_Shader_Banks", number(agent.num_shader_banks)),
-        (
-            "Simd_Arrays_Per_Engine",
-            number(agent.simd_arrays_per_engine),
-        ),
-        ("Cu_Per_Simd_Array", number(agent.cu_per_simd_array)),
-        ("Simd_Per_Cu", number(agent.simd_per_cu)),
-        ("Max_Slots_Scratch_Cu", number(agent.max_slots_scratch_cu)),
-        ("Gfx_Target_Version", number(agent.gfx_target_version)),
-        ("Vendor_Id", number(u32::from(agent.vendor_id))),
-        ("Device_Id", number(u32::from(agent.device_id))),
-        ("Location_Id", number(agent.location_id)),
-        ("Domain", number(agent.domain)),
-        ("Drm_Render_Minor", number(agent.drm_render_minor)),
-        ("Num_Sdma_Engines", number(agent.num_sdma_engines)),
-        ("Num_Sdma_Xgmi_Engines", number(agent.num_sdma_xgmi_engines)),
-        (
-            "Num_Sdma_Queues_Per_Engine",
-            number(agent.num_sdma_queues_per_engine),
-        ),
-        ("Num_Cp_Queues", number(agent.num_cp_queues)),
-        (
-            "Max_Engine_Clk_Ccompute",
-            number(agent.max_engine_clk_ccompute),
-        ),
-        (
-            "Max_Engine_Clk_Fcompute",
-            number(agent.max_engine_clk_fcompute),
-        ),
-        ("Sdma_Fw_Version", number(agent.sdma_fw_version & 0x3ff)),
-        ("Fw_Version", number(agent.fw_version & 0x3ff)),
-        ("Capability", number(agent.capability)),
-        ("Cu_Per_Engine", number(agent.cu_per_engine)),
-        ("Max_Waves_Per_Cu", number(agent.max_waves_per_cu)),
-        ("Family_Id", number(agent.family_id)),
-        ("Workgroup_Max_Size", number(agent.workgroup_max_size)),
-        ("Grid_Max_Size", number(agent.grid_max_size)),
-        ("Local_Mem_Size", Value::Number(agent.local_mem_size)),
-        ("Hive_Id", Value::Number(agent.hive_id)),
-        ("Gpu_Id", Value::Number(agent.gpu_id)),
-        ("Workgroup_Max_Dim_X", number(agent.workgroup_max_dim.x)),
-        ("Workgroup_Max_Dim_Y", number(agent.workgroup_max_dim.y)),
-        ("Workgroup_Max_Dim_Z", number(agent.workgroup_max_dim.z)),
-        ("Grid_Max_Dim_X", number(agent.grid_max_dim.x)),
-        ("Grid_Max_Dim_Y", number(agent.grid_max_dim.y)),
-        ("Grid_Max_Dim_Z", number(agent.grid_max_dim.z)),
-        ("Name", Value::Text(&agent.name)),
-        ("Vendor_Name", Value::Text(&agent.vendor_name)),
-        ("Product_Name", Value::Text(&agent.product_name)),
-        ("Model_Name", Value::Text(&agent.model_name)),
-    ]
-}
-
-fn agent_info(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
-    let together = jobs.len() > 1;
-    let mut header = columns(&Agent::default()).map(|(name, _)| name).to_vec();
-    // Processes in different containers may see different agents.
-    header.extend(together.then_some(PROCESS));
-    let Some(mut file) = open(files, true, "agent_info.csv", &header)? else {
-        return Ok(());
-    };
-    for job in jobs {
-        for agent in &job.trace.agents {
-            let mut row = Row::default();
-            for (_, value) in columns(agent) {
-                match value {
-                    Value::Number(value) => row.number(value),
-                    Value::Text(text) => row.text(text),
-                };
-            }
-            if together {
-                row.number(job.trace.process.pid);
-            }
-            file.put(row.end())?;
-        }
-    }
-    files.add(file)
 }
 
 #[cfg(test)]

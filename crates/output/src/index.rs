@@ -3,14 +3,20 @@
 //! Its size depends on how many different kernels, code objects, queues, streams and calls there are, not on how often they
 //! occur. The target writes all of these, so each has a limit; what is beyond it is counted and said.
 
+mod cuda;
+
 use crate::api::has_message;
+use crate::cuda as names;
 use crate::record_file::{RecordFile, WalkError};
 use midair_record::event::{
-    Allocation, Api, Books, CodeObject, Copy, Header, Kernel, KernelSymbol, Marker, Queue, Record,
-    RuntimeInit, Scratch, Untimed, flag, kind,
+    Allocation, Api, Books, CodeObject, Copy, CudaTransfer, Header, Kernel, KernelSymbol, Marker,
+    Queue, Record, RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::io;
+
+pub use cuda::Cuda;
+pub(crate) use cuda::is_cuda_call;
 
 /// Kernels and code objects beyond this number are not described (their arrays in json are as long as the largest id).
 const MOST_IDS: u64 = 1 << 18;
@@ -137,8 +143,9 @@ pub struct Index {
     pub code_objects: BTreeMap<u64, Object>,
     /// By queue id.
     pub queues: BTreeMap<u32, Queue>,
-    /// Numbers of streams by raw handle.
+    /// Numbers of streams by raw handle, and handles by number from 1.
     streams: HashMap<u64, u64>,
+    stream_handles: Vec<u64>,
     /// Timed dispatches by kernel id.
     pub kernels: HashMap<u64, Stat>,
     /// Calls by kind and operation.
@@ -175,6 +182,8 @@ pub struct Index {
     pub notes_left_out: u64,
     /// Descriptions of kernels and code objects with impossible numbers.
     pub ids_refused: u64,
+    /// What only a CUDA process has.
+    pub cuda: Cuda,
 }
 
 impl Index {
@@ -201,18 +210,24 @@ impl Index {
     fn see(&mut self, record: &Record<'_>) {
         match record {
             Record::Api(api, _) => self.see_call(api),
-            Record::Kernel(kernel, _) => self.see_kernel(kernel),
-            Record::Copy(copy, _) => self.see_copy(copy),
-            // What follows is not counted yet.
-            Record::Agent(_)
-            | Record::MemorySet(_)
-            | Record::Synchronization(_)
-            | Record::UnifiedMemory(_)
-            | Record::CudaDevice(..) => {}
+            Record::Kernel(kernel, told) => {
+                self.cuda.seen |= told.is_some();
+                self.see_kernel(kernel);
+            }
+            Record::Copy(copy, told) => {
+                self.cuda.seen |= told.is_some();
+                self.see_copy(copy, told.as_ref());
+            }
+            Record::Agent(_) => {}
+            Record::MemorySet(set) => self.see_set(set),
+            Record::Synchronization(wait) => self.see_wait(wait),
+            Record::UnifiedMemory(moved) => self.see_unified(moved),
+            Record::CudaDevice(device, name) => self.see_device(device, name),
             Record::Marker(marker, message) => self.see_marker(marker, message),
             Record::Allocation(allocation) => self.see_allocation(allocation),
             Record::Scratch(scratch) => self.see_scratch(scratch),
             Record::RuntimeInit(runtime) => {
+                self.cuda.seen |= names::runtime_name(runtime.header.operation).is_some();
                 if self.runtimes.len() < MOST_RUNTIMES {
                     self.runtimes.push(*runtime);
                 }
@@ -266,6 +281,7 @@ impl Index {
     }
 
     fn see_call(&mut self, api: &Api) {
+        self.cuda.seen |= is_cuda_call(api.header.kind);
         self.see_stream(api.stream);
         self.open_at_detach += u64::from(api.header.flags & flag::OPEN_AT_DETACH != 0);
         self.see_operation(api.header.kind, api.header.operation, api.start, api.end);
@@ -296,14 +312,20 @@ impl Index {
             .add(kernel.start, kernel.end);
     }
 
-    fn see_copy(&mut self, copy: &Copy) {
+    fn see_copy(&mut self, copy: &Copy, told: Option<&CudaTransfer>) {
         self.see_stream(copy.stream);
         self.copy_count += 1;
         self.see_flags(copy.header.flags);
         if !self.see_untimed(copy.header.flags, copy.untimed) {
+            let direction = names::copy_operation(copy, told);
             // Directions that do not exist share one place.
+            let direction = if names::is_further_copy(direction) {
+                direction
+            } else {
+                direction.min(5)
+            };
             self.copies
-                .entry(copy.header.operation.min(5))
+                .entry(direction)
                 .or_default()
                 .add(copy.start, copy.end);
         }
@@ -371,8 +393,17 @@ impl Index {
     fn see_stream(&mut self, handle: u64) {
         if handle != 0 && self.streams.len() < MOST_STREAMS {
             let next = self.streams.len() as u64 + 1;
-            self.streams.entry(handle).or_insert(next);
+            self.streams.entry(handle).or_insert_with(|| {
+                self.stream_handles.push(handle);
+                next
+            });
         }
+    }
+
+    /// The raw handle of a stream's number.
+    pub(crate) fn stream_handle(&self, number: u64) -> Option<u64> {
+        let place = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.stream_handles.get(place).copied()
     }
 
     /// Number of a stream.
@@ -388,6 +419,7 @@ impl Index {
             && self.calls.is_empty()
             && self.allocations.is_empty()
             && self.scratch.is_empty()
+            && self.cuda.counts.is_empty()
     }
 
     /// Whether there are HIP calls.
@@ -482,155 +514,4 @@ fn printable(text: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record_file::RecordWriter;
-    use midair_record::event::{self, Note};
-
-    fn index(records: &[Vec<u8>]) -> Index {
-        let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
-        for record in records {
-            assert_eq!(writer.append(record).unwrap(), 1);
-        }
-        Index::build(&writer.finish().unwrap()).unwrap()
-    }
-
-    fn kernel(kernel_id: u64, stream: u64, untimed: u32, flags: u8) -> Vec<u8> {
-        let header = Header {
-            kind: kind::KERNEL_DISPATCH,
-            flags,
-            ..Header::default()
-        };
-        let (start, end) = if untimed == 0 { (100, 130) } else { (0, 0) };
-        event::encode(
-            &Kernel {
-                header,
-                kernel_id,
-                stream,
-                untimed,
-                start,
-                end,
-                ..Kernel::default()
-            },
-            &[],
-        )
-    }
-
-    #[test]
-    fn streams_are_numbered_in_order_of_appearance() {
-        let index = index(&[
-            kernel(1, 0xb0, 0, 0),
-            kernel(1, 0, 0, 0),
-            kernel(1, 0xa0, 0, 0),
-            kernel(1, 0xb0, 0, 0),
-        ]);
-        assert_eq!(
-            [0, 0xb0, 0xa0, 0xc0].map(|handle| index.stream(handle)),
-            [0, 1, 2, 0]
-        );
-    }
-
-    #[test]
-    fn untimed_work_is_counted_by_reason_and_not_summed() {
-        let index = index(&[
-            kernel(7, 0, 0, 0),
-            kernel(7, 0, 2, flag::UNTIMED),
-            kernel(7, 0, 99, 0),
-            kernel(7, 0, 4, flag::OPEN_AT_DETACH | flag::ORPHAN),
-        ]);
-        assert_eq!(
-            index.kernels[&7],
-            Stat {
-                calls: 1,
-                total: 30,
-                min: 30,
-                max: 30,
-                squares: 900
-            }
-        );
-        assert_eq!(index.dispatches, 4);
-        let reasons: Vec<_> = index
-            .untimed
-            .iter()
-            .map(|(reason, n)| (*reason, *n))
-            .collect();
-        assert_eq!(
-            reasons,
-            [
-                ("no reason was recorded", 1),
-                ("no signal was free", 1),
-                ("still running at detach", 1)
-            ]
-        );
-        assert_eq!((index.open_at_detach, index.orphans), (1, 1));
-    }
-
-    #[test]
-    fn impossible_ids_and_endless_notes_are_limited() {
-        let header = Header {
-            kind: kind::KERNEL_SYMBOL,
-            ..Header::default()
-        };
-        let symbol = |kernel_id| {
-            event::encode(
-                &KernelSymbol {
-                    header,
-                    kernel_id,
-                    name_len: 1,
-                    ..KernelSymbol::default()
-                },
-                b"k",
-            )
-        };
-        let note = event::encode(
-            &Note {
-                header: Header {
-                    kind: kind::NOTE,
-                    ..Header::default()
-                },
-                len: 6,
-                reserved: 0,
-            },
-            b"a\x1b[2Jz",
-        );
-        let mut records = vec![symbol(0), symbol(u64::MAX), symbol(3)];
-        records.extend(std::iter::repeat_n(note, MOST_NOTES + 2));
-        let index = index(&records);
-        assert_eq!(
-            (
-                index.symbols.keys().copied().collect::<Vec<_>>(),
-                index.ids_refused
-            ),
-            (vec![3], 2)
-        );
-        assert_eq!((index.notes.len(), index.notes_left_out), (MOST_NOTES, 2));
-        assert_eq!(index.notes[0], "a [2Jz");
-    }
-
-    #[test]
-    fn books_are_checked() {
-        let header = Header {
-            kind: kind::BOOKS,
-            ..Header::default()
-        };
-        let books = Books {
-            header,
-            queue_id: 3,
-            first_index: 10,
-            last_index: 20,
-            dispatches: 6,
-            other_packets: 3,
-            lost: 1,
-            timed: 6,
-            ..Books::default()
-        };
-        let wrong = Books {
-            queue_id: 4,
-            timed: 5,
-            ..books
-        };
-        let found = index(&[event::encode(&books, &[]), event::encode(&wrong, &[])]).unbalanced();
-        assert_eq!(found.len(), 1);
-        assert!(found[0].contains("queue 4"), "{found:?}");
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! Everything that a writer looks things up in.
 
 use crate::api::Names;
+use crate::cuda::devices::{self, Agents};
 use crate::files::{FileSet, WriteError};
 use crate::index::Index;
 use crate::kernel_name;
@@ -35,6 +36,8 @@ pub(crate) struct Job<'a> {
     pub(crate) index: &'a Index,
     pub(crate) names: &'a Names,
     pub(crate) plan: &'a Plan,
+    /// The machine's agents, and those that records brought.
+    agents: Agents<'a>,
     /// Names of kernels as the user wants them.
     kernels: HashMap<u64, String>,
 }
@@ -53,21 +56,37 @@ impl<'a> Job<'a> {
             .iter()
             .map(|(id, symbol)| (*id, format(&symbol.name)))
             .collect();
+        let agents = if index.is_cuda() {
+            Agents::of_cuda(&trace.agents, &index.cuda.devices)
+        } else {
+            Agents::of_machine(&trace.agents)
+        };
         Job {
             trace,
             index,
             names,
             plan,
+            agents,
             kernels,
         }
     }
 
-    /// The agent of a KFD node.
-    pub(crate) fn agent(&self, node: u32) -> Option<&'a Agent> {
-        self.trace.agents.iter().find(|agent| agent.node_id == node)
+    /// All agents.
+    pub(crate) fn agents(&self) -> &[Agent] {
+        self.agents.all()
     }
 
-    /// Handle of the agent of a KFD node; 0 when it is not known.
+    /// Number of the node that a record names: of a KFD node the same.
+    pub(crate) fn node(&self, named: u32) -> u32 {
+        self.agents.node(named)
+    }
+
+    /// The agent that a record names, by KFD node, CUDA device, or as the host of a CUDA process.
+    pub(crate) fn agent(&self, named: u32) -> Option<&Agent> {
+        self.agents.get(named)
+    }
+
+    /// Handle of the agent that a record names; 0 when it is not known.
     pub(crate) fn handle(&self, node: u32) -> u64 {
         self.agent(node).map_or(0, |agent| agent.handle)
     }
@@ -81,13 +100,23 @@ impl<'a> Job<'a> {
     /// The parts of an agent's name.
     pub(crate) fn agent_index(&self, node: u32) -> AgentName {
         let agent = self.agent(node);
+        if agent.is_none()
+            && let Some(ordinal) = devices::ordinal(node)
+        {
+            // A CUDA device that nobody described.
+            return AgentName {
+                label: "Device",
+                index: i64::from(ordinal),
+                of_type: "GPU",
+            };
+        }
         let of_type = agent.map_or("UNK", |agent| agent.agent_type.text());
         let (label, index) = match (agent, self.plan.agent_index) {
             (Some(agent), AgentIndex::Relative) => ("Agent", i64::from(agent.logical_node_id)),
             (Some(agent), AgentIndex::TypeRelative) => {
                 (of_type, i64::from(agent.logical_node_type_id))
             }
-            (_, AgentIndex::Absolute) | (None, _) => ("Agent", i64::from(node)),
+            (_, AgentIndex::Absolute) | (None, _) => ("Agent", i64::from(self.node(node))),
         };
         AgentName {
             label,
@@ -106,6 +135,10 @@ impl<'a> Job<'a> {
     pub(crate) fn kernel_name(&self, kernel: &Kernel) -> Cow<'_, str> {
         match self.kernels.get(&kernel.kernel_id) {
             Some(name) => Cow::Borrowed(name),
+            // CUDA's kernels have no such address.
+            None if kernel.kernel_object == 0 && self.index.is_cuda() => {
+                Cow::Owned(format!("unknown_kernel#{}", kernel.kernel_id))
+            }
             None => Cow::Owned(format!("unknown_kernel@{:#x}", kernel.kernel_object)),
         }
     }

@@ -4,6 +4,7 @@
 //! `metadata.midair` and nowhere else, so that a reader of AMD's files finds what it expects.
 
 mod agents;
+mod cuda;
 mod emit;
 mod memory;
 pub(crate) mod pieces;
@@ -13,13 +14,14 @@ mod symbols;
 use crate::api::Kind;
 use crate::api::has_message;
 use crate::arguments;
+use crate::cuda::copy_direction;
 use crate::files::{FileSet, WriteError};
-use crate::index::{is_hip, is_hsa, is_marker};
+use crate::index::{is_cuda_call, is_hip, is_hsa, is_marker};
 use crate::job::{Job, Writer};
 use crate::model::{Console, Format, SummaryTo};
 use crate::record_file::WalkError;
 use emit::Emit;
-use midair_record::event::{Api, Copy, Kernel, Record, kind};
+use midair_record::event::{Api, Copy, CudaLaunch, CudaTransfer, Kernel, Record, kind};
 use std::io;
 
 /// Sizes of AMD's structs, which each record names (source: api/rocprofiler_sdk.json; the golden json for those of the tool).
@@ -88,7 +90,7 @@ fn document<W: io::Write>(out: &mut Emit<W>, jobs: &[Job<'_>]) -> Done {
 fn session<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
     out.open_object()?;
     metadata(out, job)?;
-    agents::write(out, &job.trace.agents)?;
+    agents::write(out, job.agents())?;
     empty_arrays(out, &["counters"])?;
     strings(out, job)?;
     symbols::code_objects(out, job)?;
@@ -211,7 +213,11 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
     out.key("strings")?;
     out.open_object()?;
     kinds(out, "callback_records", &job.names.callback)?;
-    kinds(out, "buffer_records", &job.names.buffer)?;
+    if job.index.is_cuda() {
+        kinds(out, "buffer_records", &cuda::kinds(job.names))?;
+    } else {
+        kinds(out, "buffer_records", &job.names.buffer)?;
+    }
     messages(out, job)?;
     out.key("correlation_id")?;
     out.open_object()?;
@@ -288,6 +294,13 @@ fn records<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
             "pc_sample_stochastic",
         ],
     )?;
+    // Lists that AMD's json does not have, behind those that it has.
+    if job.index.is_cuda() {
+        list(out, job, "cuda_api", is_cuda_call)?;
+        list(out, job, "memory_set", |k| k == kind::MEMORY_SET)?;
+        list(out, job, "synchronization", |k| k == kind::SYNCHRONIZATION)?;
+        list(out, job, "unified_memory", |k| k == kind::UNIFIED_MEMORY)?;
+    }
     Ok(())
 }
 
@@ -296,12 +309,16 @@ fn list<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, key: &str, want: fn(u8) 
     out.open_array()?;
     job.trace.records.walk(want, |record| -> Done {
         match record {
-            Record::Kernel(record, _) => kernel(out, job, record)?,
-            Record::Copy(record, _) => copy(out, job, record)?,
+            Record::Kernel(record, told) => kernel(out, job, record, told.as_ref())?,
+            Record::Copy(record, told) => copy(out, job, record, told.as_ref())?,
             Record::Api(record, words) if is_hip(record.header.kind) => {
                 hip(out, job, record, words)?
             }
+            Record::Api(record, _) if is_cuda_call(record.header.kind) => cuda::call(out, record)?,
             Record::Api(record, _) => hsa(out, record)?,
+            Record::MemorySet(record) => cuda::set(out, job, record)?,
+            Record::Synchronization(record) => cuda::wait(out, job, record)?,
+            Record::UnifiedMemory(record) => cuda::unified(out, job, record)?,
             Record::Marker(record, _) => memory::marker(out, record)?,
             Record::Allocation(record) => memory::allocation(out, job, record)?,
             Record::Scratch(record) => memory::scratch(out, job, record)?,
@@ -334,7 +351,12 @@ fn times<W: io::Write>(out: &mut Emit<W>, start: u64, end: u64) -> io::Result<()
     out.number("end_timestamp", end)
 }
 
-fn kernel<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Kernel) -> io::Result<()> {
+fn kernel<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    record: &Kernel,
+    told: Option<&CudaLaunch>,
+) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::KERNEL_DISPATCH)?;
     out.number("kind", record.header.kind)?;
@@ -355,14 +377,22 @@ fn kernel<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Kernel) -> io
     out.extents("grid_size", record.grid)?;
     out.close_object()?;
     out.handle("stream_id", job.index.stream(record.stream))?;
+    if let Some(told) = told {
+        cuda::launch(out, record, told)?;
+    }
     out.close_object()
 }
 
-fn copy<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Copy) -> io::Result<()> {
+fn copy<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    record: &Copy,
+    told: Option<&CudaTransfer>,
+) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::MEMORY_COPY)?;
     out.number("kind", record.header.kind)?;
-    out.number("operation", record.header.operation)?;
+    out.number("operation", copy_direction(record, told))?;
     out.number("thread_id", record.tid)?;
     correlation(out, record.correlation, None)?;
     times(out, record.start, record.end)?;
@@ -370,6 +400,9 @@ fn copy<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Copy) -> io::Re
     out.handle("src_agent_id", job.handle(record.src_node))?;
     out.number("bytes", record.bytes)?;
     out.handle("stream_id", job.index.stream(record.stream))?;
+    if let Some(told) = told {
+        cuda::transfer(out, record, told)?;
+    }
     out.close_object()
 }
 

@@ -13,6 +13,7 @@ mod api;
 mod arguments;
 mod csv;
 mod ctype;
+mod cuda;
 mod digits;
 mod files;
 mod index;
@@ -30,8 +31,9 @@ mod summary;
 pub mod table;
 
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
+pub use cuda::devices::Device;
 pub use files::WriteError;
-pub use index::{Index, Object, Stat, Symbol};
+pub use index::{Cuda, Index, Object, Stat, Symbol};
 pub use model::{
     AgentIndex, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Plan, Process,
     SummaryTo, Trace, Unit,

@@ -18,7 +18,7 @@ impl Job<'_> {
         }
         if self.index.ids_refused > 0 {
             notes.push(format!(
-                "{} kernels or code objects had impossible numbers and are not described",
+                "{} kernels, code objects or devices had impossible numbers and are not described",
                 self.index.ids_refused
             ));
         }

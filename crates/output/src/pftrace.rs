@@ -5,27 +5,33 @@
 //! tracks of the same name instead of being cut; the main thread is the process's own; counters count bytes and not kilobytes;
 //! kernels are named as in the other formats; allocations, releases and changes of scratch memory are slices as well.
 
+mod cuda;
 mod lanes;
 mod levels;
 mod packets;
 mod tracks;
 
 use crate::api::has_message;
+use crate::cuda::{copy_direction, copy_operation};
 use crate::files::{FileSet, WriteError};
-use crate::index::is_hip;
+use crate::index::{is_cuda_call, is_hip};
 use crate::job::{Job, Writer, address};
 use crate::model::Format;
 use crate::notes;
 use levels::{Change, Levels};
 use midair_record::event::{
-    Allocation, Api, Copy, Header, Kernel, Marker, NO_NODE, Record, RuntimeInit, Scratch, Untimed,
-    flag, kind,
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, Marker, NO_NODE, Record,
+    RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use packets::{Event, Packets, Value};
 use tracks::{Place, Tracks, queue_index};
 
 /// `roctxRangeStartA` and its stop (source: api/rocprofiler_sdk.json).
 const PROCESS_RANGE: u32 = 2;
+
+/// Releases among the operations of allocations (`rocprofiler_memory_allocation_operation_t`).
+const FREE: u32 = 3;
+const VMEM_FREE: u32 = 4;
 
 /// The writer.
 pub(crate) struct Pftrace;
@@ -90,13 +96,22 @@ impl Scene<'_> {
         match record {
             Record::Api(api, _) => self.call(api),
             Record::Marker(marker, message) => self.marker(marker, message),
-            Record::Kernel(kernel, _) => self.kernel(kernel),
-            Record::Copy(copy, _) => self.copy(copy),
+            Record::Kernel(kernel, told) => self.kernel(kernel, told.as_ref()),
+            Record::Copy(copy, told) => self.copy(copy, told.as_ref()),
+            Record::MemorySet(set) => self.memory_set(set),
+            Record::Synchronization(wait) => self.wait(wait),
+            Record::UnifiedMemory(moved) => self.unified(moved),
             Record::Allocation(allocation) => self.allocation(allocation),
             Record::Scratch(scratch) => self.scratch(scratch),
             Record::RuntimeInit(runtime) => self.runtime(runtime),
             _ => Ok(()),
         }
+    }
+
+    /// What leads from a call to its work. Nothing does where the caller is not known: CUDA counts calls from 1.
+    fn flow(&self, correlation: u64) -> Option<u64> {
+        let unknown = correlation == 0 && self.job.index.is_cuda();
+        (!unknown).then(|| self.out.flow(correlation))
     }
 
     fn slice(&mut self, slice: &Slice<'_>) -> Result<(), WriteError> {
@@ -108,7 +123,7 @@ impl Scene<'_> {
             category: slice.category,
             name: slice.name,
             track,
-            flow: Some(self.out.flow(slice.correlation)),
+            flow: self.flow(slice.correlation),
             annotations: &slice.annotations,
         };
         self.out.slice(&event, start, end)
@@ -124,7 +139,7 @@ impl Scene<'_> {
             category: slice.category,
             name: slice.name,
             track,
-            flow: Some(self.out.flow(slice.correlation)),
+            flow: self.flow(slice.correlation),
             annotations: &slice.annotations,
         };
         let time = match rung {
@@ -142,8 +157,16 @@ impl Scene<'_> {
         if hip {
             annotations.push(("stream_ID", Value::Uint(job.index.stream(api.stream))));
         }
+        let cuda = is_cuda_call(api.header.kind);
+        if cuda {
+            annotations.push(("result", Value::Uint(api.retval)));
+        }
         self.slice(&Slice {
-            category: if hip { "hip_api" } else { "hsa_api" },
+            category: match (hip, cuda) {
+                (true, _) => "hip_api",
+                (_, true) => "cuda_api",
+                _ => "hsa_api",
+            },
             name: &job.names.operation(api.header.kind, api.header.operation),
             place: Place::Thread(api.tid),
             start: api.start,
@@ -176,7 +199,7 @@ impl Scene<'_> {
         })
     }
 
-    fn kernel(&mut self, kernel: &Kernel) -> Result<(), WriteError> {
+    fn kernel(&mut self, kernel: &Kernel, told: Option<&CudaLaunch>) -> Result<(), WriteError> {
         let job = self.job;
         let symbol = job.index.symbols.get(&kernel.kernel_id);
         let symbol = symbol.map(|symbol| symbol.record).unwrap_or_default();
@@ -199,13 +222,19 @@ impl Scene<'_> {
             ("kernel_id", Value::Uint(kernel.kernel_id)),
             ("Scratch_Size", number(kernel.private_segment)),
             ("LDS_Block_Size", number(kernel.group_segment)),
-            ("VGPR_Count", number(symbol.arch_vgpr)),
+            (
+                "VGPR_Count",
+                number(told.map_or(symbol.arch_vgpr, |told| told.registers)),
+            ),
             ("Accum_VGPR_Count", number(symbol.accum_vgpr)),
             ("SGPR_Count", number(symbol.sgpr)),
             ("workgroup_size", product(kernel.workgroup)),
             ("grid_size", product(kernel.grid)),
             ("stream_ID", Value::Uint(stream)),
         ]);
+        if let Some(told) = told {
+            cuda::launch(&mut annotations, kernel, told);
+        }
         let slice = Slice {
             category: "kernel_dispatch",
             name: &job.kernel_name(kernel),
@@ -229,7 +258,7 @@ impl Scene<'_> {
         }
     }
 
-    fn copy(&mut self, copy: &Copy) -> Result<(), WriteError> {
+    fn copy(&mut self, copy: &Copy, told: Option<&CudaTransfer>) -> Result<(), WriteError> {
         let job = self.job;
         let name = |node| {
             let agent = job.agent_index(node);
@@ -240,7 +269,10 @@ impl Scene<'_> {
         let mut annotations = times(copy.start, copy.end);
         annotations.extend([
             ("kind", Value::Uint(u64::from(copy.header.kind))),
-            ("operation", Value::Int(i64::from(copy.header.operation))),
+            (
+                "operation",
+                Value::Int(i64::from(copy_direction(copy, told))),
+            ),
             ("src_agent", Value::Text(&from)),
             ("dst_agent", Value::Text(&to)),
             ("copy_bytes", Value::Uint(copy.bytes)),
@@ -248,12 +280,15 @@ impl Scene<'_> {
             ("tid", Value::Uint(u64::from(copy.tid))),
             ("stream_ID", Value::Uint(stream)),
         ]);
+        if let Some(told) = told {
+            cuda::transfer(&mut annotations, copy, told);
+        }
         let (node, bytes) = (copy.dst_node, copy.bytes);
         let slice = Slice {
             category: "memory_copy",
             name: &job
                 .names
-                .operation(kind::MEMORY_COPY, copy.header.operation),
+                .operation(kind::MEMORY_COPY, copy_operation(copy, told)),
             place: if self.by_queue {
                 Place::CopyTo {
                     node,
@@ -307,7 +342,9 @@ impl Scene<'_> {
         })?;
         // Memory is there when the call has returned, and gone when the releasing one begins.
         let address = allocation.address;
+        let released = matches!(header.operation, FREE | VMEM_FREE);
         match allocation.node {
+            _ if released => self.change(allocation.start, Change::Released { address }),
             NO_NODE => self.change(allocation.start, Change::Released { address }),
             node => {
                 let bytes = allocation.bytes;

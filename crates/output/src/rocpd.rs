@@ -8,6 +8,7 @@
 //! Work without times is a row with 0 for start and end, as in the other formats, and the reason in `extdata`; what else a
 //! reader must know is in `rocpd_metadata` under tags that begin with `midair_`.
 
+mod cuda;
 mod guid;
 mod info;
 mod rows;

@@ -6,7 +6,7 @@ use midair_record::event::kind;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A domain as AMD's summaries have it. The order is that of AMD's numbers, which tables follow.
+/// A domain as AMD's summaries have it. The order is that of AMD's numbers, which tables follow; CUDA's stand behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Domain {
     Hsa,
@@ -16,11 +16,16 @@ pub(crate) enum Domain {
     Copy,
     Scratch,
     Allocation,
+    CudaRuntime,
+    CudaDriver,
+    Set,
+    Wait,
+    Unified,
 }
 
 impl Domain {
     /// In the order of json's `summary`.
-    const ALL: [Domain; 7] = [
+    const ALL: [Domain; 12] = [
         Domain::Kernel,
         Domain::Hsa,
         Domain::Hip,
@@ -28,6 +33,11 @@ impl Domain {
         Domain::Allocation,
         Domain::Marker,
         Domain::Scratch,
+        Domain::CudaRuntime,
+        Domain::CudaDriver,
+        Domain::Set,
+        Domain::Wait,
+        Domain::Unified,
     ];
 
     /// Its name in tables, `domain_stats.csv` and json.
@@ -40,6 +50,11 @@ impl Domain {
             Domain::Copy => "MEMORY_COPY",
             Domain::Scratch => "SCRATCH_MEMORY",
             Domain::Allocation => "MEMORY_ALLOCATION",
+            Domain::CudaRuntime => "CUDA_RUNTIME_API",
+            Domain::CudaDriver => "CUDA_DRIVER_API",
+            Domain::Set => "MEMORY_SET",
+            Domain::Wait => "SYNCHRONIZATION",
+            Domain::Unified => "UNIFIED_MEMORY",
         }
     }
 
@@ -53,6 +68,11 @@ impl Domain {
             Domain::Copy => "memory_copy_stats.csv",
             Domain::Scratch => "scratch_memory_stats.csv",
             Domain::Allocation => "memory_allocation_stats.csv",
+            Domain::CudaRuntime => "cuda_runtime_api_stats.csv",
+            Domain::CudaDriver => "cuda_driver_api_stats.csv",
+            Domain::Set => "memory_set_stats.csv",
+            Domain::Wait => "synchronization_stats.csv",
+            Domain::Unified => "unified_memory_stats.csv",
         }
     }
 }
@@ -111,6 +131,20 @@ fn add_operations(by_name: &mut BTreeMap<String, Stat>, job: &Job<'_>, domain: D
     match domain {
         Domain::Hsa => calls(is_hsa),
         Domain::Hip => calls(is_hip),
+        Domain::CudaRuntime => calls(|kind| kind == kind::CUDA_RUNTIME_API),
+        Domain::CudaDriver => calls(|kind| kind == kind::CUDA_DRIVER_API),
+        Domain::Set | Domain::Wait | Domain::Unified => {
+            let wanted = match domain {
+                Domain::Set => kind::MEMORY_SET,
+                Domain::Wait => kind::SYNCHRONIZATION,
+                _ => kind::UNIFIED_MEMORY,
+            };
+            for ((kind, operation), stat) in &index.cuda.work {
+                if *kind == wanted {
+                    add(job.names.operation(*kind, *operation).into_owned(), stat);
+                }
+            }
+        }
         Domain::Marker => {
             calls(is_marker);
             for (message, stat) in &index.markers {

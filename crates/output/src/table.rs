@@ -97,6 +97,15 @@ fn parts(
         kernels(indexes, kernel_names, style),
         calls(indexes, names, style),
         copies(indexes, names, style),
+        work(indexes, names, kind::MEMORY_SET, "FILL", style),
+        work(
+            indexes,
+            names,
+            kind::UNIFIED_MEMORY,
+            "UNIFIED MEMORY",
+            style,
+        ),
+        work(indexes, names, kind::SYNCHRONIZATION, "WAIT", style),
         table("MARKER", markers, style),
     ]
 }
@@ -166,7 +175,7 @@ fn kernels(indexes: &[&Index], kernel_names: KernelNames, style: Style) -> Strin
     out
 }
 
-/// HIP and HSA calls by time between entry and return. Calls within calls count in both.
+/// Calls of HIP, HSA and CUDA by time between entry and return. Calls within calls count in both.
 fn calls(indexes: &[&Index], names: &Names, style: Style) -> String {
     let mut by_name: HashMap<String, Stat> = HashMap::new();
     for (key, stat) in indexes.iter().flat_map(|index| &index.calls) {
@@ -187,6 +196,20 @@ fn copies(indexes: &[&Index], names: &Names, style: Style) -> String {
         by_name.entry(name).or_default().merge(stat);
     }
     table("COPY", by_name, style)
+}
+
+/// What only CUDA has: fills by time on the device, moves of unified memory, waits.
+fn work(indexes: &[&Index], names: &Names, kind: u8, title: &str, style: Style) -> String {
+    let prefix = format!("{}_", names.kind(kind));
+    let mut by_name: HashMap<String, Stat> = HashMap::new();
+    for ((of, operation), stat) in indexes.iter().flat_map(|index| &index.cuda.work) {
+        if *of == kind {
+            let name = names.operation(kind, *operation).replace(&prefix, "");
+            let name = name.to_lowercase().replace('_', " ");
+            by_name.entry(name).or_default().merge(stat);
+        }
+    }
+    table(title, by_name, style)
 }
 
 fn table(title: &str, stats: HashMap<String, Stat>, style: Style) -> String {

@@ -2,6 +2,7 @@
 
 use super::emit::Emit;
 use super::{correlation, size, times};
+use crate::cuda::runtime_name;
 use crate::job::{Job, address};
 use midair_record::event::{Allocation, Marker, NO_NODE, Scratch};
 use std::io;
@@ -72,7 +73,11 @@ pub(super) fn runtimes<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Re
         let name = job
             .names
             .operation(runtime.header.kind, runtime.header.operation);
-        out.text("name", name.trim_start_matches("RUNTIME_INITIALIZATION_"))?;
+        let name = match runtime_name(runtime.header.operation) {
+            Some(name) => name,
+            None => name.trim_start_matches("RUNTIME_INITIALIZATION_"),
+        };
+        out.text("name", name)?;
         out.number("version", runtime.version)?;
         out.number("instance", runtime.instance)?;
         out.number("timestamp", runtime.time)?;

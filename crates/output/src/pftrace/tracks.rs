@@ -3,6 +3,7 @@
 use super::lanes::{Lane, Rule};
 use super::packets::Packets;
 use super::packets::proto::{ProcessDescriptor, ThreadDescriptor, TrackDescriptor};
+use crate::cuda::stream_parts;
 use crate::files::WriteError;
 use crate::job::Job;
 use std::collections::HashMap;
@@ -27,6 +28,10 @@ pub(super) enum Place {
     Allocations,
     /// Changes of scratch memory on a node.
     Scratch(u32),
+    /// Waits of a CUDA process.
+    Waits,
+    /// What unified memory did.
+    Unified,
 }
 
 impl Place {
@@ -47,6 +52,8 @@ impl Place {
             Place::Ranges => [5, 0, 0],
             Place::Allocations => [6, 0, 0],
             Place::Scratch(node) => [7, u64::from(node), 0],
+            Place::Waits => [8, 0, 0],
+            Place::Unified => [9, 0, 0],
         }
     }
 }
@@ -161,7 +168,10 @@ impl Tracks {
                 }
                 number => format!("THREAD {number} ({tid})"),
             },
-            Place::Stream(number) => format!("STREAM [\" {number} \"] "),
+            Place::Stream(number) => match job.index.stream_handle(number) {
+                Some(handle) if job.index.is_cuda() => cuda_stream(job, handle),
+                _ => format!("STREAM [\" {number} \"] "),
+            },
             Place::Compute { node, queue } => {
                 let agent = job.agent_index(node);
                 format!(
@@ -181,7 +191,10 @@ impl Tracks {
                     job.agent_index(node).of_type
                 )
             }
+            Place::Ranges if job.index.is_cuda() => "NVTX PROCESS RANGES".to_owned(),
             Place::Ranges => "ROCTX PROCESS RANGES".to_owned(),
+            Place::Waits => "SYNCHRONIZATION".to_owned(),
+            Place::Unified => "UNIFIED MEMORY".to_owned(),
             Place::Allocations => "MEMORY ALLOCATION".to_owned(),
             Place::Scratch(node) => {
                 let agent = job.agent_index(node);
@@ -192,6 +205,20 @@ impl Tracks {
             }
         }
     }
+}
+
+/// A stream by the numbers that CUPTI and other tools have for it, and its device where that was told.
+fn cuda_stream(job: &Job<'_>, handle: u64) -> String {
+    let (context, stream) = stream_parts(handle);
+    let mut queues = job.index.queues.values();
+    let device = match queues.find(|queue| queue.handle == handle) {
+        Some(queue) => {
+            let agent = job.agent_index(queue.node);
+            format!("{} [{}] ", agent.label, agent.index)
+        }
+        None => String::new(),
+    };
+    format!("CUDA {device}CONTEXT [{context}] STREAM [{stream}]")
 }
 
 /// AMD's traces count queues from 0, its records from 1.

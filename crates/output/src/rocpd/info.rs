@@ -4,6 +4,8 @@
 //! nobody described when a record first names them.
 
 use super::{Database, Seen, Step, Stop, json, text, whole};
+use crate::cuda::devices::ordinal;
+use crate::cuda::stream_parts;
 use crate::index::{Object, Symbol};
 use crate::job::Job;
 use crate::json::pieces;
@@ -65,7 +67,7 @@ impl<'c, 'j> Info<'c, 'j> {
         // AMD's files begin with these two, and readers expect number 0 to be there.
         info.stream(0)?;
         info.queue(0)?;
-        for agent in &job.trace.agents {
+        for agent in job.agents() {
             info.agents.first(agent.node_id);
             info.known_agent(agent)?;
         }
@@ -231,13 +233,19 @@ impl<'c, 'j> Info<'c, 'j> {
         Ok(i64::from(tid))
     }
 
-    /// Id of an agent: the number of its KFD node. One that is not among the machine's gets a row with nothing but that.
-    pub(super) fn agent(&mut self, node: u32) -> Step<i64> {
+    /// Id of an agent: the number of its node. One that is not among the machine's gets a row with nothing but that, and a CUDA device
+    /// that nobody described its number among them.
+    pub(super) fn agent(&mut self, named: u32) -> Step<i64> {
+        let node = self.job.node(named);
         if self.agents.first(node) {
             let nothing = None::<i64>;
+            let (kind, name) = match ordinal(node) {
+                Some(_) => (Some("GPU"), Some(self.job.agent_name(named))),
+                None => (None, None),
+            };
             self.agent.execute(params![
-                node, self.nid, self.pid, nothing, node, nothing, nothing, nothing, nothing,
-                nothing, nothing, nothing, nothing, "{}",
+                node, self.nid, self.pid, kind, node, nothing, nothing, nothing, name, nothing,
+                nothing, nothing, nothing, "{}",
             ])?;
         }
         Ok(i64::from(node))
@@ -256,7 +264,13 @@ impl<'c, 'j> Info<'c, 'j> {
     pub(super) fn stream(&mut self, handle: u64) -> Step<i64> {
         let id = self.job.index.stream(handle);
         if self.streams.first(id) {
-            let name = numbered("Stream", id);
+            let name = match self.job.index.stream_handle(id) {
+                Some(handle) if self.job.index.is_cuda() => {
+                    let (context, stream) = stream_parts(handle);
+                    format!("Context {context} Stream {stream}")
+                }
+                _ => numbered("Stream", id),
+            };
             self.stream
                 .execute(params![whole(id), self.nid, self.pid, name])?;
         }
@@ -269,8 +283,13 @@ impl<'c, 'j> Info<'c, 'j> {
         if self.job.index.symbols.contains_key(&kernel.kernel_id) {
             return Ok(whole(kernel.kernel_id));
         }
-        let id = whole(kernel.kernel_object);
-        if self.unknown_kernels.first(kernel.kernel_object) {
+        // CUDA's kernels have no such address.
+        let address = match kernel.kernel_object {
+            0 => kernel.kernel_id,
+            address => address,
+        };
+        let id = whole(address);
+        if self.unknown_kernels.first(address) {
             self.unknown_object(0)?;
             let name = self.job.kernel_name(kernel);
             let nothing = None::<i64>;

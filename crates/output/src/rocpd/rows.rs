@@ -1,15 +1,18 @@
 //! One row, and its event, for each thing that happened.
 
+use super::cuda::{launch, transfer};
 use super::info::Info;
 use super::strings::Strings;
 use super::{Database, Step, text, whole};
 use crate::api::has_message;
 use crate::arguments;
-use crate::index::{is_hip, untimed};
+use crate::cuda::copy_operation;
+use crate::index::{is_cuda_call, is_hip, untimed};
 use crate::job::Job;
 use crate::kernel_name;
 use midair_record::event::{
-    Allocation, Api, Copy, Header, Kernel, Marker, NO_NODE, Record, Scratch, flag, kind,
+    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, Marker, NO_NODE, Record,
+    Scratch, flag, kind,
 };
 use rusqlite::{Statement, params};
 use std::borrow::Cow;
@@ -21,21 +24,21 @@ const LARGEST_ID: u64 = 1 << 62;
 const MOST_TRACKS: usize = 1 << 16;
 
 /// What a call's or marker's row needs.
-struct Call<'a> {
-    header: Header,
-    start: u64,
-    end: u64,
-    correlation: u64,
-    ancestor: u64,
-    tid: u32,
+pub(super) struct Call<'a> {
+    pub(super) header: Header,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) correlation: u64,
+    pub(super) ancestor: u64,
+    pub(super) tid: u32,
     /// JSON for the event.
-    extdata: Cow<'a, str>,
+    pub(super) extdata: Cow<'a, str>,
 }
 
 /// Statements for what happened.
 pub(super) struct Rows<'c, 'j> {
-    job: &'j Job<'j>,
-    info: Info<'c, 'j>,
+    pub(super) job: &'j Job<'j>,
+    pub(super) info: Info<'c, 'j>,
     strings: Strings<'c>,
     /// Id of the name of each kind and of each call.
     categories: HashMap<u8, i64>,
@@ -48,13 +51,13 @@ pub(super) struct Rows<'c, 'j> {
     track: Statement<'c>,
     argument: Statement<'c>,
     dispatch: Statement<'c>,
-    copy: Statement<'c>,
+    pub(super) copy: Statement<'c>,
     allocation: Statement<'c>,
     metadata: Statement<'c>,
     tracks: HashMap<(u32, i64), i64>,
     /// Ids of the last event, copy and allocation.
     events: i64,
-    copies: i64,
+    pub(super) copies: i64,
     allocations: i64,
 }
 
@@ -85,11 +88,11 @@ impl<'c, 'j> Rows<'c, 'j> {
             argument: database.insert("arg", "event_id, position, type, name, value, extdata")?,
             dispatch: database.ensure(
                 "kernel_dispatch",
-                "id, nid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, region_name_id, event_id, extdata",
+                "id, nid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, graph_exec_id, graph_node_id, region_name_id, event_id, extdata",
             )?,
             copy: database.insert(
                 "memory_copy",
-                "id, nid, pid, tid, start, end, name_id, dst_agent_id, dst_address, src_agent_id, src_address, size, stream_id, event_id, extdata",
+                "id, nid, pid, tid, start, end, name_id, dst_agent_id, dst_address, src_agent_id, src_address, size, stream_id, graph_exec_id, graph_node_id, event_id, extdata",
             )?,
             allocation: database.insert(
                 "memory_allocate",
@@ -113,8 +116,11 @@ impl<'c, 'j> Rows<'c, 'j> {
         match record {
             Record::Api(api, words) => self.api(api, words),
             Record::Marker(marker, message) => self.marker(marker, message),
-            Record::Kernel(kernel, _) => self.kernel(kernel),
-            Record::Copy(copy, _) => self.memory_copy(copy),
+            Record::Kernel(kernel, told) => self.kernel(kernel, told.as_ref()),
+            Record::Copy(copy, told) => self.memory_copy(copy, told.as_ref()),
+            Record::MemorySet(set) => self.memory_set(set),
+            Record::Synchronization(wait) => self.wait(wait),
+            Record::UnifiedMemory(moved) => self.unified(moved),
             Record::Allocation(allocation) => self.memory(allocation),
             Record::Scratch(scratch) => self.scratch(scratch),
             _ => Ok(()),
@@ -122,7 +128,7 @@ impl<'c, 'j> Rows<'c, 'j> {
     }
 
     /// Id of an operation's name.
-    fn operation(&mut self, header: &Header) -> Step<i64> {
+    pub(super) fn operation(&mut self, header: &Header) -> Step<i64> {
         let key = (header.kind, header.operation);
         if let Some(id) = self.operations.get(&key) {
             return Ok(*id);
@@ -147,7 +153,7 @@ impl<'c, 'j> Rows<'c, 'j> {
     }
 
     /// Puts in an event and returns its id.
-    fn event(&mut self, kind: u8, stack: u64, parent: u64, extdata: &str) -> Step<i64> {
+    pub(super) fn event(&mut self, kind: u8, stack: u64, parent: u64, extdata: &str) -> Step<i64> {
         let category = self.category(kind)?;
         self.events += 1;
         // External correlation ids belong to tools that push them.
@@ -163,11 +169,16 @@ impl<'c, 'j> Rows<'c, 'j> {
     }
 
     /// A region, or a sample where it took no time. Returns the event's id.
-    fn call(&mut self, call: &Call<'_>) -> Step<i64> {
+    pub(super) fn call(&mut self, call: &Call<'_>) -> Step<i64> {
         let header = &call.header;
         let tid = self.info.thread(call.tid)?;
         let event = self.event(header.kind, call.correlation, call.ancestor, &call.extdata)?;
-        let id = own_id(call.correlation);
+        // Of CUDA's calls, waits and ranges several have one correlation id.
+        let id = if self.job.index.is_cuda() {
+            None
+        } else {
+            own_id(call.correlation)
+        };
         if call.start == call.end {
             let category = self.category(header.kind)?;
             let track = self.track(call.tid, category)?;
@@ -207,6 +218,11 @@ impl<'c, 'j> Rows<'c, 'j> {
 
     fn api(&mut self, api: &Api, words: &[u8]) -> Step<()> {
         let header = api.header;
+        let extdata = if is_cuda_call(header.kind) && api.retval != 0 {
+            Cow::Owned(format!("{{\"result\":{}}}", api.retval))
+        } else {
+            Cow::Borrowed("{}")
+        };
         let event = self.call(&Call {
             header,
             start: api.start,
@@ -214,7 +230,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             correlation: api.correlation,
             ancestor: api.ancestor,
             tid: api.tid,
-            extdata: Cow::Borrowed("{}"),
+            extdata,
         })?;
         if !is_hip(header.kind) {
             return Ok(());
@@ -265,7 +281,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         Ok(())
     }
 
-    fn kernel(&mut self, kernel: &Kernel) -> Step<()> {
+    fn kernel(&mut self, kernel: &Kernel, told: Option<&CudaLaunch>) -> Step<()> {
         let correlation = kernel.correlation;
         let event = self.event(kind::KERNEL_DISPATCH, correlation, correlation, "{}")?;
         let tid = self.info.thread(kernel.tid)?;
@@ -276,7 +292,12 @@ impl<'c, 'j> Rows<'c, 'j> {
         let (nid, pid) = (self.info.nid, self.info.pid);
         let region = Strings::EMPTY;
         let flags = kernel.header.flags;
-        let extdata = remarks(flags, untimed(flags, kernel.untimed));
+        let mut extdata = remarks(flags, untimed(flags, kernel.untimed));
+        let (mut graph, mut node) = (0, 0);
+        if let Some(told) = told {
+            (graph, node) = (told.graph, whole(told.graph_node));
+            extdata = launch(kernel, told).into();
+        }
         let [group_x, group_y, group_z] = kernel.workgroup;
         let [grid_x, grid_y, grid_z] = kernel.grid;
         unless_taken(own_id(kernel.dispatch_id), |id| {
@@ -300,6 +321,8 @@ impl<'c, 'j> Rows<'c, 'j> {
                 grid_x,
                 grid_y,
                 grid_z,
+                graph,
+                node,
                 region,
                 event,
                 extdata,
@@ -307,14 +330,23 @@ impl<'c, 'j> Rows<'c, 'j> {
         })
     }
 
-    fn memory_copy(&mut self, copy: &Copy) -> Step<()> {
+    fn memory_copy(&mut self, copy: &Copy, told: Option<&CudaTransfer>) -> Step<()> {
         let event = self.event(kind::MEMORY_COPY, copy.correlation, copy.correlation, "{}")?;
         let tid = self.info.thread(copy.tid)?;
-        let name = self.operation(&copy.header)?;
+        let name = self.operation(&Header {
+            operation: copy_operation(copy, told),
+            ..copy.header
+        })?;
         let destination = self.info.agent(copy.dst_node)?;
         let source = self.info.agent(copy.src_node)?;
         let stream = self.info.stream(copy.stream)?;
         let flags = copy.header.flags;
+        let mut extdata = remarks(flags, untimed(flags, copy.untimed));
+        let (mut graph, mut node) = (0, 0);
+        if let Some(told) = told {
+            (graph, node) = (told.graph, whole(told.graph_node));
+            extdata = transfer(copy, told).into();
+        }
         self.copies += 1;
         self.copy.execute(params![
             self.copies,
@@ -330,8 +362,10 @@ impl<'c, 'j> Rows<'c, 'j> {
             whole(copy.src),
             whole(copy.bytes),
             stream,
+            graph,
+            node,
             event,
-            remarks(flags, untimed(flags, copy.untimed)),
+            extdata,
         ])?;
         Ok(())
     }

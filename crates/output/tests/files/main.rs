@@ -6,6 +6,7 @@
 )]
 
 mod common;
+mod cuda;
 mod golden;
 mod hostile;
 mod pftrace;

@@ -1,0 +1,228 @@
+//! Tables and columns that only CUDA processes have. Columns that mean the same have the names that AMD's tables give them.
+
+use super::{CALLS, Row, open};
+use crate::cuda::devices::ordinal;
+use crate::cuda::{NONE, memories, names_stream, stream_parts};
+use crate::files::{FileSet, OutputFile, WriteError};
+use crate::index::Index;
+use crate::job::{Job, address};
+use midair_record::event::{
+    Copy, CudaLaunch, CudaTransfer, Kernel, MemorySet, NO_NODE, Synchronization, UnifiedMemory,
+    kind,
+};
+
+/// Behind AMD's columns of kernels. `Cuda_Stream` is CUPTI's number within the context, where `Stream_Id` is the trace's own.
+pub(super) const KERNELS: &[&str] = &[
+    "Context_Id",
+    "Device",
+    "Static_Shared_Memory",
+    "Dynamic_Shared_Memory",
+    "Graph_Id",
+    "Graph_Node_Id",
+    "Cuda_Stream",
+];
+
+/// Behind AMD's columns of copies.
+pub(super) const COPIES: &[&str] = &[
+    "Context_Id",
+    "Bytes",
+    "Source_Memory",
+    "Destination_Memory",
+    "Graph_Id",
+    "Graph_Node_Id",
+    "Cuda_Stream",
+];
+
+const SETS: &[&str] = &[
+    "Kind",
+    "Operation",
+    "Agent_Id",
+    "Stream_Id",
+    "Thread_Id",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+    "Context_Id",
+    "Device",
+    "Bytes",
+    "Value",
+    "Graph_Id",
+    "Graph_Node_Id",
+    "Cuda_Stream",
+];
+
+const WAITS: &[&str] = &[
+    "Kind",
+    "Operation",
+    "Stream_Id",
+    "Thread_Id",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+    "Context_Id",
+    "Event_Id",
+    "Cuda_Stream",
+];
+
+const UNIFIED: &[&str] = &[
+    "Kind",
+    "Operation",
+    "Source_Agent_Id",
+    "Destination_Agent_Id",
+    "Address",
+    "Value",
+    "Stream_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+];
+
+/// Files of these tables, those that have rows.
+pub(super) struct Tables {
+    pub(super) calls: Option<OutputFile>,
+    pub(super) sets: Option<OutputFile>,
+    pub(super) waits: Option<OutputFile>,
+    pub(super) unified: Option<OutputFile>,
+}
+
+type Opened = Result<Option<OutputFile>, WriteError>;
+
+impl Tables {
+    /// Begins the files; `file` begins one whose rows do not say of which process they are.
+    pub(super) fn open(
+        files: &FileSet,
+        jobs: &[Job<'_>],
+        file: &impl Fn(bool, &str, &[&str]) -> Opened,
+    ) -> Result<Tables, WriteError> {
+        let any = |kind| jobs.iter().any(|job| job.index.has_cuda_work(kind));
+        let calls = jobs.iter().any(|job| Index::has_cuda_calls(job.index));
+        let columns = [CALLS, &["Result"]].concat();
+        Ok(Tables {
+            calls: open(files, calls, "cuda_api_trace.csv", &columns)?,
+            sets: file(any(kind::MEMORY_SET), "memory_set_trace.csv", SETS)?,
+            waits: file(
+                any(kind::SYNCHRONIZATION),
+                "synchronization_trace.csv",
+                WAITS,
+            )?,
+            unified: file(
+                any(kind::UNIFIED_MEMORY),
+                "unified_memory_trace.csv",
+                UNIFIED,
+            )?,
+        })
+    }
+
+    pub(super) fn all(self) -> [Option<OutputFile>; 4] {
+        [self.calls, self.sets, self.waits, self.unified]
+    }
+}
+
+/// Columns of a row that has nothing to say in them.
+fn nothing(row: &mut Row, columns: &[&str]) {
+    for _ in columns {
+        row.raw("");
+    }
+}
+
+/// The number of a device as CUDA counts it; nothing where none is named.
+fn device(row: &mut Row, node: u32) {
+    match ordinal(node) {
+        Some(ordinal) => row.number(ordinal),
+        None => row.raw(""),
+    };
+}
+
+/// A stream's number in the trace, or nothing where a record is for no single one.
+fn stream(row: &mut Row, job: &Job<'_>, handle: u64) {
+    if names_stream(handle) {
+        row.number(job.index.stream(handle));
+    } else {
+        row.raw("");
+    }
+}
+
+/// [`KERNELS`] of a kernel.
+pub(super) fn launch(row: &mut Row, kernel: &Kernel, told: Option<&CudaLaunch>) {
+    let Some(told) = told else {
+        return nothing(row, KERNELS);
+    };
+    row.number(told.context);
+    device(row, kernel.node);
+    row.number(told.static_shared)
+        .number(told.dynamic_shared)
+        .number(told.graph)
+        .number(told.graph_node)
+        .number(stream_parts(kernel.stream).1);
+}
+
+/// [`COPIES`] of a copy.
+pub(super) fn transfer(row: &mut Row, copy: &Copy, told: Option<&CudaTransfer>) {
+    let Some(told) = told else {
+        return nothing(row, COPIES);
+    };
+    let (from, to) = memories(told);
+    row.number(told.context)
+        .number(copy.bytes)
+        .text(from)
+        .text(to)
+        .number(told.graph)
+        .number(told.graph_node)
+        .number(stream_parts(copy.stream).1);
+}
+
+pub(super) fn set_row(row: &mut Row, job: &Job<'_>, set: &MemorySet) {
+    row.text(&job.names.kind(kind::MEMORY_SET))
+        .text(&job.names.operation(kind::MEMORY_SET, set.header.operation))
+        .text(&job.agent_name(set.node));
+    row.number(job.index.stream(set.stream))
+        .number(set.tid)
+        .number(set.correlation)
+        .number(set.start)
+        .number(set.end)
+        .number(set.context);
+    device(row, set.node);
+    row.number(set.bytes)
+        .number(set.value)
+        .number(set.graph)
+        .number(set.graph_node)
+        .number(stream_parts(set.stream).1);
+}
+
+pub(super) fn wait_row(row: &mut Row, job: &Job<'_>, wait: &Synchronization) {
+    let operation = wait.header.operation;
+    row.text(&job.names.kind(kind::SYNCHRONIZATION))
+        .text(&job.names.operation(kind::SYNCHRONIZATION, operation));
+    stream(row, job, wait.stream);
+    row.number(wait.tid)
+        .number(wait.correlation)
+        .number(wait.start)
+        .number(wait.end)
+        .number(wait.context);
+    for number in [wait.event, stream_parts(wait.stream).1] {
+        match number {
+            NONE => row.raw(""),
+            number => row.number(number),
+        };
+    }
+}
+
+pub(super) fn unified_row(row: &mut Row, job: &Job<'_>, moved: &UnifiedMemory) {
+    let operation = moved.header.operation;
+    row.text(&job.names.kind(kind::UNIFIED_MEMORY))
+        .text(&job.names.operation(kind::UNIFIED_MEMORY, operation));
+    for node in [moved.src_node, moved.dst_node] {
+        match node {
+            NO_NODE if !of_transfer(operation) => row.text(""),
+            node => row.text(&job.agent_name(node)),
+        };
+    }
+    row.text(&address(moved.address)).number(moved.value);
+    row.number(job.index.stream(moved.stream))
+        .number(moved.start)
+        .number(moved.end);
+}
+
+/// Whether an operation of unified memory is a transfer, which has two ends: the host is one where no device is named.
+fn of_transfer(operation: u32) -> bool {
+    matches!(operation, 1 | 2 | 8)
+}

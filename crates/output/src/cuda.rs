@@ -1,0 +1,235 @@
+//! What records of CUDA processes are called: kinds and directions that AMD has no numbers for, in the form of AMD's names.
+//!
+//! Numbers are CUPTI's (source: api/cupti_1x.json).
+
+pub(crate) mod devices;
+
+use crate::api::{Kind, Text};
+use midair_record::event::{Copy, CudaTransfer, kind};
+use std::borrow::Cow;
+
+/// The first kind that is ours: AMD's stand before it.
+pub(crate) const FIRST_KIND: u8 = kind::CUDA_RUNTIME_API;
+
+/// Copies of arrays and between devices are counted and named apart: their number is this and `CUpti_ActivityMemcpyKind`.
+pub(crate) const FURTHER_COPIES: u32 = 64;
+
+/// What [`FURTHER_COPIES`] and the kind of a copy stand for.
+const COPIES: &[(u32, &str)] = &[
+    (3, "MEMORY_COPY_HOST_TO_ARRAY"),
+    (4, "MEMORY_COPY_ARRAY_TO_HOST"),
+    (5, "MEMORY_COPY_ARRAY_TO_ARRAY"),
+    (6, "MEMORY_COPY_ARRAY_TO_DEVICE"),
+    (7, "MEMORY_COPY_DEVICE_TO_ARRAY"),
+    (10, "MEMORY_COPY_PEER_TO_PEER"),
+];
+
+/// Runtimes that AMD has no number for: number, name, name for people.
+const RUNTIMES: &[(u32, &str, &str)] = &[
+    (64, "RUNTIME_INITIALIZATION_CUDA_DRIVER", "CUDA driver"),
+    (65, "RUNTIME_INITIALIZATION_CUPTI", "CUPTI"),
+];
+
+/// `CUpti_ActivityMemoryKind`.
+const MEMORY: &[&str] = &[
+    "UNKNOWN",
+    "PAGEABLE",
+    "PINNED",
+    "DEVICE",
+    "ARRAY",
+    "MANAGED",
+    "DEVICE_STATIC",
+    "MANAGED_STATIC",
+];
+
+/// `CUpti_ActivityMemoryKind`, of memory that was filled.
+const SETS: &[&str] = &[
+    "MEMORY_SET_UNKNOWN",
+    "MEMORY_SET_PAGEABLE",
+    "MEMORY_SET_PINNED",
+    "MEMORY_SET_DEVICE",
+    "MEMORY_SET_ARRAY",
+    "MEMORY_SET_MANAGED",
+    "MEMORY_SET_DEVICE_STATIC",
+    "MEMORY_SET_MANAGED_STATIC",
+];
+
+/// `CUpti_ActivitySynchronizationType`.
+const WAITS: &[&str] = &[
+    "SYNCHRONIZATION_UNKNOWN",
+    "SYNCHRONIZATION_EVENT",
+    "SYNCHRONIZATION_STREAM_WAIT_EVENT",
+    "SYNCHRONIZATION_STREAM",
+    "SYNCHRONIZATION_CONTEXT",
+];
+
+/// `CUpti_ActivityUnifiedMemoryCounterKind`.
+const UNIFIED: &[&str] = &[
+    "UNIFIED_MEMORY_UNKNOWN",
+    "UNIFIED_MEMORY_HOST_TO_DEVICE",
+    "UNIFIED_MEMORY_DEVICE_TO_HOST",
+    "UNIFIED_MEMORY_CPU_PAGE_FAULTS",
+    "UNIFIED_MEMORY_GPU_PAGE_FAULTS",
+    "UNIFIED_MEMORY_THRASHING",
+    "UNIFIED_MEMORY_THROTTLING",
+    "UNIFIED_MEMORY_REMOTE_MAP",
+    "UNIFIED_MEMORY_DEVICE_TO_DEVICE",
+];
+
+/// Kinds of ours and their operations, in the order of their numbers from [`FIRST_KIND`] on.
+pub(crate) fn kinds() -> Vec<Kind> {
+    let of = |name: &'static str, operations: Vec<Text>| Kind {
+        name: Cow::Borrowed(name),
+        operations,
+    };
+    let texts = |names: &[&'static str]| names.iter().map(|name| Cow::Borrowed(*name)).collect();
+    vec![
+        of("CUDA_RUNTIME_API", Vec::new()),
+        of("CUDA_DRIVER_API", Vec::new()),
+        of("MEMORY_SET", texts(SETS)),
+        of("SYNCHRONIZATION", texts(WAITS)),
+        of("UNIFIED_MEMORY", texts(UNIFIED)),
+    ]
+}
+
+/// Name of an operation within a kind of AMD's that AMD has no number for.
+pub(crate) fn operation(kind: u8, operation: u32) -> Option<&'static str> {
+    match kind {
+        kind::MEMORY_COPY => {
+            let of = operation.checked_sub(FURTHER_COPIES)?;
+            COPIES.iter().find(|copy| copy.0 == of).map(|copy| copy.1)
+        }
+        kind::RUNTIME_INITIALIZATION => runtime(operation).map(|runtime| runtime.1),
+        _ => None,
+    }
+}
+
+/// A runtime's name for people, where it is none of AMD's.
+pub(crate) fn runtime_name(operation: u32) -> Option<&'static str> {
+    runtime(operation).map(|runtime| runtime.2)
+}
+
+fn runtime(operation: u32) -> Option<&'static (u32, &'static str, &'static str)> {
+    RUNTIMES.iter().find(|runtime| runtime.0 == operation)
+}
+
+/// What a copy is counted under and named by: AMD's direction where there is one for it.
+pub(crate) fn copy_operation(copy: &Copy, told: Option<&CudaTransfer>) -> u32 {
+    match told.map(|told| told.copy_kind) {
+        Some(further) if COPIES.iter().any(|copy| copy.0 == further) => FURTHER_COPIES + further,
+        _ => copy_direction(copy, told),
+    }
+}
+
+/// AMD's direction (1 H2H, 2 H2D, 3 D2H, 4 D2D): arrays count as the device's, for they lie there.
+pub(crate) fn copy_direction(copy: &Copy, told: Option<&CudaTransfer>) -> u32 {
+    match told.map_or(0, |told| told.copy_kind) {
+        9 => 1,
+        1 | 3 => 2,
+        2 | 4 => 3,
+        5..=8 | 10 => 4,
+        _ => copy.header.operation,
+    }
+}
+
+/// Whether a number that copies are counted under means anything.
+pub(crate) fn is_further_copy(number: u32) -> bool {
+    operation(kind::MEMORY_COPY, number).is_some()
+}
+
+/// What memory of a kind is called.
+pub(crate) fn memory(kind: u32) -> &'static str {
+    MEMORY.get(kind as usize).copied().unwrap_or("OTHER")
+}
+
+/// The memory that a copy is from, and the one that it goes to.
+pub(crate) fn memories(told: &CudaTransfer) -> (&'static str, &'static str) {
+    (
+        memory(told.memory_kinds & 0xffff),
+        memory(told.memory_kinds >> 16),
+    )
+}
+
+/// The two parts of a stream's handle: context and stream, as CUPTI counts them.
+pub(crate) fn stream_parts(handle: u64) -> (u32, u32) {
+    ((handle >> 32) as u32, handle as u32)
+}
+
+/// Whether a wait is for a stream, and not for all of a context.
+pub(crate) fn names_stream(handle: u64) -> bool {
+    stream_parts(handle).1 != NONE
+}
+
+/// CUPTI's number for no stream and no event (source: `CUPTI_SYNCHRONIZATION_INVALID_VALUE`).
+pub(crate) const NONE: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Names;
+    use midair_record::event::cuda_stream;
+
+    #[test]
+    fn directions_are_amds_where_it_has_them() {
+        let names = Names::amd();
+        let wanted = [
+            (1, "MEMORY_COPY_HOST_TO_DEVICE", 2),
+            (2, "MEMORY_COPY_DEVICE_TO_HOST", 3),
+            (3, "MEMORY_COPY_HOST_TO_ARRAY", 2),
+            (4, "MEMORY_COPY_ARRAY_TO_HOST", 3),
+            (5, "MEMORY_COPY_ARRAY_TO_ARRAY", 4),
+            (6, "MEMORY_COPY_ARRAY_TO_DEVICE", 4),
+            (7, "MEMORY_COPY_DEVICE_TO_ARRAY", 4),
+            (8, "MEMORY_COPY_DEVICE_TO_DEVICE", 4),
+            (9, "MEMORY_COPY_HOST_TO_HOST", 1),
+            (10, "MEMORY_COPY_PEER_TO_PEER", 4),
+            // What CUPTI does not know is as the record says, here nothing.
+            (0, "MEMORY_COPY_NONE", 0),
+            (11, "MEMORY_COPY_NONE", 0),
+        ];
+        for (copy_kind, name, direction) in wanted {
+            let told = CudaTransfer {
+                copy_kind,
+                ..CudaTransfer::default()
+            };
+            let copy = Copy::default();
+            let operation = copy_operation(&copy, Some(&told));
+            assert_eq!(names.operation(kind::MEMORY_COPY, operation), name);
+            assert_eq!(copy_direction(&copy, Some(&told)), direction, "{name}");
+        }
+        assert!(!is_further_copy(4) && !is_further_copy(FURTHER_COPIES + 8));
+    }
+
+    #[test]
+    fn kinds_have_their_numbers() {
+        let names = Names::amd();
+        for (number, name) in [
+            (kind::CUDA_RUNTIME_API, "CUDA_RUNTIME_API"),
+            (kind::CUDA_DRIVER_API, "CUDA_DRIVER_API"),
+            (kind::MEMORY_SET, "MEMORY_SET"),
+            (kind::SYNCHRONIZATION, "SYNCHRONIZATION"),
+            (kind::UNIFIED_MEMORY, "UNIFIED_MEMORY"),
+        ] {
+            assert_eq!(names.kind(number), name);
+        }
+        assert_eq!(names.kind(55), "KIND_55");
+        assert_eq!(names.kind(61), "KIND_61");
+        // AMD's numbers end before ours begin.
+        assert!(names.buffer.len() <= usize::from(FIRST_KIND));
+        assert_eq!(
+            names.operation(kind::RUNTIME_INITIALIZATION, 65),
+            "RUNTIME_INITIALIZATION_CUPTI"
+        );
+    }
+
+    #[test]
+    fn streams_come_apart_as_they_were_put_together() {
+        assert_eq!(stream_parts(cuda_stream(3, 7)), (3, 7));
+        assert!(names_stream(cuda_stream(1, 0)) && !names_stream(cuda_stream(1, NONE)));
+        let told = CudaTransfer {
+            memory_kinds: 3 << 16 | 2,
+            ..CudaTransfer::default()
+        };
+        assert_eq!(memories(&told), ("PINNED", "DEVICE"));
+    }
+}

@@ -1,0 +1,240 @@
+//! GPUs of a CUDA process as agents, beside those that the machine's files describe.
+
+use midair_agents::{Agent, AgentType, Cache, Dim3, MemBank};
+use midair_record::event::{CUDA_NODE, CudaDevice, NO_NODE, cuda_node};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// NVIDIA among PCI's vendors.
+const VENDOR: u16 = 0x10de;
+/// `HSA_HEAPTYPE_FRAME_BUFFER_PRIVATE` (source: hsakmttypes.h).
+const PRIVATE_MEMORY: u32 = 2;
+/// `HSA_CACHE_TYPE_DATA` and `_HSACU`, bits of a cache's type.
+const DATA_OF_UNITS: u32 = 1 | 8;
+
+/// A GPU as the process saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// The record.
+    pub record: CudaDevice,
+    /// Its name, in which nothing is left that a terminal would obey.
+    pub name: String,
+}
+
+/// The agents of a session, and where the devices of its records are among them.
+#[derive(Debug)]
+pub(crate) struct Agents<'a> {
+    all: Cow<'a, [Agent]>,
+    /// Of a CUDA process: node ids by what stands for devices in records.
+    cuda: Option<Nodes>,
+}
+
+#[derive(Debug)]
+struct Nodes {
+    devices: BTreeMap<u32, u32>,
+    host: u32,
+}
+
+impl<'a> Agents<'a> {
+    /// Agents of a process without CUDA are those of the machine.
+    pub(crate) fn of_machine(agents: &'a [Agent]) -> Agents<'a> {
+        Agents {
+            all: Cow::Borrowed(agents),
+            cuda: None,
+        }
+    }
+
+    /// Agents of a CUDA process: behind those of the machine come its devices. Where the machine's files described no CPU there is one
+    /// of which nothing is known, since copies have to come from somewhere.
+    pub(crate) fn of_cuda(machine: &'a [Agent], devices: &BTreeMap<u32, Device>) -> Agents<'a> {
+        let mut all = machine.to_vec();
+        let host = all.iter().find(|agent| agent.agent_type == AgentType::Cpu);
+        let host = match host {
+            Some(cpu) => cpu.node_id,
+            None => {
+                let cpu = unknown_cpu(&all);
+                let node = cpu.node_id;
+                all.push(cpu);
+                node
+            }
+        };
+        let mut nodes = BTreeMap::new();
+        for (ordinal, device) in devices {
+            let agent = of_device(device, &all);
+            nodes.insert(cuda_node(*ordinal), agent.node_id);
+            all.push(agent);
+        }
+        Agents {
+            all: Cow::Owned(all),
+            cuda: Some(Nodes {
+                devices: nodes,
+                host,
+            }),
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Agent] {
+        &self.all
+    }
+
+    /// The node id of what a record names: itself in a process without CUDA, else the one that a device or the host got. What nobody
+    /// described stays as it is.
+    pub(crate) fn node(&self, named: u32) -> u32 {
+        match &self.cuda {
+            None => named,
+            Some(nodes) if named == NO_NODE => nodes.host,
+            Some(nodes) => nodes.devices.get(&named).copied().unwrap_or(named),
+        }
+    }
+
+    /// The agent that a record names.
+    pub(crate) fn get(&self, named: u32) -> Option<&Agent> {
+        let node = self.node(named);
+        self.all.iter().find(|agent| agent.node_id == node)
+    }
+}
+
+/// The number of a CUDA device, where one is named.
+pub(crate) fn ordinal(named: u32) -> Option<u32> {
+    if named == NO_NODE {
+        return None;
+    }
+    named.checked_sub(CUDA_NODE)
+}
+
+/// The next agent's ids: node, logical node, place among those of its type, handle.
+fn next(all: &[Agent], of: AgentType) -> Agent {
+    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    let highest = |of: fn(&Agent) -> u64| all.iter().map(of).max();
+    Agent {
+        agent_type: of,
+        node_id: highest(|agent| u64::from(agent.node_id))
+            .map_or(0, |node| u32::try_from(node + 1).unwrap_or(u32::MAX)),
+        logical_node_id: number(all.len()),
+        logical_node_type_id: number(all.iter().filter(|agent| agent.agent_type == of).count()),
+        handle: highest(|agent| agent.handle)
+            .map_or(midair_agents::HANDLE_BASE, |handle| handle.wrapping_add(1)),
+        ..Agent::default()
+    }
+}
+
+fn unknown_cpu(all: &[Agent]) -> Agent {
+    Agent {
+        vendor_name: "CPU".to_owned(),
+        ..next(all, AgentType::Cpu)
+    }
+}
+
+/// A device's fields where AMD's have the same meaning; what CUDA does not tell is 0.
+fn of_device(device: &Device, all: &[Agent]) -> Agent {
+    let told = &device.record;
+    let three = |[x, y, z]: [u32; 3]| Dim3 { x, y, z };
+    let waves = told
+        .threads_per_multiprocessor
+        .checked_div(told.warp)
+        .unwrap_or(0);
+    Agent {
+        lds_size_in_kb: told.shared_per_multiprocessor / 1024,
+        wave_front_size: told.warp,
+        num_xcc: 1,
+        cu_count: told.multiprocessors,
+        max_waves_per_cu: waves,
+        // As AMD's, whose third part is the stepping.
+        gfx_target_version: told
+            .major
+            .saturating_mul(10_000)
+            .saturating_add(told.minor.saturating_mul(100)),
+        vendor_id: VENDOR,
+        // Bus, device, function.
+        location_id: told.pci_bus.wrapping_shl(8) | told.pci_device.wrapping_shl(3),
+        domain: told.pci_domain,
+        max_engine_clk_fcompute: told.clock_khz / 1000,
+        workgroup_max_size: told.threads_per_block,
+        grid_max_size: u32::MAX,
+        local_mem_size: told.memory,
+        workgroup_max_dim: three(told.block_limits),
+        grid_max_dim: three(told.grid_limits),
+        mem_banks: vec![MemBank {
+            heap_type: PRIVATE_MEMORY,
+            flags: 0,
+            width: told.memory_bus_bits,
+            mem_clk_max: told.memory_clock_khz / 1000,
+            size_in_bytes: told.memory,
+        }],
+        caches: vec![Cache {
+            size: u64::from(told.l2_bytes / 1024),
+            level: 2,
+            cache_type: DATA_OF_UNITS,
+            ..Cache::default()
+        }],
+        name: device.name.clone(),
+        vendor_name: "NVIDIA".to_owned(),
+        product_name: device.name.clone(),
+        model_name: format!("sm_{}{}", told.major, told.minor),
+        uuid: told.uuid,
+        ..next(all, AgentType::Gpu)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(ordinal: u32) -> (u32, Device) {
+        let record = CudaDevice {
+            ordinal,
+            major: 9,
+            warp: 32,
+            threads_per_multiprocessor: 2048,
+            ..CudaDevice::default()
+        };
+        let name = format!("NVIDIA H200 {ordinal}");
+        (ordinal, Device { record, name })
+    }
+
+    #[test]
+    fn devices_come_behind_the_machines_agents() {
+        let cpu = Agent {
+            agent_type: AgentType::Cpu,
+            node_id: 3,
+            handle: 0x1000,
+            ..Agent::default()
+        };
+        let machine = [cpu];
+        let agents = Agents::of_cuda(&machine, &[device(0), device(5)].into());
+        let found = |named| agents.get(named).map(|agent| agent.name.as_str());
+        assert_eq!(found(cuda_node(0)), Some("NVIDIA H200 0"));
+        assert_eq!(found(cuda_node(5)), Some("NVIDIA H200 5"));
+        // Never described; the host; a node of the machine.
+        assert_eq!(found(cuda_node(1)), None);
+        assert_eq!((found(NO_NODE), found(3)), (Some(""), Some("")));
+        let last = agents.all().last().cloned().unwrap_or_default();
+        assert_eq!(
+            (last.node_id, last.logical_node_id, last.gpu_index()),
+            (5, 2, 1)
+        );
+        assert_eq!(
+            (last.handle, last.max_waves_per_cu, last.gfx_target_version),
+            (0x1002, 64, 90_000)
+        );
+    }
+
+    #[test]
+    fn without_any_cpu_there_is_one_of_which_nothing_is_known() {
+        let agents = Agents::of_cuda(&[], &[device(0)].into());
+        let types: Vec<_> = agents
+            .all()
+            .iter()
+            .map(|agent| (agent.node_id, agent.agent_type))
+            .collect();
+        assert_eq!(types, [(0, AgentType::Cpu), (1, AgentType::Gpu)]);
+        assert_eq!((agents.node(NO_NODE), agents.node(cuda_node(0))), (0, 1));
+    }
+
+    #[test]
+    fn ordinals_are_those_of_devices_alone() {
+        assert_eq!(ordinal(cuda_node(2)), Some(2));
+        assert_eq!((ordinal(NO_NODE), ordinal(1)), (None, None));
+    }
+}

@@ -1,0 +1,150 @@
+use super::*;
+use crate::record_file::RecordWriter;
+use midair_record::event::{self, Note};
+
+fn index(records: &[Vec<u8>]) -> Index {
+    let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+    for record in records {
+        assert_eq!(writer.append(record).unwrap(), 1);
+    }
+    Index::build(&writer.finish().unwrap()).unwrap()
+}
+
+fn kernel(kernel_id: u64, stream: u64, untimed: u32, flags: u8) -> Vec<u8> {
+    let header = Header {
+        kind: kind::KERNEL_DISPATCH,
+        flags,
+        ..Header::default()
+    };
+    let (start, end) = if untimed == 0 { (100, 130) } else { (0, 0) };
+    event::encode(
+        &Kernel {
+            header,
+            kernel_id,
+            stream,
+            untimed,
+            start,
+            end,
+            ..Kernel::default()
+        },
+        &[],
+    )
+}
+
+#[test]
+fn streams_are_numbered_in_order_of_appearance() {
+    let index = index(&[
+        kernel(1, 0xb0, 0, 0),
+        kernel(1, 0, 0, 0),
+        kernel(1, 0xa0, 0, 0),
+        kernel(1, 0xb0, 0, 0),
+    ]);
+    assert_eq!(
+        [0, 0xb0, 0xa0, 0xc0].map(|handle| index.stream(handle)),
+        [0, 1, 2, 0]
+    );
+}
+
+#[test]
+fn untimed_work_is_counted_by_reason_and_not_summed() {
+    let index = index(&[
+        kernel(7, 0, 0, 0),
+        kernel(7, 0, 2, flag::UNTIMED),
+        kernel(7, 0, 99, 0),
+        kernel(7, 0, 4, flag::OPEN_AT_DETACH | flag::ORPHAN),
+    ]);
+    assert_eq!(
+        index.kernels[&7],
+        Stat {
+            calls: 1,
+            total: 30,
+            min: 30,
+            max: 30,
+            squares: 900
+        }
+    );
+    assert_eq!(index.dispatches, 4);
+    let reasons: Vec<_> = index
+        .untimed
+        .iter()
+        .map(|(reason, n)| (*reason, *n))
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            ("no reason was recorded", 1),
+            ("no signal was free", 1),
+            ("still running at detach", 1)
+        ]
+    );
+    assert_eq!((index.open_at_detach, index.orphans), (1, 1));
+}
+
+#[test]
+fn impossible_ids_and_endless_notes_are_limited() {
+    let header = Header {
+        kind: kind::KERNEL_SYMBOL,
+        ..Header::default()
+    };
+    let symbol = |kernel_id| {
+        event::encode(
+            &KernelSymbol {
+                header,
+                kernel_id,
+                name_len: 1,
+                ..KernelSymbol::default()
+            },
+            b"k",
+        )
+    };
+    let note = event::encode(
+        &Note {
+            header: Header {
+                kind: kind::NOTE,
+                ..Header::default()
+            },
+            len: 6,
+            reserved: 0,
+        },
+        b"a\x1b[2Jz",
+    );
+    let mut records = vec![symbol(0), symbol(u64::MAX), symbol(3)];
+    records.extend(std::iter::repeat_n(note, MOST_NOTES + 2));
+    let index = index(&records);
+    assert_eq!(
+        (
+            index.symbols.keys().copied().collect::<Vec<_>>(),
+            index.ids_refused
+        ),
+        (vec![3], 2)
+    );
+    assert_eq!((index.notes.len(), index.notes_left_out), (MOST_NOTES, 2));
+    assert_eq!(index.notes[0], "a [2Jz");
+}
+
+#[test]
+fn books_are_checked() {
+    let header = Header {
+        kind: kind::BOOKS,
+        ..Header::default()
+    };
+    let books = Books {
+        header,
+        queue_id: 3,
+        first_index: 10,
+        last_index: 20,
+        dispatches: 6,
+        other_packets: 3,
+        lost: 1,
+        timed: 6,
+        ..Books::default()
+    };
+    let wrong = Books {
+        queue_id: 4,
+        timed: 5,
+        ..books
+    };
+    let found = index(&[event::encode(&books, &[]), event::encode(&wrong, &[])]).unbalanced();
+    assert_eq!(found.len(), 1);
+    assert!(found[0].contains("queue 4"), "{found:?}");
+}

@@ -1,0 +1,168 @@
+//! Rows for what only CUDA processes have.
+//!
+//! The schema is AMD's and has no tables for these. Fills are rows of copies from a device to itself, so that views of what kept a device
+//! busy have them; their category tells them from copies. Waits, and what unified memory did, are regions. What else is known is in
+//! `extdata`.
+
+use super::rows::{Call, Rows};
+use super::{Step, whole};
+use crate::cuda::devices::ordinal;
+use crate::cuda::{NONE, memories, memory, names_stream, stream_parts};
+use crate::index::untimed;
+use crate::job::address;
+use midair_record::event::{
+    Copy, CudaLaunch, CudaTransfer, Header, Kernel, MemorySet, Synchronization, UnifiedMemory,
+    flag, kind,
+};
+use rusqlite::params;
+use std::borrow::Cow;
+use std::fmt::{Display, Write};
+
+/// An object of JSON under construction. Keys and texts are the program's own, and need no escapes.
+struct Object(String);
+
+impl Object {
+    fn new() -> Object {
+        // As long as the longest of these.
+        Object(String::with_capacity(256))
+    }
+
+    fn key(&mut self, key: &str) {
+        self.0.push(if self.0.is_empty() { '{' } else { ',' });
+        self.0.push('"');
+        self.0.push_str(key);
+        self.0.push_str("\":");
+    }
+
+    /// Writing to a String cannot fail, hence the ignored results.
+    fn number(&mut self, key: &str, value: impl Display) {
+        self.key(key);
+        let _ = write!(self.0, "{value}");
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.key(key);
+        let _ = write!(self.0, "\"{value}\"");
+    }
+
+    /// Device, context and stream as CUDA and CUPTI count them.
+    fn place(&mut self, device: Option<u32>, context: u32, stream: u64) {
+        if let Some(ordinal) = device {
+            self.number("device", ordinal);
+        }
+        self.number("context", context);
+        if names_stream(stream) {
+            self.number("stream", stream_parts(stream).1);
+        }
+    }
+
+    fn finish(mut self, header: &Header, reason: u32) -> String {
+        if let Some(reason) = untimed(header.flags, reason) {
+            self.text("untimed", reason);
+        }
+        if header.flags & flag::OPEN_AT_DETACH != 0 {
+            self.number("open_at_detach", true);
+        }
+        if self.0.is_empty() {
+            self.0.push('{');
+        }
+        self.0.push('}');
+        self.0
+    }
+}
+
+/// What else there is to say about a kernel.
+pub(super) fn launch(kernel: &Kernel, told: &CudaLaunch) -> String {
+    let mut object = Object::new();
+    object.place(ordinal(kernel.node), told.context, kernel.stream);
+    object.number("registers", told.registers);
+    object.number("static_shared_memory", told.static_shared);
+    object.number("dynamic_shared_memory", told.dynamic_shared);
+    object.finish(&kernel.header, kernel.untimed)
+}
+
+/// What else there is to say about a copy.
+pub(super) fn transfer(copy: &Copy, told: &CudaTransfer) -> String {
+    let (from, to) = memories(told);
+    let mut object = Object::new();
+    object.place(None, told.context, copy.stream);
+    object.number("copy_kind", told.copy_kind);
+    object.text("src_memory", from);
+    object.text("dst_memory", to);
+    object.finish(&copy.header, copy.untimed)
+}
+
+impl Rows<'_, '_> {
+    pub(super) fn memory_set(&mut self, set: &MemorySet) -> Step<()> {
+        let event = self.event(kind::MEMORY_SET, set.correlation, set.correlation, "{}")?;
+        let tid = self.info.thread(set.tid)?;
+        let name = self.operation(&set.header)?;
+        let agent = self.info.agent(set.node)?;
+        let stream = self.info.stream(set.stream)?;
+        let mut object = Object::new();
+        object.place(ordinal(set.node), set.context, set.stream);
+        object.text("memory", memory(set.header.operation));
+        object.number("value", set.value);
+        // CUPTI does not tell where the memory is.
+        let address = None::<i64>;
+        self.copies += 1;
+        self.copy.execute(params![
+            self.copies,
+            self.info.nid,
+            self.info.pid,
+            tid,
+            whole(set.start),
+            whole(set.end),
+            name,
+            agent,
+            address,
+            agent,
+            address,
+            whole(set.bytes),
+            stream,
+            set.graph,
+            whole(set.graph_node),
+            event,
+            object.finish(&set.header, 0),
+        ])?;
+        Ok(())
+    }
+
+    pub(super) fn wait(&mut self, wait: &Synchronization) -> Step<()> {
+        let mut object = Object::new();
+        object.place(None, wait.context, wait.stream);
+        if wait.event != NONE {
+            object.number("event", wait.event);
+        }
+        self.call(&Call {
+            header: wait.header,
+            start: wait.start,
+            end: wait.end,
+            correlation: wait.correlation,
+            ancestor: wait.correlation,
+            tid: wait.tid,
+            extdata: Cow::Owned(object.finish(&wait.header, 0)),
+        })?;
+        Ok(())
+    }
+
+    /// On thread 0, for no thread is known.
+    pub(super) fn unified(&mut self, moved: &UnifiedMemory) -> Step<()> {
+        let mut object = Object::new();
+        object.text("src_agent", &self.job.agent_name(moved.src_node));
+        object.text("dst_agent", &self.job.agent_name(moved.dst_node));
+        object.text("address", &address(moved.address));
+        object.number("value", moved.value);
+        object.number("stream_id", self.job.index.stream(moved.stream));
+        self.call(&Call {
+            header: moved.header,
+            start: moved.start,
+            end: moved.end,
+            correlation: 0,
+            ancestor: 0,
+            tid: 0,
+            extdata: Cow::Owned(object.finish(&moved.header, 0)),
+        })?;
+        Ok(())
+    }
+}
