@@ -5,6 +5,7 @@
 pub(crate) mod devices;
 
 use crate::api::{Kind, Text};
+use midair_abi::cupti;
 use midair_record::event::{Copy, CudaTransfer, kind};
 use std::borrow::Cow;
 
@@ -13,6 +14,9 @@ pub(crate) const FIRST_KIND: u8 = kind::CUDA_RUNTIME_API;
 
 /// Copies of arrays and between devices are counted and named apart: their number is this and `CUpti_ActivityMemcpyKind`.
 pub(crate) const FURTHER_COPIES: u32 = 64;
+
+/// More numbers of calls than any CUPTI has.
+const MOST_CALLS: u32 = 1 << 12;
 
 /// What [`FURTHER_COPIES`] and the kind of a copy stand for.
 const COPIES: &[(u32, &str)] = &[
@@ -84,12 +88,21 @@ pub(crate) fn kinds() -> Vec<Kind> {
     };
     let texts = |names: &[&'static str]| names.iter().map(|name| Cow::Borrowed(*name)).collect();
     vec![
-        of("CUDA_RUNTIME_API", Vec::new()),
-        of("CUDA_DRIVER_API", Vec::new()),
+        of("CUDA_RUNTIME_API", calls(cupti::runtime_name)),
+        of("CUDA_DRIVER_API", calls(cupti::driver_name)),
         of("MEMORY_SET", texts(SETS)),
         of("SYNCHRONIZATION", texts(WAITS)),
         of("UNIFIED_MEMORY", texts(UNIFIED)),
     ]
+}
+
+/// Names of calls by CUPTI's callback id; empty where no function has a number.
+fn calls(name: fn(u32) -> Option<&'static str>) -> Vec<Text> {
+    let last = (0..MOST_CALLS).rev().find(|number| name(*number).is_some());
+    let numbers = 0..last.map_or(0, |last| last + 1);
+    numbers
+        .map(|number| Cow::Borrowed(name(number).unwrap_or_default()))
+        .collect()
 }
 
 /// Name of an operation within a kind of AMD's that AMD has no number for.
@@ -214,6 +227,13 @@ mod tests {
         }
         assert_eq!(names.kind(55), "KIND_55");
         assert_eq!(names.kind(61), "KIND_61");
+        for (number, operation, name) in [
+            (kind::CUDA_RUNTIME_API, 211, "cudaLaunchKernel"),
+            (kind::CUDA_DRIVER_API, 307, "cuLaunchKernel"),
+            (kind::CUDA_RUNTIME_API, 0, "CUDA_RUNTIME_API_OPERATION_0"),
+        ] {
+            assert_eq!(names.operation(number, operation), name);
+        }
         // AMD's numbers end before ours begin.
         assert!(names.buffer.len() <= usize::from(FIRST_KIND));
         assert_eq!(

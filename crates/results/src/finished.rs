@@ -290,10 +290,6 @@ fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {
         | kind::HSA_AMD_EXT_API
         | kind::HSA_IMAGE_EXT_API
         | kind::HSA_FINALIZE_EXT_API => "HSA calls",
-        kind::CUDA_RUNTIME_API | kind::CUDA_DRIVER_API => "CUDA calls",
-        kind::MEMORY_SET => "fills of memory",
-        kind::SYNCHRONIZATION => "synchronizations",
-        kind::UNIFIED_MEMORY => "events of unified memory",
         _ => "descriptions of agents, queues or kernels",
     };
     let mut lost: Vec<(String, u64)> = Vec::new();

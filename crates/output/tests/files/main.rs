@@ -7,6 +7,7 @@
 
 mod common;
 mod cuda;
+mod cuda_formats;
 mod golden;
 mod hostile;
 mod pftrace;
