@@ -1,6 +1,6 @@
 //! The process ends while it is recorded: an exit handler of ours lets our thread finish first.
 //!
-//! It was registered after CUDA's own handlers, so it runs before them, and CUPTI still works when our thread asks it for the rest.
+//! It was registered after CUDA's own handlers and CUPTI's, so it runs before them, and CUPTI still works when our thread asks it for the rest.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
@@ -11,10 +11,18 @@ const LIMIT: Duration = Duration::from_millis(1500);
 
 /// The pid of the process that is recorded, 0 when none: a forked child has a copy of this word and nothing of ours that runs.
 static SERVING: AtomicU32 = AtomicU32::new(0);
+/// The pid of the process that this library was first used in, 0 before.
+static HOME: AtomicU32 = AtomicU32::new(0);
 /// 1 once the process runs its exit handlers.
 static LEAVES: AtomicU32 = AtomicU32::new(0);
 
-/// Registers the handler. Once per process.
+/// Whether this process was forked from one that used this library.
+pub fn is_forked() -> bool {
+    let home = HOME.load(SeqCst);
+    home != 0 && home != std::process::id()
+}
+
+/// Registers the handler. Once per CUPTI, behind its own.
 pub fn register() {
     // SAFETY: a function of a library that is never unloaded.
     unsafe { libc::atexit(at_exit) };
@@ -22,6 +30,9 @@ pub fn register() {
 
 /// A session begins or ends.
 pub fn serve(on: bool) {
+    if on {
+        HOME.store(std::process::id(), SeqCst);
+    }
     SERVING.store(if on { std::process::id() } else { 0 }, SeqCst);
 }
 
@@ -32,8 +43,9 @@ pub fn process_leaves() -> bool {
 
 /// In a forked child, before its first session.
 pub fn begin_anew() {
-    SERVING.store(0, SeqCst);
-    LEAVES.store(0, SeqCst);
+    for word in [&SERVING, &LEAVES, &HOME] {
+        word.store(0, SeqCst);
+    }
 }
 
 extern "C" fn at_exit() {

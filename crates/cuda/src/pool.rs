@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// Bytes of a buffer: some 5,000 kernels, or 26,000 calls. What a thread has to wait for at once (CUPTI clears it) stays short.
 pub const BUFFER: usize = 1 << 20;
-/// Buffers: each of an application's threads may have one of its own. Those that are never asked for take no memory, only addresses.
+/// Buffers: each of an application's threads has one of its own. Those that are never asked for take no memory, only addresses.
 pub const BUFFERS: usize = 128;
 const WORDS: usize = BUFFERS / 64;
 
@@ -196,42 +196,25 @@ impl Pool {
             .sum()
     }
 
-    /// Our thread, after [`Pool::close`] and when everything that came back was read: gives the memory back, unless CUPTI still has a
-    /// buffer. Whether it is gone.
-    pub fn unmap(&self) -> bool {
+    /// Our thread, after [`Pool::close`], when CUPTI is finalized and everything that came back was read: gives the memory back. The
+    /// addresses stay ours: a thread that was inside a call all the time may still write to the end of a buffer that CUPTI made it
+    /// give up, and finds a page there.
+    pub fn rest(&self) {
         let base = self.base.load(Acquire);
-        if base == 0 {
-            return true;
+        if base != 0 {
+            let at = std::ptr::with_exposed_provenance_mut(base);
+            // SAFETY: our own mapping, of which nothing is read any more.
+            unsafe { libc::madvise(at, BUFFER * BUFFERS, libc::MADV_DONTNEED) };
         }
-        // Whoever passed the gate before it was shut finds nothing from here on, or has a buffer and is seen to.
-        let mut inside = [0_u64; WORDS];
-        for (inside, word) in inside.iter_mut().zip(&self.free) {
-            *inside = word.swap(0, AcqRel);
-        }
-        for (inside, word) in inside.iter_mut().zip(&self.full) {
-            *inside |= word.load(Acquire);
-        }
-        if inside != [u64::MAX; WORDS] {
-            for (word, inside) in self.free.iter().zip(inside) {
-                word.fetch_or(inside, Release);
-            }
-            for (full, inside) in self.full.iter().zip(inside) {
-                full.fetch_and(!inside, AcqRel);
-            }
-            return false;
-        }
-        for word in &self.full {
-            word.store(0, Release);
+    }
+
+    /// In a forked child, before its first session: what its parent had is left where it is.
+    pub fn begin_anew(&self) {
+        self.close();
+        for words in [&self.free, &self.full] {
+            words.iter().for_each(|word| word.store(0, Release));
         }
         self.base.store(0, Release);
-        // SAFETY: our own mapping; all its buffers are here, and nothing gives one out any more.
-        unsafe {
-            libc::munmap(
-                std::ptr::with_exposed_provenance_mut(base),
-                BUFFER * BUFFERS,
-            )
-        };
-        true
     }
 
     /// Requests that found no buffer, and buffers of somebody else that came back, since the session began.
@@ -260,12 +243,33 @@ mod tests {
         assert_eq!((pool.take(), pool.outside()), (None, BUFFERS));
         assert_eq!(pool.counts(), (1, 0));
         pool.close();
-        assert!(!pool.unmap());
         for address in taken {
             pool.give(std::ptr::with_exposed_provenance_mut(address), 8);
         }
-        assert!(pool.unmap() && pool.unmap());
-        assert_eq!(pool.outside(), 0);
+        assert_eq!((pool.take(), pool.outside(), pool.left()), (None, 0, 0));
+        pool.rest();
+        assert!(pool.open());
+        assert_eq!((pool.counts(), pool.left()), ((0, 0), BUFFERS));
+    }
+
+    #[test]
+    fn memory_is_given_back_and_the_addresses_stay() {
+        let pool = Pool::new();
+        pool.rest();
+        assert!(pool.open());
+        let buffer = pool.take().unwrap();
+        // SAFETY: a buffer of ours.
+        unsafe { buffer.cast::<u64>().write(7) };
+        pool.give(buffer, 8);
+        pool.close();
+        pool.rest();
+        // SAFETY: still mapped, as a thread that comes too late needs it.
+        unsafe {
+            assert_eq!(buffer.cast::<u64>().read(), 0);
+            buffer.cast::<u64>().write(8);
+        }
+        assert!(pool.open());
+        assert_eq!((pool.left(), pool.outside()), (BUFFERS, 0));
     }
 
     #[test]
@@ -285,8 +289,6 @@ mod tests {
         assert_eq!(pool.outside(), 2);
         filled.iter().for_each(|it| pool.recycle(it));
         assert_eq!((pool.outside(), pool.left()), (0, BUFFERS));
-        pool.close();
-        assert!(pool.unmap());
     }
 
     #[test]
@@ -295,7 +297,7 @@ mod tests {
         assert!(pool.open());
         let kept = pool.take().unwrap();
         pool.close();
-        assert!(!pool.unmap());
+        pool.rest();
         assert!(pool.open());
         let others: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
         assert_eq!(others.len(), BUFFERS - 1);
@@ -304,8 +306,6 @@ mod tests {
             .iter()
             .chain([&kept])
             .for_each(|it| pool.give(*it, 0));
-        pool.close();
-        assert!(pool.unmap());
     }
 
     #[test]
@@ -356,7 +356,5 @@ mod tests {
             assert_eq!(seen, given);
         });
         assert_eq!(seen + pool.counts().0, 80_000);
-        pool.close();
-        assert!(pool.unmap());
     }
 }

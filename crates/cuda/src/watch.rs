@@ -48,8 +48,9 @@ static ENTRIES: [Entry; MOST] = [const {
 static ASKED: AtomicU32 = AtomicU32::new(0);
 /// A futex word: 1 while the watch is on.
 static ON: AtomicU32 = AtomicU32::new(0);
-/// Our own thread.
+/// Our own thread, and its process: a child that is forked meanwhile has the jumps and nobody who takes them out.
 static OWN: AtomicU32 = AtomicU32::new(0);
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Somebody changes rights and bytes of code.
 static CHANGING: AtomicBool = AtomicBool::new(false);
 
@@ -74,6 +75,7 @@ impl Watch {
         }
         ASKED.store(0, SeqCst);
         OWN.store(own_id(), SeqCst);
+        PROCESS.store(std::process::id(), SeqCst);
         ON.store(1, SeqCst);
         let mut watch = Watch { count: 0 };
         for (index, (entry, address)) in ENTRIES.iter().zip(functions).enumerate() {
@@ -110,9 +112,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        for entry in ENTRIES.iter().take(self.count) {
-            restore(entry);
-        }
+        ENTRIES.iter().take(self.count).for_each(restore);
         ON.store(0, SeqCst);
         wake();
     }
@@ -132,22 +132,33 @@ extern "C" fn gives_way(index: u32) -> usize {
     };
     // SAFETY: the thread's own error number; the caller's is kept.
     let errno = unsafe { *libc::__errno_location() };
-    if own_id() != OWN.load(SeqCst) && ON.load(SeqCst) != 0 {
-        ASKED.fetch_add(1, SeqCst);
-        let end = Instant::now() + PATIENCE;
-        while ON.load(SeqCst) != 0 {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            midair_guest::wait_on(&ON, 1, Some(left), true);
-        }
+    let forked = PROCESS.load(SeqCst) != std::process::id();
+    if forked || (own_id() != OWN.load(SeqCst) && !is_over()) {
+        // In a forked child nobody comes, or our thread did not come in time. One function may call another: all are put back.
+        ENTRIES.iter().for_each(restore);
     }
-    // Nothing is to be done here but in two cases: our thread did not come in time, or is the caller itself.
+    // Nothing is left to do here but where our own thread is the caller.
     restore(entry);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
     entry.address.load(Relaxed)
+}
+
+/// Waits until the watch is over. False where it did not end in time.
+fn is_over() -> bool {
+    if ON.load(SeqCst) == 0 {
+        return true;
+    }
+    ASKED.fetch_add(1, SeqCst);
+    let end = Instant::now() + PATIENCE;
+    while ON.load(SeqCst) != 0 {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        midair_guest::wait_on(&ON, 1, Some(left), true);
+    }
+    true
 }
 
 /// Puts an entry back where it is ours.
@@ -222,5 +233,5 @@ fn wake() {
     };
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests;

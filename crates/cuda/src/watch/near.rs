@@ -1,7 +1,8 @@
 //! Pages of ours that a jump of 32 bits reaches. A page that was made stays: a thread may be on its way through it.
 
 use super::{MOST, arch};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 const PAGE: usize = 4096;
 /// Bytes of one function's stub.
@@ -11,21 +12,22 @@ const REACH: usize = (1 << 31) - (1 << 20);
 /// Pages that are made at most, one per copy of CUPTI that is too far from the others.
 const PAGES: usize = 4;
 
-static KNOWN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// Pages that were made, 0 where none was. Only our own thread changes it.
+static KNOWN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
 
 /// Where a function at `address` jumps to, as number `index`.
 pub(super) fn stub(address: usize, index: usize) -> Result<usize, String> {
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let page = match known.iter().find(|page| page.abs_diff(address) < REACH) {
-        Some(page) => *page,
-        None if known.len() == PAGES => return Err("too many copies of CUPTI".to_owned()),
-        None => {
-            let page = make(address)?;
-            known.push(page);
-            page
+    for place in &KNOWN {
+        let mut page = place.load(Acquire);
+        if page == 0 {
+            page = make(address)?;
+            place.store(page, Release);
         }
-    };
-    Ok(page + index * STUB)
+        if page.abs_diff(address) < REACH {
+            return Ok(page + index * STUB);
+        }
+    }
+    Err("too many copies of CUPTI, far apart".to_owned())
 }
 
 /// Makes a page near `address`.

@@ -1,4 +1,5 @@
 //! Functions made here, in a page of their own, stand for CUPTI's.
+#![cfg(target_arch = "x86_64")]
 
 use super::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -80,6 +80,21 @@ impl Area {
         }
     }
 
+    /// Whether `bytes` of records would find free chunks at this moment. Says nothing where other threads store, too: they may take
+    /// them first.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let head = self.head();
+        let wanted = (bytes.div_ceil(CHUNK_BODY) as u64).min(head.chunk_count);
+        let next = head.claim.load(Relaxed);
+        (0..wanted).all(|ahead| {
+            let index = next.wrapping_add(ahead) % head.chunk_count;
+            let offset = head.chunks_at as usize + index as usize * CHUNK;
+            // SAFETY: `new` checked that all chunks lie inside the mapping and are aligned to 64; only an atomic of it is read.
+            let chunk_head = unsafe { &*self.base.add(offset).cast::<ChunkHead>() };
+            chunk_head.state.load(Acquire) == chunk::FREE
+        })
+    }
+
     fn claim(&self, tid: u32) -> Option<*mut ChunkHead> {
         let head = self.head();
         for _ in 0..CLAIM_TRIES.min(head.chunk_count) {

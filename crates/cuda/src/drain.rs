@@ -1,0 +1,472 @@
+//! From CUPTI's records to ours.
+
+use crate::clock::Clock;
+use crate::cupti::activity::{
+    Activity, Api, Kernel, Marker, Memcpy, Memory, Memset, Synchronization, Text, UnifiedMemory,
+};
+use crate::kernels::{Kernels, Shape};
+use crate::markers::{Markers, Range, Told, What};
+use crate::sink::{Sink, header};
+use midair_abi::cupti::{
+    flag as cupti_flag, memcpy_kind, memory_kind, memory_operation, unified_memory,
+};
+use midair_record::event::{
+    self, CudaLaunch, CudaTransfer, KernelSymbol, MAX_RECORD, MemorySet, NO_NODE, Queue, Untimed,
+    cuda_node, cuda_stream, flag, kind,
+};
+use std::collections::HashMap;
+use std::ffi::CStr;
+
+/// The node that stands for the host: the first processor.
+const HOST: u32 = 0;
+/// Bytes of a name that fit a record.
+const MOST_NAME: usize = MAX_RECORD - size_of::<KernelSymbol>();
+/// Correlation ids of marks and ranges begin here: CUPTI's own have 32 bits.
+const MARKER_IDS: u64 = 1 << 32;
+
+/// What a session has read so far.
+#[derive(Debug)]
+pub struct Drain {
+    /// Where it goes.
+    pub sink: Sink,
+    /// CUPTI's clock and ours.
+    pub clock: Clock,
+    /// Calls are recorded: what names one has a caller.
+    calls: bool,
+    kernels: Kernels,
+    markers: Markers,
+    queues: HashMap<(u32, u32), u32>,
+    last_queue: ((u32, u32), u32),
+    dispatches: u64,
+    marks: u64,
+    /// Kernels that CUPTI gave without their times.
+    pub untimed: u64,
+    /// Records of kinds that nobody asked for.
+    pub others: u64,
+    /// Names that were cut.
+    pub cut: u64,
+}
+
+impl Drain {
+    /// Nothing read yet.
+    pub fn new(sink: Sink, clock: Clock, calls: bool) -> Drain {
+        Drain {
+            sink,
+            clock,
+            calls,
+            kernels: Kernels::default(),
+            markers: Markers::default(),
+            queues: HashMap::new(),
+            last_queue: ((0, 0), 0),
+            dispatches: 0,
+            marks: 0,
+            untimed: 0,
+            others: 0,
+            cut: 0,
+        }
+    }
+
+    /// Writes what a record of CUPTI's tells.
+    ///
+    /// # Safety
+    /// The texts that it points to are as CUPTI promises them: terminated, and there until its buffer is given back.
+    #[inline]
+    pub unsafe fn see(&mut self, activity: &Activity<'_>) {
+        match activity {
+            // SAFETY: the caller's promise, here and below.
+            Activity::Kernel(kernel) => unsafe { self.kernel(kernel) },
+            Activity::Api(api) => self.api(api),
+            Activity::Memcpy(copy) => self.copy(copy),
+            Activity::Memset(fill) => self.fill(fill),
+            // SAFETY: as above.
+            Activity::Marker(marker) => unsafe { self.marker(marker) },
+            Activity::Synchronization(wait) => self.wait(wait),
+            Activity::Memory(memory) => self.memory(memory),
+            Activity::UnifiedMemory(moved) => self.unified(moved),
+            Activity::Other(_) => self.others += 1,
+        }
+    }
+
+    fn caller(&self) -> u8 {
+        if self.calls { 0 } else { flag::NO_CALLER }
+    }
+
+    unsafe fn kernel(&mut self, kernel: &Kernel<'_>) {
+        let shape = Shape {
+            registers: kernel.registers,
+            shared: kernel.static_shared,
+        };
+        let (sink, cut) = (&mut self.sink, &mut self.cut);
+        let tell = |id, name: &CStr| {
+            let name = name.to_bytes();
+            *cut += u64::from(name.len() > MOST_NAME);
+            let name = name.get(..MOST_NAME).unwrap_or(name);
+            let symbol = KernelSymbol {
+                header: header::<KernelSymbol>(kind::KERNEL_SYMBOL, 0, 0, 0),
+                kernel_id: id,
+                group_segment: shape.shared,
+                arch_vgpr: shape.registers,
+                name_len: name.len() as u32,
+                ..KernelSymbol::default()
+            };
+            sink.put_with_text(&symbol, name)
+        };
+        // SAFETY: the caller's promise.
+        let kernel_id = unsafe { self.kernels.number(kernel.name.pointer(), shape, tell) };
+        let queue_id = self.queue(kernel.context, kernel.stream, kernel.device);
+        self.dispatches += 1;
+        let (mut start, mut end) = (
+            self.clock.convert(kernel.start),
+            self.clock.convert(kernel.end),
+        );
+        let mut untimed = Untimed::Timed;
+        if kernel.start == 0 || kernel.end == 0 {
+            untimed = Untimed::RunningAtDetach;
+        } else if end < start {
+            untimed = Untimed::BadTimes;
+        }
+        let mut flags = self.caller();
+        if untimed != Untimed::Timed {
+            (start, end) = (0, 0);
+            flags |= flag::UNTIMED;
+            self.untimed += 1;
+        }
+        let threads = |at: usize| {
+            let of = |three: [u32; 3]| three.get(at).copied().unwrap_or(1);
+            of(kernel.grid).saturating_mul(of(kernel.block))
+        };
+        let launch = CudaLaunch {
+            graph_node: kernel.graph_node,
+            graph: kernel.graph,
+            context: kernel.context,
+            registers: kernel.registers,
+            static_shared: kernel.static_shared,
+            dynamic_shared: kernel.dynamic_shared,
+            reserved: 0,
+        };
+        let record = event::Kernel {
+            header: header::<event::Kernel>(
+                kind::KERNEL_DISPATCH,
+                0,
+                flags,
+                size_of::<CudaLaunch>(),
+            ),
+            start,
+            end,
+            correlation: kernel.correlation.into(),
+            rung: 0,
+            dispatch_id: self.dispatches,
+            kernel_id,
+            kernel_object: 0,
+            packet_index: 0,
+            stream: cuda_stream(kernel.context, kernel.stream),
+            queue_id,
+            node: cuda_node(kernel.device),
+            tid: 0,
+            untimed: untimed as u32,
+            private_segment: kernel.local_per_thread,
+            group_segment: kernel.static_shared.saturating_add(kernel.dynamic_shared),
+            workgroup: kernel.block,
+            grid: [threads(0), threads(1), threads(2)],
+        };
+        self.sink.put(&record, launch.bytes());
+    }
+
+    /// The number of a stream; told where it is new.
+    #[inline]
+    fn queue(&mut self, context: u32, stream: u32, device: u32) -> u32 {
+        let key = (context, stream);
+        if self.last_queue.0 == key && self.last_queue.1 != 0 {
+            return self.last_queue.1;
+        }
+        let next = self.queues.len() as u32 + 1;
+        let queue_id = match self.queues.get(&key) {
+            Some(known) => *known,
+            None => {
+                let queue = Queue {
+                    header: header::<Queue>(kind::QUEUE, 0, 0, 0),
+                    handle: cuda_stream(context, stream),
+                    queue_id: next,
+                    node: cuda_node(device),
+                    size: 0,
+                    intercept: 0,
+                };
+                if !self.sink.put(&queue, &[]) {
+                    return 0;
+                }
+                self.queues.insert(key, next);
+                next
+            }
+        };
+        self.last_queue = (key, queue_id);
+        queue_id
+    }
+
+    fn api(&mut self, api: &Api) {
+        let which = if api.runtime {
+            kind::CUDA_RUNTIME_API
+        } else {
+            kind::CUDA_DRIVER_API
+        };
+        let record = event::Api {
+            header: header::<event::Api>(which, api.cbid, 0, 0),
+            start: self.clock.convert(api.start),
+            end: self.clock.convert(api.end),
+            correlation: api.correlation.into(),
+            ancestor: 0,
+            stream: 0,
+            retval: api.result.into(),
+            tid: api.thread,
+            nargs: 0,
+        };
+        self.sink.put(&record, &[]);
+    }
+
+    fn copy(&mut self, copy: &Memcpy) {
+        let here = cuda_node(copy.device);
+        // The directions are AMD's: host to host, host to device, device to host, device to device.
+        let (operation, src, dst) = match copy.kind {
+            memcpy_kind::HTOH => (1, HOST, HOST),
+            memcpy_kind::HTOD | memcpy_kind::HTOA => (2, HOST, here),
+            memcpy_kind::DTOH | memcpy_kind::ATOH => (3, here, HOST),
+            memcpy_kind::PTOP
+            | memcpy_kind::DTOD
+            | memcpy_kind::DTOA
+            | memcpy_kind::ATOD
+            | memcpy_kind::ATOA => {
+                let (from, to) = copy.peers.unwrap_or((copy.device, copy.device));
+                (4, cuda_node(from), cuda_node(to))
+            }
+            // The driver chose: what the memories are says as much.
+            _ => {
+                let place = |memory| if is_on_host(memory) { HOST } else { here };
+                let (src, dst) = (place(copy.src_kind), place(copy.dst_kind));
+                let operation = 1 + u32::from(dst != HOST) + 2 * u32::from(src != HOST);
+                (operation, src, dst)
+            }
+        };
+        self.queue(copy.context, copy.stream, copy.device);
+        let (start, end, untimed) = self.times(copy.start, copy.end);
+        let timed = untimed == Untimed::Timed;
+        let flags = self.caller() | if timed { 0 } else { flag::UNTIMED };
+        let transfer = CudaTransfer {
+            graph_node: copy.graph_node,
+            graph: copy.graph,
+            context: copy.context,
+            copy_kind: copy.kind,
+            memory_kinds: copy.src_kind & 0xffff | copy.dst_kind << 16,
+        };
+        let record = event::Copy {
+            header: header::<event::Copy>(
+                kind::MEMORY_COPY,
+                operation,
+                flags,
+                size_of::<CudaTransfer>(),
+            ),
+            start,
+            end,
+            correlation: copy.correlation.into(),
+            bytes: copy.bytes,
+            dst: 0,
+            src: 0,
+            stream: cuda_stream(copy.context, copy.stream),
+            dst_node: dst,
+            src_node: src,
+            tid: 0,
+            untimed: untimed as u32,
+        };
+        self.sink.put(&record, transfer.bytes());
+    }
+
+    /// Start and end on our clock, or both 0 and why.
+    fn times(&mut self, start: u64, end: u64) -> (u64, u64, Untimed) {
+        if start == 0 || end == 0 {
+            return (0, 0, Untimed::RunningAtDetach);
+        }
+        let (start, end) = (self.clock.convert(start), self.clock.convert(end));
+        if end < start {
+            return (0, 0, Untimed::BadTimes);
+        }
+        (start, end, Untimed::Timed)
+    }
+
+    fn fill(&mut self, fill: &Memset) {
+        self.queue(fill.context, fill.stream, fill.device);
+        let record = MemorySet {
+            header: header::<MemorySet>(kind::MEMORY_SET, fill.memory_kind, self.caller(), 0),
+            start: self.clock.convert(fill.start),
+            end: self.clock.convert(fill.end),
+            correlation: fill.correlation.into(),
+            bytes: fill.bytes,
+            stream: cuda_stream(fill.context, fill.stream),
+            graph_node: fill.graph_node,
+            graph: fill.graph,
+            context: fill.context,
+            value: fill.value,
+            node: cuda_node(fill.device),
+            tid: 0,
+            reserved: 0,
+        };
+        self.sink.put(&record, &[]);
+    }
+
+    fn wait(&mut self, wait: &Synchronization) {
+        let record = event::Synchronization {
+            header: header::<event::Synchronization>(kind::SYNCHRONIZATION, wait.kind, 0, 0),
+            start: self.clock.convert(wait.start),
+            end: self.clock.convert(wait.end),
+            correlation: wait.correlation.into(),
+            stream: cuda_stream(wait.context, wait.stream),
+            event: wait.event,
+            context: wait.context,
+            tid: 0,
+            reserved: 0,
+        };
+        self.sink.put(&record, &[]);
+    }
+
+    fn memory(&mut self, memory: &Memory<'_>) {
+        let time = self.clock.convert(memory.timestamp);
+        let released = memory.operation == memory_operation::RELEASE;
+        let node = if is_on_host(memory.kind) {
+            HOST
+        } else {
+            cuda_node(memory.device)
+        };
+        let stream = if memory.stream == u32::MAX {
+            0
+        } else {
+            cuda_stream(memory.context, memory.stream)
+        };
+        let record = event::Allocation {
+            header: header::<event::Allocation>(
+                kind::MEMORY_ALLOCATION,
+                if released { 3 } else { 1 },
+                self.caller(),
+                0,
+            ),
+            start: time,
+            end: time,
+            correlation: memory.correlation.into(),
+            ancestor: 0,
+            address: memory.address,
+            bytes: if released { 0 } else { memory.bytes },
+            stream,
+            node: if released { NO_NODE } else { node },
+            tid: 0,
+        };
+        self.sink.put(&record, &[]);
+    }
+
+    fn unified(&mut self, moved: &UnifiedMemory) {
+        let (src, dst) = match moved.kind {
+            unified_memory::BYTES_TRANSFER_HTOD => (NO_NODE, cuda_node(moved.dst)),
+            unified_memory::BYTES_TRANSFER_DTOH => (cuda_node(moved.src), NO_NODE),
+
+            unified_memory::BYTES_TRANSFER_DTOD => (cuda_node(moved.src), cuda_node(moved.dst)),
+            unified_memory::GPU_PAGE_FAULT
+            | unified_memory::THRASHING
+            | unified_memory::THROTTLING
+            | unified_memory::REMOTE_MAP => (cuda_node(moved.src), NO_NODE),
+            // Faults of a processor.
+            _ => (NO_NODE, NO_NODE),
+        };
+        let record = event::UnifiedMemory {
+            header: header::<event::UnifiedMemory>(kind::UNIFIED_MEMORY, moved.kind, 0, 0),
+            start: self.clock.convert(moved.start),
+            end: self
+                .clock
+                .convert(moved.end)
+                .max(self.clock.convert(moved.start)),
+            address: moved.address,
+            value: moved.value,
+            stream: moved.stream.into(),
+            src_node: src,
+            dst_node: dst,
+        };
+        self.sink.put(&record, &[]);
+    }
+
+    unsafe fn marker(&mut self, marker: &Marker<'_>) {
+        let what = if marker.flags & cupti_flag::MARKER_END != 0 {
+            What::End
+        } else if marker.flags & cupti_flag::MARKER_START != 0 {
+            What::Begin
+        } else {
+            What::Moment
+        };
+        let told = Told {
+            what,
+            time: self.clock.convert(marker.timestamp),
+            id: marker.id,
+            tid: marker.thread,
+            // SAFETY: the caller's promise.
+            name: unsafe { bytes(marker.name) },
+            // SAFETY: as above.
+            domain: unsafe { bytes(marker.domain) },
+        };
+        if let Some(range) = self.markers.see(&told) {
+            self.range(&range, 0);
+        }
+    }
+
+    fn range(&mut self, range: &Range, flags: u8) {
+        self.marks += 1;
+        let record = event::Marker {
+            header: header::<event::Marker>(kind::MARKER_CORE_RANGE_API, range.operation, flags, 0),
+            start: range.start,
+            end: range.end,
+            correlation: MARKER_IDS + self.marks,
+            ancestor: 0,
+            retval: range.id.into(),
+            tid: range.tid,
+            len: range.text.len() as u32,
+        };
+        self.sink.put_with_text(&record, &range.text);
+    }
+
+    /// The session ends at `time`: ranges that are open are told, and what is to be said is said.
+    pub fn close(&mut self, time: u64) {
+        for range in self.markers.close(time) {
+            self.range(&range, flag::OPEN_AT_DETACH);
+        }
+        let notes = [
+            (
+                self.markers.unseen_begins,
+                "NVTX ranges ended that had begun before the attach",
+            ),
+            (
+                self.markers.too_many,
+                "NVTX ranges were open at one time beyond those that fit",
+            ),
+            (
+                self.others,
+                "records of CUPTI's are of kinds that were not asked for",
+            ),
+            (self.cut, "names of kernels were cut"),
+            (
+                self.clock.steps.into(),
+                "times the wall clock was set, which CUPTI's times are of: times around that moment may be wrong",
+            ),
+        ];
+        for (count, text) in notes {
+            if count > 0 {
+                self.sink.note(&format!("{count} {text}"));
+            }
+        }
+    }
+}
+
+/// The bytes of a text, none where there is none.
+///
+/// # Safety
+/// As [`Text::get`].
+unsafe fn bytes(text: Text<'_>) -> &[u8] {
+    // SAFETY: the caller's promise.
+    unsafe { text.get() }.map_or(&[], CStr::to_bytes)
+}
+
+/// Whether memory of a `CUpti_ActivityMemoryKind` is the host's.
+fn is_on_host(memory: u32) -> bool {
+    matches!(memory, memory_kind::PAGEABLE | memory_kind::PINNED)
+}

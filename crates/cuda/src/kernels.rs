@@ -1,0 +1,163 @@
+//! Kernels by their names: a number for each, told once.
+//!
+//! A record points to its name. The pointer is looked up first, and what is known of it compared with the text that is there now: a
+//! module that was unloaded may have left its place to another name.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char};
+
+/// What makes two launches launches of one kernel, besides its name: modules may hold kernels of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// Registers per thread.
+    pub registers: u32,
+    /// Static shared memory, bytes.
+    pub shared: u32,
+}
+
+#[derive(Debug)]
+struct Known {
+    text: CString,
+    id: u64,
+}
+
+/// The kernels of a session.
+#[derive(Debug, Default)]
+pub struct Kernels {
+    by_place: HashMap<(usize, Shape), Known>,
+    by_text: HashMap<(CString, Shape), u64>,
+}
+
+impl Kernels {
+    /// The number of a kernel, from 1; 0 where it has no name. `tell` writes its description and says whether there was room: it is asked
+    /// again at the next launch where not.
+    ///
+    /// # Safety
+    /// `name` is null or leads to a terminated text that stays during the call.
+    #[inline]
+    pub unsafe fn number(
+        &mut self,
+        name: *const c_char,
+        shape: Shape,
+        tell: impl FnOnce(u64, &CStr) -> bool,
+    ) -> u64 {
+        if name.is_null() {
+            return 0;
+        }
+        if let Some(known) = self.by_place.get(&(name.addr(), shape)) {
+            // SAFETY: the caller's promise; strcmp reads no further than the first difference, or the end.
+            if unsafe { libc::strcmp(name, known.text.as_ptr()) } == 0 {
+                return known.id;
+            }
+        }
+        // SAFETY: the caller's promise.
+        self.look(name.addr(), unsafe { CStr::from_ptr(name) }, shape, tell)
+    }
+
+    fn look(
+        &mut self,
+        place: usize,
+        name: &CStr,
+        shape: Shape,
+        tell: impl FnOnce(u64, &CStr) -> bool,
+    ) -> u64 {
+        let text = name.to_owned();
+        let next = self.by_text.len() as u64 + 1;
+        let key = (text.clone(), shape);
+        let id = match self.by_text.get(&key) {
+            Some(id) => *id,
+            None if tell(next, name) => {
+                self.by_text.insert(key, next);
+                next
+            }
+            // Nobody would know the number.
+            None => return 0,
+        };
+        self.by_place.insert((place, shape), Known { text, id });
+        id
+    }
+
+    /// How many are known.
+    pub fn len(&self) -> usize {
+        self.by_text.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.by_text.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Shape = Shape {
+        registers: 8,
+        shared: 0,
+    };
+
+    #[test]
+    fn a_kernel_is_told_once_wherever_its_name_lies() {
+        let mut kernels = Kernels::default();
+        let mut told = Vec::new();
+        let mut number = |name: *const c_char, shape| {
+            // SAFETY: null, or one of the texts below.
+            unsafe {
+                kernels.number(name, shape, |id, name| {
+                    told.push((id, name.to_owned()));
+                    true
+                })
+            }
+        };
+        let (first, copy, other) = (
+            c"_Z5emptyv".to_owned(),
+            c"_Z5emptyv".to_owned(),
+            c"_Z4addv".to_owned(),
+        );
+        assert_ne!(first.as_ptr(), copy.as_ptr());
+        assert_eq!(number(first.as_ptr(), PLAIN), 1);
+        assert_eq!(number(copy.as_ptr(), PLAIN), 1);
+        assert_eq!(number(other.as_ptr(), PLAIN), 2);
+        assert_eq!(
+            number(
+                first.as_ptr(),
+                Shape {
+                    registers: 9,
+                    ..PLAIN
+                }
+            ),
+            3
+        );
+        assert_eq!(number(first.as_ptr(), PLAIN), 1);
+        assert_eq!(number(std::ptr::null(), PLAIN), 0);
+        let ids: Vec<u64> = told.iter().map(|it| it.0).collect();
+        assert_eq!((ids, kernels.len()), (vec![1, 2, 3], 3));
+    }
+
+    #[test]
+    fn a_place_that_holds_another_name_now() {
+        let mut kernels = Kernels::default();
+        let mut text = *b"first\0";
+        let place = text.as_mut_ptr().cast::<c_char>();
+        // SAFETY: a terminated text, changed only between the calls.
+        unsafe {
+            assert_eq!(kernels.number(place, PLAIN, |_, _| true), 1);
+            place.cast::<u8>().write(b'w');
+            assert_eq!(kernels.number(place, PLAIN, |_, name| name == c"wirst"), 2);
+            place.cast::<u8>().write(b'f');
+            assert_eq!(kernels.number(place, PLAIN, |_, _| false), 1);
+        }
+    }
+
+    #[test]
+    fn what_found_no_room_is_told_again() {
+        let mut kernels = Kernels::default();
+        // SAFETY: a literal.
+        unsafe {
+            assert_eq!(kernels.number(c"k".as_ptr(), PLAIN, |_, _| false), 0);
+            assert!(kernels.is_empty());
+            assert_eq!(kernels.number(c"k".as_ptr(), PLAIN, |_, _| true), 1);
+        }
+    }
+}

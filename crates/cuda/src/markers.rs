@@ -1,0 +1,248 @@
+//! NVTX ranges: CUPTI tells a begin and an end, we write one record.
+//!
+//! A range that was pushed has the id 0 in both, and ends where its thread pops next in the same domain; one that was started has an id
+//! of its own. (Seen with CUPTI 13.0.)
+
+use std::collections::HashMap;
+
+/// Ranges that may be open at one time. What is beyond is counted.
+const MOST_OPEN: usize = 65_536;
+/// Bytes of a message that are kept.
+const MOST_TEXT: usize = 1024;
+
+/// What a marker's record says, in AMD's numbers within `MARKER_CORE_RANGE_API`.
+pub mod operation {
+    /// A moment.
+    pub const MARK: u32 = 0;
+    /// Pushed and popped by one thread.
+    pub const THREAD_RANGE: u32 = 1;
+    /// Started and stopped, maybe by different threads.
+    pub const PROCESS_RANGE: u32 = 2;
+}
+
+/// What CUPTI told.
+#[derive(Debug, Clone, Copy)]
+pub struct Told<'a> {
+    /// Which it is.
+    pub what: What,
+    /// CLOCK_BOOTTIME, ns.
+    pub time: u64,
+    /// 0, or the id of a range that was started.
+    pub id: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The message; nothing at an end.
+    pub name: &'a [u8],
+    /// The domain's name; nothing for NVTX's own.
+    pub domain: &'a [u8],
+}
+
+/// Moment, begin or end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// A mark.
+    Moment,
+    /// The begin of a range.
+    Begin,
+    /// Its end.
+    End,
+}
+
+/// A mark, or a range that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range {
+    /// See [`operation`].
+    pub operation: u32,
+    /// Begin, ns.
+    pub start: u64,
+    /// End, ns.
+    pub end: u64,
+    /// Its id, 0 for a pushed one.
+    pub id: u32,
+    /// The thread that began it.
+    pub tid: u32,
+    /// `domain:message`, or the message alone.
+    pub text: Vec<u8>,
+}
+
+/// Ranges that are open, and what did not fit.
+#[derive(Debug, Default)]
+pub struct Markers {
+    /// By thread and domain, innermost last.
+    pushed: HashMap<(u32, Vec<u8>), Vec<Range>>,
+    /// By id.
+    started: HashMap<u32, Range>,
+    open: usize,
+    /// Ends whose begin was before the session.
+    pub unseen_begins: u64,
+    /// Ranges that found no room.
+    pub too_many: u64,
+}
+
+impl Markers {
+    /// What CUPTI told; the record that is complete by it, if one is.
+    pub fn see(&mut self, told: &Told<'_>) -> Option<Range> {
+        match told.what {
+            What::Moment => Some(begin(told, operation::MARK)),
+            What::Begin if self.open >= MOST_OPEN => {
+                self.too_many += 1;
+                None
+            }
+            What::Begin => {
+                self.open += 1;
+                if told.id == 0 {
+                    let stack = self.pushed.entry((told.tid, told.domain.to_vec()));
+                    stack
+                        .or_default()
+                        .push(begin(told, operation::THREAD_RANGE));
+                } else if self
+                    .started
+                    .insert(told.id, begin(told, operation::PROCESS_RANGE))
+                    .is_some()
+                {
+                    self.open -= 1;
+                }
+                None
+            }
+            What::End => {
+                let range = if told.id == 0 {
+                    let stack = self.pushed.get_mut(&(told.tid, told.domain.to_vec()));
+                    stack.and_then(Vec::pop)
+                } else {
+                    self.started.remove(&told.id)
+                };
+                let Some(mut range) = range else {
+                    self.unseen_begins += 1;
+                    return None;
+                };
+                self.open -= 1;
+                range.end = told.time;
+                Some(range)
+            }
+        }
+    }
+
+    /// Those that are open at the end of the session, which is at `time`.
+    pub fn close(&mut self, time: u64) -> Vec<Range> {
+        let pushed = self.pushed.drain().flat_map(|(_, stack)| stack);
+        let mut left: Vec<Range> = pushed
+            .chain(self.started.drain().map(|(_, range)| range))
+            .collect();
+        for range in &mut left {
+            range.end = time.max(range.start);
+        }
+        left.sort_by_key(|range| range.start);
+        self.open = 0;
+        left
+    }
+}
+
+fn begin(told: &Told<'_>, operation: u32) -> Range {
+    let mut text = Vec::with_capacity(told.domain.len() + told.name.len() + 1);
+    if !told.domain.is_empty() {
+        text.extend_from_slice(told.domain);
+        text.push(b':');
+    }
+    text.extend_from_slice(told.name);
+    text.truncate(MOST_TEXT);
+    Range {
+        operation,
+        start: told.time,
+        end: told.time,
+        id: told.id,
+        tid: told.tid,
+        text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(
+        what: What,
+        time: u64,
+        id: u32,
+        tid: u32,
+        name: &'static str,
+        domain: &'static str,
+    ) -> Told<'static> {
+        Told {
+            what,
+            time,
+            id,
+            tid,
+            name: name.as_bytes(),
+            domain: domain.as_bytes(),
+        }
+    }
+
+    #[test]
+    fn pushed_ranges_end_innermost_first_in_their_thread_and_domain() {
+        let mut markers = Markers::default();
+        for begin in [
+            told(What::Begin, 1, 0, 7, "outer", ""),
+            told(What::Begin, 2, 0, 8, "other thread", ""),
+            told(What::Begin, 3, 0, 7, "ncclAllReduce", "NCCL"),
+            told(What::Begin, 4, 0, 7, "inner", ""),
+        ] {
+            assert_eq!(markers.see(&begin), None);
+        }
+        let mut end = |time, tid, domain| {
+            let range = markers.see(&told(What::End, time, 0, tid, "", domain));
+            range.map(|it| {
+                (
+                    String::from_utf8(it.text).unwrap(),
+                    it.operation,
+                    it.start,
+                    it.end,
+                    it.tid,
+                )
+            })
+        };
+        assert_eq!(end(5, 7, ""), Some(("inner".into(), 1, 4, 5, 7)));
+        assert_eq!(
+            end(6, 7, "NCCL"),
+            Some(("NCCL:ncclAllReduce".into(), 1, 3, 6, 7))
+        );
+        assert_eq!(end(7, 7, ""), Some(("outer".into(), 1, 1, 7, 7)));
+        assert_eq!(end(8, 7, ""), None);
+        assert_eq!(markers.unseen_begins, 1);
+        let left = markers.close(20);
+        assert_eq!(left.len(), 1);
+        assert_eq!(
+            (left[0].text.as_slice(), left[0].end),
+            (&b"other thread"[..], 20)
+        );
+        assert!(markers.close(21).is_empty());
+    }
+
+    #[test]
+    fn started_ranges_end_by_their_id_and_marks_are_moments() {
+        let mut markers = Markers::default();
+        assert_eq!(markers.see(&told(What::Begin, 1, 5, 7, "five", "")), None);
+        assert_eq!(markers.see(&told(What::Begin, 2, 6, 7, "six", "")), None);
+        let five = markers.see(&told(What::End, 9, 5, 8, "", "")).unwrap();
+        assert_eq!(
+            (five.operation, five.start, five.end, five.id, five.tid),
+            (2, 1, 9, 5, 7)
+        );
+        assert_eq!(markers.see(&told(What::End, 10, 5, 8, "", "")), None);
+        let mark = markers
+            .see(&told(What::Moment, 11, 0, 7, "here", "D"))
+            .unwrap();
+        assert_eq!((mark.operation, mark.start, mark.end), (0, 11, 11));
+        assert_eq!(mark.text, b"D:here");
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let mut markers = Markers::default();
+        for id in 1..=(MOST_OPEN as u32 + 3) {
+            assert_eq!(markers.see(&told(What::Begin, 1, id, 7, "", "")), None);
+        }
+        assert_eq!(markers.too_many, 3);
+        assert!(markers.see(&told(What::End, 2, 1, 7, "", "")).is_some());
+        assert_eq!(markers.close(3).len(), MOST_OPEN - 1);
+    }
+}

@@ -1,0 +1,65 @@
+//! Other profilers that a process was started with.
+
+use crate::cupti::process::Process;
+
+/// Libraries by which profilers enter a CUDA process: Nsight Systems, Nsight Compute, nvprof and its kind.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("libToolsInjection", "Nsight Systems"),
+    ("libcuda-injection", "Nsight Compute"),
+    ("libcuinj64", "nvprof"),
+];
+/// Variables by which the driver is told to load one.
+const VARIABLES: &[&str] = &["CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH"];
+
+/// Words about another profiler that has the process, where one has.
+pub fn profiler(process: &Process) -> Option<String> {
+    for path in &process.mapped {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if let Some((_, whose)) = LIBRARIES
+            .iter()
+            .find(|(prefix, _)| name.starts_with(prefix))
+        {
+            return Some(format!("{whose} has this process: {path} is loaded in it"));
+        }
+    }
+    let (name, path) = VARIABLES
+        .iter()
+        .find_map(|name| Some((name, process.variable(name)?)))?;
+    Some(format!(
+        "the process was started with {name}={path}: a profiler is loaded with CUDA"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_known_by_library_and_by_variable() {
+        let mut process = Process {
+            mapped: vec![
+                "/usr/lib/libcuda.so.1".to_owned(),
+                "/x/libcupti.so.13".to_owned(),
+            ],
+            environment: vec![("CUDA_INJECTION64_PATH".to_owned(), String::new())],
+        };
+        assert_eq!(profiler(&process), None);
+        process
+            .environment
+            .push(("CUDA_INJECTION64_PATH".to_owned(), "/a/b.so".to_owned()));
+        process.environment.remove(0);
+        assert!(
+            profiler(&process)
+                .unwrap()
+                .contains("CUDA_INJECTION64_PATH=/a/b.so")
+        );
+        process
+            .mapped
+            .push("/opt/nsys/libToolsInjection64.so".to_owned());
+        assert!(
+            profiler(&process)
+                .unwrap()
+                .starts_with("Nsight Systems has this process")
+        );
+    }
+}

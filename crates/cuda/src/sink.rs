@@ -1,0 +1,86 @@
+//! Where our thread writes records: the attacher's spool, through one writer.
+
+use midair_record::event::{self, Header, Plain, kind};
+use midair_record::spool::{Area, ChunkWriter, drop_slot};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Our place in a session's spool.
+#[derive(Debug)]
+pub struct Sink {
+    area: Area,
+    writer: ChunkWriter,
+    tid: u32,
+    /// Records that were stored.
+    pub stored: u64,
+}
+
+/// The header of a record of type `T` with `tail` bytes behind it (a multiple of 8).
+pub const fn header<T>(kind: u8, operation: u32, flags: u8, tail: usize) -> Header {
+    Header {
+        size: (size_of::<T>() + tail) as u16,
+        kind,
+        flags,
+        operation,
+    }
+}
+
+impl Sink {
+    /// For the spool of a session.
+    ///
+    /// # Safety
+    /// The spool stays mapped until [`Sink::seal`] was called, and after that nothing is stored.
+    pub unsafe fn new(area: Area, tid: u32) -> Sink {
+        Sink {
+            area,
+            writer: ChunkWriter::new(),
+            tid,
+            stored: 0,
+        }
+    }
+
+    /// Stores a record whose header says its size, `tail` included. False where there was no room: it is counted then.
+    #[inline]
+    pub fn put<T: Plain>(&mut self, record: &T, tail: &[u8]) -> bool {
+        let bytes = record.bytes();
+        let kind = bytes.get(2).copied().unwrap_or(0);
+        self.store(kind, [bytes, tail])
+    }
+
+    /// Stores a record with a tail of any length. Allocates.
+    pub fn put_with_text<T: Plain>(&mut self, record: &T, text: &[u8]) -> bool {
+        let bytes = event::encode(record, text);
+        let kind = bytes.get(2).copied().unwrap_or(0);
+        self.store(kind, [&bytes, &[]])
+    }
+
+    /// Words for the user.
+    pub fn note(&mut self, text: &str) {
+        self.store(kind::NOTE, [&event::note(text), &[]]);
+    }
+
+    /// So many records of a kind never came.
+    pub fn lost(&mut self, kind: u8, count: u64) {
+        if let Some(lost) = self.area.head().dropped.get(drop_slot(kind)) {
+            lost.fetch_add(count, Relaxed);
+        }
+    }
+
+    /// Whether the reader has left room for so many bytes of records at once.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.area.has_room(bytes)
+    }
+
+    /// Nothing more comes.
+    pub fn seal(&mut self) {
+        // SAFETY: the promise of `new`; this writer is ours alone.
+        unsafe { self.writer.seal() };
+    }
+
+    #[inline]
+    fn store(&mut self, kind: u8, parts: [&[u8]; 2]) -> bool {
+        // SAFETY: the promise of `new`.
+        let stored = unsafe { self.writer.store(self.area, self.tid, kind, parts) };
+        self.stored += u64::from(stored);
+        stored
+    }
+}

@@ -1,0 +1,254 @@
+//! What our thread does in a CUDA process.
+
+use crate::choice::Choice;
+use crate::cupti::process::Process;
+use crate::cupti::{Cupti, Driver, load};
+use crate::session::{self, POOL, Session};
+use crate::sink::{Sink, header};
+use crate::{leave, others, watch};
+use midair_guest::{Refused, Work, now};
+use midair_record::boot::BootBlock;
+use midair_record::event::{CudaDevice, RuntimeInit, kind};
+use midair_record::offer::Offer;
+use midair_record::spool::{Area, outcome, status};
+use midair_settings::Settings;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How long a profiler, or a process that ends, waits for what is under way, ns.
+const QUICK: u64 = 1_000_000_000;
+/// `RuntimeInit::operation` of CUDA's driver, and of CUPTI.
+const CUDA_DRIVER: u32 = 64;
+const CUPTI: u32 = 65;
+
+/// Entry point, called by the boot code on our thread. Returns only when the thread shall end.
+///
+/// # Safety
+/// `boot` must be the live boot block of the calling thread, mapped for ever.
+pub unsafe fn enter(boot: *mut BootBlock) {
+    // SAFETY: the caller's promise.
+    unsafe { midair_guest::enter(boot, &mut Agent::default()) };
+}
+
+/// Where a session stands.
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Idle,
+    /// The process has not initialised CUDA yet. To enable CUPTI might do it for it, and its children could then use CUDA no more.
+    Waiting(Box<Plan>),
+    On(Box<Session>),
+    /// It ended by itself, or went wrong: nothing more is recorded.
+    Over,
+}
+
+/// What begins as soon as CUDA is initialised.
+#[derive(Debug)]
+struct Plan {
+    area: Area,
+    choice: Choice,
+    cupti: Cupti,
+    driver: Driver,
+}
+
+/// The agent's own state, kept between sessions.
+#[derive(Debug, Default)]
+pub struct Agent {
+    stage: Stage,
+    area: Option<Area>,
+    /// Paths of the CUPTIs after which our exit handler was registered.
+    handled: Vec<String>,
+    /// Another profiler took CUPTI before we had it.
+    taken: bool,
+    /// What is said at the end where no session could say it.
+    notes: Vec<String>,
+}
+
+impl Work for Agent {
+    fn begin_anew(&mut self) {
+        if leave::is_forked() {
+            watch::begin_anew();
+            POOL.begin_anew();
+            leave::begin_anew();
+        }
+    }
+
+    fn entered(&mut self) {}
+
+    fn set_up(&mut self, area: Area, _: &Offer, tools: Vec<OwnedFd>) -> Result<(), Refused> {
+        // Tools are for AMD's interface.
+        drop(tools);
+        (self.area, self.taken) = (Some(area), false);
+        guarded(|| self.prepare(area)).unwrap_or_else(|| Err(internal_error()))
+    }
+
+    fn give_up(&mut self) {
+        self.stage = Stage::Over;
+    }
+
+    fn tick(&mut self) -> bool {
+        guarded(|| self.round()).unwrap_or_else(|| {
+            self.notes.push(internal_error().text);
+            // What is on is switched off at the stop.
+            false
+        })
+    }
+
+    fn slots(&self) -> u32 {
+        match &self.stage {
+            Stage::On(session) => session.slots(),
+            _ => 0,
+        }
+    }
+
+    fn leaving(&self) -> Option<u32> {
+        if leave::process_leaves() {
+            return Some(outcome::PROCESS_EXIT);
+        }
+        let asked = matches!(&self.stage, Stage::On(session) if session.is_asked());
+        (asked || self.taken).then_some(outcome::YIELDED)
+    }
+
+    fn stop(&mut self, deadline: u64, detached: &dyn Fn()) -> u32 {
+        let quick = self.leaving().is_some();
+        let deadline = if quick {
+            deadline.min(now() + QUICK)
+        } else {
+            deadline
+        };
+        let bits = match std::mem::take(&mut self.stage) {
+            Stage::On(session) => {
+                guarded(|| session.finish(deadline, quick, detached)).unwrap_or(0)
+            }
+            Stage::Waiting(_) => {
+                self.notes.push(
+                    "the process had not initialised CUDA: nothing was there to record".to_owned(),
+                );
+                outcome::NO_TABLES
+            }
+            Stage::Idle | Stage::Over => 0,
+        };
+        if let (false, Some(area)) = (self.notes.is_empty(), self.area) {
+            // SAFETY: the spool is mapped until `end`.
+            let mut sink = unsafe { session::sink(area) };
+            self.notes.drain(..).for_each(|text| sink.note(&text));
+            sink.seal();
+        }
+        if matches!(bits, outcome::NO_TABLES) {
+            detached();
+        }
+        bits
+    }
+
+    fn end(&mut self) -> bool {
+        self.stage = Stage::Idle;
+        self.area = None;
+        self.notes.clear();
+        leave::serve(false);
+        false
+    }
+}
+
+impl Agent {
+    fn prepare(&mut self, area: Area) -> Result<(), Refused> {
+        let settings =
+            Settings::decode(area.settings()).map_err(|error| format!("the settings: {error}"))?;
+        let choice = Choice::of(&settings);
+        let driver =
+            Driver::open().ok_or_else(|| "the process has no libcuda.so.1 any more".to_owned())?;
+        if let Some(text) = others::profiler(&Process::own()) {
+            return Err(Refused {
+                status: status::OTHER_PROFILER,
+                text,
+            });
+        }
+        let cupti = load(choice.cupti.as_deref(), driver.version()).map_err(|text| Refused {
+            status: status::NO_CUPTI,
+            text,
+        })?;
+        let plan = Plan {
+            area,
+            choice,
+            cupti,
+            driver,
+        };
+        leave::serve(true);
+        if plan.driver.devices().is_empty() {
+            self.stage = Stage::Waiting(Box::new(plan));
+            return Ok(());
+        }
+        self.begin(&plan)
+    }
+
+    fn begin(&mut self, plan: &Plan) -> Result<(), Refused> {
+        // SAFETY: the guest keeps the spool mapped until `end`, and the session is over before.
+        let sink = unsafe { session::sink(plan.area) };
+        let session = Session::begin(&plan.cupti, &plan.choice, sink, |sink| describe(plan, sink))?;
+        self.stage = Stage::On(Box::new(session));
+        let path = plan.cupti.path();
+        if !self.handled.iter().any(|known| known == path) {
+            // Behind CUPTI's own, which are registered when it is loaded or first used: ours runs before them.
+            leave::register();
+            self.handled.push(path.to_owned());
+        }
+        Ok(())
+    }
+
+    fn round(&mut self) -> bool {
+        match &mut self.stage {
+            Stage::On(session) => session.tick(),
+            Stage::Waiting(plan) if !plan.driver.devices().is_empty() => {
+                let Stage::Waiting(plan) = std::mem::replace(&mut self.stage, Stage::Over) else {
+                    return false;
+                };
+                if let Err(why) = self.begin(&plan) {
+                    self.taken = why.status == status::OTHER_PROFILER;
+                    self.notes.push(why.text);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Runs what may not unwind any further. `None` after a panic.
+fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(body)).ok()
+}
+
+fn internal_error() -> Refused {
+    "an error of midair's own, in the target; please report it"
+        .to_owned()
+        .into()
+}
+
+/// Writes what is known of the process: its runtimes and its GPUs.
+fn describe(plan: &Plan, sink: &mut Sink) {
+    let driver = u64::from(plan.driver.version());
+    let (major, minor) = plan.cupti.cuda();
+    let versions = [
+        (
+            CUDA_DRIVER,
+            driver / 1000 * 10_000 + driver % 1000 / 10 * 100,
+        ),
+        (CUPTI, u64::from(major) * 10_000 + u64::from(minor) * 100),
+    ];
+    for (operation, version) in versions {
+        let runtime = RuntimeInit {
+            header: header::<RuntimeInit>(kind::RUNTIME_INITIALIZATION, operation, 0, 0),
+            time: now(),
+            version,
+            ..RuntimeInit::default()
+        };
+        sink.put(&runtime, &[]);
+    }
+    for (device, name) in plan.driver.devices() {
+        let device = CudaDevice {
+            header: header::<CudaDevice>(kind::CUDA_DEVICE, 0, 0, 0),
+            name_len: name.len() as u32,
+            ..device
+        };
+        sink.put_with_text(&device, name.as_bytes());
+    }
+}
