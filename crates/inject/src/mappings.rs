@@ -4,6 +4,8 @@
 //! writable instead. So nothing is ever writable and executable at once, and the borrowed thread, which is stopped twice for
 //! each system call that we make on it, makes only one.
 
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::offset_of;
 
 use midair_procinfo::status::cpu_mask;
@@ -162,35 +164,67 @@ impl Draft {
 }
 
 /// A descriptor number for the library that no earlier load had: glibc knows libraries by the path they were loaded from,
-/// and each of ours tells its number in the name of its memory file, which `maps` shows as long as it is loaded.
+/// and each of ours tells its number in the name of its memory file, which `maps` shows as long as it is loaded. One of the highest
+/// that are free, by chance: of two attachers at one moment the second would else be given the library of the first.
 pub(crate) fn library_fd(look: &Look) -> i32 {
     let limit = task::descriptor_limit(look.tid).unwrap_or(256).min(1024);
     let top = i32::try_from(limit).unwrap_or(256) - 1;
-    let open = task::descriptors(look.tid).unwrap_or_default();
-    let used = |fd: i32| {
-        let end = memfd_end(fd);
-        open.contains(&fd)
-            || look.modules.mappings.iter().any(|mapping| {
-                let name = show(&mapping.path);
-                name.contains(MEMFD) && name.contains(&end)
-            })
-    };
-    (3..=top).rev().find(|&fd| !used(fd)).unwrap_or(top)
+    let mut used: HashSet<i32> = task::descriptors(look.tid)
+        .unwrap_or_default()
+        .into_iter()
+        .collect();
+    let loaded = look.modules.mappings.iter();
+    used.extend(loaded.filter_map(|mapping| number_in(&mapping.path)));
+    let free: Vec<i32> = (3..=top)
+        .rev()
+        .filter(|fd| !used.contains(fd))
+        .take(CHOICES)
+        .collect();
+    let chance = RandomState::new().build_hasher().finish() as usize;
+    let chosen = chance.checked_rem(free.len()).and_then(|n| free.get(n));
+    chosen.copied().unwrap_or(top)
+}
+
+/// How many numbers are chosen among.
+const CHOICES: usize = 64;
+
+/// The number that the path of a mapping tells, if it is a library of ours.
+fn number_in(path: &[u8]) -> Option<i32> {
+    let name = MEMFD.as_bytes();
+    if !path.windows(name.len()).any(|window| window == name) {
+        return None;
+    }
+    // "/memfd:midair-agent-WORD-9.so (deleted)"
+    let text = show(path);
+    let (_, end) = text.rsplit_once('-')?;
+    end.split_once(".so")?.0.parse().ok()
 }
 
 /// What the names of these memory files begin with.
 const MEMFD: &str = "midair-agent";
 
-/// How they end: so that 9 is not found in 99.
-fn memfd_end(fd: i32) -> String {
-    format!("-{fd}.so")
-}
-
 /// Name of the memory file for a library at this number; `word` tells which library, and is empty for the usual one.
 pub(crate) fn memfd_name(word: &str, fd: i32) -> String {
-    let end = memfd_end(fd);
     match word {
-        "" => format!("{MEMFD}{end}"),
-        _ => format!("{MEMFD}-{word}{end}"),
+        "" => format!("{MEMFD}-{fd}.so"),
+        _ => format!("{MEMFD}-{word}-{fd}.so"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_of_ours_tell_their_number() {
+        for fd in [9, 99, 1023] {
+            for word in ["", "cuda"] {
+                let path = format!("/memfd:{} (deleted)", memfd_name(word, fd));
+                assert_eq!(number_in(path.as_bytes()), Some(fd), "{path}");
+            }
+        }
+        for other in ["", "/usr/lib/libx-9.so", "/memfd:midair-agent (deleted)"] {
+            assert_eq!(number_in(other.as_bytes()), None, "{other}");
+        }
     }
 }
