@@ -48,6 +48,7 @@ const fn program(artefact: &'static str, to: &'static str) -> Item {
 pub const PACKAGES: &[&str] = &[
     "midair-cli",
     "midair-sdk-so",
+    "midair-cuda-so",
     "midair-sdk-attach-so",
     "midair-tool-so",
     "midair-launch-so",
@@ -109,6 +110,7 @@ pub const ITEMS: &[Item] = &[
             "libroctx64.so",
         ],
     ),
+    library("libmidair_cuda_agent.so", "lib/libmidair-cuda.so", &[]),
     library(
         "librocprofiler_sdk_attach.so",
         "lib/librocprofiler-sdk-attach.so.1",
@@ -220,6 +222,7 @@ mod tests {
             "librocprofv3-attach.so",
             "lib/librocprofiler-register.so.0",
             "lib/librocprofiler-sdk.so.1",
+            "lib/libmidair-cuda.so",
             "lib/librocprofiler-sdk-attach.so.1",
             "librocprofiler-sdk-attach.so",
             "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
