@@ -71,9 +71,9 @@ const UNIFIED: &[&str] = &[
     "Destination_Agent_Id",
     "Address",
     "Value",
-    "Stream_Id",
     "Start_Timestamp",
     "End_Timestamp",
+    "Cuda_Stream",
 ];
 
 /// Files of these tables, those that have rows.
@@ -129,6 +129,14 @@ fn device(row: &mut Row, node: u32) {
     match ordinal(node) {
         Some(ordinal) => row.number(ordinal),
         None => row.raw(""),
+    };
+}
+
+/// A number of CUPTI's, or nothing where it says that there is none.
+fn number(row: &mut Row, number: u32) {
+    match number {
+        NONE => row.raw(""),
+        number => row.number(number),
     };
 }
 
@@ -198,12 +206,8 @@ pub(super) fn wait_row(row: &mut Row, job: &Job<'_>, wait: &Synchronization) {
         .number(wait.start)
         .number(wait.end)
         .number(wait.context);
-    for number in [wait.event, stream_parts(wait.stream).1] {
-        match number {
-            NONE => row.raw(""),
-            number => row.number(number),
-        };
-    }
+    number(row, wait.event);
+    number(row, stream_parts(wait.stream).1);
 }
 
 pub(super) fn unified_row(row: &mut Row, job: &Job<'_>, moved: &UnifiedMemory) {
@@ -217,9 +221,8 @@ pub(super) fn unified_row(row: &mut Row, job: &Job<'_>, moved: &UnifiedMemory) {
         };
     }
     row.text(&address(moved.address)).number(moved.value);
-    row.number(job.index.stream(moved.stream))
-        .number(moved.start)
-        .number(moved.end);
+    row.number(moved.start).number(moved.end);
+    number(row, stream_parts(moved.stream).1);
 }
 
 /// Whether an operation of unified memory is a transfer, which has two ends: the host is one where no device is named.

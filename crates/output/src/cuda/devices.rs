@@ -78,14 +78,18 @@ impl<'a> Agents<'a> {
         &self.all
     }
 
-    /// The node id of what a record names: itself in a process without CUDA, else the one that a device or the host got. What nobody
-    /// described stays as it is.
+    /// The node id of what a record names: itself in a process without CUDA, else the one that a device or the host got. A device that
+    /// nobody described stays as it is.
     pub(crate) fn node(&self, named: u32) -> u32 {
-        match &self.cuda {
-            None => named,
-            Some(nodes) if named == NO_NODE => nodes.host,
-            Some(nodes) => nodes.devices.get(&named).copied().unwrap_or(named),
+        let Some(nodes) = &self.cuda else {
+            return named;
+        };
+        if ordinal(named).is_some() {
+            return nodes.devices.get(&named).copied().unwrap_or(named);
         }
+        // CUDA tells "the host" and no node of it.
+        let known = self.all.iter().any(|agent| agent.node_id == named);
+        if known { named } else { nodes.host }
     }
 
     /// The agent that a record names.
@@ -206,9 +210,11 @@ mod tests {
         let found = |named| agents.get(named).map(|agent| agent.name.as_str());
         assert_eq!(found(cuda_node(0)), Some("NVIDIA H200 0"));
         assert_eq!(found(cuda_node(5)), Some("NVIDIA H200 5"));
-        // Never described; the host; a node of the machine.
+        // Never described; the host in two ways; a node of the machine.
         assert_eq!(found(cuda_node(1)), None);
-        assert_eq!((found(NO_NODE), found(3)), (Some(""), Some("")));
+        for host in [NO_NODE, 0, 3] {
+            assert_eq!(agents.node(host), 3);
+        }
         let last = agents.all().last().cloned().unwrap_or_default();
         assert_eq!(
             (last.node_id, last.logical_node_id, last.gpu_index()),

@@ -73,7 +73,7 @@ impl Index {
     }
 
     pub(super) fn see_unified(&mut self, moved: &UnifiedMemory) {
-        self.see_stream(moved.stream);
+        // Of its stream no context is told, so it is none of those that have numbers.
         self.see_work(&moved.header, moved.start, moved.end);
     }
 

@@ -163,6 +163,11 @@ pub(super) fn unified<W: io::Write>(
     out.handle("dst_agent_id", job.handle(record.dst_node))?;
     out.text("address", &address(record.address))?;
     out.number("value", record.value)?;
-    out.handle("stream_id", job.index.stream(record.stream))?;
+    out.key("cuda")?;
+    out.open_object()?;
+    if names_stream(record.stream) {
+        out.number("stream", stream_parts(record.stream).1)?;
+    }
+    out.close_object()?;
     out.close_object()
 }

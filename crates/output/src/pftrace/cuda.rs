@@ -146,8 +146,10 @@ impl Scene<'_> {
             ("dst_agent", Value::Text(&to)),
             ("address", Value::Text(&at)),
             ("value", Value::Uint(moved.value)),
-            ("stream_ID", Value::Uint(job.index.stream(moved.stream))),
         ]);
+        if names_stream(moved.stream) {
+            annotations.push(("cuda_stream", number(stream_parts(moved.stream).1)));
+        }
         let operation = moved.header.operation;
         self.slice(&Slice {
             category: "unified_memory",

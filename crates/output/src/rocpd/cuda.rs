@@ -153,7 +153,9 @@ impl Rows<'_, '_> {
         object.text("dst_agent", &self.job.agent_name(moved.dst_node));
         object.text("address", &address(moved.address));
         object.number("value", moved.value);
-        object.number("stream_id", self.job.index.stream(moved.stream));
+        if names_stream(moved.stream) {
+            object.number("stream", stream_parts(moved.stream).1);
+        }
         self.call(&Call {
             header: moved.header,
             start: moved.start,

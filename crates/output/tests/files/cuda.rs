@@ -220,7 +220,7 @@ pub fn everything() -> RecordWriter {
             end: 5_700 + value / 2,
             address: 0x7f00_0000_0000,
             value,
-            stream: FIRST,
+            stream: 7,
             src_node: NO_NODE,
             dst_node: if operation == 1 {
                 cuda_node(0)
@@ -496,6 +496,7 @@ fn tables_that_only_cuda_has() {
         "Destination_Agent_Id",
         "Address",
         "Value",
+        "Cuda_Stream",
     ];
     assert_eq!(
         unified
@@ -508,14 +509,16 @@ fn tables_that_only_cuda_has() {
                 "Agent 0",
                 "Agent 1",
                 "0x00007f0000000000",
-                "65536"
+                "65536",
+                "7"
             ],
             [
                 "UNIFIED_MEMORY_CPU_PAGE_FAULTS",
                 "",
                 "",
                 "0x00007f0000000000",
-                "2"
+                "2",
+                "7"
             ],
         ]
     );
