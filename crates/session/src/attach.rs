@@ -1,6 +1,7 @@
 //! The way in: look, enter, offer the session; and the words for every refusal of the engine.
 
 use crate::cuda::{self, ForCuda};
+use crate::cupti;
 use crate::install::{Install, Tools};
 use crate::request::{Entry, Request};
 use crate::rights;
@@ -60,6 +61,9 @@ impl Session {
             }
             Brand::Cuda => {
                 for_cuda = cuda::request(request, &tools, install, approach.tid)?;
+                if let Ok(look) = &approach.look {
+                    cupti::must_be_had(look, &request.settings)?;
+                }
                 said.take(&for_cuda);
                 tools = Tools::default();
                 &for_cuda.request

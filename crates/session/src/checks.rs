@@ -173,7 +173,7 @@ fn the_process(
         target::runtimes(request.pid, modules, &copies, lines);
         match brand {
             Brand::Amd => target::table_source(modules, lines),
-            Brand::Cuda => cuda::lines(request, tid, modules, lines),
+            Brand::Cuda => cuda::lines(request, (pid, tid), modules, lines),
         }
         target::other_profilers(modules, lines);
     }

@@ -12,7 +12,7 @@ pub(crate) const NO_CUPTI: &str = "name one with --cupti PATH (as the process se
     nvidia-cuda-cupti-cu12 for CUDA 12, nvidia-cuda-cupti for CUDA 13, or the CUDA toolkit";
 /// The remedy where another profiler is at work.
 pub(crate) const OTHER_PROFILER: &str =
-    "CUPTI serves one profiler at a time: attach again when the other one has let go of it";
+    "CUPTI serves one profiler at a time: attach again when the other one is gone";
 
 /// What CUPTI tells.
 const THERE: [&str; 5] = [
@@ -56,8 +56,7 @@ pub(crate) fn request(
     install: &Install,
     tid: Tid,
 ) -> Result<ForCuda, Failure> {
-    may_name_cupti(&request.settings, tid)?;
-    let (settings, mut warnings, notes) = settings(request)?;
+    let (settings, mut warnings, notes) = settings_for(request, tid)?;
     if *tools != install.default_tools() {
         warnings.push(
             "the tool libraries that were named work with HIP and HSA: none is loaded into a CUDA process"
@@ -72,6 +71,30 @@ pub(crate) fn request(
         warnings,
         notes,
     })
+}
+
+/// The settings, what the user asked for and will not get, and what he can know.
+///
+/// # Errors
+/// As [`request()`].
+pub(crate) fn settings_for(request: &Request, tid: Tid) -> Result<Told, Failure> {
+    may_name_cupti(&request.settings, tid)?;
+    settings(request)
+}
+
+/// What is recorded with such settings, in words.
+pub(crate) fn recorded(settings: &Settings) -> String {
+    const WORDS: [&str; 5] = ["kernels", "copies", "NVTX", "memory", "calls"];
+    let on: Vec<&str> = THERE
+        .iter()
+        .zip(WORDS)
+        .filter_map(|(variable, word)| settings.is_on(variable).then_some(word))
+        .collect();
+    if on.is_empty() {
+        // The library's own choice then.
+        return WORDS[..USUAL.len()].join(", ");
+    }
+    on.join(", ")
 }
 
 /// A CUPTI that the caller names is loaded with the process's rights, as a tool is.
@@ -91,7 +114,8 @@ fn may_name_cupti(settings: &Settings, tid: Tid) -> Result<(), Failure> {
     .hint("leave --cupti away: the process's own is found; or run this as root"))
 }
 
-type Told = (Settings, Vec<String>, Vec<String>);
+/// Settings, warnings, notes.
+pub(crate) type Told = (Settings, Vec<String>, Vec<String>);
 
 fn settings(request: &Request) -> Result<Told, Failure> {
     let mut settings = request.settings.clone();
@@ -133,7 +157,9 @@ fn settings(request: &Request) -> Result<Told, Failure> {
         .collect();
     let (mut warnings, mut notes) = (Vec::new(), Vec::new());
     if request.asked.nothing {
-        notes.push("kernels and copies are recorded; --cuda-trace adds calls".to_owned());
+        notes.push(
+            "kernels and copies are recorded, to which --cuda-trace adds calls of CUDA".to_owned(),
+        );
     } else if !by_name.is_empty() {
         warnings.push(format!(
             "process {} is a CUDA process, without {}: --cuda-trace records calls of CUDA",
@@ -206,6 +232,10 @@ mod tests {
             ["ROCPROF_KERNEL_TRACE", "ROCPROF_MEMORY_COPY_TRACE"]
         );
         assert!(warnings.is_empty() && notes.len() == 1);
+        assert_eq!(recorded(&settings), "kernels, copies");
+        assert_eq!(recorded(&Settings::new()), "kernels, copies");
+        let calls: Settings = [(CUDA_API_TRACE, "1")].into_iter().collect();
+        assert_eq!(recorded(&calls), "calls");
     }
 
     #[test]

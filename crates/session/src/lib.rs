@@ -9,6 +9,7 @@ mod attach;
 mod checks;
 mod collected;
 mod cuda;
+mod cupti;
 pub mod find;
 mod install;
 mod list;

@@ -1,12 +1,15 @@
 //! Processes that use a GPU runtime, and whether each can be attached to: for `midair ps`. Nothing is touched.
 
 use crate::attach::failure_of_refusal;
+use crate::cupti;
 use crate::find::{Found, processes};
 use crate::rights;
-use midair_inject::{Approach, approach};
+use crate::runtime::{self, Brand};
+use midair_inject::{Approach, Look, approach};
 use midair_procinfo::{Tid, task};
 use midair_record::boot::THREAD_NAME;
 use midair_results::Failure;
+use midair_settings::Settings;
 use std::time::{Duration, SystemTime};
 
 /// One process of the list.
@@ -63,7 +66,13 @@ fn listed(found: Found, clock: &Clock) -> Listed {
         if let Some(agent) = agent {
             attached = agent.state();
         }
-        rights::protected(approach.tid).map_or_else(|| way(&approach), Err)
+        if let Some(failure) = rights::protected(approach.tid) {
+            return Err(failure);
+        }
+        if let Ok(look) = &approach.look {
+            cuda_too(look)?;
+        }
+        way(&approach)
     });
     Listed {
         inner_pid: inner.and_then(|inner| u32::try_from(inner).ok()),
@@ -73,6 +82,14 @@ fn listed(found: Found, clock: &Clock) -> Listed {
         attachable,
         found,
     }
+}
+
+/// What a CUDA process needs besides.
+fn cuda_too(look: &Look) -> Result<(), Failure> {
+    let Some((Brand::Cuda, _)) = runtime::of_look(look)? else {
+        return Ok(());
+    };
+    cupti::must_be_had(look, &Settings::new())
 }
 
 /// Which way an attach would try first, told without asking anybody.

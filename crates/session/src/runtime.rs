@@ -161,7 +161,11 @@ pub(crate) fn chosen(approach: &Approach, options: &Options) -> Result<Option<Ch
     }
 }
 
-fn of_look(look: &Look) -> Result<Option<Chosen>, Failure> {
+/// The same by its mappings.
+///
+/// # Errors
+/// As [`chosen`].
+pub(crate) fn of_look(look: &Look) -> Result<Option<Chosen>, Failure> {
     Runtimes::of(&look.modules).choose(&look.copies(), look.pid)
 }
 

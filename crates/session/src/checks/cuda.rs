@@ -1,29 +1,59 @@
 //! What only a CUDA process has: its driver, CUPTI, who else may be at work there.
 
 use super::Lines;
+use crate::cupti;
 use crate::request::Request;
-use crate::runtime::CUDA_NAME;
 use midair_procinfo::Tid;
 use midair_procinfo::module::Modules;
-use midair_procinfo::show;
+use midair_results::Failure;
 
 /// One line each.
-pub(super) fn lines(request: &Request, tid: Tid, modules: &Modules, lines: &mut Lines) {
+pub(super) fn lines(
+    request: &Request,
+    (pid, tid): (Tid, Tid),
+    modules: &Modules,
+    lines: &mut Lines,
+) {
+    asked_for(request, tid, lines);
     driver(modules, lines);
+    match cupti::first(pid, tid, modules, &request.settings) {
+        Ok(found) => judge("CUPTI", found, lines),
+        Err(why) => lines.cannot_tell("CUPTI", &why),
+    }
+    let other = cupti::other_profiler(pid, tid, modules);
+    let none = "none that it was started with; whether one has CUPTI now is told by an attach";
+    judge(
+        "CUDA profilers",
+        other.map_or(Ok(none.to_owned()), Err),
+        lines,
+    );
     debugger(modules, lines);
     sharing(tid, lines);
-    let _ = request;
+}
+
+fn judge(name: &str, found: Result<String, Failure>, lines: &mut Lines) {
+    match found {
+        Ok(found) => lines.pass(name, found),
+        Err(failure) => lines.fail(name, failure),
+    }
+}
+
+/// What of the request there is in a CUDA process.
+fn asked_for(request: &Request, tid: Tid, lines: &mut Lines) {
+    const NAME: &str = "recording";
+    match crate::cuda::settings_for(request, tid) {
+        Ok((settings, warnings, _)) => {
+            let on = crate::cuda::recorded(&settings);
+            lines.pass(NAME, [vec![on], warnings].concat().join("; "));
+        }
+        Err(failure) => lines.fail(NAME, failure),
+    }
 }
 
 /// Which driver, by the name of its library.
 fn driver(modules: &Modules, lines: &mut Lines) {
     const NAME: &str = "CUDA driver";
-    let version = modules.list.iter().find_map(|module| {
-        let rest = module.file_name().strip_prefix(CUDA_NAME)?;
-        let version = show(rest.strip_prefix(b".")?);
-        version.contains('.').then_some(version)
-    });
-    match version {
+    match cupti::driver(modules) {
         Some(version) => lines.pass(NAME, format!("version {version}")),
         None => lines.note(NAME, "its version is not in its library's name"),
     }

@@ -1,0 +1,283 @@
+//! What CUPTI a CUDA process would find, and who else profiles it, seen from outside: the search is that of our library there
+//! (`midair-cuda`), over the process's own files.
+
+use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
+use crate::runtime::CUDA_NAME;
+use midair_cuda::cupti::find::{Files, Origin, search};
+use midair_cuda::cupti::process::Process;
+use midair_cuda::others;
+use midair_inject::Look;
+use midair_procinfo::module::Modules;
+use midair_procinfo::{Tid, show};
+use midair_results::{Failure, Kind};
+use midair_settings::{CUPTI, Settings};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+/// Where the loader looks by itself, its cache aside.
+const LOADERS_FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+/// What `ldconfig` wrote down.
+const LOADERS_CACHE: &str = "/etc/ld.so.cache";
+/// Of that at most so much is read: it is the process's file.
+const MOST_CACHE: u64 = 16 << 20;
+
+/// Version of the driver by the name of its library, such as `580.95.05`.
+pub(crate) fn driver(modules: &Modules) -> Option<String> {
+    modules.list.iter().find_map(|module| {
+        let rest = module.file_name().strip_prefix(CUDA_NAME)?;
+        let version = show(rest.strip_prefix(b".")?);
+        version.contains('.').then_some(version)
+    })
+}
+
+/// Major version of the newest CUDA that a driver serves; 0 where it does not tell.
+/// Source: the CUDA toolkit's release notes (525 came with CUDA 12.0, 580 with 13.0).
+fn major(driver: Option<&str>) -> u32 {
+    let branch = driver.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    match branch {
+        None => 0,
+        // WSL's library has a version of its own: 1.1.
+        Some(..100) => 0,
+        Some(100..525) => 11,
+        Some(525..580) => 12,
+        Some(_) => 13,
+    }
+}
+
+/// The process that `tid` is a live thread of, as far as it may be looked into.
+fn process(tid: Tid, modules: &Modules) -> Process {
+    let environment = std::fs::read(format!("/proc/{tid}/environ")).unwrap_or_default();
+    let pair = |one: &[u8]| {
+        let (name, value) = std::str::from_utf8(one).ok()?.split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    Process {
+        mapped: modules
+            .list
+            .iter()
+            .filter(|module| !module.deleted)
+            .map(|module| String::from_utf8_lossy(&module.path).into_owned())
+            .collect(),
+        environment: environment
+            .split(|byte| *byte == 0)
+            .filter_map(pair)
+            .collect(),
+    }
+}
+
+/// Another profiler that the process was started with.
+pub(crate) fn other_profiler(pid: i32, tid: Tid, modules: &Modules) -> Option<Failure> {
+    others::profiler(&process(tid, modules)).map(|why| {
+        let why: String = why.chars().filter(|c| !c.is_control()).collect();
+        Failure::new(
+            Kind::OtherProfiler,
+            format!("another profiler has process {pid}: {why}"),
+        )
+        .hint(OTHER_PROFILER)
+    })
+}
+
+/// The CUPTI that would be tried first, in words; or that there is none. Whether it fits is known when it is loaded.
+///
+/// # Errors
+/// [`Kind::NoCupti`]; or the kernel's, where the process's files cannot be looked at.
+pub(crate) fn first(
+    pid: i32,
+    tid: Tid,
+    modules: &Modules,
+    settings: &Settings,
+) -> io::Result<Result<String, Failure>> {
+    let root = Root::of(tid)?;
+    let process = process(tid, modules);
+    let driver = driver(modules);
+    let major = major(driver.as_deref());
+    let search = search(settings.text(CUPTI), &process, major, &root);
+    let mut loaders = Vec::new();
+    for candidate in &search.candidates {
+        let path = show(candidate.path.as_bytes());
+        let how = match candidate.origin {
+            Origin::Wanted if !root.is_file(&candidate.path) => {
+                return Ok(Err(none(pid, &format!("{path} is no file that it sees"))));
+            }
+            Origin::Wanted => "as --cupti says",
+            Origin::Mapped => "which it has loaded",
+            Origin::Beside => "beside its CUDA libraries",
+            Origin::Environment => "by its environment",
+            Origin::Toolkit => "in the toolkit",
+            Origin::Loader => {
+                loaders.push(candidate.path.as_str());
+                continue;
+            }
+        };
+        return Ok(Ok(format!("{path}, {how}")));
+    }
+    let cache = root.cache();
+    for name in &loaders {
+        let known = cache
+            .windows(name.len() + 1)
+            .any(|bytes| bytes.starts_with(name.as_bytes()) && bytes.ends_with(b"\0"));
+        let there = LOADERS_FOLDERS.iter().any(|folder| {
+            let of_machine = format!("{folder}/{}-linux-gnu/{name}", std::env::consts::ARCH);
+            root.is_file(&format!("{folder}/{name}")) || root.is_file(&of_machine)
+        });
+        if known || there {
+            return Ok(Ok(format!("{name}, which its loader finds")));
+        }
+    }
+    Ok(Err(match loaders.is_empty() {
+        true => none(
+            pid,
+            &format!(
+                "CUPTI of CUDA 12 and later is used, and its driver ({}) is older",
+                driver.unwrap_or_default()
+            ),
+        ),
+        false => none(
+            pid,
+            &format!("{} is nowhere where it is looked for", loaders.join(" or ")),
+        ),
+    }))
+}
+
+fn none(pid: i32, why: &str) -> Failure {
+    Failure::new(
+        Kind::NoCupti,
+        format!("no CUPTI that fits is to be had in process {pid}: {why}"),
+    )
+    .hint(NO_CUPTI)
+}
+
+/// Refuses what can be seen to come to nothing, before anything is touched. What cannot be seen is our library's to say.
+///
+/// # Errors
+/// [`Kind::OtherProfiler`], [`Kind::NoCupti`].
+pub(crate) fn must_be_had(look: &Look, settings: &Settings) -> Result<(), Failure> {
+    if let Some(other) = other_profiler(look.pid, look.tid, &look.modules) {
+        return Err(other);
+    }
+    let found = first(look.pid, look.tid, &look.modules, settings);
+    found.map_or(Ok(()), |found| found.map(drop))
+}
+
+/// A process's own file system. Links are followed inside of it.
+struct Root(File);
+
+impl Root {
+    fn of(tid: Tid) -> io::Result<Root> {
+        File::open(format!("/proc/{tid}/root")).map(Root)
+    }
+
+    fn open(&self, path: &str, flags: i32) -> io::Result<File> {
+        let path = std::ffi::CString::new(path)?;
+        // SAFETY: all zero is a value of these integers.
+        let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+        how.flags = u64::from((flags | libc::O_CLOEXEC).cast_unsigned());
+        how.resolve = libc::RESOLVE_IN_ROOT;
+        // SAFETY: a live descriptor, a NUL-terminated path, and a struct of the length that is told.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_openat2,
+                self.0.as_raw_fd(),
+                path.as_ptr(),
+                &raw const how,
+                size_of::<libc::open_how>(),
+            )
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: openat2 gave a descriptor that nobody else owns.
+        Ok(unsafe { File::from_raw_fd(fd as i32) })
+    }
+
+    /// The loader's cache, empty where there is none.
+    fn cache(&self) -> Vec<u8> {
+        use std::io::Read;
+        let mut bytes = Vec::new();
+        if self.is_file(LOADERS_CACHE)
+            && let Ok(file) = self.open(LOADERS_CACHE, libc::O_RDONLY | libc::O_NONBLOCK)
+        {
+            // What cannot be read is not known.
+            let _ = file.take(MOST_CACHE).read_to_end(&mut bytes);
+        }
+        bytes
+    }
+}
+
+impl Files for Root {
+    fn is_file(&self, path: &str) -> bool {
+        // Only its name is opened: nothing is done to a device or a pipe.
+        self.open(path, libc::O_PATH)
+            .and_then(|file| file.metadata())
+            .is_ok_and(|found| found.is_file())
+    }
+
+    fn list(&self, directory: &str) -> Vec<String> {
+        let Ok(opened) = self.open(directory, libc::O_RDONLY | libc::O_DIRECTORY) else {
+            return Vec::new();
+        };
+        let entries = std::fs::read_dir(format!("/proc/thread-self/fd/{}", opened.as_raw_fd()));
+        let names = entries.into_iter().flatten().flatten();
+        names
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_tell_their_cuda() {
+        for (version, cuda) in [
+            (None, 0),
+            (Some("1.1"), 0),
+            (Some("470.256.02"), 11),
+            (Some("525.60.13"), 12),
+            (Some("575.57.08"), 12),
+            (Some("580.159.04"), 13),
+            (Some("x"), 0),
+        ] {
+            assert_eq!(major(version), cuda, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn links_stay_inside_of_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(at("usr/local/cuda-13.0/lib64")).unwrap();
+        std::fs::write(at("usr/local/cuda-13.0/lib64/libcupti.so.13"), "").unwrap();
+        std::os::unix::fs::symlink("/usr/local/cuda-13.0", at("usr/local/cuda")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", at("outside")).unwrap();
+        let root = Root(File::open(dir.path()).unwrap());
+        assert!(root.is_file("/usr/local/cuda/lib64/libcupti.so.13"));
+        assert!(!root.is_file("/usr/local/cuda/lib64"));
+        // There is such a file outside, and none inside.
+        assert!(std::path::Path::new("/etc/passwd").is_file());
+        assert!(!root.is_file("/outside") && !root.is_file("/../../../../etc/passwd"));
+        let mut names = root.list("/usr/local");
+        names.sort();
+        assert_eq!(names, ["cuda", "cuda-13.0"]);
+        assert!(root.list("/nowhere").is_empty() && root.cache().is_empty());
+    }
+
+    #[test]
+    fn what_this_process_would_find() {
+        let us = std::process::id().cast_signed();
+        let modules = Modules::of(us).unwrap();
+        let look = |named: &str| {
+            let settings: Settings = [(CUPTI, named)].into_iter().collect();
+            first(us, us, &modules, &settings).unwrap()
+        };
+        let exe = std::env::current_exe().unwrap();
+        let found = look(exe.to_str().unwrap()).unwrap();
+        assert!(found.ends_with(", as --cupti says"), "{found}");
+        let missing = look("/no/such/libcupti.so.12").unwrap_err();
+        assert_eq!(missing.kind, Kind::NoCupti);
+        assert!(!missing.hint.is_empty());
+        assert!(other_profiler(us, us, &modules).is_none());
+    }
+}
