@@ -10,7 +10,7 @@ pub mod drain;
 pub mod kernels;
 pub mod leave;
 pub mod markers;
-mod others;
+pub mod others;
 pub mod pool;
 pub mod session;
 pub mod sink;
