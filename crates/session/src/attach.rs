@@ -7,7 +7,7 @@ use crate::request::{Entry, Request};
 use crate::rights;
 use crate::room;
 use crate::runtime::{self, AMD_NAMES, Brand};
-use crate::session::{Prepared, Session};
+use crate::session::{NO_OFFER, Prepared, Session};
 use crate::target::Target;
 use crate::turn::Turn;
 use midair_inject::{Approach, EnterError, Grade, Options, Refusal, Tier, approach, enter_by};
@@ -31,6 +31,20 @@ impl Session {
     /// # Errors
     /// As [`Session::attach`].
     pub fn attach_with(
+        request: &Request,
+        install: &Install,
+        options: &Options,
+    ) -> Result<Session, Failure> {
+        match Session::attach_once(request, install, options) {
+            // Our thread waits some seconds for an offer. Where this process had no turn for so long, nothing was begun: once more.
+            Err(failure) if failure.what.starts_with(NO_OFFER) => {
+                Session::attach_once(request, install, options)
+            }
+            done => done,
+        }
+    }
+
+    fn attach_once(
         request: &Request,
         install: &Install,
         options: &Options,

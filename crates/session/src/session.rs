@@ -453,6 +453,9 @@ fn futex(
     };
 }
 
+/// How the failure begins where nobody was there for the offer any more.
+pub(crate) const NO_OFFER: &str = "the target's side took no offer";
+
 /// Sends the spool and the tools, and waits for the answer.
 fn offer(
     channel: &OwnedFd,
@@ -478,7 +481,7 @@ fn offer(
         MsgFlags::MSG_NOSIGNAL,
         None,
     )
-    .map_err(|error| setup(format!("the target's side took no offer: {error}")))?;
+    .map_err(|error| setup(format!("{NO_OFFER}: {error}")))?;
     fault::step("offer sent");
     wait_for_answer(channel, target)?;
     let mut answer = [0; 16];
