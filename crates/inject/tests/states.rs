@@ -163,7 +163,11 @@ fn attachers_all_at_once() {
     let pid = target.pid();
     let before = Snapshot::take(pid).unwrap();
     let (mut entered, mut refused) = (0, 0);
-    for _ in 0..5 {
+    let rounds = match std::env::var_os("MIDAIR_LONG").is_some_and(|value| value == "1") {
+        true => 50,
+        false => 5,
+    };
+    for _ in 0..rounds {
         let all: Vec<Target> = (0..8)
             .map(|_| Target::spawn(attacher(pid, &[])).unwrap())
             .collect();
@@ -182,7 +186,7 @@ fn attachers_all_at_once() {
             }
         }
     }
-    assert!(entered >= 5, "{entered} entered, {refused} refused");
+    assert!(entered >= rounds, "{entered} entered, {refused} refused");
     until_alone(pid);
     let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
     let diff = diff.without(|change| change.what == midair_tests::snapshot::What::Map);
