@@ -2,6 +2,8 @@
 //!
 //! We do not stay its subscriber: activity needs none, and a profiler that subscribes later must not be refused because of us.
 
+#[cfg(test)]
+mod fake;
 mod finish;
 #[cfg(test)]
 mod tests;
@@ -28,6 +30,9 @@ pub static POOL: Pool = Pool::new();
 const FLUSH_EVERY: u64 = 100_000_000;
 /// Buffers that are read in one round: our thread shows in between that it lives.
 const READ_AT_ONCE: usize = 4;
+/// Records that are read between two looks at the room in the spool, and the room that they may need: few are longer than 200 bytes.
+const RECORDS_PER_LOOK: u32 = 64;
+const ROOM: usize = 128 * 1024;
 /// So many free buffers are left for CUPTI, even if records are lost for want of room in the spool.
 const KEEP_FREE: usize = BUFFERS / 4;
 
@@ -39,8 +44,8 @@ pub struct Session {
     /// Kinds that are switched on.
     enabled: Vec<u32>,
     watch: Option<Watch>,
-    /// Came back and not read yet, for want of room in the spool.
-    pending: VecDeque<Filled>,
+    /// Came back and not read to the end yet, for want of room in the spool.
+    pending: VecDeque<Reading>,
     scratch: Vec<Filled>,
     flushed_at: u64,
     /// Records that CUPTI dropped.
@@ -49,6 +54,16 @@ pub struct Session {
     broken: u64,
     /// An error of CUPTI's that was told already.
     told: Option<(&'static str, Status)>,
+}
+
+/// A buffer, and how far it was read.
+#[derive(Debug)]
+struct Reading {
+    filled: Filled,
+    /// The last record that was read; null before the first.
+    record: *mut u8,
+    /// Bytes up to its end.
+    behind: usize,
 }
 
 impl Session {
@@ -196,62 +211,73 @@ impl Session {
     /// Takes what came back.
     fn take(&mut self) {
         POOL.filled(&mut self.scratch);
-        self.pending.extend(self.scratch.drain(..));
+        let fresh = self.scratch.drain(..).map(|filled| Reading {
+            filled,
+            record: std::ptr::null_mut(),
+            behind: 0,
+        });
+        self.pending.extend(fresh);
     }
 
-    /// Reads at most so many buffers; all that there is room for, or, if CUPTI may soon have none left or `anyway`, also others. Returns
-    /// how many.
+    /// Reads at most so many buffers, as far as there is room in the spool; also without room, if CUPTI may soon have no buffer left or
+    /// `anyway`. Returns how many were read to the end.
     fn read_pending(&mut self, most: usize, anyway: bool) -> usize {
         let mut count = 0;
         while count < most
-            && let Some(filled) = self.pending.front().copied()
+            && let Some(mut reading) = self.pending.pop_front()
         {
-            // A record of ours is at most 1.6 times as long as CUPTI's, but for marks with long texts.
-            let fits = self.drain.sink.has_room(2 * filled.valid);
-            if !fits && !anyway && POOL.left() > KEEP_FREE {
+            let anyway = anyway || POOL.left() <= KEEP_FREE;
+            if !self.read(&mut reading, anyway) {
+                self.pending.push_front(reading);
                 break;
             }
-            self.pending.pop_front();
-            self.read(&filled);
-            POOL.recycle(&filled);
+            POOL.recycle(&reading.filled);
             count += 1;
         }
         count
     }
 
-    /// Reads the records of a buffer.
-    fn read(&mut self, filled: &Filled) {
+    /// Reads records of a buffer. False where the spool has no room for the rest.
+    fn read(&mut self, reading: &mut Reading, anyway: bool) -> bool {
         let layouts = self.cupti.layouts();
-        let mut record = std::ptr::null_mut();
-        let mut behind = 0;
+        let Filled { start, valid, .. } = reading.filled;
+        let mut until_look = 0;
         loop {
-            // SAFETY: a buffer that CUPTI gave back with so many valid bytes, which goes to it again only behind this loop.
-            let next = unsafe { self.cupti.next_record(filled.start, filled.valid, record) };
-            record = match next {
+            if until_look == 0 {
+                if !anyway && !self.drain.sink.has_room(ROOM) {
+                    return false;
+                }
+                until_look = RECORDS_PER_LOOK;
+            }
+            until_look -= 1;
+            // SAFETY: a buffer that CUPTI gave back with so many valid bytes, which goes to it again only when this has returned true.
+            let next = unsafe { self.cupti.next_record(start, valid, reading.record) };
+            let record = match next {
                 Ok(Some(next)) => next,
-                Ok(None) => return,
+                Ok(None) => return true,
                 Err(why) => {
                     self.told("cuptiActivityGetNextRecord", Err(why));
                     break;
                 }
             };
             // CUPTI's word is not taken for it: a record lies in the buffer and behind the one before.
-            let at = record.addr().wrapping_sub(filled.start.addr());
-            if at < behind || at + 8 > filled.valid {
+            let at = record.addr().wrapping_sub(start.addr());
+            if at < reading.behind || at.saturating_add(8) > valid {
                 break;
             }
             // SAFETY: eight bytes of the buffer are there.
             let kind = unsafe { record.cast::<u32>().read_unaligned() };
             let size = decode::size(layouts, kind).unwrap_or(8);
-            if at + size > filled.valid {
+            if at + size > valid {
                 break;
             }
-            behind = at + size;
+            (reading.record, reading.behind) = (record, at + size);
             // SAFETY: the whole record lies in the buffer, which nobody changes now; its texts are CUPTI's, which is not finalized yet.
             unsafe { self.drain.see(&decode::read(layouts, record)) };
         }
         self.broken += 1;
         self.drain.sink.lost(kind::KERNEL_DISPATCH, 1);
+        true
     }
 }
 

@@ -3,7 +3,7 @@
 //! The names that records point to are CUPTI's and go with it, so all is read before. It is finalized because it costs even with all
 //! kinds off: a fifth of the speed of a loop of launches (measured on an H200, CUPTI 13.0), and nothing once it is finalized.
 
-use super::{POOL, Session};
+use super::{POOL, Reading, Session};
 use midair_abi::cupti::thread_id_type;
 use midair_guest::now;
 use midair_record::event::kind;
@@ -97,7 +97,7 @@ impl Session {
             waited += LOOK_EVERY;
         }
         self.take();
-        while let Some(filled) = self.pending.pop_front() {
+        while let Some(Reading { filled, .. }) = self.pending.pop_front() {
             if filled.valid > 0 {
                 // It came while CUPTI was finalized: the names are gone.
                 self.broken += 1;

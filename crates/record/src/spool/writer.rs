@@ -84,7 +84,8 @@ impl Area {
     /// them first.
     pub fn has_room(&self, bytes: usize) -> bool {
         let head = self.head();
-        let wanted = (bytes.div_ceil(CHUNK_BODY) as u64).min(head.chunk_count);
+        // Of a very small spool half must do: the writer that asks may hold a chunk itself.
+        let wanted = (bytes.div_ceil(CHUNK_BODY) as u64).min(head.chunk_count / 2);
         let next = head.claim.load(Relaxed);
         (0..wanted).all(|ahead| {
             let index = next.wrapping_add(ahead) % head.chunk_count;

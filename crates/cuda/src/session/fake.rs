@@ -1,0 +1,245 @@
+//! A CUPTI made of functions of this test: it records what the test tells it to, into our buffers, and keeps a log.
+
+use crate::cupti::functions::{BufferCompleted, BufferRequested, Functions, UnifiedMemoryConfig};
+use crate::cupti::{Cupti, decode};
+use midair_abi::cupti::{Layouts, Place, activity_kind, layouts_for, result};
+use std::ffi::{c_char, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// CUDA 13.0's.
+const API: u32 = 130_001;
+
+#[derive(Debug, Default)]
+pub(super) struct Fake {
+    pub(super) log: Vec<String>,
+    pub(super) enabled: Vec<u32>,
+    pub(super) subscriber: bool,
+    /// A kind that cannot be enabled.
+    pub(super) refuses: Option<u32>,
+    /// Records dropped for want of a buffer: since the last question, and in all.
+    dropped: usize,
+    pub(super) dropped_ever: usize,
+    /// What the end of each buffer answers.
+    pub(super) end: u32,
+    callbacks: Option<(BufferRequested, BufferCompleted)>,
+    /// Start, size, used.
+    buffer: Option<(usize, usize, usize)>,
+    /// Buffers that a finalize gives back.
+    pub(super) keeps: bool,
+}
+
+static FAKE: Mutex<Option<Fake>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<Fake>> {
+    FAKE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the fake knows.
+pub(super) fn with<T>(look: impl FnOnce(&mut Fake) -> T) -> T {
+    look(lock().get_or_insert_with(Fake::default))
+}
+
+pub(super) fn layouts() -> &'static Layouts {
+    layouts_for(API).unwrap()
+}
+
+/// A record's bytes, field by field.
+pub(super) struct Bytes(Vec<u8>);
+
+impl Bytes {
+    pub(super) fn of(kind: u32) -> Bytes {
+        let mut bytes = vec![0; decode::size(layouts(), kind).unwrap()];
+        bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+        Bytes(bytes)
+    }
+    pub(super) fn with(mut self, place: Place, value: u64) -> Bytes {
+        let (at, width) = (usize::from(place.offset), usize::from(place.width));
+        self.0[at..at + width].copy_from_slice(&value.to_ne_bytes()[..width]);
+        self
+    }
+}
+
+/// CUPTI records something, on the calling thread.
+pub(super) fn emit(bytes: &Bytes) {
+    let mut guard = lock();
+    let fake = guard.get_or_insert_with(Fake::default);
+    let size = bytes.0.len();
+    let full = fake
+        .buffer
+        .is_some_and(|(_, whole, used)| used + size > whole);
+    if full {
+        give_back(fake);
+    }
+    if fake.buffer.is_none()
+        && let Some((requested, _)) = fake.callbacks
+    {
+        let (mut start, mut whole, mut most) = (std::ptr::null_mut(), 0, 0);
+        // SAFETY: our own callback, places for its answer.
+        unsafe { requested(&raw mut start, &raw mut whole, &raw mut most) };
+        fake.buffer = (!start.is_null()).then(|| (start.expose_provenance(), whole, 0));
+    }
+    match &mut fake.buffer {
+        Some((start, _, used)) => {
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(*start + *used);
+            // SAFETY: there is room for it, as was looked at above.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.0.as_ptr(), to, size) };
+            *used += size;
+        }
+        None => {
+            fake.dropped += 1;
+            fake.dropped_ever += 1;
+        }
+    }
+}
+
+fn give_back(fake: &mut Fake) {
+    if let (Some((start, whole, used)), Some((_, completed))) = (fake.buffer.take(), fake.callbacks)
+    {
+        let start = std::ptr::with_exposed_provenance_mut(start);
+        // SAFETY: our own callback, and a buffer that it gave.
+        unsafe { completed(std::ptr::null_mut(), 0, start, whole, used) };
+    }
+}
+
+fn log(what: String) {
+    with(|fake| fake.log.push(what));
+}
+
+unsafe extern "C" fn get_version(version: *mut u32) -> u32 {
+    // SAFETY: a place for it.
+    unsafe { version.write(API) };
+    0
+}
+unsafe extern "C" fn get_result_string(_: u32, _: *mut *const c_char) -> u32 {
+    1
+}
+unsafe extern "C" fn subscribe(
+    subscriber: *mut *mut c_void,
+    _: Option<unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void)>,
+    _: *mut c_void,
+) -> u32 {
+    with(|fake| {
+        if std::mem::replace(&mut fake.subscriber, true) {
+            return result::ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+        }
+        fake.log.push("subscribe".to_owned());
+        // SAFETY: a place for it.
+        unsafe { subscriber.write(std::ptr::without_provenance_mut(1)) };
+        0
+    })
+}
+unsafe extern "C" fn unsubscribe(_: *mut c_void) -> u32 {
+    with(|fake| fake.subscriber = false);
+    log("unsubscribe".to_owned());
+    0
+}
+unsafe extern "C" fn enable(kind: u32) -> u32 {
+    with(|fake| {
+        if fake.refuses == Some(kind) {
+            return result::ERROR_INSUFFICIENT_PRIVILEGES;
+        }
+        fake.enabled.push(kind);
+        fake.log
+            .push(format!("enable {}", activity_kind::name(kind).unwrap()));
+        0
+    })
+}
+unsafe extern "C" fn disable(kind: u32) -> u32 {
+    with(|fake| fake.enabled.retain(|it| *it != kind));
+    log("disable".to_owned());
+    0
+}
+unsafe extern "C" fn register_callbacks(
+    requested: Option<BufferRequested>,
+    completed: Option<BufferCompleted>,
+) -> u32 {
+    with(|fake| fake.callbacks = requested.zip(completed));
+    log("register".to_owned());
+    0
+}
+unsafe extern "C" fn flush_all(flag: u32) -> u32 {
+    with(give_back);
+    if flag == 1 {
+        log("flush".to_owned());
+    }
+    0
+}
+unsafe extern "C" fn finalize() -> u32 {
+    with(|fake| {
+        if !fake.keeps {
+            give_back(fake);
+        }
+        (fake.callbacks, fake.subscriber) = (None, false);
+        fake.enabled.clear();
+        fake.log.push("finalize".to_owned());
+    });
+    0
+}
+unsafe extern "C" fn next_record(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> u32 {
+    // SAFETY: a place with a record of the buffer, or null.
+    let last = unsafe { record.read() };
+    let next = if last.is_null() {
+        buffer
+    } else {
+        // SAFETY: a record that was given before; all have a size.
+        unsafe { last.add(decode::size(layouts(), last.cast::<u32>().read_unaligned()).unwrap()) }
+    };
+    if next.addr() >= buffer.addr() + valid {
+        return match with(|fake| fake.end) {
+            0 => result::ERROR_MAX_LIMIT_REACHED,
+            other => other,
+        };
+    }
+    // SAFETY: a place for it.
+    unsafe { record.write(next) };
+    0
+}
+unsafe extern "C" fn dropped(_: *mut c_void, _: u32, count: *mut usize) -> u32 {
+    let dropped = with(|fake| std::mem::take(&mut fake.dropped));
+    // SAFETY: a place for it.
+    unsafe { count.write(dropped) };
+    0
+}
+unsafe extern "C" fn timestamp(time: *mut u64) -> u32 {
+    // SAFETY: a place for it.
+    unsafe { time.write(midair_guest::now()) };
+    0
+}
+unsafe extern "C" fn attribute(_: u32, _: *mut usize, _: *mut c_void) -> u32 {
+    0
+}
+unsafe extern "C" fn set_thread_id_type(_: u32) -> u32 {
+    0
+}
+unsafe extern "C" fn configure(_: *mut UnifiedMemoryConfig, _: u32) -> u32 {
+    result::ERROR_UM_PROFILING_NOT_SUPPORTED
+}
+
+/// The fake, as it is loaded.
+pub(super) fn cupti() -> Cupti {
+    let functions = Functions {
+        get_version,
+        get_result_string,
+        subscribe,
+        unsubscribe,
+        enable,
+        disable,
+        register_callbacks,
+        flush_all,
+        finalize,
+        next_record,
+        dropped,
+        timestamp,
+        get_attribute: attribute,
+        set_attribute: attribute,
+        set_thread_id_type,
+        configure_unified_memory: configure,
+        register_timestamp_callback: None,
+        enable_runtime_api: None,
+        enable_driver_api: None,
+        flush_period: None,
+        initialize_nvtx: None,
+    };
+    // SAFETY: they behave like CUPTI's, and stay.
+    unsafe { Cupti::with_functions(functions) }.unwrap()
+}
