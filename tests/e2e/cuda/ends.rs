@@ -1,0 +1,165 @@
+//! A session that ends by what the process, its attacher or another profiler does.
+
+use crate::kit::{NEWEST, Session, contiguous, kernels_are_true, quit, start};
+use midair_tests::cuda::{CudaTarget, Kit};
+use midair_tests::snapshot::Snapshot;
+use midair_tests::target::{PATIENCE, until};
+use midair_tests::{Error, Result};
+
+/// Exit code of a profiler whose target was killed.
+const TARGET_KILLED: i32 = 31;
+
+/// Waits until so many kernels more have run.
+fn kernels(target: &CudaTarget, more: usize) -> Result<()> {
+    let before = target.model_log()?.of("kernel").count();
+    until("kernels", || {
+        Ok(target.model_log()?.of("kernel").count() >= before + more)
+    })
+}
+
+/// Another profiler comes while we are attached: it gets what it wants, what was recorded until then is whole, and the next session
+/// works again.
+#[test]
+fn another_profiler_comes() -> Result<()> {
+    let kit = Kit::new()?;
+    for running in [false, true] {
+        let mut target = start(&kit, NEWEST, &[])?;
+        let pid = target.pid();
+        if running {
+            target.ask("start")?;
+        }
+        let before = target.model_log()?;
+        let session = Session::attach(pid, &kit.scratch().join(format!("yield{running}")), &[])?;
+        if running {
+            kernels(&target, 50)?;
+        } else {
+            target.ask("work 10")?;
+        }
+        let told = target.ask(&format!("other {}", kit.stand_in.cupti(13).display()))?;
+        let count = told.strip_prefix("other subscribe 0 kernels ");
+        let count: usize = count.ok_or_else(|| format!("it said {told}"))?.parse()?;
+        assert!(count == 10 || running && count > 10, "{told}");
+        let trace = session.ended()?;
+        assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
+        let said = trace.exit.stderr.join("\n");
+        assert!(said.contains("another profiler"), "{said}");
+        let log = target.model_log()?.since(&before);
+        if running {
+            assert!(contiguous(&trace, &log)? >= 40, "{}", trace.exit);
+            target.ask("stop")?;
+        } else {
+            assert_eq!(kernels_are_true(&trace, &log)?, 80, "{}", trace.exit);
+        }
+        target.ask("leave")?;
+        let before = target.model_log()?;
+        let session = Session::attach(pid, &kit.scratch().join(format!("next{running}")), &[])?;
+        target.ask("work 2")?;
+        let trace = session.detach()?;
+        trace.whole()?;
+        let log = target.model_log()?.since(&before);
+        assert_eq!(kernels_are_true(&trace, &log)?, 16);
+        quit(target)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_process_ends() -> Result<()> {
+    let kit = Kit::new()?;
+    for way in ["quit", "exit", "_exit", "abort", "kill"] {
+        one_end(&kit, way).map_err(|error| -> Error { format!("{way}: {error}").into() })?;
+    }
+    Ok(())
+}
+
+fn one_end(kit: &Kit, way: &str) -> Result<()> {
+    let mut target = start(kit, NEWEST, &[])?;
+    let session = Session::attach(target.pid(), &kit.scratch().join(way), &[])?;
+    target.ask("start")?;
+    kernels(&target, 100)?;
+    target.ask("stop")?;
+    let settled = target.model_log()?;
+    match way {
+        "kill" => target.signal(libc::SIGKILL)?,
+        way => target.send(way)?,
+    }
+    let trace = session.ended()?;
+    let log = target.log.clone();
+    let exit = target.target.wait(PATIENCE)?;
+    match way {
+        "abort" => assert_eq!(exit.signal(), Some(libc::SIGABRT), "{exit}"),
+        "kill" => assert_eq!(exit.signal(), Some(libc::SIGKILL), "{exit}"),
+        _ => assert_eq!(exit.status.code(), Some(0), "{exit}"),
+    }
+    let code = match way {
+        "abort" | "kill" => TARGET_KILLED,
+        _ => 0,
+    };
+    assert_eq!(trace.exit.status.code(), Some(code), "{}", trace.exit);
+    let log = midair_tests::cuda::CudaLog::read(&log)?;
+    let there = kernels_are_true(&trace, &log)?;
+    if ["quit", "exit"].contains(&way) {
+        // It ended in good order: all is there.
+        assert_eq!(
+            there,
+            settled.of("kernel").count() - log_before(&log)?,
+            "{}",
+            trace.exit
+        );
+    }
+    Ok(())
+}
+
+/// Kernels of a log that nobody listened to.
+fn log_before(log: &midair_tests::cuda::CudaLog) -> Result<usize> {
+    Ok(log
+        .of("kernel")
+        .filter(|line| line.text("correlation") == "0")
+        .count())
+}
+
+/// The attacher is killed: the process goes on, its side ends by the lease, CUPTI is out, and the next attach works.
+#[test]
+fn the_attacher_is_killed() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[])?;
+    let pid = target.pid();
+    target.ask("start")?;
+    Session::attach(pid, &kit.scratch().join("first"), &[])?
+        .detach()?
+        .whole()?;
+    let parked = Snapshot::take(pid)?;
+    let session = Session::attach(pid, &kit.scratch().join("killed"), &[])?;
+    kernels(&target, 20)?;
+    session.process.signal(libc::SIGKILL)?;
+    let exit = session.process.wait(PATIENCE)?;
+    assert_eq!(exit.signal(), Some(libc::SIGKILL));
+    until("the end of the lease", || {
+        Ok(parked.diff(&Snapshot::take(pid)?).without_heap().is_empty())
+    })?;
+    let before = target.model_log()?;
+    let session = Session::attach(pid, &kit.scratch().join("next"), &[])?;
+    kernels(&target, 50)?;
+    let trace = session.detach()?;
+    trace.whole()?;
+    let log = target.model_log()?.since(&before);
+    assert!(contiguous(&trace, &log)? >= 30);
+    target.ask("stop")?;
+    quit(target)
+}
+
+/// A CUPTI that takes its time at every step is waited for.
+#[test]
+fn a_slow_cupti() -> Result<()> {
+    let kit = Kit::new()?;
+    let faults = [("CUPTI_MODEL", "enable_ms=300,flush_ms=50,finalize_ms=800")];
+    let mut target = start(&kit, NEWEST, &faults)?;
+    let before = target.model_log()?;
+    let session = Session::attach(target.pid(), &kit.scratch().join("slow"), &[])?;
+    target.ask("work 5")?;
+    let trace = session.detach()?;
+    trace.whole()?;
+    let log = target.model_log()?.since(&before);
+    assert_eq!(kernels_are_true(&trace, &log)?, 40);
+    quit(target)
+}

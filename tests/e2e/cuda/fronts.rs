@@ -1,0 +1,176 @@
+//! The other ways to a CUDA process: `midair ps` and `doctor`, trees, `rocprofv3`, and what the terminal shows.
+
+use crate::kit::{NEWEST, ROUND, Session, copies_are_true, kernels_are_true, quit, start};
+use midair_sim_cuda::DRIVER_FILE;
+use midair_tests::Result;
+use midair_tests::compile::host_program;
+use midair_tests::cuda::{CudaTarget, Kit};
+use midair_tests::snapshot::Snapshot;
+use midair_tests::stage::{command, run_staged};
+use midair_tests::table::Csv;
+use midair_tests::target::{Exit, PATIENCE, Target, until};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::process::Command;
+
+fn json(exit: &Exit) -> Result<Value> {
+    Ok(serde_json::from_str(&exit.stdout.concat())?)
+}
+
+/// Neither touches the process, and both know what it is.
+#[test]
+fn ps_and_doctor_know_it() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[])?;
+    target.ask("work 2")?;
+    let pid = target.pid();
+    let before = Snapshot::take(pid)?;
+    let version = DRIVER_FILE.trim_start_matches("libcuda.so.");
+
+    let listed = json(&run_staged("midair", &["ps", "--json"], PATIENCE)?)?;
+    let processes = listed["processes"].as_array().into_iter().flatten();
+    let mine: Vec<&Value> = processes.filter(|one| one["pid"] == pid).collect();
+    assert_eq!(mine.len(), 1, "{listed:#}");
+    let told = mine[0].to_string();
+    assert!(told.contains("CUDA") && told.contains(version), "{told}");
+    let shown = run_staged("midair", &["ps"], PATIENCE)?;
+    let line = shown
+        .stdout
+        .iter()
+        .find(|line| line.split_whitespace().any(|word| word == pid.to_string()));
+    assert!(line.is_some_and(|line| line.contains("CUDA")), "{shown}");
+
+    let word = pid.to_string();
+    let exit = run_staged("midair", &["doctor", &word, "--json"], PATIENCE)?;
+    let told = json(&exit)?;
+    assert_eq!(told["attachable"], true, "{told:#}");
+    let checks = told["checks"].as_array().ok_or("no checks")?;
+    assert!(
+        checks.iter().all(|check| check["status"] != "fail"),
+        "{told:#}"
+    );
+    let of = |name: &str| -> Result<String> {
+        let check = checks.iter().find(|check| check["name"] == name);
+        Ok(check.ok_or_else(|| format!("no {name}: {told:#}"))?["found"].to_string())
+    };
+    assert!(of("CUDA driver")?.contains(version), "{told:#}");
+    let diff = before.diff(&Snapshot::take(pid)?);
+    assert!(diff.is_empty(), "{diff}");
+    quit(target)
+}
+
+/// AMD's command line, with the file names that it has, and one line that says what this is.
+#[test]
+fn rocprofv3_works_too() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[])?;
+    let words = ["--kernel-trace", "--memory-copy-trace", "--hip-trace"];
+    let session = Session::rocprofv3(target.pid(), &kit.scratch().join("amd"), &words)?;
+    target.ask("work 5")?;
+    let trace = session.detach()?;
+    trace.whole()?;
+    let log = target.model_log()?;
+    assert_eq!(kernels_are_true(&trace, &log)?, 10 * ROUND.0);
+    assert_eq!(copies_are_true(&trace, &log)?, 10 * ROUND.1);
+    let said = trace.exit.stderr.join("\n");
+    assert_eq!(
+        said.matches("is a CUDA process: midair").count(),
+        1,
+        "{said}"
+    );
+    quit(target)
+}
+
+/// The top kernels on the terminal, with their counts.
+#[test]
+fn the_terminal_shows_the_top_kernels() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[("CUDA_MODEL_KERNEL_NS", "20000")])?;
+    let mut attach = command("midair")?;
+    attach.args(["attach", &target.pid().to_string(), "-d"]);
+    attach.arg(kit.scratch().join("table"));
+    let mut process = Target::spawn(attach)?;
+    process.expect_error("attached to process")?;
+    target.ask("work 6")?;
+    process.send("")?;
+    let exit = process.wait(PATIENCE)?.success()?;
+    for (name, count) in [("step(unsigned int*", "36"), ("test::reduce<float>", "12")] {
+        let line = exit.stdout.iter().find(|line| line.contains(name));
+        let words = line.map(|line| line.split_whitespace().any(|word| word == count));
+        assert_eq!(words, Some(true), "{name} {count}: {exit}");
+    }
+    quit(target)
+}
+
+/// NVTX: where the process has not used it before the session, its ranges are there.
+#[test]
+fn ranges_of_nvtx() -> Result<()> {
+    let kit = Kit::new()?;
+    let cupti = kit.stand_in.cupti(13).display().to_string();
+    // As where the user has prepared for it; the first call comes while nobody is attached.
+    let mut target = start(&kit, NEWEST, &[("NVTX_INJECTION64_PATH", &cupti)])?;
+    assert_eq!(target.ask("marks 2")?, "marks done 2 depth 1");
+    for session in 0..2 {
+        let dir = kit.scratch().join(format!("marks{session}"));
+        let attached = Session::attach(target.pid(), &dir, &["--marker-trace"])?;
+        target.ask("marks 7")?;
+        let trace = attached.detach()?;
+        trace.whole()?;
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for row in trace.rows("marker_api_trace")? {
+            *counts.entry(row["Function"].clone()).or_default() += 1;
+            let (start, end) = (
+                Csv::number(&row, "Start_Timestamp")?,
+                Csv::number(&row, "End_Timestamp")?,
+            );
+            assert!(start <= end, "{row:?}");
+        }
+        let expected = ["inner", "moment", "outer", "over"].map(|name| (name.to_owned(), 7));
+        assert_eq!(counts, BTreeMap::from(expected), "{}", trace.exit);
+    }
+    quit(target)
+}
+
+/// A shell, a launcher and two ranks, as torchrun is: each rank's work is there under its own number.
+#[test]
+fn a_tree_of_two_ranks() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "\"$0\" 2 \"$1\"; echo over"]);
+    shell.arg(host_program("launcher")?);
+    shell.arg(kit.program("cuda_work", NEWEST)?);
+    let mut target: CudaTarget = kit.start_command(shell, &[])?;
+    target.expect("ready")?;
+    target.expect("ready")?;
+    let dir = kit.scratch().join("tree");
+    let mut attach = command("midair")?;
+    attach.args(["attach", "--tree", &target.pid().to_string(), "--merge"]);
+    attach
+        .args(["--output-format", "csv", "-o", "all", "-d"])
+        .arg(&dir);
+    let mut process = Target::spawn(attach)?;
+    until("both", || {
+        let said = process.errors();
+        let attached = |line: &&String| line.starts_with("attached to process");
+        Ok(said.iter().filter(attached).count() == 2)
+    })?;
+    target.send("work 10")?;
+    target.expect("work")?;
+    target.expect("work")?;
+    process.send("")?;
+    let exit = process.wait(PATIENCE)?.success()?;
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    let table = dir.join("all_kernel_trace.csv");
+    for row in Csv::read(&table)
+        .map_err(|error| format!("{error}: {exit}"))?
+        .rows
+    {
+        *counts.entry(Csv::number(&row, "Process_Id")?).or_default() += 1;
+    }
+    let counts: Vec<usize> = counts.into_values().collect();
+    assert_eq!(counts, [20 * ROUND.0; 2], "{exit}");
+    target.send("quit")?;
+    assert_eq!(target.expect("done 0")?, "done 0");
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! A CUPTI that is missing, does not fit or is broken, and another profiler that is there already: one sentence, its own exit code, and
+//! the process is as it was.
+
+use crate::kit::{NEWEST, quit, start};
+use midair_sim_cuda::Toolkit;
+use midair_tests::Result;
+use midair_tests::cuda::{CudaTarget, Kit};
+use midair_tests::snapshot::Snapshot;
+use midair_tests::stage::run_staged;
+use midair_tests::target::{Exit, PATIENCE, run};
+use std::path::Path;
+use std::process::Command;
+
+/// No CUPTI that fits.
+const NO_CUPTI: i32 = 27;
+/// Another profiler is there.
+const OTHER_PROFILER: i32 = 28;
+
+fn try_attach(target: &CudaTarget, words: &[&str]) -> Result<Exit> {
+    let pid = target.pid().to_string();
+    let usual = [
+        "attach",
+        &pid,
+        "--duration",
+        "0.1",
+        "--output-format",
+        "csv",
+    ];
+    run_staged("midair", &[&usual[..], words].concat(), PATIENCE)
+}
+
+/// Refused with this code and all of these words, in one sentence; then the program works on and what stays is our library and CUPTI.
+fn refused(mut target: CudaTarget, words: &[&str], code: i32, says: &[&str]) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let dir = dir.path().to_string_lossy().into_owned();
+    let words = [words, &["-d", &dir]].concat();
+    let before = Snapshot::take(target.pid())?;
+    let exit = try_attach(&target, &words)?;
+    assert_eq!(exit.status.code(), Some(code), "{exit}");
+    let errors: Vec<&String> = exit
+        .stderr
+        .iter()
+        .filter(|line| line.starts_with("midair: error: "))
+        .collect();
+    assert_eq!(errors.len(), 1, "one sentence: {exit}");
+    for word in says {
+        assert!(errors[0].contains(word), "{word}: {exit}");
+    }
+    let now = Snapshot::take(target.pid())?;
+    let diff = before.diff(&now).without_heap().without(|change| {
+        let words = ["midair", "libcupti"];
+        change.new && words.iter().any(|word| change.text.contains(word))
+    });
+    assert!(diff.is_empty(), "{diff}");
+    let working = now.maps.iter().any(|map| map.path.contains("midair-spool"));
+    assert!(!working, "the spool is gone");
+    assert_eq!(std::fs::read_dir(&dir)?.count(), 0, "no files");
+    target.ask("work 3")?;
+    let log = target.model_log()?;
+    let listened = log.of("kernel").any(|line| line.text("correlation") != "0");
+    assert!(!listened, "nobody listens to the driver");
+    quit(target)
+}
+
+/// Whether this machine has a CUPTI of its own, which would be found.
+fn machine_has_cupti() -> bool {
+    let places = [
+        "/usr/local/cuda/lib64",
+        "/usr/local/cuda/extras/CUPTI/lib64",
+        "/opt/cuda/lib64",
+    ];
+    let has = |place: &&str| Path::new(place).join("libcupti.so.13").exists();
+    places.iter().any(|place| has(&place))
+}
+
+#[test]
+fn none_is_there() -> Result<()> {
+    if machine_has_cupti() {
+        return midair_tests::leave_out("this machine has a CUPTI, which is found");
+    }
+    let kit = Kit::new()?;
+    let target = start(&kit, Toolkit::Bare, &[])?;
+    refused(target, &[], NO_CUPTI, &["CUPTI"])
+}
+
+/// One that is named is found where none else is.
+#[test]
+fn one_that_is_named() -> Result<()> {
+    let kit = Kit::new()?;
+    let target = start(&kit, Toolkit::Bare, &[])?;
+    let path = kit.stand_in.cupti(13).display().to_string();
+    let dir = kit.scratch().join("named").display().to_string();
+    let exit = try_attach(&target, &["--cupti", &path, "-d", &dir])?;
+    assert_eq!(exit.status.code(), Some(0), "{exit}");
+    quit(target)
+}
+
+#[test]
+fn named_ones_that_are_broken() -> Result<()> {
+    let kit = Kit::new()?;
+    let text = kit.scratch().join("libcupti.so.13");
+    std::fs::write(&text, "no library\n")?;
+    let text = text.display().to_string();
+    let missing = kit
+        .scratch()
+        .join("nowhere/libcupti.so.13")
+        .display()
+        .to_string();
+    let without = kit
+        .stand_in
+        .cupti_without_finalize(13)?
+        .display()
+        .to_string();
+    for (path, word) in [(&text, ""), (&missing, ""), (&without, "cuptiFinalize")] {
+        let target = start(&kit, NEWEST, &[])?;
+        refused(target, &["--cupti", path], NO_CUPTI, &[path, word])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn versions_that_do_not_fit() -> Result<()> {
+    let kit = Kit::new()?;
+    for version in ["17", "140000"] {
+        let faults = format!("version={version}");
+        let target = start(&kit, NEWEST, &[("CUPTI_MODEL", &faults)])?;
+        refused(target, &[], NO_CUPTI, &["CUPTI", version])?;
+    }
+    Ok(())
+}
+
+/// The driver is older than the toolkit's major version.
+#[test]
+fn a_driver_that_is_too_old() -> Result<()> {
+    let kit = Kit::new()?;
+    let target = start(&kit, NEWEST, &[("CUDA_MODEL_DRIVER", "12040")])?;
+    let path = kit.stand_in.cupti(13).display().to_string();
+    refused(target, &["--cupti", &path], NO_CUPTI, &["12"])
+}
+
+/// Switching kernels on fails: what was switched on before is off again.
+#[test]
+fn kernels_cannot_be_switched_on() -> Result<()> {
+    let kit = Kit::new()?;
+    let target = start(&kit, NEWEST, &[("CUPTI_MODEL", "enable=35")])?;
+    refused(
+        target,
+        &[],
+        NO_CUPTI,
+        &["does not work", "cuptiActivityEnable"],
+    )
+}
+
+#[test]
+fn another_subscriber() -> Result<()> {
+    let kit = Kit::new()?;
+    let target = start(&kit, NEWEST, &[("CUPTI_MODEL", "subscribed")])?;
+    refused(target, &[], OTHER_PROFILER, &["profiler"])
+}
+
+/// The library of NVIDIA's own profilers is mapped.
+#[test]
+fn an_injected_profiler() -> Result<()> {
+    let kit = Kit::new()?;
+    let library = kit.scratch().join("libToolsInjection64_1.so");
+    let library = library.display().to_string();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-shared", "-x", "c", "/dev/null", "-o", &library]);
+    run(gcc, PATIENCE)?.success()?;
+    let target = start(&kit, NEWEST, &[("LD_PRELOAD", &library)])?;
+    refused(target, &[], OTHER_PROFILER, &["libToolsInjection64_1.so"])
+}
+
+/// What only HIP has.
+#[test]
+fn only_what_hip_has() -> Result<()> {
+    let kit = Kit::new()?;
+    let target = start(&kit, NEWEST, &[])?;
+    let before = Snapshot::take(target.pid())?;
+    let exit = try_attach(&target, &["--hip-trace"])?;
+    assert_eq!(exit.status.code(), Some(2), "{exit}");
+    assert!(exit.stderr.join("\n").contains("--cuda-trace"), "{exit}");
+    let diff = before.diff(&Snapshot::take(target.pid())?);
+    assert!(diff.is_empty(), "{diff}");
+    quit(target)
+}
