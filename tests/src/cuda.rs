@@ -134,7 +134,7 @@ impl CudaTarget {
 /// One line of the log: what it is of, and its words by name (`sim/cuda/c` writes them).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// `kernel`, `copy`, `peer`, `set`, `call`, `wait` or `memory`.
+    /// `kernel`, `copy`, `peer`, `set`, `call`, `wait`, `memory`, or `finalize` (CUPTI was finalized).
     pub what: String,
     words: HashMap<String, String>,
 }

@@ -110,7 +110,6 @@ pub const ITEMS: &[Item] = &[
             "libroctx64.so",
         ],
     ),
-    library("libmidair_cuda_agent.so", "lib/libmidair-cuda.so", &[]),
     library(
         "librocprofiler_sdk_attach.so",
         "lib/librocprofiler-sdk-attach.so.1",

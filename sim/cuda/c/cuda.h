@@ -62,6 +62,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device);
 CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device);
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
 CUresult cuDevicePrimaryCtxRelease(CUdevice device);
 CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice device);
 CUresult cuCtxDestroy(CUcontext context);

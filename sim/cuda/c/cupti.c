@@ -283,12 +283,15 @@ EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbac
 
 EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
     if (kind >= KINDS) return CUPTI_ERROR_INVALID_KIND;
-    bool kernels = kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || kind == CUPTI_ACTIVITY_KIND_KERNEL;
+    bool kernels = kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
     CUptiResult said = kernels ? (CUptiResult)model_fault("enable", 0) : CUPTI_SUCCESS;
     take_time("enable_ms");
     if (said) return said;
     pthread_mutex_lock(&lock);
-    said = begin();
+    /* Kernels are recorded in one of two ways at a time: who asks for the other one learns that somebody records. */
+    bool other = (kind == CUPTI_ACTIVITY_KIND_KERNEL && state.kind[CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL]) ||
+                 (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && state.kind[CUPTI_ACTIVITY_KIND_KERNEL]);
+    said = other ? CUPTI_ERROR_NOT_COMPATIBLE : begin();
     if (!said) state.kind[kind] = true;
     pthread_mutex_unlock(&lock);
     return said;
@@ -430,6 +433,7 @@ EXPORT CUptiResult cuptiFinalize(void) {
     if (working) {
         const struct model_table *table = driver();
         if (table) table->hook(0);
+        if (table) table->log("finalize done=1\n");
         for (int i = 0; i < 2; i++) pthread_join(state.workers[i], 0);
     }
     pthread_mutex_lock(&lock);

@@ -161,7 +161,7 @@ EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
 }
 
 EXPORT CUresult cuGetExportTable(const void **table, const CUuuid *id) {
-    static const struct model_table ours = {sizeof ours, hook};
+    static const struct model_table ours = {sizeof ours, hook, model_log};
     if (memcmp(id, MODEL_TABLE, sizeof *id)) return CUDA_ERROR_INVALID_VALUE;
     *table = &ours;
     return CUDA_SUCCESS;

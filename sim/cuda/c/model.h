@@ -66,6 +66,8 @@ struct model_table {
     size_t size;
     /* Takes the hooks in, or out (0): then no thread is in them any more when it returns. False where others are in. */
     bool (*hook)(const struct model_hooks *);
+    /* A line of the log. */
+    void (*log)(const char *format, ...);
 };
 #define MODEL_TABLE "midair-model-cu"
 

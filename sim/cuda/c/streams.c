@@ -32,6 +32,14 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     DONE(CUDA_SUCCESS);
 }
 
+EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
+    CALL(cuDevicePrimaryCtxGetState);
+    if (device < 0 || device > 1) DONE(CUDA_ERROR_INVALID_DEVICE);
+    *flags = 0;
+    *active = primary[device] != 0;
+    DONE(CUDA_SUCCESS);
+}
+
 /* It stays: nothing here is destroyed with the last user. */
 EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     CALL(cuDevicePrimaryCtxRelease_v2);

@@ -308,7 +308,8 @@ pub fn copies_are_true(trace: &Trace, log: &CudaLog) -> Result<usize> {
         let direction = match line.number("kind")? {
             1 => "MEMORY_COPY_HOST_TO_DEVICE",
             2 => "MEMORY_COPY_DEVICE_TO_HOST",
-            8 | 10 => "MEMORY_COPY_DEVICE_TO_DEVICE",
+            8 => "MEMORY_COPY_DEVICE_TO_DEVICE",
+            10 => "MEMORY_COPY_PEER_TO_PEER",
             other => return Err(format!("a copy of kind {other}").into()),
         };
         assert_eq!(
