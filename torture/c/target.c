@@ -234,7 +234,12 @@ static void late(const char *name, const char *value) {
         else if (!strcmp(value, "errno")) filter(SECCOMP_RET_ERRNO | EPERM, sockets);
         else if (!strcmp(value, "clone")) filter(SECCOMP_RET_ERRNO | EPERM, creating);
         else if (!strcmp(value, "trap")) filter(SECCOMP_RET_TRAP, sockets);
+        else if (!strcmp(value, "notify")) filter(SECCOMP_RET_USER_NOTIF, sockets);
         else if (!strcmp(value, "strict")) prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+    } else if (!strcmp(name, "dispatch")) {
+        /* Calls of this thread from anywhere are signals, unless this byte lets them through, as it does. */
+        static volatile char selector;
+        if (prctl(59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, 0, 0, &selector)) fail("syscall user dispatch");
     }
 }
 

@@ -90,6 +90,11 @@ fn filters() -> Vec<Cell> {
             "a filter that sends SIGSYS for sockets",
             Want::InOr(FILTERED),
         ),
+        (
+            "notify",
+            "a filter that asks another process about sockets, which never answers",
+            Want::InOr(FILTERED),
+        ),
     ] {
         let option = format!("+seccomp:{kind}");
         cells.push(
@@ -104,6 +109,15 @@ fn filters() -> Vec<Cell> {
             .ours_only(),
         );
     }
+    cells.push(
+        Cell::on(
+            6,
+            "its only thread has its calls dispatched to itself",
+            |_| Ok(Spec::ours("stdin", &["+dispatch"])),
+        )
+        .want(Want::InOr(&["Dispatches"]))
+        .ours_only(),
+    );
     cells.push(
         Cell::on(6, "the first thread in strict mode", |_| {
             Ok(Spec::ours("stdin", &["parked", "+seccomp:strict"]).killed())
