@@ -1,5 +1,6 @@
 //! `rocprofv3`: AMD's command line, for starting a program under the profiler and for attaching.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -98,6 +99,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         pid,
         library: engine.library().display().to_string(),
         report,
+        told_cuda: Cell::new(false),
     };
     // AMD's default is the tree.
     let alone = matches!(
@@ -146,6 +148,7 @@ struct Lines {
     pid: u32,
     library: String,
     report: Report,
+    told_cuda: Cell<bool>,
 }
 
 impl Words for Lines {
@@ -170,6 +173,10 @@ impl Words for Lines {
     }
 
     fn cuda(&self, pid: u32) {
+        // Of many the first stands for all.
+        if self.told_cuda.replace(true) {
+            return;
+        }
         self.report.note(&format!(
             "process {pid} is a CUDA process: midair records it through CUPTI"
         ));

@@ -308,7 +308,7 @@ fn remarks(word: u32) -> Vec<String> {
         (outcome::SLOT_KEPT, "another library has put its wrapper over ours: ours stays below it and only passes calls on"),
         (outcome::STILL_RUNNING, "work was still running on the device at the detach: it is recorded as such"),
         (outcome::LEASE_EXPIRED, "the target's side ended by itself, since it had not heard of this side"),
-        (outcome::RUNTIME_SHUT_DOWN, "the process shut its HSA runtime down: collecting ended there"),
+        (outcome::RUNTIME_SHUT_DOWN, "the process shut its GPU runtime down: collecting ended there"),
         (outcome::MEMORY_KEPT, "a thread of the process stood still inside a record store: some memory of ours stays mapped there"),
         (outcome::YIELDED, "another profiler came, and this session gave way to it: what was recorded until then is whole"),
         (outcome::NO_TABLES, "no HIP or HSA table was there to hook: the process had no runtime in use"),

@@ -72,7 +72,7 @@ pub(crate) fn other_profiler(pid: i32, tid: Tid, modules: &Modules) -> Option<Fa
         let why: String = why.chars().filter(|c| !c.is_control()).collect();
         Failure::new(
             Kind::OtherProfiler,
-            format!("another profiler has process {pid}: {why}"),
+            format!("process {pid} cannot be recorded: {why}"),
         )
         .hint(OTHER_PROFILER)
     })
@@ -98,7 +98,10 @@ pub(crate) fn first(
         let path = show(candidate.path.as_bytes());
         let how = match candidate.origin {
             Origin::Wanted if !root.is_file(&candidate.path) => {
-                return Ok(Err(none(pid, &format!("{path} is no file that it sees"))));
+                return Ok(Err(none(
+                    pid,
+                    &format!("it sees no file {path}, which --cupti names"),
+                )));
             }
             Origin::Wanted => "as --cupti says",
             Origin::Mapped => "which it has loaded",
@@ -129,13 +132,16 @@ pub(crate) fn first(
         true => none(
             pid,
             &format!(
-                "CUPTI of CUDA 12 and later is used, and its driver ({}) is older",
+                "a CUPTI of CUDA 12 or later is needed, and its driver ({}) is older",
                 driver.unwrap_or_default()
             ),
         ),
         false => none(
             pid,
-            &format!("{} is nowhere where it is looked for", loaders.join(" or ")),
+            &format!(
+                "no CUPTI is there ({}): none is loaded, beside its CUDA libraries, in a toolkit, or where its loader looks",
+                loaders.join(" or ")
+            ),
         ),
     }))
 }
@@ -143,7 +149,7 @@ pub(crate) fn first(
 fn none(pid: i32, why: &str) -> Failure {
     Failure::new(
         Kind::NoCupti,
-        format!("no CUPTI that fits is to be had in process {pid}: {why}"),
+        format!("process {pid} cannot be recorded: {why}"),
     )
     .hint(NO_CUPTI)
 }

@@ -402,12 +402,12 @@ fn failed_setup(pid: u32, status: u32, why: &str) -> Failure {
     match status {
         status::NO_CUPTI => Failure::new(
             Kind::NoCupti,
-            format!("no CUPTI that fits is to be had in process {pid}: {why}"),
+            format!("process {pid} cannot be recorded: {why}"),
         )
         .hint(NO_CUPTI),
         status::OTHER_PROFILER => Failure::new(
             Kind::OtherProfiler,
-            format!("another profiler has process {pid}: {why}"),
+            format!("process {pid} cannot be recorded now: {why}"),
         )
         .hint(OTHER_PROFILER),
         _ => Failure::new(
