@@ -88,7 +88,7 @@ const IN_TOOLKIT: &[&str] = &[
     "/lib",
 ];
 /// The first version that can be read.
-const OLDEST: u32 = 12;
+pub const OLDEST: u32 = 12;
 /// Folders of one of its variables that are looked at, at most: it is the process's.
 const MOST_FOLDERS: usize = 64;
 

@@ -34,7 +34,20 @@ const MOST_TEXT: usize = 900;
 ///
 /// # Errors
 /// What was tried and why each did not do: one sentence.
+///
+/// Without a driver that works no CUPTI is brought in at all: the one of 13.2 calls itself in its first call until the stack ends then
+/// (seen with 13.2.23, 13.2.75 and 13.2.86).
 pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
+    match driver / 1000 {
+        0 => return Err(String::from("CUDA's driver does not tell its version")),
+        old @ ..find::OLDEST => {
+            return Err(format!(
+                "the driver has CUDA {old}.{}, and midair needs 12.0 or newer",
+                driver % 1000 / 10
+            ));
+        }
+        _ => {}
+    }
     let process = Process::own();
     let search = find::search(wanted, &process, driver / 1000, &Disk);
     let mut reasons: Vec<String> = Vec::new();
@@ -435,3 +448,6 @@ fn loader_error() -> String {
     let text = unsafe { CStr::from_ptr(text) };
     text.to_string_lossy().into_owned()
 }
+
+#[cfg(test)]
+mod tests;
