@@ -5,6 +5,7 @@ mod aarch64;
 mod amd_headers;
 mod demo;
 mod docs;
+mod gpu_check;
 mod headers;
 mod lab;
 mod layout;
@@ -74,6 +75,12 @@ const TASKS: &[Task] = &[
         words: "[--quick] [--row N] [--cell TEXT] [--cycles N] [--others N | --no-others] [--out DIR]",
         help: "The attach engine on hard targets, beside gdb and frida: the table in bench-results and docs/attach-engine.md",
         run: torture::torture_task,
+    },
+    Task {
+        name: "gpu-check",
+        words: "[--pack DIR] [--staged PREFIX] [--quick] [--parts abcde]",
+        help: "Everything that is shown on a GPU of NVIDIA's, in one table (bench-results/gpu-check.md); --pack lays out what is carried to its machine",
+        run: gpu_check::gpu_check_task,
     },
     Task {
         name: "aarch64",

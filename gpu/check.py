@@ -1,0 +1,148 @@
+"""Everything that issue 5 wants shown on a GPU of NVIDIA's, in one go: `python3 check.py --stage DIR --out DIR`.
+
+Builds count.cu with nvcc, runs the parts, prints a table, and writes gpu-check.json and gpu-check.md into DIR. Exit code 0: all as it must
+be; 1: not all; 3: this machine cannot show it (and a sentence why). Needs python3 with PyTorch, nvcc, gcc and the right to trace.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import features
+import part_a
+import part_b
+import part_c
+import part_d
+import part_e
+from kit import Problem, Results
+
+PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e}
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Check:
+    """What the parts share."""
+
+    def __init__(self, words):
+        self.stage, self.out = os.path.abspath(words.stage), os.path.abspath(words.out)
+        self.work = tempfile.mkdtemp(prefix="midair-gpu-")
+        self.quick = words.quick
+        self.cycles = 5 if words.quick else part_b.CYCLES
+        self.pairs = 10 if words.quick else words.pairs
+        self.results = Results()
+
+    def source(self, name):
+        return os.path.join(HERE, name)
+
+    def built(self, name):
+        return os.path.join(self.work, name)
+
+    def file(self, name):
+        return os.path.join(self.work, name)
+
+    def log(self, name):
+        return os.path.join(self.work, f"{name}.log")
+
+    def seconds(self, long):
+        return long / 3 if self.quick else long
+
+    def sleep(self, seconds):
+        """The program runs on meanwhile: how long is what is wanted, not a wait for something."""
+        time.sleep(seconds)
+
+    def midair(self, *words):
+        done = subprocess.run([os.path.join(self.stage, "bin/midair"), *words], capture_output=True, text=True, timeout=60, check=False)
+        return done.stdout + done.stderr
+
+    def build(self):
+        words = ["nvcc", "-std=c++17", "-O2", "-arch=native", "-o", self.built("count"), self.source("count.cu")]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            raise Problem(f"nvcc: {done.stderr.strip()[-400:]}")
+
+    @staticmethod
+    def footprint(pid):
+        """Descriptors, threads, MiB in memory."""
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            resident = int(file.read().split()[1])
+        return len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task")), resident // 256
+
+    @staticmethod
+    def told_ms(text, before):
+        """The milliseconds that midair told behind these words."""
+        found = re.search(re.escape(before) + r"([0-9.]+) ms", text)
+        return float(found.group(1)) if found else float("nan")
+
+    @staticmethod
+    def median(values):
+        known = [value for value in values if value == value]
+        return statistics.median(known) if known else float("nan")
+
+
+def missing(tried, machine):
+    """Why this machine cannot show it; nothing where it can."""
+    broken = [name for name, works in tried.items() if not works]
+    if machine["kernel"].startswith("4.4.0"):
+        return "this looks like gVisor, whose ptrace is not a kernel's: nothing was run"
+    if broken:
+        return f"ptrace lacks {', '.join(broken)} here: nothing was run"
+    if not machine["gpu"]:
+        return "no GPU of NVIDIA's is seen here: nothing was run"
+    return None
+
+
+def write(check, machine, began):
+    failed = check.results.failures()
+    document = {"date": began, "machine": machine, "failed": failed, "rows": check.results.rows}
+    os.makedirs(check.out, exist_ok=True)
+    with open(os.path.join(check.out, "gpu-check.json"), "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+    lines = ["# gpu-check", "", f"{began}; " + "; ".join(f"{key} {value}" for key, value in machine.items()) + ".",
+             "Made by `cargo xtask gpu-check` (gpu/check.py). Ratios are of speeds, from interleaved pairs of two processes, with 95 % intervals.", "",
+             "| part | what | result | wanted | |", "|---|---|---|---|---|"]
+    for row in check.results.rows:
+        verdict = {True: "ok", False: "**no**", None: ""}[row["good"]]
+        cells = [row["part"], row["what"], row["got"], row["wanted"], verdict]
+        lines.append("| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |")
+    with open(os.path.join(check.out, "gpu-check.md"), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--stage", required=True, help="the staged product: DIR/bin/midair, DIR/lib/*.so")
+    parser.add_argument("--out", required=True, help="where the results go")
+    parser.add_argument("--parts", default="abcde")
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
+    words = parser.parse_args()
+    began = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    machine, tried = features.machine(), features.ptrace_features()
+    print("; ".join(f"{key}: {value}" for key, value in machine.items()))
+    print("ptrace: " + ", ".join(f"{name} {'yes' if works else 'NO'}" for name, works in tried.items()), flush=True)
+    why = missing(tried, machine)
+    if why:
+        print(why)
+        return 3
+    check = Check(words)
+    print(check.midair("--version").strip(), "logs:", check.work, flush=True)
+    try:
+        check.build()
+        for part in words.parts:
+            PARTS[part].run(check)
+    finally:
+        write(check, machine, began)
+    total = len(check.results.rows)
+    print(f"{total - check.results.failures()} of {total} as they must be; {check.results.failures()} not", flush=True)
+    return 1 if check.results.failures() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

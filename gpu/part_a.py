@@ -1,0 +1,89 @@
+"""(a) A program that counts its own work: recorded = launched between two marks, none twice, each with its call."""
+
+from kit import Attached, Problem, Program, between, count_by, untimed, whole
+
+KERNELS = {"add": "count_add(", "scale": "count_scale<"}
+COPIES = {"h2d": "HOST_TO_DEVICE", "d2h": "DEVICE_TO_HOST", "d2d": "DEVICE_TO_DEVICE"}
+
+
+def run(check):
+    for mode, threads, options in (
+        ("plain", 1, ["--kernel-trace", "--memory-copy-trace"]),
+        ("plain", 1, ["--kernel-trace", "--memory-copy-trace", "--cuda-trace"]),
+        ("mixed", 8, ["--kernel-trace", "--memory-copy-trace", "--cuda-trace"]),
+        ("graph", 4, ["--kernel-trace", "--memory-copy-trace", "--cuda-trace"]),
+        ("graph", 4, []),
+    ):
+        calls = "all calls" if "--cuda-trace" in options else "kernels and copies"
+        check.results.guarded("a", f"{mode}, {threads} threads, {calls}", lambda m=mode, t=threads, o=options: one(check, m, t, o))
+
+
+def one(check, mode, threads, options):
+    program = Program([check.built("count"), mode, str(threads)], check.log(f"a-{mode}-{threads}"))
+    try:
+        program.said()
+        name = f"a-{mode}-{threads}-{'all' if '--cuda-trace' in options else 'few'}"
+        attached = Attached(check.stage, program.pid, options, check.work, name)
+        if not attached.recording():
+            raise Problem(f"no attach: {attached.text.strip()[-300:]}")
+        first = program.ask("mark")
+        check.sleep(check.seconds(1.0))
+        second = program.ask("mark")
+        whole(attached, attached.stop())
+        third = program.ask("mark")
+        last, code = program.end()
+        if code != 0 or third["errors"] or last["errors"]:
+            raise Problem(f"the program had {last['errors']} errors, code {code}")
+        judge(check, mode, threads, options, attached, first, second)
+    finally:
+        program.kill()
+
+
+def judge(check, mode, threads, options, attached, first, second):
+    what = f"{mode}, {threads} threads" + (", all calls" if "--cuda-trace" in options else "")
+    all_kernels = attached.table("kernel_trace")
+    rows = between(all_kernels, first["time"], second["time"])
+    launched = {key: second[key] - first[key] for key in first}
+    names = count_by(rows, "Kernel_Name")
+    captured = {key: sum(n for name, n in names.items() if text in name) for key, text in KERNELS.items()}
+    wanted = {key: launched[key] for key in KERNELS}
+    check.results.add("a", f"{what}: kernels", f"{sum(captured.values())} of {sum(wanted.values())} launched",
+                      "equal, by name", captured == wanted and sum(wanted.values()) > 0)
+    twice = len(rows) - len({row["Dispatch_Id"] for row in rows})
+    # A graph's launch is one call for many kernels: the node tells them apart.
+    same = len(rows) - len({(row["Correlation_Id"], row["Graph_Node_Id"]) for row in rows})
+    check.results.add("a", f"{what}: twice, without times", f"{twice + same}, {untimed(all_kernels)}", "0, 0",
+                      twice + same == 0 and untimed(rows) == 0)
+    if mode == "mixed":
+        moved = count_by(between(attached.table("memory_copy_trace"), first["time"], second["time"]), "Direction")
+        got = {key: sum(n for name, n in moved.items() if name.endswith(text)) for key, text in COPIES.items()}
+        fills = len(between(attached.table("memory_set_trace"), first["time"], second["time"]))
+        need = {key: launched[key] for key in COPIES}
+        check.results.add("a", f"{what}: copies, fills", f"{sum(got.values())} of {sum(need.values())}, {fills} of {launched['fill']}",
+                          "equal, by direction", got == need and fills == launched["fill"])
+    if "--cuda-trace" in options:
+        correlated(check, what, mode, threads, attached, rows, launched, first, second)
+    attached.clean()
+
+
+def correlated(check, what, mode, workers, attached, rows, launched, first, second):
+    calls = attached.table("cuda_api_trace")
+    launches = {}
+    for row in calls:
+        if "Launch" in row["Function"]:
+            launches.setdefault(row["Correlation_Id"], []).append(row)
+    lonely = late = 0
+    for row in rows:
+        mine = launches.get(row["Correlation_Id"])
+        if not mine:
+            lonely += 1
+        elif all(int(call["Start_Timestamp"]) > int(row["Start_Timestamp"]) for call in mine):
+            late += 1
+    check.results.add("a", f"{what}: kernels without their call, before it", f"{lonely}, {late}", "0, 0", lonely + late == 0 and bool(rows))
+    wanted, function = (launched["graphs"], "cudaGraphLaunch") if mode == "graph" else (launched["launch_calls"], "cudaLaunchKernel")
+    found = [row for row in between(calls, first["time"], second["time"]) if row["Function"].startswith(function)]
+    check.results.add("a", f"{what}: {function}", f"{len(found)} of {wanted} calls", "equal", len(found) == wanted)
+    threads = len({row["Thread_Id"] for row in found})
+    failed = sum(row["Result"] not in ("0", "", "cudaSuccess") for row in found)
+    check.results.add("a", f"{what}: threads of these calls, failed ones", f"{threads}, {failed}", f"{workers}, 0",
+                      threads == workers and failed == 0)

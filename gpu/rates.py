@@ -1,0 +1,64 @@
+"""Loops whose speed is measured: `small` (launches of small kernels: the processor is the limit) and `big` (matrix products: the GPU is).
+
+  rate SECONDS small|big    does so for so long; iterations per second
+  on cuda|both, off         torch.profiler, for CUDA alone or for CPU and CUDA, on and off
+  end
+"""
+
+import sys
+import time
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from control import answer
+
+
+def main():
+    small = torch.ones(1000, device="cuda")
+    left = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+    right = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+
+    def of_small():
+        for _ in range(200):
+            small.add_(1)
+        return 200
+
+    def of_big():
+        product = left
+        for _ in range(10):
+            product = torch.mm(product, right) * 0.01
+        return 10
+
+    for _ in range(3):
+        of_small()
+        of_big()
+    torch.cuda.synchronize()
+    loops, running = {"small": of_small, "big": of_big}, None
+    answer(ready=True)
+    for line in sys.stdin:
+        words = line.split()
+        if words[0] == "rate":
+            length, loop, count = float(words[1]), loops[words[2]], 0
+            begin = time.perf_counter()
+            while True:
+                count += loop()
+                torch.cuda.synchronize()
+                took = time.perf_counter() - begin
+                if took >= length:
+                    break
+            answer(rate=count / took)
+        elif words[0] == "on":
+            activities = [ProfilerActivity.CUDA] + ([ProfilerActivity.CPU] if words[1] == "both" else [])
+            running = profile(activities=activities)
+            running.start()
+            answer(on=True)
+        elif words[0] == "off":
+            running.stop()
+            running = None
+            answer(on=False)
+        else:
+            break
+
+
+main()

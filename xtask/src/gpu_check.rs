@@ -1,0 +1,154 @@
+//! The check on a GPU of NVIDIA's: `gpu/check.py` with the staged product, here or, packed, on another machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::run::{At, Outcome, failed, root, run};
+use crate::stage;
+
+/// What of the staged product the check uses, below the prefix.
+const STAGED: &[&str] = &["bin/midair", "bin/rocprofv3"];
+/// Where results go, below the project.
+const RESULTS: &str = "bench-results";
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Words {
+    /// Only pack, into this directory.
+    pack: Option<PathBuf>,
+    /// The product is staged there already.
+    stage: Option<PathBuf>,
+    /// For the script.
+    rest: Vec<String>,
+}
+
+/// `cargo xtask gpu-check`.
+pub fn gpu_check_task(words: &[String]) -> Outcome<()> {
+    let words = parse(words)?;
+    let prefix = match words.stage {
+        Some(prefix) => prefix,
+        None => stage::stage(true)?,
+    };
+    if let Some(directory) = words.pack {
+        pack(&prefix, &directory)?;
+        println!(
+            "packed: {0}\nthere: python3 {0}/gpu/check.py --stage {0}/stage --out RESULTS",
+            directory.display()
+        );
+        return Ok(());
+    }
+    run(Command::new("python3")
+        .arg(root().join("gpu/check.py"))
+        .arg("--stage")
+        .arg(&prefix)
+        .arg("--out")
+        .arg(root().join(RESULTS))
+        .args(words.rest))
+}
+
+fn parse(given: &[String]) -> Outcome<Words> {
+    let mut words = Words::default();
+    let mut given = given.iter();
+    while let Some(word) = given.next() {
+        let directory = match word.as_str() {
+            "--pack" => &mut words.pack,
+            "--staged" => &mut words.stage,
+            _ => {
+                words.rest.push(word.clone());
+                continue;
+            }
+        };
+        let Some(path) = given.next() else {
+            return failed(format!("{word} needs a directory"));
+        };
+        *directory = Some(std::path::absolute(path).at("finding", Path::new(path))?);
+    }
+    Ok(words)
+}
+
+/// Lays out what is carried to the machine with the GPU: the product without debugging information, and the scripts.
+fn pack(prefix: &Path, directory: &Path) -> Outcome<()> {
+    let (stage, scripts) = (directory.join("stage"), directory.join("gpu"));
+    for wanted in STAGED {
+        strip(&prefix.join(wanted), &stage.join(wanted))?;
+    }
+    for below in ["lib", "lib/rocprofiler-sdk"] {
+        for library in files(&prefix.join(below), |name| name.contains(".so"))? {
+            if let Some(name) = library.file_name() {
+                strip(&library, &stage.join(below).join(name))?;
+            }
+        }
+    }
+    make(&scripts)?;
+    for source in files(&root().join("gpu"), |name| {
+        name.ends_with(".py") || name.ends_with(".cu")
+    })? {
+        if let Some(name) = source.file_name() {
+            fs::copy(&source, scripts.join(name)).at("copying", &source)?;
+        }
+    }
+    Ok(())
+}
+
+/// The regular files of a directory whose names are wanted; links are left out.
+fn files(directory: &Path, wanted: impl Fn(&str) -> bool) -> Outcome<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).at("listing", directory)? {
+        let entry = entry.at("listing", directory)?;
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        if is_file && entry.file_name().to_str().is_some_and(&wanted) {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn make(directory: &Path) -> Outcome<()> {
+    fs::create_dir_all(directory).at("making", directory)
+}
+
+/// Copies a program or library without its debugging information.
+fn strip(from: &Path, to: &Path) -> Outcome<()> {
+    if let Some(above) = to.parent() {
+        make(above)?;
+    }
+    run(Command::new("strip")
+        .arg("--strip-debug")
+        .arg("-o")
+        .arg(to)
+        .arg(from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &[&str]) -> Outcome<Words> {
+        parse(&text.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn directories_are_absolute_and_the_rest_is_the_scripts() {
+        let parsed = words(&["--quick", "--pack", "/a/b", "--parts", "ac"]).unwrap();
+        assert_eq!(parsed.pack, Some(PathBuf::from("/a/b")));
+        assert_eq!(parsed.stage, None);
+        assert_eq!(parsed.rest, ["--quick", "--parts", "ac"]);
+        assert!(words(&["--pack"]).is_err());
+        let relative = words(&["--staged", "x"]).unwrap();
+        assert!(relative.stage.unwrap().is_absolute());
+    }
+
+    #[test]
+    fn scripts_are_all_there() {
+        let all = files(&root().join("gpu"), |_| true).unwrap();
+        let names: Vec<&str> = all
+            .iter()
+            .filter_map(|path| path.file_name()?.to_str())
+            .collect();
+        for wanted in ["check.py", "count.cu", "train.py", "infer.py", "rates.py"] {
+            assert!(names.contains(&wanted), "{wanted} of {names:?}");
+        }
+    }
+}
