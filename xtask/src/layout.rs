@@ -100,6 +100,8 @@ pub const ITEMS: &[Item] = &[
         "lib/librocprofiler-sdk.so.1",
         &["librocprofiler-sdk.so"],
     ),
+    // Sent into CUDA processes in the SDK's place.
+    library("libmidair_cuda_agent.so", "lib/libmidair-cuda.so", &[]),
     // The old name, too: programs linked against the ROCTx of roctracer then need no other library.
     library(
         "librocprofiler_sdk_roctx.so",
