@@ -2,7 +2,7 @@
 
 use crate::cell::Cell;
 use crate::kit::{Kit, first_of, installed};
-use crate::spec::Spec;
+use crate::spec::{Spec, Want};
 use std::process::Command;
 
 /// The cells.
@@ -21,7 +21,37 @@ pub fn cells() -> Vec<Cell> {
             Ok(spec.unsteady())
         }),
         Cell::on(21, "a JVM, 4 threads that make garbage", java),
+        Cell::on(21, "Go without cgo, 4 goroutines", |kit| go(kit, false))
+            .want(Want::Refused(&["LibcKind"]))
+            .ours_only(),
+        // Its stacks have no tables that lead to their roots.
+        Cell::on(21, "Go with cgo, 4 goroutines", |kit| go(kit, true))
+            .want(Want::InOr(&["NoneParked"])),
     ]
+}
+
+fn go(kit: &Kit, cgo: bool) -> Result<Spec, String> {
+    let go = installed("go").ok_or("go is not installed")?;
+    let name = if cgo { "work-cgo" } else { "work-go" };
+    let program = kit.program(name);
+    if !program.exists() {
+        let mut build = Command::new(go);
+        build
+            .args(["build", "-o"])
+            .arg(&program)
+            .arg(kit.script("work.go"))
+            .env("CGO_ENABLED", if cgo { "1" } else { "0" })
+            .env("GO111MODULE", "off")
+            .env("GOCACHE", kit.scratch().join("go"));
+        if cgo {
+            build.arg(kit.script("cgo.go"));
+        }
+        let done = build.output().map_err(|error| error.to_string())?;
+        if !done.status.success() {
+            return Err(String::from_utf8_lossy(&done.stderr).into_owned());
+        }
+    }
+    Ok(Spec::foreign(&[&program.to_string_lossy()]).unsteady())
 }
 
 fn python(kit: &Kit, script: &str) -> Result<Spec, String> {

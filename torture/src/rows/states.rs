@@ -90,11 +90,6 @@ fn filters() -> Vec<Cell> {
             "a filter that sends SIGSYS for sockets",
             Want::InOr(FILTERED),
         ),
-        (
-            "notify",
-            "a filter that asks another process about sockets, which never answers",
-            Want::InOr(FILTERED),
-        ),
     ] {
         let option = format!("+seccomp:{kind}");
         cells.push(
