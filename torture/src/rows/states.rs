@@ -107,6 +107,16 @@ fn filters() -> Vec<Cell> {
     cells.push(
         Cell::on(
             6,
+            "a filter that asks another process about sockets, which never answers",
+            // On its one thread: others would not have it.
+            |_| Ok(Spec::ours("stdin", &["+seccomp:notify"])),
+        )
+        .want(Want::Refused(FILTERED))
+        .ours_only(),
+    );
+    cells.push(
+        Cell::on(
+            6,
             "its only thread has its calls dispatched to itself",
             |_| Ok(Spec::ours("stdin", &["+dispatch"])),
         )
