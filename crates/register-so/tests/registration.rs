@@ -278,7 +278,8 @@ fn a_forked_child_has_the_tables_and_gets_its_own_listener() {
             "add:hip",
             "listeners:1",
             "fork",
-            "listeners:0",
+            // From the fork on: it has it before anything is registered in it.
+            "listeners:1",
             "list:0",
             "add:hsa",
             "listeners:1",
@@ -289,7 +290,7 @@ fn a_forked_child_has_the_tables_and_gets_its_own_listener() {
         [
             "add hip 1 8",
             "listeners 1",
-            "listeners 0",
+            "listeners 1",
             "  info hip 70204 1",
             "list 0",
             "add hsa 1 0",
