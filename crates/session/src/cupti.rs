@@ -22,6 +22,9 @@ const LOADERS_CACHE: &str = "/etc/ld.so.cache";
 /// Of that at most so much is read: it is the process's file.
 const MOST_CACHE: u64 = 16 << 20;
 
+/// Mapped files that are looked at, at most: the process may have mapped any, and beside each of CUDA's there are several places.
+const MOST_MAPPED: usize = 4096;
+
 /// Version of the driver by the name of its library, such as `580.95.05`.
 pub(crate) fn driver(modules: &Modules) -> Option<String> {
     modules.list.iter().find_map(|module| {
@@ -57,6 +60,7 @@ fn process(tid: Tid, modules: &Modules) -> Process {
             .list
             .iter()
             .filter(|module| !module.deleted)
+            .take(MOST_MAPPED)
             .map(|module| String::from_utf8_lossy(&module.path).into_owned())
             .collect(),
         environment: environment

@@ -113,7 +113,7 @@ impl Runtimes {
         let has_cuda = copies.iter().any(|word| word == CUDA_WORD);
         let both = |recorded: &str, other: &str, why: &str| {
             Some(format!(
-                "process {pid} has {recorded} and {other}: only {recorded} is recorded{why}"
+                "process {pid} has {recorded}, and {other}, too, of which nothing is recorded{why}"
             ))
         };
         Ok(match (self.amd.is_empty(), self.cuda.is_empty()) {
