@@ -292,10 +292,13 @@ impl Drain {
 
     fn fill(&mut self, fill: &Memset) {
         self.queue(fill.context, fill.stream, fill.device);
+        let (start, end, untimed) = self.times(fill.start, fill.end);
+        let timed = untimed == Untimed::Timed;
+        let flags = self.caller() | if timed { 0 } else { flag::UNTIMED };
         let record = MemorySet {
-            header: header::<MemorySet>(kind::MEMORY_SET, fill.memory_kind, self.caller(), 0),
-            start: self.clock.convert(fill.start),
-            end: self.clock.convert(fill.end),
+            header: header::<MemorySet>(kind::MEMORY_SET, fill.memory_kind, flags, 0),
+            start,
+            end,
             correlation: fill.correlation.into(),
             bytes: fill.bytes,
             stream: cuda_stream(fill.context, fill.stream),

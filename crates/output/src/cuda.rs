@@ -6,7 +6,7 @@ pub(crate) mod devices;
 
 use crate::api::{Kind, Text};
 use midair_abi::cupti;
-use midair_record::event::{Copy, CudaTransfer, kind};
+use midair_record::event::{Copy, CudaTransfer, Untimed, kind};
 use std::borrow::Cow;
 
 /// The first kind that is ours: AMD's stand before it.
@@ -171,6 +171,16 @@ pub(crate) fn stream_parts(handle: u64) -> (u32, u32) {
 /// Whether a wait is for a stream, and not for all of a context.
 pub(crate) fn names_stream(handle: u64) -> bool {
     stream_parts(handle).1 != NONE
+}
+
+/// Why fills, waits and unified memory's work have no times ([`Untimed`] as a number): CUPTI gives 0 for what had not ended when it was
+/// asked for its last records.
+pub(crate) fn unfinished(start: u64, end: u64) -> u32 {
+    if start == 0 || end == 0 {
+        Untimed::RunningAtDetach as u32
+    } else {
+        Untimed::Timed as u32
+    }
 }
 
 /// CUPTI's number for no stream and no event (source: `CUPTI_SYNCHRONIZATION_INVALID_VALUE`).

@@ -2,10 +2,9 @@
 
 use super::{Index, Stat, printable};
 use crate::cuda::devices::Device;
-use crate::cuda::names_stream;
+use crate::cuda::{names_stream, unfinished};
 use midair_record::event::{
-    CudaDevice, Header, MemorySet, NO_NODE, Synchronization, UnifiedMemory, Untimed, cuda_node,
-    kind,
+    CudaDevice, Header, MemorySet, NO_NODE, Synchronization, UnifiedMemory, cuda_node, kind,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -53,7 +52,7 @@ impl Index {
         self.cuda.seen = true;
         *self.cuda.counts.entry(kind).or_default() += 1;
         self.see_flags(flags);
-        if self.see_untimed(flags, Untimed::Timed as u32) {
+        if self.see_untimed(flags, unfinished(start, end)) {
             return;
         }
         let key = (kind, operation.min(MOST_OPERATIONS));

@@ -4,12 +4,12 @@ use super::packets::Value;
 use super::tracks::Place;
 use super::{Annotations, Scene, Slice, times};
 use crate::cuda::devices::ordinal;
-use crate::cuda::{NONE, memories, memory, names_stream, stream_parts};
+use crate::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
 use crate::files::WriteError;
 use crate::job::address;
 use midair_record::event::{
     Copy, CudaLaunch, CudaTransfer, Header, Kernel, MemorySet, Synchronization, UnifiedMemory,
-    flag, kind,
+    Untimed, flag, kind,
 };
 
 fn number<'a>(value: u32) -> Value<'a> {
@@ -99,11 +99,18 @@ impl Scene<'_> {
             correlation: set.correlation,
             annotations,
         };
-        if set.header.flags & flag::UNTIMED != 0 {
-            self.untimed(slice, 0, 0)
-        } else {
-            self.slice(&slice)
+        self.work(slice, set.header.flags)
+    }
+
+    /// A slice, or a moment of what has no times.
+    fn work(&mut self, slice: Slice<'_>, flags: u8) -> Result<(), WriteError> {
+        let reason = unfinished(slice.start, slice.end);
+        if reason == Untimed::Timed as u32 && flags & flag::UNTIMED == 0 {
+            return self.slice(&slice);
         }
+        // The begin, where at least that is known.
+        let begin = slice.start;
+        self.untimed(slice, begin, reason)
     }
 
     /// Waits take the time of the calls that wait, and would hide them: they have a track of their own.
@@ -121,7 +128,7 @@ impl Scene<'_> {
             annotations.push(("event", number(wait.event)));
         }
         let operation = wait.header.operation;
-        self.slice(&Slice {
+        let slice = Slice {
             category: "synchronization",
             name: &job.names.operation(kind::SYNCHRONIZATION, operation),
             place: Place::Waits,
@@ -129,7 +136,8 @@ impl Scene<'_> {
             end: wait.end,
             correlation: wait.correlation,
             annotations,
-        })
+        };
+        self.work(slice, wait.header.flags)
     }
 
     pub(super) fn unified(&mut self, moved: &UnifiedMemory) -> Result<(), WriteError> {
@@ -151,7 +159,7 @@ impl Scene<'_> {
             annotations.push(("cuda_stream", number(stream_parts(moved.stream).1)));
         }
         let operation = moved.header.operation;
-        self.slice(&Slice {
+        let slice = Slice {
             category: "unified_memory",
             name: &job.names.operation(kind::UNIFIED_MEMORY, operation),
             place: Place::Unified,
@@ -160,6 +168,7 @@ impl Scene<'_> {
             // No call leads to it.
             correlation: 0,
             annotations,
-        })
+        };
+        self.work(slice, moved.header.flags)
     }
 }

@@ -7,7 +7,7 @@
 use super::rows::{Call, Rows};
 use super::{Step, whole};
 use crate::cuda::devices::ordinal;
-use crate::cuda::{NONE, memories, memory, names_stream, stream_parts};
+use crate::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
 use crate::index::untimed;
 use crate::job::address;
 use midair_record::event::{
@@ -123,7 +123,7 @@ impl Rows<'_, '_> {
             set.graph,
             whole(set.graph_node),
             event,
-            object.finish(&set.header, 0),
+            object.finish(&set.header, unfinished(set.start, set.end)),
         ])?;
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Rows<'_, '_> {
             correlation: wait.correlation,
             ancestor: wait.correlation,
             tid: wait.tid,
-            extdata: Cow::Owned(object.finish(&wait.header, 0)),
+            extdata: Cow::Owned(object.finish(&wait.header, unfinished(wait.start, wait.end))),
         })?;
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Rows<'_, '_> {
             correlation: 0,
             ancestor: 0,
             tid: 0,
-            extdata: Cow::Owned(object.finish(&moved.header, 0)),
+            extdata: Cow::Owned(object.finish(&moved.header, unfinished(moved.start, moved.end))),
         })?;
         Ok(())
     }

@@ -5,7 +5,8 @@ use crate::cuda::{ALL, cells, copy, device, everything, kernel, read_json, rows,
 use crate::rocpd_rows::{header, plan};
 use midair_output::{Names, table, write};
 use midair_record::event::{
-    self, CudaLaunch, Kernel, MemorySet, Synchronization, UnifiedMemory, kind,
+    self, CudaLaunch, Header, Kernel, MemorySet, Synchronization, UnifiedMemory, cuda_node, flag,
+    kind,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -271,22 +272,23 @@ fn rocpd_has_a_row_for_everything() {
     assert_eq!(answer(6).len(), 2);
 }
 
-#[test]
-fn pftrace_has_tracks_by_stream_and_flows_from_calls() {
-    let directory = written(|_| ());
+fn read_pftrace(directory: &Path) -> Value {
     let python = midair_tests::python().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/python/pftrace.py");
     let output = Command::new(python)
         .arg(script)
-        .arg(directory.path().join("r_results.pftrace"))
+        .arg(directory.join("r_results.pftrace"))
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let read: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn pftrace_has_tracks_by_stream_and_flows_from_calls() {
+    let directory = written(|_| ());
+    let read = read_pftrace(directory.path());
     let mut found: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut flow_of_call = None;
     let mut flow_of_kernel = None;
@@ -417,6 +419,60 @@ fn the_terminals_table_has_kernels_calls_copies_and_fills() {
     assert!(
         text.contains(names.operation(kind::CUDA_RUNTIME_API, 211).as_ref()),
         "{text}"
+    );
+}
+
+/// Fills and waits that had not ended at the detach: in every format, counted, and in no sum.
+#[test]
+fn what_had_not_ended_is_counted_and_not_summed() {
+    let mut all = everything();
+    let set = MemorySet {
+        header: Header {
+            flags: flag::UNTIMED,
+            ..header(kind::MEMORY_SET, 3)
+        },
+        correlation: 20,
+        bytes: 64,
+        node: cuda_node(0),
+        ..MemorySet::default()
+    };
+    append(&mut all, &event::encode(&set, &[]));
+    let wait = Synchronization {
+        header: header(kind::SYNCHRONIZATION, 4),
+        start: 7_000,
+        correlation: 21,
+        ..Synchronization::default()
+    };
+    append(&mut all, &event::encode(&wait, &[]));
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(all);
+    let index = index(&trace);
+    assert_eq!(index.cuda.work[&(kind::MEMORY_SET, 3)].calls, 1);
+    write(&trace, &index, &Names::amd(), &plan(directory.path(), &ALL)).unwrap();
+    assert_eq!(rows(directory.path(), "memory_set_trace").len(), 2);
+    let notes = std::fs::read_to_string(directory.path().join("r_notes.txt")).unwrap();
+    assert!(notes.contains("without times: 2"), "{notes}");
+    let moments: Vec<_> = list(&read_pftrace(directory.path())["instants"])
+        .iter()
+        .filter(|moment| !moment["notes"]["untimed"].is_null())
+        .map(|moment| (text(&moment["category"]), number(&moment["time"])))
+        .collect();
+    let fini = trace.process.fini_time;
+    assert_eq!(
+        moments,
+        [
+            ("synchronization".to_owned(), 7_000),
+            ("memory_set".to_owned(), fini)
+        ]
+    );
+    let file = reader(
+        &directory.path().join("r_results.db"),
+        &["SELECT extdata FROM rocpd_memory_copy WHERE start = 0"],
+    );
+    let extdata = text(&file["answers"][0][0]["extdata"]);
+    assert!(
+        extdata.contains("\"untimed\":\"still running at detach\""),
+        "{extdata}"
     );
 }
 
