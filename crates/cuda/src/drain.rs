@@ -41,6 +41,14 @@ pub struct Drain {
     marks: u64,
     /// Kernels that CUPTI gave without their times.
     pub untimed: u64,
+    /// The longest kernel so far, ns.
+    pub longest: u64,
+    /// A graph has launched something.
+    pub graphs: bool,
+    /// Whose threads are told by the low half of `pthread_self`: numbers of the system, by that half. `None` where CUPTI tells the system's.
+    threads: Option<HashMap<u32, u32>>,
+    /// The thread that the present buffer belongs to: its half, and its number.
+    owner: (u32, u32),
     /// Records of kinds that nobody asked for.
     pub others: u64,
     /// Names that were cut.
@@ -49,10 +57,10 @@ pub struct Drain {
 
 impl Drain {
     /// Nothing read yet.
-    pub fn new(sink: Sink, clock: Clock, calls: bool) -> Drain {
+    pub fn new(sink: Sink, calls: bool) -> Drain {
         Drain {
             sink,
-            clock,
+            clock: Clock::default(),
             calls,
             kernels: Kernels::default(),
             markers: Markers::default(),
@@ -61,6 +69,10 @@ impl Drain {
             dispatches: 0,
             marks: 0,
             untimed: 0,
+            longest: 0,
+            graphs: false,
+            threads: None,
+            owner: (0, 0),
             others: 0,
             cut: 0,
         }
@@ -84,6 +96,28 @@ impl Drain {
             Activity::Memory(memory) => self.memory(memory),
             Activity::UnifiedMemory(moved) => self.unified(moved),
             Activity::Other(_) => self.others += 1,
+        }
+    }
+
+    /// CUPTI tells threads by the low half of `pthread_self`; to tell the system's number costs it a system call for each record.
+    pub fn threads_by_half(&mut self) {
+        self.threads = Some(HashMap::new());
+    }
+
+    /// The buffer that is read next belongs to a thread: the low half of its `pthread_self`, and its number.
+    pub fn owner(&mut self, half: u32, tid: u32) {
+        self.owner = (half, tid);
+        if let Some(threads) = &mut self.threads {
+            threads.insert(half, tid);
+        }
+    }
+
+    /// The system's number of a thread.
+    fn tid(&self, told: u32) -> u32 {
+        match &self.threads {
+            Some(_) if told == self.owner.0 => self.owner.1,
+            Some(threads) => threads.get(&told).copied().unwrap_or(told),
+            None => told,
         }
     }
 
@@ -131,6 +165,8 @@ impl Drain {
             flags |= flag::UNTIMED;
             self.untimed += 1;
         }
+        self.longest = self.longest.max(end - start);
+        self.graphs |= kernel.graph != 0 || kernel.graph_node != 0;
         let threads = |at: usize| {
             let of = |three: [u32; 3]| three.get(at).copied().unwrap_or(1);
             of(kernel.grid).saturating_mul(of(kernel.block))
@@ -216,7 +252,7 @@ impl Drain {
             ancestor: 0,
             stream: 0,
             retval: api.result.into(),
-            tid: api.thread,
+            tid: self.tid(api.thread),
             nargs: 0,
         };
         self.sink.put(&record, &[]);
@@ -246,6 +282,7 @@ impl Drain {
             }
         };
         self.queue(copy.context, copy.stream, copy.device);
+        self.graphs |= copy.graph != 0 || copy.graph_node != 0;
         let (start, end, untimed) = self.times(copy.start, copy.end);
         let timed = untimed == Untimed::Timed;
         let flags = self.caller() | if timed { 0 } else { flag::UNTIMED };
@@ -295,6 +332,7 @@ impl Drain {
         let (start, end, untimed) = self.times(fill.start, fill.end);
         let timed = untimed == Untimed::Timed;
         let flags = self.caller() | if timed { 0 } else { flag::UNTIMED };
+        self.graphs |= fill.graph != 0 || fill.graph_node != 0;
         let record = MemorySet {
             header: header::<MemorySet>(kind::MEMORY_SET, fill.memory_kind, flags, 0),
             start,
@@ -402,7 +440,7 @@ impl Drain {
             what,
             time: self.clock.convert(marker.timestamp),
             id: marker.id,
-            tid: marker.thread,
+            tid: self.tid(marker.thread),
             // SAFETY: the caller's promise.
             name: unsafe { bytes(marker.name) },
             // SAFETY: as above.

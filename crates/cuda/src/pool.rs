@@ -28,6 +28,10 @@ pub struct Pool {
     valid: [AtomicUsize; BUFFERS],
     /// The order in which they came back.
     order: [AtomicU64; BUFFERS],
+    /// Who asked for each: see [`Pool::take`].
+    owner: [AtomicU64; BUFFERS],
+    /// One more than the highest that was ever taken: what is below may have memory.
+    touched: AtomicUsize,
     next: AtomicU64,
     /// Requests that found none.
     refused: AtomicU64,
@@ -44,6 +48,8 @@ pub struct Filled {
     pub start: *mut u8,
     /// Bytes of records in it.
     pub valid: usize,
+    /// What [`Pool::take`] was told.
+    pub owner: u64,
     order: u64,
 }
 
@@ -63,6 +69,8 @@ impl Pool {
             full: [const { AtomicU64::new(0) }; WORDS],
             valid: [const { AtomicUsize::new(0) }; BUFFERS],
             order: [const { AtomicU64::new(0) }; BUFFERS],
+            owner: [const { AtomicU64::new(0) }; BUFFERS],
+            touched: AtomicUsize::new(0),
             next: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             foreign: AtomicU64::new(0),
@@ -108,8 +116,8 @@ impl Pool {
         true
     }
 
-    /// CUPTI, on any thread: a buffer, or none.
-    pub fn take(&self) -> Option<*mut u8> {
+    /// CUPTI, on any thread: a buffer, or none. `owner` says who asks, and comes back with the buffer.
+    pub fn take(&self, owner: impl FnOnce() -> u64) -> Option<*mut u8> {
         if self.open.load(Acquire) {
             for (place, word) in self.free.iter().enumerate() {
                 let mut bits = word.load(Acquire);
@@ -118,6 +126,10 @@ impl Pool {
                     let before = word.fetch_and(!bit, AcqRel);
                     if before & bit != 0 {
                         let index = place * 64 + bit.trailing_zeros() as usize;
+                        if let Some(place) = self.owner.get(index) {
+                            place.store(owner(), Relaxed);
+                        }
+                        self.touched.fetch_max(index + 1, Relaxed);
                         return Some(self.address(index));
                     }
                     bits = before & !bit;
@@ -153,11 +165,13 @@ impl Pool {
             while bits != 0 {
                 let index = place * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
+                let number = |list: &[AtomicU64]| list.get(index).map_or(0, |it| it.load(Relaxed));
                 into.push(Filled {
                     index,
+                    owner: number(&self.owner),
                     start: self.address(index),
                     valid: self.valid.get(index).map_or(0, |bytes| bytes.load(Relaxed)),
-                    order: self.order.get(index).map_or(0, |order| order.load(Relaxed)),
+                    order: number(&self.order),
                 });
             }
         }
@@ -196,15 +210,21 @@ impl Pool {
             .sum()
     }
 
-    /// Our thread, after [`Pool::close`], when CUPTI is finalized and everything that came back was read: gives the memory back. The
-    /// addresses stay ours: a thread that was inside a call all the time may still write to the end of a buffer that CUPTI made it
-    /// give up, and finds a page there.
+    /// Our thread, after [`Pool::close`], when everything that came back was read: gives the memory back, but of those that CUPTI still
+    /// has. The addresses stay ours: a thread that was inside a call all the time may still write to the end of a buffer that CUPTI
+    /// made it give up, and finds a page there.
     pub fn rest(&self) {
         let base = self.base.load(Acquire);
-        if base != 0 {
-            let at = std::ptr::with_exposed_provenance_mut(base);
-            // SAFETY: our own mapping, of which nothing is read any more.
-            unsafe { libc::madvise(at, BUFFER * BUFFERS, libc::MADV_DONTNEED) };
+        for index in 0..self.touched.swap(0, Relaxed).min(BUFFERS) {
+            let bits =
+                |words: &[AtomicU64]| words.get(index / 64).map_or(0, |word| word.load(Acquire));
+            if base == 0 || (bits(&self.free) | bits(&self.full)) >> (index % 64) & 1 == 0 {
+                self.touched.fetch_max(index + 1, Relaxed);
+                continue;
+            }
+            let at = std::ptr::with_exposed_provenance_mut(base + index * BUFFER);
+            // SAFETY: a part of our own mapping of which nothing is read any more.
+            unsafe { libc::madvise(at, BUFFER, libc::MADV_DONTNEED) };
         }
     }
 
@@ -235,18 +255,20 @@ mod tests {
     #[test]
     fn every_buffer_once_and_none_beyond() {
         let pool = Pool::new();
-        assert_eq!(pool.take(), None);
+        assert_eq!(pool.take(|| 7), None);
         assert!(pool.open());
-        let taken: HashSet<usize> = (0..BUFFERS).map(|_| pool.take().unwrap().addr()).collect();
+        let taken: HashSet<usize> = (0..BUFFERS)
+            .map(|_| pool.take(|| 7).unwrap().addr())
+            .collect();
         assert_eq!(taken.len(), BUFFERS);
         assert!(taken.iter().all(|address| address.is_multiple_of(4096)));
-        assert_eq!((pool.take(), pool.outside()), (None, BUFFERS));
+        assert_eq!((pool.take(|| 7), pool.outside()), (None, BUFFERS));
         assert_eq!(pool.counts(), (1, 0));
         pool.close();
         for address in taken {
             pool.give(std::ptr::with_exposed_provenance_mut(address), 8);
         }
-        assert_eq!((pool.take(), pool.outside(), pool.left()), (None, 0, 0));
+        assert_eq!((pool.take(|| 7), pool.outside(), pool.left()), (None, 0, 0));
         pool.rest();
         assert!(pool.open());
         assert_eq!((pool.counts(), pool.left()), ((0, 0), BUFFERS));
@@ -257,7 +279,7 @@ mod tests {
         let pool = Pool::new();
         pool.rest();
         assert!(pool.open());
-        let buffer = pool.take().unwrap();
+        let buffer = pool.take(|| 7).unwrap();
         // SAFETY: a buffer of ours.
         unsafe { buffer.cast::<u64>().write(7) };
         pool.give(buffer, 8);
@@ -276,15 +298,18 @@ mod tests {
     fn they_come_back_in_order_and_others_are_counted() {
         let pool = Pool::new();
         assert!(pool.open());
-        let (first, second) = (pool.take().unwrap(), pool.take().unwrap());
+        let (first, second) = (pool.take(|| 7).unwrap(), pool.take(|| 7).unwrap());
         pool.give(second, 16);
         pool.give(first, usize::MAX);
         pool.give(std::ptr::without_provenance_mut(8), 8);
         pool.give(second.wrapping_add(BUFFER * BUFFERS), 8);
         let mut filled = Vec::new();
         pool.filled(&mut filled);
-        let told: Vec<_> = filled.iter().map(|it| (it.start, it.valid)).collect();
-        assert_eq!(told, [(second, 16), (first, BUFFER)]);
+        let told: Vec<_> = filled
+            .iter()
+            .map(|it| (it.start, it.valid, it.owner))
+            .collect();
+        assert_eq!(told, [(second, 16, 7), (first, BUFFER, 7)]);
         assert_eq!(pool.counts(), (0, 2));
         assert_eq!(pool.outside(), 2);
         filled.iter().for_each(|it| pool.recycle(it));
@@ -295,11 +320,11 @@ mod tests {
     fn what_cupti_keeps_is_kept_for_it() {
         let pool = Pool::new();
         assert!(pool.open());
-        let kept = pool.take().unwrap();
+        let kept = pool.take(|| 7).unwrap();
         pool.close();
         pool.rest();
         assert!(pool.open());
-        let others: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        let others: Vec<_> = std::iter::from_fn(|| pool.take(|| 7)).collect();
         assert_eq!(others.len(), BUFFERS - 1);
         assert!(!others.contains(&kept));
         others
@@ -321,7 +346,9 @@ mod tests {
                     scope.spawn(move || {
                         let mut count = 0_u64;
                         for round in 0..20_000 {
-                            let Some(buffer) = pool.take() else { continue };
+                            let Some(buffer) = pool.take(|| 7) else {
+                                continue;
+                            };
                             let mark = worker << 32 | round;
                             // SAFETY: a buffer of ours alone until it is given back.
                             unsafe {

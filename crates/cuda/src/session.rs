@@ -1,30 +1,46 @@
 //! One session with one CUPTI: switched on, drained while it runs, switched off (see [`finish`]).
 //!
-//! We do not stay its subscriber: activity needs none, and a profiler that subscribes later must not be refused because of us.
+//! We are never its subscriber, not even for a moment: activity needs none, and PyTorch's profiler gives up for good where somebody is at
+//! its first use.
 
 #[cfg(test)]
 mod fake;
 mod finish;
+mod quiesce;
 #[cfg(test)]
 mod tests;
 
 use crate::choice::Choice;
-use crate::clock::{Clock, Pair};
+use crate::clock::Pair;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
 use crate::drain::Drain;
 use crate::pool::{BUFFER, BUFFERS, Filled, Pool};
 use crate::sink::Sink;
 use crate::watch::Watch;
-use midair_abi::cupti::{activity_kind, thread_id_type, unified_memory, unified_memory_scope};
+use midair_abi::cupti::{
+    activity_kind, attribute, result, thread_id_type, unified_memory, unified_memory_scope,
+};
 use midair_guest::{Refused, now};
 use midair_record::event::kind;
 use midair_record::spool::{Area, status};
 use std::collections::VecDeque;
 use std::ffi::c_void;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// The buffers of this process.
 pub static POOL: Pool = Pool::new();
+
+/// CUPTI is not to be finalized in this process: see [`finish`].
+pub(crate) static KEEP: AtomicBool = AtomicBool::new(false);
+/// Kinds after which it may be.
+const FINALIZED: [u32; 4] = [
+    activity_kind::CONCURRENT_KERNEL,
+    activity_kind::MEMCPY,
+    activity_kind::MEMCPY2,
+    activity_kind::MEMSET,
+];
 
 /// How often CUPTI is asked for what is finished, ns: what is recorded reaches the attacher that soon, also if the process is killed.
 const FLUSH_EVERY: u64 = 100_000_000;
@@ -48,6 +64,8 @@ pub struct Session {
     pending: VecDeque<Reading>,
     scratch: Vec<Filled>,
     flushed_at: u64,
+    /// CUPTI was told to tell the system's thread ids.
+    system_ids: bool,
     /// Records that CUPTI dropped.
     dropped: u64,
     /// Buffers whose records could not be walked to the end.
@@ -80,12 +98,13 @@ impl Session {
         is_alone(cupti)?;
         let mut session = Session {
             cupti: cupti.clone(),
-            drain: Drain::new(sink, Clock::default(), choice.calls),
+            drain: Drain::new(sink, choice.calls),
             enabled: Vec::new(),
             watch: None,
             pending: VecDeque::new(),
             scratch: Vec::new(),
             flushed_at: now(),
+            system_ids: false,
             dropped: 0,
             broken: 0,
             told: None,
@@ -110,15 +129,12 @@ impl Session {
             ));
         }
         let cupti = self.cupti.clone();
-        if let Err(why) = cupti.set_thread_id_type(thread_id_type::SYSTEM) {
-            let text = format!("thread ids are not the system's: cuptiSetThreadIdType says {why}");
-            self.drain.sink.note(&text);
-        }
-        // Where CUPTI takes a clock it is ours, and no clock that is set counts. Where not, its own is converted; both look the same below.
-        let _ = cupti.register_timestamp_callback(Some(clock));
+        self.choose_thread_ids(choice);
         let registered = cupti.register_callbacks(requested, completed);
         registered.map_err(|why| does_not_work(&cupti, "cuptiActivityRegisterCallbacks", why))?;
         self.pair();
+        // What was dropped before is not ours.
+        let _ = cupti.dropped(std::ptr::null_mut(), 0);
         if choice.memory
             && let Err(why) = cupti.configure_unified_memory(&mut unified_counters())
         {
@@ -153,8 +169,31 @@ impl Session {
                 "another profiler that comes meanwhile is not noticed: {why}"
             )),
         }
+        let plain = self.enabled.iter().all(|kind| FINALIZED.contains(kind));
+        KEEP.fetch_or(!plain, SeqCst);
         self.flushed_at = now();
         Ok(())
+    }
+
+    /// With one buffer per thread, the thread that asks for it says both of its numbers, and CUPTI need not ask the system for one at each
+    /// record (a system call, 4 % of a loop of launches on an H200). Without, it must.
+    fn choose_thread_ids(&mut self, choice: &Choice) {
+        if !(choice.calls || choice.markers) {
+            return;
+        }
+        let each = self
+            .cupti
+            .get_attribute::<u8>(attribute::PER_THREAD_ACTIVITY_BUFFER);
+        if each == Ok(1) {
+            self.drain.threads_by_half();
+            return;
+        }
+        match self.cupti.set_thread_id_type(thread_id_type::SYSTEM) {
+            Ok(()) => self.system_ids = true,
+            Err(why) => self.drain.sink.note(&format!(
+                "thread ids are not the system's: cuptiSetThreadIdType says {why}"
+            )),
+        }
     }
 
     /// One round. Whether the next one should come soon.
@@ -240,7 +279,13 @@ impl Session {
     /// Reads records of a buffer. False where the spool has no room for the rest.
     fn read(&mut self, reading: &mut Reading, anyway: bool) -> bool {
         let layouts = self.cupti.layouts();
-        let Filled { start, valid, .. } = reading.filled;
+        let Filled {
+            start,
+            valid,
+            owner,
+            ..
+        } = reading.filled;
+        self.drain.owner((owner >> 32) as u32, owner as u32);
         let mut until_look = 0;
         loop {
             if until_look == 0 {
@@ -340,9 +385,14 @@ fn entries(cupti: &Cupti) -> Vec<usize> {
         functions.subscribe as usize,
         functions.register_callbacks as usize,
         functions.enable as usize,
+        functions.set_attribute as usize,
         functions.finalize as usize,
     ];
+    // PyTorch's begins its second and later runs with its clock.
+    entries.extend(functions.register_timestamp_callback.map(|it| it as usize));
     let others = [
+        c"cuptiEnableCallback",
+        c"cuptiEnableDomain",
         c"cuptiSubscribe_v2",
         c"cuptiActivityRegisterCallbacks_v2",
         c"cuptiActivityEnable_v2",
@@ -360,28 +410,22 @@ fn entries(cupti: &Cupti) -> Vec<usize> {
     entries
 }
 
-/// Whether nobody else has CUPTI: a subscriber is made and ended.
+/// Whether nobody else records: kernels cannot be recorded one by one while somebody has them recorded side by side. A profiler that is
+/// there and idle (PyTorch's stays subscribed from its first use on) is no obstacle.
 ///
 /// # Errors
-/// Somebody has, or CUPTI does not work.
+/// Somebody does, or CUPTI does not work.
 pub fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
-    unsafe extern "C" fn nothing(_: *mut c_void, _: u32, _: u32, _: *const c_void) {}
-    let what = match cupti.subscribe(nothing, std::ptr::null_mut()) {
-        Ok(subscriber) => {
-            return cupti
-                .unsubscribe(subscriber)
-                .map_err(|why| does_not_work(cupti, "cuptiUnsubscribe", why));
-        }
-        Err(Status::OTHER_SUBSCRIBER) => {
-            return Err(refused(
-                status::OTHER_PROFILER,
-                "another profiler has subscribed to CUPTI in this process, which takes one at a time (PyTorch's stays subscribed \
-                 from its first use on)",
-            ));
-        }
-        Err(why) => why,
-    };
-    Err(does_not_work(cupti, "cuptiSubscribe", what))
+    match cupti.enable(activity_kind::KERNEL) {
+        Ok(()) => cupti
+            .disable(activity_kind::KERNEL)
+            .map_err(|why| does_not_work(cupti, "cuptiActivityDisable(KERNEL)", why)),
+        Err(Status(result::ERROR_NOT_COMPATIBLE)) => Err(refused(
+            status::OTHER_PROFILER,
+            "another profiler is recording this process's kernels through CUPTI, which serves one at a time",
+        )),
+        Err(why) => Err(does_not_work(cupti, "cuptiActivityEnable(KERNEL)", why)),
+    }
 }
 
 fn does_not_work(cupti: &Cupti, what: &str, why: Status) -> Refused {
@@ -413,7 +457,7 @@ pub unsafe fn sink(area: Area) -> Sink {
 
 /// CUPTI asks for a buffer, on any thread.
 unsafe extern "C" fn requested(buffer: *mut *mut u8, bytes: *mut usize, records: *mut usize) {
-    let (start, size) = match POOL.take() {
+    let (start, size) = match POOL.take(caller) {
         Some(start) => (start, BUFFER),
         None => (std::ptr::null_mut(), 0),
     };
@@ -431,7 +475,9 @@ unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize
     POOL.give(buffer, valid);
 }
 
-/// The clock of our records, for CUPTI: called on any thread.
-unsafe extern "C" fn clock() -> u64 {
-    now()
+/// The calling thread: the low half of its `pthread_self` above its number. One system call for each buffer that a thread fills.
+fn caller() -> u64 {
+    // SAFETY: neither has arguments.
+    let (this, tid) = unsafe { (libc::pthread_self(), libc::syscall(libc::SYS_gettid)) };
+    this << 32 | tid as u64 & 0xffff_ffff
 }

@@ -88,8 +88,10 @@ impl Work for Agent {
 
     fn tick(&mut self) -> bool {
         guarded(|| self.round()).unwrap_or_else(|| {
-            self.notes.push(internal_error().text);
-            // What is on is switched off at the stop.
+            if self.notes.is_empty() {
+                // Once; what is on is switched off at the stop.
+                self.notes.push(internal_error().text);
+            }
             false
         })
     }
@@ -111,31 +113,30 @@ impl Work for Agent {
 
     fn stop(&mut self, deadline: u64, detached: &dyn Fn()) -> u32 {
         let quick = self.leaving().is_some();
-        let deadline = if quick {
-            deadline.min(now() + QUICK)
-        } else {
-            deadline
+        let deadline = if quick { now() + QUICK } else { deadline };
+        let told = std::cell::Cell::new(false);
+        let detached = || {
+            if !told.replace(true) {
+                detached();
+            }
         };
         let bits = match std::mem::take(&mut self.stage) {
             Stage::On(session) => {
-                guarded(|| session.finish(deadline, quick, detached)).unwrap_or(0)
+                guarded(|| session.finish(deadline, quick, &detached)).unwrap_or(0)
             }
             Stage::Waiting(_) => {
-                self.notes.push(
-                    "the process had not initialised CUDA: nothing was there to record".to_owned(),
-                );
+                let text = "the process had not initialised CUDA: nothing was there to record";
+                self.notes.push(text.to_owned());
                 outcome::NO_TABLES
             }
             Stage::Idle | Stage::Over => 0,
         };
+        detached();
         if let (false, Some(area)) = (self.notes.is_empty(), self.area) {
             // SAFETY: the spool is mapped until `end`.
             let mut sink = unsafe { session::sink(area) };
             self.notes.drain(..).for_each(|text| sink.note(&text));
             sink.seal();
-        }
-        if matches!(bits, outcome::NO_TABLES) {
-            detached();
         }
         bits
     }

@@ -14,6 +14,10 @@ pub(super) struct Fake {
     pub(super) log: Vec<String>,
     pub(super) enabled: Vec<u32>,
     pub(super) subscriber: bool,
+    /// Somebody else records kernels.
+    pub(super) recorded: bool,
+    /// Each thread has a buffer of its own, and tells itself by the half of `pthread_self`.
+    pub(super) by_half: bool,
     /// A kind that cannot be enabled.
     pub(super) refuses: Option<u32>,
     /// Records dropped for want of a buffer: since the last question, and in all.
@@ -24,8 +28,6 @@ pub(super) struct Fake {
     callbacks: Option<(BufferRequested, BufferCompleted)>,
     /// Start, size, used.
     buffer: Option<(usize, usize, usize)>,
-    /// Buffers that a finalize gives back.
-    pub(super) keeps: bool,
 }
 
 static FAKE: Mutex<Option<Fake>> = Mutex::new(None);
@@ -135,6 +137,13 @@ unsafe extern "C" fn unsubscribe(_: *mut c_void) -> u32 {
 }
 unsafe extern "C" fn enable(kind: u32) -> u32 {
     with(|fake| {
+        if kind == activity_kind::KERNEL {
+            return if fake.recorded {
+                result::ERROR_NOT_COMPATIBLE
+            } else {
+                0
+            };
+        }
         if fake.refuses == Some(kind) {
             return result::ERROR_INSUFFICIENT_PRIVILEGES;
         }
@@ -145,6 +154,9 @@ unsafe extern "C" fn enable(kind: u32) -> u32 {
     })
 }
 unsafe extern "C" fn disable(kind: u32) -> u32 {
+    if kind == activity_kind::KERNEL {
+        return 0;
+    }
     with(|fake| fake.enabled.retain(|it| *it != kind));
     log("disable".to_owned());
     0
@@ -166,9 +178,7 @@ unsafe extern "C" fn flush_all(flag: u32) -> u32 {
 }
 unsafe extern "C" fn finalize() -> u32 {
     with(|fake| {
-        if !fake.keeps {
-            give_back(fake);
-        }
+        give_back(fake);
         (fake.callbacks, fake.subscriber) = (None, false);
         fake.enabled.clear();
         fake.log.push("finalize".to_owned());
@@ -205,8 +215,14 @@ unsafe extern "C" fn timestamp(time: *mut u64) -> u32 {
     unsafe { time.write(midair_guest::now()) };
     0
 }
-unsafe extern "C" fn attribute(_: u32, _: *mut usize, _: *mut c_void) -> u32 {
+unsafe extern "C" fn get_attribute(_: u32, _: *mut usize, value: *mut c_void) -> u32 {
+    let by_half = with(|fake| fake.by_half);
+    // SAFETY: a place for a byte.
+    unsafe { value.cast::<u8>().write(by_half.into()) };
     0
+}
+unsafe extern "C" fn set_attribute(_: u32, _: *mut usize, _: *mut c_void) -> u32 {
+    1
 }
 unsafe extern "C" fn set_thread_id_type(_: u32) -> u32 {
     0
@@ -230,8 +246,8 @@ pub(super) fn cupti() -> Cupti {
         next_record,
         dropped,
         timestamp,
-        get_attribute: attribute,
-        set_attribute: attribute,
+        get_attribute,
+        set_attribute,
         set_thread_id_type,
         configure_unified_memory: configure,
         register_timestamp_callback: None,

@@ -1,45 +1,69 @@
-//! The end of a session: kinds off, what is under way is waited for, everything is read, CUPTI is finalized.
+//! The end of a session: kinds off, threads out of CUPTI, what is under way waited for, everything read; CUPTI finalized where that does
+//! no harm.
 //!
-//! The names that records point to are CUPTI's and go with it, so all is read before. It is finalized because it costs even with all
-//! kinds off: a fifth of the speed of a loop of launches (measured on an H200, CUPTI 13.0), and nothing once it is finalized.
+//! Left switched off, CUPTI costs each call of CUDA's some tenths of a microsecond: a loop of nothing but launches keeps 0.85 of its speed.
+//! Finalized, it costs nothing. But `cuptiFinalize` beside working threads breaks processes (all measured on an H200 with CUPTI 13.0): at
+//! the first time where graphs are launched meanwhile, and where calls were recorded, now and then. With kernels, copies and fills
+//! alone, no graph, and no thread in CUPTI, 700 times did no harm. So that, and no more, is when it is done. Names that records
+//! point to are CUPTI's and go with it: all is read before.
 
-use super::{POOL, Reading, Session};
+use super::{KEEP, POOL, Reading, Session, quiesce};
 use midair_abi::cupti::thread_id_type;
 use midair_guest::now;
 use midair_record::event::kind;
 use midair_record::spool::outcome;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// Between two looks at what is still under way.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// So many looks that bring nothing new end the wait.
-const QUIET_LOOKS: u32 = 3;
-/// How long buffers that CUPTI has are waited for once it is finalized.
-const LAST_WAIT: Duration = Duration::from_millis(50);
+/// Work is taken for done when nothing has come for so long, ns; longer where kernels are.
+const QUIET: u64 = 6_000_000;
+/// How long threads may take to leave CUPTI.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+/// How much longer than the device the reader may take, ns.
+const READ_LIMIT: u64 = 2_000_000_000;
+/// With longer kernels CUPTI is not finalized: it waits for the device, and all calls of CUDA's for it. In ns.
+const LONG: u64 = 100_000_000;
 
 impl Session {
-    /// Ends the session: until `deadline` (CLOCK_BOOTTIME, ns) kernels that were launched before may end, and the reader may make room.
-    /// With `quick` somebody waits for us, and only what is there is taken. `detached` is called once nothing is recorded any more.
-    /// Bits of [`outcome`].
+    /// Ends the session: until `deadline` (CLOCK_BOOTTIME, ns) kernels that were launched before may end. With `quick` somebody waits for
+    /// us (another profiler, or the end of the process), and only what is there is taken. `detached` is called once nothing is recorded
+    /// any more. Bits of [`outcome`].
     pub fn finish(mut self, deadline: u64, quick: bool, detached: &dyn Fn()) -> u32 {
         self.disable();
-        self.wait_for_the_device(if quick { 0 } else { deadline });
+        // Whoever waits for us uses CUPTI in his own way from now on.
+        KEEP.fetch_or(quick, SeqCst);
+        let left = if quick {
+            std::thread::sleep(LOOK_EVERY);
+            false
+        } else {
+            quiesce::wait(LEAVE_LIMIT)
+        };
+        detached();
+        if !quick {
+            self.wait_for_the_device(deadline);
+        }
+        let untimed = self.drain.untimed;
         self.flush(true);
         // What a forced flush brings may still be written to by a thread that was inside a call: no buffer goes to CUPTI again.
         POOL.close();
         self.take();
+        let reads = deadline.max(now() + if quick { 0 } else { READ_LIMIT });
         while !self.pending.is_empty() {
-            if self.read_pending(1, now() >= deadline) == 0 {
+            if self.read_pending(1, now() >= reads) == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
             self.take();
         }
-        self.finalize();
-        detached();
+        let running = self.drain.untimed > untimed;
+        KEEP.fetch_or(self.drain.graphs, SeqCst);
+        let calm = left && !running && self.drain.longest < LONG;
+        self.give_back(calm);
         // From here on CUPTI is as it was: whoever waits for us goes on.
         drop(self.watch.take());
-        let kept = self.close_pool();
-        self.say(kept);
+        self.close_pool();
+        self.say();
         let running = self.drain.untimed > 0;
         self.drain.close(now());
         self.drain.sink.seal();
@@ -49,7 +73,8 @@ impl Session {
     /// The session could not begin: takes back what was done.
     pub(super) fn take_back(&mut self) {
         self.disable();
-        self.finalize();
+        let left = quiesce::wait(LEAVE_LIMIT);
+        self.give_back(left);
         drop(self.watch.take());
         self.close_pool();
         self.drain.sink.seal();
@@ -62,56 +87,62 @@ impl Session {
         }
     }
 
-    /// Work that was launched before the kinds went off comes back when it is done. CUPTI does not tell how much there is: the wait ends
-    /// when nothing new has come for some looks.
+    /// Work that was launched before the kinds went off comes back when it is done. CUPTI does not tell how much there is, and to ask the
+    /// driver would spoil a capture of a graph: the wait ends when nothing has come for longer than any kernel took so far.
     fn wait_for_the_device(&mut self, deadline: u64) {
-        let mut quiet = 0;
+        let mut last = now();
         loop {
-            // At least one: threads that are inside a call finish their records.
-            std::thread::sleep(LOOK_EVERY);
-            if quiet == QUIET_LOOKS || now() >= deadline {
+            self.flush(false);
+            let before = self.drain.sink.stored;
+            self.take();
+            self.read_pending(usize::MAX, false);
+            let at = now();
+            if self.drain.sink.stored != before {
+                last = at;
+            }
+            let patience = QUIET.max(self.drain.longest.saturating_mul(2));
+            if at >= deadline || at - last >= patience {
                 return;
             }
-            let before = self.drain.sink.stored;
-            self.flush(false);
-            self.take();
-            let read = self.read_pending(usize::MAX, false);
-            let came = self.drain.sink.stored != before || (read == 0 && !self.pending.is_empty());
-            quiet = if came { 0 } else { quiet + 1 };
-        }
-    }
-
-    fn finalize(&mut self) {
-        // Whether finalizing forgets it is not written anywhere.
-        let _ = self.cupti.set_thread_id_type(thread_id_type::DEFAULT);
-        let finalized = self.cupti.finalize();
-        self.told("cuptiFinalize", finalized);
-    }
-
-    /// Takes the buffers back. How many CUPTI keeps.
-    fn close_pool(&mut self) -> usize {
-        POOL.close();
-        let mut waited = Duration::ZERO;
-        while POOL.outside() > 0 && waited < LAST_WAIT {
             std::thread::sleep(LOOK_EVERY);
-            waited += LOOK_EVERY;
         }
+    }
+
+    /// Finalizes CUPTI, or says that it stays.
+    fn give_back(&mut self, calm: bool) {
+        if self.system_ids {
+            let _ = self.cupti.set_thread_id_type(thread_id_type::DEFAULT);
+        }
+        if calm && !KEEP.load(SeqCst) {
+            let finalized = self.cupti.finalize();
+            self.told("cuptiFinalize", finalized);
+            return;
+        }
+        self.drain.sink.note(
+            "CUPTI stays in this process, switched off, since taking it out could harm it now: calls of CUDA cost some tenths of a \
+             microsecond more until the process ends",
+        );
+    }
+
+    /// Takes the buffers back. CUPTI keeps some where it is not finalized: they are its own until it gives them back.
+    fn close_pool(&mut self) {
+        POOL.close();
         self.take();
         while let Some(Reading { filled, .. }) = self.pending.pop_front() {
             if filled.valid > 0 {
-                // It came while CUPTI was finalized: the names are gone.
+                // It came after the last reading; the names may be gone.
                 self.broken += 1;
                 self.drain.sink.lost(kind::KERNEL_DISPATCH, 1);
             }
             POOL.recycle(&filled);
         }
-        let kept = POOL.outside();
         POOL.rest();
-        kept
     }
 
-    fn say(&mut self, kept: usize) {
+    fn say(&mut self) {
         let (refused, foreign) = POOL.counts();
+        // Behind the end CUPTI may ask, and is to get nothing.
+        let refused = if self.dropped > 0 { refused } else { 0 };
         let notes = [
             (
                 self.dropped,
@@ -123,7 +154,6 @@ impl Session {
                 self.broken,
                 "buffers of CUPTI's could not be read to their end: how many records they held is not known",
             ),
-            (kept as u64, "buffers were not given back by CUPTI"),
         ];
         for (count, text) in notes {
             if count > 0 {

@@ -15,6 +15,7 @@ static ONE: Mutex<()> = Mutex::new(());
 fn alone() -> MutexGuard<'static, ()> {
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     fake::with(|fake| *fake = fake::Fake::default());
+    KEEP.store(false, SeqCst);
     guard
 }
 
@@ -212,21 +213,21 @@ fn every_record_arrives_once_with_its_kernel_stream_and_call() {
             assert_eq!((api.tid, api.retval), (4711, 2));
             calls += 1;
         }
+        Record::Note(_) => (),
         other => panic!("{other:?}"),
     });
     assert_eq!((kernels.len() as u64, calls), (EACH, EACH));
     assert_eq!((symbols.len(), queues.len(), attacher.lost()), (2, 3, 0));
     let log = fake::with(|fake| fake.log.clone());
-    let tail: Vec<&str> = log.iter().rev().take(2).rev().map(String::as_str).collect();
-    assert_eq!(tail, ["flush", "finalize"]);
-    assert_eq!(
-        (log[0].as_str(), log[1].as_str()),
-        ("subscribe", "unsubscribe")
+    // Calls were recorded: CUPTI is not finalized, and the user is told.
+    assert_eq!(log.last().map(String::as_str), Some("flush"));
+    assert!(attacher.notes()[0].starts_with("CUPTI stays in this process"));
+    assert!(
+        !log.iter().any(|it| it == "subscribe" || it == "finalize"),
+        "{log:?}"
     );
-    assert_eq!(
-        (POOL.outside(), fake::with(|fake| fake.enabled.len())),
-        (0, 0)
-    );
+    let enabled = fake::with(|fake| fake.enabled.len());
+    assert_eq!((POOL.outside(), enabled), (0, 0));
 }
 
 #[test]
@@ -297,16 +298,76 @@ struct Owned(Session);
 unsafe impl Send for Owned {}
 
 #[test]
-fn somebody_else_s_subscription_is_left_alone() {
+fn somebody_else_s_recording_is_left_alone() {
     let _alone = alone();
-    fake::with(|fake| fake.subscriber = true);
+    // One that is only subscribed is no obstacle.
+    fake::with(|fake| (fake.recorded, fake.subscriber) = (true, true));
     let attacher = Attacher::new(1 << 20);
     let refused = attacher.begin(&choice(true, true, true, true)).unwrap_err();
     assert_eq!(refused.status, status::OTHER_PROFILER);
     fake::with(|fake| {
         assert!(fake.subscriber && fake.enabled.is_empty());
         assert_eq!(fake.log, Vec::<String>::new());
+        fake.recorded = false;
     });
+    let session = attacher.begin(&choice(true, true, true, true)).unwrap();
+    session.finish(now(), false, &|| ());
+    assert!(fake::with(|fake| fake.subscriber));
+}
+
+#[test]
+fn cupti_is_finalized_after_kernels_and_copies_and_never_after_graphs_or_calls() {
+    let _alone = alone();
+    let finalized = |choice: &Choice, graph: u64| {
+        let mut attacher = Attacher::new(1 << 20);
+        fake::with(|fake| fake.log.clear());
+        let session = attacher.begin(choice).unwrap();
+        let time = now();
+        emit(&kernel(c"k", 1, 1, time, time + 1).with(layouts().kernel.graph_id, graph));
+        session.finish(now() + 1_000_000_000, false, &|| ());
+        attacher.follow();
+        let finalized = fake::with(|fake| fake.log.last().map(String::as_str) == Some("finalize"));
+        assert_eq!(attacher.notes().is_empty(), finalized);
+        finalized
+    };
+    assert!(finalized(&choice(true, true, false, false), 0));
+    assert!(finalized(&choice(true, false, false, false), 0));
+    assert!(!finalized(&choice(true, false, false, false), 9));
+    // The process has graphs: for good.
+    assert!(!finalized(&choice(true, false, false, false), 0));
+    KEEP.store(false, SeqCst);
+    assert!(!finalized(&choice(true, false, true, false), 0));
+    assert!(!finalized(&choice(true, false, false, false), 0));
+}
+
+#[test]
+fn threads_have_the_system_s_numbers() {
+    let _alone = alone();
+    fake::with(|fake| fake.by_half = true);
+    let mut attacher = Attacher::new(1 << 20);
+    let session = attacher.begin(&choice(false, false, true, false)).unwrap();
+    let tids: Vec<u64> = (0..3)
+        .map(|_| {
+            let caller = std::thread::spawn(|| {
+                let this = caller();
+                emit(&call(1, true).with(layouts().call.thread_id, this >> 32));
+                // Its own buffer goes back: the next thread asks for one.
+                // SAFETY: the fake's function.
+                unsafe { (cupti().functions().flush_all)(0) };
+                this & 0xffff_ffff
+            });
+            caller.join().unwrap()
+        })
+        .collect();
+    session.finish(now() + 1_000_000_000, false, &|| ());
+    attacher.follow();
+    let mut told = Vec::new();
+    attacher.each(|record| {
+        if let Record::Api(api, _) = record {
+            told.push(u64::from(api.tid));
+        }
+    });
+    assert_eq!(told, tids);
 }
 
 #[test]
@@ -332,7 +393,7 @@ fn what_cannot_be_enabled_is_refused_or_said() {
     });
     let mut attacher = Attacher::new(1 << 20);
     let session = attacher.begin(&choice(true, false, false, true)).unwrap();
-    assert_eq!(session.slots(), 1);
+    assert_eq!((session.slots(), KEEP.load(SeqCst)), (1, false));
     session.finish(now(), false, &|| ());
     attacher.follow();
     assert!(attacher.notes()[0].starts_with("cuptiActivityEnable(MARKER) says"));
@@ -372,7 +433,8 @@ fn another_profiler_subscribes_when_we_are_gone_and_not_before() {
         });
         fake::with(|fake| {
             let at = |what: &str| fake.log.iter().rposition(|it| it == what);
-            assert!(at("finalize") < at("theirs"), "{:?}", fake.log);
+            assert!(at("flush") < at("theirs"), "{:?}", fake.log);
+            assert!(at("finalize").is_none() && fake.enabled.is_empty());
             fake.subscriber = false;
         });
     }
@@ -422,7 +484,13 @@ fn ranges_have_begin_and_end_and_open_ones_are_told() {
         told,
         expected.map(|(operation, text, open)| (operation, text.to_owned(), open))
     );
-    assert!(attacher.notes()[0].starts_with("1 NVTX ranges ended that had begun before"));
+    let notes = attacher.notes();
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.starts_with("1 NVTX ranges ended that had begun before")),
+        "{notes:?}"
+    );
 }
 
 #[test]

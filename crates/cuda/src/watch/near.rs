@@ -1,4 +1,5 @@
-//! Pages of ours that a jump of 32 bits reaches. A page that was made stays: a thread may be on its way through it.
+//! Code of ours that a jump of 32 bits reaches: in this library, or, where that is too far away, in a page that is made. It stays: a thread
+//! may be on its way through it.
 
 use super::{MOST, arch};
 use std::sync::atomic::AtomicUsize;
@@ -17,6 +18,10 @@ static KNOWN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
 
 /// Where a function at `address` jumps to, as number `index`.
 pub(super) fn stub(address: usize, index: usize) -> Result<usize, String> {
+    let own = arch::own_stub(index);
+    if own.abs_diff(address) < REACH {
+        return Ok(own);
+    }
     for place in &KNOWN {
         let mut page = place.load(Acquire);
         if page == 0 {
@@ -120,5 +125,20 @@ mod tests {
                 .all(|place| place.abs_diff(0x7f00_0001_8000) < REACH)
         );
         assert!(gaps("", 5).is_empty());
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_page_is_made_within_reach() {
+        let function = gaps as *const () as usize;
+        let page = make(function).unwrap();
+        assert!(page.abs_diff(function) < REACH);
+        for index in [0, MOST - 1] {
+            let code = arch::stub(index);
+            let at = std::ptr::with_exposed_provenance::<u8>(page + index * STUB);
+            // SAFETY: a page that was just made, longer than the code.
+            let there = unsafe { std::slice::from_raw_parts(at, code.len()) };
+            assert_eq!(there, code);
+        }
     }
 }

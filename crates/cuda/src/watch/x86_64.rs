@@ -11,6 +11,25 @@ pub(super) fn jump(from: usize, to: usize, before: u64) -> Option<u64> {
     Some(before & !0xff_ffff_ffff | jump)
 }
 
+/// Where a function jumps to, as number `index`, if it lies near enough to this library.
+pub(super) fn own_stub(index: usize) -> usize {
+    stubs as *const () as usize + 16 * index
+}
+
+/// As [`stub`], for all numbers, 16 bytes each.
+#[unsafe(naked)]
+unsafe extern "C" fn stubs() {
+    macro_rules! each {
+        ($($number:literal)*) => {
+            core::arch::naked_asm!(
+                $( ".balign 16", concat!("mov eax, ", $number), "jmp {passage}", )*
+                passage = sym passage,
+            )
+        };
+    }
+    each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+}
+
 /// `mov eax, index; jmp [rip+0]; .quad passage`: the number of the function, and on to [`passage`], which may be anywhere.
 pub(super) fn stub(index: usize) -> Vec<u8> {
     let mut code = vec![0xb8];

@@ -1,0 +1,134 @@
+//! Waiting until the process's other threads have left CUPTI.
+//!
+//! A call of CUDA's that began while a kind was on ends in CUPTI's code after it is off. A thread has left it when it has run for a
+//! while since, or sleeps: in a call that waits CUPTI's part is done, or comes at its end and was measured to do no harm.
+
+use std::time::{Duration, Instant};
+
+/// Processor time after which a thread is behind any such code, ns.
+const RAN: u64 = 500_000;
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// So many looks in a row that find a thread asleep.
+const ASLEEP: u32 = 2;
+/// No wait is shorter.
+const AT_LEAST: Duration = Duration::from_millis(2);
+
+/// A thread that may still be inside.
+#[derive(Debug)]
+struct Thread {
+    /// Its folder below `/proc`.
+    folder: String,
+    /// Processor time at the first look, ns.
+    ran: Option<u64>,
+    asleep: u32,
+}
+
+/// Waits for all threads but the calling one. False where `limit` passed first.
+pub(super) fn wait(limit: Duration) -> bool {
+    let begin = Instant::now();
+    let mut inside = others();
+    loop {
+        std::thread::sleep(LOOK_EVERY);
+        inside.retain_mut(|thread| !thread.has_left());
+        let waited = begin.elapsed();
+        if inside.is_empty() && waited >= AT_LEAST {
+            return true;
+        }
+        if waited >= limit {
+            return false;
+        }
+    }
+}
+
+fn others() -> Vec<Thread> {
+    // Not by /proc/self: that is the first thread, which may have ended.
+    let tasks = format!("/proc/{}/task", std::process::id());
+    // SAFETY: a system call without arguments.
+    let own = unsafe { libc::syscall(libc::SYS_gettid) }.to_string();
+    let Ok(entries) = std::fs::read_dir(&tasks) else {
+        // A thread that cannot be looked at is never seen to leave.
+        return vec![Thread {
+            folder: tasks,
+            ran: None,
+            asleep: 0,
+        }];
+    };
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let threads = names.filter(|name| *name != own).map(|name| {
+        let folder = format!("{tasks}/{name}");
+        let ran = ran(&folder);
+        Thread {
+            folder,
+            ran,
+            asleep: 0,
+        }
+    });
+    threads.collect()
+}
+
+impl Thread {
+    fn has_left(&mut self) -> bool {
+        let Ok(stat) = std::fs::read(format!("{}/stat", self.folder)) else {
+            // It has ended; or there is no such folder at all, as above.
+            return self.folder.rsplit('/').next() != Some("task");
+        };
+        self.asleep = match state(&stat) {
+            Some(b'S' | b'D' | b'T' | b't' | b'Z' | b'X') => self.asleep + 1,
+            _ => 0,
+        };
+        let since = ran(&self.folder)
+            .zip(self.ran)
+            .map(|(now, then)| now.saturating_sub(then));
+        self.asleep >= ASLEEP || since.is_some_and(|since| since > RAN)
+    }
+}
+
+/// The state's letter in a `stat` file: behind the name, which may hold anything.
+fn state(stat: &[u8]) -> Option<u8> {
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(name_ends + 2).copied()
+}
+
+/// Processor time, ns.
+fn ran(folder: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("{folder}/schedstat")).ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::SeqCst;
+
+    #[test]
+    fn busy_threads_run_on_and_sleeping_ones_sleep() {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let stop = &stop;
+            scope.spawn(move || {
+                while !stop.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+            });
+            scope.spawn(move || {
+                while !stop.load(SeqCst) {
+                    std::thread::park_timeout(Duration::from_millis(50));
+                }
+            });
+            assert!(wait(Duration::from_secs(20)));
+            stop.store(true, SeqCst);
+        });
+    }
+
+    #[test]
+    fn a_limit_is_a_limit_and_the_state_is_behind_the_name() {
+        assert!(!wait(Duration::ZERO));
+        assert_eq!(state(b"12 (a) S 9) R 1 2"), Some(b'R'));
+        assert_eq!(state(b"12 (a"), None);
+        assert_eq!(ran("/proc/self/task/nobody"), None);
+    }
+}
