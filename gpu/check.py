@@ -21,9 +21,10 @@ import part_b
 import part_c
 import part_d
 import part_e
+import part_t
 from kit import Problem, Results
 
-PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e}
+PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "t": part_t}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -66,6 +67,10 @@ class Check:
         done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode != 0:
             raise Problem(f"nvcc: {done.stderr.strip()[-400:]}")
+
+    def gpus(self):
+        """How many GPUs there are."""
+        return len([line for line in features.said("nvidia-smi", "-L").splitlines() if line.startswith("GPU ")])
 
     @staticmethod
     def footprint(pid):
@@ -119,7 +124,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--stage", required=True, help="the staged product: DIR/bin/midair, DIR/lib/*.so")
     parser.add_argument("--out", required=True, help="where the results go")
-    parser.add_argument("--parts", default="abcde")
+    parser.add_argument("--parts", default="abcdet")
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()
