@@ -225,7 +225,7 @@ fn one_result_of_all_ranks() -> Result<()> {
     let (exit, dir) = attach.detach()?;
     with_code(&exit, 35)?;
     let path = |name: &str| dir.path().join(format!("{root}_{name}"));
-    assert_eq!(in_rocpd(&path("results.db"))?, launched, "rocpd");
+    assert_eq!(in_rocpd(&path("results.db"))?, launched, "rocpd {exit}");
     assert_eq!(in_csv(&path("kernel_trace.csv"))?, launched, "csv");
     let whole = json(&path("results.json"))?;
     let mut in_json = Counts::new();
