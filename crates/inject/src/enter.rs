@@ -319,6 +319,11 @@ pub(crate) struct SeizeTime {
     pub(crate) looks: (u32, Duration),
 }
 
+/// Looks at all threads that there are at least, before it is said that none will do.
+const ROUNDS: u32 = 5;
+/// How many times longer than wanted they may take.
+const STARVED: u32 = 4;
+
 /// Finds a parked thread, holds it and hands it to `then`, which must release it, with what spoke against the others that were
 /// looked at. Looks again until the deadline.
 ///
@@ -331,6 +336,9 @@ pub(crate) fn borrow<T: Send>(
 ) -> Result<T, EnterError> {
     let began = Instant::now();
     let deadline = Deadline::after(options.find);
+    // Where this process hardly gets a turn, one look takes longer than that: it gets a few all the same.
+    let last = Deadline::after(options.find.saturating_mul(STARVED));
+    let mut rounds = 0_u32;
     let suspend = look.status.seccomp != 0 && look.access.admin_capability;
     let mut budget = Budget::of(options);
     let mut looked_at: HashMap<Tid, Seen> = HashMap::new();
@@ -430,7 +438,8 @@ pub(crate) fn borrow<T: Send>(
             }
             none_yet = false;
         }
-        if deadline.passed() {
+        rounds = rounds.saturating_add(1);
+        if deadline.passed() && (rounds >= ROUNDS || last.passed()) {
             for thread in &mut seen {
                 if let Some(reasons) = looked_at.remove(&thread.tid) {
                     *thread = reasons;
