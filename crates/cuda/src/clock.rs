@@ -114,8 +114,12 @@ impl Clock {
         if time == 0 {
             return 0;
         }
-        match self.last {
-            Some(stretch) if stretch.has(time) => stretch.convert(time),
+        match (self.last, self.pairs.last()) {
+            (Some(stretch), _) if stretch.has(time) => stretch.convert(time),
+            // Later than the newest pair; where the clock was set back it may also be from before that.
+            (_, Some(newest)) if self.steps == 0 && time >= newest.cupti => {
+                time.wrapping_add_signed(newest.difference())
+            }
             _ => self.look(time),
         }
     }

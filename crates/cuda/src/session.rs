@@ -9,6 +9,7 @@ mod finish;
 mod quiesce;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use crate::choice::Choice;
 use crate::clock::Pair;
@@ -34,6 +35,8 @@ pub static POOL: Pool = Pool::new();
 
 /// CUPTI is not to be finalized in this process: see [`finish`].
 pub(crate) static KEEP: AtomicBool = AtomicBool::new(false);
+/// We have used CUPTI in this process since it was last finalized.
+pub(crate) static USED: AtomicBool = AtomicBool::new(false);
 /// Kinds after which it may be.
 const FINALIZED: [u32; 4] = [
     activity_kind::CONCURRENT_KERNEL,
@@ -95,7 +98,13 @@ impl Session {
         sink: Sink,
         describe: impl FnOnce(&mut Sink),
     ) -> Result<Session, Refused> {
+        // CUPTI is first used here.
+        let _named = workers::Named::begin();
         is_alone(cupti)?;
+        if !USED.swap(true, SeqCst) && !workers::are_ours() {
+            // Somebody else used it before, in whatever way: it is his to finalize.
+            KEEP.store(true, SeqCst);
+        }
         let mut session = Session {
             cupti: cupti.clone(),
             drain: Drain::new(sink, choice.calls),
@@ -324,6 +333,13 @@ impl Session {
         self.drain.sink.lost(kind::KERNEL_DISPATCH, 1);
         true
     }
+}
+
+/// In a forked child, before its first session: CUPTI is a copy there, without its threads.
+pub fn begin_anew() {
+    POOL.begin_anew();
+    USED.store(false, SeqCst);
+    KEEP.store(true, SeqCst);
 }
 
 /// The kinds that a choice stands for.

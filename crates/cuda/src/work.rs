@@ -3,7 +3,7 @@
 use crate::choice::Choice;
 use crate::cupti::process::Process;
 use crate::cupti::{Cupti, Driver, load};
-use crate::session::{self, POOL, Session};
+use crate::session::{self, Session};
 use crate::sink::{Sink, header};
 use crate::{leave, others, watch};
 use midair_guest::{Refused, Work, now};
@@ -68,7 +68,7 @@ impl Work for Agent {
     fn begin_anew(&mut self) {
         if leave::is_forked() {
             watch::begin_anew();
-            POOL.begin_anew();
+            session::begin_anew();
             leave::begin_anew();
         }
     }

@@ -13,6 +13,8 @@ use std::sync::atomic::AtomicU32;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00B");
 /// Name (`comm`) of our thread in a target.
 pub const THREAD_NAME: &str = "midair-agent";
+/// Its name while it makes a runtime's library make threads, which take the name of their maker: they are not to be found as ours.
+pub const MAKER_NAME: &str = "midair-cupti";
 /// Name of the function that the boot code looks up in the library it loaded: `extern "C" fn(*mut BootBlock)`. It returns
 /// when the thread shall end.
 pub const ENTRY: &str = "midair_agent_enter";

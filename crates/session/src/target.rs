@@ -1,5 +1,6 @@
 //! The target as the attaching side holds it: by a pidfd, so that its number cannot come to mean another process.
 
+use midair_record::boot;
 use midair_results::End;
 use midair_results::{Failure, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -104,8 +105,12 @@ impl Target {
 
     /// Whether our thread is still one of the process's: it is not after an exec.
     pub fn agent_lives(&self) -> bool {
-        std::fs::read(format!("/proc/{}/task/{}/comm", self.pid, self.agent))
-            .is_ok_and(|comm| comm.trim_ascii_end() == midair_record::boot::THREAD_NAME.as_bytes())
+        let names = [boot::THREAD_NAME, boot::MAKER_NAME];
+        std::fs::read(format!("/proc/{}/task/{}/comm", self.pid, self.agent)).is_ok_and(|comm| {
+            names
+                .iter()
+                .any(|name| comm.trim_ascii_end() == name.as_bytes())
+        })
     }
 }
 

@@ -14,6 +14,10 @@ pub(super) struct Fake {
     pub(super) log: Vec<String>,
     pub(super) enabled: Vec<u32>,
     pub(super) subscriber: bool,
+    /// Its own thread; dropped to end it.
+    worker: Option<(std::sync::mpsc::Sender<()>, std::thread::JoinHandle<()>)>,
+    /// It was used before us, by somebody else.
+    pub(super) used: bool,
     /// Somebody else records kernels.
     pub(super) recorded: bool,
     /// Each thread has a buffer of its own, and tells itself by the half of `pthread_self`.
@@ -137,6 +141,13 @@ unsafe extern "C" fn unsubscribe(_: *mut c_void) -> u32 {
 }
 unsafe extern "C" fn enable(kind: u32) -> u32 {
     with(|fake| {
+        if fake.worker.is_none() && !fake.used {
+            let (stop, stopped) = std::sync::mpsc::channel::<()>();
+            let worker = std::thread::spawn(move || {
+                let _ = stopped.recv();
+            });
+            fake.worker = Some((stop, worker));
+        }
         if kind == activity_kind::KERNEL {
             return if fake.recorded {
                 result::ERROR_NOT_COMPATIBLE
@@ -181,6 +192,10 @@ unsafe extern "C" fn finalize() -> u32 {
         give_back(fake);
         (fake.callbacks, fake.subscriber) = (None, false);
         fake.enabled.clear();
+        if let Some((stop, worker)) = fake.worker.take() {
+            drop(stop);
+            worker.join().unwrap();
+        }
         fake.log.push("finalize".to_owned());
     });
     0

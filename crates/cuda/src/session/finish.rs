@@ -7,7 +7,7 @@
 //! alone, no graph, and no thread in CUPTI, 700 times did no harm. So that, and no more, is when it is done. Names that records
 //! point to are CUPTI's and go with it: all is read before.
 
-use super::{KEEP, POOL, Reading, Session, quiesce};
+use super::{KEEP, POOL, Reading, Session, USED, quiesce};
 use midair_abi::cupti::thread_id_type;
 use midair_guest::now;
 use midair_record::event::kind;
@@ -116,6 +116,7 @@ impl Session {
         if calm && !KEEP.load(SeqCst) {
             let finalized = self.cupti.finalize();
             self.told("cuptiFinalize", finalized);
+            USED.store(false, SeqCst);
             return;
         }
         self.drain.sink.note(

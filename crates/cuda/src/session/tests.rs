@@ -15,7 +15,9 @@ static ONE: Mutex<()> = Mutex::new(());
 fn alone() -> MutexGuard<'static, ()> {
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     fake::with(|fake| *fake = fake::Fake::default());
-    KEEP.store(false, SeqCst);
+    for word in [&KEEP, &USED] {
+        word.store(false, SeqCst);
+    }
     guard
 }
 
@@ -337,6 +339,13 @@ fn cupti_is_finalized_after_kernels_and_copies_and_never_after_graphs_or_calls()
     assert!(!finalized(&choice(true, false, false, false), 0));
     KEEP.store(false, SeqCst);
     assert!(!finalized(&choice(true, false, true, false), 0));
+    assert!(!finalized(&choice(true, false, false, false), 0));
+    for word in [&KEEP, &USED] {
+        word.store(false, SeqCst);
+    }
+    // Somebody else was the first to use it.
+    fake::with(|fake| *fake = fake::Fake::default());
+    fake::with(|fake| fake.used = true);
     assert!(!finalized(&choice(true, false, false, false), 0));
 }
 

@@ -1,0 +1,50 @@
+//! CUPTI's own threads: it makes two when it is first used in a process, and they are gone when it is finalized.
+//!
+//! They take the name of the thread that makes them. Ours has the one by which attachers find it, so it has another meanwhile; and whether
+//! threads of that name came tells who was the first to use CUPTI.
+
+use midair_record::boot::MAKER_NAME;
+
+/// Our thread has [`MAKER_NAME`] until this is dropped.
+#[derive(Debug)]
+pub(super) struct Named {
+    before: [u8; 16],
+}
+
+impl Named {
+    /// Renames the calling thread.
+    pub(super) fn begin() -> Named {
+        let (mut before, mut name) = ([0; 16], [0_u8; 16]);
+        for (to, from) in name.iter_mut().zip(MAKER_NAME.bytes()) {
+            *to = from;
+        }
+        // SAFETY: 16 bytes for the name, and a terminated name.
+        unsafe {
+            libc::prctl(libc::PR_GET_NAME, before.as_mut_ptr());
+            libc::prctl(libc::PR_SET_NAME, name.as_ptr());
+        }
+        Named { before }
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        // SAFETY: a name that the kernel gave, terminated.
+        unsafe { libc::prctl(libc::PR_SET_NAME, self.before.as_ptr()) };
+    }
+}
+
+/// Whether CUPTI has threads that came through us. `true` where it cannot be seen.
+pub(super) fn are_ours() -> bool {
+    // Not by /proc/self: that is the first thread, which may have ended.
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", std::process::id())) else {
+        return true;
+    };
+    // SAFETY: a system call without arguments.
+    let own = unsafe { libc::syscall(libc::SYS_gettid) }.to_string();
+    let others = tasks.flatten().filter(|task| *task.file_name() != *own);
+    let mut names = others.filter_map(|task| std::fs::read(task.path().join("comm")).ok());
+    names.any(|name| name.trim_ascii_end() == MAKER_NAME.as_bytes())
+}
+
+const _: () = assert!(MAKER_NAME.len() < 16);
