@@ -3,12 +3,13 @@
 //
 // Commands: "work N" rounds by each worker, "start" and "stop" (rounds without end, one each PAUSE_US), "graph N", "peers N",
 // "memory N", "marks N" (NVTX: two ranges within one another, one over both
-// and a moment, N times), "count", "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "leave"
-// (end that), "quit", "exit", "_exit", "abort". Each is answered by its first word and what it did.
+// and a moment, N times), "count", "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "idle"
+// (trace no more, but stay subscribed), "again" (trace 10 more), "leave" (end that), "quit", "exit", "_exit", "abort". Each is answered by its first word and what it did.
 #include "kit.h"
 #include <cuda.h>
 #include <dlfcn.h>
 #include <nvtx.h>
+#include <time.h>
 
 enum { WORKERS = 2, WORDS = 4096, STEPS = 3 };
 
@@ -27,7 +28,7 @@ static struct worker workers[WORKERS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static long wanted[WORKERS]; // rounds that are still to do; -1: without end
-static useconds_t pause_us = 1000;
+static useconds_t pause_us = 5000;
 
 static void one_round(struct worker *w, cudaStream_t stream, uint32_t *host, uint32_t *back) {
     dim3 grid = {16u << w->device, 2, 1}, block = {64, 2, 1}, one = {1, 1, 1};
@@ -121,6 +122,7 @@ static struct {
     int (*subscribe)(void **, void (*)(void *, int, uint32_t, const void *), void *);
     int (*unsubscribe)(void *);
     int (*callbacks)(void (*)(uint8_t **, size_t *, size_t *), void (*)(CUcontext, uint32_t, uint8_t *, size_t, size_t));
+    int (*clock)(uint64_t (*)(void));
     int (*enable)(uint32_t);
     int (*disable)(uint32_t);
     int (*flush)(uint32_t);
@@ -149,12 +151,29 @@ static void *named(const char *name) {
     return found;
 }
 
+static uint64_t other_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+// Buffers, kinds, ten kernels, and what came of them.
+static void trace(void) {
+    other.kernels = 0;
+    MUST(other.callbacks(other_request, other_complete));
+    MUST(other.enable(10));
+    for (int i = 0; i < 10; i++) MUST(cuLaunchKernel(main_kernel, 4, 1, 1, 32, 1, 1, 0, main_stream, 0, 0));
+    MUST(cuStreamSynchronize(main_stream));
+    MUST(other.flush(1));
+}
+
 static void become_other(const char *path) {
     other.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!other.library) fail("%s", dlerror());
     *(void **)&other.subscribe = named("cuptiSubscribe");
     *(void **)&other.unsubscribe = named("cuptiUnsubscribe");
     *(void **)&other.callbacks = named("cuptiActivityRegisterCallbacks");
+    *(void **)&other.clock = named("cuptiActivityRegisterTimestampCallback");
     *(void **)&other.enable = named("cuptiActivityEnable");
     *(void **)&other.disable = named("cuptiActivityDisable");
     *(void **)&other.flush = named("cuptiActivityFlushAll");
@@ -162,13 +181,7 @@ static void become_other(const char *path) {
     *(void **)&other.finalize = named("cuptiFinalize");
     other.kernels = 0;
     int subscribed = other.subscribe(&other.subscriber, other_callback, 0);
-    if (!subscribed) {
-        MUST(other.callbacks(other_request, other_complete));
-        MUST(other.enable(10));
-        for (int i = 0; i < 10; i++) MUST(cuLaunchKernel(main_kernel, 4, 1, 1, 32, 1, 1, 0, main_stream, 0, 0));
-        MUST(cuStreamSynchronize(main_stream));
-        MUST(other.flush(1));
-    }
+    if (!subscribed) trace();
     say("other subscribe %d kernels %ld", subscribed, other.kernels);
 }
 
@@ -238,6 +251,15 @@ int main(void) {
             totals("count");
         } else if (!strcmp(line, "other") && rest_of) {
             become_other(rest_of);
+        } else if (!strcmp(line, "idle")) {
+            MUST(other.disable(10));
+            MUST(other.flush(1));
+            say("idle");
+        } else if (!strcmp(line, "again")) {
+            // Who is subscribed already begins with the clock, as PyTorch's profiler does.
+            MUST(other.clock(other_clock));
+            trace();
+            say("again kernels %ld", other.kernels);
         } else if (!strcmp(line, "leave")) {
             MUST(other.disable(10));
             MUST(other.unsubscribe(other.subscriber));

@@ -1,10 +1,11 @@
 //! Programs on the stand-in for NVIDIA's libraries (`sim/cuda`), and the log of what its devices did.
 
 use crate::stage::plain_environment;
-use crate::target::Target;
+use crate::target::{Target, until};
 use crate::{Error, Result, compile, workspace};
 use midair_sim_cuda::{StandIn, Toolkit};
 use std::collections::HashMap;
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,6 +130,51 @@ impl CudaTarget {
     pub fn model_log(&self) -> Result<CudaLog> {
         CudaLog::read(&self.log)
     }
+
+    /// How long the log is now: a place for [`CudaTarget::log_from`].
+    ///
+    /// # Errors
+    /// When the log cannot be looked at.
+    pub fn log_length(&self) -> Result<u64> {
+        Ok(std::fs::metadata(&self.log)?.len())
+    }
+
+    /// What its devices did since the log had this length.
+    ///
+    /// # Errors
+    /// As [`CudaTarget::model_log`].
+    pub fn log_from(&self, length: u64) -> Result<CudaLog> {
+        CudaLog::read_from(&self.log, length)
+    }
+
+    /// Waits until so many kernels more have run. A log that grows is read once, and not parsed.
+    ///
+    /// # Errors
+    /// When they do not come.
+    pub fn await_kernels(&self, more: usize) -> Result<()> {
+        let mut file = std::fs::File::open(&self.log)?;
+        file.seek(SeekFrom::End(0))?;
+        let (mut count, mut piece) = (0, vec![0; 1 << 16]);
+        // Lines of kernels, also those whose beginning is at the end of a piece.
+        let (word, mut matched) = (b"\nkernel ", 0);
+        until("kernels", || {
+            loop {
+                let read = file.read(&mut piece)?;
+                for byte in &piece[..read] {
+                    matched = match *byte == word[matched] {
+                        true => matched + 1,
+                        false => usize::from(*byte == word[0]),
+                    };
+                    if matched == word.len() {
+                        (count, matched) = (count + 1, 0);
+                    }
+                }
+                if read == 0 || count >= more {
+                    return Ok(count >= more);
+                }
+            }
+        })
+    }
 }
 
 /// One line of the log: what it is of, and its words by name (`sim/cuda/c` writes them).
@@ -184,8 +230,16 @@ impl CudaLog {
     /// # Errors
     /// When it cannot be read or has a line that is none.
     pub fn read(path: &Path) -> Result<CudaLog> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
+        CudaLog::read_from(path, 0)
+    }
+
+    /// Reads it from this byte on. Each line is written at once, so it is the beginning of one.
+    fn read_from(path: &Path, from: u64) -> Result<CudaLog> {
+        let failed = |error| format!("{}: {error}", path.display());
+        let mut file = std::fs::File::open(path).map_err(failed)?;
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(from)).map_err(failed)?;
+        file.read_to_string(&mut text).map_err(failed)?;
         let mut lines = Vec::new();
         for line in text.split_inclusive('\n') {
             let Some(line) = line.strip_suffix('\n') else {

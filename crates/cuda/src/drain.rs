@@ -33,6 +33,8 @@ pub struct Drain {
     pub clock: Clock,
     /// Calls are recorded: what names one has a caller.
     calls: bool,
+    /// Our own thread, which asks the driver for its GPUs and waits for the device: calls that the application did not make.
+    own: u32,
     kernels: Kernels,
     markers: Markers,
     queues: HashMap<(u32, u32), u32>,
@@ -62,6 +64,8 @@ impl Drain {
             sink,
             clock: Clock::default(),
             calls,
+            // SAFETY: a system call without arguments.
+            own: unsafe { libc::syscall(libc::SYS_gettid) } as u32,
             kernels: Kernels::default(),
             markers: Markers::default(),
             queues: HashMap::new(),
@@ -239,6 +243,9 @@ impl Drain {
     }
 
     fn api(&mut self, api: &Api) {
+        if api.thread == self.own {
+            return;
+        }
         let which = if api.runtime {
             kind::CUDA_RUNTIME_API
         } else {

@@ -18,6 +18,7 @@ pthread_mutex_t model_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool initialised;
 static int log_file = -1;
 static uint64_t kernel_ns = 5000;
+static bool log_calls;
 static _Atomic(const struct model_hooks *) hooks;
 static atomic_uint users, generation;
 static __thread struct {
@@ -85,8 +86,9 @@ EXPORT int model_exit(struct model_call *call, int result) {
     call->end = model_now();
     call->result = result;
     nest.depth--;
-    model_log("call tid=%u runtime=%d cbid=%u name=%s correlation=%u result=%d start=%lu end=%lu\n", call->tid, call->runtime,
-              call->cbid, call->name, call->correlation, result, call->start, call->end);
+    if (log_calls)
+        model_log("call tid=%u runtime=%d cbid=%u name=%s correlation=%u result=%d start=%lu end=%lu\n", call->tid, call->runtime,
+                  call->cbid, call->name, call->correlation, result, call->start, call->end);
     if (!call->correlation) return result;
     const struct model_hooks *there = model_take_hooks();
     if (!there) return result;
@@ -117,6 +119,7 @@ EXPORT CUresult cuInit(unsigned flags) {
     if (!initialised) {
         const char *path = getenv("CUDA_MODEL_LOG"), *ns = getenv("CUDA_MODEL_KERNEL_NS");
         if (ns) kernel_ns = strtoull(ns, 0, 10);
+        log_calls = getenv("CUDA_MODEL_CALLS") != 0;
         if (path) log_file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
         if (path && log_file < 0) {
             pthread_mutex_unlock(&model_lock);

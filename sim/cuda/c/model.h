@@ -3,8 +3,8 @@
  * The model: a stream is a line in time. What is queued on it has its effect at once; its begin is now or the end of what is before
  * it, and its end that plus its length. Who waits for a stream sleeps until its line ends. Times are of CLOCK_BOOTTIME, in ns.
  *
- * Variables: CUDA_MODEL_LOG (a file: what was done, a line each, written before the call returns), CUDA_MODEL_KERNEL_NS (length of a
- * kernel, 5000), CUPTI_MODEL (for libcupti: see cupti.h). */
+ * Variables: CUDA_MODEL_LOG (a file: what was done, a line each, written before the call returns), CUDA_MODEL_CALLS (calls
+ * are in it, too), CUDA_MODEL_KERNEL_NS (length of a kernel, 5000), CUPTI_MODEL (for libcupti: see cupti.h). */
 #pragma once
 #include "cuda.h"
 #include "records.h"

@@ -17,15 +17,14 @@ fn window(toolkit: Toolkit, variables: &[(&str, &str)]) -> Result<()> {
     // Before the attach: must not be in the trace.
     target.ask("work 3")?;
     target.ask("graph 2")?;
-    let before = target.model_log()?;
+    let before = target.log_length()?;
     let session = Session::attach(target.pid(), &kit.scratch().join("window"), &[])?;
     target.ask("work 30")?;
     target.ask("graph 5")?;
     target.ask("peers 4")?;
     let trace = session.detach()?;
-    // And after it.
+    let log = target.log_from(before)?;
     target.ask("work 2")?;
-    let log = target.model_log()?.since(&before);
     trace.whole()?;
     let rounds = 2 * 30;
     assert_eq!(kernels_are_true(&trace, &log)?, rounds * ROUND.0 + 5 * 2);
@@ -94,8 +93,8 @@ fn kernels_and_copies_with_other_versions() -> Result<()> {
 fn everything_at_once() -> Result<()> {
     let kit = Kit::new()?;
     for (major, _) in MAJORS {
-        let mut target = start(&kit, Toolkit::Major(major), &[])?;
-        let before = target.model_log()?;
+        let mut target = start(&kit, Toolkit::Major(major), &[("CUDA_MODEL_CALLS", "1")])?;
+        let before = target.log_length()?;
         let own: BTreeSet<u64> = Snapshot::take(target.pid())?
             .threads
             .keys()
@@ -106,7 +105,7 @@ fn everything_at_once() -> Result<()> {
         target.ask("work 10")?;
         target.ask("memory 6")?;
         let trace = session.detach()?;
-        let mut log = target.model_log()?.since(&before);
+        let mut log = target.log_from(before)?;
         // Our own thread asks the driver for things, too.
         log.lines.retain(|line| {
             line.number("tid").is_ok_and(|tid| own.contains(&tid)) || line.what == "memory"

@@ -1,7 +1,7 @@
 //! A session that ends by what the process, its attacher or another profiler does.
 
 use crate::kit::{NEWEST, Session, contiguous, kernels_are_true, quit, start};
-use midair_tests::cuda::{CudaTarget, Kit};
+use midair_tests::cuda::{CudaLog, Kit};
 use midair_tests::snapshot::Snapshot;
 use midair_tests::target::{PATIENCE, until};
 use midair_tests::{Error, Result};
@@ -9,13 +9,8 @@ use midair_tests::{Error, Result};
 /// Exit code of a profiler whose target was killed.
 const TARGET_KILLED: i32 = 31;
 
-/// Waits until so many kernels more have run.
-fn kernels(target: &CudaTarget, more: usize) -> Result<()> {
-    let before = target.model_log()?.of("kernel").count();
-    until("kernels", || {
-        Ok(target.model_log()?.of("kernel").count() >= before + more)
-    })
-}
+/// A round of each worker every 5 ms.
+const SLOWLY: &[(&str, &str)] = &[("PAUSE_US", "5000")];
 
 /// Another profiler comes while we are attached: it gets what it wants, what was recorded until then is whole, and the next session
 /// works again.
@@ -23,15 +18,15 @@ fn kernels(target: &CudaTarget, more: usize) -> Result<()> {
 fn another_profiler_comes() -> Result<()> {
     let kit = Kit::new()?;
     for running in [false, true] {
-        let mut target = start(&kit, NEWEST, &[])?;
+        let mut target = start(&kit, NEWEST, SLOWLY)?;
         let pid = target.pid();
         if running {
             target.ask("start")?;
         }
-        let before = target.model_log()?;
+        let before = target.log_length()?;
         let session = Session::attach(pid, &kit.scratch().join(format!("yield{running}")), &[])?;
         if running {
-            kernels(&target, 50)?;
+            target.await_kernels(50)?;
         } else {
             target.ask("work 10")?;
         }
@@ -43,7 +38,7 @@ fn another_profiler_comes() -> Result<()> {
         assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
         let said = trace.exit.stderr.join("\n");
         assert!(said.contains("another profiler"), "{said}");
-        let log = target.model_log()?.since(&before);
+        let log = target.log_from(before)?;
         if running {
             assert!(contiguous(&trace, &log)? >= 40, "{}", trace.exit);
             target.ask("stop")?;
@@ -51,16 +46,49 @@ fn another_profiler_comes() -> Result<()> {
             assert_eq!(kernels_are_true(&trace, &log)?, 80, "{}", trace.exit);
         }
         target.ask("leave")?;
-        let before = target.model_log()?;
+        let before = target.log_length()?;
         let session = Session::attach(pid, &kit.scratch().join(format!("next{running}")), &[])?;
         target.ask("work 2")?;
         let trace = session.detach()?;
         trace.whole()?;
-        let log = target.model_log()?.since(&before);
+        let log = target.log_from(before)?;
         assert_eq!(kernels_are_true(&trace, &log)?, 16);
         quit(target)?;
     }
     Ok(())
+}
+
+/// PyTorch's profiler stays subscribed once it was used, and does nothing meanwhile: that is no reason to refuse, and when it traces
+/// again it gets its way.
+#[test]
+fn another_profiler_that_is_idle() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[])?;
+    let pid = target.pid();
+    let other = format!("other {}", kit.stand_in.cupti(13).display());
+    assert_eq!(target.ask(&other)?, "other subscribe 0 kernels 10");
+    target.ask("idle")?;
+    let before = target.log_length()?;
+    let session = Session::attach(pid, &kit.scratch().join("idle"), &[])?;
+    target.ask("work 5")?;
+    let trace = session.detach()?;
+    trace.whole()?;
+    let log = target.log_from(before)?;
+    assert_eq!(kernels_are_true(&trace, &log)?, 40);
+    assert_eq!(target.ask("again")?, "again kernels 10");
+    target.ask("idle")?;
+
+    let before = target.log_length()?;
+    let session = Session::attach(pid, &kit.scratch().join("again"), &[])?;
+    target.ask("work 5")?;
+    assert_eq!(target.ask("again")?, "again kernels 10");
+    let trace = session.ended()?;
+    assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
+    let said = trace.exit.stderr.join("\n");
+    assert!(said.contains("another profiler"), "{said}");
+    let log = target.log_from(before)?;
+    assert_eq!(kernels_are_true(&trace, &log)?, 40, "{}", trace.exit);
+    quit(target)
 }
 
 #[test]
@@ -73,10 +101,10 @@ fn the_process_ends() -> Result<()> {
 }
 
 fn one_end(kit: &Kit, way: &str) -> Result<()> {
-    let mut target = start(kit, NEWEST, &[])?;
+    let mut target = start(kit, NEWEST, SLOWLY)?;
     let session = Session::attach(target.pid(), &kit.scratch().join(way), &[])?;
     target.ask("start")?;
-    kernels(&target, 100)?;
+    target.await_kernels(100)?;
     target.ask("stop")?;
     let settled = target.model_log()?;
     match way {
@@ -96,7 +124,7 @@ fn one_end(kit: &Kit, way: &str) -> Result<()> {
         _ => 0,
     };
     assert_eq!(trace.exit.status.code(), Some(code), "{}", trace.exit);
-    let log = midair_tests::cuda::CudaLog::read(&log)?;
+    let log = CudaLog::read(&log)?;
     let there = kernels_are_true(&trace, &log)?;
     if ["quit", "exit"].contains(&way) {
         // It ended in good order: all is there.
@@ -111,7 +139,7 @@ fn one_end(kit: &Kit, way: &str) -> Result<()> {
 }
 
 /// Kernels of a log that nobody listened to.
-fn log_before(log: &midair_tests::cuda::CudaLog) -> Result<usize> {
+fn log_before(log: &CudaLog) -> Result<usize> {
     Ok(log
         .of("kernel")
         .filter(|line| line.text("correlation") == "0")
@@ -122,7 +150,7 @@ fn log_before(log: &midair_tests::cuda::CudaLog) -> Result<usize> {
 #[test]
 fn the_attacher_is_killed() -> Result<()> {
     let kit = Kit::new()?;
-    let mut target = start(&kit, NEWEST, &[])?;
+    let mut target = start(&kit, NEWEST, SLOWLY)?;
     let pid = target.pid();
     target.ask("start")?;
     Session::attach(pid, &kit.scratch().join("first"), &[])?
@@ -130,19 +158,19 @@ fn the_attacher_is_killed() -> Result<()> {
         .whole()?;
     let parked = Snapshot::take(pid)?;
     let session = Session::attach(pid, &kit.scratch().join("killed"), &[])?;
-    kernels(&target, 20)?;
+    target.await_kernels(20)?;
     session.process.signal(libc::SIGKILL)?;
     let exit = session.process.wait(PATIENCE)?;
     assert_eq!(exit.signal(), Some(libc::SIGKILL));
     until("the end of the lease", || {
         Ok(parked.diff(&Snapshot::take(pid)?).without_heap().is_empty())
     })?;
-    let before = target.model_log()?;
+    let before = target.log_length()?;
     let session = Session::attach(pid, &kit.scratch().join("next"), &[])?;
-    kernels(&target, 50)?;
+    target.await_kernels(50)?;
     let trace = session.detach()?;
     trace.whole()?;
-    let log = target.model_log()?.since(&before);
+    let log = target.log_from(before)?;
     assert!(contiguous(&trace, &log)? >= 30);
     target.ask("stop")?;
     quit(target)
@@ -154,12 +182,12 @@ fn a_slow_cupti() -> Result<()> {
     let kit = Kit::new()?;
     let faults = [("CUPTI_MODEL", "enable_ms=300,flush_ms=50,finalize_ms=800")];
     let mut target = start(&kit, NEWEST, &faults)?;
-    let before = target.model_log()?;
+    let before = target.log_length()?;
     let session = Session::attach(target.pid(), &kit.scratch().join("slow"), &[])?;
     target.ask("work 5")?;
     let trace = session.detach()?;
     trace.whole()?;
-    let log = target.model_log()?.since(&before);
+    let log = target.log_from(before)?;
     assert_eq!(kernels_are_true(&trace, &log)?, 40);
     quit(target)
 }

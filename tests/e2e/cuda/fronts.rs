@@ -151,7 +151,8 @@ fn a_tree_of_two_ranks() -> Result<()> {
     let mut process = Target::spawn(attach)?;
     until("both", || {
         let said = process.errors();
-        let attached = |line: &&String| line.starts_with("attached to process");
+        let attached =
+            |line: &&String| line.starts_with("attached to process") && line.contains("(cuda_work");
         Ok(said.iter().filter(attached).count() == 2)
     })?;
     target.send("work 10")?;

@@ -3,6 +3,7 @@
 use midair_sim_cuda::Toolkit;
 use midair_tests::Result;
 use midair_tests::cuda::{CudaLog, CudaTarget, Kit, Line};
+use midair_tests::snapshot::{Change, What};
 use midair_tests::stage::command;
 use midair_tests::table::{Csv, json};
 use midair_tests::target::{Exit, PATIENCE, Target, until};
@@ -27,6 +28,20 @@ pub const ROUND: (usize, usize, usize) = (4, 2, 1);
 
 /// A row of a csv file.
 pub type Row = BTreeMap<String, String>;
+
+/// What stays in a process after a session: our thread, our library, the one that it needs, the CUPTI that we loaded, and a page of
+/// code each of the engine and of the watch over CUPTI.
+pub fn stays(change: &Change) -> bool {
+    let words = ["midair", "libcupti", "libgcc_s"];
+    let is_page = change.what == What::Map && {
+        let mut words = change.text.split(' ');
+        let range = words.next().and_then(|range| range.split_once('-'));
+        let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+        let size = range.map_or(0, |(start, end)| number(end) - number(start));
+        change.name.is_empty() && words.next() == Some("r-xp") && size == 4096
+    };
+    change.new && (is_page || words.iter().any(|word| change.text.contains(word)))
+}
 
 /// A program at work on the stand-in, ready.
 pub fn start(kit: &Kit, toolkit: Toolkit, variables: &[(&str, &str)]) -> Result<CudaTarget> {

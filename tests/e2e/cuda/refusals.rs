@@ -1,7 +1,7 @@
 //! A CUPTI that is missing, does not fit or is broken, and another profiler that is there already: one sentence, its own exit code, and
 //! the process is as it was.
 
-use crate::kit::{NEWEST, quit, start};
+use crate::kit::{NEWEST, quit, start, stays};
 use midair_sim_cuda::Toolkit;
 use midair_tests::Result;
 use midair_tests::cuda::{CudaTarget, Kit};
@@ -47,10 +47,7 @@ fn refused(mut target: CudaTarget, words: &[&str], code: i32, says: &[&str]) -> 
         assert!(errors[0].contains(word), "{word}: {exit}");
     }
     let now = Snapshot::take(target.pid())?;
-    let diff = before.diff(&now).without_heap().without(|change| {
-        let words = ["midair", "libcupti"];
-        change.new && words.iter().any(|word| change.text.contains(word))
-    });
+    let diff = before.diff(&now).without_heap().without(stays);
     assert!(diff.is_empty(), "{diff}");
     let working = now.maps.iter().any(|map| map.path.contains("midair-spool"));
     assert!(!working, "the spool is gone");
@@ -151,11 +148,22 @@ fn kernels_cannot_be_switched_on() -> Result<()> {
     )
 }
 
+/// It records at this moment: it would lose its records.
 #[test]
-fn another_subscriber() -> Result<()> {
+fn another_profiler_records() -> Result<()> {
     let kit = Kit::new()?;
-    let target = start(&kit, NEWEST, &[("CUPTI_MODEL", "subscribed")])?;
-    refused(target, &[], OTHER_PROFILER, &["profiler"])
+    let mut target = start(&kit, NEWEST, &[])?;
+    let other = format!("other {}", kit.stand_in.cupti(13).display());
+    assert_eq!(target.ask(&other)?, "other subscribe 0 kernels 10");
+    let exit = try_attach(&target, &[])?;
+    assert_eq!(exit.status.code(), Some(OTHER_PROFILER), "{exit}");
+    let said = exit.stderr.join("\n");
+    assert_eq!(said.matches("midair: error: ").count(), 1, "{exit}");
+    assert!(said.contains("another profiler"), "{exit}");
+    // It goes on as if nobody had asked.
+    assert_eq!(target.ask("again")?, "again kernels 10");
+    target.ask("leave")?;
+    quit(target)
 }
 
 /// The library of NVIDIA's own profilers is mapped.
