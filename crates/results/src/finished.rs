@@ -311,7 +311,7 @@ fn remarks(word: u32) -> Vec<String> {
         (outcome::RUNTIME_SHUT_DOWN, "the process shut its GPU runtime down: collecting ended there"),
         (outcome::MEMORY_KEPT, "a thread of the process stood still inside a record store: some memory of ours stays mapped there"),
         (outcome::YIELDED, "another profiler came, and this session gave way to it: what was recorded until then is whole"),
-        (outcome::NO_TABLES, "no HIP or HSA table was there to hook: the process had no runtime in use"),
+        (outcome::NO_TABLES, "no GPU runtime was in use in the process: nothing was there to record"),
     ]
     .into_iter()
     .filter(|(bit, _)| word & bit != 0)
