@@ -10,6 +10,7 @@ pub mod drain;
 pub mod kernels;
 pub mod leave;
 pub mod markers;
+pub mod nvtx;
 pub mod others;
 pub mod pool;
 pub mod session;

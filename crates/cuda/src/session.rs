@@ -16,6 +16,7 @@ use crate::clock::Pair;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
 use crate::drain::Drain;
+use crate::nvtx::Nvtx;
 use crate::pool::{BUFFER, BUFFERS, Filled, Pool};
 use crate::sink::Sink;
 use crate::watch::Watch;
@@ -63,6 +64,8 @@ pub struct Session {
     /// Kinds that are switched on.
     enabled: Vec<u32>,
     watch: Option<Watch>,
+    /// Where marks and ranges are wanted.
+    nvtx: Option<Nvtx>,
     /// Came back and not read to the end yet, for want of room in the spool.
     pending: VecDeque<Reading>,
     scratch: Vec<Filled>,
@@ -110,6 +113,7 @@ impl Session {
             drain: Drain::new(sink, choice.calls),
             enabled: Vec::new(),
             watch: None,
+            nvtx: None,
             pending: VecDeque::new(),
             scratch: Vec::new(),
             flushed_at: now(),
@@ -180,6 +184,13 @@ impl Session {
         }
         let plain = self.enabled.iter().all(|kind| FINALIZED.contains(kind));
         KEEP.fetch_or(!plain, SeqCst);
+        if self.enabled.contains(&activity_kind::MARKER) {
+            let nvtx = Nvtx::begin(&cupti);
+            if let Some(text) = nvtx.note() {
+                self.drain.sink.note(&text);
+            }
+            self.nvtx = Some(nvtx);
+        }
         self.flushed_at = now();
         Ok(())
     }
@@ -207,6 +218,9 @@ impl Session {
 
     /// One round. Whether the next one should come soon.
     pub fn tick(&mut self) -> bool {
+        if let Some(nvtx) = &mut self.nvtx {
+            nvtx.tick();
+        }
         if now().saturating_sub(self.flushed_at) >= FLUSH_EVERY {
             self.flush(false);
         }

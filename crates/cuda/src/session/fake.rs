@@ -246,6 +246,10 @@ unsafe extern "C" fn configure(_: *mut UnifiedMemoryConfig, _: u32) -> u32 {
     result::ERROR_UM_PROFILING_NOT_SUPPORTED
 }
 
+unsafe extern "C" fn nvtx(_: unsafe extern "C" fn(u32) -> *const c_void) -> i32 {
+    1
+}
+
 /// The fake, as it is loaded.
 pub(super) fn cupti() -> Cupti {
     let functions = Functions {
@@ -269,7 +273,7 @@ pub(super) fn cupti() -> Cupti {
         enable_runtime_api: None,
         enable_driver_api: None,
         flush_period: None,
-        initialize_nvtx: None,
+        initialize_nvtx: Some(nvtx),
     };
     // SAFETY: they behave like CUPTI's, and stay.
     unsafe { Cupti::with_functions(functions) }.unwrap()

@@ -1,0 +1,170 @@
+//! NVTX ranges of a process that made its first NVTX call before we came.
+//!
+//! NVTX is a header: each library that uses it has a table of its own, filled at its first call with a tool's functions, or with none
+//! for ever. CUPTI is such a tool, but nobody asks it any more. So the tables are found in the libraries' data ([`tables`]: by their own
+//! pointers into themselves), CUPTI is given a table of ours to fill ([`functions`]), and functions that lead there go into the places
+//! of theirs that are empty, one aligned store each. At the end what was there before is put back. A table that another tool has filled
+//! is not touched, nor the environment, by which NVTX could be told of a tool: other threads may be reading it.
+//!
+//! What was named while nobody listened (domains, registered strings) is null to the application for ever: such a range is in the
+//! default domain, or has a text that says so.
+
+pub mod functions;
+pub mod tables;
+
+use crate::cupti::Cupti;
+use functions::{HOOKS, Hook};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use tables::{COMPLETE, FRESH, Table};
+
+/// The tables that we have our functions in. Puts back what was there when it is dropped.
+#[derive(Debug)]
+pub struct Nvtx {
+    held: Vec<Held>,
+    /// Tables of another tool.
+    foreign: usize,
+    /// Whether CUPTI takes part.
+    listens: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    table: Table,
+    /// What each place had, in the order of [`HOOKS`]; `None` where ours never came in.
+    before: Vec<Option<usize>>,
+}
+
+impl Nvtx {
+    /// Lets CUPTI hear the marks and ranges of this process. To be called when the kind MARKER is on.
+    pub fn begin(cupti: &Cupti) -> Nvtx {
+        let mut nvtx = Nvtx {
+            held: Vec::new(),
+            foreign: 0,
+            listens: functions::connect(cupti),
+        };
+        if !nvtx.listens {
+            return nvtx;
+        }
+        let home = home(
+            cupti
+                .functions()
+                .initialize_nvtx
+                .map_or(0, |it| it as usize),
+        );
+        for table in tables::find() {
+            match owner(&table) {
+                None => {}
+                // It was told of CUPTI at its start: CUPTI hears it without us.
+                Some(function) if home.is_some() && self::home(function) == home => continue,
+                Some(_) => {
+                    nvtx.foreign += 1;
+                    continue;
+                }
+            }
+            let before = vec![None; HOOKS.len()];
+            nvtx.held.push(Held { table, before });
+        }
+        functions::name_domains();
+        nvtx.tick();
+        nvtx
+    }
+
+    /// Puts our functions (again) into places that are empty: a library whose first call came meanwhile has emptied them.
+    pub fn tick(&mut self) {
+        for held in &mut self.held {
+            for (hook, before) in HOOKS.iter().zip(&mut held.before) {
+                held.table.take(hook, before);
+            }
+        }
+    }
+
+    /// What the user must know, if anything.
+    pub fn note(&self) -> Option<String> {
+        if !self.listens {
+            return Some(String::from(
+                "NVTX ranges are seen only of libraries that were told of CUPTI at their start: this CUPTI has no way in for them",
+            ));
+        }
+        match (self.held.len(), self.foreign) {
+            (_, 0) => None,
+            (_, foreign) => Some(format!(
+                "NVTX ranges of {foreign} libraries go to another tool and are not seen here"
+            )),
+        }
+    }
+
+    /// Tables that have our functions.
+    pub fn tables(&self) -> usize {
+        self.held.len()
+    }
+}
+
+impl Drop for Nvtx {
+    fn drop(&mut self) {
+        for held in &self.held {
+            for (hook, before) in HOOKS.iter().zip(&held.before) {
+                if let Some(before) = before {
+                    held.table.give_back(hook, *before);
+                }
+            }
+        }
+        functions::forget_domains();
+    }
+}
+
+/// A function of somebody else's in a table that is done with its first call.
+fn owner(table: &Table) -> Option<usize> {
+    if table.state() != COMPLETE {
+        return None;
+    }
+    let mut there = HOOKS.iter().map(|hook| table.place(hook).load(Acquire));
+    there.find(|function| *function != 0)
+}
+
+/// Where the library lies that a function is in.
+fn home(function: usize) -> Option<usize> {
+    // SAFETY: all zero is a value of the struct.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for; the answer has room.
+    let known = unsafe { libc::dladdr(std::ptr::without_provenance(function), &raw mut found) };
+    (known != 0).then(|| found.dli_fbase.addr())
+}
+
+impl Table {
+    /// Puts our function in, where there is none. `before` is what the place had then.
+    fn take(&self, hook: &Hook, before: &mut Option<usize>) {
+        let (place, ours) = (self.place(hook), hook.address());
+        let there = place.load(Acquire);
+        let state = self.state();
+        // Of a table whose first call is still to come, the function that makes it: it comes after us then.
+        let free = (state == COMPLETE && there == 0) || (state == FRESH && there != 0);
+        if there == ours || !free {
+            return;
+        }
+        if place.compare_exchange(there, ours, AcqRel, Acquire).is_ok() {
+            *before = Some(there);
+        }
+    }
+
+    /// Puts back what was there, where ours still is.
+    fn give_back(&self, hook: &Hook, before: usize) {
+        let (place, ours) = (self.place(hook), hook.address());
+        if before != 0 && self.state() == FRESH {
+            let _ = place.compare_exchange(ours, before, AcqRel, Acquire);
+            if self.state() == FRESH {
+                return;
+            }
+            // The first call was made at this moment; its function must not be found again after it.
+            let _ = place.compare_exchange(before, 0, AcqRel, Acquire);
+        }
+        let _ = place.compare_exchange(ours, 0, AcqRel, Acquire);
+    }
+
+    fn place(&self, hook: &Hook) -> &AtomicUsize {
+        self.slot(hook.module, hook.id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

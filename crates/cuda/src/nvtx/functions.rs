@@ -1,0 +1,434 @@
+//! What NVTX's places lead to: functions of ours that pass on to CUPTI's, with names in place of handles.
+//!
+//! They run on the application's threads, in its NVTX calls: no lock, no allocation, no system call of ours. CUPTI's handles of strings
+//! and domains go with it; ours stay valid for ever, because an application keeps them.
+
+use super::tables::{CORE, CORE2};
+use crate::cupti::Cupti;
+use std::cell::UnsafeCell;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicUsize};
+
+/// A place that we take, and with what.
+#[derive(Debug, Clone, Copy)]
+pub struct Hook {
+    /// NVTX's number of the module.
+    pub module: u32,
+    /// Its number of the function.
+    pub id: u32,
+    ours: Ours,
+}
+
+/// A function of any type: only its address counts.
+#[derive(Debug, Clone, Copy)]
+struct Ours(*const c_void);
+// SAFETY: the address of a function.
+unsafe impl Sync for Ours {}
+
+impl Hook {
+    const fn new(module: u32, id: u32, ours: *const c_void) -> Hook {
+        Hook {
+            module,
+            id,
+            ours: Ours(ours),
+        }
+    }
+    /// Where our function is.
+    pub fn address(&self) -> usize {
+        self.ours.0.expose_provenance()
+    }
+}
+
+/// All of them (numbers: `NvtxCallbackIdCore`, `NvtxCallbackIdCore2` in NVTX's nvtxTypes.h). Names in wide characters are left out
+/// where a handle would come of it.
+pub static HOOKS: [Hook; 19] = [
+    Hook::new(CORE, 1, mark_ex as *const c_void),
+    Hook::new(CORE, 2, mark_a as *const c_void),
+    Hook::new(CORE, 3, mark_w as *const c_void),
+    Hook::new(CORE, 4, start_ex as *const c_void),
+    Hook::new(CORE, 5, start_a as *const c_void),
+    Hook::new(CORE, 6, start_w as *const c_void),
+    Hook::new(CORE, 7, end as *const c_void),
+    Hook::new(CORE, 8, push_ex as *const c_void),
+    Hook::new(CORE, 9, push_a as *const c_void),
+    Hook::new(CORE, 10, push_w as *const c_void),
+    Hook::new(CORE, 11, pop as *const c_void),
+    Hook::new(CORE2, 1, domain_mark_ex as *const c_void),
+    Hook::new(CORE2, 2, domain_start_ex as *const c_void),
+    Hook::new(CORE2, 3, domain_end as *const c_void),
+    Hook::new(CORE2, 4, domain_push_ex as *const c_void),
+    Hook::new(CORE2, 5, domain_pop as *const c_void),
+    Hook::new(CORE2, 10, register_string_a as *const c_void),
+    Hook::new(CORE2, 12, domain_create_a as *const c_void),
+    Hook::new(CORE2, 14, domain_destroy as *const c_void),
+];
+
+/// Modules, and functions of the largest, with a place that has none.
+const MODULES: usize = 7;
+const MOST: usize = 17;
+/// How many functions each module has, with the one that has none (`NVTX_CBID_*_SIZE`).
+const SIZES: [u32; MODULES] = [0, 16, 9, 15, 7, 16, 7];
+
+/// What CUPTI fills in instead of a library's table.
+static PLACES: [[AtomicUsize; MOST]; MODULES] =
+    [const { [const { AtomicUsize::new(0) }; MOST] }; MODULES];
+/// Addresses of those places, as NVTX hands them out: none at 0 and behind the last.
+static LISTS: [[AtomicUsize; MOST + 1]; MODULES] =
+    [const { [const { AtomicUsize::new(0) }; MOST + 1] }; MODULES];
+
+/// `NvtxExportTableCallbacks`.
+#[repr(C)]
+struct Callbacks {
+    size: usize,
+    functions: unsafe extern "C" fn(c_int, *mut *const c_void, *mut u32) -> c_int,
+}
+static CALLBACKS: Callbacks = Callbacks {
+    size: size_of::<Callbacks>(),
+    functions: module_functions,
+};
+
+/// `NvtxExportTableVersionInfo`.
+#[repr(C)]
+struct VersionInfo {
+    size: usize,
+    version: u32,
+    reserved: u32,
+    set: unsafe extern "C" fn(u32),
+}
+static VERSION_INFO: VersionInfo = VersionInfo {
+    size: size_of::<VersionInfo>(),
+    version: 3,
+    reserved: 0,
+    set: version_of_tool,
+};
+
+unsafe extern "C" fn version_of_tool(_: u32) {}
+
+/// A library's `nvtxGetExportTable`, for CUPTI: it may ask now or later.
+unsafe extern "C" fn export(id: u32) -> *const c_void {
+    match id {
+        1 => (&raw const CALLBACKS).cast(),
+        3 => (&raw const VERSION_INFO).cast(),
+        _ => std::ptr::null(),
+    }
+}
+
+unsafe extern "C" fn module_functions(
+    module: c_int,
+    list: *mut *const c_void,
+    size: *mut u32,
+) -> c_int {
+    let module = usize::try_from(module).unwrap_or(MODULES);
+    let (Some(places), Some(addresses), Some(count)) =
+        (PLACES.get(module), LISTS.get(module), SIZES.get(module))
+    else {
+        return 0;
+    };
+    if *count == 0 {
+        return 0;
+    }
+    for (place, address) in places
+        .iter()
+        .zip(addresses)
+        .skip(1)
+        .take(*count as usize - 1)
+    {
+        address.store(place.as_ptr().expose_provenance(), Release);
+    }
+    // SAFETY: the tool gives places for both answers, or null for one that it does not want.
+    unsafe {
+        if !list.is_null() {
+            *list = addresses.as_ptr().cast();
+        }
+        if !size.is_null() {
+            *size = *count;
+        }
+    }
+    1
+}
+
+/// CUPTI that was asked already: its functions stay where they are, also between two sessions.
+static CONNECTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Lets CUPTI fill in its functions, once in a process. Whether it takes part.
+pub fn connect(cupti: &Cupti) -> bool {
+    let Some(initialize) = cupti.functions().initialize_nvtx else {
+        return false;
+    };
+    if CONNECTED.swap(initialize as usize, AcqRel) == initialize as usize {
+        return true;
+    }
+    // SAFETY: CUPTI's function for this, and ours of the type that it calls; what it leads to is static.
+    let takes_part = unsafe { initialize(export) } == 1;
+    if !takes_part {
+        CONNECTED.store(0, Release);
+    }
+    takes_part
+}
+
+/// CUPTI's function, where it has one.
+fn cuptis(module: u32, id: u32) -> Option<usize> {
+    let place = PLACES.get(module as usize)?.get(id as usize)?;
+    match place.load(Acquire) {
+        0 => None,
+        function => Some(function),
+    }
+}
+
+/// Calls CUPTI's function of a number with arguments, or answers what NVTX answers without a tool.
+macro_rules! pass {
+    ($module:expr, $id:literal, fn($($ty:ty),*) -> $out:ty, ($($arg:expr),*), $none:expr) => {
+        match cuptis($module, $id) {
+            // SAFETY: CUPTI put a function of this type there, by NVTX's numbers; it is called with what the application gave.
+            Some(function) => unsafe {
+                let function = std::mem::transmute::<usize, unsafe extern "C" fn($($ty),*) -> $out>(function);
+                function($($arg),*)
+            },
+            None => $none,
+        }
+    };
+}
+
+/// What a push answers where nobody counts (`NVTX_NO_PUSH_POP_TRACKING`).
+const NOT_TRACKED: c_int = -2;
+/// Text of a range whose name was registered while nobody listened.
+const UNNAMED: &[u8] = b"(registered before the attach)\0";
+/// Message types.
+const ASCII: i32 = 1;
+const REGISTERED: i32 = 3;
+
+/// `nvtxEventAttributes_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Attributes {
+    /// NVTX's version, and bytes of this.
+    pub version: u16,
+    /// Bytes.
+    pub size: u16,
+    /// Category.
+    pub category: u32,
+    /// Type of the colour, and the colour.
+    pub colour: [u32; 2],
+    /// Type of the payload, and nothing.
+    pub payload_type: [i32; 2],
+    /// Payload.
+    pub payload: u64,
+    /// How `message` is meant.
+    pub message_type: i32,
+    /// Text or handle.
+    pub message: *const c_char,
+}
+
+/// With a text in place of one of our handles.
+fn with_text<R>(event: *const Attributes, pass: impl FnOnce(*const Attributes) -> R) -> R {
+    if event.is_null() {
+        return pass(event);
+    }
+    // SAFETY: the application's own event, for this call; its first words are there in every version.
+    let (size, whole) = unsafe { ((*event).size, event) };
+    if usize::from(size) < size_of::<Attributes>() {
+        return pass(event);
+    }
+    // SAFETY: it says that it is as long.
+    let mut copy = unsafe { *whole };
+    if copy.message_type != REGISTERED {
+        return pass(event);
+    }
+    copy.size = size_of::<Attributes>() as u16;
+    copy.message_type = ASCII;
+    copy.message = named(copy.message.addr(), STRING).map_or(UNNAMED.as_ptr().cast(), Named::text);
+    pass(&raw const copy)
+}
+
+unsafe extern "C" fn mark_ex(event: *const Attributes) {
+    with_text(event, |it| {
+        pass!(CORE, 1, fn(*const Attributes) -> (), (it), ())
+    });
+}
+unsafe extern "C" fn mark_a(text: *const c_char) {
+    pass!(CORE, 2, fn(*const c_char) -> (), (text), ());
+}
+unsafe extern "C" fn mark_w(text: *const c_void) {
+    pass!(CORE, 3, fn(*const c_void) -> (), (text), ());
+}
+unsafe extern "C" fn start_ex(event: *const Attributes) -> u64 {
+    with_text(event, |it| {
+        pass!(CORE, 4, fn(*const Attributes) -> u64, (it), 0)
+    })
+}
+unsafe extern "C" fn start_a(text: *const c_char) -> u64 {
+    pass!(CORE, 5, fn(*const c_char) -> u64, (text), 0)
+}
+unsafe extern "C" fn start_w(text: *const c_void) -> u64 {
+    pass!(CORE, 6, fn(*const c_void) -> u64, (text), 0)
+}
+unsafe extern "C" fn end(range: u64) {
+    pass!(CORE, 7, fn(u64) -> (), (range), ());
+}
+unsafe extern "C" fn push_ex(event: *const Attributes) -> c_int {
+    with_text(event, |it| {
+        pass!(CORE, 8, fn(*const Attributes) -> c_int, (it), NOT_TRACKED)
+    })
+}
+unsafe extern "C" fn push_a(text: *const c_char) -> c_int {
+    pass!(CORE, 9, fn(*const c_char) -> c_int, (text), NOT_TRACKED)
+}
+unsafe extern "C" fn push_w(text: *const c_void) -> c_int {
+    pass!(CORE, 10, fn(*const c_void) -> c_int, (text), NOT_TRACKED)
+}
+unsafe extern "C" fn pop() -> c_int {
+    pass!(CORE, 11, fn() -> c_int, (), NOT_TRACKED)
+}
+unsafe extern "C" fn domain_mark_ex(domain: usize, event: *const Attributes) {
+    with_text(event, |it| {
+        pass!(
+            CORE2,
+            1,
+            fn(usize, *const Attributes) -> (),
+            (domain_of(domain), it),
+            ()
+        );
+    });
+}
+unsafe extern "C" fn domain_start_ex(domain: usize, event: *const Attributes) -> u64 {
+    with_text(event, |it| {
+        pass!(
+            CORE2,
+            2,
+            fn(usize, *const Attributes) -> u64,
+            (domain_of(domain), it),
+            0
+        )
+    })
+}
+unsafe extern "C" fn domain_end(domain: usize, range: u64) {
+    pass!(
+        CORE2,
+        3,
+        fn(usize, u64) -> (),
+        (domain_of(domain), range),
+        ()
+    );
+}
+unsafe extern "C" fn domain_push_ex(domain: usize, event: *const Attributes) -> c_int {
+    with_text(event, |it| {
+        pass!(
+            CORE2,
+            4,
+            fn(usize, *const Attributes) -> c_int,
+            (domain_of(domain), it),
+            NOT_TRACKED
+        )
+    })
+}
+unsafe extern "C" fn domain_pop(domain: usize) -> c_int {
+    pass!(
+        CORE2,
+        5,
+        fn(usize) -> c_int,
+        (domain_of(domain)),
+        NOT_TRACKED
+    )
+}
+unsafe extern "C" fn register_string_a(_: usize, text: *const c_char) -> usize {
+    name(STRING, text).map_or(0, Named::handle)
+}
+unsafe extern "C" fn domain_create_a(text: *const c_char) -> usize {
+    let Some(domain) = name(DOMAIN, text) else {
+        return 0;
+    };
+    domain.tell_cupti();
+    domain.handle()
+}
+unsafe extern "C" fn domain_destroy(_: usize) {}
+
+/// Kinds of handle.
+const STRING: u32 = 1;
+const DOMAIN: u32 = 2;
+/// Handles of a process, and bytes of each one's text with its end. Beyond that an application gets none, as without a tool.
+const HANDLES: usize = 1024;
+const TEXT: usize = 112;
+
+/// What a handle leads to. It stays for ever.
+struct Named {
+    /// [`STRING`] or [`DOMAIN`], last of all.
+    kind: AtomicU32,
+    /// CUPTI's handle of the domain in this session, or 0: the default domain.
+    domain: AtomicUsize,
+    text: UnsafeCell<[u8; TEXT]>,
+}
+// SAFETY: the text is written by the one thread that took the place, before `kind` says so, and only read afterwards.
+unsafe impl Sync for Named {}
+
+static NAMES: [Named; HANDLES] = [const {
+    Named {
+        kind: AtomicU32::new(0),
+        domain: AtomicUsize::new(0),
+        text: UnsafeCell::new([0; TEXT]),
+    }
+}; HANDLES];
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+impl Named {
+    fn text(&self) -> *const c_char {
+        self.text.get().cast()
+    }
+    fn handle(&self) -> usize {
+        std::ptr::from_ref(self).expose_provenance()
+    }
+    /// CUPTI makes its own handle of it.
+    fn tell_cupti(&self) {
+        let domain = pass!(CORE2, 12, fn(*const c_char) -> usize, (self.text()), 0);
+        self.domain.store(domain, Release);
+    }
+}
+
+/// Takes a place for a name. `None` when there is none left, or no name.
+fn name(kind: u32, text: *const c_char) -> Option<&'static Named> {
+    if text.is_null() {
+        return None;
+    }
+    let place = NAMES.get(NEXT.fetch_add(1, Relaxed).min(HANDLES))?;
+    let to = place.text.get().cast::<c_char>();
+    for at in 0..TEXT - 1 {
+        // SAFETY: the application's terminated text up to its end; the place is this thread's until `kind` is set.
+        unsafe {
+            let letter = *text.add(at);
+            if letter == 0 {
+                break;
+            }
+            *to.add(at) = letter;
+        }
+    }
+    place.kind.store(kind, Release);
+    Some(place)
+}
+
+/// The place that a handle of ours leads to; `None` for what is no handle of ours.
+fn named(handle: usize, kind: u32) -> Option<&'static Named> {
+    let offset = handle.checked_sub(NAMES.as_ptr().addr())?;
+    let place = NAMES.get(offset / size_of::<Named>())?;
+    (offset % size_of::<Named>() == 0 && place.kind.load(Acquire) == kind).then_some(place)
+}
+
+/// CUPTI's handle of a domain; 0, the default domain, where there is none.
+fn domain_of(handle: usize) -> usize {
+    named(handle, DOMAIN).map_or(0, |domain| domain.domain.load(Acquire))
+}
+
+/// Our thread, at the begin of a session: CUPTI learns the domains that applications have handles of.
+pub fn name_domains() {
+    for place in &NAMES {
+        if place.kind.load(Acquire) == DOMAIN {
+            place.tell_cupti();
+        }
+    }
+}
+
+/// Our thread, at its end: CUPTI's handles go with it.
+pub fn forget_domains() {
+    for place in &NAMES {
+        place.domain.store(0, Release);
+    }
+}

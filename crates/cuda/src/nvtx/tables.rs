@@ -1,0 +1,181 @@
+//! NVTX's tables in the data of the libraries of this process (source of the layout: NVTX's public header nvtxImpl.h, the same in its
+//! versions from CUDA 12.9's to 13.5's; a table that is laid out otherwise is not recognised).
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Acquire;
+
+/// No call was made.
+pub const FRESH: u32 = 0;
+/// The first call was made.
+pub const COMPLETE: u32 = 2;
+
+/// Words of a table: state; size and function of the export of functions; size, version and function of the export of the version;
+/// places of functions; for each module the addresses of its places, with null in front and behind.
+const WORDS: usize = 146;
+const FIRST_PLACE: usize = 6;
+/// Functions of each module, in the order of their places: core, CUDA, OpenCL, CUDA runtime, core 2, synchronization.
+const FUNCTIONS: [usize; 6] = [15, 8, 14, 6, 15, 6];
+/// Numbers of these modules.
+pub const CORE: u32 = 1;
+/// Domains, and what is in them.
+pub const CORE2: u32 = 5;
+/// NVTX's version, the only one that has such tables.
+const VERSION: u64 = 3;
+
+/// Bytes that are looked at in one piece.
+const BLOCK: usize = 1 << 20;
+/// Bytes that are looked at in one mapping, and in all.
+const MOST: (u64, u64) = (64 << 20, 512 << 20);
+
+/// A library's table. The library stays loaded from here on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Table {
+    start: usize,
+}
+
+/// Finds all tables of this process.
+pub fn find() -> Vec<Table> {
+    let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap_or_default();
+    // Through the kernel: a library that is unloaded meanwhile is an error then, and no fault.
+    let Ok(memory) = File::open("/proc/thread-self/mem") else {
+        return Vec::new();
+    };
+    let (mut tables, mut looked) = (Vec::new(), 0);
+    for line in maps.lines() {
+        let Some(data) = Data::of(line) else { continue };
+        looked += data.end - data.start;
+        if data.end - data.start > MOST.0 || looked > MOST.1 {
+            continue;
+        }
+        let before = tables.len();
+        data.look(&memory, &mut tables);
+        if tables.len() > before && !stays(data.path) {
+            tables.truncate(before);
+        }
+    }
+    tables
+}
+
+/// Takes a reference on a library, so that it stays. The program itself always does.
+fn stays(path: &str) -> bool {
+    let is_program = std::fs::read_link("/proc/thread-self/exe")
+        .is_ok_and(|program| program.as_os_str() == path);
+    let Ok(path) = CString::new(path) else {
+        return false;
+    };
+    // SAFETY: a terminated path; nothing is loaded that is not there.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    is_program || !handle.is_null()
+}
+
+/// A library's data in memory.
+#[derive(Debug, PartialEq, Eq)]
+struct Data<'a> {
+    start: u64,
+    end: u64,
+    path: &'a str,
+}
+
+impl<'a> Data<'a> {
+    /// Of a line of `maps`: writable, private, of a file.
+    fn of(line: &'a str) -> Option<Data<'a>> {
+        let path = line.get(line.find('/')?..)?;
+        let mut fields = line.split(' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        if fields.next()? != "rw-p" || path.starts_with("/dev/") {
+            return None;
+        }
+        Some(Data {
+            start: u64::from_str_radix(start, 16).ok()?,
+            end: u64::from_str_radix(end, 16).ok()?,
+            path,
+        })
+    }
+
+    fn look(&self, memory: &File, tables: &mut Vec<Table>) {
+        let mut block = vec![0; BLOCK];
+        let mut at = self.start;
+        while at < self.end {
+            let length = usize::try_from(self.end - at).map_or(BLOCK, |left| left.min(BLOCK));
+            let Some(bytes) = block.get_mut(..length) else {
+                return;
+            };
+            if memory.read_exact_at(bytes, at).is_err() {
+                return;
+            }
+            look(bytes, at as usize, tables);
+            if length < BLOCK {
+                return;
+            }
+            // A table that lies across the edge is seen whole in the next piece.
+            at += (BLOCK - WORDS * 8) as u64;
+        }
+    }
+}
+
+/// Tables in the bytes at an address.
+fn look(bytes: &[u8], address: usize, tables: &mut Vec<Table>) {
+    let words = bytes.len() / 8;
+    let word = |at: usize| -> u64 {
+        let chunk = bytes.get(at * 8..).and_then(|rest| rest.first_chunk());
+        chunk.copied().map_or(0, u64::from_ne_bytes)
+    };
+    for at in 0..words.saturating_sub(WORDS - 1) {
+        let head = word(at + 1) == 16 && word(at + 3) == 24 && word(at + 4) == VERSION;
+        let start = address + at * 8;
+        if head
+            && word(at) <= COMPLETE.into()
+            && points_into_itself(&|index| word(at + index), start)
+            && !tables.iter().any(|known| known.start == start)
+        {
+            tables.push(Table { start });
+        }
+    }
+}
+
+/// Whether each module's list has the addresses of its places, and null around them: 64 pointers that no other data has.
+fn points_into_itself(word: &dyn Fn(usize) -> u64, start: usize) -> bool {
+    let mut place = FIRST_PLACE;
+    let mut list = FIRST_PLACE + FUNCTIONS.iter().sum::<usize>();
+    for functions in FUNCTIONS {
+        let whole =
+            (1..=functions).all(|id| word(list + id) == (start + (place + id - 1) * 8) as u64);
+        if word(list) != 0 || word(list + functions + 1) != 0 || !whole {
+            return false;
+        }
+        place += functions;
+        list += functions + 2;
+    }
+    true
+}
+
+impl Table {
+    /// Whether its library has made its first call.
+    pub fn state(&self) -> u32 {
+        // SAFETY: the table's first word, in the data of a library that stays loaded; NVTX reads and writes it as a whole, too.
+        let state =
+            unsafe { AtomicUsize::from_ptr(std::ptr::with_exposed_provenance_mut(self.start)) };
+        state.load(Acquire) as u32
+    }
+
+    /// The place of a function, by its module's number ([`CORE`], [`CORE2`]) and its own.
+    pub fn slot(&self, module: u32, id: u32) -> &AtomicUsize {
+        let before: usize = FUNCTIONS
+            .iter()
+            .take(module.saturating_sub(1) as usize)
+            .sum();
+        let last = FUNCTIONS.iter().sum::<usize>() - 1;
+        let index = (before + (id as usize).saturating_sub(1)).min(last);
+        let at = self.start + (FIRST_PLACE + index) * 8;
+        // SAFETY: a word of the table, in the data of a library that stays loaded. NVTX reads and writes it as a whole.
+        unsafe { AtomicUsize::from_ptr(std::ptr::with_exposed_provenance_mut(at)) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn start(&self) -> usize {
+        self.start
+    }
+}
