@@ -37,7 +37,7 @@ class Check:
         self.quick = words.quick
         self.cycles = 5 if words.quick else part_b.CYCLES
         self.pairs = 10 if words.quick else words.pairs
-        self.results = Results()
+        self.results, self.raw = Results(), []
 
     def source(self, name):
         return os.path.join(HERE, name)
@@ -105,10 +105,10 @@ def missing(tried, machine):
 
 def write(check, machine, began):
     failed = check.results.failures()
-    document = {"date": began, "machine": machine, "failed": failed, "rows": check.results.rows}
+    document = {"date": began, "machine": machine, "failed": failed, "rows": check.results.rows, "speeds": check.raw}
     os.makedirs(check.out, exist_ok=True)
     with open(os.path.join(check.out, "gpu-check.json"), "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
+        json.dump(document, file)
     lines = ["# gpu-check", "", f"{began}; " + "; ".join(f"{key} {value}" for key, value in machine.items()) + ".",
              "Made by `cargo xtask gpu-check` (gpu/check.py). Ratios are of speeds, from interleaved pairs of two processes, with 95 % intervals.", "",
              "| part | what | result | wanted | |", "|---|---|---|---|---|"]
@@ -125,7 +125,7 @@ def main():
     parser.add_argument("--stage", required=True, help="the staged product: DIR/bin/midair, DIR/lib/*.so")
     parser.add_argument("--out", required=True, help="where the results go")
     parser.add_argument("--parts", default="abcdet")
-    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()
     began = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -24,7 +24,8 @@ def kernels_of(prof):
     names, launches = {}, 0
     for event in prof.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
-            if not event.name.startswith(("Memcpy", "Memset")):
+            # Ranges of the application are shown on the device, too.
+            if not event.name.startswith(("Memcpy", "Memset")) and not getattr(event, "is_user_annotation", False):
                 names[event.name] = names.get(event.name, 0) + 1
         elif "LaunchKernel" in event.name:
             launches += 1

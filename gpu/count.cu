@@ -3,7 +3,7 @@
 //   count plain THREADS    kernels only, each thread on a stream of its own
 //   count mixed THREADS    kernels, copies in three directions, fills, events, allocations
 //   count graph THREADS    each thread launches a graph that was instantiated before the first answer
-//   count idle 0           nothing by itself: "rate" and "times" only
+//   count idle 0 [CPU]     nothing by itself: "rate" and "times" only; the answering thread stays on that processor
 //
 // One line on standard input, one line "@ {json}" on standard output:
 //   mark             the threads pause outside of CUDA, the device is waited for, the counts are told with the time (CLOCK_BOOTTIME, ns)
@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <cuda_runtime.h>
+#include <sched.h>
 #include <string>
 #include <thread>
 #include <time.h>
@@ -258,6 +259,13 @@ int main(int words, char **word) {
     int threads = words > 2 ? atoi(word[2]) : 1;
     if (threads > 64) return 2;
     OK(cudaFree(nullptr));
+    if (words > 3) {
+        // This thread alone: those of CUDA run where they like.
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(atoi(word[3]), &one);
+        sched_setaffinity(0, sizeof one, &one);
+    }
     std::vector<Worker> workers;
     for (int id = 0; id < threads; id++) workers.push_back({id, mode});
     for (auto &worker : workers) worker.prepare();

@@ -46,8 +46,8 @@ def times(check):
 
 
 def plain(name):
-    """A name as both write it: without spaces, and without the return type that a demangler puts before a template."""
-    return re.sub(r"\s+", "", name.removeprefix("void "))
+    """A name as both write it: without spaces, and without the return types that one demangler puts before functions made of templates."""
+    return re.sub(r"\s+", "", re.sub(r"\bvoid (?=[A-Za-z_(])", "", name))
 
 
 def names(check, name):
@@ -78,7 +78,8 @@ def names(check, name):
                       set(ours) == set(other) and bool(ours))
     odd = sorted(set(ours) ^ set(other))
     if odd:
-        print("    named by one alone:", *odd[:6], sep="\n        ")
+        for key in odd[:4]:
+            print("    named by one alone:", key[:160], "...", key[-160:])
     # Where the steps between the marks are no multiple of three, the mix of three graphs differs by less than three steps' worth.
     room = 3 / count + 3 / steps if name == "infer" else 1e-9
     wrong = [key for key in set(ours) & set(other) if abs(ours[key] - other[key]) > room * max(other[key], 1)]

@@ -1,10 +1,11 @@
-"""Loops whose speed is measured: `small` (launches of small kernels: the processor is the limit) and `big` (matrix products: the GPU is).
+"""`rates.py [PROCESSOR]`: loops whose speed is measured: `small` (launches of small kernels: the processor is the limit) and `big` (matrix products: the GPU is).
 
   rate SECONDS small|big    does so for so long; iterations per second
   on cuda|both, off         torch.profiler, for CUDA alone or for CPU and CUDA, on and off
   end
 """
 
+import os
 import sys
 import time
 
@@ -34,6 +35,9 @@ def main():
         of_small()
         of_big()
     torch.cuda.synchronize()
+    # This thread alone: the helpers of CUDA and PyTorch run where they like.
+    if len(sys.argv) > 1:
+        os.sched_setaffinity(0, {int(sys.argv[1])})
     loops, running = {"small": of_small, "big": of_big}, None
     answer(ready=True)
     for line in sys.stdin:

@@ -3,7 +3,7 @@
 import random
 import unittest
 
-from statistics_of_pairs import point, ratio
+from statistics_of_pairs import median, ratio
 
 
 class Ratios(unittest.TestCase):
@@ -15,32 +15,35 @@ class Ratios(unittest.TestCase):
         self.assertAlmostEqual(middle, 0.9)
         self.assertAlmostEqual(low, high)
 
-    def test_an_interval_by_hand(self):
-        # Logarithms -0.1 and 0.1: mean 0, variance 0.02, standard error 0.1, t(1) = 12.706.
-        import math
-
-        middle, low, high = ratio([(1.0, math.exp(-0.1)), (1.0, math.exp(0.1))])
-        self.assertAlmostEqual(middle, 1.0)
-        self.assertAlmostEqual(math.log(high), 1.2706)
-        self.assertAlmostEqual(math.log(low), -1.2706)
+    def test_one_outlier_moves_nothing(self):
+        quiet = [(100.0, 95.0 + at % 3) for at in range(20)]
+        self.assertEqual(ratio(quiet)[0], ratio([*quiet[:-2], (100.0, 5.0), (1.0, 500.0)])[0])
 
     def test_nineteen_of_twenty_intervals_hold_the_truth(self):
-        source, hits, rounds = random.Random(3), 0, 2000
+        source, hits, rounds = random.Random(3), 0, 150
         for _ in range(rounds):
-            traced = [(100.0, 95.0 * source.lognormvariate(0, 0.05)) for _ in range(12)]
-            before = [(100.0, 100.0 * source.lognormvariate(0, 0.02)) for _ in range(12)]
+            # Every tenth speed is far off, as on a machine that others use.
+            def noise():
+                return source.lognormvariate(0, 0.02) * (source.uniform(0.6, 1.0) if source.random() < 0.1 else 1.0)
+
+            traced = [(100.0 * noise(), 95.0 * noise()) for _ in range(40)]
+            before = [(100.0 * noise(), 100.0 * noise()) for _ in range(40)]
             _, low, high = ratio(traced, before)
             hits += low <= 0.95 <= high
-        self.assertTrue(0.935 <= hits / rounds <= 0.975, hits / rounds)
+        self.assertTrue(hits / rounds >= 0.9, hits / rounds)
 
-    def test_points_are_never_too_narrow(self):
-        self.assertEqual(point(11), point(10))
-        self.assertEqual(point(0.5), 12.706)
-        self.assertGreater(point(1000), 1.96)
+    def test_an_interval_that_says_nothing_is_seen(self):
+        source = random.Random(4)
+        middle, low, high = ratio([(100.0, 90.0 * source.lognormvariate(0, 0.05)) for _ in range(40)])
+        self.assertTrue(low < middle < high < 0.95, (low, middle, high))
 
-    def test_one_pair_is_refused(self):
+    def test_medians(self):
+        self.assertEqual(median([3, 1, 2]), 2)
+        self.assertEqual(median([4, 1, 2, 3]), 2.5)
+
+    def test_few_pairs_are_refused(self):
         with self.assertRaises(ValueError):
-            ratio([(1.0, 1.0)])
+            ratio([(1.0, 1.0)] * 4)
 
 
 if __name__ == "__main__":
