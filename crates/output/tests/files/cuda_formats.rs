@@ -1,13 +1,10 @@
 //! A CUDA process in json, rocpd, pftrace and the tables, together with another process, and with numbers that no CUDA has.
 
 use crate::common::{append, golden_json, index, list, number, reader, text, trace_of};
-use crate::cuda::{ALL, cells, copy, device, everything, kernel, read_json, rows, trace, written};
+use crate::cuda::{ALL, cells, everything, read_json, rows, trace, written};
 use crate::rocpd_rows::{header, plan};
 use midair_output::{Names, table, write};
-use midair_record::event::{
-    self, CudaLaunch, Header, Kernel, MemorySet, Synchronization, UnifiedMemory, cuda_node, flag,
-    kind,
-};
+use midair_record::event::{self, Header, MemorySet, Synchronization, cuda_node, flag, kind};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -474,77 +471,4 @@ fn what_had_not_ended_is_counted_and_not_summed() {
         extdata.contains("\"untimed\":\"still running at detach\""),
         "{extdata}"
     );
-}
-
-/// Numbers that no CUDA has: counted, written, and nothing goes over.
-#[test]
-fn numbers_that_a_target_invents_are_harmless() {
-    let mut all = everything();
-    let (wild, told) = kernel();
-    let wild = Kernel {
-        header: header(kind::KERNEL_DISPATCH, u32::MAX),
-        start: u64::MAX,
-        end: 0,
-        dispatch_id: u64::MAX,
-        kernel_id: u64::MAX,
-        stream: u64::MAX,
-        queue_id: u32::MAX,
-        node: u32::MAX - 1,
-        ..wild
-    };
-    let told = CudaLaunch {
-        graph: u32::MAX,
-        graph_node: u64::MAX,
-        context: u32::MAX,
-        registers: u32::MAX,
-        ..told
-    };
-    append(&mut all, &event::encode(&wild, told.bytes()));
-    for number in [10, 64, u32::MAX] {
-        copy(&mut all, number, (u32::MAX - 1, 70_000), u64::MAX - 200);
-        let set = MemorySet {
-            header: header(kind::MEMORY_SET, number),
-            node: number,
-            stream: u64::MAX,
-            bytes: u64::MAX,
-            graph_node: u64::MAX,
-            ..MemorySet::default()
-        };
-        append(&mut all, &event::encode(&set, &[]));
-        let wait = Synchronization {
-            header: header(kind::SYNCHRONIZATION, number),
-            start: u64::MAX,
-            ..Synchronization::default()
-        };
-        append(&mut all, &event::encode(&wait, &[]));
-        let moved = UnifiedMemory {
-            header: header(kind::UNIFIED_MEMORY, number),
-            end: u64::MAX,
-            src_node: number,
-            dst_node: number,
-            ..UnifiedMemory::default()
-        };
-        append(&mut all, &event::encode(&moved, &[]));
-        device(&mut all, number);
-    }
-    device(&mut all, u32::MAX - (1 << 16));
-    let directory = tempfile::tempdir().unwrap();
-    let trace = trace(all);
-    write(
-        &trace,
-        &index(&trace),
-        &Names::amd(),
-        &plan(directory.path(), &ALL),
-    )
-    .unwrap();
-    assert_eq!(rows(directory.path(), "memory_set_trace").len(), 4);
-    let json = read_json(directory.path());
-    assert_eq!(list(&json["buffer_records"]["unified_memory"]).len(), 5);
-    // The three numbers but the one that stands for no device, and those that everything has.
-    assert_eq!(list(&json["agents"]).len(), 1 + 2 + 2);
-    let file = reader(
-        &directory.path().join("r_results.db"),
-        &["SELECT COUNT(*) AS n FROM memory_copies"],
-    );
-    assert_eq!(file["answers"][0][0]["n"], 3 + 3 + 4);
 }

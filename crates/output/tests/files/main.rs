@@ -8,6 +8,7 @@
 mod common;
 mod cuda;
 mod cuda_formats;
+mod cuda_hostile;
 mod golden;
 mod hostile;
 mod pftrace;
