@@ -21,10 +21,11 @@ import part_b
 import part_c
 import part_d
 import part_e
+import part_m
 import part_t
 from kit import Problem, Results
 
-PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "t": part_t}
+PARTS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d, "e": part_e, "m": part_m, "t": part_t}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -124,7 +125,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--stage", required=True, help="the staged product: DIR/bin/midair, DIR/lib/*.so")
     parser.add_argument("--out", required=True, help="where the results go")
-    parser.add_argument("--parts", default="abcdet")
+    parser.add_argument("--parts", default="abcdemt")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()

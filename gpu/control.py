@@ -36,7 +36,7 @@ class Control:
     """Reads the lines on a thread of its own; the program asks between two steps."""
 
     def __init__(self):
-        self.lines = queue.SimpleQueue()
+        self.lines, self.ranges = queue.SimpleQueue(), False
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -53,6 +53,9 @@ class Control:
             if words[0] == "mark":
                 torch.cuda.synchronize()
                 answer(step=steps, time=boottime())
+            elif words[0] == "ranges":
+                self.ranges = True
+                answer(ranges=True)
             elif words[0] == "profile":
                 steps = self._profile(steps, step, int(words[1]), "cpu" in words)
         return steps, False

@@ -1,5 +1,5 @@
 """An inference loop over CUDA graphs that are captured and instantiated at the start. As train.py: ends at step N, or when told, and writes
-what each step came to, bit for bit."""
+what each step came to, bit for bit. Steps are NVTX ranges once that was asked for."""
 
 import json
 import os
@@ -43,16 +43,20 @@ def main():
     model = build()
     graphs = [captured(model, size) for size in SIZES]
     source = torch.Generator(device="cuda").manual_seed(13)
+    control = Control()
     results = []
 
     def step():
+        if control.ranges:
+            torch.cuda.nvtx.range_push("step")
         graph, given, made = graphs[len(results) % len(graphs)]
         given.normal_(generator=source)
         graph.replay()
         results.append(float(made.double().sum()).hex())
+        if control.ranges:
+            torch.cuda.nvtx.range_pop()
 
     step()
-    control = Control()
     answer(ready=True)
     steps, end = 1, False
     while not end and (last == 0 or steps < last):

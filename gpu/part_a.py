@@ -13,9 +13,44 @@ def run(check):
         ("mixed", 8, ["--kernel-trace", "--memory-copy-trace", "--cuda-trace"]),
         ("graph", 4, ["--kernel-trace", "--memory-copy-trace", "--cuda-trace"]),
         ("graph", 4, []),
+        ("capture", 1, ["--kernel-trace", "--cuda-trace"]),
     ):
         calls = "all calls" if "--cuda-trace" in options else "kernels and copies"
         check.results.guarded("a", f"{mode}, {threads} threads, {calls}", lambda m=mode, t=threads, o=options: one(check, m, t, o))
+
+
+    check.results.guarded("a", "attaches in the middle of captures of graphs", lambda: captures(check))
+    check.results.guarded("a", "attaches beside launches of graphs", lambda: beside_graphs(check))
+
+
+def captures(check):
+    cycles(check, "capture", 1, 20)
+
+
+def beside_graphs(check):
+    cycles(check, "graph", 4, 20)
+
+
+def cycles(check, mode, threads, count):
+    """Attach and detach at moments all over the program's work: it goes on without an error."""
+    program = Program([check.built("count"), mode, str(threads)], check.log(f"a-cycles-{mode}"))
+    try:
+        program.said()
+        kernels = 0
+        for cycle in range(count):
+            options = ["--kernel-trace", "--memory-copy-trace"] + (["--cuda-trace"] if cycle % 2 else [])
+            attached = Attached(check.stage, program.pid, options, check.work, f"a-cycles-{mode}-{cycle}")
+            if not attached.recording():
+                raise Problem(f"attach {cycle}: {attached.text.strip()[-300:]}")
+            check.sleep(0.02 + 0.013 * (cycle % 7))
+            whole(attached, attached.stop())
+            kernels += len(attached.table("kernel_trace"))
+            attached.clean()
+        last, code = program.end()
+        check.results.add("a", f"{mode}: {count} attaches beside its work", f"{kernels} kernels; the program: {last['errors']} errors, code {code}",
+                          "0 errors, code 0", last["errors"] == 0 and code == 0 and kernels > 0)
+    finally:
+        program.kill()
 
 
 def one(check, mode, threads, options):
@@ -80,7 +115,7 @@ def correlated(check, what, mode, workers, attached, rows, launched, first, seco
         elif all(int(call["Start_Timestamp"]) > int(row["Start_Timestamp"]) for call in mine):
             late += 1
     check.results.add("a", f"{what}: kernels without their call, before it", f"{lonely}, {late}", "0, 0", lonely + late == 0 and bool(rows))
-    wanted, function = (launched["graphs"], "cudaGraphLaunch") if mode == "graph" else (launched["launch_calls"], "cudaLaunchKernel")
+    wanted, function = (launched["graphs"], "cudaGraphLaunch") if mode in ("graph", "capture") else (launched["launch_calls"], "cudaLaunchKernel")
     found = [row for row in between(calls, first["time"], second["time"]) if row["Function"].startswith(function)]
     check.results.add("a", f"{what}: {function}", f"{len(found)} of {wanted} calls", "equal", len(found) == wanted)
     threads = len({row["Thread_Id"] for row in found})

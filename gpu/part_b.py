@@ -100,6 +100,9 @@ def beside_profiler(check, name, program):
     said = "gave way" in attached.text or "another profiler" in attached.text
     check.results.add("b", f"{name}: our session then", f"exit {code}, {len(rows)} kernels until then, {'said' if said else 'not said'}",
                       "exit 0, said", code == 0 and said and bool(rows))
+    with open(program.log, encoding="utf-8", errors="replace") as file:
+        complaints = [line.strip() for line in file if "CUPTI" in line or "Cupti" in line]
+    check.results.add("b", f"{name}: what torch.profiler complained of", complaints[0][:160] if complaints else "nothing", "nothing", not complaints)
     # torch.profiler was there and is idle now.
     again = Attached(check.stage, program.pid, ["--kernel-trace"], check.work, f"b-{name}-again")
     if not again.recording():

@@ -1,5 +1,5 @@
 """A training loop with deterministic algorithms. Ends at step N (`train.py N`), or when told (`train.py 0`), and writes its losses, bit for
-bit, and what its parameters come to: two runs of the same steps must be equal."""
+bit, and what its parameters come to: two runs of the same steps must be equal. Each step is an NVTX range, from the first one on."""
 
 import hashlib
 import json
@@ -49,6 +49,7 @@ def main():
     losses = []
 
     def step():
+        torch.cuda.nvtx.range_push("step")
         images = torch.randn(32, 3, 32, 32, device="cuda", generator=source)
         labels = (images.mean(dim=(1, 2, 3)) * 400).long().remainder(10)
         loss = nn.functional.cross_entropy(model(images), labels)
@@ -56,6 +57,7 @@ def main():
         loss.backward()
         optimiser.step()
         losses.append(float(loss.detach()).hex())
+        torch.cuda.nvtx.range_pop()
 
     step()
     control = Control()

@@ -78,7 +78,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "gpu-check",
-        words: "[--pack DIR] [--staged PREFIX] [--quick] [--parts abcdet]",
+        words: "[--pack DIR] [--staged PREFIX] [--quick] [--parts abcdemt]",
         help: "Everything that is shown on a GPU of NVIDIA's, in one table (bench-results/gpu-check.md); --pack lays out what is carried to its machine",
         run: gpu_check::gpu_check_task,
     },
