@@ -243,7 +243,8 @@ impl Drain {
     }
 
     fn api(&mut self, api: &Api) {
-        if api.thread == self.own {
+        let tid = self.tid(api.thread);
+        if tid == self.own {
             return;
         }
         let which = if api.runtime {
@@ -259,7 +260,7 @@ impl Drain {
             ancestor: 0,
             stream: 0,
             retval: api.result.into(),
-            tid: self.tid(api.thread),
+            tid,
             nargs: 0,
         };
         self.sink.put(&record, &[]);

@@ -122,11 +122,10 @@ impl Session {
             broken: 0,
             told: None,
         };
+        // Before calls are recorded: it makes some.
+        describe(&mut session.drain.sink);
         match session.switch_on(choice) {
-            Ok(()) => {
-                describe(&mut session.drain.sink);
-                Ok(session)
-            }
+            Ok(()) => Ok(session),
             Err(why) => {
                 session.take_back();
                 Err(why)

@@ -16,9 +16,10 @@ mod arch;
 #[path = "watch/other.rs"]
 mod arch;
 mod near;
+mod segment;
 
-use std::ffi::c_void;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use segment::Segment;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ struct Entry {
     before: AtomicU64,
     /// What we put there; 0 while the function is as it was.
     ours: AtomicU64,
+    /// The code that it is in: start, and bytes.
+    code: (AtomicUsize, AtomicUsize),
 }
 
 static ENTRIES: [Entry; MOST] = [const {
@@ -42,6 +45,7 @@ static ENTRIES: [Entry; MOST] = [const {
         address: AtomicUsize::new(0),
         before: AtomicU64::new(0),
         ours: AtomicU64::new(0),
+        code: (AtomicUsize::new(0), AtomicUsize::new(0)),
     }
 }; MOST];
 /// Callers that came while the watch was on.
@@ -89,14 +93,22 @@ impl Watch {
             let before = unsafe { word(*address).load(Acquire) };
             let ours = arch::jump(*address, stub, before)
                 .ok_or("a page of ours is too far from CUPTI's code")?;
+            let code = Segment::of(*address);
+            entry.code.0.store(code.start, Relaxed);
+            entry.code.1.store(code.bytes, Relaxed);
             entry.address.store(*address, Relaxed);
             entry.before.store(before, Relaxed);
             entry.ours.store(ours, SeqCst);
             watch.count = index + 1;
-            // SAFETY: the caller's promise; `ours` is a whole instruction.
-            unsafe { replace(*address, before, ours) }?;
         }
-        Ok(watch)
+        let entries = ENTRIES.get(..watch.count).unwrap_or_default();
+        // SAFETY: the caller's promise; what is put there are whole instructions.
+        let put = unsafe {
+            replace(entries, |entry| {
+                Some((entry.before.load(Relaxed), entry.ours.load(Relaxed)))
+            })
+        };
+        put.map(|()| watch)
     }
 
     /// How many callers of other profilers wait, or have waited.
@@ -112,7 +124,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        ENTRIES.iter().take(self.count).for_each(restore);
+        restore(ENTRIES.get(..self.count).unwrap_or_default());
         ON.store(0, SeqCst);
         wake();
     }
@@ -121,7 +133,7 @@ impl Drop for Watch {
 /// In a forked child, before its first session: whoever waited there is not in the child. The bytes are put back.
 pub fn begin_anew() {
     CHANGING.store(false, SeqCst);
-    ENTRIES.iter().for_each(restore);
+    restore(&ENTRIES);
     ON.store(0, SeqCst);
 }
 
@@ -135,10 +147,10 @@ extern "C" fn gives_way(index: u32) -> usize {
     let forked = PROCESS.load(SeqCst) != std::process::id();
     if forked || (own_id() != OWN.load(SeqCst) && !is_over()) {
         // In a forked child nobody comes, or our thread did not come in time. One function may call another: all are put back.
-        ENTRIES.iter().for_each(restore);
+        restore(&ENTRIES);
     }
     // Nothing is left to do here but where our own thread is the caller.
-    restore(entry);
+    restore(std::slice::from_ref(entry));
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
     entry.address.load(Relaxed)
@@ -161,47 +173,68 @@ fn is_over() -> bool {
     true
 }
 
-/// Puts an entry back where it is ours.
-fn restore(entry: &Entry) {
-    let ours = entry.ours.swap(0, AcqRel);
-    if ours != 0 {
-        let address = entry.address.load(Relaxed);
-        // SAFETY: a function that `begin` was promised to stay mapped; what was there before is put back.
-        let put_back = unsafe { replace(address, ours, entry.before.load(Relaxed)) };
-        if put_back.is_err() {
-            // It is tried again by whoever comes next: a caller must not go in circles for ever, but the bytes are still ours.
-            entry.ours.store(ours, Release);
-        }
+/// Puts entries back where they are ours.
+fn restore(entries: &[Entry]) {
+    if entries.iter().all(|entry| entry.ours.load(SeqCst) == 0) {
+        return;
     }
+    // SAFETY: functions that `begin` was promised to stay mapped; what was there before is put back. Where it cannot be, whoever comes next
+    // tries again.
+    let _ = unsafe {
+        replace(entries, |entry| {
+            let ours = entry.ours.load(SeqCst);
+            (ours != 0).then(|| (ours, entry.before.load(Relaxed)))
+        })
+    };
 }
 
-/// Stores a word of code where `expected` is.
+/// Stores words of code: for each entry that `change` names them for, the second where the first is. An entry whose word is as it was
+/// before us is marked so.
+///
+/// Rights are changed of all the code of the library at once: those of one page would split its mapping for good.
 ///
 /// # Safety
-/// `address` is a multiple of 8 in mapped code, and whoever runs through it may see either word.
-unsafe fn replace(address: usize, expected: u64, wanted: u64) -> Result<(), String> {
-    // Two threads that change rights of the same page would take them from one another. It is held for two system calls.
+/// The entries' addresses are multiples of 8 in mapped code, and whoever runs through them may see either word.
+unsafe fn replace(
+    entries: &[Entry],
+    change: impl Fn(&Entry) -> Option<(u64, u64)>,
+) -> Result<(), String> {
+    // Two threads that change rights of the same pages would take them from one another. It is held for a few system calls.
     while CHANGING.swap(true, SeqCst) {
         std::thread::yield_now();
     }
-    let page = address & !4095;
-    let at: *mut c_void = std::ptr::with_exposed_provenance_mut(page);
-    let rights = |rights| {
-        // SAFETY: the page of a mapped function; other threads may run on it, so it stays executable.
-        unsafe { libc::mprotect(at, 4096, rights) == 0 }
-    };
-    let code = libc::PROT_READ | libc::PROT_EXEC;
-    let result = if rights(code | libc::PROT_WRITE) {
-        // SAFETY: the caller's promise; the page can be written now.
-        let word = unsafe { word(address) };
+    let mut result = Ok(());
+    let mut writable: Option<Segment> = None;
+    for entry in entries {
+        let Some((expected, wanted)) = change(entry) else {
+            continue;
+        };
+        let code = Segment {
+            start: entry.code.0.load(Relaxed),
+            bytes: entry.code.1.load(Relaxed),
+        };
+        if writable != Some(code) {
+            if let Some(before) = writable.take() {
+                before.writable(false);
+            }
+            if !code.writable(true) {
+                let why = std::io::Error::last_os_error();
+                result = Err(format!("CUPTI's code cannot be made writable: {why}"));
+                break;
+            }
+            writable = Some(code);
+        }
+        // SAFETY: the caller's promise; the code can be written now.
+        let word = unsafe { word(entry.address.load(Relaxed)) };
         // Somebody else may have put something there since: it is his then.
         let _ = word.compare_exchange(expected, wanted, SeqCst, SeqCst);
-        rights(code);
-        Ok(())
-    } else {
-        let why = std::io::Error::last_os_error();
-        Err(format!("CUPTI's code cannot be made writable: {why}"))
-    };
+        if wanted == entry.before.load(Relaxed) {
+            entry.ours.store(0, Release);
+        }
+    }
+    if let Some(code) = writable {
+        code.writable(false);
+    }
     CHANGING.store(false, SeqCst);
     result
 }

@@ -135,10 +135,12 @@ fn what_somebody_else_put_there_stays_and_odd_places_are_refused() {
     assert_eq!(code.bytes(0), ADDS);
     // SAFETY: as above.
     let watch = unsafe { Watch::begin(&[code.at]) }.unwrap();
-    let ours = u64::from_le_bytes(*code.bytes(0).first_chunk().unwrap());
     let theirs = u64::from_le_bytes([0xc3; 8]);
+    let page = Segment::of(code.at);
+    assert!(page.writable(true));
     // SAFETY: a whole instruction in a page of this test.
-    unsafe { replace(code.at, ours, theirs) }.unwrap();
+    unsafe { word(code.at) }.store(theirs, SeqCst);
+    assert!(page.writable(false));
     drop(watch);
     assert_eq!(code.bytes(0)[0], 0xc3);
 }

@@ -1,0 +1,80 @@
+//! The code that a function is part of.
+
+use std::ffi::{c_int, c_void};
+
+const PAGE: usize = 4096;
+
+/// Pages of code whose rights change together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// First page.
+    pub(super) start: usize,
+    /// Bytes, whole pages.
+    pub(super) bytes: usize,
+}
+
+impl Segment {
+    /// All code of the library that the function at `address` is in, as the loader mapped it; its page, where no library is there.
+    pub(super) fn of(address: usize) -> Segment {
+        let mut search = Search {
+            address,
+            found: None,
+        };
+        // SAFETY: the callback gets back this pointer, and only during the call.
+        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+        search.found.unwrap_or(Segment {
+            start: address & !(PAGE - 1),
+            bytes: PAGE,
+        })
+    }
+
+    /// Lets it be written, or no longer. It can be run all the time: other threads do.
+    pub(super) fn writable(self, on: bool) -> bool {
+        let rights = libc::PROT_READ | libc::PROT_EXEC | if on { libc::PROT_WRITE } else { 0 };
+        let at: *mut c_void = std::ptr::with_exposed_provenance_mut(self.start);
+        // SAFETY: mapped code of a library that stays; nothing but its rights changes.
+        unsafe { libc::mprotect(at, self.bytes, rights) == 0 }
+    }
+}
+
+struct Search {
+    address: usize,
+    found: Option<Segment>,
+}
+
+unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
+    // SAFETY: `data` is the search of `of`, used by nobody else during the call; `info` is valid during the callback
+    // (dl_iterate_phdr(3)).
+    let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
+    for index in 0..usize::from(info.dlpi_phnum) {
+        // SAFETY: the loader's own table of so many headers.
+        let header = unsafe { &*info.dlpi_phdr.add(index) };
+        let code = header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0;
+        let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+        let end = start.wrapping_add(header.p_memsz as usize);
+        if code && (start..end).contains(&search.address) {
+            let first = start & !(PAGE - 1);
+            search.found = Some(Segment {
+                start: first,
+                bytes: end.next_multiple_of(PAGE) - first,
+            });
+            return 1;
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_s_code_is_the_library_s_and_a_page_is_a_page() {
+        let here = Segment::of(look as *const () as usize);
+        assert!(here.bytes > PAGE);
+        let code = here.start..here.start + here.bytes;
+        assert!(code.contains(&(Segment::writable as *const () as usize)));
+        let nowhere = Segment::of(0x1234_5678);
+        assert_eq!((nowhere.start, nowhere.bytes), (0x1234_5000, PAGE));
+    }
+}
