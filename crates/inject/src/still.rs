@@ -101,6 +101,13 @@ impl Still {
             // Only our thread there has the other end.
             EnterError::Ours { during, source } if hung_up(source) => during,
             EnterError::NoneParked { .. } => "looking for a thread",
+            // Read from a thread that was held: it lived.
+            EnterError::Refused(
+                Refusal::Seccomp { .. }
+                | Refusal::Filtered { .. }
+                | Refusal::FilterUnread { .. }
+                | Refusal::Dispatches { .. },
+            ) => return error,
             EnterError::Boot { step, .. } => step,
             EnterError::StubCrashed { .. } | EnterError::StubLeft { .. } => "the stub",
             EnterError::Refused(_) => "looking at it again",
