@@ -24,6 +24,8 @@ pub struct Nvtx {
     held: Vec<Held>,
     /// Tables of another tool.
     foreign: usize,
+    /// Tables that CUPTI filled itself, since it was there at their first call.
+    heard: usize,
     /// Whether CUPTI takes part.
     listens: bool,
 }
@@ -41,6 +43,7 @@ impl Nvtx {
         let mut nvtx = Nvtx {
             held: Vec::new(),
             foreign: 0,
+            heard: 0,
             listens: functions::connect(cupti),
         };
         if !nvtx.listens {
@@ -56,7 +59,10 @@ impl Nvtx {
             match owner(&table) {
                 None => {}
                 // It was told of CUPTI at its start: CUPTI hears it without us.
-                Some(function) if home.is_some() && self::home(function) == home => continue,
+                Some(function) if home.is_some() && self::home(function) == home => {
+                    nvtx.heard += 1;
+                    continue;
+                }
                 Some(_) => {
                     nvtx.foreign += 1;
                     continue;
@@ -79,19 +85,33 @@ impl Nvtx {
         }
     }
 
-    /// What the user must know, if anything.
+    /// What the user must know at the begin, if anything.
     pub fn note(&self) -> Option<String> {
+        const AT_START: &str =
+            "only of a process that was started with NVTX_INJECTION64_PATH naming its libcupti.so";
         if !self.listens {
-            return Some(String::from(
-                "NVTX ranges are seen only of libraries that were told of CUPTI at their start: this CUPTI has no way in for them",
+            return Some(format!(
+                "ranges of NVTX are seen {AT_START}: this CUPTI has no other way in for them"
             ));
         }
-        match (self.held.len(), self.foreign) {
-            (_, 0) => None,
-            (_, foreign) => Some(format!(
-                "NVTX ranges of {foreign} libraries go to another tool and are not seen here"
-            )),
+        if self.foreign > 0 {
+            return Some(format!(
+                "ranges of NVTX go to another tool in {} libraries, and are not seen here",
+                self.foreign
+            ));
         }
+        (self.held.is_empty() && self.heard == 0).then(|| {
+            format!(
+                "no library of this process has a table of NVTX that midair knows: ranges are seen {AT_START}"
+            )
+        })
+    }
+
+    /// What he must know at the end, if anything. To be asked before this is dropped.
+    pub fn last_note(&self) -> Option<&'static str> {
+        (!self.held.is_empty() && !functions::is_filled()).then_some(
+            "CUPTI did not take part in NVTX: ranges of libraries that had made their first call before the attach are missing",
+        )
     }
 
     /// Tables that have our functions.

@@ -80,27 +80,7 @@ pub(crate) fn request(
 /// As [`request()`].
 pub(crate) fn settings_for(request: &Request, tid: Tid) -> Result<Told, Failure> {
     may_name_cupti(&request.settings, tid)?;
-    let (settings, mut warnings, mut notes) = settings(request)?;
-    if settings.is_on(MARKERS) && is_without_nvtx(tid) {
-        let text = "ranges of NVTX are told only by a process that was started with NVTX_INJECTION64_PATH naming its libcupti.so, \
-                    which this one was not"
-            .to_owned();
-        if request.asked.by_name.contains(&"marker-trace") {
-            warnings.push(text);
-        } else {
-            notes.push(text);
-        }
-    }
-    Ok((settings, warnings, notes))
-}
-
-/// NVTX binds to a profiler at its first call, by this variable: whoever comes later hears nothing (seen on CUDA 13.0).
-fn is_without_nvtx(tid: Tid) -> bool {
-    let environment = std::fs::read(format!("/proc/{tid}/environ"));
-    environment.is_ok_and(|text| {
-        let mut pairs = text.split(|byte| *byte == 0);
-        !pairs.any(|pair| pair.starts_with(b"NVTX_INJECTION64_PATH="))
-    })
+    settings(request)
 }
 
 /// What is recorded with such settings, in words.
@@ -300,37 +280,6 @@ mod tests {
         }
         // As AMD's command line without any option: the library in the process then takes the usual.
         assert!(told(&[], Asked::default()).is_ok());
-    }
-
-    #[test]
-    fn ranges_need_a_process_that_was_started_for_them() {
-        let settings: Settings = [(MARKERS, "1")].into_iter().collect();
-        let mut request = Request::new(7, settings);
-        for variables in [&[][..], &[("NVTX_INJECTION64_PATH", "/x/libcupti.so")]] {
-            let mut child = std::process::Command::new("sleep")
-                .arg("60")
-                .env_clear()
-                .envs(variables.iter().copied())
-                .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-                .spawn()
-                .unwrap();
-            let tid = child.id().cast_signed();
-            // Its environment is there once it has become the program.
-            while std::fs::read(format!("/proc/{tid}/comm")).unwrap() != b"sleep\n" {
-                std::thread::yield_now();
-            }
-            let told = |request: &Request| {
-                let (_, warnings, notes) = settings_for(request, tid).unwrap();
-                (warnings.len(), notes.len())
-            };
-            let lacking = usize::from(variables.is_empty());
-            request.asked.by_name.clear();
-            assert_eq!(told(&request), (0, lacking));
-            request.asked.by_name.push("marker-trace");
-            assert_eq!(told(&request), (lacking, 0));
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
     }
 
     #[test]

@@ -102,14 +102,34 @@ fn the_terminal_shows_the_top_kernels() -> Result<()> {
     quit(target)
 }
 
-/// NVTX: where the process has not used it before the session, its ranges are there.
+/// NVTX: where the user has prepared for it; the first call comes while nobody is attached.
 #[test]
 fn ranges_of_nvtx() -> Result<()> {
     let kit = Kit::new()?;
     let cupti = kit.stand_in.cupti(13).display().to_string();
-    // As where the user has prepared for it; the first call comes while nobody is attached.
     let mut target = start(&kit, NEWEST, &[("NVTX_INJECTION64_PATH", &cupti)])?;
     assert_eq!(target.ask("marks 2")?, "marks done 2 depth 1");
+    two_sessions_of_ranges(&kit, &mut target)?;
+    quit(target)
+}
+
+/// NVTX: where nobody has prepared for it, before the first call and behind it; and it is as it was afterwards.
+#[test]
+fn ranges_of_nvtx_unprepared() -> Result<()> {
+    let kit = Kit::new()?;
+    for called_before in [true, false] {
+        let mut target = start(&kit, NEWEST, &[])?;
+        if called_before {
+            target.ask("marks 2")?;
+        }
+        two_sessions_of_ranges(&kit, &mut target)?;
+        assert_eq!(target.ask("marks 2")?, "marks done 2 depth -2");
+        quit(target)?;
+    }
+    Ok(())
+}
+
+fn two_sessions_of_ranges(kit: &Kit, target: &mut CudaTarget) -> Result<()> {
     for session in 0..2 {
         let dir = kit.scratch().join(format!("marks{session}"));
         let attached = Session::attach(target.pid(), &dir, &["--marker-trace"])?;
@@ -128,7 +148,7 @@ fn ranges_of_nvtx() -> Result<()> {
         let expected = ["inner", "moment", "outer", "over"].map(|name| (name.to_owned(), 7));
         assert_eq!(counts, BTreeMap::from(expected), "{}", trace.exit);
     }
-    quit(target)
+    Ok(())
 }
 
 /// A shell, a launcher and two ranks, as torchrun is: each rank's work is there under its own number.

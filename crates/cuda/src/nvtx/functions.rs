@@ -167,6 +167,12 @@ pub fn connect(cupti: &Cupti) -> bool {
     takes_part
 }
 
+/// Whether CUPTI has filled in any.
+pub fn is_filled() -> bool {
+    let mut places = PLACES.iter().flatten();
+    places.any(|place| place.load(Acquire) != 0)
+}
+
 /// CUPTI's function, where it has one.
 fn cuptis(module: u32, id: u32) -> Option<usize> {
     let place = PLACES.get(module as usize)?.get(id as usize)?;

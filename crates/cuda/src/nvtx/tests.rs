@@ -170,6 +170,9 @@ fn tables_are_found_taken_and_given_back() {
     let start = lay_out(COMPLETE, 0);
     IMAGE.0[80].fetch_add(8, SeqCst);
     assert!(!find().iter().any(|table| table.start() == start));
+    let nvtx = Nvtx::begin(&cupti());
+    assert!(nvtx.note().unwrap().contains("no library of this process"));
+    drop(nvtx);
     lay_out(COMPLETE, 0);
     assert_eq!(
         find().iter().filter(|table| table.start() == start).count(),
@@ -179,7 +182,10 @@ fn tables_are_found_taken_and_given_back() {
     // Done with its first call, without a tool.
     let cupti = cupti();
     let nvtx = Nvtx::begin(&cupti);
-    assert_eq!((nvtx.tables(), nvtx.note()), (1, None));
+    assert_eq!(
+        (nvtx.tables(), nvtx.note(), nvtx.last_note()),
+        (1, None, None)
+    );
     assert_eq!(push(c"one"), 5);
     let (string, domain): (usize, usize);
     // SAFETY: as NVTX's inline functions do.
@@ -228,7 +234,8 @@ fn tables_are_found_taken_and_given_back() {
     lay_out(COMPLETE, 0x55);
     let nvtx = Nvtx::begin(&cupti);
     assert_eq!(nvtx.tables(), 0);
-    assert!(nvtx.note().unwrap().contains("1 libraries"));
+    assert!(nvtx.note().unwrap().contains("in 1 libraries"));
+    assert_eq!(nvtx.last_note(), None);
     drop(nvtx);
     assert!((6..70).all(|at| IMAGE.0[at].load(SeqCst) == 0x55));
 }

@@ -82,7 +82,11 @@ impl Session {
 
     fn disable(&mut self) {
         // No new call finds the way to CUPTI's functions for marks; those that are inside are waited for like all others.
-        drop(self.nvtx.take());
+        if let Some(nvtx) = self.nvtx.take()
+            && let Some(text) = nvtx.last_note()
+        {
+            self.drain.sink.note(text);
+        }
         while let Some(kind) = self.enabled.pop() {
             let disabled = self.cupti.disable(kind);
             self.told("cuptiActivityDisable", disabled);
