@@ -58,7 +58,7 @@ pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
         }
     }
     let mut text = match wanted {
-        Some(path) => format!("the CUPTI that was named does not fit: {path}: "),
+        Some(_) => String::from("the CUPTI that was named does not fit: "),
         None => String::from("no CUPTI fits this process: "),
     };
     if wanted.is_none() {
