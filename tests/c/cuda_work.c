@@ -3,12 +3,14 @@
 //
 // Commands: "work N" rounds by each worker, "start" and "stop" (rounds without end, one each PAUSE_US), "graph N", "peers N",
 // "memory N", "marks N" (NVTX: two ranges within one another, one over both
-// and a moment, N times), "count", "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "idle"
+// and a moment, N times), "count", "capture" and "captured" (a graph, between the two), "fork" (a child that
+// ends at once), "exec" (a shell that ends with its input), "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "idle"
 // (trace no more, but stay subscribed), "again" (trace 10 more), "leave" (end that), "quit", "exit", "_exit", "abort". Each is answered by its first word and what it did.
 #include "kit.h"
 #include <cuda.h>
 #include <dlfcn.h>
 #include <nvtx.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum { WORKERS = 2, WORDS = 4096, STEPS = 3 };
@@ -220,6 +222,10 @@ static void many(const char *command, long n) {
 int main(void) {
     char line[4200];
     if (getenv("PAUSE_US")) pause_us = (useconds_t)atol(getenv("PAUSE_US"));
+    if (getenv("LATE")) {
+        say("early");
+        hear_only("go");
+    }
     MUST(cuInit(0));
     for (int i = 0; i < WORKERS; i++) {
         MUST(cuDevicePrimaryCtxRetain(&contexts[i], i));
@@ -268,6 +274,29 @@ int main(void) {
         } else if (!strcmp(line, "graph") || !strcmp(line, "peers") || !strcmp(line, "memory") ||
                    !strcmp(line, "marks")) {
             many(line, n);
+        } else if (!strcmp(line, "capture")) {
+            MUST(cuStreamBeginCapture(main_stream, 0));
+            MUST(cuLaunchKernel(main_kernel, 4, 1, 1, 32, 1, 1, 0, main_stream, 0, 0));
+            say("capture");
+        } else if (!strcmp(line, "captured")) {
+            CUgraph made;
+            CUgraphExec exec;
+            MUST(cuStreamEndCapture(main_stream, &made));
+            MUST(cuGraphInstantiateWithFlags(&exec, made, 0));
+            MUST(cuGraphDestroy(made));
+            MUST(cuGraphLaunch(exec, main_stream));
+            MUST(cuStreamSynchronize(main_stream));
+            MUST(cuGraphExecDestroy(exec));
+            say("captured");
+        } else if (!strcmp(line, "fork")) {
+            pid_t child = fork();
+            if (!child) _exit(7);
+            int status;
+            if (child < 0 || waitpid(child, &status, 0) != child) fail("fork");
+            say("fork %d", WEXITSTATUS(status));
+        } else if (!strcmp(line, "exec")) {
+            execl("/bin/sh", "sh", "-c", "while read x; do :; done", (char *)0);
+            fail("exec");
         } else if (!strcmp(line, "exit")) {
             exit(0);
         } else if (!strcmp(line, "_exit")) {

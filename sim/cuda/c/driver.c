@@ -99,10 +99,13 @@ EXPORT int model_exit(struct model_call *call, int result) {
 
 uint32_t model_correlation(void) { return nest.correlation; }
 
+static atomic_int parked_threads;
+
 /* What a driver has two of in every process: threads in poll. */
 static void *parked(void *name) {
     pthread_setname_np(pthread_self(), name);
     struct pollfd never = {.fd = eventfd(0, EFD_CLOEXEC), .events = POLLIN};
+    atomic_fetch_add(&parked_threads, 1);
     for (;;) poll(&never, 1, -1);
     return 0;
 }
@@ -127,6 +130,7 @@ EXPORT CUresult cuInit(unsigned flags) {
         }
         park("cuda00001400006");
         park("cuda-EvtHandlr");
+        while (atomic_load(&parked_threads) < 2) usleep(50);
         initialised = true;
     }
     pthread_mutex_unlock(&model_lock);

@@ -153,10 +153,14 @@ EXPORT CUresult cuCtxSynchronize(void) {
     CALL(cuCtxSynchronize);
     if (!current) DONE(CUDA_ERROR_INVALID_CONTEXT);
     uint64_t until = 0;
+    bool captured = false;
     pthread_mutex_lock(&model_lock);
-    for (struct model_stream *stream = current->first; stream; stream = stream->next)
+    for (struct model_stream *stream = current->first; stream; stream = stream->next) {
         if (stream->until > until) until = stream->until;
+        if (stream->capture) captured = stream->spoilt = true;
+    }
     pthread_mutex_unlock(&model_lock);
+    if (captured) DONE(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     model_wait_until(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE, model_stream(0), UINT32_MAX, until);
     DONE(CUDA_SUCCESS);
 }

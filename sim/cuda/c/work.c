@@ -134,9 +134,11 @@ EXPORT CUresult cuStreamBeginCapture(CUstream stream, int mode) {
 EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     CALL(cuStreamEndCapture);
     if (!stream || !stream->capture) DONE(CUDA_ERROR_INVALID_VALUE);
+    bool spoilt = stream->spoilt;
     *graph = stream->capture;
     stream->capture = 0;
-    DONE(CUDA_SUCCESS);
+    stream->spoilt = false;
+    DONE(spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
 }
 
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {

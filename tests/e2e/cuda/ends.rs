@@ -1,12 +1,12 @@
 //! A session that ends by what the process, its attacher or another profiler does.
 
-use crate::kit::{NEWEST, Session, contiguous, kernels_are_true, quit, start};
+use crate::kit::{NEWEST, ROUND, Session, contiguous, kernels_are_true, quit, start};
 use midair_tests::cuda::{CudaLog, Kit};
 use midair_tests::snapshot::Snapshot;
 use midair_tests::target::{PATIENCE, until};
 use midair_tests::{Error, Result};
 
-/// Exit code of a profiler whose target was killed.
+/// Exit code of a profiler whose target was killed, or became another program.
 const TARGET_KILLED: i32 = 31;
 
 /// A round of each worker every 5 ms.
@@ -94,7 +94,7 @@ fn another_profiler_that_is_idle() -> Result<()> {
 #[test]
 fn the_process_ends() -> Result<()> {
     let kit = Kit::new()?;
-    for way in ["quit", "exit", "_exit", "abort", "kill"] {
+    for way in ["quit", "exit", "_exit", "exec", "abort", "kill"] {
         one_end(&kit, way).map_err(|error| -> Error { format!("{way}: {error}").into() })?;
     }
     Ok(())
@@ -120,7 +120,7 @@ fn one_end(kit: &Kit, way: &str) -> Result<()> {
         _ => assert_eq!(exit.status.code(), Some(0), "{exit}"),
     }
     let code = match way {
-        "abort" | "kill" => TARGET_KILLED,
+        "exec" | "abort" | "kill" => TARGET_KILLED,
         _ => 0,
     };
     assert_eq!(trace.exit.status.code(), Some(code), "{}", trace.exit);
@@ -189,5 +189,85 @@ fn a_slow_cupti() -> Result<()> {
     trace.whole()?;
     let log = target.log_from(before)?;
     assert_eq!(kernels_are_true(&trace, &log)?, 40);
+    quit(target)
+}
+
+/// Long kernels that are queued behind one another at the detach: what is not done then has no times, and is counted.
+#[test]
+fn long_kernels_under_way() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[("CUDA_MODEL_KERNEL_NS", "50000000")])?;
+    let before = target.log_length()?;
+    let session = Session::attach(target.pid(), &kit.scratch().join("long"), &[])?;
+    target.ask("start")?;
+    target.await_kernels(9)?;
+    let trace = session.detach()?;
+    assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
+    let log = target.log_from(before)?;
+    assert!(contiguous(&trace, &log)? >= 9, "{}", trace.exit);
+    let midair = &trace.json["metadata"]["midair"];
+    assert_eq!(midair["lost"].as_object().map(|lost| lost.len()), Some(0));
+    let untimed = midair["untimed"].as_object().ok_or("no counts")?;
+    let count = untimed
+        .get("still running at detach")
+        .and_then(serde_json::Value::as_u64);
+    // At most what both workers queue in a round.
+    let most = 2 * (ROUND.0 + ROUND.1 + ROUND.2) as u64;
+    assert!(count.unwrap_or(0) <= most, "{}", trace.exit);
+    assert!(untimed.len() <= 1, "{untimed:?}");
+    target.ask("stop")?;
+    quit(target)
+}
+
+/// A detach while the program captures a graph: to wait for its context would spoil that.
+#[test]
+fn a_graph_is_captured_meanwhile() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[])?;
+    let before = target.log_length()?;
+    let session = Session::attach(target.pid(), &kit.scratch().join("capture"), &[])?;
+    target.ask("work 3")?;
+    target.ask("capture")?;
+    let trace = session.detach()?;
+    target.ask("captured")?;
+    trace.whole()?;
+    let log = target.log_from(before)?;
+    assert_eq!(kernels_are_true(&trace, &log)?, 24);
+    quit(target)
+}
+
+/// A child that is forked meanwhile is nobody's concern.
+#[test]
+fn a_child_is_forked_meanwhile() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = start(&kit, NEWEST, &[])?;
+    let before = target.log_length()?;
+    let session = Session::attach(target.pid(), &kit.scratch().join("fork"), &[])?;
+    target.ask("work 2")?;
+    assert_eq!(target.ask("fork")?, "fork 7");
+    target.ask("work 2")?;
+    let trace = session.detach()?;
+    trace.whole()?;
+    let log = target.log_from(before)?;
+    assert_eq!(kernels_are_true(&trace, &log)?, 32);
+    quit(target)
+}
+
+/// A process that has CUDA's libraries and has not initialised CUDA yet: recording begins when it has.
+#[test]
+fn before_cuda_is_initialised() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = kit.start("cuda_work", NEWEST, &[("LATE", "1"), SLOWLY[0]])?;
+    target.expect("early")?;
+    let session = Session::attach(target.pid(), &kit.scratch().join("early"), &[])?;
+    target.send("go")?;
+    target.expect("ready")?;
+    target.ask("start")?;
+    target.await_kernels(400)?;
+    target.ask("stop")?;
+    let trace = session.detach()?;
+    trace.whole()?;
+    let log = target.model_log()?;
+    assert!(contiguous(&trace, &log)? >= 20, "{}", trace.exit);
     quit(target)
 }

@@ -21,7 +21,8 @@ pub const EVERYTHING: [&str; 5] = [
     "--marker-trace",
     "--memory-allocation-trace",
 ];
-/// A time of a record and of the log differ by less: both are of one clock, read at different moments.
+/// A time of a record and of the log differ by less: both are of one clock, read at different moments. (A length differs by the drift
+/// of the wall clock, which CUPTI's times are of.)
 const NEAR: u64 = 200_000;
 /// What the program's worker does in a round: kernels, copies, fills.
 pub const ROUND: (usize, usize, usize) = (4, 2, 1);
@@ -219,7 +220,8 @@ fn by_id<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<BTreeMap<Id, &'a L
 
 fn same_times(start: u64, end: u64, line: &Line) -> Result<()> {
     let (begun, ended) = (line.number("start")?, line.number("end")?);
-    let near = start.abs_diff(begun) < NEAR && (end - start).abs_diff(ended - begun) <= 2;
+    let near = start.abs_diff(begun) < NEAR
+        && (end - start).abs_diff(ended - begun) <= 2 + (ended - begun) / 10_000;
     match near {
         true => Ok(()),
         false => Err(format!("{start}..{end} for {begun}..{ended} of {line:?}").into()),
