@@ -48,11 +48,40 @@ pub(crate) fn demangle(symbol: &str) -> String {
     let Ok(parsed) = Symbol::<&str>::new_with_options(symbol, &options) else {
         return symbol.to_owned();
     };
-    let mut out = Bounded(String::new());
     let options = DemangleOptions::new().recursion_limit(DEEPEST);
-    match parsed.structured_demangle(&mut out, &options) {
-        Ok(()) => with_suffixes(out.0),
-        Err(_) => symbol.to_owned(),
+    let written = |options: &DemangleOptions| -> Option<String> {
+        let mut out = Bounded(String::new());
+        parsed.structured_demangle(&mut out, options).ok()?;
+        Some(out.0)
+    };
+    let Some(full) = written(&options) else {
+        return symbol.to_owned();
+    };
+    // Something within a function, and no function among template arguments, whose types all demanglers write.
+    let name = if full.contains(")::") && !symbol.contains("L_Z") {
+        match written(&options.no_return_type()) {
+            Some(bare) => with_outer_type(full, bare),
+            None => full,
+        }
+    } else {
+        full
+    };
+    with_suffixes(name)
+}
+
+/// A name with the type that the function itself returns, and without those of functions around what is named in it ("f<int>()::{lambda()#1}"),
+/// as GNU's demangler has them. Ours writes all of them (`full`) or none (`bare`).
+fn with_outer_type(full: String, bare: String) -> String {
+    // Only templates have such a type.
+    let head = bare.split('<').next().unwrap_or_default();
+    if full == bare || full.starts_with(head) {
+        return bare;
+    }
+    match full.find(head).and_then(|at| full.get(..at)) {
+        Some(outer) if outer.ends_with(' ') && !outer.contains(['(', '{']) => {
+            format!("{outer}{bare}")
+        }
+        _ => full,
     }
 }
 
@@ -162,6 +191,28 @@ mod tests {
                 "void g<3, true, 7ull, 8ll>(unsigned long)",
             ),
             ("_Z1hPFvjE", "h(void (*)(unsigned int))"),
+        ] {
+            assert_eq!(demangle(symbol), name);
+        }
+    }
+
+    /// What c++filt says.
+    #[test]
+    fn functions_around_a_lambda_have_no_return_type() {
+        for (symbol, name) in [
+            (
+                "_Z4kernIZN2at6native4implIZNS1_2goEvEUliE_EEvT_EUlvE_EvS4_",
+                "void kern<at::native::impl<at::native::go()::{lambda(int)#1}>(at::native::go()::{lambda(int)#1})::{lambda()#1}>(at::native::impl<at::native::go()::{lambda(int)#1}>(at::native::go()::{lambda(int)#1})::{lambda()#1})",
+            ),
+            (
+                "_Z4kernIZN2at6native12_GLOBAL__N_13hidIcEElRKT_EUlvE_EvS4_",
+                "void kern<at::native::(anonymous namespace)::hid<char>(char const&)::{lambda()#1}>(at::native::(anonymous namespace)::hid<char>(char const&)::{lambda()#1})",
+            ),
+            (
+                "_Z4kernIZN2at6native1SIfE3runIdEEiT_EUlvE_EvS5_",
+                "void kern<at::native::S<float>::run<double>(double)::{lambda()#1}>(at::native::S<float>::run<double>(double)::{lambda()#1})",
+            ),
+            ("_ZN2ns3fooIiLi3EEEvPT_", "void ns::foo<int, 3>(int*)"),
         ] {
             assert_eq!(demangle(symbol), name);
         }
