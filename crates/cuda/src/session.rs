@@ -4,7 +4,7 @@
 //! its first use.
 
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 mod finish;
 mod quiesce;
 #[cfg(test)]

@@ -253,3 +253,6 @@ fn describe(plan: &Plan, sink: &mut Sink) {
         sink.put_with_text(&device, name.as_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests;

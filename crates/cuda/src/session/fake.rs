@@ -10,16 +10,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const API: u32 = 130_001;
 
 #[derive(Debug, Default)]
-pub(super) struct Fake {
-    pub(super) log: Vec<String>,
-    pub(super) enabled: Vec<u32>,
+pub(crate) struct Fake {
+    pub(crate) log: Vec<String>,
+    pub(crate) enabled: Vec<u32>,
     pub(super) subscriber: bool,
     /// Its own thread; dropped to end it.
     worker: Option<(std::sync::mpsc::Sender<()>, std::thread::JoinHandle<()>)>,
     /// It was used before us, by somebody else.
     pub(super) used: bool,
     /// Somebody else records kernels.
-    pub(super) recorded: bool,
+    pub(crate) recorded: bool,
     /// Each thread has a buffer of its own, and tells itself by the half of `pthread_self`.
     pub(super) by_half: bool,
     /// A kind that cannot be enabled.
@@ -41,7 +41,7 @@ fn lock() -> MutexGuard<'static, Option<Fake>> {
 }
 
 /// What the fake knows.
-pub(super) fn with<T>(look: impl FnOnce(&mut Fake) -> T) -> T {
+pub(crate) fn with<T>(look: impl FnOnce(&mut Fake) -> T) -> T {
     look(lock().get_or_insert_with(Fake::default))
 }
 
@@ -251,7 +251,7 @@ unsafe extern "C" fn nvtx(_: unsafe extern "C" fn(u32) -> *const c_void) -> i32 
 }
 
 /// The fake, as it is loaded.
-pub(super) fn cupti() -> Cupti {
+pub(crate) fn cupti() -> Cupti {
     let functions = Functions {
         get_version,
         get_result_string,

@@ -344,6 +344,11 @@ fn cupti_is_finalized_after_kernels_and_copies_and_never_after_graphs_or_calls()
         word.store(false, SeqCst);
     }
     // Somebody else was the first to use it.
+    // SAFETY: the fake's function: its thread ends.
+    unsafe { (cupti().functions().finalize)() };
+    while workers::are_ours() {
+        std::thread::yield_now();
+    }
     fake::with(|fake| *fake = fake::Fake::default());
     fake::with(|fake| fake.used = true);
     assert!(!finalized(&choice(true, false, false, false), 0));
