@@ -13,6 +13,7 @@ PROCESSOR = 5
 # Name, how it is traced, and what the issue wants of it.
 LEVELS = (
     ("midair, kernels and copies", ["--kernel-trace", "--memory-copy-trace"], 0.98),
+    ("midair, runtime calls, too (--cuda-runtime-trace)", ["--kernel-trace", "--memory-copy-trace", "--cuda-runtime-trace"], None),
     ("midair, all (--cuda-trace)", ["--kernel-trace", "--memory-copy-trace", "--cuda-trace"], 0.95),
     ("torch.profiler, CUDA", "cuda", None),
     ("torch.profiler, CPU+CUDA", "both", None),

@@ -1,6 +1,6 @@
 //! What is recorded: from the settings to kinds of activity.
 
-use midair_settings::Settings;
+use midair_settings::{CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE, CUPTI, Settings};
 
 /// What a session is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,8 +9,10 @@ pub struct Choice {
     pub kernels: bool,
     /// Copies and fills of memory.
     pub copies: bool,
-    /// Calls of the runtime and the driver, and waits.
-    pub calls: bool,
+    /// Calls of the runtime.
+    pub runtime_calls: bool,
+    /// Calls of the driver.
+    pub driver_calls: bool,
     /// NVTX marks and ranges.
     pub markers: bool,
     /// Allocations, releases, and moves of unified memory.
@@ -19,25 +21,26 @@ pub struct Choice {
     pub cupti: Option<String>,
 }
 
-/// The path of a CUPTI.
-pub const CUPTI: &str = "MIDAIR_CUPTI";
-/// The switch of calls.
-pub const CALLS: &str = "MIDAIR_CUDA_API_TRACE";
-
 impl Choice {
+    /// Calls of either, with which waits are recorded.
+    pub fn calls(&self) -> bool {
+        self.runtime_calls || self.driver_calls
+    }
+
     /// Reads the settings. Where none of the switches is on, kernels and copies are recorded, less what is switched off.
     pub fn of(settings: &Settings) -> Choice {
         let on = |name: &str| settings.is_on(name);
         let mut choice = Choice {
             kernels: on("ROCPROF_KERNEL_TRACE"),
             copies: on("ROCPROF_MEMORY_COPY_TRACE"),
-            calls: on(CALLS),
+            runtime_calls: on(CUDA_RUNTIME_API_TRACE),
+            driver_calls: on(CUDA_DRIVER_API_TRACE),
             markers: on("ROCPROF_MARKER_API_TRACE"),
             memory: on("ROCPROF_MEMORY_ALLOCATION_TRACE"),
             cupti: settings.text(CUPTI).map(str::to_owned),
         };
         let nothing =
-            !(choice.kernels || choice.copies || choice.calls || choice.markers || choice.memory);
+            !(choice.kernels || choice.copies || choice.calls() || choice.markers || choice.memory);
         if nothing {
             let off = |name: &str| matches!(settings.boolean(name), Ok(Some(false)));
             choice.kernels = !off("ROCPROF_KERNEL_TRACE");
@@ -63,7 +66,7 @@ mod tests {
     fn kernels_and_copies_where_nothing_is_said() {
         let choice = of(&[]);
         assert!(choice.kernels && choice.copies);
-        assert!(!choice.calls && !choice.markers && !choice.memory);
+        assert!(!choice.calls() && !choice.markers && !choice.memory);
         assert_eq!(choice.cupti, None);
         let choice = of(&[("ROCPROF_MEMORY_COPY_TRACE", "0")]);
         assert!(choice.kernels && !choice.copies);
@@ -71,13 +74,16 @@ mod tests {
 
     #[test]
     fn what_is_said_and_no_more() {
-        let choice = of(&[(CALLS, "1"), (CUPTI, "/opt/x/libcupti.so.13")]);
-        assert!(choice.calls && !choice.kernels && !choice.copies);
+        let choice = of(&[
+            (CUDA_DRIVER_API_TRACE, "1"),
+            (CUPTI, "/opt/x/libcupti.so.13"),
+        ]);
+        assert!(choice.calls() && !choice.runtime_calls && !choice.kernels && !choice.copies);
         assert_eq!(choice.cupti.as_deref(), Some("/opt/x/libcupti.so.13"));
         let choice = of(&[
             ("ROCPROF_MARKER_TRACE", "true"),
             ("ROCPROF_MEMORY_ALLOCATION_TRACE", "1"),
         ]);
-        assert!(choice.markers && choice.memory && !choice.kernels && !choice.calls);
+        assert!(choice.markers && choice.memory && !choice.kernels && !choice.calls());
     }
 }

@@ -110,7 +110,7 @@ impl Session {
         }
         let mut session = Session {
             cupti: cupti.clone(),
-            drain: Drain::new(sink, choice.calls),
+            drain: Drain::new(sink, choice.calls()),
             enabled: Vec::new(),
             watch: None,
             nvtx: None,
@@ -197,7 +197,7 @@ impl Session {
     /// With one buffer per thread, the thread that asks for it says both of its numbers, and CUPTI need not ask the system for one at each
     /// record (a system call, 4 % of a loop of launches on an H200). Without, it must.
     fn choose_thread_ids(&mut self, choice: &Choice) {
-        if !(choice.calls || choice.markers) {
+        if !(choice.calls() || choice.markers) {
             return;
         }
         let each = self
@@ -357,7 +357,7 @@ pub fn begin_anew() {
 
 /// The kinds that a choice stands for.
 fn kinds(choice: &Choice) -> Vec<u32> {
-    let groups: [(bool, &[u32]); 5] = [
+    let groups: [(bool, &[u32]); 7] = [
         (choice.kernels, &[activity_kind::CONCURRENT_KERNEL]),
         (
             choice.copies,
@@ -367,14 +367,9 @@ fn kinds(choice: &Choice) -> Vec<u32> {
                 activity_kind::MEMSET,
             ],
         ),
-        (
-            choice.calls,
-            &[
-                activity_kind::RUNTIME,
-                activity_kind::DRIVER,
-                activity_kind::SYNCHRONIZATION,
-            ],
-        ),
+        (choice.runtime_calls, &[activity_kind::RUNTIME]),
+        (choice.driver_calls, &[activity_kind::DRIVER]),
+        (choice.calls(), &[activity_kind::SYNCHRONIZATION]),
         (choice.markers, &[activity_kind::MARKER]),
         (
             choice.memory,

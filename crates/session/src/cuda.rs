@@ -5,7 +5,7 @@ use crate::request::Request;
 use crate::rights;
 use midair_procinfo::Tid;
 use midair_results::{Failure, Kind};
-use midair_settings::{CUDA_API_TRACE, CUPTI, Settings};
+use midair_settings::{CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE, CUPTI, Settings};
 
 /// The remedy where there is no CUPTI.
 pub(crate) const NO_CUPTI: &str = "name one with --cupti PATH (as the process sees it), or install one there: pip install \
@@ -15,12 +15,13 @@ pub(crate) const OTHER_PROFILER: &str =
     "CUPTI serves one profiler at a time: attach again when the other one is gone";
 
 /// What CUPTI tells.
-const THERE: [&str; 5] = [
+const THERE: [&str; 6] = [
     "ROCPROF_KERNEL_TRACE",
     "ROCPROF_MEMORY_COPY_TRACE",
     MARKERS,
     "ROCPROF_MEMORY_ALLOCATION_TRACE",
-    CUDA_API_TRACE,
+    CUDA_RUNTIME_API_TRACE,
+    CUDA_DRIVER_API_TRACE,
 ];
 const MARKERS: &str = "ROCPROF_MARKER_API_TRACE";
 /// What is recorded where nobody said what: the cheap part.
@@ -235,7 +236,7 @@ mod tests {
         assert!(warnings.is_empty() && notes.len() == 1);
         assert_eq!(recorded(&settings), "kernels, copies");
         assert_eq!(recorded(&Settings::new()), "kernels, copies");
-        let calls: Settings = [(CUDA_API_TRACE, "1")].into_iter().collect();
+        let calls: Settings = [(CUDA_RUNTIME_API_TRACE, "1")].into_iter().collect();
         assert_eq!(recorded(&calls), "calls");
     }
 

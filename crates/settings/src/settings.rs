@@ -35,12 +35,14 @@ const STAY_HERE: &[&str] = &["ROCPROFILER_REGISTER_LIBRARY", "ROCP_TOOL_LIBRARIE
 /// Written by our attacher, whatever was in its environment: tools that the target's own loader shall find, a list with colons.
 pub const TOOLS_BY_NAME: &str = "ROCP_MIDAIR_TOOLS_BY_NAME";
 
-/// Calls of CUDA's runtime and driver, and waits, are recorded (a switch).
-pub const CUDA_API_TRACE: &str = "MIDAIR_CUDA_API_TRACE";
+/// Calls of CUDA's runtime, and waits, are recorded (a switch).
+pub const CUDA_RUNTIME_API_TRACE: &str = "MIDAIR_CUDA_RUNTIME_API_TRACE";
+/// Calls of CUDA's driver, and waits, are recorded (a switch).
+pub const CUDA_DRIVER_API_TRACE: &str = "MIDAIR_CUDA_DRIVER_API_TRACE";
 /// The CUPTI to use in a CUDA process: an absolute path in its mount namespace.
 pub const CUPTI: &str = "MIDAIR_CUPTI";
 /// Settings that AMD has no name for.
-pub const OURS: [&str; 2] = [CUDA_API_TRACE, CUPTI];
+pub const OURS: [&str; 3] = [CUDA_RUNTIME_API_TRACE, CUDA_DRIVER_API_TRACE, CUPTI];
 
 /// Whether a variable of the attacher's environment travels with an attach: those that begin with `ROCP`, but for two, and [`OURS`].
 pub fn inheritable(name: &str) -> bool {

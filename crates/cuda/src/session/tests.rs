@@ -25,7 +25,8 @@ fn choice(kernels: bool, copies: bool, calls: bool, markers: bool) -> Choice {
     Choice {
         kernels,
         copies,
-        calls,
+        runtime_calls: calls,
+        driver_calls: calls,
         markers,
         memory: false,
         cupti: None,

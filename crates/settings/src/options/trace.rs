@@ -50,7 +50,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "runtime-trace",
         &[
             "hip-runtime-trace",
-            "cuda-trace",
+            "cuda-runtime-trace",
             "marker-trace",
             "kernel-trace",
             "kfd-trace",
@@ -65,7 +65,7 @@ pub(super) const OPTIONS: &[Opt] = &[
             "hipfile-trace",
             "hip-event-trace",
         ],
-        "Record what a user of the HIP runtime sees: as --sys-trace, less HSA and compiler calls",
+        "Record what a user of the runtime sees: as --sys-trace, less HSA, compiler, driver calls",
     )
     .short('r')
     .more("What is not built yet is left out, and named with --log-level info."),
@@ -75,6 +75,8 @@ pub(super) const OPTIONS: &[Opt] = &[
         &["hsa-core-trace", "hsa-amd-trace", "hsa-image-trace", "hsa-finalizer-trace"],
         "Record calls of all parts of HSA",
     ),
+    aggregate("cuda-trace", &["cuda-runtime-trace", "cuda-driver-trace"], "Record calls of the CUDA runtime and driver, and waits")
+        .more("In a CUDA process only, where --hip-trace and --hsa-trace find nothing. Arguments are not recorded."),
     aggregate(
         "kfd-trace",
         &["kfd-page-migration-trace", "kfd-page-mapping-trace", "kfd-queue-trace", "kfd-dropped-events-trace"],
@@ -90,8 +92,9 @@ pub(super) const OPTIONS: &[Opt] = &[
     trace("hsa-amd-trace", "ROCPROF_HSA_AMD_EXT_API_TRACE", "Record calls of AMD's HSA extensions (hsa_amd_*)"),
     trace("hsa-image-trace", "ROCPROF_HSA_IMAGE_EXT_API_TRACE", "Record calls of HSA's image extension"),
     trace("hsa-finalizer-trace", "ROCPROF_HSA_FINALIZER_EXT_API_TRACE", "Record calls of HSA's finalizer extension"),
-    trace("cuda-trace", "MIDAIR_CUDA_API_TRACE", "Record calls of the CUDA runtime and driver, and waits")
-        .more("In a CUDA process only, where --hip-trace and --hsa-trace find nothing. Arguments are not recorded."),
+    trace("cuda-runtime-trace", "MIDAIR_CUDA_RUNTIME_API_TRACE", "Record calls of the CUDA runtime, and waits"),
+    trace("cuda-driver-trace", "MIDAIR_CUDA_DRIVER_API_TRACE", "Record calls of the CUDA driver, and waits")
+        .more("The runtime makes most of its calls by the driver: these are recorded a second time."),
     trace("kernel-trace", "ROCPROF_KERNEL_TRACE", "Record kernels: which, where, when they began and ended")
         .more("Kernels on queues that were there before the attach are recorded as well."),
     trace("memory-copy-trace", "ROCPROF_MEMORY_COPY_TRACE", "Record copies between host and devices"),

@@ -81,7 +81,8 @@ fn single_traces_set_their_own_variable_only() {
             "hsa-amd-trace",
             "hsa-image-trace",
             "hsa-finalizer-trace",
-            "cuda-trace",
+            "cuda-runtime-trace",
+            "cuda-driver-trace",
             "kernel-trace",
             "memory-copy-trace",
             "marker-trace",
@@ -98,7 +99,8 @@ fn sys_trace_is_all_that_is_built_and_tells_the_rest() {
         &HIP[..],
         &HSA[..],
         &[
-            "MIDAIR_CUDA_API_TRACE",
+            "MIDAIR_CUDA_DRIVER_API_TRACE",
+            "MIDAIR_CUDA_RUNTIME_API_TRACE",
             "ROCPROF_KERNEL_TRACE",
             "ROCPROF_MARKER_API_TRACE",
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
@@ -128,7 +130,7 @@ fn runtime_trace_has_neither_hsa_nor_compiler() {
     assert_eq!(
         on(&resolved),
         [
-            "MIDAIR_CUDA_API_TRACE",
+            "MIDAIR_CUDA_RUNTIME_API_TRACE",
             "ROCPROF_HIP_RUNTIME_API_TRACE",
             "ROCPROF_KERNEL_TRACE",
             "ROCPROF_MARKER_API_TRACE",
@@ -153,7 +155,8 @@ fn an_explicit_word_beats_an_aggregate() {
     assert_eq!(
         on(&resolved),
         [
-            "MIDAIR_CUDA_API_TRACE",
+            "MIDAIR_CUDA_DRIVER_API_TRACE",
+            "MIDAIR_CUDA_RUNTIME_API_TRACE",
             HIP[0],
             HIP[1],
             "ROCPROF_MEMORY_ALLOCATION_TRACE",
