@@ -46,8 +46,11 @@ const FINALIZED: [u32; 4] = [
     activity_kind::MEMSET,
 ];
 
-/// How often CUPTI is asked for what is finished, ns: what is recorded reaches the attacher that soon, also if the process is killed.
-const FLUSH_EVERY: u64 = 100_000_000;
+/// After so long without a buffer CUPTI is asked for what is finished, ns: what is recorded reaches the attacher that soon, also if the
+/// process is killed. Where buffers fill by themselves it is not asked: while it looks, launches wait for its locks.
+const FLUSH_AFTER: u64 = 100_000_000;
+/// But so often in any case: a thread that does little may stand beside one whose buffers fill.
+const FLUSH_EVERY: u64 = 1_000_000_000;
 /// Buffers that are read in one round: our thread shows in between that it lives.
 const READ_AT_ONCE: usize = 4;
 /// Records that are read between two looks at the room in the spool, and the room that they may need: few are longer than 200 bytes.
@@ -70,6 +73,8 @@ pub struct Session {
     pending: VecDeque<Reading>,
     scratch: Vec<Filled>,
     flushed_at: u64,
+    /// When the last buffer came.
+    came_at: u64,
     /// CUPTI was told to tell the system's thread ids.
     system_ids: bool,
     /// Records that CUPTI dropped.
@@ -117,6 +122,7 @@ impl Session {
             pending: VecDeque::new(),
             scratch: Vec::new(),
             flushed_at: now(),
+            came_at: now(),
             system_ids: false,
             dropped: 0,
             broken: 0,
@@ -220,7 +226,9 @@ impl Session {
         if let Some(nvtx) = &mut self.nvtx {
             nvtx.tick();
         }
-        if now().saturating_sub(self.flushed_at) >= FLUSH_EVERY {
+        let since = |moment: u64| now().saturating_sub(moment);
+        let quiet = since(self.came_at.max(self.flushed_at));
+        if quiet >= FLUSH_AFTER || since(self.flushed_at) >= FLUSH_EVERY {
             self.flush(false);
         }
         self.take();
@@ -272,6 +280,9 @@ impl Session {
     /// Takes what came back.
     fn take(&mut self) {
         POOL.filled(&mut self.scratch);
+        if !self.scratch.is_empty() {
+            self.came_at = now();
+        }
         let fresh = self.scratch.drain(..).map(|filled| Reading {
             filled,
             record: std::ptr::null_mut(),
