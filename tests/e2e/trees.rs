@@ -363,7 +363,12 @@ fn amds_command_line_attaches_to_the_tree() -> Result<()> {
     let all = work(&mut target, "both 4", 3)?;
     let (exit, dir) = attach.detach()?;
     with_code(&exit, 0)?;
-    assert_eq!(in_files(dir.path())?, all, "{exit} {:?}", std::fs::read_dir(dir.path())?.collect::<Vec<_>>());
+    assert_eq!(
+        in_files(dir.path())?,
+        all,
+        "{exit} {:?}",
+        std::fs::read_dir(dir.path())?.collect::<Vec<_>>()
+    );
     let lines = |start: &str| {
         exit.stdout
             .iter()

@@ -18,12 +18,11 @@ pub(crate) const OTHER_PROFILER: &str =
 const THERE: [&str; 6] = [
     "ROCPROF_KERNEL_TRACE",
     "ROCPROF_MEMORY_COPY_TRACE",
-    MARKERS,
+    "ROCPROF_MARKER_API_TRACE",
     "ROCPROF_MEMORY_ALLOCATION_TRACE",
     CUDA_RUNTIME_API_TRACE,
     CUDA_DRIVER_API_TRACE,
 ];
-const MARKERS: &str = "ROCPROF_MARKER_API_TRACE";
 /// What is recorded where nobody said what: the cheap part.
 const USUAL: [&str; 2] = ["ROCPROF_KERNEL_TRACE", "ROCPROF_MEMORY_COPY_TRACE"];
 /// What only AMD's runtimes have: variable, and the beginning of the options that ask for it by name.
