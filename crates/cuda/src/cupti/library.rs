@@ -143,7 +143,9 @@ impl Cupti {
             .map_err(|status| format!("does not tell its version ({status})"))?;
         let layouts = layouts_for(api).ok_or_else(|| match cuda_version(api) {
             Some((major, minor)) => {
-                format!("is CUPTI {major}.{minor}, newer than what midair knows")
+                format!(
+                    "is CUPTI {major}.{minor} (interface version {api}), newer than what midair knows"
+                )
             }
             None => format!("is older than CUDA 12.0's CUPTI (interface version {api})"),
         })?;

@@ -81,7 +81,11 @@ fn the_version_chooses_the_layouts() {
     let cupti = of(of_13_2).unwrap();
     assert_eq!((cupti.cuda(), cupti.layouts().cuda), ((13, 2), (13, 2)));
     assert_eq!(cupti.finalize(), Err(Status(result::ERROR_NOT_INITIALIZED)));
-    assert!(of(of_14).unwrap_err().contains("CUPTI 14.0, newer than"));
+    assert!(
+        of(of_14)
+            .unwrap_err()
+            .contains("CUPTI 14.0 (interface version 140000), newer than")
+    );
     assert!(of(of_11).unwrap_err().contains("older than CUDA 12.0"));
     assert!(of(silent).unwrap_err().contains("CUPTI_ERROR_UNKNOWN"));
 }
