@@ -2,7 +2,7 @@
 
 use crate::stage::plain_environment;
 use crate::target::{Target, until};
-use crate::{Error, Result, compile, workspace};
+use crate::{Error, Result, compile, fingerprint, workspace};
 use midair_sim_cuda::{StandIn, Toolkit};
 use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom};
@@ -44,7 +44,14 @@ impl Kit {
             Toolkit::Major(major) => format!("{name}-{major}"),
             Toolkit::Bare => format!("{name}-bare"),
         });
-        let flags = self.stand_in.link_arguments(toolkit);
+        let mut flags = self.stand_in.link_arguments(toolkit);
+        // What else it is made of: a change of these headers makes it anew.
+        let mut headers = Vec::new();
+        for name in ["cuda.h", "nvtx.h"] {
+            headers.push(std::fs::read(midair_sim_cuda::sources().join(name))?);
+        }
+        let parts: Vec<&[u8]> = headers.iter().map(Vec::as_slice).collect();
+        flags.push(format!("-DMADE_OF_{}", fingerprint(&parts)));
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let source = compile::sources().join(format!("{name}.c"));
         compile::build(&["gcc"], &source, &program, &flags, |path| {
