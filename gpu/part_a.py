@@ -97,11 +97,11 @@ def judge(check, mode, threads, options, attached, first, second):
         check.results.add("a", f"{what}: copies, fills", f"{sum(got.values())} of {sum(need.values())}, {fills} of {launched['fill']}",
                           "equal, by direction", got == need and fills == launched["fill"])
     if "--cuda-trace" in options:
-        correlated(check, what, mode, threads, attached, rows, launched, first, second)
+        correlated(check, what, mode, threads, attached, all_kernels, rows, launched, first, second)
     attached.clean()
 
 
-def correlated(check, what, mode, workers, attached, rows, launched, first, second):
+def correlated(check, what, mode, workers, attached, all_kernels, rows, launched, first, second):
     calls = attached.table("cuda_api_trace")
     launches = {}
     for row in calls:
@@ -118,6 +118,13 @@ def correlated(check, what, mode, workers, attached, rows, launched, first, seco
     wanted, function = (launched["graphs"], "cudaGraphLaunch") if mode in ("graph", "capture") else (launched["launch_calls"], "cudaLaunchKernel")
     found = [row for row in between(calls, first["time"], second["time"]) if row["Function"].startswith(function)]
     check.results.add("a", f"{what}: {function}", f"{len(found)} of {wanted} calls", "equal", len(found) == wanted)
+    if found and mode in ("graph", "capture"):
+        done = {row["Correlation_Id"] for row in rows}
+        lost = [row for row in found if row["Correlation_Id"] not in done]
+        for row in lost[:5]:
+            print(f"    launch without kernels: {(int(row['Start_Timestamp']) - first['time']) / 1e3:.1f} us behind the first mark, "
+                  f"{(second['time'] - int(row['End_Timestamp'])) / 1e3:.1f} us before the second; result {row['Result']}, thread {row['Thread_Id']}, "
+                  f"its kernels anywhere: {sum(kernel['Correlation_Id'] == row['Correlation_Id'] for kernel in all_kernels)}")
     threads = len({row["Thread_Id"] for row in found})
     failed = sum(row["Result"] not in ("0", "", "cudaSuccess") for row in found)
     check.results.add("a", f"{what}: threads of these calls, failed ones", f"{threads}, {failed}", f"{workers}, 0",

@@ -6,6 +6,7 @@ use crate::cupti::activity::{
 };
 use crate::kernels::{Kernels, Shape};
 use crate::markers::{Markers, Range, Told, What};
+use crate::session::OWN_CALL;
 use crate::sink::{Sink, header};
 use midair_abi::cupti::{
     flag as cupti_flag, memcpy_kind, memory_kind, memory_operation, unified_memory,
@@ -244,7 +245,7 @@ impl Drain {
 
     fn api(&mut self, api: &Api) {
         let tid = self.tid(api.thread);
-        if tid == self.own {
+        if tid == self.own || (!api.runtime && api.cbid == OWN_CALL) {
             return;
         }
         let which = if api.runtime {

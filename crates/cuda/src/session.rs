@@ -46,6 +46,9 @@ const FINALIZED: [u32; 4] = [
     activity_kind::MEMSET,
 ];
 
+/// The number of `cuKernelGetName` among the driver's calls: CUPTI itself makes that call at each launch.
+pub(crate) const OWN_CALL: u32 = 719;
+
 /// After so long without a buffer CUPTI is asked for what is finished, ns: what is recorded reaches the attacher that soon, also if the
 /// process is killed. Where buffers fill by themselves it is not asked: while it looks, launches wait for its locks.
 const FLUSH_AFTER: u64 = 100_000_000;
@@ -176,6 +179,10 @@ impl Session {
                     last = Some((what, why));
                 }
             }
+        }
+        if self.enabled.contains(&activity_kind::DRIVER) {
+            // Where CUPTI is older than this function, `Drain` passes these records by.
+            let _ = cupti.enable_driver_api(OWN_CALL, false);
         }
         if let (true, Some((what, why))) = (self.enabled.is_empty(), last) {
             return Err(does_not_work(&cupti, &what, why));

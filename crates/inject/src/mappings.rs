@@ -89,6 +89,22 @@ fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
     }
 }
 
+/// So many threads' processors are asked for at most.
+const ASKED: usize = 64;
+
+/// Where our thread may run: wherever some thread of the process may. The borrowed one may be pinned, as may the first; ours, and the
+/// threads that CUPTI makes of it, would then take turns with the application's on that processor.
+fn processors(look: &Look) -> Vec<u8> {
+    let mut all = cpu_mask(&look.status.cpus_allowed);
+    let threads = task::list(look.tid).unwrap_or_default();
+    for status in threads.into_iter().take(ASKED).map(task::status) {
+        let mask = status.map_or_else(|_| Vec::new(), |status| cpu_mask(&status.cpus_allowed));
+        all.resize(all.len().max(mask.len()), 0);
+        all.iter_mut().zip(mask).for_each(|(all, one)| *all |= one);
+    }
+    all
+}
+
 impl Draft {
     /// Fills in all that does not hang on the mappings, so that no time goes into it while a thread is held.
     pub(crate) fn new(
@@ -127,8 +143,7 @@ impl Draft {
             patience_ms,
             u32::try_from(options.boot.as_millis()).unwrap_or(5000)
         );
-        // The process's own mask: the borrowed thread may be pinned.
-        let mask = cpu_mask(&look.status.cpus_allowed);
+        let mask = processors(look);
         let mask = &mask[..mask.len().min(128)];
         set!(&mut bytes, affinity_len, (mask.len() as u32));
         put(&mut bytes, offset_of!(BootBlock, affinity), mask);

@@ -591,3 +591,11 @@ fn the_drain_is_faster_than_any_gpu_launches() {
     // What is asked of a release build is 2,000,000; this one is not.
     assert!(rate > 300_000, "{rate} records/s");
 }
+
+#[test]
+fn the_call_that_cupti_makes_itself_has_its_number() {
+    assert_eq!(
+        midair_abi::cupti::driver_name(super::OWN_CALL),
+        Some("cuKernelGetName")
+    );
+}
