@@ -202,7 +202,8 @@ pub(crate) fn unmap_after(
 ) -> Result<(), EnterError> {
     const PHASE: &str = "waiting for the end of our thread";
     let pid = still.pid();
-    let deadline = Deadline::after(options.boot.saturating_add(options.stop));
+    // It is on its way to its end, and a machine that gives it no turn gives it one later: to give up half way helps nobody.
+    let deadline = Deadline::after(options.boot.saturating_add(options.held));
     // Its own word for itself, so that another thread that got the same number is not waited for.
     let inside = block.signed(offset_of!(BootBlock, tid)).unwrap_or(0);
     let there = || {
