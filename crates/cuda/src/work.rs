@@ -6,13 +6,12 @@ use crate::cupti::{Cupti, Driver, load};
 use crate::session::{self, Session};
 use crate::sink::{Sink, header};
 use crate::{leave, others, watch};
-use midair_guest::{Refused, Work, now};
+use midair_guest::{Own, Refused, Work, now};
 use midair_record::boot::BootBlock;
 use midair_record::event::{CudaDevice, RuntimeInit, kind};
 use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome, status};
 use midair_settings::Settings;
-use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How long a profiler, or a process that ends, waits for what is under way, ns.
@@ -75,7 +74,7 @@ impl Work for Agent {
 
     fn entered(&mut self) {}
 
-    fn set_up(&mut self, area: Area, _: &Offer, tools: Vec<OwnedFd>) -> Result<(), Refused> {
+    fn set_up(&mut self, area: Area, _: &Offer, tools: Vec<Own>) -> Result<(), Refused> {
         // Tools are for AMD's interface.
         drop(tools);
         (self.area, self.taken) = (Some(area), false);

@@ -3,8 +3,9 @@
 //! The loader knows libraries by the path that they were loaded from: `/proc/thread-self/fd/N` a second time gives the first library, whatever
 //! N is now. So each library needs a number of its own, also among those that an engine or another copy of this library has used.
 
+use crate::Own;
 use std::ffi::{CStr, c_int, c_void};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 
 /// What such paths begin with. Not `/proc/self`: that is the first thread, which may have ended, and then has no descriptors.
 pub const FOLDER: &str = "/proc/thread-self/fd/";
@@ -40,7 +41,7 @@ fn used() -> Vec<RawFd> {
 ///
 /// # Errors
 /// When no number is free below the process's limit.
-pub fn renumber(fd: OwnedFd) -> Result<OwnedFd, String> {
+pub fn renumber(fd: Own) -> Result<Own, String> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -55,16 +56,12 @@ pub fn renumber(fd: OwnedFd) -> Result<OwnedFd, String> {
         if used.contains(&number) {
             continue;
         }
-        // SAFETY: our own descriptor. The kernel gives this number or, where it is taken, the next that is free.
-        let got = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number) };
-        if got < 0 {
-            // None is free from here on; below may be.
+        // The kernel gives this number or, where it is taken, the next that is free; none may be free from here on, but below.
+        let Some(copy) = fd.copy(number) else {
             continue;
-        }
-        // SAFETY: F_DUPFD_CLOEXEC made it.
-        let got = unsafe { OwnedFd::from_raw_fd(got) };
-        if !used.contains(&got.as_raw_fd()) {
-            return Ok(got);
+        };
+        if !used.contains(&copy.number()) {
+            return Ok(copy);
         }
     }
     Err(format!(
@@ -78,10 +75,13 @@ mod tests {
 
     #[test]
     fn a_number_of_its_own_below_the_limit() {
-        let open = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let open = || {
+            let file = std::fs::File::open("/dev/null").unwrap();
+            Own::new(std::os::fd::IntoRawFd::into_raw_fd(file)).unwrap()
+        };
         let first = renumber(open()).unwrap();
         let second = renumber(open()).unwrap();
-        assert_ne!(first.as_raw_fd(), second.as_raw_fd());
-        assert!((3..1024).contains(&first.as_raw_fd()) && (3..1024).contains(&second.as_raw_fd()));
+        assert_ne!(first.number(), second.number());
+        assert!((3..1024).contains(&first.number()) && (3..1024).contains(&second.number()));
     }
 }

@@ -10,6 +10,7 @@
 pub mod clock;
 pub mod descriptor_path;
 mod life;
+pub mod number;
 pub mod only;
 mod session;
 mod talk;
@@ -18,5 +19,6 @@ mod work;
 
 pub use clock::now;
 pub use life::enter;
+pub use number::Own;
 pub use wait::{BUSY_TICK, IDLE_TICK, wait_on};
 pub use work::{Refused, Work};

@@ -5,9 +5,8 @@
 
 use crate::session;
 use crate::talk::{hang_up, open, receive, take_handed};
-use crate::{Work, only, wait_on};
+use crate::{Own, Work, only, wait_on};
 use midair_record::boot::{BootBlock, mailbox, step};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::time::Duration;
@@ -44,15 +43,12 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work) {
     // SAFETY: the boot block stays mapped; this thread is the only one in the target that writes its plain fields, and the attacher
     // reads and writes them from outside only as the mailbox allows.
     let word = unsafe { &(*boot).mailbox };
+    // The boot code made it; from then on `open` does, or the process's listener.
+    // SAFETY: as above.
+    let mut near = Own::new(unsafe { std::mem::replace(&mut (*boot).fd_near, -1) });
     loop {
-        // SAFETY: as above.
-        let near = unsafe { std::mem::replace(&mut (*boot).fd_near, -1) };
-        if near >= 0 {
-            // SAFETY: the boot code or `open` made it, and nobody else closes it.
-            let socket = unsafe { OwnedFd::from_raw_fd(near) };
-            if let Some(session) = receive(socket) {
-                session::run(work, session);
-            }
+        if let Some(session) = near.take().and_then(receive) {
+            session::run(work, session);
         }
         // Until the next session another copy of this library may have one.
         only::release();
@@ -68,7 +64,7 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work) {
             let claimed = only::claim();
             if handed && claimed {
                 // SAFETY: as above.
-                unsafe { (*boot).fd_near = take_handed(boot) };
+                near = Own::new(unsafe { take_handed(boot) });
                 word.store(mailbox::TALKING, Release);
                 break;
             }
@@ -80,7 +76,7 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work) {
             }
             if claimed {
                 // SAFETY: as above.
-                unsafe { open(boot, word) };
+                near = unsafe { open(boot, word) };
                 break;
             }
             // SAFETY: as above.

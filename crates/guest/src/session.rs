@@ -3,7 +3,6 @@
 use crate::talk::{Session, answer};
 use crate::{BUSY_TICK, IDLE_TICK, Work, now, wait_on};
 use midair_record::spool::{Area, command, outcome, state};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Runs the session that an attacher offers, to its end.
@@ -16,7 +15,7 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
             len,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED,
-            session.spool.as_raw_fd(),
+            session.spool.number(),
             0,
         )
     };

@@ -1,10 +1,11 @@
 //! The first words of a session: a connection, the attacher's offer, our answer.
 
+use crate::Own;
 use midair_record::boot::{BootBlock, mailbox, step};
 use midair_record::knock::{self, Answer};
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use std::ffi::c_int;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Release, SeqCst};
 
@@ -29,16 +30,18 @@ pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: bool) {
     if near < 0 {
         return;
     }
-    // SAFETY: the listener made it, and who takes it out of the block has it alone.
-    let connection = unsafe { OwnedFd::from_raw_fd(near) };
-    if refused {
+    // The listener made it, and who takes it out of the block has it alone.
+    let Some(connection) = Own::new(near) else {
+        return;
+    };
+    if refused && connection.is_ours() {
         let mut answer = Answer::new(knock::outcome::FAILED);
         (answer.step, answer.error) = (step::ENTRY, libc::EBUSY);
         let bytes = answer.bytes();
         // SAFETY: so many bytes of a live value.
         unsafe {
             libc::send(
-                connection.as_raw_fd(),
+                connection.number(),
                 bytes.as_ptr().cast(),
                 bytes.len(),
                 libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
@@ -47,11 +50,11 @@ pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: bool) {
     }
 }
 
-/// Makes a socket pair and waits for the attacher to take the far end and speak.
+/// Makes a socket pair and waits for the attacher to take the far end and speak. Our end, if it did.
 ///
 /// # Safety
 /// As [`take_handed`].
-pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) {
+pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<Own> {
     let mut pair = [-1; 2];
     // SAFETY: a valid out pointer.
     if unsafe {
@@ -69,47 +72,55 @@ pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) {
             (*boot).error_step = step::SOCKET;
         }
         word.store(mailbox::FAILED, Release);
-        return;
+        return None;
     }
-    let [near, far] = pair;
+    let [Some(near), Some(far)] = pair.map(Own::new) else {
+        // The program has closed them under our hands.
+        // SAFETY: as above.
+        unsafe {
+            (*boot).error = libc::EBADF;
+            (*boot).error_step = step::SOCKET;
+        }
+        word.store(mailbox::FAILED, Release);
+        return None;
+    };
     // SAFETY: the caller's promise.
     let patience = unsafe {
-        (*boot).fd_near = near;
-        (*boot).fd_far = far;
+        (*boot).fd_near = near.number();
+        (*boot).fd_far = far.number();
         (*boot).patience_ms
     };
     word.store(mailbox::OPEN, Release);
     let mut poll = libc::pollfd {
-        fd: near,
+        fd: near.number(),
         events: libc::POLLIN,
         revents: 0,
     };
     // SAFETY: one valid pollfd.
     let spoke = unsafe { libc::poll(&mut poll, 1, patience as c_int) } == 1;
-    // SAFETY: our own descriptors; the attacher has a copy of the far one by now, or never takes it.
+    // The attacher has a copy of the far one by now, or never takes it.
+    drop(far);
+    // SAFETY: as above.
     unsafe {
-        libc::close(far);
         (*boot).fd_far = -1;
-        if !spoke {
-            libc::close(near);
-            (*boot).fd_near = -1;
-        }
+        (*boot).fd_near = -1;
     }
     word.store(mailbox::TALKING, Release);
+    spoke.then_some(near)
 }
 
 /// What an attacher sent.
 pub(crate) struct Session {
     pub(crate) offer: Offer,
-    pub(crate) spool: OwnedFd,
-    pub(crate) tools: Vec<OwnedFd>,
-    pub(crate) socket: OwnedFd,
+    pub(crate) spool: Own,
+    pub(crate) tools: Vec<Own>,
+    pub(crate) socket: Own,
 }
 
 /// The attacher's offer and what came with it.
-pub(crate) fn receive(socket: OwnedFd) -> Option<Session> {
+pub(crate) fn receive(socket: Own) -> Option<Session> {
     let mut poll = libc::pollfd {
-        fd: socket.as_raw_fd(),
+        fd: socket.number(),
         events: libc::POLLIN,
         revents: 0,
     };
@@ -131,7 +142,7 @@ pub(crate) fn receive(socket: OwnedFd) -> Option<Session> {
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
     // SAFETY: the buffers outlive the call; Offer is made of integers.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) };
+    let got = unsafe { libc::recvmsg(socket.number(), &mut message, libc::MSG_CMSG_CLOEXEC) };
     let mut fds = Vec::new();
     // SAFETY: the kernel filled the control buffer; the macros walk it within msg_controllen.
     unsafe {
@@ -142,7 +153,7 @@ pub(crate) fn receive(socket: OwnedFd) -> Option<Session> {
                     ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
                 let data = libc::CMSG_DATA(header).cast::<RawFd>();
                 for index in 0..count {
-                    fds.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+                    fds.extend(Own::new(data.add(index).read_unaligned()));
                 }
             }
             header = libc::CMSG_NXTHDR(&message, header);
@@ -165,12 +176,15 @@ pub(crate) fn receive(socket: OwnedFd) -> Option<Session> {
 }
 
 /// Tells the attacher whether its spool was taken.
-pub(crate) fn answer(socket: &OwnedFd, accepted: bool) {
+pub(crate) fn answer(socket: &Own, accepted: bool) {
+    if !socket.is_ours() {
+        return;
+    }
     let reply = Reply::new(accepted);
     // SAFETY: a plain struct of integers, sent whole; the attacher may be gone, which is found out by the lease.
     unsafe {
         libc::send(
-            socket.as_raw_fd(),
+            socket.number(),
             (&raw const reply).cast(),
             size_of::<Reply>(),
             libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,

@@ -1,8 +1,8 @@
 //! What a library of ours does in a session.
 
+use crate::Own;
 use midair_record::offer::Offer;
 use midair_record::spool::{Area, status};
-use std::os::fd::OwnedFd;
 
 /// Why a session cannot be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub trait Work {
     ///
     /// # Errors
     /// Why there can be none. [`Work::give_up`] follows then.
-    fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<OwnedFd>) -> Result<(), Refused>;
+    fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<Own>) -> Result<(), Refused>;
     /// The set-up failed: takes back what it had begun.
     fn give_up(&mut self);
     /// A round. Whether the next one should come soon ([`crate::BUSY_TICK`]).

@@ -7,8 +7,8 @@
 use crate::bounded;
 use crate::door;
 use crate::lock::agent_word;
-use crate::number::{Identity, Own};
 use crate::procfs;
+use midair_guest::number::{Identity, Own};
 use midair_record::boot::{BootBlock, ENTRY, MAGIC, MAILBOX_OFFSET, THREAD_NAME, mailbox, step};
 use midair_record::knock::{Answer, outcome};
 use std::cell::UnsafeCell;

@@ -10,8 +10,8 @@
 //! It gets its name when it lies at its last number, and can be seen to listen when all else is ready: from then on nothing is done with
 //! a number that was not proven.
 
-use crate::number::Own;
 use crate::procfs;
+use midair_guest::number::Own;
 use midair_record::knock;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};

@@ -30,7 +30,6 @@ pub mod library;
 pub mod listener;
 pub mod lock;
 mod log;
-mod number;
 pub mod pass;
 mod procfs;
 pub mod registration;

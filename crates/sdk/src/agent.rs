@@ -5,14 +5,13 @@
 use crate::collect;
 use crate::current;
 use crate::registration;
-use midair_guest::{Refused, Work, descriptor_path, now};
+use midair_guest::{Own, Refused, Work, descriptor_path, now};
 use midair_record::boot::BootBlock;
 use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome};
 use midair_settings::{Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// The agent's own state, kept between sessions.
@@ -52,7 +51,7 @@ impl Work for Agent {
         unsafe { libc::atexit(handle_exit) };
     }
 
-    fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<OwnedFd>) -> Result<(), Refused> {
+    fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<Own>) -> Result<(), Refused> {
         collect::serve(true);
         let settings =
             Settings::decode(area.settings()).map_err(|error| format!("the settings: {error}"))?;
@@ -117,7 +116,7 @@ impl Agent {
     fn attach_tools(
         &mut self,
         offer: &Offer,
-        tools: Vec<OwnedFd>,
+        tools: Vec<Own>,
         named: &[String],
     ) -> Result<(), String> {
         registration::begin_session();
@@ -137,12 +136,12 @@ impl Agent {
         registration::attach().map_err(|status| format!("a tool refused to attach: {status:?}"))
     }
 
-    fn load(&mut self, fd: OwnedFd, identity: u64) -> Result<Tool, String> {
+    fn load(&mut self, fd: Own, identity: u64) -> Result<Tool, String> {
         if let Some(known) = self.tools.get(&identity) {
             return Ok(*known);
         }
         let fd = descriptor_path::renumber(fd)?;
-        let path = std::ffi::CString::new(format!("{}{}", descriptor_path::FOLDER, fd.as_raw_fd()))
+        let path = std::ffi::CString::new(format!("{}{}", descriptor_path::FOLDER, fd.number()))
             .map_err(|error| error.to_string())?;
         // SAFETY: a NUL-terminated path; the library's initialisers run, as its user asked for.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

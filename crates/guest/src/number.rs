@@ -8,14 +8,14 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
 /// A number of ours. Dropping it closes it where it still is.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub struct Own {
     fd: RawFd,
     file: Identity,
 }
 
 /// Device and inode: of a socket or a memory file they are its own for as long as it is open anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity(u64, u64);
+pub struct Identity(u64, u64);
 
 /// What a number means now.
 fn identity(fd: RawFd) -> Option<Identity> {
@@ -27,24 +27,24 @@ fn identity(fd: RawFd) -> Option<Identity> {
 }
 
 impl Own {
-    /// Takes what a system call has just made; None for what it refused.
-    pub(crate) fn new(fd: RawFd) -> Option<Own> {
+    /// Takes what a system call has just made; `None` for what it refused.
+    pub fn new(fd: RawFd) -> Option<Own> {
         // One that is closed already is nobody's to close.
         (fd >= 0).then(|| identity(fd).map(|file| Own { fd, file }))?
     }
 
     /// One that [`Own::leave`] gave.
-    pub(crate) fn again((fd, file): (RawFd, Identity)) -> Own {
+    pub fn again((fd, file): (RawFd, Identity)) -> Own {
         Own { fd, file }
     }
 
     /// Whether the number still means what it did.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub fn is_ours(&self) -> bool {
         identity(self.fd) == Some(self.file)
     }
 
     /// A second number for the same file, `least` or more.
-    pub(crate) fn copy(&self, least: RawFd) -> Option<Own> {
+    pub fn copy(&self, least: RawFd) -> Option<Own> {
         // SAFETY: takes numbers; what it makes is ours.
         let copy = Own::new(unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, least) })?;
         if copy.file == self.file {
@@ -56,12 +56,12 @@ impl Own {
     }
 
     /// The number.
-    pub(crate) fn number(&self) -> RawFd {
+    pub fn number(&self) -> RawFd {
         self.fd
     }
 
     /// Gives it out of hand: it is somebody else's to close.
-    pub(crate) fn leave(self) -> (RawFd, Identity) {
+    pub fn leave(self) -> (RawFd, Identity) {
         let left = (self.fd, self.file);
         std::mem::forget(self);
         left
