@@ -37,6 +37,7 @@ class Check:
         self.work = tempfile.mkdtemp(prefix="midair-gpu-")
         self.quick = words.quick
         self.cycles = 5 if words.quick else part_b.CYCLES
+        self.pin = words.pin
         self.pairs = 10 if words.quick else words.pairs
         self.results, self.raw = Results(), []
 
@@ -127,6 +128,7 @@ def main():
     parser.add_argument("--out", required=True, help="where the results go")
     parser.add_argument("--parts", default="abcdemt")
     parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--pin", type=int, help="part d: measured threads stay on this processor")
     parser.add_argument("--quick", action="store_true", help="less of everything: to see whether it works at all")
     words = parser.parse_args()
     began = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

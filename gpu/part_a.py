@@ -101,6 +101,12 @@ def judge(check, mode, threads, options, attached, first, second):
     attached.clean()
 
 
+def times_of(call, kernels, moment):
+    """Begins and ends of a call's kernels, in us behind a moment."""
+    mine = [row for row in kernels if row["Correlation_Id"] == call["Correlation_Id"]]
+    return [tuple(round((int(row[key]) - moment) / 1e3, 1) for key in ("Start_Timestamp", "End_Timestamp")) for row in mine]
+
+
 def correlated(check, what, mode, workers, attached, all_kernels, rows, launched, first, second):
     calls = attached.table("cuda_api_trace")
     launches = {}
@@ -124,7 +130,7 @@ def correlated(check, what, mode, workers, attached, all_kernels, rows, launched
         for row in lost[:5]:
             print(f"    launch without kernels: {(int(row['Start_Timestamp']) - first['time']) / 1e3:.1f} us behind the first mark, "
                   f"{(second['time'] - int(row['End_Timestamp'])) / 1e3:.1f} us before the second; result {row['Result']}, thread {row['Thread_Id']}, "
-                  f"its kernels anywhere: {sum(kernel['Correlation_Id'] == row['Correlation_Id'] for kernel in all_kernels)}")
+                  "its kernels, us behind the second mark:", times_of(row, all_kernels, second["time"]))
     threads = len({row["Thread_Id"] for row in found})
     failed = sum(row["Result"] not in ("0", "", "cudaSuccess") for row in found)
     check.results.add("a", f"{what}: threads of these calls, failed ones", f"{threads}, {failed}", f"{workers}, 0",

@@ -7,9 +7,6 @@ from statistics_of_pairs import ratio
 
 SEGMENT = 0.04
 
-# The measured threads take turns on one processor, which makes them equal.
-PROCESSOR = 5
-
 # Name, how it is traced, and what the issue wants of it.
 LEVELS = (
     ("midair, kernels and copies", ["--kernel-trace", "--memory-copy-trace"], 0.98),
@@ -32,9 +29,9 @@ def run(check):
 
 
 def start(check, loop, torch, tag):
-    if torch:
-        return Program([sys.executable, check.source("rates.py"), str(PROCESSOR)], check.log(f"d-{loop}-{tag}"))
-    return Program([check.built("count"), "idle", "0", str(PROCESSOR)], check.log(f"d-{loop}-{tag}"))
+    # On one processor the measured threads are equal; but they cannot step aside for whoever works beside it.
+    words = [sys.executable, check.source("rates.py")] if torch else [check.built("count"), "idle", "0"]
+    return Program(words + ([] if check.pin is None else [str(check.pin)]), check.log(f"d-{loop}-{tag}"))
 
 
 def pairs(check, first, second, loop, count):
