@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use crate::{Deadline, Error, Result, Tid, fault};
 
@@ -87,11 +88,24 @@ pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
 const WHOLE: libc::c_int =
     libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
+/// How long a page that somebody refers to may keep a file from being sealed.
+const SEALING: Duration = Duration::from_secs(3);
+
+/// The kernel refuses to seal (EBUSY) while anybody refers to a page of the file, and waits some 200 ms for it by itself. On a busy machine
+/// its own housekeeping may refer to one for longer: lists of pages of a processor that gets no turn, scans of memory. We have no
+/// mapping of it, so that ends.
 fn seal(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
-    // SAFETY: a live descriptor and known numbers.
-    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    let end = Instant::now() + SEALING;
+    loop {
+        // SAFETY: a live descriptor and known numbers.
+        if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EBUSY) || Instant::now() > end {
+            return Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
