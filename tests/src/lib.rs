@@ -25,6 +25,7 @@ pub mod compile;
 pub mod cuda;
 pub mod fatbin;
 pub mod lab;
+pub mod memory_group;
 pub mod modellog;
 pub mod python;
 pub mod snapshot;

@@ -4,10 +4,10 @@
 use crate::kit::{
     Attach, Program, Start, as_user, ballast, refusal, refused, settled, words, works, works_once,
 };
+use midair_tests::memory_group::MemoryGroup;
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, run, until};
 use midair_tests::{Result, is_root_for, leave_out};
-use std::path::PathBuf;
 use std::process::Command;
 
 const MIB: u64 = 1 << 20;
@@ -234,57 +234,11 @@ fn the_attaching_side() -> Result<()> {
     program.quit()
 }
 
-/// A memory cgroup below this process's own, gone when dropped.
-struct Group(PathBuf);
-
-impl Group {
-    /// None where none can be made.
-    fn make(name: &str) -> Result<Option<Group>> {
-        let groups = std::fs::read_to_string("/proc/self/cgroup")?;
-        let own = groups
-            .lines()
-            .find_map(|line| line.split(':').nth(2).filter(|_| line.contains(":memory:")));
-        let base = match own {
-            Some(path) => PathBuf::from(format!("/sys/fs/cgroup/memory{path}")),
-            None => PathBuf::from("/nowhere"),
-        };
-        let path = base.join(format!("midair-{name}-{}", std::process::id()));
-        match std::fs::create_dir(&path) {
-            Ok(()) => Ok(Some(Group(path))),
-            Err(error) => {
-                leave_out(&format!(
-                    "no memory cgroup (version 1) can be made here: {}: {error}",
-                    path.display()
-                ))?;
-                Ok(None)
-            }
-        }
-    }
-    fn get(&self, file: &str) -> Result<u64> {
-        Ok(std::fs::read_to_string(self.0.join(file))?.trim().parse()?)
-    }
-    fn limit(&self, bytes: i64) -> Result<()> {
-        Ok(std::fs::write(
-            self.0.join("memory.limit_in_bytes"),
-            bytes.to_string(),
-        )?)
-    }
-    /// Words before a command that is to run in it.
-    fn enter(&self) -> Vec<String> {
-        let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.0.display());
-        words(&["sh", "-c", &script, "sh"])
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // A process that has just ended may still count.
-        for _ in 0..200 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+/// None where none can be made.
+fn group(name: &str) -> Result<Option<MemoryGroup>> {
+    match MemoryGroup::make(name) {
+        Ok(group) => Ok(Some(group)),
+        Err(why) => leave_out(&why).map(|()| None),
     }
 }
 
@@ -293,7 +247,7 @@ fn a_memory_cgroup_at_its_limit() -> Result<()> {
     if !is_root_for("to make a memory cgroup")? {
         return Ok(());
     }
-    let Some(group) = Group::make("target")? else {
+    let Some(group) = group("target")? else {
         return Ok(());
     };
     let kit = Kit::new()?;
@@ -307,9 +261,8 @@ fn a_memory_cgroup_at_its_limit() -> Result<()> {
     };
     let mut program = Program::start(&kit, "limited", start)?;
     program.ask("work 3")?;
-    let usage = || group.get("memory.usage_in_bytes");
     for left in [0, 1, 3] {
-        group.limit((usage()? + left * MIB) as i64)?;
+        group.limit((group.usage()? + left * MIB) as i64)?;
         refused(
             &program,
             &everything,
@@ -319,10 +272,10 @@ fn a_memory_cgroup_at_its_limit() -> Result<()> {
         assert_eq!(status(program.pid, "VmLck")?, 0);
     }
     // What is asked for is enough, and most of what a session takes is this side's.
-    let before = usage()?;
+    let before = group.usage()?;
     group.limit((before + 9 * MIB) as i64)?;
     works(&mut program, &everything, "9 MiB left")?;
-    let after = usage()?;
+    let after = group.usage()?;
     let failed = group.get("memory.failcnt")?;
     eprintln!(
         "memory of the group: {before} bytes before, {after} after two sessions; {failed} failures"
@@ -341,7 +294,7 @@ fn an_attacher_at_its_limit() -> Result<()> {
     if !is_root_for("to make a memory cgroup")? {
         return Ok(());
     }
-    let Some(group) = Group::make("attacher")? else {
+    let Some(group) = group("attacher")? else {
         return Ok(());
     };
     let kit = Kit::new()?;
@@ -368,7 +321,7 @@ fn a_program_that_locks_its_memory() -> Result<()> {
     if !is_root_for("to lock memory without limit")? {
         return Ok(());
     }
-    let Some(group) = Group::make("locked")? else {
+    let Some(group) = group("locked")? else {
         return Ok(());
     };
     let kit = Kit::new()?;
@@ -379,7 +332,7 @@ fn a_program_that_locks_its_memory() -> Result<()> {
     };
     let mut program = Program::start(&kit, "locked", start)?;
     program.ask("work 2")?;
-    let usage = group.get("memory.usage_in_bytes")?;
+    let usage = group.usage()?;
     group.limit((usage + 100 * MIB) as i64)?;
     refused(&program, &Attach::default(), 23, "it has called mlockall")?;
     group.limit(-1)?;
