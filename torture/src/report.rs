@@ -124,14 +124,19 @@ impl Report {
     /// When they cannot be written.
     pub fn write_files(&self, words: &Words) -> Result<()> {
         let page = self.page();
+        // Without ours it is another table: it does not replace the one with ours.
+        let (name, markers, short) = match words.only_others {
+            true => ("torture-others", OTHERS, self.others_only()),
+            false => ("torture", ALL, page.clone()),
+        };
         if let Some(dir) = &words.out {
             std::fs::create_dir_all(dir)?;
-            std::fs::write(dir.join("torture.md"), &page)?;
+            std::fs::write(dir.join(format!("{name}.md")), &page)?;
             let text = serde_json::to_string_pretty(&self.json())?;
-            std::fs::write(dir.join("torture.json"), text + "\n")?;
+            std::fs::write(dir.join(format!("{name}.json")), text + "\n")?;
         }
         if let Some(docs) = &words.docs {
-            put_between(docs, &page)?;
+            put_between(docs, markers, &short)?;
         }
         Ok(())
     }
@@ -183,13 +188,65 @@ impl Report {
         })
     }
 
+    /// Ways in that have a line, in the order of their first.
+    fn ways(&self) -> Vec<&'static str> {
+        let mut ways = Vec::new();
+        for line in &self.lines {
+            if !ways.contains(&line.by) {
+                ways.push(line.by);
+            }
+        }
+        ways
+    }
+
+    /// What the page says of the others: where and when, and their sums.
+    fn others_only(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in Self::machine() {
+            let _infallible = writeln!(text, "* {name}: {value}");
+        }
+        let _infallible = writeln!(text, "* {}", self.about_the_run());
+        for about in &self.about {
+            let _infallible = writeln!(text, "* {about}");
+        }
+        for why in &self.left_out {
+            let _infallible = writeln!(text, "* left out, not tested: {why}");
+        }
+        for way in self.ways() {
+            let _infallible = writeln!(text, "* {}", self.sums_of(way));
+        }
+        text
+    }
+
+    fn about_the_run(&self) -> String {
+        format!(
+            "load before {}, after {}; {} build; `cargo xtask torture {}` took {:.0} s",
+            self.load,
+            load(),
+            if cfg!(debug_assertions) {
+                "debug"
+            } else {
+                "release"
+            },
+            self.command,
+            self.began.elapsed().as_secs_f64()
+        )
+    }
+
+    /// The sums of each way in.
     fn sums(&self) -> String {
-        let ours = self.lines.iter().filter(|line| line.by == "midair");
+        let sums = self.ways().into_iter().map(|way| self.sums_of(way));
+        sums.collect::<Vec<_>>().join("\n* ")
+    }
+
+    fn sums_of(&self, way: &str) -> String {
+        let lines: Vec<&Line> = self.lines.iter().filter(|line| line.by == way).collect();
         let mut sum = Tally::default();
-        let (mut bad, mut left_out) = (0, 0);
-        for line in ours {
+        let (mut bad, mut left_out, mut refused) = (0, 0, 0);
+        for line in &lines {
             let tally = &line.tally;
             sum.cycles += tally.cycles;
+            refused += tally.refusals();
             sum.entered += tally.entered;
             sum.hung += tally.hung;
             sum.crashed += tally.crashed;
@@ -201,16 +258,21 @@ impl Report {
             left_out += usize::from(tally.left_out.is_some());
         }
         format!(
-            "midair: {} cycles, {} in; hung {}, crashed {}, wrong {}, EINTR {}, left {}, failed {}; {bad} cells are not right, {left_out} left out; {:.0} s",
+            "{way}: {} cells, {} cycles, {} in, {refused} refused, {} failed, {} hung; targets that crashed {}, went wrong {}, were not as before {}; EINTR {}; {}{left_out} cells left out",
+            lines.len() - left_out,
             sum.cycles,
             sum.entered,
+            sum.failed,
             sum.hung,
             sum.crashed,
             sum.wrong,
-            sum.eintr,
             sum.residue,
-            sum.failed,
-            self.began.elapsed().as_secs_f64()
+            sum.eintr,
+            // What is right is said of ours only.
+            match way {
+                "midair" => format!("{bad} cells are not right, "),
+                _ => String::new(),
+            },
         )
     }
 
@@ -220,19 +282,7 @@ impl Report {
         for (name, value) in Self::machine() {
             let _infallible = writeln!(text, "* {name}: {value}");
         }
-        let _infallible = writeln!(
-            text,
-            "* load before {}, after {}; {} build; `cargo xtask torture {}` took {:.0} s",
-            self.load,
-            load(),
-            if cfg!(debug_assertions) {
-                "debug"
-            } else {
-                "release"
-            },
-            self.command,
-            self.began.elapsed().as_secs_f64()
-        );
+        let _infallible = writeln!(text, "* {}", self.about_the_run());
         for about in &self.about {
             let _infallible = writeln!(text, "* {about}");
         }
@@ -343,18 +393,23 @@ fn ms(time: Option<Duration>) -> String {
     }
 }
 
-const BEGIN: &str = "<!-- torture: begin -->";
-const END: &str = "<!-- torture: end -->";
+/// Begin and end of a part of the page that is written here.
+type Markers = [&'static str; 2];
+const ALL: Markers = ["<!-- torture: begin -->", "<!-- torture: end -->"];
+const OTHERS: Markers = [
+    "<!-- torture, the others: begin -->",
+    "<!-- torture, the others: end -->",
+];
 
 /// Replaces what is between the markers of a page.
-fn put_between(path: &Path, text: &str) -> Result<()> {
+fn put_between(path: &Path, [begin, end]: Markers, text: &str) -> Result<()> {
     let page = std::fs::read_to_string(path)?;
-    let parts = page.split_once(BEGIN).and_then(|(before, rest)| {
-        let (_, after) = rest.split_once(END)?;
+    let parts = page.split_once(begin).and_then(|(before, rest)| {
+        let (_, after) = rest.split_once(end)?;
         Some((before, after))
     });
     let (before, after) = parts.ok_or_else(|| format!("{} has no markers", path.display()))?;
-    std::fs::write(path, format!("{before}{BEGIN}\n{text}{END}{after}"))?;
+    std::fs::write(path, format!("{before}{begin}\n{text}{end}{after}"))?;
     Ok(())
 }
 
@@ -366,12 +421,17 @@ mod tests {
     fn a_page_keeps_what_is_outside_of_the_markers() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("page.md");
-        std::fs::write(&path, format!("a\n{BEGIN}\nold\n{END}\nz\n")).unwrap();
-        put_between(&path, "new\n").unwrap();
+        let page = |all: &str, others: &str| {
+            let ([a, b], [c, d]) = (ALL, OTHERS);
+            format!("a\n{a}\n{all}\n{b}\nm\n{c}\n{others}\n{d}\nz\n")
+        };
+        std::fs::write(&path, page("old", "old")).unwrap();
+        put_between(&path, ALL, "new\n").unwrap();
+        put_between(&path, OTHERS, "newer\n").unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text, format!("a\n{BEGIN}\nnew\n{END}\nz\n"));
+        assert_eq!(text, page("new", "newer"));
         std::fs::write(&path, "nothing").unwrap();
-        assert!(put_between(&path, "new").is_err());
+        assert!(put_between(&path, ALL, "new").is_err());
     }
 
     #[test]

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 /// How it is used.
 pub const USAGE: &str = "\
-midair-torture [--quick] [--row N]... [--cell TEXT] [--cycles N] [--many N] [--others N | --no-others | --only-others] [--out DIR] [--docs FILE]
+midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [--others N | --no-others | --only-others] [--out DIR] [--docs FILE]
   --quick        a few cycles of each cell, without the others
   --row N        this row of the matrix only (may be repeated)
-  --cell TEXT    cells whose name holds TEXT only
+  --cell TEXT    cells whose name holds TEXT only (may be repeated)
   --cycles N     cycles of each cell (200)
   --many N       cycles of row 13 (10000)
   --others N     cycles of each of the others, per cell (30)
   --no-others    ours only
   --only-others  the others only
-  --out DIR      write torture.md and torture.json there (bench-results)
-  --docs FILE    put the table between the markers of this page";
+  --out DIR      write torture.md and torture.json there (bench-results); of the others only: torture-others.*
+  --docs FILE    put the table between the markers of this page; of the others only: their sums";
 
 /// What was asked for.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct Words {
     /// How much is done.
     pub amount: Amount,
     rows: Vec<u8>,
-    cell: Option<String>,
+    cells: Vec<String>,
     /// Whether the others are run.
     pub others: bool,
     /// Only they.
@@ -48,7 +48,7 @@ impl Words {
                 quick: false,
             },
             rows: Vec::new(),
-            cell: None,
+            cells: Vec::new(),
             others: true,
             only_others: false,
             out: None,
@@ -65,7 +65,7 @@ impl Words {
                     asked.others = false;
                 }
                 "--row" => asked.rows.push(number(&value()?)?),
-                "--cell" => asked.cell = Some(value()?),
+                "--cell" => asked.cells.push(value()?),
                 "--cycles" => cycles = Some(number(&value()?)?),
                 "--many" => many = Some(number(&value()?)?),
                 "--others" => asked.amount.others = number(&value()?)?,
@@ -85,10 +85,44 @@ impl Words {
     /// Whether this cell was asked for.
     pub fn wants(&self, row: u8, name: &str) -> bool {
         (self.rows.is_empty() || self.rows.contains(&row))
-            && self.cell.as_ref().is_none_or(|text| name.contains(text))
+            && (self.cells.is_empty() || self.cells.iter().any(|text| name.contains(text)))
     }
 }
 
 fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
     word.parse().map_err(|_| format!("{word} is no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Words {
+        let words = line.split_ascii_whitespace().map(str::to_owned);
+        Words::parse(words).unwrap().unwrap()
+    }
+
+    #[test]
+    fn rows_and_cells_may_be_repeated() {
+        let words = asked("--row 3 --row 5 --cell vfork --cell fuse");
+        for (row, name, wanted) in [
+            (3, "a thread in a fuse wait", true),
+            (5, "vfork on 2 threads", true),
+            (5, "fork", false),
+            (2, "vfork", false),
+        ] {
+            assert_eq!(words.wants(row, name), wanted, "{row} {name}");
+        }
+        assert!(asked("").wants(7, "anything"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        let words = ["--cell", "--rows"].map(|word| vec![word.to_owned()]);
+        assert!(
+            words
+                .into_iter()
+                .all(|line| Words::parse(line.into_iter()).is_err())
+        );
+    }
 }

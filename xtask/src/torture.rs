@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::lab;
 use crate::run::{At, Outcome, cargo, root, run, target_directory};
 use crate::stage;
 
@@ -15,6 +16,12 @@ pub fn torture_task(words: &[String]) -> Outcome<()> {
     let said = |word: &str| words.iter().any(|given| given == word);
     let quick = said("--quick");
     let staged = stage::stage(!quick)?;
+    if !quick && !lab::is_skipped() {
+        // For what runs on AMD's own library. Without it the table says what was left out.
+        if let Err(failure) = lab::ready() {
+            eprintln!("the lab cannot be had: {failure}");
+        }
+    }
     let mut command = cargo(&["run", "--quiet", "--package", "midair-torture"]);
     if !quick {
         command.arg("--release");
@@ -29,7 +36,7 @@ pub fn torture_task(words: &[String]) -> Outcome<()> {
             Err(failure) => eprintln!("frida cannot be had: {failure}"),
         }
     }
-    // A part of the matrix does not replace the table of all of it.
+    // A part of the matrix does not replace the table of all of it; that of the others by themselves is another one.
     let part = ["--row", "--cell", "--out", "--quick", "--help"];
     if !part.iter().any(|word| said(word)) {
         command.arg("--out").arg(root().join("bench-results"));
