@@ -1,7 +1,7 @@
 // amd_injector PID TOOL [NAME=VALUE...]: AMD's attach protocol as its injector plays it, on this machine's own terms: one thread named
 // rocp-bg-attach is seized, memory is mapped in the target by a system call of that thread, an environment buffer and the tool's name are
 // written there, and rocprofiler_register_attach is called; a line on standard input (or its end) calls rocprofiler_register_detach.
-// Says "attach CODE" and "detach CODE" with what came back, or on standard error why it came to nothing.
+// Says "attach CODE" and "detach CODE" with what came back, and "took NANOSECONDS" until the attach came back; or on standard error why it came to nothing.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <elf.h>
@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static pid_t pid, tid;
@@ -85,9 +86,13 @@ static unsigned long entry_point(void) {
   GIVE_UP("no entry point");
 }
 
+// As AMD's does, a stop of any other kind is let go on with its signal.
 static void stopped(void) {
-  int status;
-  if (waitpid(tid, &status, __WALL) != tid || !WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) GIVE_UP("it stopped otherwise: %x", status);
+  for (int status;;) {
+    if (waitpid(tid, &status, __WALL) != tid || !WIFSTOPPED(status)) GIVE_UP("it ended: %x", status);
+    if (WSTOPSIG(status) == SIGTRAP) return;
+    if (ptrace(PTRACE_CONT, tid, NULL, (void *)(long)WSTOPSIG(status))) GIVE_UP("cont: %s", strerror(errno));
+  }
 }
 
 // Runs three bytes of code at the program's entry point with these registers; what is then in rax.
@@ -116,6 +121,8 @@ static unsigned long system_call(long number, unsigned long a, unsigned long b, 
 
 int main(int argc, char **argv) {
   if (argc < 3) return 2;
+  struct timespec began, in;
+  clock_gettime(CLOCK_MONOTONIC, &began);
   pid = atoi(argv[1]);
   listener();
   unsigned long base = 0;
@@ -142,12 +149,14 @@ int main(int argc, char **argv) {
   if (process_vm_writev(pid, &from, 1, &to, 1, 0) != (ssize_t)used) GIVE_UP("write: %s", strerror(errno));
   unsigned code = run(0xccd0ff, (struct user_regs_struct){.rax = attach, .rdi = place, .rsi = place + tool});
   system_call(SYS_munmap, place, sizeof memory, 0, 0);
+  clock_gettime(CLOCK_MONOTONIC, &in);
   printf("attach %u\n", code);
   fflush(stdout);
   if (!code) {
     (void)!getchar();
     printf("detach %u\n", (unsigned)run(0xccd0ff, (struct user_regs_struct){.rax = detach}));
   }
+  printf("took %ld\n", (in.tv_sec - began.tv_sec) * 1000000000l + in.tv_nsec - began.tv_nsec);
   // Left by its own end: a running thread that was seized is let go.
   return 0;
 }

@@ -94,6 +94,22 @@ static void do_fork(struct slot *slot) {
     } while (round_done(slot));
 }
 
+/* A child becomes another program at once. */
+static void do_exec(struct slot *slot) {
+    do {
+        pid_t child = fork();
+        if (!child) {
+            execl("/bin/true", "true", (char *)0);
+            _exit(9);
+        }
+        CHECK(slot, child > 0);
+        int status = 0;
+        pid_t got;
+        while ((got = waitpid(child, &status, 0)) < 0 && errno == EINTR) slot->eintr++;
+        CHECK(slot, got == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    } while (round_done(slot));
+}
+
 static void *short_lived(void *data) {
     *(int *)data += 1;
     return 0;
@@ -149,7 +165,7 @@ static void do_registers(struct slot *slot) {
 
 job busy_job(const char *kind) {
     static const struct { const char *kind; job job; } jobs[] = {
-        {"malloc", do_malloc}, {"spin", do_spin}, {"dlopen", do_dlopen}, {"phdr", do_phdr}, {"fork", do_fork},
+        {"malloc", do_malloc}, {"spin", do_spin}, {"dlopen", do_dlopen}, {"phdr", do_phdr}, {"fork", do_fork}, {"exec", do_exec},
         {"churn", do_churn}, {"maps", do_maps}, {"doze", do_doze}, {"nap", do_nap}, {"registers", do_registers},
     };
     for (unsigned i = 0; i < sizeof jobs / sizeof *jobs; i++)

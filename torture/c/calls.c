@@ -353,6 +353,7 @@ job calling_job(const char *kind) {
         {"write", do_write}, {"timerfd", do_timerfd}, {"inotify", do_inotify}, {"recv", do_recv}, {"accept", do_accept},
         {"wait4", do_wait4}, {"waitid", do_waitid}, {"vfork", do_vfork}, {"flock", do_flock}, {"setlkw", do_setlkw},
         {"msgrcv", do_msgrcv}, {"pause", do_pause}, {"sigsuspend", do_sigsuspend}, {"parked", do_parked}, {"feed", feed},
+        {"sqpoll", do_sqpoll}, {"disk", do_disk},
     };
     for (unsigned i = 0; i < sizeof jobs / sizeof *jobs; i++)
         if (!strcmp(kind, jobs[i].kind)) return jobs[i].job;

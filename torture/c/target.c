@@ -6,6 +6,7 @@
  * "zombie" (ends while the others go on). It ends with 0 when all checks held, by itself, once it is told to by STATE. */
 #define _GNU_SOURCE
 #include "work.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -112,6 +113,15 @@ static void handle(int signal, int flags) {
     sigaction(signal, &action, 0);
 }
 
+/* Allocates where that cannot meet itself: on a thread that never does so otherwise. */
+static void allocates(int signal) {
+    static uint64_t seed = 1;
+    seen(signal);
+    if (!own || strcmp(own->kind, "spin")) return;
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    free(malloc(16 + (seed >> 33) % 5000));
+}
+
 /* The end: busy threads finish their round; the others wait for ever and go with the process. */
 static void finish(void) {
     state->stop = 1;
@@ -194,8 +204,11 @@ static void early(const char *name, const char *value) {
         handle(SIGPROF, SA_RESTART);
         struct itimerval time = {{0, 1000}, {0, 1000}};
         setitimer(ITIMER_PROF, &time, 0);
-    } else if (!strcmp(name, "alarm")) {
-        handle(SIGALRM, SA_RESTART);
+    } else if (!strcmp(name, "alarm") || !strcmp(name, "alarm_malloc")) {
+        /* Without SA_NODEFER: a handler that allocates must not meet itself. */
+        struct sigaction action = {.sa_handler = allocates, .sa_flags = SA_RESTART};
+        if (!strcmp(name, "alarm")) handle(SIGALRM, SA_RESTART);
+        else sigaction(SIGALRM, &action, 0);
         struct itimerval time = {{0, 1000}, {0, 1000}};
         setitimer(ITIMER_REAL, &time, 0);
     } else if (!strcmp(name, "chld")) handle(SIGCHLD, SA_RESTART);
@@ -204,6 +217,18 @@ static void early(const char *name, const char *value) {
             void *p = mmap(0, 4096, i & 1 ? PROT_READ : PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (p == MAP_FAILED) fail("mmap");
         }
+    } else if (!strcmp(name, "libs")) {
+        /* Those of a directory, each a file of its own. */
+        for (long i = 0;; i++) {
+            char path[400];
+            snprintf(path, sizeof path, "%s/lib%ld.so", value, i);
+            if (access(path, F_OK)) break;
+            if (!dlopen(path, RTLD_NOW)) fail(dlerror());
+        }
+    } else if (!strcmp(name, "disk")) {
+        if (!mount_disk(value)) fail("a file system that takes its time");
+    } else if (!strcmp(name, "amd")) {
+        if (!meet_amd()) fail("AMD's register library");
     } else if (!strcmp(name, "lock") && mlockall(MCL_CURRENT | MCL_FUTURE)) fail("mlockall");
 }
 /* After threads are made. */

@@ -19,4 +19,10 @@ void feed(struct slot *slot);
 extern _Thread_local struct slot *own;
 extern struct state *state;
 extern _Atomic int may_fork;
+/* Waits with results of their own: io_uring, and a file system that takes its time and must be mounted first. 0: it cannot be had. */
+void do_sqpoll(struct slot *slot);
+void do_disk(struct slot *slot);
+int mount_disk(const char *directory);
+/* Registers a runtime with AMD's register library, and waits for the listener where one was asked for. 0: that failed. */
+int meet_amd(void);
 #endif

@@ -46,6 +46,8 @@ pub struct Cell {
     /// It has so many busy threads that each of them, and ours, waits long for a processor: fewer cycles in the quick form, more
     /// time for each.
     pub heavy: bool,
+    /// Each refusal of it takes its full time: it may take as long as a heavy one.
+    pub slow: bool,
     /// How it is run.
     pub run: Run,
 }
@@ -63,6 +65,7 @@ impl Cell {
             want: Want::In,
             others: true,
             heavy: false,
+            slow: false,
             run: Run::Target(Box::new(make)),
         }
     }
@@ -104,6 +107,7 @@ impl Cell {
             want: Want::In,
             others: false,
             heavy: false,
+            slow: false,
             run: Run::Special(Box::new(run)),
         }
     }
@@ -120,6 +124,22 @@ impl Cell {
     pub fn heavy(mut self) -> Cell {
         self.heavy = true;
         self
+    }
+
+    /// With refusals that take long.
+    #[must_use]
+    pub fn slow(mut self) -> Cell {
+        self.slow = true;
+        self
+    }
+
+    /// How long its cycles by this way in may take together.
+    pub fn budget(&self, way: &dyn WayIn) -> Duration {
+        // Only ours: the others have cycles enough in the time that all cells have.
+        match (self.heavy || self.slow) && way.name() == "midair" {
+            true => LONG,
+            false => BUDGET,
+        }
     }
 
     /// What takes longer is a hang.
@@ -166,7 +186,7 @@ const PER_TARGET: u64 = 20;
 const RUINED: u64 = 10;
 /// How long a cell may take by one way in.
 const BUDGET: Duration = Duration::from_secs(75);
-/// The same with hundreds of busy threads: a cycle of ours takes a second or two there.
+/// The same for ours where a cycle takes a second or two: with hundreds of busy threads, or where each ends in a refusal.
 const LONG: Duration = Duration::from_secs(480);
 
 /// Runs the cycles of a cell by one way in.
@@ -178,16 +198,10 @@ pub fn run(
     makes: &[&Make],
     way: &mut dyn WayIn,
     cycles: u64,
-    limit: Duration,
+    (limit, budget): (Duration, Duration),
 ) -> Result<Tally> {
     let mut tally = Tally::default();
-    let began = Instant::now();
-    // Only ours: the others have cycles enough in the time that all cells have.
-    let budget = match limit == STARVED && way.name() == "midair" {
-        true => LONG,
-        false => BUDGET,
-    };
-    let end = began + budget;
+    let end = Instant::now() + budget;
     // Each kind of target gets its share.
     let share = PER_TARGET.min(cycles.div_ceil(makes.len() as u64)).max(1);
     for make in makes.iter().cycle() {
@@ -199,7 +213,7 @@ pub fn run(
             tally.note(format!("ended after {budget:?}"));
             break;
         }
-        let spec = match make(kit) {
+        let spec = match make(kit).and_then(|spec| way.dress(kit, spec)) {
             Ok(spec) => spec,
             Err(why) => return Ok(Tally::left_out(why)),
         };

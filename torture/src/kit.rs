@@ -47,7 +47,7 @@ impl Kit {
             count: AtomicU32::new(0),
             amount,
         };
-        kit.compile(&["target.c", "busy.c", "calls.c"], "target", TARGET_FLAGS)?;
+        kit.compile(TARGET_SOURCES, "target", TARGET_FLAGS)?;
         kit.compile(&["probe.c"], "probe.so", LIBRARY_FLAGS)?;
         kit.compile(&["small.c"], "small.so", LIBRARY_FLAGS)?;
         Ok(kit)
@@ -159,9 +159,12 @@ pub fn open_to_all(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What the target is made of.
+pub const TARGET_SOURCES: &[&str] = &["target.c", "busy.c", "calls.c", "ring.c", "disk.c", "amd.c"];
 const TARGET_FLAGS: &[&str] = &["-pthread", "-rdynamic", "-ldl"];
-// Without a Build-ID nobody takes a copy that is there already for this one: each cycle brings in a fresh library.
-const LIBRARY_FLAGS: &[&str] = &["-shared", "-fPIC", "-Wl,--build-id=none"];
+/// How a library is linked that targets load. Without a Build-ID nobody takes a copy that is there already for this one: each cycle
+/// brings in a fresh library.
+pub const LIBRARY_FLAGS: &[&str] = &["-shared", "-fPIC", "-Wl,--build-id=none"];
 
 /// A program on the path, if it is there.
 pub fn installed(name: &str) -> Option<PathBuf> {

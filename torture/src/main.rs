@@ -1,4 +1,4 @@
-//! The torture matrix: cycles of the attach engine on hard targets, and the same by others (gdb, frida), in one table.
+//! The torture matrix: cycles of the attach engine on hard targets, and the same by others (gdb, frida, AMD's), in one table.
 //!
 //! `cargo xtask torture` builds and runs this; `midair-torture --help` tells the words. One cycle is the whole way in and out: look,
 //! enter, a fresh library loaded and run, out again. After each the target is looked at: it is its own witness (`c/state.h`).
@@ -20,7 +20,7 @@ use midair_tests::Result;
 use report::{Line, Report};
 use std::process::ExitCode;
 use tally::Tally;
-use ways::{Frida, Gdb, Midair, Remote, WayIn};
+use ways::{Amd, Frida, Gdb, Midair, Remote, WayIn};
 use words::Words;
 
 fn main() -> ExitCode {
@@ -72,6 +72,13 @@ fn torture(words: &Words) -> Result<bool> {
             }
             None => report.left_out("frida: MIDAIR_FRIDA names no Python with its package"),
         }
+        match Amd::find(&kit) {
+            Ok(amd) => {
+                report.about(amd.version().to_owned());
+                others.push(Box::new(amd));
+            }
+            Err(why) => report.left_out(&format!("AMD's register library and protocol: {why}")),
+        }
     }
     let mut cells = rows::all(kit.amount.quick);
     cells.retain(|cell| words.wants(cell.row, &cell.name));
@@ -95,13 +102,12 @@ fn torture(words: &Words) -> Result<bool> {
             let Run::Target(make) = &cell.run else {
                 continue;
             };
-            let tally = guarded(cell::run(
-                &kit,
-                &[make],
-                way.as_mut(),
-                kit.amount.others,
-                cell.limit(),
-            ));
+            if !way.takes(cell.row) {
+                continue;
+            }
+            let times = (cell.limit(), cell.budget(way.as_ref()));
+            let cycles = kit.amount.others;
+            let tally = guarded(cell::run(&kit, &[make], way.as_mut(), cycles, times));
             report.add(Line::of(cell, way.name(), tally));
         }
     }
@@ -112,17 +118,17 @@ fn torture(words: &Words) -> Result<bool> {
 /// A cell by our own engine.
 fn ours(kit: &Kit, cell: &Cell) -> Result<Tally> {
     let mut midair = Midair::default();
-    let limit = cell.limit();
+    let times = (cell.limit(), cell.budget(&midair));
     let cycles = match cell.heavy && kit.amount.quick {
         true => 1,
         false => kit.amount.cycles,
     };
     let tally = match &cell.run {
-        Run::Target(make) => cell::run(kit, &[make], &mut midair, cycles, limit),
+        Run::Target(make) => cell::run(kit, &[make], &mut midair, cycles, times),
         Run::Targets(makes) => {
             let makes: Vec<&Make> = makes.iter().collect();
             let cycles = cycles.max(makes.len() as u64);
-            cell::run(kit, &makes, &mut midair, cycles, limit)
+            cell::run(kit, &makes, &mut midair, cycles, times)
         }
         Run::Elsewhere {
             make,
@@ -130,7 +136,7 @@ fn ours(kit: &Kit, cell: &Cell) -> Result<Tally> {
             inside,
         } => {
             let mut remote = Remote::new(kit, under, *inside)?;
-            cell::run(kit, &[make], &mut remote, cycles, limit)
+            cell::run(kit, &[make], &mut remote, cycles, times)
         }
         Run::Special(run) => run(kit),
     };

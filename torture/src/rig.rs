@@ -15,8 +15,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running target.
 pub struct Rig {
-    spec: Spec,
+    // Before what it runs in: fields go in this order.
     target: Target,
+    spec: Spec,
     /// The process, as this process sees it.
     pub pid: i32,
     state: Option<StateFile>,
@@ -93,8 +94,27 @@ impl Rig {
             let rig = &rig;
             midair_tests::target::until("the stop", || Ok(rig.is_stopped()))?;
         }
+        rig.is_preloaded()?;
         rig.before = snapshot(rig.pid)?;
         Ok(rig)
+    }
+
+    /// The loader goes on without a library that it cannot preload: then the cell would not be what it says.
+    fn is_preloaded(&self) -> Result<()> {
+        let preloads = self
+            .spec
+            .env
+            .iter()
+            .filter(|(name, _)| name == "LD_PRELOAD");
+        for (_, library) in preloads {
+            let name = library.rsplit('/').next().unwrap_or(library);
+            let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+            let stem = name.split(".so").next().unwrap_or(name);
+            if !maps.contains(stem) {
+                return Err(format!("{library} is not in the target").into());
+            }
+        }
+        Ok(())
     }
 
     fn until_ready(&mut self) -> Result<()> {

@@ -2,8 +2,10 @@
 
 use crate::kit::Kit;
 use midair_tests::Result;
+use midair_tests::memory_group::MemoryGroup;
 use std::path::PathBuf;
 use std::process::Command;
+use std::rc::Rc;
 
 /// What is asked of an attach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +74,8 @@ pub struct Spec {
     /// All of its threads are in calls that end when their thread is stopped. Some are: one that is borrowed on the way in, one on the
     /// way out, and those of which registers had to be asked; only the first is told.
     pub noticing: bool,
+    /// The memory cgroup that it runs in, which goes when nobody needs it any more.
+    pub group: Option<Rc<MemoryGroup>>,
     /// It cannot end by itself (it may not call exit): it is killed when the cycles are done.
     pub killed: bool,
 }
@@ -105,6 +109,7 @@ impl Spec {
             says_pid: false,
             stopped: false,
             noticing: false,
+            group: None,
             killed: false,
         }
     }
@@ -120,6 +125,14 @@ impl Spec {
     #[must_use]
     pub fn under(mut self, words: &[&str]) -> Spec {
         self.under = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// The command that it is under already starts this one, which becomes it.
+    #[must_use]
+    pub fn then_under(mut self, words: &[&str]) -> Spec {
+        self.under
+            .extend(words.iter().map(|word| (*word).to_owned()));
         self
     }
 
@@ -176,6 +189,23 @@ impl Spec {
     #[must_use]
     pub fn killed(mut self) -> Spec {
         self.killed = true;
+        self
+    }
+
+    /// With one word more for our program.
+    #[must_use]
+    pub fn word(mut self, word: &str) -> Spec {
+        if let Program::Ours { words, .. } = &mut self.program {
+            words.push(word.to_owned());
+        }
+        self
+    }
+
+    /// In a memory cgroup of its own.
+    #[must_use]
+    pub fn grouped(mut self, group: MemoryGroup) -> Spec {
+        self.under = group.enter();
+        self.group = Some(Rc::new(group));
         self
     }
 

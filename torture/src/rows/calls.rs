@@ -2,6 +2,8 @@
 
 use crate::cell::{Cell, Make, Run};
 use crate::spec::{Spec, Want};
+use midair_tests::Result;
+use midair_tests::target::until;
 
 /// Calls that the kernel takes up again when their thread was stopped.
 const RESTARTED: [&str; 22] = [
@@ -70,6 +72,25 @@ pub fn cells() -> Vec<Cell> {
         .want(Want::InOr(&["NoneParked"])),
     );
     cells.push(Cell::on(
+        3,
+        "io_uring with a submitting thread of the kernel's (SQPOLL), and a thread that waits on it; one parked",
+        |_| match io_uring() {
+            true => Ok(Spec::ours("stdin", &["sqpoll", "parked"]).then(has_its_submitter)),
+            false => Err("this kernel lets nobody have io_uring".to_owned()),
+        },
+    ));
+    cells.push(Cell::on(
+        3,
+        "a thread in an uninterruptible wait (FUSE, 1 s at a time); one parked",
+        |kit| {
+            if !std::path::Path::new("/dev/fuse").exists() {
+                return Err("there is no /dev/fuse".to_owned());
+            }
+            let disk = format!("+disk:{}", kit.fresh("disk").display());
+            Ok(Spec::ours("stdin", &["disk", "parked", &disk]).then(waits_for_the_disk))
+        },
+    ));
+    cells.push(Cell::on(
         5,
         "vfork on 2 threads, its child lives 100 ms; one parked",
         |_| Ok(Spec::ours("vfork", &["vfork", "parked"])),
@@ -80,7 +101,36 @@ pub fn cells() -> Vec<Cell> {
             "vfork on the only thread, its child lives 100 ms",
             |_| Ok(Spec::ours("vfork", &[])),
         )
-        .want(Want::InOr(&["NoneParked"])),
+        .want(Want::InOr(&["NoneParked"]))
+        .slow(),
     );
     cells
+}
+
+/// Whether this kernel lets a process have one.
+fn io_uring() -> bool {
+    let disabled = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    disabled.is_ok_and(|text| text.trim() == "0")
+}
+
+/// A thread whose line in /proc holds this.
+fn has_thread(pid: i32, line: &str) -> Result<()> {
+    until(line, || {
+        for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+            if std::fs::read_to_string(task?.path().join("stat"))?.contains(line) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })
+}
+
+/// The kernel's thread has its name: until then it has that of the one that made the ring.
+fn has_its_submitter(pid: i32) -> Result<()> {
+    has_thread(pid, "(iou-sqp-")
+}
+
+/// A thread is in state D.
+fn waits_for_the_disk(pid: i32) -> Result<()> {
+    has_thread(pid, "(disk) D ")
 }

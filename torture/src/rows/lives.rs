@@ -17,6 +17,9 @@ pub fn cells(quick: bool) -> Vec<Cell> {
             "fork on all its threads but one; what a child returns is checked",
             |_| Ok(Spec::ours("fork", &["fork*3", "wait4", "parked"])),
         ),
+        Cell::on(11, "fork and exec on 3 threads; one parked", |_| {
+            Ok(Spec::ours("exec", &["exec*2", "parked"]))
+        }),
         Cell::on(11, "a daemon: forked twice, a session of its own", |_| {
             Ok(Spec::ours("stdin", &["malloc", "parked", "+daemon"]).says_pid())
         }),

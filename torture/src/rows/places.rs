@@ -1,8 +1,10 @@
 //! Rows 8, 9, 15, 16 and part of 23: containers, other C libraries, tight limits, odd names, other clocks.
 
 use crate::cell::Cell;
-use crate::kit::{Kit, installed};
+use crate::kit::{Kit, TARGET_SOURCES, installed};
 use crate::spec::{Spec, Want};
+use crate::ways::on_amds_register;
+use midair_tests::memory_group::{self, MemoryGroup};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
@@ -93,8 +95,7 @@ fn libraries() -> Vec<Cell> {
             if installed(compiler).is_none() {
                 return Err(format!("{compiler} is not installed"));
             }
-            let sources = ["target.c", "busy.c", "calls.c"];
-            let path = kit.compile_by(compiler, &sources, name, flags);
+            let path = kit.compile_by(compiler, TARGET_SOURCES, name, flags);
             let path = path.map_err(|error| crate::cell::short(&error.to_string()))?;
             Ok(usual().build(path))
         }
@@ -143,6 +144,14 @@ fn libraries() -> Vec<Cell> {
         )
         .want(OTHER_LIBC)
         .ours_only(),
+        Cell::on(9, "AMD's register library and its listener", |kit| {
+            on_amds_register(kit, usual(), true)
+        }),
+        Cell::on(
+            9,
+            "AMD's register library, started without ROCP_TOOL_ATTACH: no listener",
+            |kit| on_amds_register(kit, usual(), false),
+        ),
     ]
 }
 
@@ -176,6 +185,11 @@ fn limits() -> Vec<Cell> {
         Cell::on(15, "all memory locked", |_| {
             Ok(Spec::ours("spin", &["registers", "parked", "+lock"]))
         }),
+        Cell::on(15, "1 MiB left to its memory cgroup", |_| {
+            let group = MemoryGroup::make("torture")?;
+            let spec = Spec::ours("spin", &["registers", "parked"]).grouped(group);
+            Ok(spec.then(|pid| memory_group::leave(pid, 1 << 20)))
+        }),
     ]
 }
 
@@ -183,6 +197,10 @@ fn names() -> Vec<Cell> {
     vec![
         Cell::on(16, "5,000 mappings", |_| {
             Ok(Spec::ours("malloc", &["malloc", "parked", "+maps:5000"]))
+        }),
+        Cell::on(16, "1,000 libraries", |kit| {
+            let dir = thousand(kit).map_err(|error| error.to_string())?;
+            Ok(usual().word(&format!("+libs:{}", dir.display())))
         }),
         Cell::on(16, "1.8 MB of environment", |_| {
             let value = "x".repeat(120_000);
@@ -222,6 +240,18 @@ fn names() -> Vec<Cell> {
             })
         }),
     ]
+}
+
+/// A thousand files that are each a library of its own; once.
+fn thousand(kit: &Kit) -> std::io::Result<PathBuf> {
+    let dir = kit.scratch().join("thousand");
+    if !dir.exists() {
+        std::fs::create_dir(&dir)?;
+        for number in 0..1000 {
+            std::fs::copy(kit.program("small.so"), dir.join(format!("lib{number}.so")))?;
+        }
+    }
+    Ok(dir)
 }
 
 fn named(kit: &Kit, name: &[u8]) -> Result<Spec, String> {

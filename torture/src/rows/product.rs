@@ -1,17 +1,20 @@
-//! Row 13: attaches and detaches of the whole product, thousands of them on one program.
+//! Row 13: attaches and detaches of the whole product, thousands of them on one program; and one of row 15, where it is the product
+//! and not the engine that looks for room.
 
 use crate::cell::Cell;
 use crate::kit::Kit as Own;
 use crate::spec::Want;
 use crate::tally::{Cycle, Tally, Way, at};
 use midair_inject::Options;
-use midair_session::{Install, Request, Session};
+use midair_session::{Install, Kind, Request, Session};
 use midair_settings::Settings;
 use midair_tests::Result;
+use midair_tests::memory_group::MemoryGroup;
 use midair_tests::snapshot::Snapshot;
 use midair_tests::stage::stage;
 use midair_tests::stand_in::Kit;
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Sessions before the first look: allocators and tables of both sides have grown to what they need.
@@ -24,7 +27,15 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// The cell.
 pub fn cells() -> Vec<Cell> {
     let name = "the whole product: attach, record, detach, on a HIP program (stand-in runtimes)";
-    vec![Cell::special(13, name, product).want(Want::In)]
+    vec![
+        Cell::special(13, name, product).want(Want::In),
+        Cell::special(
+            15,
+            "nothing left to its memory cgroup; the whole product, on a HIP program (stand-in runtimes)",
+            at_its_limit,
+        )
+        .want(Want::InOr(&["NoRoom"])),
+    ]
 }
 
 /// What must not grow.
@@ -49,15 +60,65 @@ fn size_of(pid: i32) -> Result<Size> {
     })
 }
 
-fn product(own: &Own) -> Result<Tally> {
-    let mut tally = Tally::default();
-    let lib = match stage() {
-        Ok(stage) => stage.join("lib"),
-        Err(error) => return Ok(Tally::left_out(error.to_string())),
-    };
-    let install = Install {
+fn installed() -> Result<Install> {
+    let lib = stage()?.join("lib");
+    Ok(Install {
         sdk: lib.join("librocprofiler-sdk.so.1"),
         tool: lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
+    })
+}
+
+/// Refused while the group is full, and the program goes on; in as soon as there is room.
+fn at_its_limit(own: &Own) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let (install, group) = match (installed(), MemoryGroup::make("torture")) {
+        (Ok(install), Ok(group)) => (install, group),
+        (Err(error), _) => return Ok(Tally::left_out(error.to_string())),
+        (_, Err(why)) => return Ok(Tally::left_out(why)),
+    };
+    let kit = Kit::new()?;
+    let words = group.enter();
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg(kit.program("two_gpus")?);
+    let mut target = kit.start_command(command, "model.log", &[])?;
+    target.expect("ready")?;
+    target.send("work 1")?;
+    target.expect("work")?;
+    for _ in 0..own.amount.cycles {
+        group.limit(group.usage()?.cast_signed())?;
+        let cycle = session(target.pid(), &install);
+        group.limit(-1)?;
+        if matches!(cycle, Cycle::In(_)) {
+            tally.failed += 1;
+            tally.note("in, though nothing was left");
+        }
+        tally.count(&cycle);
+        if !target.is_running()? {
+            tally.crashed += 1;
+            return Ok(tally);
+        }
+        target.send("work 1")?;
+        target.expect("work")?;
+    }
+    tally.count(&session(target.pid(), &install));
+    if tally.entered == 0 {
+        tally.failed += 1;
+        tally.note("refused, though there was room");
+    }
+    target.send("quit")?;
+    let exit = target.target.wait(Duration::from_secs(60))?;
+    if !exit.status.success() {
+        tally.crashed += 1;
+        tally.note(crate::cell::short(&exit.to_string()));
+    }
+    Ok(tally)
+}
+
+fn product(own: &Own) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let install = match installed() {
+        Ok(install) => install,
+        Err(error) => return Ok(Tally::left_out(error.to_string())),
     };
     let kit = Kit::new()?;
     let mut target = kit.start("two_gpus", "model.log", &[("MODEL_KERNEL_NS", "20000")])?;
@@ -127,6 +188,9 @@ fn session(pid: i32, install: &Install) -> Cycle {
     let request = Request::new(pid.cast_unsigned(), settings);
     let session = match Session::attach_with(&request, install, &Options::default()) {
         Ok(session) => session,
+        Err(failure) if failure.kind == Kind::NoRoom => {
+            return Cycle::Refused("NoRoom".to_owned(), failure.to_string());
+        }
         Err(failure) => return Cycle::Failed(failure.to_string()),
     };
     let attach = began.elapsed();

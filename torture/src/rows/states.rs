@@ -205,6 +205,11 @@ fn signals() -> Vec<Cell> {
             &["malloc", "spin", "parked", "+prof"],
         ),
         cell("SIGALRM every millisecond", &["malloc", "parked", "+alarm"]),
+        Cell::on(
+            18,
+            "SIGALRM every millisecond, its handler in malloc and free",
+            |_| Ok(Spec::ours("spin", &["malloc", "parked", "+alarm_malloc"]).storm()),
+        ),
         cell("SIGCHLD from a fork storm", &["fork", "parked", "+chld"]),
         cell(
             "thousands of real-time signals a second",

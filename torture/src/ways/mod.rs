@@ -1,16 +1,19 @@
 //! Ways into a process: ours, and the others' on the same targets.
 
+mod amd;
 mod frida;
 mod gdb;
 mod midair;
 mod remote;
 
+pub use amd::{Amd, on_amds_register};
 pub use frida::Frida;
 pub use gdb::Gdb;
 pub use midair::{Midair, in_and_out};
 pub use remote::{Remote, one};
 
 use crate::kit::Kit;
+use crate::spec::Spec;
 use crate::tally::Cycle;
 use midair_tests::Result;
 use std::path::PathBuf;
@@ -20,6 +23,17 @@ use std::time::Duration;
 pub trait WayIn {
     /// Its name and version, for the table.
     fn name(&self) -> &'static str;
+    /// Whether cells of this row are tried by it.
+    fn takes(&self, _row: u8) -> bool {
+        true
+    }
+    /// The target as this way needs it to be started.
+    ///
+    /// # Errors
+    /// Why this one cannot be had so.
+    fn dress(&self, _kit: &Kit, spec: Spec) -> std::result::Result<Spec, String> {
+        Ok(spec)
+    }
     /// In by a library that was not there before, and out again. What takes longer than `limit` is a hang.
     ///
     /// # Errors
