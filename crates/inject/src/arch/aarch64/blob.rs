@@ -135,6 +135,12 @@ global_asm!(
     "str w9, [x19, #{poll}]",
     "ldr w9, [x19, #{pair} + 4]",
     "str w9, [x19, #{fd_far}]",
+    "mov w0, w9",
+    "bl 80f",
+    "str x1, [x19, #{inodes} + 8]",
+    "ldr w0, [x19, #{fd_near}]",
+    "bl 80f",
+    "str x1, [x19, #{inodes}]",
     "mov w9, #{OPEN}",
     "stlr w9, [x22]",
     "12:",
@@ -175,8 +181,8 @@ global_asm!(
     "ldr w0, [x19, #{fd_far}]",
     "mov w9, #-1",
     "str w9, [x19, #{fd_far}]",
-    "mov x8, #57", // close
-    "svc #0",
+    "ldr x11, [x19, #{inodes} + 8]",
+    "bl 81f",
     "mov w9, #{TALKING}",
     "stlr w9, [x22]",
     // The process has the library already: its entry is called.
@@ -193,13 +199,15 @@ global_asm!(
     "ldr w2, [x19, #{library_fd}]",
     "svc #0",
     "mov w21, w0",
-    "mov x8, #57",
+    "mov x8, #57", // close
     "mov w0, w20",
     "svc #0",
     "mov w0, w21",
     "mov w20, #{STEP_RECEIVE}",
     "tbnz w0, #31, 30f",
     "str w0, [x19, #{library_fd}]",
+    "bl 80f",
+    "str x1, [x19, #{inodes} + 16]",
     // The number in decimal, behind "/proc/thread-self/fd/": first how many digits, then from the last.
     "add x9, x19, #{path} + 21",
     "mov w10, #10",
@@ -222,9 +230,9 @@ global_asm!(
     "ldr x9, [x19, #{fn_dlopen}]",
     "blr x9",
     "mov x20, x0",
-    "mov x8, #57",
     "mov w0, w21",
-    "svc #0",
+    "ldr x11, [x19, #{inodes} + 16]",
+    "bl 81f",
     "cbz x20, 20f",
     "mov x0, x20",
     "add x1, x19, #{entry}",
@@ -270,16 +278,16 @@ global_asm!(
     "cmn w0, #1",
     "b.eq 41f",
     "str w9, [x19, #{fd_far}]",
-    "mov x8, #57",
-    "svc #0",
+    "ldr x11, [x19, #{inodes} + 8]",
+    "bl 81f",
     "41:",
     "mov w9, #-1",
     "ldr w0, [x19, #{fd_near}]",
     "cmn w0, #1",
     "b.eq 42f",
     "str w9, [x19, #{fd_near}]",
-    "mov x8, #57",
-    "svc #0",
+    "ldr x11, [x19, #{inodes}]",
+    "bl 81f",
     "42:",
     "mov w9, #{ENDED}",
     "stlr w9, [x22]",
@@ -287,6 +295,33 @@ global_asm!(
     "ldp x19, x20, [sp, #16]",
     "ldp x29, x30, [sp], #64",
     "mov x0, #0",
+    "ret",
+    // ---- x1 = the inode of the descriptor w0, 0 where there is none: newfstatat(w0, "", AT_EMPTY_PATH). Keeps w0; a system call
+    // keeps all but x0.
+    "80:",
+    "mov w10, w0",
+    "sub sp, sp, #128", // struct stat
+    "mov x8, #79",
+    "add x1, x19, #{sched}",
+    "mov x2, sp",
+    "mov x3, #0x1000",
+    "svc #0",
+    "ldr x1, [sp, #8]", // st_ino
+    "add sp, sp, #128",
+    "cmp w0, #0",
+    "csel x1, x1, xzr, eq",
+    "mov w0, w10",
+    "ret",
+    // ---- Closes the descriptor w0 if its inode is x11: else it is the program's by now.
+    "81:",
+    "mov x12, x30",
+    "bl 80b",
+    "mov x30, x12",
+    "cmp x1, x11",
+    "b.ne 83f",
+    "mov x8, #57", // close
+    "svc #0",
+    "83:",
     "ret",
     ".globl midair_blob_end",
     ".hidden midair_blob_end",
@@ -303,6 +338,7 @@ global_asm!(
     poll = const at!(poll),
     message = const at!(message),
     control = const at!(control),
+    inodes = const at!(inodes),
     path = const at!(path),
     entry = const at!(entry),
     error_copy = const at!(error),
@@ -364,7 +400,8 @@ pub(crate) fn code() -> &'static [u8] {
 mod tests {
     use std::fs::File;
     use std::mem::offset_of;
-    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+    use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+    use std::os::unix::fs::MetadataExt;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
@@ -391,8 +428,9 @@ mod tests {
         assert_eq!(bytes[bytes.len() - 4..], 0xd65f_03c0_u32.to_le_bytes());
     }
 
-    /// Runs all of the code in this process: the stub makes the thread and comes back by the frame, the thread talks to us.
-    fn run(with_entry: bool, talk: impl FnOnce(&OwnedFd)) -> (u32, u32, i32) {
+    /// Runs all of the code in this process: the stub makes the thread and comes back by the frame, the thread talks to us. `talk` is
+    /// given a copy of the far end, and the numbers of both.
+    fn run(with_entry: bool, talk: impl FnOnce(&OwnedFd, [RawFd; 2])) -> (u32, u32, i32) {
         // SAFETY: everything below happens in one fresh mapping of ours, laid out as in a target, and in a frame that holds what
         // this function's registers are.
         unsafe {
@@ -482,7 +520,7 @@ mod tests {
             mailbox_is(&[mailbox::OPEN]);
             assert_ne!(boot.tid, 0);
             let far = OwnedFd::from_raw_fd(libc::dup(boot.fd_far));
-            talk(&far);
+            talk(&far, [boot.fd_near, boot.fd_far]);
             mailbox_is(&[mailbox::ENDED]);
             drop(stack);
             (boot.error_step, boot.fd_near.cast_unsigned(), boot.error)
@@ -491,24 +529,45 @@ mod tests {
 
     #[test]
     fn it_runs_to_its_end() {
-        let nothing = run(false, |far| send_bytes(far.as_fd(), b"none").unwrap());
+        let nothing = run(false, |far, _| send_bytes(far.as_fd(), b"none").unwrap());
         assert_eq!(nothing, (0, u32::MAX, 0));
         // A descriptor that is no library; a library without our entry; an entry that is there already.
         let not_one = File::open("/dev/null").unwrap();
-        let bad = run(false, |far| {
+        let bad = run(false, |far, _| {
             send_with_descriptor(far.as_fd(), b"library", not_one.as_fd()).unwrap();
         });
         assert_eq!(bad.0, step::LOAD);
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let libc = maps.lines().find(|line| line.contains("libc.so")).unwrap();
         let libc = File::open(&libc[libc.find('/').unwrap()..]).unwrap();
-        let other = run(false, |far| {
+        let other = run(false, |far, _| {
             send_with_descriptor(far.as_fd(), b"library", libc.as_fd()).unwrap();
         });
         assert_eq!(other.0, step::ENTRY);
         assert_eq!(CALLED.load(Ordering::SeqCst), 0);
-        let ours = run(true, |far| send_bytes(far.as_fd(), b"none").unwrap());
+        let ours = run(true, |far, _| send_bytes(far.as_fd(), b"none").unwrap());
         assert_eq!((ours.0, CALLED.load(Ordering::SeqCst)), (0, 1));
         assert_eq!(offset_of!(BootBlock, mailbox), 12);
+        numbers_that_the_program_took_stay_open();
+    }
+
+    /// Called by the one test that lets the code run, so that nobody else opens a descriptor meanwhile.
+    fn numbers_that_the_program_took_stay_open() {
+        let other = File::open("/dev/null").unwrap();
+        let inode = other.metadata().unwrap().ino();
+        // Where its own end is the program's, the thread cannot receive; where the far one is, it only leaves that alone.
+        for (taken, step) in [(0, step::RECEIVE), (1, 0)] {
+            let mut number = -1;
+            let done = run(false, |far, numbers| {
+                number = numbers[taken];
+                // SAFETY: both are open; nobody of this process needs what the number stood for.
+                assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+                send_bytes(far.as_fd(), b"none").unwrap();
+            });
+            assert_eq!(done.0, step);
+            // SAFETY: if it is open it is the copy that was made above; if it is not, looking at it fails.
+            let kept = File::from(unsafe { OwnedFd::from_raw_fd(number) });
+            assert_eq!(kept.metadata().unwrap().ino(), inode, "end {taken}");
+        }
     }
 }
