@@ -52,6 +52,17 @@ pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, fd: RawFd) -> Result<OwnedFd> {
 /// # Errors
 /// The kernel's, as `memfd_create` or `write` gives it.
 pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
+    memfd_filled(name, |file| file.write_all(bytes))
+}
+
+/// As [`memfd_with`], with what `fill` writes.
+///
+/// # Errors
+/// The same, and those of `fill`.
+pub fn memfd_filled(
+    name: &CStr,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
     /// `MFD_EXEC` (linux/memfd.h), since Linux 6.3: says that it is meant to be mapped executable, which `vm.memfd_noexec=1`
     /// otherwise takes away.
     const MFD_EXEC: libc::c_uint = 0x10;
@@ -74,34 +85,45 @@ pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor was just made for us.
     let mut file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
-    file.write_all(bytes)?;
+    fill(&mut file)?;
     // The target opens it by its path in /proc, maybe as another user: it may read and map it, and nobody can change it any more.
     let mut mode = file.metadata()?.permissions();
     // Where execute permission is sealed off it stays off.
     mode.set_mode(mode.mode() & 0o111 | 0o444);
     file.set_permissions(mode)?;
-    seal(file.as_fd(), WHOLE)?;
+    // No mapping of ours could write to it, so sealing what is to come seals all. Since Linux 5.1.
+    seal(file.as_fd(), WHOLE | libc::F_SEAL_FUTURE_WRITE).or_else(|error| {
+        match error.raw_os_error() {
+            Some(libc::EINVAL) => seal_waiting(file.as_fd(), WHOLE | libc::F_SEAL_WRITE),
+            _ => Err(error),
+        }
+    })?;
     Ok(file.into())
 }
 
 /// Seals of what is complete.
-const WHOLE: libc::c_int =
-    libc::F_SEAL_WRITE | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+const WHOLE: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+fn seal(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
+    // SAFETY: a live descriptor and known numbers.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
 
 /// How long a page that somebody refers to may keep a file from being sealed.
 const SEALING: Duration = Duration::from_secs(3);
 
-/// The kernel refuses to seal (EBUSY) while anybody refers to a page of the file, and waits some 200 ms for it by itself. On a busy machine
-/// its own housekeeping may refer to one for longer: lists of pages of a processor that gets no turn, scans of memory. We have no
-/// mapping of it, so that ends.
-fn seal(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
+/// Against all writing the kernel refuses to seal (EBUSY) while anybody refers to a page of the file, and waits some 200 ms for it by
+/// itself. On a busy machine its own housekeeping may refer to one for longer, for seconds where fifty threads want two processors:
+/// lists of pages of a processor that gets no turn, scans of memory. We have no mapping of it, so that ends.
+fn seal_waiting(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
     let end = Instant::now() + SEALING;
     loop {
-        // SAFETY: a live descriptor and known numbers.
-        if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } == 0 {
+        let Err(error) = seal(fd, seals) else {
             return Ok(());
-        }
-        let error = io::Error::last_os_error();
+        };
         if error.raw_os_error() != Some(libc::EBUSY) || Instant::now() > end {
             return Err(error);
         }
@@ -212,5 +234,56 @@ pub fn share_memory(one: Tid, other: Tid) -> Option<bool> {
         0 => Some(true),
         order if order > 0 => Some(false),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+    use super::*;
+
+    /// By any descriptor of it, one that is opened for writing as well: root may.
+    #[test]
+    fn what_is_sealed_cannot_be_changed() {
+        let file = File::from(memfd_filled(c"sealed", |file| file.write_all(b"whole")).unwrap());
+        let again = File::options()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        // Without root's rights the mode forbids it already.
+        for file in std::iter::once(&file).chain(again.as_ref().ok()) {
+            let refused = (&*file).write_all(b"other").unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            for length in [0, 10] {
+                let refused = file.set_len(length).unwrap_err();
+                assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            }
+            let writable = libc::PROT_READ | libc::PROT_WRITE;
+            let fd = file.as_raw_fd();
+            // SAFETY: a new mapping at an address of the kernel's choice, if there is one at all.
+            let mapped =
+                unsafe { libc::mmap(std::ptr::null_mut(), 5, writable, libc::MAP_SHARED, fd, 0) };
+            assert_eq!(mapped, libc::MAP_FAILED);
+        }
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        assert_eq!(std::fs::read(path).unwrap(), b"whole");
+    }
+
+    /// A mapping is what refers to pages for long: the kernel refuses to seal a file against all writing then, and waits first.
+    #[test]
+    fn who_refers_to_a_page_does_not_keep_it_from_being_sealed() {
+        let mut mapped = libc::MAP_FAILED;
+        let made = memfd_filled(c"referred", |file| {
+            file.write_all(b"whole")?;
+            let (rw, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+            // SAFETY: a new mapping of the file that was just written.
+            mapped = unsafe { libc::mmap(std::ptr::null_mut(), 5, rw, libc::MAP_SHARED, fd, 0) };
+            Ok(())
+        });
+        assert_ne!(mapped, libc::MAP_FAILED);
+        made.unwrap();
+        // SAFETY: mapped above, and nobody refers to it.
+        assert_eq!(unsafe { libc::munmap(mapped, 5) }, 0);
     }
 }

@@ -31,8 +31,8 @@ pub use arch::{FrameRegisters, Registers, ticks_per_millisecond};
 pub use boost::Boost;
 pub use error::{Error, Result};
 pub use handles::{
-    memfd_with, pidfd_getfd, pidfd_open_thread, poll_readable, send_bytes, send_with_descriptor,
-    share_memory,
+    memfd_filled, memfd_with, pidfd_getfd, pidfd_open_thread, poll_readable, send_bytes,
+    send_with_descriptor, share_memory,
 };
 pub use local::{Peer, connect_abstract, connect_abstract_in, listening_peer, receive_now};
 pub use memory::Memory;

@@ -14,7 +14,7 @@ use midair_results::{End, Failure, Finished, Identity, Kind, describe};
 use midair_settings::{Settings, TOOLS_BY_NAME};
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::fs::File;
-use std::io::{IoSlice, Read};
+use std::io::{IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -536,23 +536,38 @@ fn stopped(during: &str) -> Failure {
 
 /// A library in memory, so that neither our path nor our file system matters to the target, and a number that is the same for the
 /// same bytes.
-fn memory_copy(mut from: File) -> std::io::Result<Tool> {
-    let mut bytes = Vec::new();
-    from.read_to_end(&mut bytes)?;
-    let file = File::from(midair_ptrace::memfd_with(c"midair-tool", &bytes)?);
-    // FNV-1a over words: quick, and only equality matters.
-    let identity = bytes
-        .chunks(8)
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, chunk| {
-            let mut word = [0; 8];
-            word.iter_mut()
-                .zip(chunk)
-                .for_each(|(to, from)| *to = *from);
-            (hash ^ u64::from_le_bytes(word))
-                .wrapping_mul(0x100_0000_01b3)
-                .rotate_left(23)
-        });
+fn memory_copy(from: File) -> std::io::Result<Tool> {
+    let mut identity = 0xcbf2_9ce4_8422_2325;
+    let mut piece = Vec::with_capacity(PIECE);
+    let file = midair_ptrace::memfd_filled(c"midair-tool", |file| {
+        loop {
+            piece.clear();
+            (&from).take(PIECE as u64).read_to_end(&mut piece)?;
+            if piece.is_empty() {
+                return Ok(());
+            }
+            identity = mixed(identity, &piece);
+            file.write_all(&piece)?;
+        }
+    })?;
+    let file = File::from(file);
     Ok(Tool { file, identity })
+}
+
+/// A tool is copied in such pieces: an allocator that once had all of it in one keeps that memory, for each thread that attaches.
+const PIECE: usize = 64 << 10;
+
+/// FNV-1a over words: quick, and only equality matters.
+fn mixed(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.chunks(8).fold(hash, |hash, chunk| {
+        let mut word = [0; 8];
+        word.iter_mut()
+            .zip(chunk)
+            .for_each(|(to, from)| *to = *from);
+        (hash ^ u64::from_le_bytes(word))
+            .wrapping_mul(0x100_0000_01b3)
+            .rotate_left(23)
+    })
 }
 
 #[cfg(test)]
