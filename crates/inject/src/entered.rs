@@ -140,7 +140,8 @@ impl Entered {
     /// What has become of the process, if it is not as it was: it has ended, is another program, or is stopped by job control.
     pub fn interrupted(&self) -> Option<EnterError> {
         const PHASE: &str = "the set-up";
-        if task::is_alive(self.agent_tid) {
+        // A process that is being ended has closed its descriptors, the channel among them, before its threads are seen to be gone.
+        if task::is_alive(self.agent_tid) && !self.still.is_ending() {
             return self.still.check(PHASE).err();
         }
         // It ends before its process does.

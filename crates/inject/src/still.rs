@@ -71,7 +71,7 @@ impl Still {
     }
 
     /// Whether its threads are being killed, one by one: it ends, or executes another program.
-    fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         const SIGKILL: u64 = 1 << 8;
         const EXITING: u64 = 4;
         let tids = task::list(self.pid).unwrap_or_default();
@@ -132,7 +132,9 @@ impl Still {
             let settles = matches!(
                 error,
                 EnterError::Gone { .. } | EnterError::Ours { .. } | EnterError::Refused(_)
-            );
+            )
+            // A thread that has ended cannot be traced (EPERM), which looks as if somebody else traced it.
+            || (matches!(error, EnterError::Engine { .. }) && self.is_ending());
             // On a machine with too much to do an end takes its time, once it has begun.
             if deadline.passed() && !last.passed() && settles && self.is_ending() {
                 deadline = Deadline::after(SETTLING);
