@@ -6,9 +6,12 @@
 //   start, stop  a thread per device that works until it is told to stop; stop says "device D rounds N" of each
 //   refused      calls functions that the stand-in does not have: "refused HIP HSA", their answers
 //   tables       see tables.h
+//   heap         "heap N": bytes that are allocated in this process, by whomever
 // With CONTROL set, also what control.h says.
 //   quit
 // Each but "quit" answers with its name when it is done. What comes back from a device must be what was sent.
+#include <malloc.h>
+
 #include "control.h"
 #include "hip.h"
 #include "kit.h"
@@ -167,6 +170,9 @@ int main(void) {
       say("refused %u %u", hip, hsa_amd_queue_intercept_create(agents[1], 64, 0, NULL, NULL, 0, 0, &nothing));
     } else if (!strncmp(line, "tables", 6)) {
       say_tables();
+    } else if (!strncmp(line, "heap", 4)) {
+      struct mallinfo2 all = mallinfo2();
+      say("heap %zu", all.uordblks + all.hblkhd);
     } else {
       break;
     }

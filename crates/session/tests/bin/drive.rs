@@ -134,6 +134,13 @@ fn limit_files(bytes: u64) {
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
 }
 
+/// Bytes that are allocated in this process.
+fn allocated() -> usize {
+    // SAFETY: it takes nothing, and reads the allocator's books under its locks.
+    let all = unsafe { libc::mallinfo2() };
+    all.uordblks + all.hblkhd
+}
+
 fn serve(install: &Install) -> Result<(), Error> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;
@@ -152,9 +159,10 @@ fn serve(install: &Install) -> Result<(), Error> {
         };
         println!("steps {:?}", fault::steps());
         println!(
-            "round took={} had={:?} at={step:?} {}",
+            "round took={} had={:?} heap={} at={step:?} {}",
             took.as_micros(),
             strike::possessions(),
+            allocated(),
             match done {
                 Ok(Written {
                     incomplete: None, ..

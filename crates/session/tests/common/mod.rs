@@ -34,8 +34,19 @@ pub struct Worker {
 impl Worker {
     /// Starts it; `control` is the pipe by which it is told to end.
     pub fn start(kit: &Kit, log: &str, control: Option<&Path>) -> Worker {
+        Worker::start_with(kit, log, control, &[])
+    }
+
+    /// The same with further variables in its environment.
+    pub fn start_with(
+        kit: &Kit,
+        log: &str,
+        control: Option<&Path>,
+        further: &[(&str, &str)],
+    ) -> Worker {
         let control = control.map(|path| path.to_str().unwrap().to_owned());
         let mut variables = vec![("MODEL_KERNEL_NS", "20000")];
+        variables.extend(further);
         variables.extend(control.iter().map(|path| ("CONTROL", path.as_str())));
         let mut target = kit.start("two_gpus", log, &variables).unwrap();
         target.expect("ready").unwrap();
