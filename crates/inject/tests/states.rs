@@ -165,7 +165,7 @@ fn attachers_all_at_once() {
     let (mut entered, mut refused) = (0, 0);
     let rounds = match std::env::var_os("MIDAIR_LONG").is_some_and(|value| value == "1") {
         true => 50,
-        false => 5,
+        false => 30,
     };
     for _ in 0..rounds {
         let all: Vec<Target> = (0..8)
