@@ -57,7 +57,7 @@ fn torture(words: &Words) -> Result<bool> {
     let kit = Kit::new(words.amount.clone())?;
     let mut report = Report::new(words);
     let mut others: Vec<Box<dyn WayIn>> = Vec::new();
-    if words.others {
+    if words.others && words.wants_way("gdb") {
         match Gdb::find() {
             Some(gdb) => {
                 report.about(gdb.version());
@@ -65,6 +65,8 @@ fn torture(words: &Words) -> Result<bool> {
             }
             None => report.left_out("gdb is not installed"),
         }
+    }
+    if words.others && words.wants_way("frida") {
         match Frida::find() {
             Some(frida) => {
                 report.about(frida.version().to_owned());
@@ -72,6 +74,8 @@ fn torture(words: &Words) -> Result<bool> {
             }
             None => report.left_out("frida: MIDAIR_FRIDA names no Python with its package"),
         }
+    }
+    if words.others && words.wants_way("amd") {
         match Amd::find(&kit) {
             Ok(amd) => {
                 report.about(amd.version().to_owned());

@@ -81,6 +81,7 @@ impl Rig {
         } else if rig.spec.says_pid {
             rig.pid = rig.state()?.map_or(rig.pid, |state| state.pid);
         }
+        rig.until_at_work()?;
         if let Some(then) = rig.spec.then {
             then(rig.pid)?;
         }
@@ -129,6 +130,22 @@ impl Rig {
             }
             if Instant::now() > deadline {
                 return Err(self.last_words("did not get ready").into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Every thread has done its first round: until then it opens and maps what it needs, which would count as left behind.
+    fn until_at_work(&self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(state) = self.state()? {
+            let idle = state.slots.iter().find(|slot| {
+                !matches!(slot.kind.as_str(), "stdin" | "flood" | "zombie") && slot.rounds == 0
+            });
+            let Some(idle) = idle else { break };
+            if Instant::now() > deadline {
+                return Err(format!("{} ({}) does not begin", idle.tid, idle.kind).into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }

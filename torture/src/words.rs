@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// How it is used.
 pub const USAGE: &str = "\
-midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [--others N | --no-others | --only-others] [--out DIR] [--docs FILE]
+midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [--others N | --no-others | --only-others] [--by NAME]... [--out DIR] [--docs FILE]
   --quick        a few cycles of each cell, without the others
   --row N        this row of the matrix only (may be repeated)
   --cell TEXT    cells whose name holds TEXT only (may be repeated)
@@ -14,6 +14,7 @@ midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [
   --others N     cycles of each of the others, per cell (30)
   --no-others    ours only
   --only-others  the others only
+  --by NAME      of the others this one only: gdb, frida, amd (may be repeated)
   --out DIR      write torture.md and torture.json there (bench-results); of the others only: torture-others.*
   --docs FILE    put the table between the markers of this page; of the others only: their sums";
 
@@ -24,6 +25,7 @@ pub struct Words {
     pub amount: Amount,
     rows: Vec<u8>,
     cells: Vec<String>,
+    by: Vec<String>,
     /// Whether the others are run.
     pub others: bool,
     /// Only they.
@@ -49,6 +51,7 @@ impl Words {
             },
             rows: Vec::new(),
             cells: Vec::new(),
+            by: Vec::new(),
             others: true,
             only_others: false,
             out: None,
@@ -66,6 +69,7 @@ impl Words {
                 }
                 "--row" => asked.rows.push(number(&value()?)?),
                 "--cell" => asked.cells.push(value()?),
+                "--by" => asked.by.push(value()?),
                 "--cycles" => cycles = Some(number(&value()?)?),
                 "--many" => many = Some(number(&value()?)?),
                 "--others" => asked.amount.others = number(&value()?)?,
@@ -80,6 +84,11 @@ impl Words {
         asked.amount.cycles = cycles.unwrap_or(if quick { 3 } else { 200 });
         asked.amount.many = many.unwrap_or(if quick { 30 } else { 10_000 });
         Ok(Some(asked))
+    }
+
+    /// Whether this one of the others was asked for.
+    pub fn wants_way(&self, name: &str) -> bool {
+        self.by.is_empty() || self.by.iter().any(|by| by == name)
     }
 
     /// Whether this cell was asked for.
@@ -114,6 +123,13 @@ mod tests {
             assert_eq!(words.wants(row, name), wanted, "{row} {name}");
         }
         assert!(asked("").wants(7, "anything"));
+    }
+
+    #[test]
+    fn one_of_the_others() {
+        let words = asked("--only-others --by amd");
+        assert!(words.wants_way("amd") && !words.wants_way("gdb"));
+        assert!(asked("").wants_way("gdb"));
     }
 
     #[test]

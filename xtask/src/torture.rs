@@ -37,7 +37,7 @@ pub fn torture_task(words: &[String]) -> Outcome<()> {
         }
     }
     // A part of the matrix does not replace the table of all of it; that of the others by themselves is another one.
-    let part = ["--row", "--cell", "--out", "--quick", "--help"];
+    let part = ["--row", "--cell", "--by", "--out", "--quick", "--help"];
     if !part.iter().any(|word| said(word)) {
         command.arg("--out").arg(root().join("bench-results"));
         command
