@@ -1,5 +1,6 @@
 //! Test kit: real processes, AMD's real runtimes on a modelled GPU, and the files that come out.
 //!
+//! * [`held::Held`]: a single thread that gets no turn.
 //! * [`lab::Lab`]: a root directory with AMD's ROCm 7.2 user space; runs programs in it on the lab's model or on ours.
 //! * [`target::Target`]: a process under test, with its lines, its exit and a promise to be gone when the test ends.
 //! * [`snapshot::Snapshot`]: what of a process an attach might change, and what did change.
@@ -24,6 +25,7 @@ pub mod caller;
 pub mod compile;
 pub mod cuda;
 pub mod fatbin;
+pub mod held;
 pub mod lab;
 pub mod memory_group;
 pub mod modellog;

@@ -173,6 +173,11 @@ impl Target {
         Ok(self.await_line(&self.stderr, 0, start)?.0)
     }
 
+    /// The lines of stdout so far.
+    pub fn lines(&self) -> Vec<String> {
+        self.stdout.lock().0.clone()
+    }
+
     /// The lines of stderr so far.
     pub fn errors(&self) -> Vec<String> {
         self.stderr.lock().0.clone()

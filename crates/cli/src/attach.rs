@@ -206,6 +206,9 @@ fn tell_news(news: &News, named: Option<u32>, report: &Report) {
         Happened::Ended(End::Yielded) => report.note(&format!(
             "{label} goes on; another profiler came, and this session gave way to it"
         )),
+        Happened::Ended(End::Lapsed) => report.note(&format!(
+            "{label} goes on; it had not heard of this side for too long, and its session is over"
+        )),
         Happened::Ended(_) => report.note(&format!("{label} has ended")),
         Happened::Watched => report.note(&format!(
             "{label} has no HIP, HSA or CUDA runtime yet, and is watched"
@@ -222,7 +225,7 @@ fn first(code: u8, next: u8) -> u8 {
 fn target_code(end: End, report: &Report) -> u8 {
     let why = match end {
         // As complete as it can be, and told among the warnings of the results.
-        End::Exited(_) | End::Yielded => return 0,
+        End::Exited(_) | End::Yielded | End::Lapsed => return 0,
         End::Signal(number) => {
             let name = Signal::try_from(number)
                 .map_or_else(|_| number.to_string(), |signal| signal.as_str().to_owned());

@@ -329,7 +329,8 @@ impl Words for Sentences {
     fn ended(&self, ended: Ended) {
         match ended {
             Ended::Signal(signal) => self.report.note(&format!("{} came", signal.as_str())),
-            Ended::Target(End::Yielded) => {}
+            // The results tell it.
+            Ended::Target(End::Yielded | End::Lapsed) => {}
             Ended::Target(_) => self.report.note(&format!(
                 "{} has ended or shut its GPU runtime down",
                 self.whom

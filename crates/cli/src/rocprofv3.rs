@@ -187,7 +187,8 @@ impl Words for Lines {
             Ended::Signal(signal) => self
                 .report
                 .line(&format!("\nCaught signal {}", signal.as_str())),
-            Ended::Target(End::Yielded) => {}
+            // The results tell it.
+            Ended::Target(End::Yielded | End::Lapsed) => {}
             Ended::Target(_) => self.report.note(&format!(
                 "process {} has ended or shut its GPU runtime down",
                 self.pid

@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod descriptor_path;
+mod lease;
 mod life;
 pub mod number;
 pub mod only;

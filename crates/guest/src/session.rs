@@ -1,5 +1,6 @@
 //! One session: the spool is mapped, the work is set up, runs, and is put back.
 
+use crate::lease::Lease;
 use crate::talk::{Session, answer};
 use crate::{BUSY_TICK, IDLE_TICK, Work, now, wait_on};
 use midair_record::spool::{Area, command, outcome, state};
@@ -62,9 +63,7 @@ fn serve(work: &mut dyn Work, area: Area) {
     head.slots.store(work.slots(), Relaxed);
     head.attached_at.store(now(), Relaxed);
     set_state(area, state::ATTACHED);
-    let mut tick = head.lease_tick.load(Acquire);
-    let mut tick_at = now();
-    let lease = u64::from(head.lease_ms) * 1_000_000;
+    let mut lease = Lease::new(head.lease_tick.load(Acquire), now(), head.lease_ms);
     let reason = loop {
         let busy = work.tick();
         head.slots.store(work.slots(), Relaxed);
@@ -75,10 +74,7 @@ fn serve(work: &mut dyn Work, area: Area) {
         if let Some(reason) = work.leaving() {
             break reason;
         }
-        let lease_tick = head.lease_tick.load(Acquire);
-        if lease_tick != tick {
-            (tick, tick_at) = (lease_tick, now());
-        } else if lease != 0 && now() - tick_at > lease {
+        if lease.has_run_out(head.lease_tick.load(Acquire), now()) {
             break outcome::LEASE_EXPIRED;
         }
         wait_on(

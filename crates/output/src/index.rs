@@ -445,6 +445,13 @@ impl Index {
                 .any(|symbol| symbol.name.starts_with(ROCCLR_KERNEL))
     }
 
+    /// Packets of queues that went by unseen: nobody can tell how many of them were dispatches.
+    pub fn unseen(&self) -> u64 {
+        self.books
+            .iter()
+            .fold(0, |sum, books| sum.saturating_add(books.lost))
+    }
+
     /// Queues whose books do not balance, in words.
     pub fn unbalanced(&self) -> Vec<String> {
         let mut all = Vec::new();

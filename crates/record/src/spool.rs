@@ -72,6 +72,8 @@ pub mod outcome {
     pub const NO_TABLES: u32 = 64;
     /// Another profiler appeared or asked for its turn, and we gave way: what was recorded until then is whole.
     pub const YIELDED: u32 = 128;
+    /// A thread of the application opened its runtime and went on before the runtime was hooked: what it did may be missing.
+    pub const HOOKED_LATE: u32 = 256;
 }
 
 /// Values of [`Head::status`], written by the target with [`state::FAILED`].

@@ -23,6 +23,8 @@ pub enum End {
     Exec,
     /// It goes on; the session ended, since another profiler wanted the process and we gave way.
     Yielded,
+    /// It goes on; the session ended there, since this side was not heard of for longer than its lease.
+    Lapsed,
 }
 
 /// How it ended, in words.
@@ -33,6 +35,7 @@ pub fn describe(end: End) -> String {
         End::Signal(signal) => format!("it was killed by signal {signal}"),
         End::Exec => "it became another program by exec".to_owned(),
         End::Yielded => "it goes on, with another profiler that this one gave way to".to_owned(),
+        End::Lapsed => "it goes on, and is recorded no more".to_owned(),
     }
 }
 
@@ -104,6 +107,7 @@ impl Finished {
             _ => None,
         };
         let lost = lost(&self.dropped);
+        let cut = cut(self.outcome);
         let mut notes = self.notes;
         notes.extend(remarks(self.outcome));
         if self.records.malformed_bytes() > 0 {
@@ -112,14 +116,13 @@ impl Finished {
                 self.records.malformed_bytes()
             ));
         }
-        let ordinary = killed.is_none()
-            && self.failure.is_none()
-            && self.outcome & outcome::LEASE_EXPIRED == 0;
+        let ordinary = killed.is_none() && self.failure.is_none() && cut.is_none();
         let text = match (&self.failure, self.ended) {
             (Some(failure), _) => failure.what.clone(),
             (None, Some(End::Yielded)) => {
                 "another profiler came, and this session gave way to it".to_owned()
             }
+            (None, _) if cut.is_some() => cut.unwrap_or_default().to_owned(),
             (None, Some(end)) => format!("the process ended while attached: {}", describe(end)),
             (None, None) => "complete".to_owned(),
         };
@@ -139,6 +142,7 @@ impl Finished {
             plan,
             system_backend: self.settings.text("ROCPROF_PERFETTO_BACKEND") == Some("system"),
             killed,
+            cut,
             failure: self.failure,
         })
     }
@@ -152,6 +156,7 @@ pub(crate) struct Ready {
     pub(crate) plan: Plan,
     system_backend: bool,
     killed: Option<End>,
+    cut: Option<&'static str>,
     failure: Option<Failure>,
 }
 
@@ -192,7 +197,7 @@ impl Ready {
                     .to_owned(),
             );
         }
-        warnings.extend(index.unbalanced());
+        let unbalanced = index.unbalanced();
         let incomplete = misplaced.or_else(|| self.failure.clone()).or_else(|| {
             if let Some(end) = self.killed {
                 return Some(Failure::new(
@@ -200,11 +205,26 @@ impl Ready {
                     format!("the process ended while attached: {}", describe(end)),
                 ));
             }
-            let lost: Vec<String> = trace
+            if let Some(why) = self.cut {
+                return Some(
+                    Failure::new(Kind::Incomplete, why)
+                        .hint("one side had no processor for seconds: record again when the machine has one to spare"),
+                );
+            }
+            let mut lost: Vec<String> = trace
                 .lost
                 .iter()
                 .map(|(what, count)| format!("{count} {what}"))
                 .collect();
+            if index.unseen() > 0 {
+                lost.push(format!(
+                    "{} packets of queues, which were consumed before they could be looked at",
+                    index.unseen()
+                ));
+            }
+            if let Some(first) = unbalanced.first() {
+                lost.push(first.clone());
+            }
             (!lost.is_empty()).then(|| {
                 Failure::new(
                     Kind::Incomplete,
@@ -213,6 +233,7 @@ impl Ready {
                 .hint("give the spool more memory, or record less")
             })
         });
+        warnings.extend(unbalanced);
         if index.is_idle() {
             warnings.push("nothing was recorded: the process made no call and launched no kernel that was asked for".to_owned());
         }
@@ -302,12 +323,22 @@ fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {
     lost
 }
 
+/// Why a session that came to its end does not have all that happened, if that is so.
+fn cut(word: u32) -> Option<&'static str> {
+    [
+        (outcome::LEASE_EXPIRED, "the target's side ended the session by itself, since it had not heard of this side for too long: what the process did from then on is missing"),
+        (outcome::HOOKED_LATE, "the process opened its GPU runtime and went on before the target's side had a turn to look at it: what it did at the beginning may be missing"),
+    ]
+    .into_iter()
+    .find(|(bit, _)| word & bit != 0)
+    .map(|(_, text)| text)
+}
+
 /// What the target's side had to say of its end.
 fn remarks(word: u32) -> Vec<String> {
     [
         (outcome::SLOT_KEPT, "another library has put its wrapper over ours: ours stays below it and only passes calls on"),
         (outcome::STILL_RUNNING, "work was still running on the device at the detach: it is recorded as such"),
-        (outcome::LEASE_EXPIRED, "the target's side ended by itself, since it had not heard of this side"),
         (outcome::RUNTIME_SHUT_DOWN, "the process shut its GPU runtime down: collecting ended there"),
         (outcome::MEMORY_KEPT, "a thread of the process stood still inside a record store: some memory of ours stays mapped there"),
         (outcome::YIELDED, "another profiler came, and this session gave way to it: what was recorded until then is whole"),

@@ -4,6 +4,7 @@
 //! saved, signals ready, slots taken, recording opened. On the way out: nothing new taken on while the device's rest drains with the
 //! hooks still in, recording off, everyone seen outside, slots restored, books written, signals given back.
 
+mod opening;
 mod relay;
 
 use crate::allocations;
@@ -23,6 +24,8 @@ use crate::tables::{self, Live};
 use crate::wrappers::{TABLES, original};
 use midair_record::event::{Untimed, kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
+use opening::{DEVICE_PENDING, HSA_CLOSED, WENT_ON};
+pub use opening::{Opening, wait_for_device};
 use relay::{Route, relay};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -41,12 +44,8 @@ static SERVED: AtomicU64 = AtomicU64::new(0);
 static SERVING: AtomicU32 = AtomicU32::new(0);
 /// What [`look_again`] asks for, see [`look`].
 static LOOK: AtomicU32 = AtomicU32::new(look::NOTHING);
-/// 1 while the HSA runtime is there and not open, and its `hsa_init` is hooked.
-static HSA_CLOSED: AtomicU32 = AtomicU32::new(0);
 /// 1 while the agent may wait for a lock of the HSA runtime's.
 static IN_RUNTIME: AtomicU32 = AtomicU32::new(0);
-/// 1 while a session wants the device's work and the HSA runtime is not open yet.
-static DEVICE_PENDING: AtomicU32 = AtomicU32::new(0);
 /// Thread id of the agent.
 static AGENT: AtomicU32 = AtomicU32::new(0);
 
@@ -75,13 +74,12 @@ pub(crate) fn begin_anew() {
         &PROCESS_LEAVES,
         &SERVING,
         &LOOK,
-        &HSA_CLOSED,
         &IN_RUNTIME,
-        &DEVICE_PENDING,
         &AGENT,
     ] {
         word.store(0, SeqCst);
     }
+    opening::begin_anew();
 }
 
 /// How long an application's thread waits for a session to end before its runtime or process goes.
@@ -128,20 +126,29 @@ pub fn is_served() -> bool {
 
 /// For tools' threads: the set of running contexts changed. Waits until the agent has seen it, within a limit.
 pub fn ask() {
+    ask_within(LEAVE_LIMIT);
+}
+
+/// Whether the agent has answered, or there is none to answer.
+fn ask_within(limit: Duration) -> bool {
     if !is_served() {
         // No session, or a forked child without an agent.
-        return;
+        return true;
     }
     let ticket = ASKED.fetch_add(1, SeqCst) + 1;
     crate::local::wake();
     if callbacks::is_inside() {
         // The agent may be waiting for this very function to return.
-        return;
+        return true;
     }
-    let end = std::time::Instant::now() + LEAVE_LIMIT;
-    while is_served() && SERVED.load(SeqCst) < ticket && std::time::Instant::now() < end {
+    let end = std::time::Instant::now() + limit;
+    while is_served() && SERVED.load(SeqCst) < ticket {
+        if std::time::Instant::now() >= end {
+            return false;
+        }
         std::thread::sleep(Duration::from_micros(200));
     }
+    true
 }
 
 /// For an application's thread that waits for the agent's next round: wakes the agent, and tells whether it will come to it. A
@@ -190,23 +197,6 @@ pub fn is_asked_to_look() -> bool {
     LOOK.load(SeqCst) != look::NOTHING
 }
 
-/// For an application's thread whose `hsa_init` has returned: waits until the runtime's tables are hooked and the device's side is
-/// ready, within a limit, so that nothing that comes after it goes by unseen.
-pub fn hsa_is_open() {
-    if HSA_CLOSED.load(Acquire) != 0 && probe::generation() != 0 {
-        ask();
-    }
-}
-
-/// For an application's thread that is about to make its first queue: waits until the device's side is ready, within a limit, so that
-/// not even the first dispatch is without times. The runtime's `hsa_init` is behind that thread, so it holds no lock of it.
-pub fn wait_for_device() {
-    if DEVICE_PENDING.load(Acquire) == 0 || probe::generation() == 0 {
-        return;
-    }
-    ask();
-}
-
 /// A session that collects.
 #[derive(Debug)]
 struct Running {
@@ -225,6 +215,8 @@ struct Running {
     hsa_ready: bool,
     /// The HSA runtime is open, behind its first `hsa_init`.
     hsa_up: bool,
+    /// It was seen closed while kernels were wanted: what is on its queues was all launched in this session.
+    born_here: bool,
     /// See [`Collection::hsa_slots_are_final`].
     hsa_final: bool,
     /// Why it is not, in words.
@@ -399,6 +391,8 @@ impl Collection {
             runtimes: runtimes::Told::new(wanted),
             tools: None,
             hsa_up: false,
+            // Whoever brings tables is inside `hsa_init`.
+            born_here: need.kernels && LOOK.load(SeqCst) == look::HSA,
             hsa_final: false,
             hsa_open: false,
             hsa_ready: false,
@@ -409,7 +403,10 @@ impl Collection {
             told: Vec::new(),
         });
         COLLECTING.store(true, SeqCst);
+        WENT_ON.store(0, SeqCst);
         DEVICE_PENDING.store(u32::from(need.device()), Release);
+        // Before `hsa_init` is hooked: what returns through the hook finds it.
+        HSA_CLOSED.store(1, Release);
         match LOOK.swap(look::NOTHING, SeqCst) {
             look::NOTHING => self.look_for_tables(),
             asked => self.take_tables(asked),
@@ -433,6 +430,16 @@ impl Collection {
             Self::open_hsa(running, &mut self.harvester);
         }
         self.take_slots();
+        self.let_in();
+    }
+
+    /// Everything is hooked: nobody has to wait for it any more.
+    fn let_in(&mut self) {
+        if let Some(running) = &self.running {
+            let waiting = running.need.device() && !running.hsa_open;
+            DEVICE_PENDING.store(u32::from(waiting), Release);
+            HSA_CLOSED.store(u32::from(!running.hsa_up), Release);
+        }
     }
 
     /// The same without a look at the device: whoever waits for it may be inside `hsa_init`.
@@ -454,7 +461,9 @@ impl Collection {
             return;
         }
         running.hsa_up = Self::runtime_is_open();
-        HSA_CLOSED.store(u32::from(!running.hsa_up), Release);
+        if !running.hsa_up {
+            running.born_here = running.need.kernels;
+        }
         if running.hsa_up {
             self.hsa_slots_are_final();
         }
@@ -568,10 +577,10 @@ impl Collection {
                 running.hsa_open = true;
                 ""
             };
-            DEVICE_PENDING.store(u32::from(!running.hsa_open), Release);
             if !running.hsa_open {
                 return;
             }
+            state::BORN_HERE.store(running.born_here, Relaxed);
             allocations::learn();
             symbols::write_agents(&mut running.sink);
         }
@@ -723,6 +732,9 @@ impl Collection {
         allocations::pass(&mut running.sink, true);
         if running.live.is_empty() {
             self.outcome |= outcome::NO_TABLES;
+        }
+        if WENT_ON.load(SeqCst) > 0 {
+            self.outcome |= outcome::HOOKED_LATE;
         }
         // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the agent uses this writer.
         unsafe { running.sink.writer.seal() };

@@ -307,11 +307,10 @@ unsafe extern "C-unwind" fn hsa_executable_destroy(executable: u64) -> u32 {
 
 /// The runtime is there: when this returns it is hooked.
 unsafe extern "C-unwind" fn hsa_init() -> u32 {
+    let opening = crate::collect::Opening::begin();
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_init() };
-    if status == 0 {
-        crate::collect::hsa_is_open();
-    }
+    opening.end(status == 0);
     status
 }
 

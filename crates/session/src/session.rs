@@ -30,6 +30,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// The target's agent counts up at least every few ms; when it has not for so long, its thread is looked for.
 const SILENCE: Duration = Duration::from_millis(250);
 
+/// What is said where a process ended and our thread in it had not come to its end.
+const CUT_SHORT: &str = "the process ended without its exit handlers, or before our thread in it had a turn: what its device did in its last milliseconds may be missing";
+
 /// How often the spool is looked through at the end, at most: the first time takes what is there.
 const LAST_ROUNDS: u32 = 64;
 
@@ -290,14 +293,14 @@ impl Session {
         }
         // The target's side ended by itself: the process is about to exit, or shut its runtime down. Without such a reason it did as
         // we asked.
-        const BY_ITSELF: u32 =
-            outcome::PROCESS_EXIT | outcome::RUNTIME_SHUT_DOWN | outcome::LEASE_EXPIRED;
+        const BY_ITSELF: u32 = outcome::PROCESS_EXIT | outcome::RUNTIME_SHUT_DOWN;
         if head.state.load(Acquire) != state::COMPLETE {
             return None;
         }
         match head.outcome.load(Acquire) {
             why if why & BY_ITSELF != 0 => Some(End::Exited(None)),
             why if why & outcome::YIELDED != 0 => Some(End::Yielded),
+            why if why & outcome::LEASE_EXPIRED != 0 => Some(End::Lapsed),
             _ => None,
         }
     }
@@ -363,6 +366,12 @@ impl Session {
             }
         }
         fault::step("last records taken");
+        // Killed and executed ones are failures anyway.
+        if matches!(self.ended, Some(End::Exited(_)))
+            && self.reader.head().state.load(Acquire) != state::COMPLETE
+        {
+            self.notes.push(CUT_SHORT.to_owned());
+        }
         let head = self.reader.head();
         self.identity.process.init_time = head.attached_at.load(Relaxed);
         self.identity.process.fini_time = match head.detached_at.load(Relaxed) {

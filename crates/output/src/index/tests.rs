@@ -144,7 +144,9 @@ fn books_are_checked() {
         timed: 5,
         ..books
     };
-    let found = index(&[event::encode(&books, &[]), event::encode(&wrong, &[])]).unbalanced();
+    let index = index(&[event::encode(&books, &[]), event::encode(&wrong, &[])]);
+    assert_eq!(index.unseen(), 2);
+    let found = index.unbalanced();
     assert_eq!(found.len(), 1);
     assert!(found[0].contains("queue 4"), "{found:?}");
 }

@@ -3,7 +3,7 @@
 use super::flight::{Flight, stage};
 use super::pool::POOL;
 use super::scan;
-use super::state::{self, QueueState, dead};
+use super::state::{self, Locked, QueueState, dead};
 use super::watch::{self, Watcher};
 use crate::clock::now;
 use crate::layout::Signal;
@@ -123,6 +123,7 @@ impl Harvester {
         let mut ended = 0;
         for queue in state::all() {
             self.announce(queue, sink);
+            self.look_at_passed(queue);
             self.release_held(queue);
             ended += self.follow(queue, sink, None);
         }
@@ -180,6 +181,30 @@ impl Harvester {
             (false, true) => 2,
             (true, false) => 3,
             (true, true) => 4,
+        }
+    }
+
+    /// Somebody rang without a look, and nobody may ring after it: the packets are looked at here, or counted where they cannot be.
+    fn look_at_passed(&self, queue: &'static QueueState) {
+        if queue.passed.load(Relaxed) != 0
+            && let Some(mut inner) = queue.lock()
+        {
+            Self::catch_up(queue, &mut inner);
+        }
+    }
+
+    fn catch_up(queue: &'static QueueState, inner: &mut Locked<'_>) {
+        if !inner.take_passed(queue) {
+            return;
+        }
+        let asked = inner.asked;
+        if queue
+            .visit(|_| scan::look(queue, inner, None, asked))
+            .is_none()
+        {
+            // Destroyed meanwhile: nobody can tell any more what they were.
+            inner.lost += asked - inner.next;
+            inner.next = asked;
         }
     }
 
@@ -382,9 +407,10 @@ impl Harvester {
     pub fn close(&mut self, sink: &mut Sink) {
         for queue in state::all() {
             self.announce(queue, sink);
-            let Some(mut inner) = queue.lock() else {
+            let Some(mut inner) = queue.lock_patiently() else {
                 continue;
             };
+            Self::catch_up(queue, &mut inner);
             if inner.asked <= inner.rung {
                 continue;
             }
@@ -439,7 +465,11 @@ impl Harvester {
     }
 
     fn books(&self, queue: &QueueState, sink: &mut Sink) {
-        let Some(inner) = queue.lock() else { return };
+        let Some(inner) = queue.lock_patiently() else {
+            // Without its books nobody knows whether a queue's dispatches are all there.
+            sink.area.drop_record(kind::BOOKS);
+            return;
+        };
         let record = Books {
             header: Header {
                 size: size_of::<Books>() as u16,

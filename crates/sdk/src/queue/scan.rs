@@ -27,9 +27,15 @@ pub enum Ring {
 /// A doorbell with `value` (the index of the last packet) is about to be rung.
 pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring {
     let Some(mut inner) = state.lock() else {
-        // Whoever holds it is descheduled: pass on; the packets are counted when somebody looks next.
+        // Whoever holds it is descheduled: pass on; the packets are counted when somebody looks next, our own thread if nobody else.
+        if busy.accepts() {
+            state
+                .passed
+                .fetch_max((value as u64).wrapping_add(1), Relaxed);
+        }
         return Ring::Value(value);
     };
+    inner.take_passed(state);
     inner.asked = inner.asked.max((value as u64).wrapping_add(1));
     let asked = inner.asked;
     if !busy.accepts() {

@@ -9,7 +9,7 @@ use crate::layout::{QueuePointer, Signal};
 use crate::wrappers::original;
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 /// Queues per block of states.
@@ -25,6 +25,8 @@ const SPINS: (u32, u32) = (200, 50);
 /// How long it sleeps at a time, and how often before it gives up. The holder has microseconds of work left, but may have lost its
 /// processor for some scheduling rounds; going by would cost the times of the packets.
 const SLEEPS: (Duration, u32) = (Duration::from_micros(100), 500);
+/// How often our own thread tries all that again at the end of a session.
+const PATIENT: u32 = 20;
 
 /// Who reserved a packet index.
 #[derive(Debug)]
@@ -76,6 +78,16 @@ pub struct Inner {
     pub lost: u64,
 }
 
+impl Inner {
+    /// Takes over what was rung without a look. Whether there was anything.
+    pub fn take_passed(&mut self, state: &QueueState) -> bool {
+        let passed = state.passed.swap(0, Relaxed);
+        self.asked = self.asked.max(passed);
+        self.rung = self.rung.max(passed);
+        passed > self.next
+    }
+}
+
 /// A queue's state. All-zero is a free state.
 #[derive(Debug)]
 #[repr(C)]
@@ -101,6 +113,8 @@ pub struct QueueState {
     /// KFD node.
     pub node: AtomicU32,
     lock: AtomicU32,
+    /// Highest doorbell value plus one that was passed on without a look, since the spin word was not to be had.
+    pub passed: AtomicU64,
     /// Packets below this have ended: a dispatch with the barrier bit was seen to have run.
     pub ended_below: AtomicU64,
     /// Dispatches whose record is written with times.
@@ -165,6 +179,11 @@ impl QueueState {
         None
     }
 
+    /// The same for our own thread at the end of a session, when there is no other time to look: its holder has some more turns.
+    pub fn lock_patiently(&self) -> Option<Locked<'_>> {
+        (0..PATIENT).find_map(|_| self.lock())
+    }
+
     /// The queue.
     pub fn pointer(&self) -> QueuePointer {
         QueuePointer(self.queue.load(Acquire))
@@ -219,6 +238,8 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static READY: AtomicUsize = AtomicUsize::new(0);
 /// Queues that found no free state.
 pub static UNSEEN: AtomicU64 = AtomicU64::new(0);
+/// The runtime was opened in this session: packets of a queue that were consumed before it was learned went by unseen.
+pub static BORN_HERE: AtomicBool = AtomicBool::new(false);
 /// Intercept queues known: only then do doorbells of the user kind need a look-up.
 pub static INTERCEPTS: AtomicU32 = AtomicU32::new(0);
 
@@ -281,6 +302,7 @@ pub fn clear() {
     }
     USED.store(0, Release);
     UNSEEN.store(0, Relaxed);
+    BORN_HERE.store(false, Relaxed);
     INTERCEPTS.store(0, Relaxed);
     for cell in &KEYS {
         cell.key.store(0, Relaxed);
@@ -408,12 +430,14 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, agent: u64, reserved: 
             original::hsa_amd_profiling_set_profiler_enabled(queue.0 as *mut _, 1);
             state.profiling_ours.store(u32::from(!intercept), Relaxed);
         }
+        let first = if BORN_HERE.load(Relaxed) { 0 } else { read };
         if let Some(mut inner) = state.lock() {
             *inner = Inner {
                 ring: queue.ring(),
                 size: u64::from(queue.size()),
-                first: read,
+                first,
                 next: read,
+                lost: read.saturating_sub(first),
                 ours_from: reserved.unwrap_or(written),
                 asked: 0,
                 rung: 0,
@@ -426,4 +450,29 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, agent: u64, reserved: 
 /// See [`crate::forked`]. The rest is cleared when a session begins.
 pub(crate) fn begin_anew() {
     LEARNING.store(0, Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_rung_without_a_look_is_looked_at_later() {
+        let layout = std::alloc::Layout::new::<QueueState>();
+        // SAFETY: a state is a free one when all of it is zero; it stays for the rest of the process.
+        let state: &'static QueueState = unsafe { &*std::alloc::alloc_zeroed(layout).cast() };
+        let held = state.lock().unwrap();
+        // Its holder has no turn: another producer passes by.
+        assert!(state.lock().is_none());
+        state.passed.fetch_max(7, Relaxed);
+        drop(held);
+        let mut inner = state.lock_patiently().unwrap();
+        inner.next = 4;
+        assert!(inner.take_passed(state));
+        assert_eq!((inner.asked, inner.rung), (7, 7));
+        assert!(!inner.take_passed(state), "once");
+        state.passed.store(4, Relaxed);
+        assert!(!inner.take_passed(state), "looked at already");
+        assert_eq!((inner.asked, inner.rung), (7, 7));
+    }
 }

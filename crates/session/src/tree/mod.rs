@@ -258,7 +258,8 @@ impl Group {
                 }
                 if let Some(end) = end {
                     match end {
-                        End::Exec => {
+                        // It goes on, as another program or without us.
+                        End::Exec | End::Lapsed => {
                             self.attempts.remove(&pid);
                             self.watch.look_anew(pid);
                         }

@@ -1,0 +1,222 @@
+//! Sides that get no turn for a while, as on a starved machine: what a process did meanwhile is in the results, or the command line says
+//! that it is not, and its exit code does, too. On the stand-in runtimes; needs no root.
+
+use midair_tests::Result;
+use midair_tests::attacher::{Attacher, Traced};
+use midair_tests::held::{Held, call_of, thread_named, threads};
+use midair_tests::lab::LabTarget;
+use midair_tests::stand_in::Kit;
+use midair_tests::table::Csv;
+use midair_tests::target::{PATIENCE, until};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// Our thread in a target.
+const AGENT: &str = "midair-agent";
+/// Longer than an application waited for our thread when it was found that it went on unseen; it waits longer now.
+const STARVED: Duration = Duration::from_millis(2500);
+
+/// A rank that has not opened its runtime yet.
+fn rank(kit: &Kit, variables: &[(&str, &str)]) -> Result<LabTarget> {
+    let mut command = Command::new(kit.program("ranks")?);
+    command.args(["rank", "0"]);
+    let mut target = kit.start_command(command, "model.log", variables)?;
+    target.expect("ready")?;
+    Ok(target)
+}
+
+/// What it says that it launched so far, once it says so.
+fn launched(target: &mut LabTarget) -> Result<usize> {
+    let line = target.expect("rank")?;
+    let count = line.rsplit(' ').next().ok_or("a count")?;
+    Ok(count.parse()?)
+}
+
+fn recorded(traced: &Traced) -> Result<usize> {
+    let file = traced.file("kernel_trace.csv");
+    Ok(if file.exists() {
+        Csv::read(&file)?.rows.len()
+    } else {
+        0
+    })
+}
+
+fn attached(target: &LabTarget) -> Result<(Attacher, i32)> {
+    let attacher = Attacher::midair(target.pid(), &[])?;
+    Ok((attacher, thread_named(target.pid(), AGENT)?))
+}
+
+/// Whether a thread of the application sleeps: it waits for ours.
+fn somebody_waits(pid: i32) -> Result<bool> {
+    Ok(threads(pid)?.into_iter().any(|tid| {
+        call_of(pid, tid).is_some_and(|(number, _)| number == libc::SYS_clock_nanosleep)
+    }))
+}
+
+fn quit(target: LabTarget) -> Result<()> {
+    target.target.wait(PATIENCE)?.success().map(drop)
+}
+
+/// Our thread has no turn for some seconds while the application opens its runtime: the application waits for it, and nothing is missed.
+#[test]
+fn a_runtime_that_is_opened_while_our_thread_has_no_turn_is_recorded_from_its_first_kernel()
+-> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = rank(&kit, &[])?;
+    let (attacher, agent) = attached(&target)?;
+    let held = Held::anywhere(agent)?;
+    target.send("work 5")?;
+    until("the application waits", || somebody_waits(target.pid()))?;
+    // Not for something to happen: this is how long nothing may.
+    let end = Instant::now() + STARVED;
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(held);
+    let count = launched(&mut target)?;
+    let traced = attacher.detach()?.code(0)?;
+    assert_eq!(recorded(&traced)?, count, "{}", traced.exit);
+    quit(target)
+}
+
+/// Our thread has no turn at all: the application goes on after a while, and what is missing is said.
+#[test]
+fn an_application_that_went_on_unseen_is_no_success() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = rank(&kit, &[])?;
+    let (attacher, agent) = attached(&target)?;
+    let held = Held::anywhere(agent)?;
+    target.send("work 5")?;
+    let count = launched(&mut target)?;
+    drop(held);
+    let traced = attacher.detach()?.code(32)?;
+    assert!(recorded(&traced)? < count, "{}", traced.exit);
+    let said = traced.exit.stderr.join("\n");
+    assert!(said.contains("went on before"), "{}", traced.exit);
+    quit(target)
+}
+
+/// The attacher has no turn for longer than its lease: the target ends the session and goes on, and what is missing is said.
+#[test]
+fn a_session_that_the_lease_ended_is_no_success() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = rank(&kit, &[])?;
+    let pid = target.pid();
+    target.send("work 1")?;
+    let before = launched(&mut target)?;
+    let (mut attacher, agent) = attached(&target)?;
+    target.send("work 3")?;
+    let seen = launched(&mut target)? - before;
+    attacher.process().signal(libc::SIGSTOP)?;
+    // It parks, which is the one wait of it without a limit.
+    until("the end of the session", || {
+        Ok(call_of(pid, agent)
+            .is_some_and(|(number, words)| number == libc::SYS_futex && words.get(3) == Some(&0)))
+    })?;
+    target.send("work 5")?;
+    let after = launched(&mut target)? - before - seen;
+    assert!(after > 0);
+    attacher.process().signal(libc::SIGCONT)?;
+    let traced = attacher.ended()?.code(32)?;
+    assert_eq!(recorded(&traced)?, seen, "{}", traced.exit);
+    let said = traced.exit.stderr.join("\n");
+    assert!(
+        said.contains("had not heard of this side"),
+        "{}",
+        traced.exit
+    );
+    quit(target)
+}
+
+/// Makes of a file of the topology one that is read in the middle of `hsa_init`, as soon as somebody writes it.
+fn gate(topology: &Path) -> Result<PathBuf> {
+    let gate = topology.join("nodes/0/name");
+    let _ = std::fs::remove_file(&gate);
+    let name = CString::new(gate.as_os_str().as_bytes())?;
+    // SAFETY: a path that ends with a zero.
+    match unsafe { libc::mkfifo(name.as_ptr(), 0o600) } {
+        0 => Ok(gate),
+        _ => Err(std::io::Error::last_os_error().into()),
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let there = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_all(&entry.path(), &there)?;
+        } else {
+            std::fs::copy(entry.path(), there)?;
+        }
+    }
+    Ok(())
+}
+
+/// Our thread sees the runtime open at the very moment when `hsa_init` has let go of its lock and has not returned, and then has no turn
+/// before it has hooked anything: the application waits for it all the same. (Ranks of a tree had no kernels by this, without a word.)
+#[test]
+fn a_runtime_that_is_seen_open_and_not_hooked_yet_is_waited_for() -> Result<()> {
+    let kit = Kit::new()?;
+    let topology = kit.scratch().join("topology");
+    copy_all(&kit.dir().join("topology"), &topology)?;
+    let variable = topology.to_str().ok_or("a path is text")?;
+    let mut target = rank(&kit, &[("HSA_MODEL_TOPOLOGY", variable)])?;
+    let pid = target.pid();
+    let (attacher, agent) = attached(&target)?;
+    // Now that the attacher has read it.
+    let gate = gate(&topology)?;
+    target.send("work 5")?;
+
+    // One thread is inside `hsa_init`, at the gate; ours waits for the lock that it has, without a limit as it never does otherwise.
+    let mut opener = 0;
+    until("hsa_init", || {
+        let at_gate = |tid: &i32| {
+            *tid != agent
+                && call_of(pid, *tid).is_some_and(|(number, _)| number == libc::SYS_openat)
+        };
+        opener = threads(pid)?.into_iter().find(at_gate).unwrap_or(0);
+        Ok(opener != 0)
+    })?;
+    let mut lock = 0;
+    until("our thread at the lock", || {
+        if let Some((libc::SYS_futex, words)) = call_of(pid, agent)
+            && let [word, _, _, 0, ..] = words[..]
+        {
+            lock = word;
+        }
+        Ok(lock != 0)
+    })?;
+
+    // Ours is held where it looks for tables, the opener at the end of the call that wakes ours.
+    let (watched, is_watched) = channel();
+    let at_tables = move || call_of(pid, agent).is_some_and(|(call, _)| call == libc::SYS_openat);
+    let ours = std::thread::spawn(move || {
+        let ready = move || Ok(watched.send(())?);
+        Held::at_call(agent, ready, at_tables, 1)
+    });
+    is_watched.recv()?;
+    let at_wake = move || {
+        call_of(pid, opener).is_some_and(|(number, words)| {
+            number == libc::SYS_futex && words.first() == Some(&lock)
+        })
+    };
+    let open_gate = move || Ok(std::fs::write(&gate, "a GPU\n")?);
+    let waking = Held::at_call(opener, open_gate, at_wake, 2)?;
+    let ours = ours.join().map_err(|_| "the thread that holds ours")??;
+    drop(waking);
+    let told = |target: &LabTarget| target.lines().iter().any(|line| line.starts_with("rank"));
+    until("the application waits, or has gone on", || {
+        Ok(somebody_waits(pid)? || told(&target))
+    })?;
+    drop(ours);
+    let count = launched(&mut target)?;
+    let traced = attacher.detach()?.code(0)?;
+    assert_eq!(recorded(&traced)?, count, "{}", traced.exit);
+    quit(target)
+}
