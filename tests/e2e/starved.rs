@@ -206,7 +206,11 @@ fn a_runtime_that_is_seen_open_and_not_hooked_yet_is_waited_for() -> Result<()> 
             number == libc::SYS_futex && words.first() == Some(&lock)
         })
     };
-    let open_gate = move || Ok(std::fs::write(&gate, "a GPU\n")?);
+    // Whoever opens such a file for writing waits for its reader, which runs only when `ready` is over.
+    let open_gate = move || {
+        std::thread::spawn(move || std::fs::write(&gate, "a GPU\n"));
+        Ok(())
+    };
     let waking = Held::at_call(opener, open_gate, at_wake, 2)?;
     let ours = ours.join().map_err(|_| "the thread that holds ours")??;
     drop(waking);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Shortest time between two looks.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// A look may take this part of the time until the next one: what is watched is somebody's production machine.
+/// A look may take this part of a processor until the next one: what is watched is somebody's production machine.
 const SHARE: u32 = 50;
 /// A process that comes while we look must be there this long before it is entered: until then it may be a child between `fork` and
 /// `exec`, which still shows its parent's libraries.
@@ -107,10 +107,10 @@ impl Watch {
 
     /// Looks, if it is time, and gives those that have become ripe.
     pub(super) fn look(&mut self) -> Vec<Ripe> {
-        let began = Instant::now();
-        if began < self.next {
+        if Instant::now() < self.next {
             return Vec::new();
         }
+        let before = used();
         self.forget_the_dead();
         match self.selection {
             Selection::Tree(root) if self.first => self.meet(root, false),
@@ -120,7 +120,7 @@ impl Watch {
         self.meet_descendants();
         let ripe = self.ripen();
         self.first = false;
-        self.next = Instant::now() + SHORTEST.max(began.elapsed() * SHARE);
+        self.next = Instant::now() + SHORTEST.max(used().saturating_sub(before) * SHARE);
         ripe
     }
 
@@ -271,6 +271,13 @@ impl Watch {
         }
         ripe
     }
+}
+
+/// Processor time of this thread. The time that passes is no measure of what a look costs: on a starved machine it would put the next
+/// look off for minutes.
+fn used() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(Duration::ZERO, Duration::from)
 }
 
 /// Pages of its address space; 0 when nobody tells.
