@@ -96,7 +96,7 @@ impl Rig {
             midair_tests::target::until("the stop", || Ok(rig.is_stopped()))?;
         }
         rig.is_preloaded()?;
-        rig.before = snapshot(rig.pid)?;
+        rig.before = at_rest(rig.pid)?;
         Ok(rig)
     }
 
@@ -462,6 +462,20 @@ fn snapshot(pid: i32) -> Result<Snapshot> {
         snapshot.threads.remove(&pid);
     }
     Ok(snapshot)
+}
+
+/// A snapshot with each thread's own mask: in the middle of `fork` and the like the C library blocks all signals for a moment.
+fn at_rest(pid: i32) -> Result<Snapshot> {
+    let mut first = snapshot(pid)?;
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(1));
+        for (tid, thread) in snapshot(pid)?.threads {
+            if let Some(own) = first.threads.get_mut(&tid) {
+                own.blocked &= thread.blocked;
+            }
+        }
+    }
+    Ok(first)
 }
 
 /// A thread's id as its own process knows it.

@@ -65,5 +65,7 @@ fn is_mapped(pid: i32, path: &std::path::Path) -> bool {
     }
     files
         .iter()
-        .any(|file| std::fs::read_to_string(file).is_ok_and(|maps| maps.contains(&*name)))
+        // Other names there need not be text.
+        .filter_map(|file| std::fs::read(file).ok())
+        .any(|maps| String::from_utf8_lossy(&maps).contains(&*name))
 }
