@@ -285,18 +285,19 @@ pub fn all() -> impl Iterator<Item = &'static QueueState> {
 }
 
 /// Gives all states back and forgets all queues. Only while no session is on. The memory is handed back to the system and reads
-/// as zero again.
+/// as zero again; where the program has locked it the system does not take it, and what was used is overwritten.
 pub fn clear() {
-    for block in &BLOCK_TABLE {
+    let used = USED.load(Acquire);
+    for (number, block) in BLOCK_TABLE.iter().enumerate() {
         let block = block.load(Acquire);
         if !block.is_null() {
-            // SAFETY: our own private anonymous mapping; nobody uses a state while no session is on.
+            // SAFETY: our own private anonymous mapping; nobody uses a state while no session is on, and all-zero is a free one.
             unsafe {
-                libc::madvise(
-                    block.cast(),
-                    BLOCK * size_of::<QueueState>(),
-                    libc::MADV_DONTNEED,
-                )
+                let bytes = BLOCK * size_of::<QueueState>();
+                if libc::madvise(block.cast(), bytes, libc::MADV_DONTNEED) != 0 {
+                    let used = used.saturating_sub(number * BLOCK).min(BLOCK);
+                    block.write_bytes(0, used);
+                }
             };
         }
     }
