@@ -3,13 +3,17 @@
 //   count plain THREADS    kernels only, each thread on a stream of its own
 //   count mixed THREADS    kernels, copies in three directions, fills, events, allocations
 //   count graph THREADS    each thread launches a graph that was instantiated before the first answer
+//   count regraph THREADS  each thread instantiates a graph, launches it 200 times, and begins anew
 //   count capture 1        captures a graph again and again, instantiates it, launches it, waits for it and destroys it
+//   count waits THREADS    kernels of some milliseconds, and a wait for each: on the processor, asleep, or in a copy
 //   count idle 0 [CPU]     nothing by itself: "rate" and "times" only; the answering thread stays on that processor
 //
 // One line on standard input, one line "@ {json}" on standard output:
 //   mark             the threads pause outside of CUDA, the device is waited for, the counts are told with the time (CLOCK_BOOTTIME, ns)
 //   rate SECONDS K   kernel K (empty or vecadd) is launched for so long on this thread; launches per second
 //   times N          N kernels of known different lengths, each between two events; the events' times
+//   raw COMMANDS     CUPTI alone (raw.c, which the variable RAW_LIBRARY names): what it answers
+//   rest COMMANDS    the same while the threads pause outside of CUDA; with "sync" in front the device has nothing to do, either
 //   end              the threads stop; the last counts
 #include <atomic>
 #include <cmath>
@@ -18,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 #include <sched.h>
 #include <string>
 #include <thread>
@@ -103,19 +108,24 @@ struct Worker {
         OK(cudaMallocHost(&host, ELEMENTS * sizeof(float)));
         OK(cudaMemset(device, 0, ELEMENTS * sizeof(float)));
         if (mode == "graph") {
-            cudaGraph_t made;
-            OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-            for (int at = 0; at < GRAPH_KERNELS; at++) {
-                if (at % 3)
-                    count_add<<<16, 256, 0, stream>>>(device, ELEMENTS);
-                else
-                    count_scale<2><<<16, 256, 0, stream>>>(device, ELEMENTS);
-            }
-            OK(cudaStreamEndCapture(stream, &made));
-            OK(cudaGraphInstantiate(&graph, made, 0));
+            instantiate();
             for (int at = 0; at < 3; at++) OK(cudaGraphLaunch(graph, stream));
         }
         OK(cudaStreamSynchronize(stream));
+    }
+
+    void instantiate() {
+        cudaGraph_t made;
+        OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        for (int at = 0; at < GRAPH_KERNELS; at++) {
+            if (at % 3)
+                count_add<<<16, 256, 0, stream>>>(device, ELEMENTS);
+            else
+                count_scale<2><<<16, 256, 0, stream>>>(device, ELEMENTS);
+        }
+        OK(cudaStreamEndCapture(stream, &made));
+        OK(cudaGraphInstantiate(&graph, made, 0));
+        OK(cudaGraphDestroy(made));
     }
 
     void add() {
@@ -152,6 +162,24 @@ struct Worker {
         OK(cudaGraphDestroy(made));
     }
 
+    void wait(uint32_t dice, cudaEvent_t asleep) {
+        count_spin<<<1, 32, 0, stream>>>(1000000 + dice % 8000000, device);
+        if (!OK(cudaGetLastError())) return;
+        counts[id].of[CALLS]++;
+        switch ((id + dice) % 3) {
+        case 0: OK(cudaStreamSynchronize(stream)); break;
+        case 1:
+            OK(cudaEventRecord(asleep, stream));
+            OK(cudaEventSynchronize(asleep));
+            break;
+        default:
+            // Not page-locked: the call returns when it is done.
+            float some[16];
+            OK(cudaMemcpyAsync(some, device, sizeof some, cudaMemcpyDeviceToHost, stream));
+            OK(cudaStreamSynchronize(stream));
+        }
+    }
+
     void copy(Kind kind) {
         bool to_device = kind == H2D, within = kind == D2D;
         auto direction = within ? cudaMemcpyDeviceToDevice : to_device ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
@@ -161,20 +189,30 @@ struct Worker {
     }
 
     void run() {
-        cudaEvent_t event;
+        cudaEvent_t event, asleep;
         OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+        OK(cudaEventCreateWithFlags(&asleep, cudaEventDisableTiming | cudaEventBlockingSync));
         uint32_t dice = 7919u * (id + 1);
         inside++;
         for (uint64_t step = 0; !stopped && !errors; step++) {
             gate();
             dice = dice * 1664525u + 1013904223u;
-            if (mode == "graph") {
+            if (mode == "regraph" && step % 200 == 0) {
+                OK(cudaStreamSynchronize(stream));
+                if (graph) OK(cudaGraphExecDestroy(graph));
+                instantiate();
+            }
+            if (mode == "graph" || mode == "regraph") {
                 if (OK(cudaGraphLaunch(graph, stream))) {
                     counts[id].of[GRAPHS]++;
                     counts[id].of[SCALE] += GRAPH_KERNELS / 3;
                     counts[id].of[ADD] += GRAPH_KERNELS - GRAPH_KERNELS / 3;
                 }
                 if (step % 50 == 49) OK(cudaStreamSynchronize(stream));
+                continue;
+            }
+            if (mode == "waits") {
+                wait(dice, asleep);
                 continue;
             }
             if (mode == "capture") {
@@ -224,6 +262,25 @@ static void mark(int threads) {
     while (inside > 0) usleep(20);
     OK(cudaDeviceSynchronize());
     tell(threads);
+    paused = false;
+}
+
+static void raw(const char *words) {
+    static const char *(*command)(const char *);
+    if (!command) {
+        const char *path = getenv("RAW_LIBRARY");
+        void *library = path ? dlopen(path, RTLD_NOW) : nullptr;
+        if (library) command = reinterpret_cast<const char *(*)(const char *)>(dlsym(library, "raw_command"));
+    }
+    printf("@ {\"raw\": \"%s\"}\n", command ? command(words) : "no library");
+}
+
+static void rest(const char *words) {
+    paused = true;
+    while (inside > 0) usleep(20);
+    bool sync = !strncmp(words, "sync ", 5);
+    if (sync) OK(cudaDeviceSynchronize());
+    raw(words + (sync ? 5 : 0));
     paused = false;
 }
 
@@ -295,8 +352,9 @@ int main(int words, char **word) {
     std::vector<std::thread> running;
     for (auto &worker : workers) running.emplace_back([&worker] { worker.run(); });
     printf("@ {\"ready\": true, \"graph_kernels\": %d}\n", GRAPH_KERNELS);
-    char line[256];
+    char line[512];
     while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = 0;
         double length;
         int n;
         char kernel[16] = "";
@@ -306,6 +364,10 @@ int main(int words, char **word) {
             rate(length, !strcmp(kernel, "empty"));
         else if (sscanf(line, "times %d", &n) == 1)
             times(n);
+        else if (!strncmp(line, "raw ", 4))
+            raw(line + 4);
+        else if (!strncmp(line, "rest ", 5))
+            rest(line + 5);
         else
             break;
     }

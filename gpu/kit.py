@@ -157,12 +157,28 @@ def between(rows, low, high):
     return [row for row in rows if low <= int(row["Start_Timestamp"]) and int(row["End_Timestamp"]) <= high]
 
 
+def begun_between(rows, low, high):
+    """Rows whose work began between two moments."""
+    return [row for row in rows if low <= int(row["Start_Timestamp"]) <= high]
+
+
 def untimed(rows):
     return sum(1 for row in rows if row["Start_Timestamp"] == "0" or row["End_Timestamp"] == "0")
 
 
 def count_by(rows, column):
     return collections.Counter(row[column] for row in rows)
+
+
+# A goal that an interval reaches and its middle does not.
+WITHIN = "within"
+
+
+def reached(middle, high, goal):
+    """Whether a ratio reaches a goal."""
+    if middle >= goal:
+        return True
+    return WITHIN if high >= goal else False
 
 
 class Results:
@@ -172,9 +188,9 @@ class Results:
         self.rows, self.begin = [], time.monotonic()
 
     def add(self, part, what, got, wanted, good):
-        """`good`: True, False, or None for a number that is only told."""
+        """`good`: True, False, WITHIN, or None for a number that is only told."""
         self.rows.append({"part": part, "what": what, "got": str(got), "wanted": wanted, "good": good})
-        mark = {True: "ok  ", False: "FAIL", None: "    "}[good]
+        mark = {True: "ok  ", False: "FAIL", None: "    ", WITHIN: "with"}[good]
         print(f"[{time.monotonic() - self.begin:5.0f} s] {mark} ({part}) {what}: {got}" + (f"   [{wanted}]" if wanted else ""), flush=True)
 
     def guarded(self, part, what, body):

@@ -1,6 +1,6 @@
 """(a) A program that counts its own work: recorded = launched between two marks, none twice, each with its call."""
 
-from kit import Attached, Problem, Program, between, count_by, untimed, whole
+from kit import Attached, Problem, Program, begun_between, between, count_by, untimed, whole
 
 KERNELS = {"add": "count_add(", "scale": "count_scale<"}
 COPIES = {"h2d": "HOST_TO_DEVICE", "d2h": "DEVICE_TO_HOST", "d2d": "DEVICE_TO_DEVICE"}
@@ -17,18 +17,8 @@ def run(check):
     ):
         calls = "all calls" if "--cuda-trace" in options else "kernels and copies"
         check.results.guarded("a", f"{mode}, {threads} threads, {calls}", lambda m=mode, t=threads, o=options: one(check, m, t, o))
-
-
-    check.results.guarded("a", "attaches in the middle of captures of graphs", lambda: captures(check))
-    check.results.guarded("a", "attaches beside launches of graphs", lambda: beside_graphs(check))
-
-
-def captures(check):
-    cycles(check, "capture", 1, 20)
-
-
-def beside_graphs(check):
-    cycles(check, "graph", 4, 20)
+    for mode, threads, count in (("capture", 1, 20), ("graph", 4, 20), ("mixed", 8, 80), ("waits", 8, 30)):
+        check.results.guarded("a", f"attaches beside {mode}", lambda m=mode, t=threads, n=count: cycles(check, m, t, n))
 
 
 def cycles(check, mode, threads, count):
@@ -47,7 +37,7 @@ def cycles(check, mode, threads, count):
             kernels += len(attached.table("kernel_trace"))
             attached.clean()
         last, code = program.end()
-        check.results.add("a", f"{mode}: {count} attaches beside its work", f"{kernels} kernels; the program: {last['errors']} errors, code {code}",
+        check.results.add("a", f"{mode}, {threads} threads: {count} attaches beside its work", f"{kernels} kernels; the program: {last['errors']} errors, code {code}",
                           "0 errors, code 0", last["errors"] == 0 and code == 0 and kernels > 0)
     finally:
         program.kill()
@@ -77,7 +67,8 @@ def one(check, mode, threads, options):
 def judge(check, mode, threads, options, attached, first, second):
     what = f"{mode}, {threads} threads" + (", all calls" if "--cuda-trace" in options else "")
     all_kernels = attached.table("kernel_trace")
-    rows = between(all_kernels, first["time"], second["time"])
+    # By their begins: at the marks nothing is under way, so whatever began between them belongs there, and ends are judged by themselves.
+    rows = begun_between(all_kernels, first["time"], second["time"])
     launched = {key: second[key] - first[key] for key in first}
     names = count_by(rows, "Kernel_Name")
     captured = {key: sum(n for name, n in names.items() if text in name) for key, text in KERNELS.items()}
@@ -89,6 +80,12 @@ def judge(check, mode, threads, options, attached, first, second):
     same = len(rows) - len({(row["Correlation_Id"], row["Graph_Node_Id"]) for row in rows})
     check.results.add("a", f"{what}: twice, without times", f"{twice + same}, {untimed(all_kernels)}", "0, 0",
                       twice + same == 0 and untimed(rows) == 0)
+    late = [int(row["End_Timestamp"]) - mark["time"] for mark in (first, second) for row in all_kernels
+            if 0 < int(row["Start_Timestamp"]) < mark["time"] < int(row["End_Timestamp"])]
+    if late:
+        # The device was waited for before each mark. CUPTI's own times: they are passed on as they are.
+        check.results.add("a", f"{what}: kernels whose end CUPTI tells behind a mark that was reached after it", f"{len(late)} of {len(all_kernels)}, "
+                          f"by {max(late) / 1e6:.2f} ms at most", "", None)
     if mode == "mixed":
         moved = count_by(between(attached.table("memory_copy_trace"), first["time"], second["time"]), "Direction")
         got = {key: sum(n for name, n in moved.items() if name.endswith(text)) for key, text in COPIES.items()}

@@ -1,20 +1,24 @@
-"""(d) What it costs: ratios of speeds, from interleaved pairs of two processes of one kind, of which only the second is ever traced."""
+"""(d) What it costs: ratios of speeds, from interleaved runs of processes of one kind. One is never traced. Beside each that midair records
+stands one that records the same with CUPTI alone (raw.c): what of the cost is CUPTI's, and what is ours."""
 
 import sys
 
-from kit import Attached, Problem, Program
+from kit import Attached, Problem, Program, reached
 from statistics_of_pairs import ratio
 
 SEGMENT = 0.04
+KERNELS = ["--kernel-trace", "--memory-copy-trace"]
 
-# Name, how it is traced, and what the issue wants of it.
+# Name, how it is traced, what the issue wants of it, and the same kinds of records for CUPTI alone.
 LEVELS = (
-    ("midair, kernels and copies", ["--kernel-trace", "--memory-copy-trace"], 0.98),
-    ("midair, runtime calls, too (--cuda-runtime-trace)", ["--kernel-trace", "--memory-copy-trace", "--cuda-runtime-trace"], None),
-    ("midair, all (--cuda-trace)", ["--kernel-trace", "--memory-copy-trace", "--cuda-trace"], 0.95),
-    ("torch.profiler, CUDA", "cuda", None),
-    ("torch.profiler, CPU+CUDA", "both", None),
+    ("kernels and copies", KERNELS, 0.98, "10 1 22 2"),
+    ("runtime calls, too (--cuda-runtime-trace)", [*KERNELS, "--cuda-runtime-trace"], None, None),
+    ("all (--cuda-trace)", [*KERNELS, "--cuda-trace"], 0.95, "10 1 22 2 5 4 38"),
 )
+PROFILERS = (("torch.profiler, CUDA", "cuda"), ("torch.profiler, CPU+CUDA", "both"))
+# Of the speed that CUPTI alone leaves.
+OURS = 0.98
+AFTER = 0.995
 
 
 def run(check):
@@ -25,85 +29,119 @@ def run(check):
         ("empty kernels, C++ (nothing but launches)", "empty", False),
     )
     for title, loop, torch in loops:
-        check.results.guarded("d", title, lambda title=title, loop=loop, torch=torch: one(check, title, loop, torch))
+        check.results.guarded("d", title, lambda title=title, loop=loop, torch=torch: Loop(check, title, loop, torch).run())
 
 
-def start(check, loop, torch, tag):
-    # On one processor the measured threads are equal; but they cannot step aside for whoever works beside it.
-    words = [sys.executable, check.source("rates.py")] if torch else [check.built("count"), "idle", "0"]
-    return Program(words + ([] if check.pin is None else [str(check.pin)]), check.log(f"d-{loop}-{tag}"))
+def cupti_of(pid):
+    """The CUPTI that a process has."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
+        for line in file:
+            if "libcupti.so" in line:
+                return line.split()[-1]
+    raise Problem("a recorded process has no CUPTI mapped")
 
 
-def pairs(check, first, second, loop, count):
-    """Each of both in turn, beginning with the other one each time."""
-    measured = []
-    for at in range(count):
-        order = (first, second) if at % 2 == 0 else (second, first)
-        speeds = {id(program): program.ask(f"rate {SEGMENT} {loop}")["rate"] for program in order}
-        measured.append((speeds[id(first)], speeds[id(second)]))
-    check.raw.append({"loop": loop, "pairs": [[round(one), round(other)] for one, other in measured]})
-    return measured
+class Loop:
+    """One loop, at all levels."""
 
+    def __init__(self, check, title, loop, torch):
+        self.check, self.title, self.loop, self.torch = check, title, loop, torch
+        self.ratios = {}
 
-def one(check, title, loop, torch):
-    levels = [level for level in LEVELS if torch or isinstance(level[1], list)]
-    twin = start(check, loop, torch, "twin")
-    traced = [start(check, loop, torch, f"traced-{at}") for at in range(len(levels))]
-    ratios = {}
-    try:
-        for program in (twin, *traced):
-            program.said(120)
-        for (name, how, goal), program in zip(levels, traced):
-            pairs(check, twin, program, loop, 4)
-            before = pairs(check, twin, program, loop, check.pairs)
-            if isinstance(how, list):
-                measured, speed = with_midair(check, twin, program, loop, how)
-            else:
-                measured, speed = with_profiler(check, twin, program, loop, how)
-            middle, low, high = ratio(measured, before)
-            ratios[name] = (middle, low, high)
-            wanted = f">= {goal}" if goal else ""
-            check.results.add("d", f"{title}: {name}", f"{middle:.4f} [{low:.4f}, {high:.4f}] of {speed:.0f}/s", wanted,
-                              None if goal is None else high >= goal)
-            if isinstance(how, list):
-                middle, low, high = ratio(pairs(check, twin, program, loop, check.pairs), before)
-                check.results.add("d", f"{title}: after detaching from that", f"{middle:.4f} [{low:.4f}, {high:.4f}]", ">= 0.995", high >= 0.995)
-        compare(check, title, ratios)
-    finally:
-        for program in (twin, *traced):
-            program.kill()
+    def start(self, tag):
+        # On one processor the measured threads are equal; but they cannot step aside for whoever works beside it.
+        check = self.check
+        words = [sys.executable, check.source("rates.py")] if self.torch else [check.built("count"), "idle", "0"]
+        words += [] if check.pin is None else [str(check.pin)]
+        return Program(words, check.log(f"d-{self.loop}-{tag}"), RAW_LIBRARY=check.built("libraw.so"))
 
+    def rounds(self, programs, count):
+        """Speeds of all in turn, beginning with another one each time."""
+        measured = []
+        for at in range(count):
+            shift = at % len(programs)
+            order = programs[shift:] + programs[:shift]
+            speeds = {id(program): program.ask(f"rate {SEGMENT} {self.loop}")["rate"] for program in order}
+            measured.append([speeds[id(program)] for program in programs])
+        self.check.raw.append({"loop": self.loop, "rounds": [[round(speed) for speed in each] for each in measured]})
+        return measured
 
-def with_midair(check, twin, program, loop, options):
-    attached = Attached(check.stage, program.pid, options, check.work, f"d-{loop}-{options[-1].strip('-')}", formats=("csv",))
-    if not attached.recording():
-        raise Problem(f"no attach: {attached.text.strip()[-300:]}")
-    pairs(check, twin, program, loop, 2)
-    measured = pairs(check, twin, program, loop, check.pairs)
-    code = attached.stop(120)
-    if code != 0:
-        raise Problem(f"midair ended with {code}: {attached.text.strip()[-300:]}")
-    attached.clean()
-    return measured, sum(first for first, _ in measured) / len(measured)
+    def run(self):
+        profilers = PROFILERS if self.torch else ()
+        twin, control = self.start("twin"), self.start("control")
+        traced = [self.start(f"traced-{at}") for at in range(len(LEVELS) + len(profilers))]
+        programs = [twin, control, *traced]
+        try:
+            for program in programs:
+                program.said(120)
+            for level, program in zip(LEVELS, traced):
+                self.midair(level, twin, program, control)
+            for (name, how), program in zip(profilers, traced[len(LEVELS):]):
+                self.profiler(name, how, twin, program)
+            self.compare()
+        finally:
+            for program in programs:
+                program.kill()
 
+    def add(self, name, first, second, during, before, goal, remark=""):
+        """The row of one column's speed against another's."""
+        def columns(rounds):
+            return [(each[first], each[second]) for each in rounds]
 
-def with_profiler(check, twin, program, loop, how):
-    measured = []
-    # In short runs: torch.profiler keeps everything in memory until it stops.
-    while len(measured) < check.pairs:
-        program.ask(f"on {how}", 120)
-        pairs(check, twin, program, loop, 1)
-        measured += pairs(check, twin, program, loop, min(5, check.pairs - len(measured)))
-        program.ask("off", 120)
-    return measured, sum(first for first, _ in measured) / len(measured)
+        middle, low, high = ratio(columns(during), columns(before))
+        self.ratios[name] = (middle, low, high)
+        self.check.results.add("d", f"{self.title}: {name}", f"{middle:.4f} [{low:.4f}, {high:.4f}]{remark}", f">= {goal}" if goal else "",
+                               reached(middle, high, goal) if goal else None)
 
+    def midair(self, level, twin, program, control):
+        name, options, goal, kinds = level
+        check = self.check
+        programs = [twin, program, control] if kinds else [twin, program]
+        self.rounds(programs, 4)
+        before = self.rounds(programs, check.pairs)
+        attached = Attached(check.stage, program.pid, options, check.work, f"d-{self.loop}-{options[-1].strip('-')}", formats=("csv",))
+        if not attached.recording():
+            raise Problem(f"no attach: {attached.text.strip()[-300:]}")
+        if kinds:
+            self.alone(control, f"load {cupti_of(program.pid)};on {kinds}")
+        self.rounds(programs, 2)
+        during = self.rounds(programs, check.pairs)
+        code = attached.stop(120)
+        if code != 0:
+            raise Problem(f"midair ended with {code}: {attached.text.strip()[-300:]}")
+        attached.clean()
+        speed = sum(each[0] for each in during) / len(during)
+        self.add(f"midair, {name}", 0, 1, during, before, goal, f" of {speed:.0f}/s")
+        if kinds:
+            self.alone(control, "off;flush 1;finalize")
+            self.add(f"CUPTI alone, {name}", 0, 2, during, before, None)
+            self.add(f"midair against CUPTI alone, {name}", 2, 1, during, before, OURS)
+        self.add(f"after detaching from {name}", 0, 1, self.rounds(programs[:2], check.pairs), before, AFTER)
 
-def compare(check, title, ratios):
-    """Ours against torch.profiler's where both record alike: with CUDA alone it records kernels, copies and calls, too."""
-    ours = ("midair, kernels and copies", "midair, all (--cuda-trace)")
-    theirs = ("torch.profiler, CUDA", "torch.profiler, CPU+CUDA")
-    for mine, other in ((ours[0], theirs[0]), (ours[1], theirs[0]), (ours[1], theirs[1])):
-        if mine in ratios and other in ratios:
-            a, b = ratios[mine], ratios[other]
-            check.results.add("d", f"{title}: {mine}, against {other}", f"{a[0]:.4f} to {b[0]:.4f}",
-                              "ahead, or no difference within the intervals", a[2] >= b[1])
+    def alone(self, control, commands):
+        said = control.ask(f"raw {commands}")["raw"]
+        if said:
+            raise Problem(f"CUPTI alone: {commands}: {said}")
+
+    def profiler(self, name, how, twin, program):
+        self.rounds([twin, program], 4)
+        before = self.rounds([twin, program], self.check.pairs)
+        during = []
+        # In short runs: torch.profiler keeps everything in memory until it stops.
+        while len(during) < self.check.pairs:
+            program.ask(f"on {how}", 120)
+            self.rounds([twin, program], 1)
+            during += self.rounds([twin, program], min(5, self.check.pairs - len(during)))
+            program.ask("off", 120)
+        speed = sum(each[0] for each in during) / len(during)
+        self.add(name, 0, 1, during, before, None, f" of {speed:.0f}/s")
+
+    def compare(self):
+        """Ours against torch.profiler's where both record alike: with CUDA alone it records kernels, copies and calls, too."""
+        few, everything = (f"midair, {LEVELS[at][0]}" for at in (0, 2))
+        cuda, both = (name for name, _ in PROFILERS)
+        for mine, other in ((few, cuda), (everything, cuda), (everything, both)):
+            if mine in self.ratios and other in self.ratios:
+                a, b = self.ratios[mine], self.ratios[other]
+                self.check.results.add("d", f"{self.title}: {mine}, against {other}", f"{a[0]:.4f} to {b[0]:.4f}",
+                                       "ahead, or no difference within the intervals", a[2] >= b[1])

@@ -1,10 +1,12 @@
 """`rates.py [PROCESSOR]`: loops whose speed is measured: `small` (launches of small kernels: the processor is the limit) and `big` (matrix products: the GPU is).
 
   rate SECONDS small|big    does so for so long; iterations per second
+  raw COMMANDS              CUPTI alone (raw.c, which the variable RAW_LIBRARY names): what it answers
   on cuda|both, off         torch.profiler, for CUDA alone or for CPU and CUDA, on and off
   end
 """
 
+import ctypes
 import os
 import sys
 import time
@@ -52,6 +54,11 @@ def main():
                 if took >= length:
                     break
             answer(rate=count / took)
+        elif words[0] == "raw":
+            # Without Python's lock, as any call through ctypes; this thread waits outside of CUDA.
+            command = ctypes.CDLL(os.environ["RAW_LIBRARY"]).raw_command
+            command.restype = ctypes.c_char_p
+            answer(raw=command(line.strip()[4:].encode()).decode())
         elif words[0] == "on":
             activities = [ProfilerActivity.CUDA] + ([ProfilerActivity.CPU] if words[1] == "both" else [])
             running = profile(activities=activities)

@@ -82,7 +82,7 @@ fn pack(prefix: &Path, directory: &Path) -> Outcome<()> {
     }
     make(&scripts)?;
     for source in files(&root().join("gpu"), |name| {
-        name.ends_with(".py") || name.ends_with(".cu")
+        [".py", ".cu", ".c"].iter().any(|end| name.ends_with(end))
     })? {
         if let Some(name) = source.file_name() {
             fs::copy(&source, scripts.join(name)).at("copying", &source)?;
@@ -147,7 +147,9 @@ mod tests {
             .iter()
             .filter_map(|path| path.file_name()?.to_str())
             .collect();
-        for wanted in ["check.py", "count.cu", "train.py", "infer.py", "rates.py"] {
+        for wanted in [
+            "check.py", "count.cu", "raw.c", "train.py", "infer.py", "rates.py",
+        ] {
             assert!(names.contains(&wanted), "{wanted} of {names:?}");
         }
     }

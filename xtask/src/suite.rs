@@ -80,6 +80,15 @@ const STEPS: &[Step] = &[
         needed: false,
     },
     Step {
+        name: "gpu-check's statistics",
+        run: || {
+            let mut python = Command::new("python3");
+            let python = python.args(["-B", "-m", "unittest", "test_statistics"]);
+            run(python.current_dir(root().join("gpu"))).map(|()| Done::Passed)
+        },
+        needed: false,
+    },
+    Step {
         name: "AMD's headers",
         run: amd_headers,
         needed: false,

@@ -13,6 +13,7 @@ mod workers;
 
 use crate::choice::Choice;
 use crate::clock::Pair;
+use crate::cupti::find::Origin;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
 use crate::drain::Drain;
@@ -38,12 +39,17 @@ pub static POOL: Pool = Pool::new();
 pub(crate) static KEEP: AtomicBool = AtomicBool::new(false);
 /// We have used CUPTI in this process since it was last finalized.
 pub(crate) static USED: AtomicBool = AtomicBool::new(false);
+/// We brought CUPTI into this process and were the first to use it, and nobody else was seen to.
+pub(crate) static BROUGHT: AtomicBool = AtomicBool::new(false);
 /// Kinds after which it may be.
-const FINALIZED: [u32; 4] = [
+const FINALIZED: [u32; 7] = [
     activity_kind::CONCURRENT_KERNEL,
     activity_kind::MEMCPY,
     activity_kind::MEMCPY2,
     activity_kind::MEMSET,
+    activity_kind::RUNTIME,
+    activity_kind::DRIVER,
+    activity_kind::SYNCHRONIZATION,
 ];
 
 /// The number of `cuKernelGetName` among the driver's calls: CUPTI itself makes that call at each launch.
@@ -112,10 +118,6 @@ impl Session {
         // CUPTI is first used here.
         let _named = workers::Named::begin();
         is_alone(cupti)?;
-        if !USED.swap(true, SeqCst) && !workers::are_ours() {
-            // Somebody else used it before, in whatever way: it is his to finalize.
-            KEEP.store(true, SeqCst);
-        }
         let mut session = Session {
             cupti: cupti.clone(),
             drain: Drain::new(sink, choice.calls()),
@@ -452,12 +454,37 @@ fn entries(cupti: &Cupti) -> Vec<usize> {
     entries
 }
 
-/// Whether nobody else records: kernels cannot be recorded one by one while somebody has them recorded side by side. A profiler that is
-/// there and idle (PyTorch's stays subscribed from its first use on) is no obstacle.
+/// Uses CUPTI for the first time, and looks whether nobody else records. A profiler that is there and idle (PyTorch's stays subscribed from
+/// its first use on) is no obstacle.
+///
+/// Whoever makes CUPTI's threads is the first to use it, so nobody records. Only where they were there before is it asked, by the one
+/// question that there is: kernels cannot be recorded one by one while somebody has them recorded side by side. To ask is not harmless:
+/// where eight threads launch kernels meanwhile, that question as first use hung the process at every fiftieth time or so (CUPTI's lock
+/// and the driver's, taken in both orders), and crashed it where CUPTI was in use before (H200, CUPTI 13.0). So it is not asked where
+/// CUPTI came with us, either: then another profiler that came in while we were away, and records, is not noticed.
 ///
 /// # Errors
 /// Somebody does, or CUPTI does not work.
-pub fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
+fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
+    let used_before = workers::are_ours();
+    // Names of things: a kind that touches no launch, and that no profiler we know of records.
+    let harmless = activity_kind::NAME;
+    let used = cupti
+        .enable(harmless)
+        .and_then(|()| cupti.disable(harmless));
+    used.map_err(|why| does_not_work(cupti, "cuptiActivityEnable(NAME)", why))?;
+    let ours = workers::are_ours();
+    if !USED.swap(true, SeqCst) && !ours {
+        // Somebody else used it before, in whatever way: it is his to finalize.
+        KEEP.store(true, SeqCst);
+    }
+    if ours && !used_before {
+        BROUGHT.fetch_or(cupti.origin() != Origin::Mapped, SeqCst);
+        return Ok(());
+    }
+    if BROUGHT.load(SeqCst) {
+        return Ok(());
+    }
     match cupti.enable(activity_kind::KERNEL) {
         Ok(()) => cupti
             .disable(activity_kind::KERNEL)

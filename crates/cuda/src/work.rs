@@ -13,6 +13,7 @@ use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome, status};
 use midair_settings::Settings;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::SeqCst;
 
 /// How long a profiler, or a process that ends, waits for what is under way, ns.
 const QUICK: u64 = 1_000_000_000;
@@ -112,6 +113,10 @@ impl Work for Agent {
 
     fn stop(&mut self, deadline: u64, detached: &dyn Fn()) -> u32 {
         let quick = self.leaving().is_some();
+        if quick {
+            // Another profiler is here: from now on it may be recording at any time.
+            session::BROUGHT.store(false, SeqCst);
+        }
         let deadline = if quick { now() + QUICK } else { deadline };
         let told = std::cell::Cell::new(false);
         let detached = || {

@@ -1,11 +1,17 @@
 //! The end of a session: kinds off, threads out of CUPTI, what is under way waited for, everything read; CUPTI finalized where that does
 //! no harm.
 //!
-//! Left switched off, CUPTI costs each call of CUDA's some tenths of a microsecond: a loop of nothing but launches keeps 0.85 of its speed.
-//! Finalized, it costs nothing. But `cuptiFinalize` beside working threads breaks processes (all measured on an H200 with CUPTI 13.0): at
-//! the first time where graphs are launched meanwhile, and where calls were recorded, now and then. With kernels, copies and fills
-//! alone, no graph, and no thread in CUPTI, 700 times did no harm. So that, and no more, is when it is done. Names that records
-//! point to are CUPTI's and go with it: all is read before.
+//! Left switched off, CUPTI costs each call of CUDA's some tenths of a microsecond: a loop of nothing but launches keeps 0.8 to 0.9 of its
+//! speed. Finalized, it costs nothing. What breaks processes then (all measured on an H200 with CUPTI 13.0):
+//!
+//! * calls that began while a kind was on, and recorded work that is under way: finalized at once, or 1 ms after the kinds went off,
+//!   beside one launching thread or eight, processes crashed at one of 400 times. When both were waited for, never in 6,000 times, with
+//!   kernels, copies, fills, calls and waits, beside launches, long waits and PyTorch's training. So both are waited for;
+//! * graphs: whatever was waited for, the next launch fails if the kinds went off beside launches of graphs. Only with all threads
+//!   held outside of CUDA and the device idle *before* the kinds went off was it harmless (80 times). Nobody may wait for the device in
+//!   another's process: `cuCtxSynchronize` spoils a capture, also in relaxed mode. So after graphs it is not done.
+//!
+//! Names that records point to are CUPTI's and go with it: all is read before.
 
 use super::{KEEP, POOL, Reading, Session, USED, quiesce};
 use midair_abi::cupti::thread_id_type;

@@ -15,7 +15,7 @@ static ONE: Mutex<()> = Mutex::new(());
 fn alone() -> MutexGuard<'static, ()> {
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     fake::with(|fake| *fake = fake::Fake::default());
-    for word in [&KEEP, &USED] {
+    for word in [&KEEP, &USED, &BROUGHT] {
         word.store(false, SeqCst);
     }
     guard
@@ -222,13 +222,8 @@ fn every_record_arrives_once_with_its_kernel_stream_and_call() {
     assert_eq!((kernels.len() as u64, calls), (EACH, EACH));
     assert_eq!((symbols.len(), queues.len(), attacher.lost()), (2, 3, 0));
     let log = fake::with(|fake| fake.log.clone());
-    // Calls were recorded: CUPTI is not finalized, and the user is told.
-    assert_eq!(log.last().map(String::as_str), Some("flush"));
-    assert!(attacher.notes()[0].starts_with("CUPTI stays in this process"));
-    assert!(
-        !log.iter().any(|it| it == "subscribe" || it == "finalize"),
-        "{log:?}"
-    );
+    assert_eq!(log.last().map(String::as_str), Some("finalize"));
+    assert!(!log.iter().any(|it| it == "subscribe"), "{log:?}");
     let enabled = fake::with(|fake| fake.enabled.len());
     assert_eq!((POOL.outside(), enabled), (0, 0));
 }
@@ -304,7 +299,7 @@ unsafe impl Send for Owned {}
 fn somebody_else_s_recording_is_left_alone() {
     let _alone = alone();
     // One that is only subscribed is no obstacle.
-    fake::with(|fake| (fake.recorded, fake.subscriber) = (true, true));
+    fake::with(|fake| (fake.used, fake.recorded, fake.subscriber) = (true, true, true));
     let attacher = Attacher::new(1 << 20);
     let refused = attacher.begin(&choice(true, true, true, true)).unwrap_err();
     assert_eq!(refused.status, status::OTHER_PROFILER);
@@ -319,7 +314,7 @@ fn somebody_else_s_recording_is_left_alone() {
 }
 
 #[test]
-fn cupti_is_finalized_after_kernels_and_copies_and_never_after_graphs_or_calls() {
+fn cupti_is_finalized_after_kernels_copies_and_calls_and_never_after_graphs() {
     let _alone = alone();
     let finalized = |choice: &Choice, graph: u64| {
         let mut attacher = Attacher::new(1 << 20);
@@ -339,7 +334,10 @@ fn cupti_is_finalized_after_kernels_and_copies_and_never_after_graphs_or_calls()
     // The process has graphs: for good.
     assert!(!finalized(&choice(true, false, false, false), 0));
     KEEP.store(false, SeqCst);
-    assert!(!finalized(&choice(true, false, true, false), 0));
+    assert!(finalized(&choice(true, false, true, false), 0));
+    assert!(finalized(&choice(true, false, false, false), 0));
+    // Of marks it is not known that it does no harm.
+    assert!(!finalized(&choice(true, false, false, true), 0));
     assert!(!finalized(&choice(true, false, false, false), 0));
     for word in [&KEEP, &USED] {
         word.store(false, SeqCst);
@@ -353,6 +351,26 @@ fn cupti_is_finalized_after_kernels_and_copies_and_never_after_graphs_or_calls()
     fake::with(|fake| *fake = fake::Fake::default());
     fake::with(|fake| fake.used = true);
     assert!(!finalized(&choice(true, false, false, false), 0));
+}
+
+#[test]
+fn who_is_the_first_asks_nobody() {
+    let _alone = alone();
+    let attacher = Attacher::new(1 << 20);
+    let asked = |choice: &Choice| {
+        let session = attacher.begin(choice).unwrap();
+        session.finish(now(), false, &|| ());
+        fake::with(|fake| std::mem::take(&mut fake.asked))
+    };
+    // Its threads are new each time.
+    assert_eq!(asked(&choice(true, false, false, false)), 0);
+    assert_eq!(asked(&choice(true, false, true, false)), 0);
+    assert_eq!(asked(&choice(true, false, false, true)), 0);
+    // It stayed, and it came with us.
+    assert_eq!(asked(&choice(true, false, false, false)), 0);
+    // Somebody else was here.
+    BROUGHT.store(false, SeqCst);
+    assert_eq!(asked(&choice(true, false, false, false)), 1);
 }
 
 #[test]

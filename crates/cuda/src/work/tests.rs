@@ -140,7 +140,7 @@ fn a_profiler_that_was_first_has_it() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     fake::with(|fake| {
         *fake = fake::Fake::default();
-        fake.recorded = true;
+        (fake.used, fake.recorded) = (true, true);
     });
     INITIALISED.store(true, SeqCst);
     let mut attacher = Attacher::new();
