@@ -467,12 +467,14 @@ fn entries(cupti: &Cupti) -> Vec<usize> {
 /// Somebody does, or CUPTI does not work.
 fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
     let used_before = workers::are_ours();
-    // Names of things: a kind that touches no launch, and that no profiler we know of records.
-    let harmless = activity_kind::NAME;
-    let used = cupti
-        .enable(harmless)
-        .and_then(|()| cupti.disable(harmless));
-    used.map_err(|why| does_not_work(cupti, "cuptiActivityEnable(NAME)", why))?;
+    if !used_before {
+        // Names of things: a kind that touches no launch, and that no profiler we know of records.
+        let harmless = activity_kind::NAME;
+        let used = cupti
+            .enable(harmless)
+            .and_then(|()| cupti.disable(harmless));
+        used.map_err(|why| does_not_work(cupti, "cuptiActivityEnable(NAME)", why))?;
+    }
     let ours = workers::are_ours();
     if !USED.swap(true, SeqCst) && !ours {
         // Somebody else used it before, in whatever way: it is his to finalize.
