@@ -217,7 +217,10 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
         inner.others += 1;
         return;
     }
-    if crate::symbols::is_kernel(what.kernel_object) {
+    // A barrier has zeros where a dispatch has its workgroup's size, which is never 0.
+    if what.workgroup[0] == 0 || what.kernel_object == 0 {
+        inner.others += 1;
+    } else if crate::symbols::is_kernel(what.kernel_object) {
         inner.dispatches += 1;
         let facts = Facts {
             index,
