@@ -5,6 +5,7 @@
 //   count graph THREADS    each thread launches a graph that was instantiated before the first answer
 //   count regraph THREADS  each thread instantiates a graph, launches it 200 times, and begins anew
 //   count capture 1        captures a graph again and again, instantiates it, launches it, waits for it and destroys it
+//   count marks THREADS    as mixed, each step in a range of NVTX, with more allocations, also of memory that moves by itself
 //   count waits THREADS    kernels of some milliseconds, and a wait for each: on the processor, asleep, or in a copy
 //   count idle 0 [CPU]     nothing by itself: "rate" and "times" only; the answering thread stays on that processor
 //
@@ -23,6 +24,7 @@
 #include <cstring>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
+#include <nvtx3/nvToolsExt.h>
 #include <sched.h>
 #include <string>
 #include <thread>
@@ -188,7 +190,23 @@ struct Worker {
         if (OK(cudaMemcpyAsync(to, from, 4096, direction, stream))) counts[id].of[kind]++;
     }
 
+    // Memory that moves between host and device by itself, touched on both.
+    void moving() {
+        float *some;
+        if (!OK(cudaMallocManaged(&some, ELEMENTS * sizeof(float)))) return;
+        for (int at = 0; at < ELEMENTS; at += 64) some[at] = 1.0f;
+        count_add<<<16, 256, 0, stream>>>(some, ELEMENTS);
+        if (OK(cudaGetLastError())) {
+            counts[id].of[ADD]++;
+            counts[id].of[CALLS]++;
+        }
+        OK(cudaStreamSynchronize(stream));
+        if (some[0] != 2.0f) errors++;
+        OK(cudaFree(some));
+    }
+
     void run() {
+        bool marks = mode == "marks";
         cudaEvent_t event, asleep;
         OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
         OK(cudaEventCreateWithFlags(&asleep, cudaEventDisableTiming | cudaEventBlockingSync));
@@ -220,6 +238,7 @@ struct Worker {
                 continue;
             }
             unsigned what = mode == "plain" ? 15 : (dice >> 24) % 16;
+            if (marks) nvtxRangePushA("step");
             switch (what) {
             case 0: copy(H2D); break;
             case 1: copy(D2H); break;
@@ -233,7 +252,8 @@ struct Worker {
                 OK(cudaEventSynchronize(event));
                 break;
             case 6:
-                if ((dice >> 8) % 32 == 0) {
+                if (marks && (dice >> 8) % 64 == 1) moving();
+                if ((dice >> 8) % (marks ? 4 : 32) == 0) {
                     void *some;
                     if (OK(cudaMalloc(&some, 1 << 16))) OK(cudaFree(some));
                 }
@@ -241,6 +261,7 @@ struct Worker {
             case 7: case 8: scale(); break;
             default: add();
             }
+            if (marks) nvtxRangePop();
             if (mode == "plain" && step % 200 == 199) OK(cudaStreamSynchronize(stream));
         }
         inside--;

@@ -3,6 +3,8 @@
 from kit import Attached, Problem, Program, begun_between, between, count_by, untimed, whole
 
 KERNELS = {"add": "count_add(", "scale": "count_scale<"}
+# The exit code where records were lost.
+LOST = 32
 COPIES = {"h2d": "HOST_TO_DEVICE", "d2h": "DEVICE_TO_HOST", "d2d": "DEVICE_TO_DEVICE"}
 
 
@@ -17,27 +19,41 @@ def run(check):
     ):
         calls = "all calls" if "--cuda-trace" in options else "kernels and copies"
         check.results.guarded("a", f"{mode}, {threads} threads, {calls}", lambda m=mode, t=threads, o=options: one(check, m, t, o))
-    for mode, threads, count in (("capture", 1, 20), ("graph", 4, 20), ("mixed", 8, 80), ("waits", 8, 30)):
-        check.results.guarded("a", f"attaches beside {mode}", lambda m=mode, t=threads, n=count: cycles(check, m, t, n))
+    few, all_calls = ["--kernel-trace", "--memory-copy-trace"], ["--kernel-trace", "--memory-copy-trace", "--cuda-trace"]
+    marks = [["--kernel-trace", "--marker-trace"], ["--kernel-trace", "--memory-allocation-trace"], ["--sys-trace"], few]
+    for mode, threads, count, turns in (
+        ("capture", 1, 20, (few, all_calls)),
+        ("graph", 8, 60, (few, all_calls)),
+        ("mixed", 8, 80, (few, all_calls)),
+        ("waits", 8, 30, (few, all_calls)),
+        ("marks", 8, 120, marks),
+    ):
+        check.results.guarded("a", f"attaches beside {mode}", lambda m=mode, t=threads, n=count, o=turns: cycles(check, m, t, n, o))
 
 
-def cycles(check, mode, threads, count):
-    """Attach and detach at moments all over the program's work: it goes on without an error."""
+def cycles(check, mode, threads, count, turns):
+    """Attach and detach, with the options in turn, at moments all over the program's work: it goes on without an error."""
     program = Program([check.built("count"), mode, str(threads)], check.log(f"a-cycles-{mode}"))
     try:
         program.said()
-        kernels = 0
+        kernels = lossy = 0
         for cycle in range(count):
-            options = ["--kernel-trace", "--memory-copy-trace"] + (["--cuda-trace"] if cycle % 2 else [])
+            options = turns[cycle % len(turns)]
             attached = Attached(check.stage, program.pid, options, check.work, f"a-cycles-{mode}-{cycle}")
             if not attached.recording():
                 raise Problem(f"attach {cycle}: {attached.text.strip()[-300:]}")
             check.sleep(0.02 + 0.013 * (cycle % 7))
-            whole(attached, attached.stop())
+            code = attached.stop()
+            if code == LOST and options == ["--sys-trace"]:
+                # All of eight threads at once may be more than is written in time: it is told, and the program is what counts here.
+                lossy += 1
+            else:
+                whole(attached, code)
             kernels += len(attached.table("kernel_trace"))
             attached.clean()
         last, code = program.end()
-        check.results.add("a", f"{mode}, {threads} threads: {count} attaches beside its work", f"{kernels} kernels; the program: {last['errors']} errors, code {code}",
+        check.results.add("a", f"{mode}, {threads} threads: {count} attaches beside its work", f"{kernels} kernels{f', {lossy} with losses told' if lossy else ''}; "
+                          f"the program: {last['errors']} errors, code {code}",
                           "0 errors, code 0", last["errors"] == 0 and code == 0 and kernels > 0)
     finally:
         program.kill()

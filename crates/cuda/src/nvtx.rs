@@ -114,6 +114,11 @@ impl Nvtx {
         )
     }
 
+    /// Whether CUPTI itself filled a library's table.
+    pub fn is_cuptis(&self) -> bool {
+        self.heard > 0
+    }
+
     /// Tables that have our functions.
     pub fn tables(&self) -> usize {
         self.held.len()

@@ -41,17 +41,6 @@ pub(crate) static KEEP: AtomicBool = AtomicBool::new(false);
 pub(crate) static USED: AtomicBool = AtomicBool::new(false);
 /// We brought CUPTI into this process and were the first to use it, and nobody else was seen to.
 pub(crate) static BROUGHT: AtomicBool = AtomicBool::new(false);
-/// Kinds after which it may be.
-const FINALIZED: [u32; 7] = [
-    activity_kind::CONCURRENT_KERNEL,
-    activity_kind::MEMCPY,
-    activity_kind::MEMCPY2,
-    activity_kind::MEMSET,
-    activity_kind::RUNTIME,
-    activity_kind::DRIVER,
-    activity_kind::SYNCHRONIZATION,
-];
-
 /// The number of `cuKernelGetName` among the driver's calls: CUPTI itself makes that call at each launch.
 pub(crate) const OWN_CALL: u32 = 719;
 
@@ -196,13 +185,13 @@ impl Session {
                 "another profiler that comes meanwhile is not noticed: {why}"
             )),
         }
-        let plain = self.enabled.iter().all(|kind| FINALIZED.contains(kind));
-        KEEP.fetch_or(!plain, SeqCst);
         if self.enabled.contains(&activity_kind::MARKER) {
             let nvtx = Nvtx::begin(&cupti);
             if let Some(text) = nvtx.note() {
                 self.drain.sink.note(&text);
             }
+            // Calls of NVTX's lead into it without us, and would go on doing so.
+            KEEP.fetch_or(nvtx.is_cuptis(), SeqCst);
             self.nvtx = Some(nvtx);
         }
         self.flushed_at = now();

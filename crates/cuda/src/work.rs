@@ -15,6 +15,8 @@ use midair_settings::Settings;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 
+/// Names the library that NVTX tells of a program's ranges.
+const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// How long a profiler, or a process that ends, waits for what is under way, ns.
 const QUICK: u64 = 1_000_000_000;
 /// `RuntimeInit::operation` of CUDA's driver, and of CUPTI.
@@ -161,12 +163,16 @@ impl Agent {
         let choice = Choice::of(&settings);
         let driver =
             Driver::open().ok_or_else(|| "the process has no libcuda.so.1 any more".to_owned())?;
-        if let Some(text) = others::profiler(&Process::own()) {
+        let process = Process::own();
+        if let Some(text) = others::profiler(&process) {
             return Err(Refused {
                 status: status::OTHER_PROFILER,
                 text,
             });
         }
+        // NVTX calls of this process may lead into CUPTI without us, before and after a session.
+        let heard = process.variable(NVTX_INJECTION).is_some();
+        session::KEEP.fetch_or(heard, SeqCst);
         let cupti = load(choice.cupti.as_deref(), driver.version()).map_err(|text| Refused {
             status: status::NO_CUPTI,
             text,

@@ -314,7 +314,7 @@ fn somebody_else_s_recording_is_left_alone() {
 }
 
 #[test]
-fn cupti_is_finalized_after_kernels_copies_and_calls_and_never_after_graphs() {
+fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
     let _alone = alone();
     let finalized = |choice: &Choice, graph: u64| {
         let mut attacher = Attacher::new(1 << 20);
@@ -336,9 +336,13 @@ fn cupti_is_finalized_after_kernels_copies_and_calls_and_never_after_graphs() {
     KEEP.store(false, SeqCst);
     assert!(finalized(&choice(true, false, true, false), 0));
     assert!(finalized(&choice(true, false, false, false), 0));
-    // Of marks it is not known that it does no harm.
-    assert!(!finalized(&choice(true, false, false, true), 0));
-    assert!(!finalized(&choice(true, false, false, false), 0));
+    assert!(finalized(&choice(true, false, false, true), 0));
+    let memory = Choice {
+        memory: true,
+        ..choice(true, false, false, false)
+    };
+    assert!(finalized(&memory, 0));
+    assert!(finalized(&choice(true, false, false, false), 0));
     for word in [&KEEP, &USED] {
         word.store(false, SeqCst);
     }
