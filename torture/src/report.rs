@@ -67,6 +67,8 @@ impl Line {
 /// All of it.
 pub struct Report {
     lines: Vec<Line>,
+    /// Of the moment when it began: while it runs somebody may commit.
+    machine: Vec<(&'static str, String)>,
     about: Vec<String>,
     left_out: Vec<String>,
     began: Instant,
@@ -79,6 +81,7 @@ impl Report {
     pub fn new(_words: &Words) -> Report {
         Report {
             lines: Vec::new(),
+            machine: Self::machine(),
             about: Vec::new(),
             left_out: Vec::new(),
             began: Instant::now(),
@@ -176,7 +179,7 @@ impl Report {
             json!({"row": line.row, "cell": line.cell, "by": line.by, "good": line.good, "tally": line.tally.json()})
         });
         json!({
-            "about": Self::machine().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "about": self.machine.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             "others": self.about,
             "left_out": self.left_out,
             "load_before": self.load,
@@ -201,8 +204,17 @@ impl Report {
 
     /// What the page says of the others: where and when, and their sums.
     fn others_only(&self) -> String {
+        let mut text = self.head();
+        for way in self.ways() {
+            let _infallible = writeln!(text, "* {}", self.sums_of(way));
+        }
+        text
+    }
+
+    /// Where, when and how, and who took part.
+    fn head(&self) -> String {
         let mut text = String::new();
-        for (name, value) in Self::machine() {
+        for (name, value) in &self.machine {
             let _infallible = writeln!(text, "* {name}: {value}");
         }
         let _infallible = writeln!(text, "* {}", self.about_the_run());
@@ -211,9 +223,6 @@ impl Report {
         }
         for why in &self.left_out {
             let _infallible = writeln!(text, "* left out, not tested: {why}");
-        }
-        for way in self.ways() {
-            let _infallible = writeln!(text, "* {}", self.sums_of(way));
         }
         text
     }
@@ -278,17 +287,7 @@ impl Report {
 
     /// The table, as Markdown.
     fn page(&self) -> String {
-        let mut text = String::new();
-        for (name, value) in Self::machine() {
-            let _infallible = writeln!(text, "* {name}: {value}");
-        }
-        let _infallible = writeln!(text, "* {}", self.about_the_run());
-        for about in &self.about {
-            let _infallible = writeln!(text, "* {about}");
-        }
-        for why in &self.left_out {
-            let _infallible = writeln!(text, "* left out, not tested: {why}");
-        }
+        let mut text = self.head();
         let _infallible = writeln!(text, "* {}\n", self.sums());
         text += "| row | cell | by | cycles | in | refused | failed | hung | crashed | wrong | EINTR | left | attach p50 / p99 / max ms | stop p50 / p99 / max ms | gap of busy threads, at rest / with p50 / max ms | way |\n";
         text += "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";

@@ -12,6 +12,10 @@ pub const BUFFER: usize = 1 << 20;
 /// Buffers: each of an application's threads has one of its own. Those that are never asked for take no memory, only addresses.
 pub const BUFFERS: usize = 128;
 const WORDS: usize = BUFFERS / 64;
+/// Buffers of somebody else's that are read in a session.
+const FOREIGN: usize = 16;
+/// Their number, as [`Filled::index`].
+const NOT_OURS: usize = usize::MAX;
 
 /// The buffers of a process. A static one: CUPTI's functions are told of nothing else.
 #[derive(Debug)]
@@ -36,13 +40,35 @@ pub struct Pool {
     /// Requests that found none.
     refused: AtomicU64,
     /// Buffers that came back and were not ours.
-    foreign: AtomicU64,
+    foreign: AtomicUsize,
+    /// The first of them.
+    others: [Foreign; FOREIGN],
+}
+
+/// A buffer that another profiler gave to CUPTI, which filled it for us and gave it back to us: how that comes about is told at
+/// `is_alone` in [`crate::session`]. It is read, and stays where it is: its owner never hears of it again.
+#[derive(Debug)]
+struct Foreign {
+    /// Where it is; 0 while there is none.
+    start: AtomicUsize,
+    valid: AtomicUsize,
+    order: AtomicU64,
+}
+
+impl Foreign {
+    const fn none() -> Foreign {
+        Foreign {
+            start: AtomicUsize::new(0),
+            valid: AtomicUsize::new(0),
+            order: AtomicU64::new(0),
+        }
+    }
 }
 
 /// A buffer that CUPTI gave back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filled {
-    /// Which.
+    /// Which; `usize::MAX` for one that is not of this pool.
     pub index: usize,
     /// Where it is.
     pub start: *mut u8,
@@ -73,7 +99,8 @@ impl Pool {
             touched: AtomicUsize::new(0),
             next: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            foreign: AtomicU64::new(0),
+            foreign: AtomicUsize::new(0),
+            others: [const { Foreign::none() }; FOREIGN],
         }
     }
 
@@ -106,8 +133,10 @@ impl Pool {
                 *word |= kept.load(Acquire);
             }
         }
-        for count in [&self.refused, &self.foreign] {
-            count.store(0, Relaxed);
+        self.refused.store(0, Relaxed);
+        self.foreign.store(0, Relaxed);
+        for other in &self.others {
+            other.start.store(0, Relaxed);
         }
         for (free, word) in self.free.iter().zip(all) {
             free.store(word, Release);
@@ -149,7 +178,13 @@ impl Pool {
             self.order.get(index),
             self.full.get(index / 64),
         ) else {
-            self.foreign.fetch_add(1, Relaxed);
+            let place = self.foreign.fetch_add(1, Relaxed);
+            if let Some(other) = self.others.get(place) {
+                other.valid.store(valid, Relaxed);
+                let order = self.next.fetch_add(1, Relaxed);
+                other.order.store(order, Relaxed);
+                other.start.store(buffer.expose_provenance(), Release);
+            }
             return;
         };
         bytes.store(valid.min(BUFFER), Relaxed);
@@ -175,10 +210,22 @@ impl Pool {
                 });
             }
         }
+        for other in &self.others {
+            let start = other.start.swap(0, AcqRel);
+            if start != 0 {
+                into.push(Filled {
+                    index: NOT_OURS,
+                    owner: 0,
+                    start: std::ptr::with_exposed_provenance_mut(start),
+                    valid: other.valid.load(Relaxed),
+                    order: other.order.load(Relaxed),
+                });
+            }
+        }
         into.sort_unstable_by_key(|filled| filled.order);
     }
 
-    /// Our thread: it has been read, and may be filled again.
+    /// Our thread: it has been read, and may be filled again. One that is not ours is left to itself.
     pub fn recycle(&self, filled: &Filled) {
         if let Some(word) = self.free.get(filled.index / 64) {
             word.fetch_or(1 << (filled.index % 64), Release);
@@ -237,9 +284,15 @@ impl Pool {
         self.base.store(0, Release);
     }
 
-    /// Requests that found no buffer, and buffers of somebody else that came back, since the session began.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.refused.load(Relaxed), self.foreign.load(Relaxed))
+    /// Requests that found no buffer, buffers of somebody else that came back, and those of them that nobody took note of, since the
+    /// session began.
+    pub fn counts(&self) -> (u64, usize, usize) {
+        let foreign = self.foreign.load(Relaxed);
+        (
+            self.refused.load(Relaxed),
+            foreign,
+            foreign.saturating_sub(FOREIGN),
+        )
     }
 
     fn address(&self, index: usize) -> *mut u8 {
@@ -263,7 +316,7 @@ mod tests {
         assert_eq!(taken.len(), BUFFERS);
         assert!(taken.iter().all(|address| address.is_multiple_of(4096)));
         assert_eq!((pool.take(|| 7), pool.outside()), (None, BUFFERS));
-        assert_eq!(pool.counts(), (1, 0));
+        assert_eq!(pool.counts(), (1, 0, 0));
         pool.close();
         for address in taken {
             pool.give(std::ptr::with_exposed_provenance_mut(address), 8);
@@ -271,7 +324,7 @@ mod tests {
         assert_eq!((pool.take(|| 7), pool.outside(), pool.left()), (None, 0, 0));
         pool.rest();
         assert!(pool.open());
-        assert_eq!((pool.counts(), pool.left()), ((0, 0), BUFFERS));
+        assert_eq!((pool.counts(), pool.left()), ((0, 0, 0), BUFFERS));
     }
 
     #[test]
@@ -295,25 +348,32 @@ mod tests {
     }
 
     #[test]
-    fn they_come_back_in_order_and_others_are_counted() {
+    fn they_come_back_in_order_and_others_between_them() {
         let pool = Pool::new();
         assert!(pool.open());
         let (first, second) = (pool.take(|| 7).unwrap(), pool.take(|| 7).unwrap());
         pool.give(second, 16);
         pool.give(first, usize::MAX);
-        pool.give(std::ptr::without_provenance_mut(8), 8);
-        pool.give(second.wrapping_add(BUFFER * BUFFERS), 8);
+        let theirs = [8, second.addr() + BUFFER * BUFFERS].map(std::ptr::without_provenance_mut);
+        theirs
+            .iter()
+            .for_each(|buffer| pool.give(*buffer, 3 * BUFFER));
         let mut filled = Vec::new();
         pool.filled(&mut filled);
         let told: Vec<_> = filled
             .iter()
             .map(|it| (it.start, it.valid, it.owner))
             .collect();
-        assert_eq!(told, [(second, 16, 7), (first, BUFFER, 7)]);
-        assert_eq!(pool.counts(), (0, 2));
-        assert_eq!(pool.outside(), 2);
+        let [third, fourth] = theirs.map(|buffer| (buffer, 3 * BUFFER, 0));
+        assert_eq!(told, [(second, 16, 7), (first, BUFFER, 7), third, fourth]);
+        assert_eq!((pool.counts(), pool.outside()), ((0, 2, 0), 2));
         filled.iter().for_each(|it| pool.recycle(it));
         assert_eq!((pool.outside(), pool.left()), (0, BUFFERS));
+        // Each is told once, and of more than can be noted it is known how many.
+        (0..FOREIGN).for_each(|_| pool.give(theirs[0], 8));
+        pool.filled(&mut filled);
+        assert_eq!(filled.len(), FOREIGN - 2);
+        assert_eq!(pool.counts(), (0, FOREIGN + 2, 2));
     }
 
     #[test]

@@ -225,12 +225,21 @@ impl Ready {
             if let Some(first) = unbalanced.first() {
                 lost.push(first.clone());
             }
+            let hint = match (trace.lost.is_empty(), index.unseen() > 0) {
+                (false, _) => "give the spool more memory, or record less",
+                (true, true) => {
+                    "the machine was too busy for midair's part of the process to look in time: attach again when it is less so"
+                }
+                (true, false) => {
+                    "the two sides of midair count differently: please report it, with the notes file"
+                }
+            };
             (!lost.is_empty()).then(|| {
                 Failure::new(
                     Kind::Incomplete,
                     format!("records were lost: {}", lost.join(", ")),
                 )
-                .hint("give the spool more memory, or record less")
+                .hint(hint)
             })
         });
         warnings.extend(unbalanced);

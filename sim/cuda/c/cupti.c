@@ -17,7 +17,7 @@ struct buffer {
     uint8_t *at;
     size_t size, used;
     uint64_t ready; /* when the last of its records is complete */
-    uint32_t owner; /* the thread whose records it takes */
+    uint32_t owner; /* the thread whose records it takes; 0: everybody's */
     struct buffer *next;
 };
 
@@ -94,7 +94,7 @@ uint64_t model_to_cupti(uint64_t time) {
 void *model_slot(size_t size, uint64_t ready) {
     uint32_t owner = (uint32_t)syscall(SYS_gettid);
     struct buffer **at = &state.current;
-    while (*at && (*at)->owner != owner) at = &(*at)->next;
+    while (*at && (*at)->owner && (*at)->owner != owner) at = &(*at)->next;
     struct buffer *buffer = *at;
     if (buffer && buffer->used + size > buffer->size) {
         *at = buffer->next;
@@ -293,6 +293,11 @@ EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
                  (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && state.kind[CUPTI_ACTIVITY_KIND_KERNEL]);
     said = other ? CUPTI_ERROR_NOT_COMPATIBLE : begin();
     if (!said) state.kind[kind] = true;
+    /* As if a thread launched one at this moment: the buffer in which it is recorded is that of whoever is registered now. */
+    if (!said && kind == CUPTI_ACTIVITY_KIND_KERNEL && model_fault("launches", 0)) {
+        model_kernel_meanwhile();
+        if (state.current) state.current->owner = 0;
+    }
     pthread_mutex_unlock(&lock);
     return said;
 }

@@ -8,6 +8,7 @@
  *   next=S        after three records of a buffer cuptiActivityGetNextRecord says S
  *   odd           records between the others that make no sense: unknown kinds, no name, an end before the begin
  *   small         asks for a buffer once and never again
+ *   launches      a thread launches a kernel at the moment when kernels are enabled one by one, and all threads share its buffer
  * Compiled with -DMODEL_WITHOUT_FINALIZE that function is not there. */
 #pragma once
 #include "model.h"
@@ -56,6 +57,8 @@ uint64_t model_fault(const char *word, uint64_t otherwise);
 size_t model_record_size(uint32_t kind);
 /* Room for a record, or 0, and then it is counted as dropped; `ready`: when it is complete. To be called with the lock. */
 void *model_slot(size_t size, uint64_t ready);
+/* A kernel of nobody's, without times or name. With the lock. */
+void model_kernel_meanwhile(void);
 bool model_on(uint32_t kind);
 bool model_call_on(bool runtime, uint32_t cbid);
 bool model_system_threads(void);

@@ -170,6 +170,11 @@ static void work(const struct model_work *work) {
     model_unlock_records();
 }
 
+void model_kernel_meanwhile(void) {
+    CUpti_Activity *record = model_slot(model_record_size(CUPTI_ACTIVITY_KIND_KERNEL), 0);
+    if (record) record->kind = CUPTI_ACTIVITY_KIND_KERNEL;
+}
+
 /* As pthread_self, or as the kernel counts: what cuptiSetThreadIdType says. */
 static uint32_t thread_id(uint32_t tid) { return model_system_threads() ? tid : (uint32_t)pthread_self(); }
 

@@ -63,13 +63,26 @@ fn another_profiler_comes() -> Result<()> {
 #[test]
 fn another_profiler_that_is_idle() -> Result<()> {
     let kit = Kit::new()?;
-    let mut target = start(&kit, NEWEST, &[])?;
+    idle_profiler(&kit, "quiet", &[])
+}
+
+/// A kernel that is launched while we ask whether somebody records lies in the other one's buffer. What we record must not follow it
+/// there: whole sessions beside PyTorch's profiler came out empty so.
+#[test]
+fn an_idle_profiler_s_buffer_goes_back_to_it() -> Result<()> {
+    let kit = Kit::new()?;
+    idle_profiler(&kit, "launching", &[("CUPTI_MODEL", "launches")])
+}
+
+fn idle_profiler(kit: &Kit, name: &str, environment: &[(&str, &str)]) -> Result<()> {
+    let mut target = start(kit, NEWEST, environment)?;
+    let scratch = |part: &str| kit.scratch().join(format!("{name}-{part}"));
     let pid = target.pid();
     let other = format!("other {}", kit.stand_in.cupti(13).display());
     assert_eq!(target.ask(&other)?, "other subscribe 0 kernels 10");
     target.ask("idle")?;
     let before = target.log_length()?;
-    let session = Session::attach(pid, &kit.scratch().join("idle"), &[])?;
+    let session = Session::attach(pid, &scratch("idle"), &[])?;
     target.ask("work 5")?;
     let trace = session.detach()?;
     trace.whole()?;
@@ -79,7 +92,7 @@ fn another_profiler_that_is_idle() -> Result<()> {
     target.ask("idle")?;
 
     let before = target.log_length()?;
-    let session = Session::attach(pid, &kit.scratch().join("again"), &[])?;
+    let session = Session::attach(pid, &scratch("again"), &[])?;
     target.ask("work 5")?;
     assert_eq!(target.ask("again")?, "again kernels 10");
     let trace = session.ended()?;

@@ -28,23 +28,29 @@ pub fn cells(quick: bool) -> Vec<Cell> {
         cells.push(driver(
             10,
             "the target ends, execs or is stopped after each step of the engine (test driver)",
-            "ends",
+            ["midair-inject", "ends"],
+        ));
+        cells.push(driver(
+            10,
+            "the same after each step of a whole session (test driver)",
+            ["midair-session", "ends"],
         ));
         cells.push(driver(
             12,
             "the attacher is killed after each step of the engine (test driver)",
-            "death",
+            ["midair-inject", "death"],
         ));
     }
     cells
 }
 
 /// A test program of the engine, in its long form: each test is counted as one cycle.
-fn driver(row: u8, name: &str, test: &'static str) -> Cell {
+fn driver(row: u8, name: &str, test: [&'static str; 2]) -> Cell {
     Cell::special(row, name, move |_: &Kit| drive(test))
 }
 
-fn drive(test: &str) -> Result<Tally> {
+/// Runs a test program of a package.
+fn drive([package, test]: [&str; 2]) -> Result<Tally> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
@@ -52,7 +58,7 @@ fn drive(test: &str) -> Result<Tally> {
             "test",
             "--quiet",
             "-p",
-            "midair-inject",
+            package,
             "--test",
             test,
             "--",

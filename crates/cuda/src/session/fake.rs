@@ -33,7 +33,7 @@ pub(crate) struct Fake {
     pub(super) end: u32,
     callbacks: Option<(BufferRequested, BufferCompleted)>,
     /// Start, size, used.
-    buffer: Option<(usize, usize, usize)>,
+    pub(super) buffer: Option<(usize, usize, usize)>,
 }
 
 static FAKE: Mutex<Option<Fake>> = Mutex::new(None);

@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Work is taken for done when nothing has come for so long, ns; longer where kernels are.
 const QUIET: u64 = 6_000_000;
 /// How long threads may take to leave CUPTI.
-const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// How much longer than the device the reader may take, ns.
 const READ_LIMIT: u64 = 2_000_000_000;
 /// With longer kernels CUPTI is not finalized: it waits for the device, and all calls of CUDA's for it. In ns.
@@ -160,7 +160,9 @@ impl Session {
     }
 
     fn say(&mut self) {
-        let (refused, foreign) = POOL.counts();
+        let (refused, foreign, unread) = POOL.counts();
+        self.broken += unread as u64;
+        self.drain.sink.lost(kind::KERNEL_DISPATCH, unread as u64);
         // Behind the end CUPTI may ask, and is to get nothing.
         let refused = if self.dropped > 0 { refused } else { 0 };
         let notes = [
@@ -169,7 +171,10 @@ impl Session {
                 "records were dropped by CUPTI, for want of buffers; they may be of any kind that is recorded",
             ),
             (refused, "times CUPTI asked for a buffer and none was free"),
-            (foreign, "buffers of another profiler came to us"),
+            (
+                foreign as u64,
+                "buffers of another profiler's held records of this session; they were read",
+            ),
             (
                 self.broken,
                 "buffers of CUPTI's could not be read to their end: how many records they held is not known",
