@@ -10,6 +10,8 @@ from kit import Attached, Problem, Program, whole
 CYCLES = 50
 # The inference loop takes turns among three graphs.
 STEPS = 12
+# Attaches after torch.profiler's runs.
+TURNS = 20
 
 
 def run(check):
@@ -103,14 +105,19 @@ def beside_profiler(check, name, program):
     with open(program.log, encoding="utf-8", errors="replace") as file:
         complaints = [line.strip() for line in file if "CUPTI" in line or "Cupti" in line]
     check.results.add("b", f"{name}: what torch.profiler complained of", complaints[0][:160] if complaints else "nothing", "nothing", not complaints)
-    # torch.profiler was there and is idle now.
-    again = Attached(check.stage, program.pid, ["--kernel-trace"], check.work, f"b-{name}-again")
-    if not again.recording():
-        raise Problem(f"no attach after a torch.profiler run: {again.text.strip()[-300:]}")
-    check.sleep(0.2)
-    code = again.stop()
-    rows = again.table("kernel_trace")
-    last = program.ask(f"profile {STEPS} cpu", 120)
-    check.results.add("b", f"{name}: attach after torch.profiler's runs, and torch.profiler after that",
-                      f"{len(rows)} kernels, exit {code}; {sum(last['kernels'].values())} kernels", f"exit 0; {sums[1]}",
-                      code == 0 and bool(rows) and last["kernels"] == alone["kernels"])
+    # torch.profiler was there and is idle now. Again and again: whose buffer CUPTI has then is a matter of moments.
+    captured, last = [], None
+    for turn in range(TURNS):
+        again = Attached(check.stage, program.pid, ["--kernel-trace"], check.work, f"b-{name}-again-{turn}")
+        if not again.recording():
+            raise Problem(f"no attach after a torch.profiler run: {again.text.strip()[-300:]}")
+        check.sleep(0.1)
+        whole(again, again.stop())
+        captured.append(len(again.table("kernel_trace")))
+        again.clean()
+        last = program.ask(f"profile {STEPS} cpu", 120)
+        if last["kernels"] != alone["kernels"]:
+            break
+    check.results.add("b", f"{name}: {TURNS} attaches, each after torch.profiler, and torch.profiler after each",
+                      f"{min(captured)} kernels and more; {sum(last['kernels'].values())} kernels", f"some in each; {sums[1]} each time",
+                      len(captured) == TURNS and min(captured) > 0 and last["kernels"] == alone["kernels"])

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Entries of each process.
 const ENTRIES: usize = 150;
+/// How long the machine's own gaps are looked for, each time, and the rest after it.
+const LOOKS: Duration = Duration::from_micros(400);
+const APART: Duration = Duration::from_millis(10);
 
 /// One entry: its parts, how long it took until our thread could be spoken to, and until all was taken back.
 type Entry = (Times, Duration, Duration);
@@ -47,8 +50,27 @@ fn report(table: &mut Table, who: &str, all: &[Entry]) {
     table.times(&format!("{who}: in and out again"), &whole, "");
 }
 
+/// What the machine itself takes from a thread: one that only looks at the clock, for about as long as one of an application's stands
+/// in an entry. The longest time between two of its looks, each time.
+fn gaps() -> Vec<Duration> {
+    let gap = |_| {
+        let began = Instant::now();
+        let (mut last, mut longest) = (began, Duration::ZERO);
+        while last.duration_since(began) < LOOKS {
+            let now = Instant::now();
+            longest = longest.max(now.duration_since(last));
+            last = now;
+        }
+        // As far apart as entries are.
+        std::thread::sleep(APART);
+        longest
+    };
+    (0..ENTRIES).map(gap).collect()
+}
+
 /// On threads that keep the allocator busy, and on AMD's HIP.
 pub fn run(table: &mut Table) -> Result<()> {
+    table.times("no program: gap of a clock's reader", &gaps(), "");
     for (who, busy) in [
         ("sleeping program", "0"),
         ("1 busy thread", "1"),

@@ -15,7 +15,7 @@
 //! CUPTI that stays is no harmless guest: switched off and on again beside eight launching threads, CUPTI 13.0 crashed in its own worker
 //! at one of 50 times, also with nothing of ours there. It is the switching off that does it, not the switching on: with the threads held
 //! outside of CUDA when the kinds went off, never in 628 times; held when they went on, at one of 43. A kind that stays on (NAME,
-//! OVERHEAD) does not help. After graphs it was not seen in 131 times.
+//! OVERHEAD) does not help. After graphs it was not seen in 190 times.
 //!
 //! Names that records point to are CUPTI's and go with it: all is read before.
 
