@@ -4,12 +4,14 @@
 mod profiler;
 
 use midair_tests::Result;
+use midair_tests::held::{Held, thread_named};
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::target::PATIENCE;
 use profiler::compare::{mostly, only_in, same};
 use profiler::{Counter, Profiler, Work, since};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 const VADD: &str = "vadd(float const*, float const*, float*, int)";
 
@@ -134,6 +136,38 @@ fn raw_queues() -> Result<()> {
         "{}",
         trace.midair
     );
+    same(&trace, &since(&raw_hsa_counts(target)?, &before))
+}
+
+/// The same while our thread has no turn for some seconds: the runtime is not shut down under it. (After 1.5 s it was.)
+#[test]
+fn a_runtime_is_not_shut_down_while_our_thread_has_no_turn() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
+    let target = lab.run(&program).arg(&kernels).arg(50).register(false);
+    let mut target = target
+        .env("MODEL_KERNEL_NS", 1_000)
+        .env("HSA_ENABLE_INTERRUPT", 0)
+        .spawn()?;
+    target.expect("ready")?;
+    let before = target.model_log()?;
+    let pid = target.pid();
+    let profiler = Profiler::attach(pid, &lab.scratch().join("starved"), &["--kernel-trace"])?;
+    ask(&mut target, "go")?;
+    let held = Held::anywhere(thread_named(pid, "midair-agent")?)?;
+    target.send("quit")?;
+    // Not for something to happen: this is how long nothing may.
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!target.lines().iter().any(|line| line == "done"));
+    drop(held);
+    target.expect("done")?;
+    let trace = profiler.collect()?;
+    assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
     same(&trace, &since(&raw_hsa_counts(target)?, &before))
 }
 

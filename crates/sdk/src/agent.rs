@@ -170,6 +170,6 @@ impl Agent {
 extern "C" fn handle_exit() {
     if crate::probe::generation() != 0 {
         collect::PROCESS_LEAVES.store(1, SeqCst);
-        collect::wait_for_stop();
+        collect::wait_for_stop(collect::LEAVE_LIMIT);
     }
 }

@@ -82,8 +82,10 @@ pub(crate) fn begin_anew() {
     opening::begin_anew();
 }
 
-/// How long an application's thread waits for a session to end before its runtime or process goes.
-const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
+/// How long an application's thread waits for a session to end before its process goes, or for an answer.
+pub const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
+/// How long it waits before its runtime goes: then the agent must not look at signals any more, also where it had no turn meanwhile.
+pub const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(5);
 /// How long a thread may stay in a record store.
 const QUIESCE_LIMIT: Duration = Duration::from_millis(250);
 /// How long a tool's function may take when a session ends.
@@ -106,8 +108,8 @@ pub fn is_agent() -> bool {
 }
 
 /// For threads of the application, before the runtime or the process goes: waits until no session collects, within a limit.
-pub fn wait_for_stop() {
-    let end = std::time::Instant::now() + LEAVE_LIMIT;
+pub fn wait_for_stop(limit: Duration) {
+    let end = std::time::Instant::now() + limit;
     while COLLECTING.load(SeqCst) && std::time::Instant::now() < end {
         std::thread::sleep(Duration::from_micros(200));
     }

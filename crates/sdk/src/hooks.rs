@@ -320,7 +320,7 @@ unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
     let session = crate::probe::generation() != 0;
     if session {
         crate::collect::RUNTIME_LEAVES.store(1, SeqCst);
-        crate::collect::wait_for_stop();
+        crate::collect::wait_for_stop(crate::collect::SHUT_DOWN_LIMIT);
     }
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_shut_down() };
