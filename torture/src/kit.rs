@@ -138,10 +138,12 @@ impl Kit {
         self.scratch.path()
     }
 
-    /// A program with nothing of our environment but where the small library is.
+    /// A program with nothing of our environment but where the small library is. What it leaves behind when it crashes goes with the
+    /// scratch directory.
     pub fn clean(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
+            .current_dir(self.scratch.path())
             .env_clear()
             .envs(plain_environment())
             .env("SMALL", self.program("small.so"));
