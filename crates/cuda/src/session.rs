@@ -41,6 +41,7 @@ pub(crate) static KEEP: AtomicBool = AtomicBool::new(false);
 pub(crate) static USED: AtomicBool = AtomicBool::new(false);
 /// We brought CUPTI into this process and were the first to use it, and nobody else was seen to.
 pub(crate) static BROUGHT: AtomicBool = AtomicBool::new(false);
+
 /// The number of `cuKernelGetName` among the driver's calls: CUPTI itself makes that call at each launch.
 pub(crate) const OWN_CALL: u32 = 719;
 
