@@ -6,6 +6,10 @@ use crate::Result;
 pub use midair_gpu_model::log::{Copy, Dispatch, Event, Packet, Record};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a line may take until it is whole.
+const WHOLE: Duration = Duration::from_secs(5);
 
 /// A log, in the order in which it was written.
 #[derive(Debug, Clone, Default)]
@@ -20,10 +24,17 @@ impl ModelLog {
     /// # Errors
     /// When it cannot be read or holds something that is not a record.
     pub fn read(path: &Path) -> Result<ModelLog> {
-        let text = match std::fs::read_to_string(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            text => text?,
+        let read = || match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            text => text,
         };
+        let mut text = read()?;
+        // A record is one write; but whoever reads while it lasts sees it page by page.
+        let end = Instant::now() + WHOLE;
+        while !text.is_empty() && !text.ends_with('\n') && Instant::now() < end {
+            std::thread::yield_now();
+            text = read()?;
+        }
         Ok(ModelLog {
             records: midair_gpu_model::log::parse(&text)?,
         })

@@ -90,6 +90,13 @@ fn in_vfork() {
     let pid = target.pid();
     let in_vfork = || midair_procinfo::task::stat(pid).is_ok_and(|stat| stat.state == b'D');
     until("vfork", || Ok(in_vfork())).unwrap();
+    // A thread begins with all signals blocked.
+    until("the other threads at rest", || {
+        let others = midair_tests::held::threads(pid)?;
+        let mut others = others.into_iter().filter(|tid| *tid != pid);
+        Ok(others.all(|tid| midair_procinfo::task::stat(tid).is_ok_and(|stat| stat.state == b'S')))
+    })
+    .unwrap();
     let before = Snapshot::take(pid).unwrap();
     let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     assert_ne!(entered.via.tid, pid);
