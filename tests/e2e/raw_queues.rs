@@ -21,6 +21,18 @@ fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     Ok(())
 }
 
+/// `raw_hsa`, fifty rounds in each `go`, ready.
+fn raw_hsa(lab: &Lab) -> Result<LabTarget> {
+    let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
+    let target = lab.run(&program).arg(&kernels).arg(50).register(false);
+    let mut target = target
+        .env("MODEL_KERNEL_NS", 1_000)
+        .env("HSA_ENABLE_INTERRUPT", 0)
+        .spawn()?;
+    target.expect("ready")?;
+    Ok(target)
+}
+
 /// The counts that `raw_hsa` says at its end are those of the log: the program is right, whatever was attached.
 fn raw_hsa_counts(target: LabTarget) -> Result<ModelLog> {
     let log = target.log.clone();
@@ -52,13 +64,7 @@ fn raw_queues() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
-    let target = lab.run(&program).arg(&kernels).arg(50).register(false);
-    let mut target = target
-        .env("MODEL_KERNEL_NS", 1_000)
-        .env("HSA_ENABLE_INTERRUPT", 0)
-        .spawn()?;
-    target.expect("ready")?;
+    let mut target = raw_hsa(&lab)?;
     ask(&mut target, "go")?;
     settle(&target, &ModelLog::default(), 1, 50)?;
 
@@ -145,13 +151,7 @@ fn a_runtime_is_not_shut_down_while_our_thread_has_no_turn() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
-    let target = lab.run(&program).arg(&kernels).arg(50).register(false);
-    let mut target = target
-        .env("MODEL_KERNEL_NS", 1_000)
-        .env("HSA_ENABLE_INTERRUPT", 0)
-        .spawn()?;
-    target.expect("ready")?;
+    let mut target = raw_hsa(&lab)?;
     let before = target.model_log()?;
     let pid = target.pid();
     let profiler = Profiler::attach(pid, &lab.scratch().join("starved"), &["--kernel-trace"])?;
@@ -161,9 +161,9 @@ fn a_runtime_is_not_shut_down_while_our_thread_has_no_turn() -> Result<()> {
     // Not for something to happen: this is how long nothing may.
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {
+        assert!(!target.lines().iter().any(|line| line == "done"));
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(!target.lines().iter().any(|line| line == "done"));
     drop(held);
     target.expect("done")?;
     let trace = profiler.collect()?;

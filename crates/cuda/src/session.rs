@@ -327,7 +327,8 @@ impl Session {
                 until_look = RECORDS_PER_LOOK;
             }
             until_look -= 1;
-            // SAFETY: a buffer that CUPTI gave back with so many valid bytes, which goes to it again only when this has returned true.
+            // SAFETY: a buffer that CUPTI gave back with so many valid bytes. One of ours goes to it again only when this has returned
+            // true; another profiler's is not given back to him at all, and he keeps what he gave away.
             let next = unsafe { self.cupti.next_record(start, valid, reading.record) };
             let record = match next {
                 Ok(Some(next)) => next,
