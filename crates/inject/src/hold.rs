@@ -330,7 +330,7 @@ impl Hold {
         self.in_stub = true;
         let mut running = self.take(PHASE)?.resume(0).during(PHASE)?;
         started();
-        let mut pace = Pace::new();
+        let mut pace = Pace::beside(running.tid());
         loop {
             if self.memory.read_u32(stub.result).during(PHASE)? != 0 || deadline.passed() {
                 break;

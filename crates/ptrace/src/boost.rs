@@ -4,18 +4,23 @@
 //! still for so long. Changing its scheduling would not be undone if we died. Priority inheritance would: a real-time thread of
 //! ours waits for a futex word of ours that names the held thread as the owner (`FUTEX_LOCK_PI`, which takes the owner's id
 //! from the word), so the kernel runs the owner with our priority for as long as we wait, and not an instant longer.
+//!
+//! What is lent is less than what the tracer has, and only where two processors are to be had: whatever the held thread does with it,
+//! the tracer and the lender have their turns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::urgent::{allowed, be_real_time, real_time_priority};
 use crate::{Pace, Tid};
 
 /// Longest wait in one go. Nobody can call a waiter off, so this is also how much longer than wanted it may last.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// Lends real-time priority to a thread until it is dropped. Does nothing where we may not have that ourselves.
+/// Lends real-time priority to a thread until it is dropped. Does nothing where we may not have more of that ourselves, or only one
+/// processor.
 #[derive(Debug)]
 pub struct Boost {
     lender: Option<(Arc<Shared>, JoinHandle<()>)>,
@@ -31,8 +36,12 @@ struct Shared {
 
 impl Boost {
     /// Begins to lend to `tid`, an id in our own pid namespace. At most `limit` long. Call it when [`crate::Urgent`] already
-    /// is: the lender is a new thread that needs its turn, too.
+    /// is: the lender has one priority less than the calling thread.
     pub fn lend(tid: Tid, limit: Duration) -> Boost {
+        let priority = real_time_priority() - 1;
+        let (1.., Some(processors)) = (priority, allowed().filter(|set| set.count() > 1)) else {
+            return Boost { lender: None };
+        };
         let shared = Arc::new(Shared {
             word: AtomicU32::new(tid.cast_unsigned()),
             over: AtomicBool::new(false),
@@ -42,7 +51,14 @@ impl Boost {
         let rounds = limit.as_millis() / SLICE.as_millis().max(1) + 1;
         let lender = std::thread::Builder::new()
             .name("midair-boost".into())
-            .spawn(move || lend(&theirs, tid, rounds))
+            .spawn(move || {
+                // Not only where the calling thread is: there it would wait for that one's turns.
+                let ready = processors.settle() && be_real_time(priority);
+                theirs.begun.store(true, Ordering::Release);
+                if ready {
+                    lend(&theirs, tid, rounds);
+                }
+            })
             .ok()
             .map(|thread| (shared, thread));
         if let Some((shared, _)) = &lender {
@@ -66,20 +82,6 @@ impl Drop for Boost {
 }
 
 fn lend(shared: &Shared, tid: Tid, rounds: u128) {
-    // Above the tracer, which spins: else this thread would wait for it between two slices, with nothing lent. One level less where
-    // the limit (RLIMIT_RTPRIO) allows no more.
-    let raised = [2, 1].into_iter().any(|priority| {
-        // SAFETY: acts on the calling thread; the parameter is live.
-        unsafe {
-            let mut param: libc::sched_param = std::mem::zeroed();
-            param.sched_priority = priority;
-            libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) == 0
-        }
-    });
-    shared.begun.store(true, Ordering::Release);
-    if !raised {
-        return;
-    }
     for _ in 0..rounds {
         if shared.over.load(Ordering::Acquire) {
             return;
@@ -100,7 +102,8 @@ fn lend(shared: &Shared, tid: Tid, rounds: u128) {
             libc::syscall(
                 libc::SYS_futex,
                 shared.word.as_ptr(),
-                libc::FUTEX_LOCK_PI | libc::FUTEX_PRIVATE_FLAG,
+                // Not a private one: there the owner must be a thread of this process (EPERM, seen on Linux 6.18).
+                libc::FUTEX_LOCK_PI,
                 0,
                 &raw const until,
             )
@@ -117,11 +120,12 @@ fn lend(shared: &Shared, tid: Tid, rounds: u128) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Urgent;
     use std::time::Instant;
 
     /// The kernel's effective priority, field 18 of stat: 20 for ordinary threads, below zero for real-time ones.
     fn priority(tid: Tid) -> i64 {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{tid}/task/{tid}/stat")).unwrap();
         stat.rsplit(')')
             .next()
             .unwrap()
@@ -130,6 +134,12 @@ mod tests {
             .unwrap()
             .parse()
             .unwrap()
+    }
+
+    /// Root may have real-time priority, and it takes two processors.
+    fn may_lend() -> bool {
+        // SAFETY: takes nothing.
+        unsafe { libc::geteuid() == 0 && allowed().unwrap().count() > 1 }
     }
 
     fn reaches(tid: Tid, wanted: impl Fn(i64) -> bool) -> bool {
@@ -145,8 +155,6 @@ mod tests {
 
     #[test]
     fn priority_is_lent_and_taken_back() {
-        // SAFETY: acts on the calling thread.
-        let allowed = unsafe { libc::geteuid() } == 0;
         let over = Arc::new(AtomicBool::new(false));
         let (send, receive) = std::sync::mpsc::channel();
         let theirs = Arc::clone(&over);
@@ -159,16 +167,43 @@ mod tests {
         });
         let tid = receive.recv().unwrap();
         let before = priority(tid);
+        let urgent = Urgent::begin();
         let boost = Boost::lend(tid, Duration::from_secs(20));
-        assert!(!allowed || reaches(tid, |now| now < 0), "nothing was lent");
+        assert!(
+            !may_lend() || reaches(tid, |now| now < 0),
+            "nothing was lent"
+        );
         drop(boost);
+        drop(urgent);
         assert!(reaches(tid, |now| now == before), "it was not taken back");
         over.store(true, Ordering::Relaxed);
         owner.join().unwrap();
     }
 
+    /// It was refused there for long, and nobody noticed: the kernel will not have a thread of another process own a private futex.
+    #[test]
+    fn priority_is_lent_to_another_process() {
+        let mut owner = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let tid = Tid::try_from(owner.id()).unwrap();
+        let before = priority(tid);
+        let urgent = Urgent::begin();
+        let boost = Boost::lend(tid, Duration::from_secs(20));
+        let lent = reaches(tid, |now| now < 0);
+        drop(boost);
+        drop(urgent);
+        let given_back = reaches(tid, |now| now == before);
+        owner.kill().unwrap();
+        owner.wait().unwrap();
+        assert!(lent || !may_lend(), "nothing was lent");
+        assert!(given_back, "it was not taken back");
+    }
+
     #[test]
     fn nobody_to_lend_to() {
+        let _urgent = Urgent::begin();
         drop(Boost::lend(Tid::MAX, Duration::from_secs(1)));
     }
 }

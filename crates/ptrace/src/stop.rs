@@ -179,7 +179,7 @@ impl Seized {
     /// [`Error::System`] when waiting itself fails.
     pub fn wait(mut self, deadline: Deadline) -> Result<Waited> {
         // Blocking for ever is not allowed here, and no descriptor becomes readable when a tracee stops.
-        let mut pace = Pace::new();
+        let mut pace = Pace::beside(self.tid);
         loop {
             let mut status = 0;
             // SAFETY: `status` outlives the call.

@@ -1,9 +1,17 @@
 //! Waiting closely: while a thread of the target is held, every microsecond on our side is one on its side.
 
+use std::cell::Cell;
+use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
-use std::sync::OnceLock;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+
+use crate::Tid;
+
+/// Real-time priority of whoever traces; one less where the limit (RLIMIT_RTPRIO) allows no more. It is above what is lent to the
+/// held thread ([`crate::Boost`]), so that we can stop that thread wherever it runs.
+const PRIORITIES: [i32; 2] = [2, 1];
 
 /// Makes the calling thread quick to be scheduled until it is dropped: real-time priority where that is allowed, and exact
 /// timers. On a machine whose processors are all busy the kernel would else run somebody else between any two steps.
@@ -20,18 +28,14 @@ pub struct Urgent {
 impl Urgent {
     /// Begins. What is not allowed is left out.
     pub fn begin() -> Urgent {
-        // Asked for before anything stands still.
-        let _known = spin();
-        // SAFETY: all three act on the calling thread; `param` is live for each call that takes it.
+        // SAFETY: all three act on the calling thread; `before` is live for the call that takes it.
         let (scheduling, slack) = unsafe {
             let mut before: libc::sched_param = std::mem::zeroed();
             let policy = libc::sched_getscheduler(0);
             let known = policy >= 0 && libc::sched_getparam(0, &raw mut before) == 0;
-            let mut wanted: libc::sched_param = std::mem::zeroed();
-            wanted.sched_priority = 1;
             let raised = known
                 && policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_OTHER
-                && libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wanted) == 0;
+                && PRIORITIES.into_iter().any(be_real_time);
             // A real-time thread has none anyway.
             let slack = if raised {
                 0
@@ -51,6 +55,28 @@ impl Urgent {
     }
 }
 
+/// Gives the calling thread this real-time priority; false where that is not allowed.
+pub(crate) fn be_real_time(priority: i32) -> bool {
+    // SAFETY: acts on the calling thread; the parameter is plain data and live.
+    unsafe {
+        let mut wanted: libc::sched_param = std::mem::zeroed();
+        wanted.sched_priority = priority;
+        libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wanted) == 0
+    }
+}
+
+/// The calling thread's real-time priority, 0 for none.
+pub(crate) fn real_time_priority() -> i32 {
+    // SAFETY: acts on the calling thread; the parameter is plain data and live.
+    unsafe {
+        let mut param: libc::sched_param = std::mem::zeroed();
+        match libc::sched_getparam(0, &raw mut param) {
+            0 => param.sched_priority,
+            _ => 0,
+        }
+    }
+}
+
 impl Drop for Urgent {
     fn drop(&mut self) {
         // SAFETY: acts on the calling thread, which is the one that began; the parameter is live.
@@ -65,50 +91,116 @@ impl Drop for Urgent {
     }
 }
 
-/// Keeps the calling thread, and threads that it makes, off a processor for as long as it lives, if it may use another one. A
-/// thread that is let go on begins where it last ran: if we wait for it there, each waits for the other's turn.
-pub fn keep_off(processor: u64) {
-    let Ok(processor) = usize::try_from(processor) else {
-        return;
-    };
-    // SAFETY: cpu_set_t is plain data of the size given, filled for the calling thread before it is used; the number is checked
-    // against its room.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        let size = size_of::<libc::cpu_set_t>();
-        if processor >= size * 8 || libc::sched_getaffinity(0, size, &raw mut set) != 0 {
-            return;
+/// Processors that a thread may use.
+#[derive(Clone, Copy)]
+pub(crate) struct Processors(libc::cpu_set_t);
+
+impl Processors {
+    /// Those of the calling thread.
+    fn now() -> Option<Processors> {
+        // SAFETY: cpu_set_t is plain data of the size given, filled for the calling thread.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            (libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) == 0)
+                .then_some(Processors(set))
         }
-        libc::CPU_CLR(processor, &mut set);
-        if libc::CPU_COUNT(&set) > 0 {
-            // Where it fails all is as it was.
-            libc::sched_setaffinity(0, size, &raw const set);
+    }
+
+    pub(crate) fn count(&self) -> i32 {
+        // SAFETY: reads the set.
+        unsafe { libc::CPU_COUNT(&self.0) }
+    }
+
+    /// All but one.
+    fn without(mut self, processor: usize) -> Processors {
+        if processor < size_of::<libc::cpu_set_t>() * 8 {
+            // SAFETY: the number was checked against the set's room.
+            unsafe { libc::CPU_CLR(processor, &mut self.0) };
         }
+        self
+    }
+
+    /// Has the calling thread use these, if there are any. Where it fails all is as it was.
+    pub(crate) fn settle(&self) -> bool {
+        // SAFETY: the set is live and of the size given.
+        self.count() > 0
+            && unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const self.0) }
+                == 0
     }
 }
 
-/// How long a wait may spin. A processor that goes to sleep between two looks wakes up late, and whoever is waited for stands
-/// still meanwhile; but where there is only one, the other side needs it.
-fn spin() -> Duration {
-    static SPIN: OnceLock<Duration> = OnceLock::new();
-    *SPIN.get_or_init(|| {
-        // SAFETY: cpu_set_t is plain data, filled for the calling thread; its size is given.
-        let processors = unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) {
-                0 => libc::CPU_COUNT(&set),
-                _ => 1,
-            }
-        };
-        Duration::from_micros(if processors > 1 { 100 } else { 5 })
-    })
+thread_local! {
+    /// What this thread might use before it kept off any.
+    static ALLOWED: Cell<Option<Processors>> = const { Cell::new(None) };
 }
+
+/// The processors that the calling thread might use before it kept off any.
+pub(crate) fn allowed() -> Option<Processors> {
+    ALLOWED.get().or_else(Processors::now)
+}
+
+/// Keeps the calling thread, and threads that it makes, off a processor for as long as it lives (or until it is to keep off another
+/// one), if it may use another one. A thread that is let go on begins where it last ran: if we wait for it there, each waits for the
+/// other's turn. True if it is elsewhere now.
+pub fn keep_off(processor: u64) -> bool {
+    let (Ok(processor), Some(allowed)) = (usize::try_from(processor), allowed()) else {
+        return false;
+    };
+    ALLOWED.set(Some(allowed));
+    allowed.without(processor).settle()
+}
+
+/// Where a thread runs, or ran last.
+#[derive(Debug)]
+struct Whereabouts(File);
+
+impl Whereabouts {
+    fn of(tid: Tid) -> Option<Whereabouts> {
+        let file = File::open(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
+        Some(Whereabouts(file))
+    }
+
+    /// The processor's number: field 39 (proc_pid_stat(5)). The name before it may be any bytes, parentheses, too.
+    fn processor(&self) -> Option<u64> {
+        let mut room = [0_u8; 1024];
+        let len = self.0.read_at(&mut room, 0).ok()?;
+        let after_name = room[..len].iter().rposition(|&byte| byte == b')')? + 1;
+        let line = std::str::from_utf8(&room[after_name..len]).ok()?;
+        line.split_ascii_whitespace().nth(36)?.parse().ok()
+    }
+}
+
+/// The processor that the calling thread runs on.
+fn here() -> Option<u64> {
+    // SAFETY: takes nothing.
+    u64::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// How long a wait may spin. A processor that goes to sleep between two looks wakes up late, and whoever is waited for stands
+/// still meanwhile.
+const SPIN: Duration = Duration::from_micros(100);
+/// The same, where whoever is waited for may need this very processor.
+const SPIN_ALONE: Duration = Duration::from_micros(5);
+/// How long after its begin the thread that is waited for should have answered, if it runs at once on another processor: then it is
+/// looked where it is.
+const ASK_WHERE: Duration = Duration::from_micros(20);
+/// Naps beside a thread that waits for the processor that we are on. They grow from so long, so that it gets more of it than we do:
+/// a nap of a few microseconds is over before it has done anything.
+const NAP: Duration = Duration::from_micros(50);
+const LONGEST_NAP: Duration = Duration::from_millis(1);
 
 /// The pace of a loop that asks again and again: spins for an instant (the answer usually comes within microseconds from
 /// another processor), then sleeps in steps that grow, so that the other side gets the processor even where there is one.
 #[derive(Debug)]
 pub struct Pace {
     began: Instant,
+    spin: Duration,
+    /// The thread that is waited for.
+    beside: Option<Tid>,
+    whereabouts: Option<Whereabouts>,
+    /// When to look next where it is, since the beginning.
+    ask: Duration,
+    nap: Duration,
 }
 
 impl Pace {
@@ -118,18 +210,66 @@ impl Pace {
         reason = "it begins to count: that is no default value"
     )]
     pub fn new() -> Pace {
+        let several = Processors::now().is_some_and(|set| set.count() > 1);
         Pace {
             began: Instant::now(),
+            spin: if several { SPIN } else { SPIN_ALONE },
+            beside: None,
+            whereabouts: None,
+            ask: ASK_WHERE,
+            nap: NAP,
+        }
+    }
+
+    /// Begins to wait for this thread to do something. A calling thread that keeps off a processor ([`keep_off`]) keeps off the one where
+    /// that thread is, then; another one takes longer naps there.
+    pub fn beside(tid: Tid) -> Pace {
+        Pace {
+            began: Instant::now(),
+            spin: SPIN,
+            beside: Some(tid),
+            whereabouts: None,
+            ask: ASK_WHERE,
+            nap: NAP,
         }
     }
 
     /// Rests until it is time to ask again.
     pub fn rest(&mut self) {
-        match self.began.elapsed() {
-            spent if spent < spin() => std::hint::spin_loop(),
+        let spent = self.began.elapsed();
+        if self.beside.is_some() && spent >= self.ask {
+            self.ask = spent + ASK_WHERE;
+            // The kernel takes a processor with a real-time thread on it for one with nothing to do, and may well put the thread that
+            // is let go on there.
+            if let Some(shared) = self.shared() {
+                if ALLOWED.get().is_some() && keep_off(shared) {
+                    self.began = Instant::now();
+                    self.ask = ASK_WHERE;
+                } else {
+                    doze(self.nap);
+                    self.nap = (self.nap * 2).min(LONGEST_NAP);
+                }
+                return;
+            }
+        }
+        match spent {
+            spent if spent < self.spin => std::hint::spin_loop(),
             spent if spent < Duration::from_millis(3) => doze(Duration::from_micros(10)),
             _ => doze(Duration::from_micros(100)),
         }
+    }
+
+    /// The processor that we share with whom we wait for, if we do.
+    fn shared(&mut self) -> Option<u64> {
+        if self.whereabouts.is_none() {
+            self.whereabouts = Whereabouts::of(self.beside?);
+            if self.whereabouts.is_none() {
+                // Nothing tells: not asked again.
+                self.beside = None;
+            }
+        }
+        let there = self.whereabouts.as_ref()?.processor()?;
+        (here() == Some(there)).then_some(there)
     }
 }
 
