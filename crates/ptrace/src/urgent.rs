@@ -124,8 +124,9 @@ impl Processors {
     pub(crate) fn settle(&self) -> bool {
         // SAFETY: the set is live and of the size given.
         self.count() > 0
-            && unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const self.0) }
-                == 0
+            && unsafe {
+                libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const self.0)
+            } == 0
     }
 }
 
@@ -302,5 +303,62 @@ mod tests {
             assert!(state().1 <= 1);
         }
         assert_eq!(state(), before);
+    }
+
+    /// The kernel put held threads on their tracer's processor, where it gave them microseconds at a time: stops of 3 and 7 ms.
+    #[test]
+    fn who_waits_for_a_thread_leaves_its_processor() {
+        use std::os::unix::process::CommandExt;
+        let everywhere = Processors::now().unwrap();
+        let there = (0..1024).find(|at| everywhere.without(*at).count() < everywhere.count());
+        let there = there.unwrap();
+        let mut only = Processors(
+            // SAFETY: cpu_set_t is plain data.
+            unsafe { std::mem::zeroed() },
+        );
+        // SAFETY: the number is one of the set's.
+        unsafe { libc::CPU_SET(there, &mut only.0) };
+        let mut command = std::process::Command::new("sleep");
+        command.arg("60");
+        // SAFETY: makes one system call in the child.
+        unsafe {
+            command.pre_exec(move || {
+                only.settle()
+                    .then_some(())
+                    .ok_or_else(io::Error::last_os_error)
+            });
+        }
+        let mut child = command.spawn().unwrap();
+        let tid = Tid::try_from(child.id()).unwrap();
+        let ended = std::thread::scope(|scope| {
+            let waits = |keeps_off: bool| {
+                if keeps_off {
+                    keep_off(u64::MAX);
+                }
+                assert!(only.settle());
+                let mut pace = Pace::beside(tid);
+                let until = Instant::now() + Duration::from_secs(10);
+                while pace.nap == NAP && here() == Some(there as u64) && Instant::now() < until {
+                    pace.rest();
+                }
+                (here() == Some(there as u64), pace.nap > NAP)
+            };
+            let keeps = scope.spawn(move || waits(true)).join();
+            let stays = scope.spawn(move || waits(false)).join();
+            (keeps, stays)
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let several = everywhere.count() > 1;
+        assert_eq!(
+            ended.0.unwrap(),
+            (!several, !several),
+            "keeps off, and moved"
+        );
+        assert_eq!(
+            ended.1.unwrap(),
+            (true, true),
+            "any other thread naps longer"
+        );
     }
 }
