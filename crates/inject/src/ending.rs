@@ -8,7 +8,6 @@
 //! library's loop around `exit`, which is looked at before: so wherever this process dies, the thread ends.
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
@@ -23,8 +22,6 @@ use crate::mappings::Mappings;
 use crate::options::{FaultPoint, Options};
 
 const PHASE: &str = "the end of our thread";
-/// Longest that our priority is lent to it.
-const LENT: Duration = Duration::from_millis(200);
 
 /// Hangs up (drops `channel`), follows `agent` to its end and has it unmap `mappings` there. False where it was left to end as ever: it
 /// is traced, under filters, or not what it is taken for.
@@ -75,12 +72,12 @@ impl Way<'_> {
             .wait_for_event(Deadline::after(self.options.held))
             .during(PHASE)?;
         // It stops at each of its last calls, and would wait for a turn at each where there are more threads than processors. What
-        // runs until its end is short; a library's end that is not gets the priority for so long and no longer.
+        // runs until its end is short.
         if let Ok(stat) = task::stat(agent) {
             keep_off(stat.processor);
         }
         let _urgent = Urgent::begin();
-        let _boost = Boost::lend(agent, self.options.held.min(LENT));
+        let _boost = Boost::lend(agent);
         // Only now, so that it does not end before it is followed.
         if channel.take().is_some() {
             fault::step("hung up");

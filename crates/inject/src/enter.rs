@@ -258,7 +258,7 @@ fn fill(
     look.memory()
         .write_through(
             mappings.code,
-            &draft.finish(mappings, hold.context(), borrowed),
+            &draft.finish(mappings, hold.context(), borrowed, hold.is_unfiltered()),
         )
         .during(PHASE)
 }
@@ -372,7 +372,7 @@ pub(crate) fn borrow<T: Send>(
             let tried = on_own_thread(|| {
                 leave_processor_to(candidate.tid);
                 let _urgent = Urgent::begin();
-                let _boost = Boost::lend(candidate.tid, options.stub);
+                let _boost = Boost::lend(candidate.tid);
                 let began = Instant::now();
                 let deadline = Deadline::after(options.stop);
                 let proven = hold::stop(&candidate, look.memory(), suspend, deadline)?;
@@ -404,7 +404,6 @@ pub(crate) fn borrow<T: Send>(
             let tried = on_own_thread(|| {
                 leave_processor_to(tid);
                 let _urgent = Urgent::begin();
-                let _boost = Boost::lend(tid, options.stub);
                 let began = Instant::now();
                 let found = match safe_point::seek(tid, judge, options, suspend, &mut budget)? {
                     Ok(found) => found,

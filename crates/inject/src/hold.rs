@@ -5,7 +5,7 @@
 //! that returns to the C library's restorer, or the stub, whose way out is the frame. So if this process dies between any two
 //! operations, the kernel lets the thread run and it puts itself back. No byte of existing code is changed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use midair_procinfo::bpf::Instruction;
 use midair_procinfo::module::Modules;
@@ -156,11 +156,18 @@ pub(crate) struct Hold {
     gadget: RemoteAddr,
     restorer: RemoteAddr,
     masked: bool,
+    /// Nothing filters its system calls, as far as is known.
+    unfiltered: bool,
     /// It stands in the middle of the stub, perhaps with a lock: only the stub's own way leads back.
     in_stub: bool,
     /// How long each stop may take.
     patience: Duration,
 }
+
+/// When the stub's result is looked at for the first time, and how far apart then. Each look takes the lock of the target's mappings, and
+/// the stub needs that, too.
+const FIRST_LOOK: Duration = Duration::from_micros(30);
+const NEXT_LOOK: Duration = Duration::from_micros(10);
 
 /// What became of a stub.
 pub(crate) enum StubEnd {
@@ -224,6 +231,7 @@ impl Hold {
             gadget: code.gadget,
             restorer: code.restorer,
             masked: false,
+            unfiltered: false,
             in_stub: false,
             patience,
         })
@@ -331,9 +339,13 @@ impl Hold {
         let mut running = self.take(PHASE)?.resume(0).during(PHASE)?;
         started();
         let mut pace = Pace::beside(running.tid());
+        let mut look = Instant::now() + FIRST_LOOK;
         loop {
-            if self.memory.read_u32(stub.result).during(PHASE)? != 0 || deadline.passed() {
-                break;
+            if Instant::now() >= look {
+                if self.memory.read_u32(stub.result).during(PHASE)? != 0 || deadline.passed() {
+                    break;
+                }
+                look = Instant::now() + NEXT_LOOK;
             }
             // One look, no waiting: whether it was stopped by a signal.
             running = match running
@@ -384,8 +396,17 @@ impl Hold {
             .during("giving the thread back")
     }
 
+    /// Whether nothing filters its system calls: known once [`Hold::objection`] was asked for.
+    pub(crate) fn is_unfiltered(&self) -> bool {
+        self.unfiltered
+    }
+
     /// What speaks against making system calls in its name, and on a thread that inherits its filters: nothing, or a refusal.
-    pub(crate) fn objection(&self, look: &Look, tid: Tid) -> Result<Option<Refusal>, EnterError> {
+    pub(crate) fn objection(
+        &mut self,
+        look: &Look,
+        tid: Tid,
+    ) -> Result<Option<Refusal>, EnterError> {
         const PHASE: &str = "reading the thread's filters";
         let pid = look.pid;
         let stopped = self.held(PHASE)?;
@@ -396,7 +417,10 @@ impl Hold {
             return Err(EnterError::Gone { during: PHASE });
         };
         match status.seccomp {
-            0 => return Ok(None),
+            0 => {
+                self.unfiltered = true;
+                return Ok(None);
+            }
             1 => return Ok(Some(Refusal::Seccomp { pid })),
             _ => {}
         }

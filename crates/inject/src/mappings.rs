@@ -151,15 +151,18 @@ impl Draft {
     }
 
     /// What is to be written at the base of the mappings: the page of code, then the block.
-    /// `borrowed` is the thread that makes ours, by the id that the target knows it by (0: not known).
+    /// `borrowed` is the thread that makes ours, by the id that the target knows it by (0: not known); `yields` tells that nothing
+    /// filters its system calls.
     pub(crate) fn finish(
         mut self,
         mappings: &Mappings,
         context: RemoteAddr,
         borrowed: Tid,
+        yields: bool,
     ) -> Vec<u8> {
         let bytes = &mut self.bytes;
         set!(bytes, borrowed, borrowed);
+        set!(bytes, stub_yields, u32::from(yields));
         let base = mappings.data.get();
         let guard = base.wrapping_add(PAGE + STUB_STACK);
         set!(bytes, code_base, mappings.code.get());

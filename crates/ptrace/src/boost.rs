@@ -5,65 +5,70 @@
 //! ours waits for a futex word of ours that names the held thread as the owner (`FUTEX_LOCK_PI`, which takes the owner's id
 //! from the word), so the kernel runs the owner with our priority for as long as we wait, and not an instant longer.
 //!
-//! What is lent is less than what the tracer has, and only where two processors are to be had: whatever the held thread does with it,
-//! the tracer and the lender have their turns.
+//! What is lent is less than what the tracer has, only where two processors are to be had, and for one wait of a millisecond. The
+//! bounds matter: whatever the held thread does with it, the tracer and the lender have their turns; and a thread of its process that
+//! has lost its processor to it may hold a lock that the tracer needs, too (that of the mappings, which reading memory takes).
+//! The lender begins while the held thread is off its processor, and never again: beside an owner that runs the kernel has a waiter spin, for
+//! as long as it runs, and forgets its time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::urgent::{allowed, be_real_time, real_time_priority};
-use crate::{Pace, Tid};
+use crate::Tid;
+use crate::urgent::{Pace, allowed, be_real_time, is_asleep, real_time_priority};
 
-/// Longest wait in one go. Nobody can call a waiter off, so this is also how much longer than wanted it may last.
-const SLICE: Duration = Duration::from_millis(1);
+/// How long is lent. Nobody can call a waiter off, so this is also how much longer than wanted it may last.
+const LENT: Duration = Duration::from_millis(1);
 
-/// Lends real-time priority to a thread until it is dropped. Does nothing where we may not have more of that ourselves, or only one
-/// processor.
+/// Lends real-time priority to a thread until it is dropped, or for a millisecond. Does nothing where we may not have more of that
+/// ourselves, or only one processor.
 #[derive(Debug)]
 pub struct Boost {
-    lender: Option<(Arc<Shared>, JoinHandle<()>)>,
+    lender: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 struct Shared {
+    /// The futex: who owns it.
     word: AtomicU32,
-    over: AtomicBool,
-    /// The lender runs and is about to wait, or will not lend.
-    begun: AtomicBool,
+    /// The lender's id once it is about to wait; -1 when it will not.
+    lender: AtomicI32,
 }
 
 impl Boost {
-    /// Begins to lend to `tid`, an id in our own pid namespace. At most `limit` long. Call it when [`crate::Urgent`] already
-    /// is: the lender has one priority less than the calling thread.
-    pub fn lend(tid: Tid, limit: Duration) -> Boost {
+    /// Lends to `tid`, an id in our own pid namespace; a thread that is stopped, or waits in a system call. Call it when
+    /// [`crate::Urgent`] already is: the lender has one priority less than the calling thread.
+    pub fn lend(tid: Tid) -> Boost {
         let priority = real_time_priority() - 1;
         let (1.., Some(processors)) = (priority, allowed().filter(|set| set.count() > 1)) else {
             return Boost { lender: None };
         };
         let shared = Arc::new(Shared {
             word: AtomicU32::new(tid.cast_unsigned()),
-            over: AtomicBool::new(false),
-            begun: AtomicBool::new(false),
+            lender: AtomicI32::new(0),
         });
         let theirs = Arc::clone(&shared);
-        let rounds = limit.as_millis() / SLICE.as_millis().max(1) + 1;
         let lender = std::thread::Builder::new()
             .name("midair-boost".into())
             .spawn(move || {
                 // Not only where the calling thread is: there it would wait for that one's turns.
-                let ready = processors.settle() && be_real_time(priority);
-                theirs.begun.store(true, Ordering::Release);
-                if ready {
-                    lend(&theirs, tid, rounds);
+                if processors.settle() && be_real_time(priority) {
+                    lend(&theirs);
+                } else {
+                    theirs.lender.store(-1, Ordering::Release);
                 }
             })
-            .ok()
-            .map(|thread| (shared, thread));
-        if let Some((shared, _)) = &lender {
+            .ok();
+        if lender.is_some() {
+            let deadline = Instant::now() + LENT;
             let mut pace = Pace::new();
-            while !shared.begun.load(Ordering::Acquire) {
+            let waits = || match shared.lender.load(Ordering::Acquire) {
+                0 => false,
+                lender => lender < 0 || is_asleep(lender),
+            };
+            while !waits() && Instant::now() < deadline {
                 pace.rest();
             }
         }
@@ -73,47 +78,37 @@ impl Boost {
 
 impl Drop for Boost {
     fn drop(&mut self) {
-        if let Some((shared, thread)) = self.lender.take() {
-            shared.over.store(true, Ordering::Release);
-            // Ends within a slice; whoever waits for us meanwhile is not the target.
+        if let Some(thread) = self.lender.take() {
+            // Ends within a millisecond; whoever waits for us meanwhile is not the target.
             let _ended = thread.join();
         }
     }
 }
 
-fn lend(shared: &Shared, tid: Tid, rounds: u128) {
-    for _ in 0..rounds {
-        if shared.over.load(Ordering::Acquire) {
-            return;
+/// One wait. What comes of it does not matter: the time is over, the owner has ended, or the kernel will not.
+fn lend(shared: &Shared) {
+    let mut until = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `until` is live for both calls; the word lives as long as `shared`, which we hold. FUTEX_LOCK_PI takes its
+    // timeout as a moment of CLOCK_REALTIME.
+    unsafe {
+        shared.lender.store(libc::gettid(), Ordering::Release);
+        libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until);
+        until.tv_nsec += i64::from(LENT.subsec_nanos());
+        if until.tv_nsec >= 1_000_000_000 {
+            until.tv_nsec -= 1_000_000_000;
+            until.tv_sec += 1;
         }
-        let mut until = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: `until` is live for both calls; the word lives as long as `shared`, which we hold. FUTEX_LOCK_PI takes its
-        // timeout as a moment of CLOCK_REALTIME.
-        let result = unsafe {
-            libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until);
-            until.tv_nsec += i64::from(SLICE.subsec_nanos());
-            if until.tv_nsec >= 1_000_000_000 {
-                until.tv_nsec -= 1_000_000_000;
-                until.tv_sec += 1;
-            }
-            libc::syscall(
-                libc::SYS_futex,
-                shared.word.as_ptr(),
-                // Not a private one: there the owner must be a thread of this process (EPERM, seen on Linux 6.18).
-                libc::FUTEX_LOCK_PI,
-                0,
-                &raw const until,
-            )
-        };
-        let errno = std::io::Error::last_os_error().raw_os_error();
-        if result == 0 || !matches!(errno, Some(libc::ETIMEDOUT | libc::EINTR | libc::EAGAIN)) {
-            // The owner has ended, or the kernel will not: nothing to lend to.
-            return;
-        }
-        shared.word.store(tid.cast_unsigned(), Ordering::Release);
+        libc::syscall(
+            libc::SYS_futex,
+            shared.word.as_ptr(),
+            // Not a private one: there the owner must be a thread of this process (EPERM, seen on Linux 6.18).
+            libc::FUTEX_LOCK_PI,
+            0,
+            &raw const until,
+        );
     }
 }
 
@@ -121,7 +116,7 @@ fn lend(shared: &Shared, tid: Tid, rounds: u128) {
 mod tests {
     use super::*;
     use crate::Urgent;
-    use std::time::Instant;
+    use std::sync::atomic::AtomicBool;
 
     /// The kernel's effective priority, field 18 of stat: 20 for ordinary threads, below zero for real-time ones.
     fn priority(tid: Tid) -> i64 {
@@ -142,6 +137,14 @@ mod tests {
         let ordinary_root =
             unsafe { libc::geteuid() == 0 && libc::sched_getscheduler(0) == libc::SCHED_OTHER };
         ordinary_root && allowed().unwrap().count() > 1
+    }
+
+    /// Lends until it is seen: its time may go by while this thread has no processor.
+    fn is_lent(tid: Tid) -> bool {
+        (0..1000).any(|_| {
+            let _boost = Boost::lend(tid);
+            priority(tid) < 0
+        })
     }
 
     fn reaches(tid: Tid, wanted: impl Fn(i64) -> bool) -> bool {
@@ -171,9 +174,7 @@ mod tests {
         let before = priority(tid);
         let may = may_lend();
         let urgent = Urgent::begin();
-        let boost = Boost::lend(tid, Duration::from_secs(20));
-        assert!(!may || reaches(tid, |now| now < 0), "nothing was lent");
-        drop(boost);
+        assert!(!may || is_lent(tid), "nothing was lent");
         drop(urgent);
         assert!(reaches(tid, |now| now == before), "it was not taken back");
         over.store(true, Ordering::Relaxed);
@@ -191,9 +192,7 @@ mod tests {
         let before = priority(tid);
         let may = may_lend();
         let urgent = Urgent::begin();
-        let boost = Boost::lend(tid, Duration::from_secs(20));
-        let lent = !may || reaches(tid, |now| now < 0);
-        drop(boost);
+        let lent = !may || is_lent(tid);
         drop(urgent);
         let given_back = reaches(tid, |now| now == before);
         owner.kill().unwrap();
@@ -205,6 +204,6 @@ mod tests {
     #[test]
     fn nobody_to_lend_to() {
         let _urgent = Urgent::begin();
-        drop(Boost::lend(Tid::MAX, Duration::from_secs(1)));
+        drop(Boost::lend(Tid::MAX));
     }
 }

@@ -151,7 +151,7 @@ pub fn keep_off(processor: u64) -> bool {
     allowed.without(processor).settle()
 }
 
-/// Where a thread runs, or ran last.
+/// Where a thread runs, or ran last, and whether it does.
 #[derive(Debug)]
 struct Whereabouts(File);
 
@@ -161,14 +161,24 @@ impl Whereabouts {
         Some(Whereabouts(file))
     }
 
-    /// The processor's number: field 39 (proc_pid_stat(5)). The name before it may be any bytes, parentheses, too.
+    /// The processor's number.
     fn processor(&self) -> Option<u64> {
+        self.field(39, |word| word.parse().ok())
+    }
+
+    /// A field by its number, which is beyond 2 (proc_pid_stat(5)). The name before may be any bytes, parentheses, too.
+    fn field<T>(&self, number: usize, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let mut room = [0_u8; 1024];
         let len = self.0.read_at(&mut room, 0).ok()?;
         let after_name = room[..len].iter().rposition(|&byte| byte == b')')? + 1;
         let line = std::str::from_utf8(&room[after_name..len]).ok()?;
-        line.split_ascii_whitespace().nth(36)?.parse().ok()
+        read(line.split_ascii_whitespace().nth(number - 3)?)
     }
+}
+
+/// Whether a thread sleeps in the kernel.
+pub(crate) fn is_asleep(tid: Tid) -> bool {
+    Whereabouts::of(tid).is_some_and(|stat| stat.field(3, |state| Some(state == "S")) == Some(true))
 }
 
 /// The processor that the calling thread runs on.
@@ -185,10 +195,11 @@ const SPIN_ALONE: Duration = Duration::from_micros(5);
 /// How long after its begin the thread that is waited for should have answered, if it runs at once on another processor: then it is
 /// looked where it is.
 const ASK_WHERE: Duration = Duration::from_micros(20);
-/// Naps beside a thread that waits for the processor that we are on. They grow from so long, so that it gets more of it than we do:
-/// a nap of a few microseconds is over before it has done anything.
-const NAP: Duration = Duration::from_micros(50);
-const LONGEST_NAP: Duration = Duration::from_millis(1);
+/// Naps after that, which grow from the one to the other. Short ones are worse than none: of ten microseconds in this thread's sleep another
+/// one gets hardly any of its processor, and whoever is waited for may be waiting for that one, with a lock. So a tracer of real-time priority
+/// kept stops going for 4 to 12 ms.
+const NAP: Duration = Duration::from_micros(30);
+const LONGEST_NAP: Duration = Duration::from_micros(100);
 
 /// The pace of a loop that asks again and again: spins for an instant (the answer usually comes within microseconds from
 /// another processor), then sleeps in steps that grow, so that the other side gets the processor even where there is one.
@@ -223,7 +234,7 @@ impl Pace {
     }
 
     /// Begins to wait for this thread to do something. A calling thread that keeps off a processor ([`keep_off`]) keeps off the one where
-    /// that thread is, then; another one takes longer naps there.
+    /// that thread is, then; another one naps at once there.
     pub fn beside(tid: Tid) -> Pace {
         Pace {
             began: Instant::now(),
@@ -247,17 +258,21 @@ impl Pace {
                     self.began = Instant::now();
                     self.ask = ASK_WHERE;
                 } else {
-                    doze(self.nap);
-                    self.nap = (self.nap * 2).min(LONGEST_NAP);
+                    self.nap();
                 }
                 return;
             }
         }
-        match spent {
-            spent if spent < self.spin => std::hint::spin_loop(),
-            spent if spent < Duration::from_millis(3) => doze(Duration::from_micros(10)),
-            _ => doze(Duration::from_micros(100)),
+        if spent < self.spin {
+            std::hint::spin_loop();
+        } else {
+            self.nap();
         }
+    }
+
+    fn nap(&mut self) {
+        doze(self.nap);
+        self.nap = (self.nap * 2).min(LONGEST_NAP);
     }
 
     /// The processor that we share with whom we wait for, if we do.
@@ -355,10 +370,6 @@ mod tests {
             (!several, !several),
             "keeps off, and moved"
         );
-        assert_eq!(
-            ended.1.unwrap(),
-            (true, true),
-            "any other thread naps longer"
-        );
+        assert_eq!(ended.1.unwrap(), (true, true), "any other thread naps");
     }
 }

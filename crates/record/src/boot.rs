@@ -128,8 +128,9 @@ pub struct BootBlock {
     pub handed: AtomicU32,
     /// Id of the thread that was borrowed to make ours, in the target's pid namespace; 0: not known.
     pub borrowed: u32,
-    /// Keeps what follows 8-byte aligned.
-    pub reserved: u32,
+    /// Not 0: the stub gives its processor away while it waits to be taken back (`sched_yield`; x86-64 only). A filter of system calls
+    /// might forbid that.
+    pub stub_yields: u32,
     /// CPU mask for our thread: the process's own, not that of the thread we entered through.
     pub affinity: [u8; 128],
     /// `struct msghdr`, `iovec`, control buffer, path text and other scratch of the boot code.

@@ -112,11 +112,6 @@ global_asm!(
     "add x2, x19, #{affinity}",
     "svc #0",
     "11:",
-    "mov x8, #226", // mprotect(guard, PROT_NONE)
-    "ldr x0, [x19, #{guard_base}]",
-    "ldr x1, [x19, #{guard_len}]",
-    "mov x2, #0",
-    "svc #0",
     // The mailbox, for all that follows.
     "add x22, x19, #{mailbox}",
     "mov w9, #{STARTED}",
@@ -185,6 +180,13 @@ global_asm!(
     "bl 81f",
     "mov w9, #{TALKING}",
     "stlr w9, [x22]",
+    // Only now that nobody reads this process's memory while one of its threads is held: this takes the lock of the mappings, and a
+    // thread that loses its processor meanwhile would keep the attacher waiting.
+    "mov x8, #226", // mprotect(guard, PROT_NONE)
+    "ldr x0, [x19, #{guard_base}]",
+    "ldr x1, [x19, #{guard_len}]",
+    "mov x2, #0",
+    "svc #0",
     // The process has the library already: its entry is called.
     "ldr x9, [x19, #{fn_entry}]",
     "cbnz x9, 19f",

@@ -67,6 +67,12 @@ global_asm!(
     "or rax, rdx",
     "mov r13, rax",
     "4:",
+    // Somebody who waits for this processor may have the lock of the mappings, which the attacher needs to see the result.
+    "cmp dword ptr [rbx + {stub_yields}], 0",
+    "je 6f",
+    "mov eax, 24", // sched_yield
+    "syscall",
+    "6:",
     "pause",
     "rdtsc",
     "shl rdx, 32",
@@ -115,11 +121,6 @@ global_asm!(
     "lea rdx, [rbx + {affinity}]",
     "syscall",
     "11:",
-    "mov eax, 10", // mprotect(guard, PROT_NONE)
-    "mov rdi, [rbx + {guard_base}]",
-    "mov rsi, [rbx + {guard_len}]",
-    "xor edx, edx",
-    "syscall",
     "mov dword ptr [rbx + {mailbox}], {STARTED}",
     "mov eax, 53", // socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC)
     "mov edi, 1",
@@ -171,6 +172,13 @@ global_asm!(
     "mov rsi, [rbx + {inodes} + 8]",
     "call 81f",
     "mov dword ptr [rbx + {mailbox}], {TALKING}",
+    // Only now that nobody reads this process's memory while one of its threads is held: this takes the lock of the mappings, and a
+    // thread that loses its processor meanwhile would keep the attacher waiting.
+    "mov eax, 10", // mprotect(guard, PROT_NONE)
+    "mov rdi, [rbx + {guard_base}]",
+    "mov rsi, [rbx + {guard_len}]",
+    "xor edx, edx",
+    "syscall",
     // The library is there since before this process was forked: its entry is called, and nothing is loaded.
     "mov rax, [rbx + {fn_entry}]",
     "test rax, rax",
@@ -392,6 +400,7 @@ global_asm!(
     stack_len = const offset_of!(BootBlock, stack_len),
     sigframe = const offset_of!(BootBlock, sigframe),
     stub_patience_ticks = const offset_of!(BootBlock, stub_patience_ticks),
+    stub_yields = const offset_of!(BootBlock, stub_yields),
     error_text = const offset_of!(BootBlock, error_text),
     patience_ms = const offset_of!(BootBlock, patience_ms),
     STARTED = const mailbox::STARTED,
