@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use midair_procinfo::stack::{Place, Walker};
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
-    Boost, Deadline, Pace, Registers, RemoteAddr, Urgent, fault, keep_off, memfd_with,
+    Awake, Boost, Deadline, Pace, Registers, RemoteAddr, Urgent, fault, keep_off, memfd_with,
     on_own_thread, pidfd_getfd, pidfd_open_thread, send_bytes, send_with_descriptor,
 };
 use midair_record::boot::{BootBlock, mailbox};
@@ -304,11 +304,10 @@ fn waits_for_allocator(look: &Look, regs: &Registers) -> bool {
     grounds.first() == Some(&Ground::Allocator) && grounds.contains(&Ground::ThreadCreation)
 }
 
-/// Has the calling thread, which ends soon, stay off the processor where `tid` was last.
-fn leave_processor_to(tid: Tid) {
-    if let Ok(stat) = task::stat(tid) {
-        keep_off(stat.processor);
-    }
+/// Has the calling thread, which ends soon, stay off the processor where `tid` was last. Returns that one if we are elsewhere then.
+fn leave_processor_to(tid: Tid) -> Option<u64> {
+    let processor = task::stat(tid).ok()?.processor;
+    keep_off(processor).then_some(processor)
 }
 
 /// How long the stop of a thread took.
@@ -370,7 +369,7 @@ pub(crate) fn borrow<T: Send>(
             none_yet = false;
             options.reached(FaultPoint::Chosen);
             let tried = on_own_thread(|| {
-                leave_processor_to(candidate.tid);
+                let _awake = leave_processor_to(candidate.tid).map(Awake::keep);
                 let _urgent = Urgent::begin();
                 let _boost = Boost::lend(candidate.tid);
                 let began = Instant::now();
@@ -402,7 +401,7 @@ pub(crate) fn borrow<T: Send>(
             let tid = moving[turn % moving.len()];
             turn = turn.wrapping_add(1);
             let tried = on_own_thread(|| {
-                leave_processor_to(tid);
+                let _elsewhere = leave_processor_to(tid);
                 let _urgent = Urgent::begin();
                 let began = Instant::now();
                 let found = match safe_point::seek(tid, judge, options, suspend, &mut budget)? {

@@ -16,6 +16,7 @@
 
 mod addr;
 pub mod arch;
+mod awake;
 mod boost;
 mod error;
 pub mod fault;
@@ -28,6 +29,7 @@ mod urgent;
 
 pub use addr::RemoteAddr;
 pub use arch::{FrameRegisters, Registers, ticks_per_millisecond};
+pub use awake::Awake;
 pub use boost::Boost;
 pub use error::{Error, Result};
 pub use handles::{

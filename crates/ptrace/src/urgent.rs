@@ -151,6 +151,28 @@ pub fn keep_off(processor: u64) -> bool {
     allowed.without(processor).settle()
 }
 
+/// Has the calling thread run on this processor alone, one of those allowed, and only while nothing else wants to run there; false where
+/// that cannot be.
+pub(crate) fn be_idle_on(processor: u64, allowed: Processors) -> bool {
+    let Ok(processor) = usize::try_from(processor) else {
+        return false;
+    };
+    // SAFETY: the first acts on the calling thread, whose parameter is plain data and live; the set is plain data, and the number is
+    // checked against its room.
+    unsafe {
+        let param: libc::sched_param = std::mem::zeroed();
+        let mut only = Processors(std::mem::zeroed());
+        if processor >= size_of::<libc::cpu_set_t>() * 8
+            || !libc::CPU_ISSET(processor, &allowed.0)
+            || libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) != 0
+        {
+            return false;
+        }
+        libc::CPU_SET(processor, &mut only.0);
+        only.settle()
+    }
+}
+
 /// Where a thread runs, or ran last, and whether it does.
 #[derive(Debug)]
 struct Whereabouts(File);
