@@ -90,6 +90,8 @@ def beside_profiler(check, name, program):
     attached = Attached(check.stage, program.pid, ["--kernel-trace", "--memory-copy-trace"], check.work, f"b-{name}-yield")
     if not attached.recording():
         raise Problem(f"no attach: {attached.text.strip()[-300:]}")
+    # Time for some steps; else torch.profiler may come before the first kernel.
+    check.sleep(0.1)
     during = program.ask(f"profile {STEPS} cpu", 120)
     code = attached.finished()
     rows = attached.table("kernel_trace")

@@ -369,8 +369,9 @@ pub(crate) fn borrow<T: Send>(
             none_yet = false;
             options.reached(FaultPoint::Chosen);
             let tried = on_own_thread(|| {
-                let _awake = leave_processor_to(candidate.tid).map(Awake::keep);
+                let elsewhere = leave_processor_to(candidate.tid);
                 let _urgent = Urgent::begin();
+                let _awake = elsewhere.map(Awake::keep);
                 let _boost = Boost::lend(candidate.tid);
                 let began = Instant::now();
                 let deadline = Deadline::after(options.stop);

@@ -5,53 +5,84 @@
 //! stands still for so long.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::urgent::{allowed, be_idle_on};
+use crate::urgent::{Pace, allowed, be_idle_on, hurry, real_time_priority};
 
 /// Longest that a processor is kept awake.
 const LONGEST: Duration = Duration::from_millis(5);
 
 /// Keeps a processor awake until it is dropped, or for five milliseconds, by a thread that runs there only while nothing else wants to
-/// (`SCHED_IDLE`). Does nothing where we may not use that processor.
+/// (`SCHED_IDLE`). Does nothing where we may not use that processor, or have no real-time priority.
 #[derive(Debug)]
 pub struct Awake {
-    over: Arc<AtomicBool>,
+    thread: Option<(Arc<Shared>, JoinHandle<()>)>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// The thread's id once it has begun.
+    tid: AtomicI32,
+    over: AtomicBool,
 }
 
 impl Awake {
-    /// Begins. Call it before [`crate::Urgent`] does: the thread begins with the priority of the one that makes it.
+    /// Begins. Call it when [`crate::Urgent`] already is: a thread like that comes to its end on a busy processor only if we may give it
+    /// another priority.
     pub fn keep(processor: u64) -> Awake {
-        let over = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&over);
-        let Some(allowed) = allowed() else {
-            return Awake { over };
+        let (1.., Some(allowed)) = (real_time_priority(), allowed()) else {
+            return Awake { thread: None };
         };
-        // Nobody waits for its end: where that processor has work it may not have its turn for long.
-        let _thread = std::thread::Builder::new()
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
             .name("midair-awake".into())
             .spawn(move || {
-                if be_idle_on(processor, allowed) {
-                    let began = Instant::now();
-                    while !theirs.load(Ordering::Relaxed) && began.elapsed() < LONGEST {
-                        std::hint::spin_loop();
-                    }
+                // SAFETY: takes nothing.
+                let own = unsafe { libc::gettid() };
+                theirs.tid.store(own, Ordering::Release);
+                let ready = be_idle_on(processor, allowed);
+                let began = Instant::now();
+                while ready && !theirs.over.load(Ordering::Relaxed) && began.elapsed() < LONGEST {
+                    std::hint::spin_loop();
                 }
-            });
-        Awake { over }
+            })
+            .ok();
+        Awake {
+            thread: thread.map(|thread| (shared, thread)),
+        }
     }
 }
 
 impl Drop for Awake {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        let Some((shared, thread)) = self.thread.take() else {
+            return;
+        };
+        shared.over.store(true, Ordering::Relaxed);
+        // On a busy processor it would have no turn to see that. More than once: it may only then come to lower its priority.
+        let until = Instant::now() + LONGEST;
+        let mut pace = Pace::new();
+        while !thread.is_finished() && Instant::now() < until {
+            let tid = shared.tid.load(Ordering::Acquire);
+            if tid != 0 && !hurry(tid) {
+                // It ends at its next turn.
+                return;
+            }
+            pace.rest();
+        }
+        if thread.is_finished() {
+            let _ended = thread.join();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Urgent;
 
     /// State and policy of this process's thread of that name: fields 3 and 41 of stat.
     fn awake() -> Vec<(String, String)> {
@@ -66,29 +97,43 @@ mod tests {
             .collect()
     }
 
+    /// Root may have real-time priority. Asked where the thread is not urgent.
+    fn may_keep() -> bool {
+        // SAFETY: asks about the calling thread.
+        unsafe { libc::geteuid() == 0 && libc::sched_getscheduler(0) == libc::SCHED_OTHER }
+    }
+
     #[test]
     fn it_runs_as_long_as_wanted_and_only_where_nothing_else_does() {
+        if !may_keep() {
+            let _urgent = Urgent::begin();
+            drop(Awake::keep(0));
+            assert_eq!(awake(), []);
+            return;
+        }
         let began = Instant::now();
-        // Where its processor has other work it comes late, or its time is over before it was looked at.
         let mut seen = false;
+        // The first processor may have other work for long: then its time is over before it was looked at.
         while !seen && began.elapsed() < Duration::from_secs(20) {
             // SAFETY: takes nothing.
             let here = u64::try_from(unsafe { libc::sched_getcpu() }).unwrap();
-            let _awake = Awake::keep(here);
+            let urgent = Urgent::begin();
+            let kept = Awake::keep(here);
+            // Else this thread has that processor for itself.
+            drop(urgent);
             let until = Instant::now() + LONGEST;
             while !seen && Instant::now() < until {
                 seen = awake().contains(&("R".to_owned(), libc::SCHED_IDLE.to_string()));
             }
+            drop(kept);
+            assert_eq!(awake(), [], "it is gone when it is dropped");
         }
         assert!(seen);
-        while !awake().is_empty() && began.elapsed() < Duration::from_secs(40) {
-            std::thread::yield_now();
-        }
-        assert_eq!(awake(), []);
     }
 
     #[test]
     fn no_such_processor() {
+        let _urgent = Urgent::begin();
         drop(Awake::keep(u64::MAX));
         drop(Awake::keep(4000));
     }

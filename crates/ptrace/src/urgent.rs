@@ -173,6 +173,16 @@ pub(crate) fn be_idle_on(processor: u64, allowed: Processors) -> bool {
     }
 }
 
+/// Gives a thread of this process that runs only where nothing else does its turn at once; false where we may not.
+pub(crate) fn hurry(tid: Tid) -> bool {
+    // SAFETY: the parameter is plain data and live; a thread that has ended is not found.
+    unsafe {
+        let mut param: libc::sched_param = std::mem::zeroed();
+        param.sched_priority = 1;
+        libc::sched_setscheduler(tid, libc::SCHED_FIFO, &raw const param) == 0
+    }
+}
+
 /// Where a thread runs, or ran last, and whether it does.
 #[derive(Debug)]
 struct Whereabouts(File);
