@@ -402,7 +402,7 @@ pub(crate) fn borrow<T: Send>(
             let tid = moving[turn % moving.len()];
             turn = turn.wrapping_add(1);
             let tried = on_own_thread(|| {
-                let _elsewhere = leave_processor_to(tid);
+                leave_processor_to(tid);
                 let _urgent = Urgent::begin();
                 let began = Instant::now();
                 let found = match safe_point::seek(tid, judge, options, suspend, &mut budget)? {

@@ -2,7 +2,7 @@
 //!
 //! On a machine whose processors are all busy, a thread that we stopped and sent on waits for its turn each time, and stands
 //! still for so long. Changing its scheduling would not be undone if we died. Priority inheritance would: a real-time thread of
-//! ours waits for a futex word of ours that names the held thread as the owner (`FUTEX_LOCK_PI`, which takes the owner's id
+//! ours waits for a futex word of ours that names the held thread as the owner (`FUTEX_LOCK_PI2`, which takes the owner's id
 //! from the word), so the kernel runs the owner with our priority for as long as we wait, and not an instant longer.
 //!
 //! What is lent is less than what the tracer has, only where two processors are to be had, and for one wait of a millisecond. The
@@ -91,11 +91,10 @@ fn lend(shared: &Shared) {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `until` is live for both calls; the word lives as long as `shared`, which we hold. FUTEX_LOCK_PI takes its
-    // timeout as a moment of CLOCK_REALTIME.
+    // SAFETY: `until` is live for both calls; the word lives as long as `shared`, which we hold.
     unsafe {
         shared.lender.store(libc::gettid(), Ordering::Release);
-        libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until);
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until);
         until.tv_nsec += i64::from(LENT.subsec_nanos());
         if until.tv_nsec >= 1_000_000_000 {
             until.tv_nsec -= 1_000_000_000;
@@ -105,7 +104,9 @@ fn lend(shared: &Shared) {
             libc::SYS_futex,
             shared.word.as_ptr(),
             // Not a private one: there the owner must be a thread of this process (EPERM, seen on Linux 6.18).
-            libc::FUTEX_LOCK_PI,
+            // And the second form, whose time is the monotonic clock's: by the other's a wall clock that is set back would make this wait
+            // as long as that. Before Linux 5.14 there is none, and nothing is lent.
+            libc::FUTEX_LOCK_PI2,
             0,
             &raw const until,
         );

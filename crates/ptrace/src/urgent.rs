@@ -28,7 +28,7 @@ pub struct Urgent {
 impl Urgent {
     /// Begins. What is not allowed is left out.
     pub fn begin() -> Urgent {
-        // SAFETY: all three act on the calling thread; `before` is live for the call that takes it.
+        // SAFETY: all act on the calling thread; `before` is live for the call that takes it.
         let (scheduling, slack) = unsafe {
             let mut before: libc::sched_param = std::mem::zeroed();
             let policy = libc::sched_getscheduler(0);
@@ -183,7 +183,8 @@ pub(crate) fn hurry(tid: Tid) -> bool {
     }
 }
 
-/// Where a thread runs, or ran last, and whether it does.
+/// Where a thread runs, or ran last, and whether it does. Not procinfo's `task::stat`: that crate stands on this one, and this one keeps the
+/// file open to look again and again.
 #[derive(Debug)]
 struct Whereabouts(File);
 
