@@ -192,7 +192,7 @@ fn every_way_to_end() -> Result<()> {
     process.expect(until[0])?;
     caller.tell("calls 3")?;
     caller.quit()?;
-    let exit = process.wait(PATIENCE)?;
+    let exit = process.wait_by_itself(PATIENCE)?;
     code(&exit, 0);
     let calls = Csv::read(&dir.path().join("o_hip_api_trace.csv"))?.rows;
     let of = |name: &str| calls.iter().filter(|row| row["Function"] == name).count();
@@ -215,7 +215,7 @@ fn every_way_to_end() -> Result<()> {
     process.expect(until[0])?;
     caller.tell("calls 4")?;
     caller.signal(libc::SIGKILL)?;
-    let exit = process.wait(PATIENCE)?;
+    let exit = process.wait_by_itself(PATIENCE)?;
     code(&exit, 31);
     assert_eq!(rows(&dir.path().join("o_hip_api_trace.csv"))?, 4 * ROUND);
     Ok(())

@@ -281,6 +281,14 @@ impl Target {
     /// When `limit` passes first: it is then killed.
     pub fn wait(mut self, limit: Duration) -> Result<Exit> {
         self.stdin = None;
+        self.wait_by_itself(limit)
+    }
+
+    /// Waits for an end that something else than the end of its stdin is to bring.
+    ///
+    /// # Errors
+    /// As [`Target::wait`].
+    pub fn wait_by_itself(mut self, limit: Duration) -> Result<Exit> {
         let deadline = Instant::now() + limit;
         // Its end closes the pipes; a process that it left behind may hold them open, so the status is asked for as well.
         while self.is_running()? {

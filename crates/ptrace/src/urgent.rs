@@ -162,14 +162,13 @@ pub(crate) fn be_idle_on(processor: u64, allowed: Processors) -> bool {
     unsafe {
         let param: libc::sched_param = std::mem::zeroed();
         let mut only = Processors(std::mem::zeroed());
-        if processor >= size_of::<libc::cpu_set_t>() * 8
-            || !libc::CPU_ISSET(processor, &allowed.0)
-            || libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) != 0
+        if processor >= size_of::<libc::cpu_set_t>() * 8 || !libc::CPU_ISSET(processor, &allowed.0)
         {
             return false;
         }
         libc::CPU_SET(processor, &mut only.0);
-        only.settle()
+        // There first: where it begins it may get no turn for long once it gives way to everything.
+        only.settle() && libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) == 0
     }
 }
 
