@@ -35,6 +35,7 @@ int main(int argc, char **argv) {
   kernels = load_kernels(argv[1]);
   work = new_work();
   pthread_t thread = start_thread(launch, NULL);
+  while (!atomic_load(&launched)) usleep(1000);
   say("ready");
   char line[64];
   if (!hear(line, sizeof line)) fail("end of input");

@@ -371,8 +371,9 @@ pub(crate) fn borrow<T: Send>(
             let tried = on_own_thread(|| {
                 let elsewhere = leave_processor_to(candidate.tid);
                 let _urgent = Urgent::begin();
-                let _awake = elsewhere.map(Awake::keep);
-                let _boost = Boost::lend(candidate.tid);
+                let awake = elsewhere.map(Awake::keep);
+                let boost = Boost::lend(candidate.tid);
+                let _awake = awake.filter(|_| boost.lends());
                 let began = Instant::now();
                 let deadline = Deadline::after(options.stop);
                 let proven = hold::stop(&candidate, look.memory(), suspend, deadline)?;

@@ -23,6 +23,10 @@ const PAGE: u64 = arch::PAGE;
 const STUB_STACK: u64 = 64 * 1024;
 /// Stack of our thread: dlopen, constructors, and what the library does.
 const THREAD_STACK: u64 = 1024 * 1024;
+/// How long the stub keeps its processor while it waits to be taken back, which usually takes less; then it gives it away, and so with each
+/// turn that it gets again. Not at once: a thread that no priority is lent to (the attacher has no right to any) then waits for its next turn,
+/// 3 ms beside one other thread.
+const STUB_TURN_US: u64 = 250;
 
 /// Length of the code mapping, bytes.
 pub(crate) const CODE_LEN: u64 = PAGE;
@@ -151,18 +155,20 @@ impl Draft {
     }
 
     /// What is to be written at the base of the mappings: the page of code, then the block.
-    /// `borrowed` is the thread that makes ours, by the id that the target knows it by (0: not known); `yields` tells that nothing
+    /// `borrowed` is the thread that makes ours, by the id that the target knows it by (0: not known); `may_yield` tells that nothing
     /// filters its system calls.
     pub(crate) fn finish(
         mut self,
         mappings: &Mappings,
         context: RemoteAddr,
         borrowed: Tid,
-        yields: bool,
+        may_yield: bool,
     ) -> Vec<u8> {
         let bytes = &mut self.bytes;
         set!(bytes, borrowed, borrowed);
-        set!(bytes, stub_yields, u32::from(yields));
+        let turn = if may_yield { STUB_TURN_US } else { 0 };
+        let turn = ticks_per_millisecond().saturating_mul(turn) / 1000;
+        set!(bytes, stub_turn_ticks, u32::try_from(turn).unwrap_or(0));
         let base = mappings.data.get();
         let guard = base.wrapping_add(PAGE + STUB_STACK);
         set!(bytes, code_base, mappings.code.get());

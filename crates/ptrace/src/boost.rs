@@ -17,25 +17,28 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::Tid;
-use crate::urgent::{Pace, allowed, be_real_time, is_asleep, real_time_priority};
+use crate::urgent::{Pace, allowed, be_real_time, is_asleep, real_time_priority, runs};
 
 /// How long is lent. Nobody can call a waiter off, so this is also how much longer than wanted it may last.
-const LENT: Duration = Duration::from_millis(1);
+pub(crate) const LENT: Duration = Duration::from_millis(1);
 
 /// Lends real-time priority to a thread until it is dropped, or for a millisecond. Does nothing where we may not have more of that
 /// ourselves, or only one processor.
 #[derive(Debug)]
 pub struct Boost {
-    lender: Option<JoinHandle<()>>,
+    lender: Option<(Arc<Shared>, JoinHandle<()>)>,
 }
 
 #[derive(Debug)]
 struct Shared {
     /// The futex: who owns it.
     word: AtomicU32,
-    /// The lender's id once it is about to wait; -1 when it will not.
+    /// The lender's id once it is about to wait; [`OVER`] when it will not, or has waited.
     lender: AtomicI32,
 }
+
+/// In place of a lender's id.
+const OVER: i32 = -1;
 
 impl Boost {
     /// Lends to `tid`, an id in our own pid namespace; a thread that is stopped, or waits in a system call. Call it when
@@ -54,11 +57,10 @@ impl Boost {
             .name("midair-boost".into())
             .spawn(move || {
                 // Not only where the calling thread is: there it would wait for that one's turns.
-                if processors.settle() && be_real_time(priority) {
+                if processors.settle() && be_real_time(priority) && !runs(tid) {
                     lend(&theirs);
-                } else {
-                    theirs.lender.store(-1, Ordering::Release);
                 }
+                theirs.lender.store(OVER, Ordering::Release);
             })
             .ok();
         if lender.is_some() {
@@ -66,21 +68,37 @@ impl Boost {
             let mut pace = Pace::new();
             let waits = || match shared.lender.load(Ordering::Acquire) {
                 0 => false,
-                lender => lender < 0 || is_asleep(lender),
+                lender => lender == OVER || is_asleep(lender),
             };
             while !waits() && Instant::now() < deadline {
                 pace.rest();
             }
         }
-        Boost { lender }
+        Boost {
+            lender: lender.map(|thread| (shared, thread)),
+        }
+    }
+
+    /// Whether somebody lends.
+    pub fn lends(&self) -> bool {
+        self.lender
+            .as_ref()
+            .is_some_and(|(shared, _)| shared.lender.load(Ordering::Acquire) != OVER)
     }
 }
 
 impl Drop for Boost {
     fn drop(&mut self) {
-        if let Some(thread) = self.lender.take() {
-            // Ends within a millisecond; whoever waits for us meanwhile is not the target.
-            let _ended = thread.join();
+        if let Some((_, thread)) = self.lender.take() {
+            // Ends within a millisecond; whoever waits for us meanwhile is not the target. If the owner runs after all, the lender may spin
+            // as long: it is left to itself then.
+            let until = Instant::now() + 2 * LENT;
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(LENT / 10);
+            }
+            if thread.is_finished() {
+                let _ended = thread.join();
+            }
         }
     }
 }

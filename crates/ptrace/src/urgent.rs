@@ -213,6 +213,11 @@ pub(crate) fn is_asleep(tid: Tid) -> bool {
     Whereabouts::of(tid).is_some_and(|stat| stat.field(3, |state| Some(state == "S")) == Some(true))
 }
 
+/// Whether a thread has a processor, or waits for one.
+pub(crate) fn runs(tid: Tid) -> bool {
+    Whereabouts::of(tid).is_some_and(|stat| stat.field(3, |state| Some(state == "R")) == Some(true))
+}
+
 /// The processor that the calling thread runs on.
 fn here() -> Option<u64> {
     // SAFETY: takes nothing.
@@ -384,6 +389,8 @@ mod tests {
                 }
                 assert!(only.settle());
                 let mut pace = Pace::beside(tid);
+                // Else it naps for that.
+                pace.spin = Duration::MAX;
                 let until = Instant::now() + Duration::from_secs(10);
                 while pace.nap == NAP && here() == Some(there as u64) && Instant::now() < until {
                     pace.rest();

@@ -128,9 +128,9 @@ pub struct BootBlock {
     pub handed: AtomicU32,
     /// Id of the thread that was borrowed to make ours, in the target's pid namespace; 0: not known.
     pub borrowed: u32,
-    /// Not 0: the stub gives its processor away while it waits to be taken back (`sched_yield`; x86-64 only). A filter of system calls
-    /// might forbid that.
-    pub stub_yields: u32,
+    /// Ticks of the same counter after which the stub, while it waits to be taken back, gives its processor away (`sched_yield`), again
+    /// and again; x86-64 only. 0: never, since a filter of system calls might forbid that.
+    pub stub_turn_ticks: u32,
     /// CPU mask for our thread: the process's own, not that of the thread we entered through.
     pub affinity: [u8; 128],
     /// `struct msghdr`, `iovec`, control buffer, path text and other scratch of the boot code.

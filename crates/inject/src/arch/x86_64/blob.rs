@@ -66,20 +66,28 @@ global_asm!(
     "shl rdx, 32",
     "or rax, rdx",
     "mov r13, rax",
+    "mov r14d, [rbx + {stub_turn_ticks}]",
+    "dec r14", // 0: never
     "4:",
-    // Somebody who waits for this processor may have the lock of the mappings, which the attacher needs to see the result.
-    "cmp dword ptr [rbx + {stub_yields}], 0",
-    "je 6f",
-    "mov eax, 24", // sched_yield
-    "syscall",
-    "6:",
     "pause",
     "rdtsc",
     "shl rdx, 32",
     "or rax, rdx",
     "sub rax, r13",
     "cmp rax, [rbx + {stub_patience_ticks}]",
+    "jae 5f",
+    "cmp rax, r14",
     "jb 4b",
+    // Somebody who waits for this processor may have the lock of the mappings, which the attacher needs to see the result.
+    "mov eax, 24", // sched_yield
+    "syscall",
+    "rdtsc",
+    "shl rdx, 32",
+    "or rax, rdx",
+    "sub rax, r13",
+    "mov r14d, [rbx + {stub_turn_ticks}]",
+    "add r14, rax",
+    "jmp 4b",
     // Nobody came: the thread puts itself back. (Also where nothing can be written, then with no word left.)
     "5:",
     "mov rsp, [rbx + {sigframe}]",
@@ -400,7 +408,7 @@ global_asm!(
     stack_len = const offset_of!(BootBlock, stack_len),
     sigframe = const offset_of!(BootBlock, sigframe),
     stub_patience_ticks = const offset_of!(BootBlock, stub_patience_ticks),
-    stub_yields = const offset_of!(BootBlock, stub_yields),
+    stub_turn_ticks = const offset_of!(BootBlock, stub_turn_ticks),
     error_text = const offset_of!(BootBlock, error_text),
     patience_ms = const offset_of!(BootBlock, patience_ms),
     STARTED = const mailbox::STARTED,
