@@ -1,7 +1,7 @@
 //! What `/proc` and ELF files tell of a process, without touching it.
 //!
-//! Two layers: pure parsers that take bytes ([`maps`], [`stat`], [`status`], [`syscall`]), to be tested and fuzzed alone, and
-//! readers that ask the kernel ([`task`], [`module`], [`access`]). Everything is keyed on a *live thread id*: once a leader has
+//! Two layers: pure parsers that take bytes ([`maps`], [`stat`], [`status`], [`syscall`], [`link_map::parse`]), to be tested and
+//! fuzzed alone, and readers that ask the kernel ([`task`], [`module`], [`access`]). Everything is keyed on a *live thread id*: once a leader has
 //! exited, `/proc/PID/maps` is empty while `/proc/TID/maps` of another thread is not. Names and paths are bytes: a thread may
 //! be called anything.
 //!

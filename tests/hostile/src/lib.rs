@@ -9,9 +9,11 @@
 )]
 
 mod files;
+mod loader;
 mod spool;
 
 pub use files::{elf, unwind};
+pub use loader::{Program, auxv};
 pub use spool::{a_knock, an_answer, knock, offer, records, spool};
 
 use midair_procinfo::bpf::{self, Call, Instruction};

@@ -79,18 +79,40 @@ fn changed(real: &[u8], changes: &[(Index, u8)], cut: Option<Index>) -> Vec<u8> 
 
 /// Arbitrary bytes, and each of the real inputs with changes.
 fn holds(cases: u32, real: &[Vec<u8>], check: fn(&[u8])) {
-    let watched = |bytes: &[u8]| {
-        let began = Instant::now();
-        check(bytes);
-        assert!(began.elapsed() < LONGEST, "{:?}", began.elapsed());
-        let largest = LARGEST.load(Relaxed);
-        assert!(largest < MOST, "{largest} bytes at once");
-    };
     for bytes in real {
         assert!(!bytes.is_empty(), "a real input is empty");
-        watched(bytes);
+        watched(bytes, check);
     }
-    // The same cases each time: a failure is a finding, not bad luck of one run.
+    let arbitrary = prop::collection::vec(any::<u8>(), 0..2048);
+    let input = (
+        arbitrary,
+        any::<Index>(),
+        changes(),
+        prop::option::weighted(0.3, any::<Index>()),
+        any::<bool>(),
+    );
+    each(cases, &input, |(bytes, which, changes, cut, mutate)| {
+        if mutate && !real.is_empty() {
+            watched(
+                &changed(&real[which.index(real.len())], &changes, cut),
+                check,
+            );
+        } else {
+            watched(&bytes, check);
+        }
+    });
+}
+
+fn watched(bytes: &[u8], check: fn(&[u8])) {
+    let began = Instant::now();
+    check(bytes);
+    assert!(began.elapsed() < LONGEST, "{:?}", began.elapsed());
+    let largest = LARGEST.load(Relaxed);
+    assert!(largest < MOST, "{largest} bytes at once");
+}
+
+/// The same cases each time: a failure is a finding, not bad luck of one run.
+fn each<S: Strategy>(cases: u32, input: &S, check: impl Fn(S::Value)) {
     let mut runner = TestRunner::new_with_rng(
         Config {
             cases,
@@ -101,23 +123,23 @@ fn holds(cases: u32, real: &[Vec<u8>], check: fn(&[u8])) {
             proptest::test_runner::RngAlgorithm::ChaCha,
         ),
     );
-    let arbitrary = prop::collection::vec(any::<u8>(), 0..2048);
-    let input = (
-        arbitrary,
-        any::<Index>(),
-        changes(),
-        prop::option::weighted(0.3, any::<Index>()),
-        any::<bool>(),
-    );
-    let result = runner.run(&input, |(bytes, which, changes, cut, mutate)| {
-        if mutate && !real.is_empty() {
-            watched(&changed(&real[which.index(real.len())], &changes, cut));
-        } else {
-            watched(&bytes);
-        }
+    let result = runner.run(input, |value| {
+        check(value);
         Ok(())
     });
     result.unwrap();
+}
+
+/// Programs with libraries, some with a list that leads back; anywhere, also at the end of all addresses.
+fn programs() -> impl Strategy<Value = hostile::Program> {
+    let end = prop_oneof![Just(0), Just(0x5555_5556_0000), Just(0x42_0000)];
+    let biases = prop::collection::vec(any::<u64>(), 0..40);
+    let back = prop::option::weighted(0.3, any::<Index>());
+    (end, biases, back).prop_map(|(end, biases, back)| hostile::Program {
+        end,
+        back: back.map(|back| back.index(biases.len().max(1))),
+        biases,
+    })
 }
 
 fn of_us(file: &str) -> Vec<u8> {
@@ -149,6 +171,37 @@ fn library() -> &'static [u8] {
 fn maps() {
     let odd = b"1000-2000 r-xp 0 8:1 5 /a b (deleted)\n0-1 ---s ffffffffffffffff ffffffff:0 18446744073709551615 \xff\n";
     holds(3000, &[of_us("maps"), odd.to_vec()], hostile::maps);
+}
+
+#[test]
+fn auxv() {
+    holds(1000, &[of_us("auxv")], |bytes| drop(hostile::auxv(bytes)));
+    // In order: the list is what was put there, and one that leads back is none.
+    each(200, &programs(), |program| {
+        let found = hostile::auxv(&program.image());
+        let ends = program.back.is_none() || program.biases.is_empty();
+        assert_eq!(found, ends.then_some(program.biases));
+    });
+    let broken = (
+        programs(),
+        changes(),
+        prop::option::weighted(0.1, any::<Index>()),
+    );
+    each(2000, &broken, |(program, changes, cut)| {
+        watched(&changed(&program.image(), &changes, cut), |bytes| {
+            drop(hostile::auxv(bytes))
+        });
+    });
+}
+
+/// What the properties break is read right while it is whole.
+#[test]
+fn a_list_of_libraries() {
+    let mut program = hostile::Program::default();
+    let found = hostile::auxv(&program.image());
+    assert_eq!(found.as_ref(), Some(&program.biases));
+    program.back = Some(1);
+    assert_eq!(hostile::auxv(&program.image()), None);
 }
 
 #[test]
