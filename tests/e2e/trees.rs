@@ -1,14 +1,15 @@
 //! Many processes at once, on the stand-in runtimes: ranks below a launcher, workers that are forked and exec nothing, children that
 //! are born while their parent is attached. What each process says that it launched is the truth; every dispatch of it must be in the
-//! results, under its own number, and nobody else's. Needs no root.
+//! results, under its own number, and nobody else's. Only a pid namespace needs root.
 
-use midair_tests::Result;
 use midair_tests::compile::host_program;
 use midair_tests::lab::LabTarget;
-use midair_tests::stage::command;
+use midair_tests::snapshot::Snapshot;
+use midair_tests::stage::{command, plain_environment};
 use midair_tests::stand_in::Kit;
 use midair_tests::table::{Csv, json};
 use midair_tests::target::{Exit, PATIENCE, Target, run, until};
+use midair_tests::{Result, is_root_for};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -94,14 +95,36 @@ struct Attach {
 
 impl Attach {
     fn start(program: &str, words: &[&str], attached: &str) -> Result<Attach> {
-        let dir = tempfile::tempdir()?;
         let mut command = command(program)?;
-        command.args(words).arg("-d").arg(dir.path());
-        let mut process = Target::spawn(command)?;
+        command.args(words);
+        let mut attach = Attach::spawn(command)?;
         match program {
-            "rocprofv3" => process.expect(attached)?,
-            _ => process.expect_error(attached)?,
+            "rocprofv3" => attach.process.expect(attached)?,
+            _ => attach.process.expect_error(attached)?,
         };
+        Ok(attach)
+    }
+
+    /// With a directory for its files; has not attached yet.
+    fn spawn(mut command: Command) -> Result<Attach> {
+        let dir = tempfile::tempdir()?;
+        command.arg("-d").arg(dir.path());
+        let process = Target::spawn(command)?;
+        Ok(Attach { process, dir })
+    }
+
+    /// `rocprof-attach`, which is set by its environment.
+    fn by_library(pid: i32, words: &[&str]) -> Result<Attach> {
+        let dir = tempfile::tempdir()?;
+        let mut command = command("rocprof-attach")?;
+        command.args(["-p", &pid.to_string()]).args(words);
+        command
+            .env("ROCPROF_KERNEL_TRACE", "1")
+            .env("ROCPROF_OUTPUT_FORMAT", "csv")
+            .env("ROCPROF_OUTPUT_FILE_NAME", "%pid%")
+            .env("ROCPROF_OUTPUT_PATH", dir.path());
+        let mut process = Target::spawn(command)?;
+        process.expect("Press Enter to detach...")?;
         Ok(Attach { process, dir })
     }
 
@@ -389,6 +412,97 @@ fn amds_command_line_attaches_to_the_tree() -> Result<()> {
         .filter(|(pid, _)| *pid == root)
         .collect();
     assert_eq!(in_files(dir.path())?, wanted);
+    quit(target)
+}
+
+/// `rocprof-attach` goes through `rocattach_attach_tree` and `rocattach_detach_tree` of the C library, unless `--attach-children false`
+/// says otherwise. The tree is what it is at the attach: all of it records by the time that this is said.
+#[test]
+fn the_c_library_attaches_to_the_tree() -> Result<()> {
+    let kit = Kit::new()?;
+    let (mut target, _) = pool(&kit, 3)?;
+    let root = target.target.pid();
+    let attach = Attach::by_library(root, &[])?;
+    let all = work(&mut target, "both 4", 4)?;
+    let (exit, dir) = attach.detach()?;
+    with_code(&exit, 0)?;
+    assert_eq!(all.len(), 4);
+    assert_eq!(in_files(dir.path())?, all, "{exit}");
+
+    let alone = Attach::by_library(root, &["--attach-children", "false"])?;
+    let later = work(&mut target, "both 1", 4)?;
+    let (exit, dir) = alone.detach()?;
+    with_code(&exit, 0)?;
+    let mut wanted = since(&all, &later);
+    wanted.retain(|pid, _| i32::try_from(*pid) == Ok(root));
+    assert_eq!(in_files(dir.path())?, wanted, "{exit}");
+    quit(target)?;
+
+    // A shell and a launcher have no runtime, and are passed over.
+    let (mut target, _) = ranks(&kit, 2)?;
+    let attach = Attach::by_library(target.target.pid(), &[])?;
+    let all = work(&mut target, "work 2", 2)?;
+    let (exit, dir) = attach.detach()?;
+    with_code(&exit, 0)?;
+    assert_eq!(in_files(dir.path())?, all, "{exit}");
+    quit(target)
+}
+
+/// A command line in the namespaces of this process.
+fn beside(pid: i32, command: &Command) -> Command {
+    let mut inside = Command::new("nsenter");
+    inside.args(["-t", &pid.to_string(), "-p", "-m"]);
+    inside.arg(command.get_program()).args(command.get_args());
+    inside.env_clear().envs(plain_environment());
+    inside
+}
+
+/// `--all` means every process on the machine, other tests' as well: it is tried where only ours are seen, as in a container. Both
+/// ranks are attached; their launcher and a process beside them, which have no runtime, are left as they are.
+#[test]
+fn all_gpu_processes_and_nobody_else() -> Result<()> {
+    if !is_root_for("to make a pid namespace")? {
+        return Ok(());
+    }
+    let kit = Kit::new()?;
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-pf", "--mount-proc", "--kill-child"]);
+    unshare.arg(host_program("launcher")?).arg("2");
+    unshare.arg(kit.program("ranks")?);
+    let mut target = kit.start_command(unshare, "model.log", &[])?;
+    let pids = ready(&mut target, 2)?;
+    let launcher = target.only_child()?;
+    let mut plain = Command::new(host_program("plain_threads")?);
+    plain.args(["0", "0"]);
+    let mut plain = Target::spawn(beside(launcher, &plain))?;
+    plain.expect("ready")?;
+    let bystanders = [launcher, plain.only_child()?];
+    let look = || -> Result<Vec<Snapshot>> { bystanders.into_iter().map(Snapshot::take).collect() };
+    let before = look()?;
+    let untouched = || -> Result<()> {
+        for (before, now) in before.iter().zip(&look()?) {
+            let diff = before.diff(now).without_heap();
+            assert!(diff.is_empty(), "{diff}");
+        }
+        Ok(())
+    };
+
+    let mut all = command("midair")?;
+    all.args(["attach", "--all", "-o", "%pid%", "-f", "csv"]);
+    let mut attach = Attach::spawn(beside(launcher, &all))?;
+    for pid in &pids {
+        attach.has(*pid)?;
+    }
+    let counts = work(&mut target, "work 3", 2)?;
+    untouched()?;
+    let (exit, dir) = attach.detach()?;
+    with_code(&exit, 0)?;
+    untouched()?;
+    assert_eq!(in_files(dir.path())?, counts, "{exit}");
+    let attached = |line: &&String| line.starts_with("attached to process ");
+    assert_eq!(exit.stderr.iter().filter(attached).count(), 2, "{exit}");
+    plain.send("stop")?;
+    plain.wait(PATIENCE)?.success()?;
     quit(target)
 }
 
