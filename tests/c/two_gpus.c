@@ -7,6 +7,7 @@
 //   refused      calls functions that the stand-in does not have: "refused HIP HSA", their answers
 //   tables       see tables.h
 //   heap         "heap N": bytes that are allocated in this process, by whomever
+//   leave        the first thread ends; another one hears the commands after this one
 // With CONTROL set, also what control.h says.
 //   quit
 // Each but "quit" answers with its name when it is done. What comes back from a device must be what was sent.
@@ -122,6 +123,8 @@ static void peers(unsigned n) {
   if (to[27648 + 3072] != 0) fail("more arrived than was sent");
 }
 
+static void *hear_commands(void *unused);
+
 int main(void) {
   int count;
   HIP(hipGetDeviceCount(&count));
@@ -140,6 +143,13 @@ int main(void) {
   if (agent_count != 3) fail("%u agents", agent_count);
   start_control();
   say("ready");
+  hear_commands(NULL);
+  return 0;
+}
+
+// To the end of the process, or to "leave".
+static void *hear_commands(void *unused) {
+  (void)unused;
   char line[128];
   while (fgets(line, sizeof line, stdin)) {
     unsigned n = 0;
@@ -173,10 +183,14 @@ int main(void) {
     } else if (!strncmp(line, "heap", 4)) {
       struct mallinfo2 all = mallinfo2();
       say("heap %zu", all.uordblks + all.hblkhd);
+    } else if (!strncmp(line, "leave", 5)) {
+      pthread_t next;
+      if (pthread_create(&next, NULL, hear_commands, NULL)) fail("no other thread");
+      pthread_exit(NULL);
     } else {
       break;
     }
   }
   say("done");
-  return 0;
+  exit(0);
 }

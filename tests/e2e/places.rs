@@ -1,6 +1,10 @@
 //! Where an attach must work, or say why not: namespaces, roots, limits, names, copies of libraries, C libraries. Each with a real
 //! process on the stand-in runtimes, and the whole way from the attach to the file.
 
+#[path = "places/capabilities.rs"]
+mod capabilities;
+#[path = "places/first_thread.rs"]
+mod first_thread;
 #[path = "places/kit.rs"]
 mod kit;
 #[path = "places/libraries.rs"]

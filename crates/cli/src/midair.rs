@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
-use midair_session::{Failure, Kind};
+use midair_session::{Failure, Kind, as_real_user};
 use midair_settings::options::option;
 use midair_settings::{Category, Front, Given, Resolved, resolve};
 
@@ -184,7 +184,10 @@ fn settle(given: &mut Given, report: Report) -> Result<(Resolved, Report, bool),
         }
         resolved = resolve(given, &inherited, &cwd).map_err(refused)?;
     }
-    let report = report.at_level_of(&resolved.settings);
+    let mut report = report.at_level_of(&resolved.settings);
+    if given.is_on("verbose") {
+        report = report.verbose();
+    }
     attach::tell_settings(&resolved, given.text("log-level"), &report);
     Ok((resolved, report, unasked))
 }
@@ -379,9 +382,11 @@ fn completions(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
 
 fn print_man(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     if let Some(directory) = matches.get_one::<PathBuf>("directory") {
-        man::write_all(directory).map_err(|error| {
-            Failure::new(Kind::Output, format!("{}: {error}", directory.display()))
-        })?;
+        as_real_user(|| man::write_all(directory))
+            .flatten()
+            .map_err(|error| {
+                Failure::new(Kind::Output, format!("{}: {error}", directory.display()))
+            })?;
         return Ok(0);
     }
     let name = matches

@@ -42,6 +42,13 @@ impl Report {
         self
     }
 
+    /// With what the user can know, too.
+    #[must_use]
+    pub fn verbose(mut self) -> Report {
+        self.verbosity = self.verbosity.max(Verbosity::Info);
+        self
+    }
+
     /// A line of the result, on standard output, at once.
     pub fn line(&self, text: &str) {
         let mut out = std::io::stdout().lock();

@@ -18,8 +18,9 @@ pub(crate) fn copy(from: usize, to: &mut [u8]) -> bool {
         iov_base: std::ptr::with_exposed_provenance_mut(from),
         iov_len: to.len(),
     };
-    // SAFETY: the kernel writes only into `to`, and says so where `from` cannot be read. Our own process may always be read.
-    let got = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    // SAFETY: the kernel writes only into `to`, and says so where `from` cannot be read. Our own process may always be read;
+    // by this thread, since the first one may have ended, and then has no memory.
+    let got = unsafe { libc::process_vm_readv(libc::gettid(), &local, 1, &remote, 1, 0) };
     if got >= 0 {
         return got as usize == to.len();
     }
@@ -27,7 +28,7 @@ pub(crate) fn copy(from: usize, to: &mut [u8]) -> bool {
         return false;
     }
     // A container that forbids that call still has this file.
-    std::fs::File::open("/proc/self/mem").is_ok_and(|memory| {
+    std::fs::File::open("/proc/thread-self/mem").is_ok_and(|memory| {
         std::os::unix::fs::FileExt::read_exact_at(&memory, to, from as u64).is_ok()
     })
 }

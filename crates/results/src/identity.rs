@@ -19,10 +19,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads it. What cannot be read stays empty.
-    pub fn read(pid: u32) -> Identity {
+    /// Reads it. What cannot be read stays empty. `live` is a thread of it that has not ended: where the first one has, that one has neither
+    /// command nor environment nor root.
+    pub fn read(pid: u32, live: u32) -> Identity {
         let proc = PathBuf::from(format!("/proc/{pid}"));
-        let command = list(&proc.join("cmdline"));
+        let thread = proc.join(format!("task/{live}"));
+        let command = list(&thread.join("cmdline"));
         let status = std::fs::read_to_string(proc.join("status")).unwrap_or_default();
         let field = |name: &str| {
             status
@@ -38,7 +40,7 @@ impl Identity {
             .and_then(|pid| pid.parse().ok())
             .unwrap_or(pid);
         let ppid = field("PPid").parse().unwrap_or(0);
-        let node = node(&proc);
+        let node = node(&thread);
         let stat = std::fs::read_to_string(proc.join("stat")).unwrap_or_default();
         let after_name: Vec<&str> = stat
             .rsplit(") ")
@@ -66,14 +68,14 @@ impl Identity {
                 .map(|path| path.to_string_lossy().into_owned())
                 .unwrap_or_else(|_| ".".to_owned()),
             command: command.clone(),
-            environment: list(&proc.join("environ")),
+            environment: list(&thread.join("environ")),
             launched: std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map(|since| since.as_secs() as i64)
                 .unwrap_or(0),
             utc_offset: 0,
         };
-        let (agents, without_driver) = agents(&proc);
+        let (agents, without_driver) = agents(&thread);
         Identity {
             process: Process {
                 pid: inner,

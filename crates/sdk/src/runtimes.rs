@@ -107,7 +107,7 @@ impl Told {
 
 /// Version of the library loaded at `home`, by the name of its file: nothing is called, so a runtime that is not initialised stays so.
 fn version_at(home: usize) -> u64 {
-    std::fs::read("/proc/self/maps").map_or(0, |maps| {
+    std::fs::read("/proc/thread-self/maps").map_or(0, |maps| {
         maps.split(|byte| *byte == b'\n')
             .find_map(|line| {
                 let line = String::from_utf8_lossy(line);

@@ -67,7 +67,9 @@ const ASKED: usize = 12;
 pub fn find() -> Found {
     let mut found = Found::default();
     let Some(maps) = Maps::of_self() else {
-        found.refused.push("cannot read /proc/self/maps".to_owned());
+        found
+            .refused
+            .push("cannot read /proc/thread-self/maps".to_owned());
         return found;
     };
     elf::with_modules(|module| {

@@ -12,6 +12,7 @@ use crate::target::Target;
 use crate::turn::Turn;
 use midair_inject::{Approach, EnterError, Grade, Options, Refusal, Tier, approach, enter_by};
 use midair_procinfo::module::Modules;
+use midair_procinfo::{Tid, task};
 use midair_record::spool::SETTINGS;
 use midair_results::{Failure, Identity, Kind};
 use std::path::PathBuf;
@@ -50,7 +51,7 @@ impl Session {
         options: &Options,
     ) -> Result<Session, Failure> {
         let began = Instant::now();
-        let root = PathBuf::from(format!("/proc/{}/root", request.pid));
+        let root = root_of(request.pid);
         let mut tools = install.tools(&request.settings, &root)?;
         let _turn = Turn::take(request.pid)?;
         let mut approach = approach_to(request.pid)?;
@@ -86,7 +87,7 @@ impl Session {
         // Open it before entering, and check that it is still the process that was looked at.
         let pid = approach.pid;
         let held = Target::hold(pid as u32)?;
-        let mut identity = Identity::read(pid as u32);
+        let mut identity = Identity::read(pid as u32, approach.tid.cast_unsigned());
         if brand == Brand::Cuda {
             identity.without_driver = None;
         }
@@ -196,6 +197,17 @@ fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> 
 pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<PathBuf, Failure> {
     rights::as_real_user(|| midair_results::check(&request.settings, identity))
         .unwrap_or_else(|error| Err(laid_down(&error)))
+}
+
+/// A thread of a process that has not ended.
+pub(crate) fn live(pid: u32) -> Option<Tid> {
+    task::live(Tid::try_from(pid).ok()?).ok()?
+}
+
+/// Where a process's files are, as it sees them. A first thread that has ended has no root: another one tells.
+pub(crate) fn root_of(pid: u32) -> PathBuf {
+    let tid = live(pid).map_or(pid, Tid::cast_unsigned);
+    PathBuf::from(format!("/proc/{pid}/task/{tid}/root"))
 }
 
 /// Files would be written with other rights than those of who runs this.

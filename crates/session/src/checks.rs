@@ -9,7 +9,7 @@ mod place;
 mod target;
 mod way;
 
-use crate::attach::failure_of_refusal;
+use crate::attach::{failure_of_refusal, live, root_of};
 use crate::install::{Install, Tools};
 use crate::request::Request;
 use crate::runtime::{self, Brand};
@@ -17,7 +17,6 @@ use midair_inject::{Approach, Look, Options, Refusal, approach};
 use midair_procinfo::Tid;
 use midair_procinfo::module::Modules;
 use midair_results::{Failure, Kind};
-use std::path::PathBuf;
 
 /// One precondition of an attach.
 #[derive(Debug, Clone)]
@@ -134,7 +133,7 @@ pub fn checks(request: &Request) -> Vec<Check> {
             // Something that no line names.
             lines.fail("entering", failure_of_refusal(refusal));
         }
-        place::results(request, pid, &mut lines);
+        place::results(request, (pid, tid), &mut lines);
         place::spool(request, &mut lines);
     }
     place::kernel(&mut lines);
@@ -220,7 +219,7 @@ fn libraries(request: &Request, brand: Brand, lines: &mut Lines) -> Option<(Inst
         lines.note("tools", "none is sent to a CUDA process");
         return Some((install, Tools::default()));
     }
-    let root = PathBuf::from(format!("/proc/{}/root", request.pid));
+    let root = root_of(request.pid);
     let tools = install
         .tools(&request.settings, &root)
         .and_then(|mut tools| {
@@ -241,11 +240,6 @@ fn libraries(request: &Request, brand: Brand, lines: &mut Lines) -> Option<(Inst
             Some((install, tools))
         }
     }
-}
-
-fn live(pid: u32) -> Option<Tid> {
-    let pid = Tid::try_from(pid).ok()?;
-    midair_procinfo::task::live(pid).ok()?
 }
 
 #[cfg(test)]

@@ -164,12 +164,14 @@ impl Install {
             )
             .hint("name it by its absolute path"));
         }
-        if path.is_file() {
+        // Only what the real user may see: which files there are is told by the errors.
+        let is_file = |path: &Path| rights::as_real_user(|| path.is_file()).unwrap_or(false);
+        if is_file(path) {
             return Ok(Ok(path.to_owned()));
         }
         let there = path
             .strip_prefix("/")
-            .is_ok_and(|below| root.join(below).is_file());
+            .is_ok_and(|below| is_file(&root.join(below)));
         if bare || there {
             return Ok(Err(name.to_owned()));
         }
@@ -206,7 +208,7 @@ impl Tools {
         }
         let exceeding = rights::exceeding(tid);
         let why = match exceeding {
-            Ok(None) => return Ok(()),
+            Ok(None) => return self.can_be_read(install),
             Ok(Some(why)) => why,
             Err(why) => format!("its rights cannot be read: {why}"),
         };
@@ -219,6 +221,15 @@ impl Tools {
             format!("the tool library {name} may not be loaded there: {why}"),
         )
         .hint("name a file of this side that only root can write, by its absolute path"))
+    }
+
+    /// Says early what cannot be sent: before anything is entered.
+    fn can_be_read(&self, install: &Install) -> Result<(), Failure> {
+        for path in &self.files {
+            self.open(path, install)
+                .map_err(|error| unreadable(path, &error))?;
+        }
+        Ok(())
     }
 
     /// Says early what [`Tools::open`] would be refused for.
@@ -241,12 +252,26 @@ impl Tools {
     /// # Errors
     /// The kernel's; permission denied where [`Tools::only_trusted`] is not met.
     pub(crate) fn open(&self, path: &Path, install: &Install) -> std::io::Result<File> {
-        if self.only_trusted && path != install.tool {
-            rights::trusted(path)
-        } else {
-            File::open(path)
+        if path == install.tool {
+            return File::open(path);
         }
+        // Else whoever may run this could have any file sent to a process of his own.
+        rights::as_real_user(|| {
+            if self.only_trusted {
+                rights::trusted(path)
+            } else {
+                File::open(path)
+            }
+        })?
     }
+}
+
+/// Why a tool cannot be sent.
+pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(
+        Kind::Installation,
+        format!("the tool {} cannot be read: {error}", path.display()),
+    )
 }
 
 /// Path of a library of this process whose file name begins so.

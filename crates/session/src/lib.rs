@@ -30,6 +30,7 @@ pub use list::{Listed, Listing, list};
 pub use midair_output::table::Style;
 pub use midair_results::{Console, End, Failure, Kind, Written};
 pub use request::{Asked, Entry, Event, Request};
+pub use rights::as_real_user;
 pub use session::Session;
 pub use target::Target;
 pub use tree::{Group, GroupCollected, GroupRequest, Happened, News, Selection};

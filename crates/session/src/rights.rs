@@ -275,7 +275,7 @@ impl Drop for FileIdentity {
 ///
 /// # Errors
 /// When the permissions cannot be laid down; then `work` has not run.
-pub(crate) fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+pub fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     if !is_privileged() {
         return Ok(work());
     }

@@ -2,7 +2,7 @@
 
 use crate::collected::Collected;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
-use crate::install::{Install, Tools};
+use crate::install::{Install, Tools, unreadable};
 use crate::request::{Entry, Event, Request};
 use crate::rights;
 use crate::target::Target;
@@ -103,12 +103,7 @@ impl Prepared {
             .iter()
             .map(|tool| {
                 let copy = tools.open(tool, install).and_then(memory_copy);
-                copy.map_err(|error| {
-                    Failure::new(
-                        Kind::Installation,
-                        format!("the tool {} cannot be read: {error}", tool.display()),
-                    )
-                })
+                copy.map_err(|error| unreadable(tool, &error))
             })
             .collect::<Result<_, _>>()?;
         fault::step("session prepared");

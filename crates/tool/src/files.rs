@@ -97,7 +97,9 @@ pub fn begin(sdk: Sdk) -> Result<(), Refused> {
 
 fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure> {
     let setup = |error: &dyn std::fmt::Display| Failure::new(Kind::Setup, error.to_string());
-    let identity = Identity::read(std::process::id());
+    // SAFETY: takes nothing, cannot fail.
+    let own = unsafe { libc::gettid() };
+    let identity = Identity::read(std::process::id(), own.cast_unsigned());
     midair_results::check(&settings, &identity)?;
     let reader = Reader::create(&ReaderOptions {
         size: DEFAULT_SIZE,

@@ -2,6 +2,7 @@
 
 use super::*;
 use midair_tests::compile::host_program;
+use midair_tests::snapshot::Snapshot;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
@@ -62,19 +63,39 @@ impl Installed {
     }
 
     fn doctor(&self, pid: i32, variables: &[(&str, &Path)]) -> Result<(Exit, Value)> {
-        let mut command = Command::new(self.dir.path().join("bin/midair"));
+        let mut command = self.midair();
         command
             .args(["doctor", "--json", &pid.to_string()])
-            .env_clear()
-            .envs(plain_environment())
-            .env("ROCPROF_OUTPUT_PATH", "/tmp")
-            .envs(variables.iter().copied())
-            .current_dir("/tmp")
-            .uid(SOMEBODY)
-            .gid(SOMEBODY);
+            .envs(variables.iter().copied());
         let exit = run(command, PATIENCE)?;
         let told = json(&exit)?;
         Ok((exit, told))
+    }
+
+    /// As somebody runs it.
+    fn midair(&self) -> Command {
+        let mut command = Command::new(self.dir.path().join("bin/midair"));
+        command
+            .env_clear()
+            .envs(plain_environment())
+            .env("ROCPROF_OUTPUT_PATH", "/tmp")
+            .current_dir("/tmp")
+            .uid(SOMEBODY)
+            .gid(SOMEBODY);
+        command
+    }
+
+    /// An attach is refused for the same reason, and touches nothing.
+    fn refuses(&self, pid: i32, code: i32, words: &str) -> Result<()> {
+        let before = Snapshot::take(pid)?;
+        let mut command = self.midair();
+        command.args(["attach", &pid.to_string()]);
+        let exit = run(command, PATIENCE)?;
+        assert_eq!(exit.status.code(), Some(code), "{exit}");
+        assert!(exit.stderr.join("\n").contains(words), "{words}: {exit}");
+        let diff = before.diff(&Snapshot::take(pid)?).without_heap();
+        assert!(diff.is_empty(), "{diff}");
+        Ok(())
     }
 }
 
@@ -206,6 +227,7 @@ fn libraries_beside_a_program_with_capabilities_must_be_roots() -> Result<()> {
     let (exit, told) = installed.doctor(own.pid(), &[])?;
     failed(&told, "libraries", 20, "can be changed by others")?;
     assert_eq!(exit.status.code(), Some(20), "{exit}");
+    installed.refuses(own.pid(), 20, "can be changed by others")?;
     Ok(())
 }
 
@@ -235,11 +257,13 @@ fn who_protects_itself_is_for_root() -> Result<()> {
     let (exit, told) = installed.doctor(target.pid(), &[])?;
     failed(&told, "permission", 11, "set-uid")?;
     assert_eq!(exit.status.code(), Some(11), "{exit}");
+    installed.refuses(target.pid(), 11, "set-uid")?;
     // One that its user may not read is not dumpable.
     let closed = installed.program("closed", 0o711, 0)?;
     let target = start(&closed, SOMEBODY)?;
     let (_, told) = installed.doctor(target.pid(), &[])?;
     failed(&told, "permission", 11, "not dumpable")?;
+    installed.refuses(target.pid(), 11, "not dumpable")?;
     // Root may.
     let exit = midair(&["doctor", "--json", &target.pid().to_string()])?;
     assert_eq!(

@@ -186,11 +186,14 @@ pub struct Attach {
     pub pid: Option<i32>,
     /// Its limits.
     pub limits: Vec<(libc::__rlimit_resource_t, u64)>,
+    /// Words between `attach` and that number.
+    pub aim: Vec<String>,
     /// More options.
     pub options: Vec<String>,
 }
 
-fn attacher(program: &Program, attach: &Attach, dir: &Path) -> Result<Command> {
+/// The command of an attach whose results go to `dir`.
+pub fn attacher(program: &Program, attach: &Attach, dir: &Path) -> Result<Command> {
     let ours = stage()?.join("bin/midair");
     let path = attach.program.clone().unwrap_or(ours);
     let mut all: Vec<OsString> = attach.before.iter().map(OsString::from).collect();
@@ -198,7 +201,9 @@ fn attacher(program: &Program, attach: &Attach, dir: &Path) -> Result<Command> {
     let mut command = Command::new(&all[0]);
     command
         .args(&all[1..])
-        .args(["attach", &attach.pid.unwrap_or(program.pid).to_string()])
+        .arg("attach")
+        .args(&attach.aim)
+        .arg(attach.pid.unwrap_or(program.pid).to_string())
         .args(["--kernel-trace", "--output-format", "csv", "-o", "o", "-d"])
         .arg(dir)
         .args(&attach.options)

@@ -1,11 +1,11 @@
 //! Other roots and mounts: what a container's file system may be like.
 
-use crate::kit::{Attach, Program, Start, open_to_all, refusal, refused, words, works};
+use crate::kit::{Attach, Program, Start, open_to_all, refused, words, works};
 use midair_tests::compile::host_program;
 use midair_tests::stage::stage;
 use midair_tests::stand_in::Kit;
 use midair_tests::{Result, is_root_for};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A root with the program and the libraries that it needs, and nothing of ours: no tools, no shell.
 fn make_root(kit: &Kit, at: &Path) -> Result<()> {
@@ -186,88 +186,4 @@ fn memory_files_that_may_not_be_executable() -> Result<()> {
         works(&mut program, &attach, &format!("vm.memfd_noexec {value}"))?;
     }
     program.quit()
-}
-
-/// A copy of the product whose command line has these file capabilities.
-fn with_capabilities(at: &Path, name: &str, capabilities: &str) -> Result<PathBuf> {
-    let copy = at.join(name);
-    let done = std::process::Command::new("cp")
-        .arg("-a")
-        .arg(stage()?)
-        .arg(&copy)
-        .status()?;
-    assert!(done.success());
-    let program = copy.join("bin/midair");
-    let done = std::process::Command::new("setcap")
-        .arg(capabilities)
-        .arg(&program)
-        .status()?;
-    assert!(done.success(), "setcap");
-    Ok(program)
-}
-
-#[test]
-fn an_attacher_with_file_capabilities() -> Result<()> {
-    if !is_root_for("to give capabilities")? {
-        return Ok(());
-    }
-    if std::process::Command::new("setcap")
-        .arg("-h")
-        .output()
-        .is_err()
-    {
-        return midair_tests::leave_out("setcap (libcap2-bin) is not there");
-    }
-    let kit = Kit::new()?;
-    let program = |name: &str, before: Vec<String>| {
-        Program::start(
-            &kit,
-            name,
-            Start {
-                before,
-                ..Start::default()
-            },
-        )
-    };
-    let mut his = program("his", crate::kit::as_user(1000))?;
-    let mut roots = program("root's", Vec::new())?;
-    let attach = |path: PathBuf| Attach {
-        before: crate::kit::as_user(1000),
-        program: Some(path),
-        ..Attach::default()
-    };
-    // Where nobody else may write: what has more rights than its user takes its libraries from no other place.
-    let safe = tempfile::Builder::new()
-        .prefix("midair-test-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .tempdir_in("/opt")?;
-    // It is not dumpable itself: what is /proc/self to others belongs to root.
-    let one = attach(with_capabilities(safe.path(), "one", "cap_sys_ptrace+ep")?);
-    works(&mut his, &one, "CAP_SYS_PTRACE, his own")?;
-    refused(&roots, &one, 11, "but not CAP_DAC_OVERRIDE")?;
-    let exit = refusal(&roots, &one)?;
-    assert!(
-        exit.stderr
-            .join("\n")
-            .contains("setcap cap_sys_ptrace,cap_dac_override+ep"),
-        "{exit}"
-    );
-    let both = attach(with_capabilities(
-        safe.path(),
-        "both",
-        "cap_sys_ptrace,cap_dac_override+ep",
-    )?);
-    works(&mut roots, &both, "both, root's")?;
-    works(&mut his, &both, "both, his own")?;
-    // And without any.
-    let none = attach(stage()?.join("bin/midair"));
-    works(&mut his, &none, "none, his own")?;
-    refused(
-        &roots,
-        &none,
-        11,
-        "it belongs to user 0 and we are user 1000",
-    )?;
-    his.quit()?;
-    roots.quit()
 }

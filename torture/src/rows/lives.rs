@@ -40,6 +40,11 @@ pub fn cells(quick: bool) -> Vec<Cell> {
             "the attacher is killed after each step of the engine (test driver)",
             ["midair-inject", "death"],
         ));
+        cells.push(driver(
+            12,
+            "the same after each step of a whole session (test driver)",
+            ["midair-session", "death"],
+        ));
     }
     cells
 }

@@ -37,7 +37,8 @@ pub(super) fn stub(address: usize, index: usize) -> Result<usize, String> {
 
 /// Makes a page near `address`.
 fn make(address: usize) -> Result<usize, String> {
-    let maps = std::fs::read_to_string("/proc/self/maps")
+    // Not by /proc/self: that is the first thread, which may have ended, and then has no mappings.
+    let maps = std::fs::read_to_string("/proc/thread-self/maps")
         .map_err(|error| format!("the process's mappings cannot be read: {error}"))?;
     for place in gaps(&maps, address) {
         // SAFETY: a page that replaces nothing.

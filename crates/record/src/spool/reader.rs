@@ -380,6 +380,15 @@ mod tests {
         assert_eq!(reader.dropped().iter().sum::<u64>(), 0);
     }
 
+    /// Whoever has the descriptor could else let others open it by its number in `/proc`.
+    #[test]
+    fn a_spool_is_for_its_owner() {
+        let reader = small();
+        let file = File::from(reader.fd().try_clone_to_owned().unwrap());
+        let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o7777, 0o600);
+    }
+
     #[test]
     fn a_full_spool_drops_and_counts() {
         let reader = small();

@@ -1,4 +1,4 @@
-//! What memory of this process may be read, run and written, from `/proc/self/maps`: so that a wrong guess about a table ends in
+//! What memory of this process may be read, run and written, from its maps file: so that a wrong guess about a table ends in
 //! a refusal and not in a fault of the target.
 
 /// One range of addresses.
@@ -18,9 +18,9 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// The calling process's.
+    /// The calling process's. Not by `/proc/self`: that is the first thread, which may have ended, and then has no mappings.
     pub fn of_self() -> Option<Maps> {
-        Some(Self::parse(&std::fs::read("/proc/self/maps").ok()?))
+        Some(Self::parse(&std::fs::read("/proc/thread-self/maps").ok()?))
     }
 
     /// Parses the text of a maps file; lines that are none are left out.
@@ -77,8 +77,9 @@ impl Maps {
             iov_base: std::ptr::without_provenance_mut(address),
             iov_len: into.len(),
         };
+        // Of this thread: the first one may have ended, and then has no memory.
         // SAFETY: `local` describes `into`; `remote` is only an address for the kernel to check.
-        let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+        let read = unsafe { libc::process_vm_readv(libc::gettid(), &local, 1, &remote, 1, 0) };
         if read >= 0 {
             return read as usize == into.len();
         }

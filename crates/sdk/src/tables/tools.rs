@@ -51,7 +51,8 @@ pub fn find(found: &[Live]) -> Result<Live, Option<String>> {
     let (Some(core), Some(amd_ext)) = (table(TableId::HsaCore), table(TableId::HsaAmdExt)) else {
         return Err(None);
     };
-    let maps = Maps::of_self().ok_or_else(|| Some("cannot read /proc/self/maps".to_owned()))?;
+    let maps =
+        Maps::of_self().ok_or_else(|| Some("cannot read /proc/thread-self/maps".to_owned()))?;
     let before = root::SIZES.map(|size| core.base.wrapping_sub(size));
     let candidates = before.into_iter().chain([HANDED_OVER.load(Relaxed)]);
     candidates

@@ -86,9 +86,12 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
 }
 
 /// Where results would be written.
-pub(super) fn results(request: &Request, pid: Tid, lines: &mut Lines) {
+pub(super) fn results(request: &Request, (pid, tid): (Tid, Tid), lines: &mut Lines) {
     const NAME: &str = "results";
-    match results_fit(request, &Identity::read(pid as u32)) {
+    match results_fit(
+        request,
+        &Identity::read(pid.cast_unsigned(), tid.cast_unsigned()),
+    ) {
         Ok(directory) => {
             let free =
                 nix::sys::statvfs::statvfs(nearest(&directory)).map_or(String::new(), |fs| {

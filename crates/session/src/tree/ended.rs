@@ -1,8 +1,11 @@
 //! What a group brought.
 
 use super::{GroupRequest, Selection};
+use crate::attach::{laid_down, live};
 use crate::collected::Collected;
+use crate::rights;
 use midair_output::table;
+use midair_procinfo::Tid;
 use midair_results::{Failure, Finished, Identity, Kind, Together, Written};
 
 /// One process's part.
@@ -34,7 +37,10 @@ impl GroupCollected {
         // By process, and the sessions of one process in their order: those are pushed as they end.
         parts.sort_by_key(|part| part.pid);
         let lead = match request.selection {
-            Selection::Tree(root) => Some(Identity::read(root)).filter(|lead| lead.keys.pid != 0),
+            Selection::Tree(root) => {
+                let tid = live(root).map_or(root, Tid::cast_unsigned);
+                Some(Identity::read(root, tid)).filter(|lead| lead.keys.pid != 0)
+            }
             _ => None,
         };
         GroupCollected {
@@ -91,7 +97,9 @@ impl GroupCollected {
             lead: self.lead.take(),
             merge: self.request.merge,
         };
-        let mut written = together.write(&self.request.each.settings, style)?;
+        let settings = &self.request.each.settings;
+        let mut written = rights::as_real_user(|| together.write(settings, style))
+            .unwrap_or_else(|error| Err(laid_down(&error)))?;
         self.tell_watched(&mut written);
         Ok(written)
     }

@@ -56,6 +56,10 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .more("When it is full, records are dropped and counted; the application is never made to wait.")
     .front(Front::Midair),
+    Opt::new("verbose", Attach, Shape::Flag, Sets::Nothing, "Say how the process was entered: by which thread, why, and what spoke against others")
+        .more("Says what --log-level info says of this side, and leaves the process's own level as it is.")
+        .short('v')
+        .front(Front::Midair),
     Opt::new("dry-run", Attach, Shape::Flag, Sets::Nothing, "Check every precondition and stop there, as midair doctor does")
         .front(Front::Midair),
     Opt::new(
