@@ -248,7 +248,10 @@ fn one_target(
         tally.count(&cycle);
         let mut chosen = None;
         if let Cycle::In(way) = &cycle {
-            rig.expect_mark();
+            match way.tier.as_str() {
+                "T0" => rig.expect_one_mark(),
+                _ => rig.expect_mark(),
+            }
             chosen = way.thread;
             tally.gaps.extend(rig.gap(Duration::from_millis(50)));
         }

@@ -1,6 +1,7 @@
 //! The rows of the matrix (`injection-anchors.md` §4.2 of the project's research), in cells.
 
 mod calls;
+mod listener;
 mod lives;
 mod load;
 mod places;
@@ -17,6 +18,7 @@ pub fn all(quick: bool) -> Vec<Cell> {
     cells.extend(load::cells());
     cells.extend(calls::cells());
     cells.extend(states::cells());
+    cells.extend(listener::cells());
     cells.extend(places::cells());
     cells.extend(lives::cells(quick));
     cells.extend(product::cells());

@@ -3,7 +3,7 @@
 use super::WayIn;
 use crate::kit::Kit;
 use crate::tally::{Cycle, Way};
-use midair_inject::{EnterError, Library, Options, enter, look};
+use midair_inject::{EnterError, Library, Options, approach, enter_by};
 use midair_tests::Result;
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -49,11 +49,11 @@ impl WayIn for Midair {
 /// One cycle.
 pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
     let began = Instant::now();
-    let seen = match look(pid) {
+    let seen = match approach(pid) {
         Ok(seen) => seen,
         Err(refusal) => return Cycle::Refused(name_of(&refusal), refusal.to_string()),
     };
-    let entered = match enter(&seen, library, options) {
+    let entered = match enter_by(&seen, library, options) {
         Ok(entered) => entered,
         Err(error) => return judged(&error),
     };

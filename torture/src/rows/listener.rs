@@ -1,0 +1,98 @@
+//! Programs with our register library, whose listener lets us in where nobody can trace: over its socket, and nothing is stopped.
+
+use crate::cell::Cell;
+use crate::kit::{Kit, installed};
+use crate::spec::{Spec, Want};
+use midair_tests::stage::stage;
+
+/// Somebody traces it.
+const GDB: &[&str] = &[
+    "gdb",
+    "-nx",
+    "-batch",
+    "-iex",
+    "set startup-with-shell off",
+    "-ex",
+    "run",
+    "--args",
+];
+const STRACE: &[&str] = &["strace", "-qq", "-o", "/dev/null"];
+
+const NO_PTRACE: &[&str] = &[
+    "setpriv",
+    "--bounding-set=-sys_ptrace",
+    "--inh-caps=-sys_ptrace",
+];
+
+/// What a filter may come to.
+const FILTERED: &[&str] = &["Filtered", "NoDoor", "Boot"];
+
+/// The cells.
+pub fn cells() -> Vec<Cell> {
+    let on = |row, name: &str, leader: &'static str, words: &'static [&'static str]| {
+        Cell::on(row, format!("{name}; our listener"), move |_| {
+            listening(leader, words)
+        })
+        .ours_only()
+    };
+    let traced = |tracer: &'static [&'static str]| {
+        Cell::on(
+            14,
+            format!("under {}; our listener", tracer[0]),
+            move |_| {
+                installed(tracer[0]).ok_or(format!("{} is not installed", tracer[0]))?;
+                Ok(listening("malloc", &["parked"])?.forked_by(tracer).killed())
+            },
+        )
+        // Its threads stop at each signal and call under a tracer: ours may still be on its way to its end.
+        .want(Want::InOr(&["Busy"]))
+        .ours_only()
+    };
+    vec![
+        on(
+            1,
+            "8 threads in malloc and free, glibc; none parked",
+            "malloc",
+            &["malloc*7"],
+        ),
+        // The filters are of all threads, the listener's, too.
+        on(
+            6,
+            "no_new_privs, and a filter of a call that nobody makes",
+            "spin",
+            &["registers", "doze", "+seccomp:harmless"],
+        ),
+        on(
+            6,
+            "a filter that refuses sockets",
+            "spin",
+            &["registers", "doze", "+seccomp:errno"],
+        )
+        .want(Want::InOr(FILTERED)),
+        on(
+            6,
+            "a filter that kills at mmap",
+            "spin",
+            &["registers", "doze", "+seccomp:kill"],
+        )
+        .want(Want::InOr(FILTERED)),
+        // Neither has the right: nobody could trace it so.
+        Cell::under(
+            7,
+            "not dumpable; attached by root without CAP_SYS_PTRACE; our listener",
+            NO_PTRACE,
+            |_: &Kit| Ok(listening("malloc", &["parked", "+nodump"])?.under(NO_PTRACE)),
+        ),
+        traced(GDB),
+        traced(STRACE),
+    ]
+}
+
+/// A program of ours with a runtime registered, and the listener that this makes.
+fn listening(leader: &str, words: &[&str]) -> Result<Spec, String> {
+    let ours = stage().map_err(|error| error.to_string())?.join("lib");
+    Ok(Spec::ours(leader, words)
+        .word("+amd")
+        .env("LD_LIBRARY_PATH", ours.display().to_string())
+        .env("ROCP_TOOL_ATTACH", "1"))
+}
