@@ -216,6 +216,8 @@ fn on_all_kinds(what: &str, quick: &[&str]) {
         &["0", "epoll"],
         &["2", "lib-cond"],
         &["1", "mutex", "lib-poll"],
+        // By the thread of a listener (T1).
+        &["0", "rocp-bg-attach", "poll"],
     ] {
         after_every_step(what, kinds);
     }
