@@ -83,6 +83,12 @@ fn after_every_operation_in_a_condition_with_busy_threads() {
     dies_after_every_operation(&["3", "cond"]);
 }
 
+/// T1.
+#[test]
+fn after_every_operation_on_a_listeners_thread() {
+    dies_after_every_operation(&["0", "rocp-bg-attach", "poll"]);
+}
+
 #[test]
 fn at_every_named_point() {
     let mut target = start(&["1", "sem"]);
