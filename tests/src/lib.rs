@@ -76,6 +76,11 @@ pub fn is_root_for(what: &str) -> Result<bool> {
     Ok(root)
 }
 
+/// Whether the long form is asked for (`MIDAIR_LONG=1`): everything, on a machine that has nothing else to do.
+pub fn long() -> bool {
+    std::env::var_os("MIDAIR_LONG").is_some_and(|value| value == "1")
+}
+
 /// The workspace's directory.
 pub fn workspace() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))

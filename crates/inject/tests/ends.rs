@@ -10,16 +10,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{PATIENCE, Snapshot, Target, check, compiled, start_with, until};
+use midair_tests::long;
 
 /// Longest that the attacher may need after the target's end: a second; ten where other tests run beside this one, and after a stop,
 /// which may be over at any moment: our thread has five seconds for its first steps.
 fn soon(what: &str) -> Duration {
     Duration::from_secs(if long() && what != "stop" { 1 } else { 10 })
-}
-
-/// Whether everything is asked for, and this machine has nothing else to do.
-fn long() -> bool {
-    std::env::var_os("MIDAIR_LONG").is_some_and(|value| value == "1")
 }
 
 /// Steps of one attach and its withdrawal that there are at least.

@@ -178,7 +178,7 @@ fn attachers_all_at_once() {
     let pid = target.pid();
     let before = Snapshot::take(pid).unwrap();
     let (mut entered, mut refused) = (0, 0);
-    let rounds = match std::env::var_os("MIDAIR_LONG").is_some_and(|value| value == "1") {
+    let rounds = match midair_tests::long() {
         true => 50,
         false => 30,
     };

@@ -49,24 +49,23 @@ fn safe() -> Result<tempfile::TempDir> {
         .tempdir_in("/opt")?)
 }
 
+/// A program of the user who may attach.
+fn his(kit: &Kit) -> Result<Program> {
+    let start = Start {
+        before: as_user(SOMEBODY),
+        ..Start::default()
+    };
+    Program::start(kit, "his", start)
+}
+
 #[test]
 fn an_attacher_with_file_capabilities() -> Result<()> {
     if !may_give()? {
         return Ok(());
     }
     let kit = Kit::new()?;
-    let program = |name: &str, before: Vec<String>| {
-        Program::start(
-            &kit,
-            name,
-            Start {
-                before,
-                ..Start::default()
-            },
-        )
-    };
-    let mut his = program("his", as_user(SOMEBODY))?;
-    let mut roots = program("root's", Vec::new())?;
+    let mut his = his(&kit)?;
+    let mut roots = Program::start(&kit, "root's", Start::default())?;
     let attach = |path: PathBuf| Attach {
         before: as_user(SOMEBODY),
         program: Some(path),
@@ -107,17 +106,8 @@ fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
         return Ok(());
     }
     let kit = Kit::new()?;
-    let start = |name: &str, before: Vec<String>| {
-        let start = Start {
-            before,
-            ..Start::default()
-        };
-        Program::start(&kit, name, start)
-    };
-    let (mut his, roots) = (
-        start("his", as_user(SOMEBODY))?,
-        start("root's", Vec::new())?,
-    );
+    let mut his = his(&kit)?;
+    let roots = Program::start(&kit, "root's", Start::default())?;
     let safe = safe()?;
     let midair = with_capabilities(safe.path(), "both", BOTH)?;
     let place = |name: &str, folder: u32, file: u32| -> Result<PathBuf> {
@@ -170,11 +160,7 @@ fn results_are_written_as_its_user() -> Result<()> {
         return Ok(());
     }
     let kit = Kit::new()?;
-    let start = Start {
-        before: as_user(SOMEBODY),
-        ..Start::default()
-    };
-    let mut his = Program::start(&kit, "his", start)?;
+    let mut his = his(&kit)?;
     let safe = safe()?;
     let midair = with_capabilities(safe.path(), "both", BOTH)?;
     let roots = safe.path().join("results");

@@ -1,22 +1,10 @@
 //! Programs with our register library, whose listener lets us in where nobody can trace: over its socket, and nothing is stopped.
 
+use super::races::{GDB, STRACE};
 use crate::cell::Cell;
 use crate::kit::{Kit, installed};
 use crate::spec::{Spec, Want};
 use midair_tests::stage::stage;
-
-/// Somebody traces it.
-const GDB: &[&str] = &[
-    "gdb",
-    "-nx",
-    "-batch",
-    "-iex",
-    "set startup-with-shell off",
-    "-ex",
-    "run",
-    "--args",
-];
-const STRACE: &[&str] = &["strace", "-qq", "-o", "/dev/null"];
 
 const NO_PTRACE: &[&str] = &[
     "setpriv",

@@ -14,41 +14,32 @@ const TRACED: Want = Want::InOr(&["Traced"]);
 /// What one of two attachers may be told.
 const RACE: Want = Want::InOr(&["Busy", "Traced", "NoneParked"]);
 
+/// Commands that run a program under a tracer.
+pub(super) const STRACE: &[&str] = &["strace", "-qq", "-o", "/dev/null"];
+pub(super) const GDB: &[&str] = &[
+    "gdb",
+    "-nx",
+    "-batch",
+    "-iex",
+    "set startup-with-shell off",
+    "-ex",
+    "run",
+    "--args",
+];
+
 /// The cells.
 pub fn cells() -> Vec<Cell> {
-    let traced = |program: &'static str, words: &'static [&'static str]| {
-        move |_: &Kit| {
-            installed(program).ok_or(format!("{program} is not installed"))?;
-            Ok(Spec::ours("malloc", &["parked"]).forked_by(words).killed())
-        }
+    let traced = |tracer: &'static [&'static str]| {
+        Cell::on(14, format!("under {}", tracer[0]), move |_| {
+            installed(tracer[0]).ok_or(format!("{} is not installed", tracer[0]))?;
+            Ok(Spec::ours("malloc", &["parked"]).forked_by(tracer).killed())
+        })
+        .want(TRACED)
+        .ours_only()
     };
     vec![
-        Cell::on(
-            14,
-            "under strace",
-            traced("strace", &["strace", "-qq", "-o", "/dev/null"]),
-        )
-        .want(TRACED)
-        .ours_only(),
-        Cell::on(
-            14,
-            "under gdb",
-            traced(
-                "gdb",
-                &[
-                    "gdb",
-                    "-nx",
-                    "-batch",
-                    "-iex",
-                    "set startup-with-shell off",
-                    "-ex",
-                    "run",
-                    "--args",
-                ],
-            ),
-        )
-        .want(TRACED)
-        .ours_only(),
+        traced(STRACE),
+        traced(GDB),
         Cell::special(14, "two attachers at the same moment", two).want(RACE),
         Cell::special(
             4,

@@ -13,10 +13,7 @@ use midair_tests::stage::stage;
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{Target, until};
 
-/// Whether the long form is asked for.
-pub fn long() -> bool {
-    std::env::var_os("MIDAIR_LONG").is_some_and(|value| value == "1")
-}
+pub use midair_tests::long;
 
 /// The attaching side.
 pub fn drive(args: &[&str]) -> Command {
