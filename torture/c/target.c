@@ -228,7 +228,7 @@ static void early(const char *name, const char *value) {
     } else if (!strcmp(name, "disk")) {
         if (!mount_disk(value)) fail("a file system that takes its time");
     } else if (!strcmp(name, "amd")) {
-        if (!meet_amd()) fail("AMD's register library");
+        if (!meet_amd(value && !strcmp(value, "socket"))) fail("AMD's register library");
     } else if (!strcmp(name, "lock") && mlockall(MCL_CURRENT | MCL_FUTURE)) fail("mlockall");
 }
 /* After threads are made. */

@@ -23,6 +23,7 @@ extern _Atomic int may_fork;
 void do_sqpoll(struct slot *slot);
 void do_disk(struct slot *slot);
 int mount_disk(const char *directory);
-/* Registers a runtime with AMD's register library, and waits for the listener where one was asked for. 0: that failed. */
-int meet_amd(void);
+/* Registers a runtime with AMD's register library (or ours), and waits for the listener where one was asked for, or for its socket. 0: that
+ * failed. */
+int meet_amd(int with_socket);
 #endif

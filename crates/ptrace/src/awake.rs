@@ -69,7 +69,7 @@ impl Drop for Awake {
         // On a busy processor it would have no turn to see that, nor to end. More than once: it may only then come to lower its priority.
         let until = Instant::now() + LONGEST;
         let mut pace = Pace::new();
-        while Instant::now() < until {
+        loop {
             let tid = shared.tid.load(Ordering::Acquire);
             if tid != 0 && !hurry(tid) {
                 // It has ended, or we may not: then it ends at its next turn.
@@ -77,6 +77,9 @@ impl Drop for Awake {
             }
             if thread.is_finished() {
                 let _ended = thread.join();
+                return;
+            }
+            if Instant::now() >= until {
                 return;
             }
             pace.rest();
@@ -142,7 +145,10 @@ mod tests {
             while !seen && Instant::now() < until {
                 seen = awake().contains(&("R".to_owned(), libc::SCHED_IDLE.to_string()));
             }
+            // As the engine does: an ordinary thread may have no turn for all the time that dropping takes.
+            let urgent = Urgent::begin();
             drop(kept);
+            drop(urgent);
             let fifo = libc::SCHED_FIFO.to_string();
             let left = awake();
             assert!(left.iter().all(|(_, policy)| *policy == fifo), "{left:?}");

@@ -135,7 +135,6 @@ fn lend(shared: &Shared) {
 mod tests {
     use super::*;
     use crate::Urgent;
-    use std::sync::atomic::AtomicBool;
 
     /// The kernel's effective priority, field 18 of stat: 20 for ordinary threads, below zero for real-time ones.
     fn priority(tid: Tid) -> i64 {
@@ -177,27 +176,35 @@ mod tests {
         false
     }
 
+    /// The priority of a thread that sleeps: waits until it does. Nothing is lent to one that runs, and once the testing thread is urgent
+    /// that one may wait behind it for all the time of the test.
+    fn at_rest(tid: Tid) -> i64 {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !is_asleep(tid) {
+            assert!(Instant::now() < until, "{tid} never sleeps");
+            std::thread::yield_now();
+        }
+        priority(tid)
+    }
+
     #[test]
     fn priority_is_lent_and_taken_back() {
-        let over = Arc::new(AtomicBool::new(false));
+        let (over, ends) = std::sync::mpsc::channel::<()>();
         let (send, receive) = std::sync::mpsc::channel();
-        let theirs = Arc::clone(&over);
         let owner = std::thread::spawn(move || {
             // SAFETY: takes nothing.
             send.send(unsafe { libc::gettid() }).unwrap();
-            while !theirs.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            ends.recv()
         });
         let tid = receive.recv().unwrap();
-        let before = priority(tid);
+        let before = at_rest(tid);
         let may = may_lend();
         let urgent = Urgent::begin();
         assert!(!may || is_lent(tid), "nothing was lent");
         drop(urgent);
         assert!(reaches(tid, |now| now == before), "it was not taken back");
-        over.store(true, Ordering::Relaxed);
-        owner.join().unwrap();
+        drop(over);
+        assert!(owner.join().unwrap().is_err());
     }
 
     /// It was refused there for long, and nobody noticed: the kernel will not have a thread of another process own a private futex.
@@ -208,7 +215,7 @@ mod tests {
             .spawn()
             .unwrap();
         let tid = Tid::try_from(owner.id()).unwrap();
-        let before = priority(tid);
+        let before = at_rest(tid);
         let may = may_lend();
         let urgent = Urgent::begin();
         let lent = !may || is_lent(tid);

@@ -112,6 +112,16 @@ fn many_threads_register_at_once_and_none_is_turned_away() {
     assert_eq!(lines.last().unwrap(), "add hsa 7 -1");
 }
 
+/// A program installed a filter that kills at mmap as soon as it saw the thread, which was still opening its socket: it was killed.
+#[test]
+fn a_registration_returns_when_the_listener_listens() {
+    let home = Home::new();
+    for _ in 0..20 {
+        let lines = home.run(&[], &["add:hip", "listens"]);
+        assert_eq!(lines, ["add hip 1 8", "listens 1"]);
+    }
+}
+
 #[test]
 fn switches_off_mean_off() {
     let home = Home::new();

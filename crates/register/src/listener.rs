@@ -9,13 +9,13 @@
 //! is the C library's own: making a thread allocates, and of that allocator alone it is known that a child of many threads finds it
 //! usable at that point. Where it is another one the child is left as it is, and can still be entered by tracing.
 
-use crate::door;
+use crate::door::{self, Door};
 use crate::lock::listener_word;
 use crate::log::{Level, say};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Its name, exactly as AMD's injector compares it.
 pub const NAME: &std::ffi::CStr = c"rocp-bg-attach";
@@ -51,7 +51,14 @@ pub fn mark_present() {
     listener_word().store(PRESENT, Ordering::Release);
 }
 
-/// Starts the thread unless it is there. What fails is said and tried again at the next registration.
+/// The thread waits for attachers: it does nothing more of its own accord.
+static WAITS: AtomicBool = AtomicBool::new(false);
+/// How long a program may be held up until then. The thread takes a fifth of a millisecond, but for ever if it needs the dynamic
+/// loader's lock, and a library that registers while it is being loaded holds that.
+const HELD_UP: Duration = Duration::from_millis(20);
+
+/// Starts the thread unless it is there, and lets it get ready: a program's next act may be to forbid itself system calls on pain of death
+/// (seccomp), and those that the thread makes at its start would be among them. What fails is said and tried again at the next registration.
 pub fn ensure() {
     if listener_word()
         .compare_exchange(ABSENT, PRESENT, Ordering::AcqRel, Ordering::Acquire)
@@ -59,7 +66,13 @@ pub fn ensure() {
     {
         return;
     }
-    if let Err(errno) = start() {
+    WAITS.store(false, Ordering::Release);
+    let started = start();
+    let began = Instant::now();
+    while started.is_ok() && !WAITS.load(Ordering::Acquire) && began.elapsed() < HELD_UP {
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    if let Err(errno) = started {
         listener_word().store(ABSENT, Ordering::Release);
         say(
             Level::Warning,
@@ -158,7 +171,13 @@ extern "C" fn wait_for_ever(_: *mut c_void) -> *mut c_void {
     if FORKED.load(Ordering::Acquire) {
         std::thread::sleep(AFTER_A_FORK);
     }
-    let _closed_or_failed = std::panic::catch_unwind(crate::serve::until_closed);
+    let _closed_or_failed = std::panic::catch_unwind(|| {
+        let door = Door::open();
+        WAITS.store(true, Ordering::Release);
+        if let Some(door) = door {
+            crate::serve::until_closed(&door);
+        }
+    });
     // SAFETY: both are initialised statics; this thread locks the mutex, and only listeners ever do. In a forked child the mutex is
     // as the wait left it: open (or at worst locked: then that is what the listener there waits for). The wait returns only for a stray wake-up.
     unsafe {

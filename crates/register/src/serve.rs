@@ -15,8 +15,7 @@ use std::os::fd::AsFd;
 const PATIENCE: c_int = 2000;
 
 /// Serves attachers for as long as there is a socket to do so.
-pub(crate) fn until_closed() {
-    let Some(door) = Door::open() else { return };
+pub(crate) fn until_closed(door: &Door) {
     while let Some(connection) = door.next() {
         serve(connection);
     }

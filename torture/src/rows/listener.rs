@@ -76,11 +76,12 @@ pub fn cells() -> Vec<Cell> {
     ]
 }
 
-/// A program of ours with a runtime registered, and the listener that this makes.
+/// A program of ours with a runtime registered, and the listener that this makes; it goes on when that listens, also where a tracer makes
+/// its start slow.
 fn listening(leader: &str, words: &[&str]) -> Result<Spec, String> {
     let ours = stage().map_err(|error| error.to_string())?.join("lib");
     Ok(Spec::ours(leader, words)
-        .word("+amd")
+        .word("+amd:socket")
         .env("LD_LIBRARY_PATH", ours.display().to_string())
         .env("ROCP_TOOL_ATTACH", "1"))
 }

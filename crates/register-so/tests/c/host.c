@@ -66,6 +66,22 @@ static int threads(const char* name, int wanted)
     return count;
 }
 
+/* Whether the listener's socket can be knocked at, now. */
+static int listens(void)
+{
+    char  line[512], name[64];
+    int   found = 0;
+    FILE* file  = fopen("/proc/self/net/unix", "r");
+    snprintf(name, sizeof name, "@midair-attach/%d/", getpid());
+    while(file && fgets(line, sizeof line, file))
+    {
+        unsigned long flags = 0; /* the fourth field; __SO_ACCEPTCON */
+        found |= strstr(line, name) && sscanf(line, "%*s %*s %*s %lx", &flags) == 1 && (flags & 0x10000);
+    }
+    if(file) fclose(file);
+    return found;
+}
+
 /* Settings that any register library understands alike. */
 static const char plain[] = "\1\0\0\0ROCPROF_PROBE\0one two";
 
@@ -139,6 +155,7 @@ static void obey(char** word)
             printf("list %d\n", CODE(rocprofiler_register_iterate_registration_info(told, &stop)));
         }
         else if(!strncmp(*word, "listeners:", 10)) printf("listeners %d\n", threads("rocp-bg-attach", atoi(*word + 10)));
+        else if(!strcmp(*word, "listens")) printf("listens %d\n", listens());
         else if(!strncmp(*word, "env:", 4)) printf("env %s\n", getenv(*word + 4) ? getenv(*word + 4) : "-");
         else if(!strncmp(*word, "load:", 5)) printf("load %s\n", dlopen(*word + 5, RTLD_NOW | RTLD_GLOBAL) ? "ok" : dlerror());
         else if(!strncmp(*word, "many:", 5)) printf("many %d\n", in_threads(register_some, atoi(*word + 5)));
