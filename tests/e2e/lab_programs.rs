@@ -14,7 +14,7 @@ fn end(target: LabTarget, model: GpuModel) -> Result<(Exit, ModelLog)> {
     let log = target.log.clone();
     let exit = target.target.wait(PATIENCE)?;
     // On the lab's own model, ROCr aborts in some exits, after all that the program did (our model has a remedy, see
-    // `LAST_RING` in its plugin).
+    // `last_ring` in its plugin).
     let late_event = exit.signal() == Some(libc::SIGABRT)
         && exit.stdout.last().is_some_and(|line| line == "done")
         && exit

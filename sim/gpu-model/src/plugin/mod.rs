@@ -6,6 +6,7 @@
 
 mod aperture;
 mod device;
+mod last_ring;
 mod worker;
 
 pub use device::{Device, Served};
@@ -21,7 +22,6 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 use worker::Worker;
 
 type Raise = unsafe extern "C" fn(*mut c_void, u32);
@@ -100,41 +100,6 @@ struct Rings {
     live: usize,
     /// Ring of the queue that was destroyed last, until it is freed.
     last: Option<u64>,
-}
-
-/// ROCr 7.2 ends a queue like this: it wakes its handler thread, which says "done" and then raises the queue's event once more;
-/// meanwhile the destroying thread destroys the queue, frees its ring and, after the last queue, destroys the event. A driver
-/// would answer the late call with an error that nobody reads; the model mode of ROCr aborts the process (seen in one exit of
-/// ten on two busy cores). Time taken where the last ring is freed lets the handler come to its end.
-const LAST_RING: Duration = Duration::from_millis(25);
-/// How much longer it may take where a thread of the process waits for a processor: it may be the handler (an exit in CI aborted so,
-/// with 25 ms alone). A program whose own threads compute waits so long for nothing.
-const HANDLER_STARVED: Duration = Duration::from_millis(500);
-
-/// Waits as long as the handler may still be on its way.
-fn let_handler_finish() {
-    std::thread::sleep(LAST_RING);
-    let began = Instant::now();
-    while began.elapsed() < HANDLER_STARVED && others_are_runnable() {
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// Whether another thread of this process runs or waits for a processor.
-fn others_are_runnable() -> bool {
-    // SAFETY: takes nothing.
-    let own = unsafe { libc::gettid() }.to_string();
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
-        return false;
-    };
-    tasks.flatten().any(|task| {
-        task.file_name() != own.as_str()
-            && std::fs::read_to_string(task.path().join("stat")).is_ok_and(|stat| {
-                stat.rsplit(") ")
-                    .next()
-                    .is_some_and(|rest| rest.starts_with('R'))
-            })
-    })
 }
 
 /// What the queues' threads share.
@@ -309,7 +274,7 @@ unsafe extern "C" fn freed_memory(model: *mut Model, at: *mut c_void, _: u64) {
                 .is_some()
     };
     if last {
-        let_handler_finish();
+        last_ring::let_handler_finish();
     }
 }
 // Both are for models that run elsewhere and have to be waited for; this one polls.
