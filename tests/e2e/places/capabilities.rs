@@ -6,7 +6,7 @@ use midair_tests::stage::stage;
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, Target, run};
 use midair_tests::{Result, is_root_for};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const SOMEBODY: u32 = 1000;
@@ -196,6 +196,18 @@ fn results_are_written_as_its_user() -> Result<()> {
         assert_eq!(exit.status.code(), Some(33), "{aim:?}: {exit}");
         let left: Vec<_> = std::fs::read_dir(&roots)?.collect();
         assert!(left.is_empty(), "{aim:?}: {left:?}");
+        let saved = exit
+            .stderr
+            .iter()
+            .find_map(|line| {
+                let (_, rest) = line.split_once("the results were saved in ")?;
+                rest.strip_suffix(" instead")
+            })
+            .ok_or_else(|| format!("{aim:?}: {exit}"))?;
+        for file in std::fs::read_dir(saved)? {
+            assert_eq!(file?.metadata()?.uid(), SOMEBODY, "{aim:?}: {saved}");
+        }
+        std::fs::remove_dir_all(saved)?;
         crate::kit::settled(&his)?;
     }
     // Manual pages, too.

@@ -3,6 +3,7 @@
 // Each test file uses its part of this.
 #![allow(dead_code)]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -57,16 +58,17 @@ pub struct Home {
     folder: tempfile::TempDir,
 }
 
-static HOST: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+/// The program, compiled once per process.
+static HOST: OnceLock<Vec<u8>> = OnceLock::new();
 
 impl Home {
     /// Library and program only.
     pub fn new() -> Home {
-        let (_, host) = HOST.get_or_init(|| {
-            let folder = tempfile::tempdir().unwrap();
-            let library = folder.path().join("librocprofiler-register.so.0");
-            std::fs::copy(built(), &library).unwrap();
-            let host = folder.path().join("host");
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("librocprofiler-register.so.0");
+        std::fs::copy(built(), &library).unwrap();
+        let host = folder.path().join("host");
+        let bytes = HOST.get_or_init(|| {
             compile(&[
                 "-o",
                 host.to_str().unwrap(),
@@ -75,11 +77,12 @@ impl Home {
                 "-Wl,-rpath,$ORIGIN",
                 "-ldl",
             ]);
-            (folder, host)
+            std::fs::read(&host).unwrap()
         });
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::copy(built(), folder.path().join("librocprofiler-register.so.0")).unwrap();
-        std::fs::copy(host, folder.path().join("host")).unwrap();
+        if !host.exists() {
+            std::fs::write(&host, bytes).unwrap();
+            std::fs::set_permissions(&host, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
         Home { folder }
     }
 
