@@ -114,11 +114,14 @@ fn choices(option: &Opt, words: &'static [&'static str]) -> PossibleValuesParser
 /// Reads the options of a front back.
 pub fn given(matches: &ArgMatches, front: Front) -> Result<Given, Failure> {
     let mut given = Given::new();
-    // A subcommand may leave some out.
+    // A subcommand may leave some out. clap tells that only where it has its own assertions: without them it knows no such option is
+    // defined, and `get_flag` panics (`midair run` of a release build did).
     let defined = |option: &&Opt| matches.try_contains_id(option.long).is_ok();
     for option in options_of(front).filter(defined) {
         let present = match option.shape {
-            Shape::Flag => matches.get_flag(option.long),
+            Shape::Flag => matches
+                .try_get_one::<bool>(option.long)
+                .is_ok_and(|value| value.copied().unwrap_or(false)),
             _ => matches.value_source(option.long).is_some(),
         };
         if !present {

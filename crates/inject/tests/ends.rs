@@ -296,3 +296,64 @@ fn over_the_socket_of_a_listener() {
     }
     attacher.process.wait(PATIENCE).unwrap().success().unwrap();
 }
+
+/// A program of which no thread parks: it is entered by a thread that runs, borrowed at a safe point. It cannot be told anything.
+fn running() -> Target {
+    let mut command = Command::new(common::compiled_with("busy", &[]));
+    command.args(["compute", "1"]);
+    let mut target = Target::spawn(command).unwrap();
+    target.expect("ready").unwrap();
+    target
+}
+
+/// How many steps it takes depends on how often it must be looked until the thread is at a safe point.
+#[test]
+fn by_a_safe_point() {
+    let mut attacher = Attacher::start();
+    let first = running();
+    let unharmed = attacher.round(u64::MAX, "kill", first.pid());
+    assert_eq!(unharmed.outcome, "ok", "{unharmed:?}");
+    for what in ["kill", "stop"] {
+        let (mut errors, mut longest) = (0, Duration::ZERO);
+        for number in 1.. {
+            let mut target = running();
+            let round = attacher.round(number, what, target.pid());
+            let when = format!(
+                "{what} by a safe point after {}: {}",
+                round.at, round.outcome
+            );
+            if round.at.is_empty() {
+                assert_eq!(round.outcome, "ok", "{when}");
+                eprintln!("{what} by a safe point: {number} steps, {errors} failed, {longest:?}");
+                assert!(
+                    number > 20 && errors > 10,
+                    "{number} steps, {errors} failed"
+                );
+                break;
+            }
+            assert!(fits(what, &round), "{when}");
+            assert!(round.took < soon(what), "{when}: {:?}", round.took);
+            assert_eq!(round.had[..2], unharmed.had[..2], "{when}: something stays");
+            errors += u32::from(round.outcome != "ok");
+            longest = longest.max(round.took);
+            if what == "kill" {
+                is_its_own(what, target, &when);
+                continue;
+            }
+            let status = std::fs::read_to_string(format!("/proc/{}/status", target.pid())).unwrap();
+            assert!(
+                status.contains("State:\tT") && status.contains("TracerPid:\t0"),
+                "{when}: {status}"
+            );
+            target.signal(libc::SIGCONT).unwrap();
+            target.signal(libc::SIGTERM).unwrap();
+            assert_eq!(
+                target.expect("ended").unwrap().split(" rounds").next(),
+                Some("ended wrong 0"),
+                "{when}"
+            );
+            target.wait(PATIENCE).unwrap().success().unwrap();
+        }
+    }
+    attacher.process.wait(PATIENCE).unwrap().success().unwrap();
+}

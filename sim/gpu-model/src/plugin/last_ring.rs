@@ -9,6 +9,7 @@
 //! (Time alone does not help: while this thread sleeps with the mutex, the others wait for it, and then the fastest gets it.)
 
 use std::ffi::c_int;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long the handler may need until it is at the mutex.
@@ -22,6 +23,9 @@ const NAP: Duration = Duration::from_millis(1);
 /// A mutex that the calling thread has locked and that others wait for.
 struct Wanted(*mut libc::pthread_mutex_t);
 
+/// Another thread of this process.
+struct Other(PathBuf);
+
 /// Lets the handler come to its end. Called by the thread that frees the last ring.
 pub(super) fn let_handler_finish() {
     let began = Instant::now();
@@ -33,17 +37,23 @@ pub(super) fn let_handler_finish() {
     let Some(Wanted(mutex)) = wanted else {
         return;
     };
+    let waiting: Vec<(Other, Option<u64>)> = others()
+        .filter(|other| other.waits_for() == Some(mutex.addr()))
+        .map(|other| {
+            let turns = other.turns();
+            (other, turns)
+        })
+        .collect();
     // SAFETY: a pthread mutex of ROCr's that this thread owns (its own words say so), which nobody destroys while others wait for it. What
     // it protects is whole: ROCr calls the model between two steps of its own, and what comes now are the calls that raise and await events.
     unsafe { libc::pthread_mutex_unlock(mutex) };
-    loop {
-        std::thread::sleep(NAP);
-        if !waits_for(mutex.addr()) && !is_starved(began) {
-            break;
-        }
-        if began.elapsed() >= STARVED {
-            break;
-        }
+    // Only until those that waited have had it: the program's own threads may make calls, too, for which it is late.
+    let until = Instant::now() + STARVED;
+    let had_it = |(other, turns): &(Other, Option<u64>)| {
+        other.turns() != *turns && other.waits_for() != Some(mutex.addr())
+    };
+    while !waiting.iter().all(had_it) && Instant::now() < until {
+        std::thread::sleep(NAP / 10);
     }
     // SAFETY: as above; this thread has it no more.
     unsafe { libc::pthread_mutex_lock(mutex) };
@@ -51,17 +61,14 @@ pub(super) fn let_handler_finish() {
 
 /// Whether another thread of this process runs or waits for a processor, and there is time left for it.
 fn is_starved(began: Instant) -> bool {
-    began.elapsed() < STARVED
-        && others("stat").any(|stat| {
-            let state = stat.rsplit(") ").next();
-            state.is_some_and(|state| state.starts_with('R'))
-        })
+    began.elapsed() < STARVED && others().any(|other| other.runs())
 }
 
 /// The mutex, if there is one.
 fn wanted() -> Option<Wanted> {
-    others("syscall").find_map(|call| {
-        let mutex = std::ptr::with_exposed_provenance_mut::<libc::pthread_mutex_t>(locking(&call)?);
+    others().find_map(|other| {
+        let mutex =
+            std::ptr::with_exposed_provenance_mut::<libc::pthread_mutex_t>(other.waits_for()?);
         // glibc's layout: the lock word (2: others wait), a count, the owner.
         // SAFETY: a thread waits at this address in the lock function of the C library, so a mutex is there; its words are read as they are.
         let owner = unsafe { mutex.cast::<c_int>().add(2).read_volatile() };
@@ -70,8 +77,30 @@ fn wanted() -> Option<Wanted> {
     })
 }
 
-fn waits_for(mutex: usize) -> bool {
-    others("syscall").any(|call| locking(&call) == Some(mutex))
+impl Other {
+    fn read(&self, file: &str) -> Option<String> {
+        std::fs::read_to_string(self.0.join(file)).ok()
+    }
+
+    /// The mutex that it waits for.
+    fn waits_for(&self) -> Option<usize> {
+        locking(&self.read("syscall")?)
+    }
+
+    /// How often it has got a processor: the third number of `schedstat`. None when it has ended.
+    fn turns(&self) -> Option<u64> {
+        let text = self.read("schedstat")?;
+        text.split_ascii_whitespace().nth(2)?.parse().ok()
+    }
+
+    /// It has a processor, or waits for one.
+    fn runs(&self) -> bool {
+        self.read("stat").is_some_and(|stat| {
+            stat.rsplit(") ")
+                .next()
+                .is_some_and(|rest| rest.starts_with('R'))
+        })
+    }
 }
 
 /// The address of the mutex that a thread in this system call waits for: `futex(address, FUTEX_WAIT | PRIVATE, 2)`. A wait for a condition is
@@ -85,8 +114,8 @@ fn locking(call: &str) -> Option<usize> {
     (number == libc::SYS_futex && operation == waits && expected == 2).then_some(address)
 }
 
-/// A file of each other thread of this process.
-fn others(file: &'static str) -> impl Iterator<Item = String> {
+/// All of them.
+fn others() -> impl Iterator<Item = Other> {
     // SAFETY: takes nothing.
     let own = unsafe { libc::gettid() }.to_string();
     std::fs::read_dir("/proc/self/task")
@@ -94,7 +123,7 @@ fn others(file: &'static str) -> impl Iterator<Item = String> {
         .flatten()
         .flatten()
         .filter(move |task| task.file_name() != own.as_str())
-        .filter_map(move |task| std::fs::read_to_string(task.path().join(file)).ok())
+        .map(|task| Other(task.path()))
 }
 
 #[cfg(test)]
@@ -123,7 +152,7 @@ mod tests {
             }
         });
         let until = Instant::now() + Duration::from_secs(20);
-        while !waits_for(mutex.addr()) && Instant::now() < until {
+        while !others().any(|it| it.waits_for() == Some(mutex.addr())) && Instant::now() < until {
             std::thread::yield_now();
         }
         assert!(!HAD.load(Ordering::Acquire));
