@@ -37,6 +37,10 @@ pub(super) fn let_handler_finish() {
     let Some(Wanted(mutex)) = wanted else {
         return;
     };
+    // It may be another thread that waits, and the handler is still on its way.
+    while began.elapsed() < ON_ITS_WAY && others().any(|other| other.runs()) {
+        std::thread::sleep(NAP);
+    }
     let waiting: Vec<(Other, Option<u64>)> = others()
         .filter(|other| other.waits_for() == Some(mutex.addr()))
         .map(|other| {
