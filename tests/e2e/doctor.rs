@@ -3,7 +3,7 @@
 use midair_tests::snapshot::Snapshot;
 use midair_tests::stage::{plain_environment, run_staged, stage};
 use midair_tests::stand_in::Kit;
-use midair_tests::target::{Exit, PATIENCE, Target, run};
+use midair_tests::target::{Exit, PATIENCE, Target, run, until};
 use midair_tests::{Result, is_root_for};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
@@ -111,6 +111,14 @@ fn a_gpu_process_is_looked_at_and_not_touched() -> Result<()> {
     let pid = target.pid();
     let word = pid.to_string();
     let before = Snapshot::take(pid)?;
+    // It has answered, and may still be on its way to the next command.
+    until("the first thread waits", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat"))?;
+        Ok(stat
+            .rsplit(") ")
+            .next()
+            .is_some_and(|rest| rest.starts_with('S')))
+    })?;
     let switches = switches(pid)?;
 
     let exit = untouching(&["doctor", &word, "--json"])?;
