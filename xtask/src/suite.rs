@@ -114,9 +114,9 @@ const STEPS: &[Step] = &[
 /// panicked in release builds, which no test of an ordinary build could see.
 fn release() -> Outcome<Done> {
     let prefix = stage::stage(true)?;
-    for words in [&["run", "true"][..], &["ps"], &["run", "--help"]] {
-        let midair = stage::staged_program(&prefix, "midair")?;
-        run(Command::new(midair).args(words))?;
+    let midair = stage::staged_program(&prefix, "midair")?;
+    for words in [&["run", "true"][..], &["ps"]] {
+        run(Command::new(&midair).args(words))?;
     }
     Ok(Done::Passed)
 }

@@ -69,6 +69,7 @@ pub fn ensure() {
     WAITS.store(false, Ordering::Release);
     let started = start();
     let began = Instant::now();
+    // Looked at a few times, not waited for by a lock and a condition: a fork of another thread could leave those held in the child.
     while started.is_ok() && !WAITS.load(Ordering::Acquire) && began.elapsed() < HELD_UP {
         std::thread::sleep(Duration::from_micros(50));
     }

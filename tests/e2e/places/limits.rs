@@ -223,7 +223,9 @@ fn the_attaching_side() -> Result<()> {
             code = exit.status.code().unwrap_or(-1);
             assert!(
                 // A release build has enough memory.
-                code == 0 || code == 15 || (20..40).contains(&code) && !exit.stderr.is_empty(),
+                code == 0 && resource == libc::RLIMIT_AS
+                    || code == 15
+                    || (20..40).contains(&code) && !exit.stderr.is_empty(),
                 "{exit}"
             );
             Ok(code != 15)
