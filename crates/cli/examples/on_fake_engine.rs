@@ -15,7 +15,8 @@ use std::time::Duration;
 use midair_cli::engine::{
     Attached, Check, End, Engine, Entry, Event, Request, Style, Trace, Written,
 };
-use midair_session::{Failure, Kind, Listing};
+use midair_failure::{Failure, Kind};
+use midair_session::Listing;
 
 /// Of Linux on the machines that this is built for.
 const O_NONBLOCK: i32 = 0o4000;

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use midair_session::{Failure, Kind};
+use midair_failure::{Failure, Kind};
 use midair_settings::{Resolved, Settings};
 use nix::sys::signal::Signal;
 

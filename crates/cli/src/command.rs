@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use midair_session::{Failure, Kind};
+use midair_failure::{Failure, Kind};
 use midair_settings::{Front, Given, Opt, Refusal, Shape, State, options};
 
 /// The options that a front has.

@@ -3,7 +3,8 @@
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
-use midair_session::{Collected, Failure, Group, GroupCollected, Listing, Session};
+use midair_failure::Failure;
+use midair_session::{Collected, Group, GroupCollected, Listing, Session};
 
 use crate::engine::{
     Attached, Check, Engine, Entry, Event, GroupRequest, News, Request, Style, Trace, Written,

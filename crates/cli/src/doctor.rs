@@ -1,7 +1,7 @@
 //! `midair doctor`: every precondition of an attach as a line.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use midair_session::Failure;
+use midair_failure::Failure;
 use serde_json::{Value, json};
 
 use crate::engine::{Check, Engine, Request, Verdict};
@@ -114,7 +114,7 @@ fn document(pid: u32, code: u8, checks: &[Check]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_session::Kind;
+    use midair_failure::Kind;
 
     #[test]
     fn lines_and_json_say_the_same() {

@@ -9,7 +9,8 @@ pub use midair_session::{
     Verdict, Written,
 };
 
-use midair_session::{Failure, Kind, Listing};
+use midair_failure::{Failure, Kind};
+use midair_session::Listing;
 
 /// Attaches to processes.
 pub trait Engine {

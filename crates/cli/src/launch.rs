@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use midair_session::{Failure, Install, Kind};
+use midair_failure::{Failure, Kind};
+use midair_session::Install;
 use midair_settings::{Settings, inheritable};
 
 use crate::report::Report;

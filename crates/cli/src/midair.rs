@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
-use midair_session::{Failure, Kind, as_real_user};
+use midair_failure::{Failure, Kind};
+use midair_session::as_real_user;
 use midair_settings::options::option;
 use midair_settings::{Category, Front, Given, Resolved, resolve};
 

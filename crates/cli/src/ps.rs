@@ -3,7 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use midair_session::{Failure, Listed, Listing};
+use midair_failure::Failure;
+use midair_session::{Listed, Listing};
 use nix::unistd::{Uid, User};
 use serde_json::{Value, json};
 
@@ -110,7 +111,7 @@ fn attach(listed: &Listed) -> String {
 }
 
 fn short(failure: &Failure) -> &'static str {
-    use midair_session::Kind;
+    use midair_failure::Kind;
     match failure.kind {
         Kind::NoProcess | Kind::Zombie => "has ended",
         Kind::NotPermitted => "not permitted",
@@ -242,7 +243,8 @@ fn process(listed: &Listed) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_session::{Found, Kind, Runtime, RuntimeKind};
+    use midair_failure::Kind;
+    use midair_session::{Found, Runtime, RuntimeKind};
     use std::time::Duration;
 
     fn listing() -> Listing {

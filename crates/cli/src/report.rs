@@ -8,7 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use midair_session::{Console, Failure, Style};
+use midair_failure::Failure;
+use midair_session::{Console, Style};
 use midair_settings::{Settings, Verbosity};
 
 /// Where one command line's words go.

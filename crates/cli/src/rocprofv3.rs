@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command};
-use midair_session::{Failure, Kind};
+use midair_failure::{Failure, Kind};
 use midair_settings::{Front, Given, Settings, resolve};
 
 use crate::attach::{self, Aim, Words};
@@ -210,7 +210,7 @@ impl Words for Lines {
     }
 
     fn detach_failed(&self, failure: &Failure) {
-        let status = failure.kind.rocattach_status();
+        let status = midair_session::rocattach_status(failure.kind);
         self.report.line(&format!(
             "Calling detach in {} returned non-zero status {status}",
             self.library

@@ -1,8 +1,8 @@
 //! A trace that is complete and not written yet.
 
-use crate::failure::{Failure, Kind};
 use crate::identity::Identity;
 use crate::plan::plan;
+use midair_failure::{Failure, Kind};
 use midair_output::{
     Console, Format, Index, Names, Outcome, Plan, RecordFile, Trace, WriteError, console_summary,
     table,

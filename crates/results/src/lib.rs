@@ -3,13 +3,11 @@
 //! Two sides end here: the attaching one (`midair-session`), and the default tool in a target where no attacher of ours reads the
 //! spool. So nothing of the engine is known in this crate, and nothing here ends the process or speaks for itself.
 
-mod failure;
 mod finished;
 mod identity;
 mod plan;
 mod together;
 
-pub use failure::{Failure, Kind};
 pub use finished::{End, Finished, Written, check, describe};
 pub use identity::Identity;
 pub use midair_output::Console;

@@ -1,7 +1,7 @@
 //! What to write and where, from the settings.
 
-use crate::failure::{Failure, Kind};
 use crate::identity::Identity;
+use midair_failure::{Failure, Kind};
 use midair_output::names::output_name;
 use midair_output::{
     AgentIndex, Console, Format, KernelNames, PerfettoBuffers, Plan, SummaryTo, Unit, check_group,

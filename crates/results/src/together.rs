@@ -1,9 +1,9 @@
 //! Several finished sessions: files of each, or one set of files of all, and one table.
 
-use crate::failure::{Failure, Kind};
 use crate::finished::{End, Finished, Written};
 use crate::identity::Identity;
 use crate::plan::plan;
+use midair_failure::{Failure, Kind};
 use midair_output::table::{self, Of};
 use midair_output::{Index, MOST_TOGETHER, Names, Plan, Trace};
 use midair_settings::Settings;

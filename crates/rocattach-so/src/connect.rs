@@ -1,7 +1,8 @@
 //! The engine behind the C interface: `midair-session`.
 
 use crate::engine::{Engine, Live, Pulse};
-use midair_session::{Event, Failure, Kind, Request, Session, Style};
+use midair_failure::{Failure, Kind};
+use midair_session::{Event, Request, Session, Style};
 use midair_settings::Settings;
 use std::path::PathBuf;
 

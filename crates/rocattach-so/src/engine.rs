@@ -1,6 +1,6 @@
 //! What this library needs of the engine: one small trait, so that sessions and threads can be tested without a target.
 
-use midair_session::Failure;
+use midair_failure::Failure;
 use midair_settings::Settings;
 use std::path::PathBuf;
 

@@ -12,7 +12,7 @@ mod settings;
 mod status;
 mod trees;
 
-use midair_session::{Failure, Kind};
+use midair_failure::{Failure, Kind};
 use sessions::{Ending, Sessions};
 use std::ffi::{CStr, c_char, c_int};
 
@@ -46,7 +46,7 @@ fn report(failure: &Failure) -> u32 {
     if !failure.hint.is_empty() {
         say(&format!("hint: {}", failure.hint));
     }
-    failure.kind.rocattach_status()
+    midair_session::rocattach_status(failure.kind)
 }
 
 /// One write per line; a closed standard error is not our caller's failure.

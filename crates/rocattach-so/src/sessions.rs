@@ -1,7 +1,7 @@
 //! Sessions by process, each owned by a thread of its own between attach and detach.
 
 use crate::engine::{Engine, Live, Pulse};
-use midair_session::{Failure, Kind};
+use midair_failure::{Failure, Kind};
 use midair_settings::Settings;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! What the tool in the target is asked for: the caller's own environment.
 
-use midair_session::{Failure, Kind};
+use midair_failure::{Failure, Kind};
 use midair_settings::Settings;
 use std::ffi::OsString;
 

@@ -9,7 +9,7 @@ pub const ERROR: u32 = 1;
 /// An argument that cannot be used, a pid without a session, or one that has a session already.
 pub const ERROR_INVALID_ARGUMENT: u32 = 2;
 
-/// Names and sentences by number; `midair_session::Kind::rocattach_status` gives the numbers from 3 on.
+/// Names and sentences by number; `midair_session::rocattach_status` gives the numbers from 3 on.
 const TEXTS: [(&CStr, &CStr); 7] = [
     (c"ROCATTACH_STATUS_SUCCESS", c"Success"),
     (
@@ -51,7 +51,8 @@ pub fn sentence(status: u32) -> Option<&'static CStr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_session::Kind;
+    use midair_failure::Kind;
+    use midair_session::rocattach_status;
 
     #[test]
     fn numbers_are_amds_and_end_where_amds_end() {
@@ -69,8 +70,8 @@ mod tests {
             (Kind::NoProcess, 6),
             (Kind::NotGpu, ERROR),
         ] {
-            assert_eq!(kind.rocattach_status(), status, "{kind:?}");
-            assert!(name(kind.rocattach_status()).is_some());
+            assert_eq!(rocattach_status(kind), status, "{kind:?}");
+            assert!(name(rocattach_status(kind)).is_some());
         }
     }
 }

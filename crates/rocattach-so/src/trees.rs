@@ -6,7 +6,7 @@
 
 use crate::engine::Engine;
 use crate::sessions::{Ending, Sessions, open};
-use midair_session::{Failure, Kind};
+use midair_failure::{Failure, Kind};
 use midair_settings::Settings;
 
 /// Attached at one time.

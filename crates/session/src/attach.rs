@@ -10,11 +10,12 @@ use crate::runtime::{self, AMD_NAMES, Brand};
 use crate::session::{NO_OFFER, Prepared, Session};
 use crate::target::Target;
 use crate::turn::Turn;
+use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, EnterError, Grade, Options, Refusal, Tier, approach, enter_by};
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Tid, task};
 use midair_record::spool::SETTINGS;
-use midair_results::{Failure, Identity, Kind};
+use midair_results::Identity;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -13,10 +13,10 @@ use crate::attach::{failure_of_refusal, live, root_of};
 use crate::install::{Install, Tools};
 use crate::request::Request;
 use crate::runtime::{self, Brand};
+use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, Look, Options, Refusal, approach};
 use midair_procinfo::Tid;
 use midair_procinfo::module::Modules;
-use midair_results::{Failure, Kind};
 
 /// One precondition of an attach.
 #[derive(Debug, Clone)]

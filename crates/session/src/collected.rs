@@ -3,9 +3,10 @@
 use crate::attach::laid_down;
 use crate::request::Entry;
 use crate::rights;
+use midair_failure::Failure;
 use midair_output::table;
 use midair_ptrace::fault;
-use midair_results::{End, Failure, Finished, Written};
+use midair_results::{End, Finished, Written};
 
 /// What a session brought.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl Collected {
     /// Writes the outputs where the settings say. `style` is that of the table.
     ///
     /// # Errors
-    /// [`midair_results::Kind::Output`]; then no file of this trace is left.
+    /// [`midair_failure::Kind::Output`]; then no file of this trace is left.
     pub fn write(self, style: table::Style) -> Result<Written, Failure> {
         let written = rights::as_real_user(|| self.finished.write(style))
             .unwrap_or_else(|error| Err(laid_down(&error)));

@@ -3,8 +3,8 @@
 use crate::install::{Install, Tools};
 use crate::request::Request;
 use crate::rights;
+use midair_failure::{Failure, Kind};
 use midair_procinfo::Tid;
-use midair_results::{Failure, Kind};
 use midair_settings::{CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE, CUPTI, Settings};
 
 /// The remedy where there is no CUPTI.

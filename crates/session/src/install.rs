@@ -1,8 +1,8 @@
 //! Where our own libraries are: beside the program or library that runs this code.
 
 use crate::rights;
+use midair_failure::{Failure, Kind};
 use midair_procinfo::Tid;
-use midair_results::{Failure, Kind};
 use midair_settings::Settings;
 use std::fs::File;
 use std::path::{Path, PathBuf};

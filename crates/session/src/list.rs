@@ -5,10 +5,10 @@ use crate::cupti;
 use crate::find::{Found, processes};
 use crate::rights;
 use crate::runtime::{self, Brand};
+use midair_failure::Failure;
 use midair_inject::{Approach, Look, approach};
 use midair_procinfo::{Tid, task};
 use midair_record::boot::THREAD_NAME;
-use midair_results::Failure;
 use midair_settings::Settings;
 use std::time::{Duration, SystemTime};
 

@@ -4,9 +4,9 @@
 //! that the caller does not have anyway ([`exceeding`]); else only a file that root owns and nobody else can change ([`trusted`]).
 //! Files that are written are written with the real user's permissions ([`as_real_user`]).
 
+use midair_failure::{Failure, Kind};
 use midair_procinfo::status::Status;
 use midair_procinfo::{Tid, task};
-use midair_results::{Failure, Kind};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;

@@ -6,10 +6,10 @@
 use crate::install::Tools;
 use crate::request::Request;
 use crate::runtime::Brand;
+use midair_failure::{Failure, Kind};
 use midair_inject::Look;
 use midair_procinfo::room::{self, Left, Room};
 use midair_record::spool::{HEAD, SETTINGS};
-use midair_results::{Failure, Kind};
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;

@@ -2,9 +2,9 @@
 
 use crate::attach::{failure_by, failure_of_refusal};
 use crate::install::Install;
+use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, Library, Look, Options};
 use midair_procinfo::module::Modules;
-use midair_results::{Failure, Kind};
 use std::path::PathBuf;
 
 /// Functions by which a HIP or HSA runtime is known, and CUDA's driver library, whatever their files are called.

@@ -1,8 +1,8 @@
 //! The target as the attaching side holds it: by a pidfd, so that its number cannot come to mean another process.
 
+use midair_failure::{Failure, Kind};
 use midair_record::boot;
 use midair_results::End;
-use midair_results::{Failure, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;

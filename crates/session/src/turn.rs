@@ -3,7 +3,7 @@
 //! Once our thread is in a process, a second attacher finds it there and is told that it is busy. Two that come at the same moment
 //! would both find none, and both make one: two copies of our libraries over one another in the same tables.
 
-use midair_results::{Failure, Kind};
+use midair_failure::{Failure, Kind};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 

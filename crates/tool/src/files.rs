@@ -7,9 +7,10 @@
 
 use crate::sdk::{Refused, Sdk, SessionKind};
 use midair_capi_build::quiet_thread;
+use midair_failure::{Failure, Kind};
 use midair_record::event;
 use midair_record::spool::{DEFAULT_SIZE, DROP_SLOTS, Reader, ReaderOptions, outcome};
-use midair_results::{Console, Failure, Finished, Identity, Kind, RecordWriter, Style, Written};
+use midair_results::{Console, Finished, Identity, RecordWriter, Style, Written};
 use midair_settings::{ALIASES, Settings, Verbosity, options};
 use std::ffi::CString;
 use std::io::Write;

@@ -3,9 +3,9 @@
 use super::Lines;
 use crate::cupti;
 use crate::request::Request;
+use midair_failure::Failure;
 use midair_procinfo::Tid;
 use midair_procinfo::module::Modules;
-use midair_results::Failure;
 
 /// One line each.
 pub(super) fn lines(

@@ -6,12 +6,13 @@ use crate::install::{Install, Tools};
 use crate::request::Request;
 use crate::room;
 use crate::runtime::Brand;
+use midair_failure::{Failure, Kind};
 use midair_inject::Look;
 use midair_procinfo::limits;
 use midair_procinfo::room::Left;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Tid, task};
-use midair_results::{Failure, Identity, Kind};
+use midair_results::Identity;
 
 fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)

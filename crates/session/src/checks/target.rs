@@ -3,13 +3,13 @@
 use super::Lines;
 use crate::attach::{failure_of_refusal, itself, not_gpu, one_of_each};
 use crate::runtime::{Brand, Runtimes};
+use midair_failure::{Failure, Kind};
 use midair_inject::Refusal;
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::libc_kind::{self, LibcKind};
 use midair_procinfo::module::Modules;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Tid, access, show, task};
-use midair_results::{Failure, Kind};
 use std::fs::File;
 use std::io;
 

@@ -4,9 +4,10 @@ use super::{GroupRequest, Selection};
 use crate::attach::{laid_down, live};
 use crate::collected::Collected;
 use crate::rights;
+use midair_failure::{Failure, Kind};
 use midair_output::table;
 use midair_procinfo::Tid;
-use midair_results::{Failure, Finished, Identity, Kind, Together, Written};
+use midair_results::{Finished, Identity, Together, Written};
 
 /// One process's part.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 use crate::collected::Collected;
 use crate::request::{Entry, Event, Request};
 use crate::session::Session;
-use midair_results::{End, Failure, Kind};
+use midair_failure::{Failure, Kind};
+use midair_results::End;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::os::fd::AsFd;

@@ -13,7 +13,8 @@ pub use watch::{Selection, tree};
 
 use crate::request::{Entry, Event, Request};
 use member::{Common, Member, Said};
-use midair_results::{End, Failure, Kind};
+use midair_failure::{Failure, Kind};
+use midair_results::End;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! process. What can be missed is one that begins and ends between two looks, and one whose parent does so.
 
 use crate::find::{self, Found};
+use midair_failure::{Failure, Kind};
 use midair_procinfo::{Tid, task};
-use midair_results::{Failure, Kind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use midair_failure::Failure;
 use midair_inject::Options;
 use midair_ptrace::fault::{self, Action};
-use midair_results::{Failure, Style, Written, describe};
+use midair_results::{Style, Written, describe};
 use midair_session::{Event, Install, Request, Session};
 use midair_settings::Settings;
 

@@ -1,4 +1,8 @@
-//! Everything that can go wrong, each with its own exit code, rocattach status, sentence and remedy.
+//! What went wrong, in one sentence, with an exit code of its own and a remedy.
+//!
+//! This crate depends on nothing and knows neither attaching nor output formats, so that every program of the workspace
+//! (the command lines, the C interface, an analysis of results) reports failures in the same way.
+#![forbid(unsafe_code)]
 
 use std::fmt;
 
@@ -65,21 +69,6 @@ impl Kind {
     pub fn exit_code(self) -> u8 {
         self as u8
     }
-    /// The `rocattach_status_t` that says it (source: research/upstream-attach.md 2.1).
-    pub fn rocattach_status(self) -> u32 {
-        match self {
-            Kind::Usage => 2,
-            Kind::NotBuilt => 3,
-            Kind::NotPermitted | Kind::Filtered => 5,
-            Kind::NoProcess | Kind::Zombie => 6,
-            Kind::Busy
-            | Kind::NoParkedThread
-            | Kind::Enter
-            | Kind::Stopped
-            | Kind::OtherProfiler => 4,
-            _ => 1,
-        }
-    }
 }
 
 /// A failure: what, in one sentence, and what to do about it.
@@ -117,3 +106,17 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_its_sentence_and_keeps_its_code_and_remedy() {
+        let failure = Failure::new(Kind::NoRoom, "no memory is left").hint("free some");
+        assert_eq!(failure.to_string(), "no memory is left");
+        assert_eq!(failure.kind.exit_code(), 23);
+        assert_eq!(failure.hint, "free some");
+        assert!(Failure::new(Kind::Usage, "what").hint.is_empty());
+    }
+}
