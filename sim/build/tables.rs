@@ -9,7 +9,7 @@ use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
-/// How a library's exported functions reach their table (source: research/real-rocm.md).
+/// How a library's exported functions reach their table (source: `docs/sources.md#hsa`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// `mov table(%rip),%rax; jmp *offset(%rax)`, and a table that begins with its version.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use tables::{Form, Table};
 
-/// Sizes of HIP 7.2.4 (source: research/real-rocm.md): fewer functions than the newest header has.
+/// Sizes of HIP 7.2.4 (source: `docs/sources.md#hip`): fewer functions than the newest header has.
 const TABLES: [Table; 2] = [
     Table {
         name: "HIP",

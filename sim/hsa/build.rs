@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::Path;
 use tables::{Form, Table};
 
-/// Sizes and versions of ROCr 7.2.4 (source: research/real-rocm.md).
+/// Sizes and versions of ROCr 7.2.4 (source: `docs/sources.md#hsa`).
 const TABLES: [Table; 5] = [
     Table {
         name: "CORE",

@@ -22,7 +22,7 @@ fn library() -> Result<String> {
         .to_string())
 }
 
-/// The lines of one good attach (research/rocprofv3-contract.md 1.4), before the files are announced.
+/// The lines of one good attach (`docs/sources.md#rocprofv3`), before the files are announced.
 fn lines(pid: i32, wait: &[&str], caught: Option<&str>) -> Result<Vec<String>> {
     let library = library()?;
     let mut lines = vec![

@@ -1,4 +1,4 @@
-//! A detach leaves nothing behind, whatever the process does meanwhile (issue: order of proof 5).
+//! A detach leaves nothing behind, whatever the process does meanwhile.
 
 #[path = "profiler/mod.rs"]
 mod profiler;

@@ -1,4 +1,4 @@
-//! Kernels and copies of running processes, compared with what the modelled GPU consumed (issue: order of proof 4).
+//! Kernels and copies of running processes, compared with what the modelled GPU consumed.
 //!
 //! Windows are exact: the program is idle when the profiler attaches, works by command, and is idle again at the detach, so the
 //! trace must be the log between two looks at it. Where a program runs freely, the trace must be one contiguous range of each

@@ -1,4 +1,4 @@
-//! Queues as programs without HIP use them, in the ways that a profiler finds hardest (issue: order of proof 4).
+//! Queues as programs without HIP use them, in the ways that a profiler finds hardest.
 
 #[path = "profiler/mod.rs"]
 mod profiler;

@@ -253,7 +253,7 @@ fn the_rest_of_the_interface_says_no() -> Result<()> {
         let size = line.rsplit(' ').next().unwrap_or_default();
         sizes.push(size.parse::<usize>()?);
     }
-    // source: research/real-rocm.md, of ROCm 7.2.4
+    // source: `docs/sources.md#hip`, of ROCm 7.2.4
     assert_eq!(sizes, [1016, 624, 4056, 80]);
     target.expect("tables")?;
     quit(target)

@@ -138,7 +138,7 @@ pub fn generate(apis: &Apis, sdk: &Value) -> Text {
         }
         writeln!(out, "name(\"{status}\\0\"),")?;
     }
-    // The one constant that 1.2.1 has and the headers of the JSON have not (source: api README of the research notes).
+    // The one constant that 1.2.1 has and the headers of the JSON have not (source: `docs/sources.md#register`).
     out.push_str("name(\"ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_REGISTER_VERSION\\0\"),\n];\n");
     Ok(out)
 }

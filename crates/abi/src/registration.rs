@@ -40,7 +40,7 @@ c_struct! {
 pub type ToolAttach =
     unsafe extern "C" fn(Option<ClientFinalize>, *mut u64, u64, *mut c_void) -> c_int;
 
-/// What `rocprofiler_configure_attach` returns (source: research/upstream-attach.md 4; newer than the JSON's headers).
+/// What `rocprofiler_configure_attach` returns (source: `docs/sources.md#register`; newer than the JSON's headers).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ConfigureAttachResult {

@@ -143,7 +143,7 @@ fn start(
     launch::run(&launch, report)
 }
 
-/// AMD's lines on standard output, word for word: scripts look for them (research/rocprofv3-contract.md 1.4).
+/// AMD's lines on standard output, word for word: scripts look for them (`docs/sources.md#rocprofv3`).
 struct Lines {
     pid: u32,
     library: String,

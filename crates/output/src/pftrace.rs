@@ -1,6 +1,6 @@
 //! `results.pftrace`: a trace for Perfetto, in one walk over the records.
 //!
-//! Tracks, categories and annotations are named as in AMD's traces (research/rocprofv3-contract.md 2.4). What differs, each for
+//! Tracks, categories and annotations are named as in AMD's traces (`docs/sources.md#pftrace`). What differs, each for
 //! the sake of true data: nothing is buffered, so nothing is lost; times are those of the records, so overlapping kernels stand on
 //! tracks of the same name instead of being cut; the main thread is the process's own; counters count bytes and not kilobytes;
 //! kernels are named as in the other formats; allocations, releases and changes of scratch memory are slices as well.

@@ -218,7 +218,7 @@ mod tests {
             }
             all
         };
-        // Three samples of about two seconds, 0.1 s apart (research/rocprofv3-contract.md 2.6).
+        // Three samples of about two seconds, 0.1 s apart (`docs/sources.md#rocprofv3`).
         let seconds = stat(&[1_900_000_000, 2_000_000_000, 2_100_000_000]);
         assert_eq!(seconds.deviation(), 1.0e8);
         assert_eq!(

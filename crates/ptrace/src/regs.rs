@@ -10,6 +10,6 @@ impl SignalMask {
     }
 
     /// Every signal blocked but SIGTRAP. With SIGTRAP blocked the kernel would force a trap's delivery by resetting the
-    /// process-wide handler (research/injection-anchors.md 0.3).
+    /// process-wide handler (`docs/sources.md#inject`).
     pub const ALL_BUT_TRAP: SignalMask = SignalMask(!(1 << (libc::SIGTRAP - 1)));
 }

@@ -15,7 +15,7 @@ pub struct Client {
 
 /// All of them. The position is the library's index, of which its handles are made.
 ///
-/// Source: research/upstream-attach.md 1.2. `hsa` also admits major version 1 here: that is the one AMD ships.
+/// Source: `docs/sources.md#register`. `hsa` also admits major version 1 here: that is the one AMD ships.
 pub static CLIENTS: [Client; 10] = [
     Client {
         name: c"hsa",

@@ -53,7 +53,7 @@ fn find() -> Helper {
             continue;
         };
         let own = |name: &CStr| opened.own_symbol(name, std::ptr::null());
-        // SAFETY: these names have these types in every helper (research/upstream-attach.md 1.4, 3).
+        // SAFETY: these names have these types in every helper (`docs/sources.md#register`).
         unsafe {
             helper.initialize = library::function(own(c"rocprofiler_attach_initialize"));
             helper.set_api_table = library::function(own(c"rocprofiler_attach_set_api_table"));

@@ -8,7 +8,7 @@
 //! * an **attacher**, on the thread that [`listener`] keeps parked for it: [`attach`], [`detach`];
 //! * midair's attacher, over the socket that the same thread listens on ([`listener`] says how).
 //!
-//! Names, numbers and orders are those of AMD's library (research/upstream-attach.md 1). Where AMD's aborts the application
+//! Names, numbers and orders are those of AMD's library (`docs/sources.md#register`). Where AMD's aborts the application
 //! (an SDK that cannot be loaded, an empty variable, a log level that is no word), this one warns and goes on: a library that
 //! every GPU program links must never be the one that ends it. `register-so` exports it all under the C names.
 //!

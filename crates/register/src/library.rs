@@ -194,7 +194,7 @@ pub unsafe fn function<F: Copy>(address: *mut c_void) -> Option<F> {
 fn sdk_around(set_api_table: *mut c_void, handle: *mut c_void) -> Option<Sdk> {
     // Companions must come from the same library: two SDKs may be in one process.
     let companion = |name: &CStr| Library(handle).own_symbol(name, set_api_table);
-    // SAFETY: these names have these types in every SDK that exports them (research/upstream-attach.md 1.4, 4).
+    // SAFETY: these names have these types in every SDK that exports them (`docs/sources.md#register`).
     unsafe {
         Some(Sdk {
             set_api_table: function(set_api_table)?,

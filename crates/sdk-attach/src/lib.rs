@@ -12,7 +12,7 @@
 //! What differs from AMD's helper: a queue is made an intercept queue only when there is a reason (see [`intercept`]), since such a
 //! queue costs on every dispatch, profiled or not.
 //!
-//! Source of names, layouts and orders: research/upstream-attach.md 3.
+//! Source of names, layouts and orders: `docs/sources.md#register`.
 
 pub mod hooks;
 pub mod intercept;

@@ -24,7 +24,7 @@ static LIST: OnceLock<List> = OnceLock::new();
 fn list() -> &'static List {
     LIST.get_or_init(|| {
         let mut sources = Sources::of_root(Path::new("/"));
-        // The modelled GPU's topology, when the runtime itself is told to use it (source: research/real-rocm.md).
+        // The modelled GPU's topology, when the runtime itself is told to use it (source: `docs/sources.md#hsa`).
         if let Some(topology) = std::env::var_os("HSA_MODEL_TOPOLOGY") {
             sources = sources.with_topology(topology);
         }

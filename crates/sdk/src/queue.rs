@@ -1,4 +1,4 @@
-//! Kernel times of queues that were there before us, and of those made since (design §5).
+//! Kernel times of queues that were there before us, and of those made since (`docs/sources.md#hsa`).
 //!
 //! The application's threads come by in [`crate::hooks`]: a write-index call tells which queue and who reserves; a doorbell tells
 //! that packets are ready. Then, under the queue's spin word, the packets since the last time are looked at: a dispatch without a

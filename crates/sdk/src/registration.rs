@@ -1,4 +1,4 @@
-//! Tools: how they are configured, attached, detached and ended (source: research/upstream-attach.md 4). How they are found and
+//! Tools: how they are configured, attached, detached and ended (source: `docs/sources.md#register`). How they are found and
 //! loaded is in [`library`] and [`discover`].
 //!
 //! Order for a tool: `midair_tool_bind` if it has one (ours has), `rocprofiler_configure`, at once `rocprofiler_configure_attach`,

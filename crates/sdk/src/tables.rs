@@ -243,7 +243,7 @@ fn check(maps: &Maps, index: usize, table: &Table, base: usize, home: usize) -> 
 }
 
 /// A HIP table begins with its size as a `size_t`; an HSA table with `{u32 major, u32 minor = size, …}`
-/// (source: research/real-rocm.md).
+/// (source: `docs/sources.md#hsa`).
 fn own_size(maps: &Maps, table: &Table, base: usize) -> Option<usize> {
     let first = maps.read_u64(base)?;
     let size = if table.hsa {

@@ -2,7 +2,7 @@
 //!
 //! Each entry says how an option is spelled, what words it takes, which `ROCPROF_*` variables it sets and how, and whether it
 //! is built. Known options that are not built stay in the table, so that they are refused by name and never taken for a typing
-//! mistake. Source of spelling, shapes and variables: research/rocprofv3-contract.md 1.2; the help texts are our own.
+//! mistake. Source of spelling, shapes and variables: `docs/sources.md#rocprofv3`; the help texts are our own.
 
 mod attach;
 mod collect;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A BOOL option's word on the command line, or `None` if it is none (source: research/rocprofv3-contract.md 1.1).
+/// A BOOL option's word on the command line, or `None` if it is none (source: `docs/sources.md#rocprofv3`).
 pub fn boolean_word(word: &str) -> Option<bool> {
     match word.to_ascii_lowercase().as_str() {
         "y" | "yes" | "t" | "true" | "on" | "1" => Some(true),

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int};
 /// Something that can be collected.
 #[derive(Debug, Clone, Copy)]
 pub struct Domain {
-    /// The setting that asks for it (source: research/rocprofv3-contract.md 1.2). Older names are the SDK's to know.
+    /// The setting that asks for it (source: `docs/sources.md#rocprofv3`). Older names are the SDK's to know.
     pub setting: &'static CStr,
     /// AMD's buffer-tracing kind.
     pub kind: c_int,

@@ -324,7 +324,7 @@ fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
     // One that cannot be printed is nobody's trouble.
     drop(printed);
     for file in &written.files {
-        // AMD's words: scripts look for them (research/rocprofv3-contract.md 1.4).
+        // AMD's words: scripts look for them (`docs/sources.md#rocprofv3`).
         say(&format!("Opened result file: {}", file.display()));
     }
     if let Some(failure) = &written.incomplete {

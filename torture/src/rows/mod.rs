@@ -1,4 +1,4 @@
-//! The rows of the matrix (`injection-anchors.md` §4.2 of the project's research), in cells.
+//! The rows of the matrix (`docs/attach-engine.md`), in cells; what each is made from: `docs/sources.md#inject`.
 
 mod calls;
 mod listener;

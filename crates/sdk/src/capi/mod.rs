@@ -19,7 +19,7 @@ pub mod not_implemented {
 }
 
 /// Functions beyond the JSON's headers that we export: what injectors, registration libraries and our own parts look up
-/// (source: research/upstream-attach.md 4).
+/// (source: `docs/sources.md#register`).
 pub const BEYOND_HEADERS: &[&str] = &[
     "rocprofiler_set_api_table",
     "rocprofiler_attach",

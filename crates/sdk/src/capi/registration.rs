@@ -69,7 +69,7 @@ pub extern "C" fn rocprofiler_is_current_client_attachment() -> c_int {
 }
 
 /// Names of the libraries whose tables come through [`rocprofiler_set_api_table`], and how many tables each has
-/// (source: research/upstream-attach.md 1.2).
+/// (source: `docs/sources.md#register`).
 const LIBRARIES: &[(&CStr, usize)] = &[
     (c"hsa", 1),
     (c"hip", 1),

@@ -1,6 +1,6 @@
 //! Reads the machine code of an exported runtime function and says through which table it jumps.
 //!
-//! Forms seen (research/real-rocm.md): HSA `mov table(%rip),%rax; jmp *off(%rax)` (also by way of `lea; mov (%rax)`); HIP
+//! Forms seen (`docs/sources.md#hsa`, `docs/sources.md#hip`): HSA `mov table(%rip),%rax; jmp *off(%rax)` (also by way of `lea; mov (%rax)`); HIP
 //! `…save arguments…; call get_table; …restore…; mov off(%rax),%rax; jmp *%rax`, where `get_table` is
 //! `movzbl guard(%rip); test; je slow; mov table(%rip),%rax; ret`. The decoder follows the straight path, tracks the one value
 //! that matters (is it the table's address?), and gives up on anything else.

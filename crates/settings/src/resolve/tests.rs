@@ -70,7 +70,7 @@ fn single_traces_set_their_own_variable_only() {
             option.long
         );
     }
-    // The switches that issue 2 builds, by name: the loop above must not run over an empty list.
+    // The switches that are built, by name: the loop above must not run over an empty list.
     let names: Vec<_> = trace_switches().map(|(option, _)| option.long).collect();
     assert_eq!(
         names,

@@ -1,6 +1,6 @@
 //! The C edge: what ROCr 7.2 looks up in the library that `HSA_MODEL_LIB` names.
 //!
-//! Interface 0.4 (observed, research/real-rocm.md "The model hook"): one exported function returns a table of functions. ROCr
+//! Interface 0.4 (observed, `docs/sources.md#hsa`): one exported function returns a table of functions. ROCr
 //! makes one model per process, tells it where all device memory is mapped, hands it each queue, and passes a function that
 //! raises events.
 

@@ -60,7 +60,7 @@ pub(crate) const AUDIT: u32 = 0xc000_00b7;
 pub(crate) const NEEDED: &[Need] = &[must("ppoll", libc::SYS_ppoll, [1, 1, 1, 0, 0, 0])];
 
 /// Judges a system call by number and arguments; None: not one to enter through. The groups are those that were measured on
-/// x86-64, see research/injection-anchors.md 1.3; the calls behind them are the kernel's common code.
+/// x86-64, see `docs/sources.md#inject`; the calls behind them are the kernel's common code.
 pub(crate) fn blocked_in(nr: u64, args: &[u64; 6]) -> Option<(&'static str, Blocked)> {
     use Blocked::{Disturbed, Futex, Restarted, Restarts};
     Some(match nr {

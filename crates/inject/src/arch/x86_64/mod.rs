@@ -50,7 +50,7 @@ pub(crate) const NEEDED: &[Need] = &[
 ];
 
 /// Judges a system call by number and arguments; None: not one to enter through. The three groups were measured, see
-/// research/injection-anchors.md 1.3.
+/// `docs/sources.md#inject`.
 pub(crate) fn blocked_in(nr: u64, args: &[u64; 6]) -> Option<(&'static str, Blocked)> {
     use Blocked::{Disturbed, Futex, Restarted, Restarts};
     Some(match nr {
