@@ -1,0 +1,90 @@
+//! How output names a domain.
+
+/// A domain's names in each format. Domains that share a file or a list have the same values here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Files {
+    /// Its csv file, behind the prefix.
+    pub csv: Option<&'static str>,
+    /// Its list among json's `buffer_records`.
+    pub json: Option<Ranked>,
+    /// Its category in pftrace.
+    pub category: Option<&'static str>,
+    /// Where pftrace shows it.
+    pub track: Option<Track>,
+    /// The table of rocpd that its records become rows of. The category of their events is [`crate::Domain::name`].
+    pub rocpd: Option<Rocpd>,
+    /// Its statistics.
+    pub statistics: Option<&'static Statistics>,
+    /// Heading and order of its table at the end of `midair attach`.
+    pub table: Option<Ranked>,
+    /// What its records are, in the plural: in the account of those that were lost.
+    pub records: &'static str,
+    /// What is recorded, in a line for people, and the order in such a line.
+    pub phrase: Option<Ranked>,
+}
+
+/// A name and where it stands among its like: lower ranks come first. Names with the same rank are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ranked {
+    /// The name.
+    pub name: &'static str,
+    /// Its order.
+    pub rank: u8,
+}
+
+impl Ranked {
+    pub(crate) const fn some(name: &'static str, rank: u8) -> Option<Ranked> {
+        Some(Ranked { name, rank })
+    }
+}
+
+/// Where pftrace shows a domain's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Track {
+    /// On the track of the thread that made the call.
+    Thread,
+    /// On the track of a stream, or of a queue or copy engine where the user groups by queue.
+    Stream,
+    /// On one track of its own, of this name.
+    Own(&'static str),
+    /// On one track for each device, whose name begins so.
+    PerDevice(&'static str),
+}
+
+/// A table of rocpd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rocpd {
+    /// `rocpd_region`; a record that took no time is a `rocpd_sample`.
+    Region,
+    /// `rocpd_kernel_dispatch`.
+    KernelDispatch,
+    /// `rocpd_memory_copy`.
+    MemoryCopy,
+    /// `rocpd_memory_allocate`.
+    MemoryAllocate,
+}
+
+impl Rocpd {
+    /// The table's name, without prefix and guid.
+    pub const fn table(self) -> &'static str {
+        match self {
+            Rocpd::Region => "region",
+            Rocpd::KernelDispatch => "kernel_dispatch",
+            Rocpd::MemoryCopy => "memory_copy",
+            Rocpd::MemoryAllocate => "memory_allocate",
+        }
+    }
+}
+
+/// A domain in statistics (`--stats`, `--summary`). Several rows of the table may share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statistics {
+    /// Its name in tables, `domain_stats.csv` and json's `summary`.
+    pub name: &'static str,
+    /// Its csv file, behind the prefix.
+    pub csv: &'static str,
+    /// Order in the summary tables.
+    pub rank: u8,
+    /// Order in json's `summary` and in csv files.
+    pub json_rank: u8,
+}

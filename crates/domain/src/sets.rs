@@ -1,0 +1,74 @@
+//! Sets of kinds that several crates need, made from the table at compile time.
+
+use crate::table::{DOMAINS, kind};
+use crate::{Domain, KindSet, Rocpd};
+
+/// The kinds of the rows for which `$domain` makes `$condition` true.
+macro_rules! kinds_where {
+    (|$domain:ident| $condition:expr) => {{
+        let mut set = KindSet::EMPTY;
+        let mut at = 0;
+        while at < DOMAINS.len() {
+            let $domain: &Domain = &DOMAINS[at];
+            set = set.with_if($domain.kind, $condition);
+            at += 1;
+        }
+        set
+    }};
+}
+
+/// Whether two texts are equal; `==` is not for constants.
+const fn same(left: &str, right: &str) -> bool {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    if left.len() != right.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < left.len() {
+        if left[at] != right[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// The kinds whose records stand in the same csv file as those of `kind`.
+const fn file_of(kind: u8) -> KindSet {
+    let Some(Domain { files, .. }) = crate::domain(kind) else {
+        return KindSet::EMPTY;
+    };
+    let Some(wanted) = files.csv else {
+        return KindSet::EMPTY;
+    };
+    kinds_where!(|domain| match domain.files.csv {
+        Some(csv) => same(csv, wanted),
+        None => false,
+    })
+}
+
+/// Everything that is built.
+pub const BUILT: KindSet = kinds_where!(|domain| domain.built);
+/// What a process with AMD's runtimes can be asked for.
+pub const AMD: KindSet = kinds_where!(|domain| domain.built && domain.runtimes.amd);
+/// What a CUDA process can be asked for.
+pub const CUDA: KindSet = kinds_where!(|domain| domain.built && domain.runtimes.cuda);
+/// Calls that are hooked in the API tables of AMD's runtimes and of ROCTx.
+pub const HOOKED_CALLS: KindSet = kinds_where!(|domain| domain.built && domain.needs.calls);
+/// What needs an open HSA runtime.
+pub const NEEDS_RUNTIME: KindSet = kinds_where!(|domain| domain.built && domain.needs.runtime);
+/// What needs the device side: queues, signals, and the collecting of completions.
+pub const NEEDS_DEVICE: KindSet = kinds_where!(|domain| domain.built && domain.needs.device);
+/// Calls of HIP.
+pub const HIP_CALLS: KindSet = file_of(kind::HIP_RUNTIME_API_EXT);
+/// Calls of HSA.
+pub const HSA_CALLS: KindSet = file_of(kind::HSA_CORE_API);
+/// Calls of CUDA.
+pub const CUDA_CALLS: KindSet = file_of(kind::CUDA_RUNTIME_API);
+/// ROCTx and NVTX: marks, ranges, and other calls.
+pub const MARKERS: KindSet = file_of(kind::MARKER_CORE_RANGE_API);
+/// What becomes rows of rocpd.
+pub const ROCPD: KindSet = kinds_where!(|domain| domain.files.rocpd.is_some());
+/// What rocpd has as regions.
+pub const ROCPD_REGIONS: KindSet =
+    kinds_where!(|domain| matches!(domain.files.rocpd, Some(Rocpd::Region)));

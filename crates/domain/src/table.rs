@@ -1,0 +1,723 @@
+//! The rows.
+//!
+//! The order of the built rows is that of AMD's numbers, which accounts of lost records follow. A new row goes to the end:
+//! its place is its number in records, which changes the layouts' version.
+
+use crate::files::{Files, Ranked, Rocpd, Statistics, Track};
+use crate::{Ask, Asked, Callback, Domain, Needs, Runtimes, Told};
+use core::ffi::CStr;
+use midair_abi::constants as c;
+use midair_abi::cupti::activity_kind as activity;
+
+/// Makes the numbers and the table from the rows: a row's name is its constant, its position its number.
+macro_rules! domains {
+    ($( $(#[$doc:meta])* $name:ident { $($field:ident : $value:expr),+ $(,)? $(; ..$base:expr)? } )+) => {
+        /// Numbers of the domains in records: dense, from 1 on, so that zeroed bytes are no record. From
+        /// [`KindSet::LIMIT`](crate::KindSet::LIMIT) on no domain has a number.
+        pub mod kind {
+            #[allow(non_camel_case_types, clippy::upper_case_acronyms, reason = "the names of the constants below")]
+            enum Position { $($name,)+ }
+            $( $(#[$doc])* pub const $name: u8 = Position::$name as u8 + 1; )+
+        }
+        /// The table.
+        pub static DOMAINS: [Domain; [$(kind::$name),+].len()] = [
+            $( Domain { kind: kind::$name, name: stringify!($name), $($field: $value,)+ $(..$base)? }, )+
+        ];
+    };
+}
+
+/// Only AMD's runtimes have it.
+const AMD: Runtimes = Runtimes {
+    amd: true,
+    cuda: false,
+};
+/// Only CUDA has it.
+const CUDA: Runtimes = Runtimes {
+    amd: false,
+    cuda: true,
+};
+/// Both have it.
+const BOTH: Runtimes = Runtimes {
+    amd: true,
+    cuda: true,
+};
+
+/// Nothing has to be prepared.
+const NOTHING: Needs = Needs {
+    calls: false,
+    runtime: false,
+    device: false,
+};
+/// Its calls are hooked.
+const CALLS: Needs = Needs {
+    calls: true,
+    ..NOTHING
+};
+/// The HSA runtime tells of it.
+const RUNTIME: Needs = Needs {
+    runtime: true,
+    ..NOTHING
+};
+/// It happens on a device.
+const DEVICE: Needs = Needs {
+    runtime: true,
+    device: true,
+    ..NOTHING
+};
+
+/// Names that are not settled before the domain is built.
+const NO_FILES: Files = Files {
+    csv: None,
+    json: None,
+    category: None,
+    track: None,
+    rocpd: None,
+    statistics: None,
+    table: None,
+    records: "",
+    phrase: None,
+};
+
+const HSA: Files = Files {
+    csv: Some("hsa_api_trace.csv"),
+    json: Ranked::some("hsa_api", 30),
+    category: Some("hsa_api"),
+    track: Some(Track::Thread),
+    rocpd: Some(Rocpd::Region),
+    statistics: Some(&HSA_STATISTICS),
+    table: Ranked::some("CALL", 20),
+    records: "HSA calls",
+    phrase: Ranked::some("calls of HSA", 70),
+};
+static HSA_STATISTICS: Statistics = Statistics {
+    name: "HSA_API",
+    csv: "hsa_api_stats.csv",
+    rank: 10,
+    json_rank: 20,
+};
+
+const HIP: Files = Files {
+    csv: Some("hip_api_trace.csv"),
+    json: Ranked::some("hip_api", 20),
+    category: Some("hip_api"),
+    track: Some(Track::Thread),
+    rocpd: Some(Rocpd::Region),
+    statistics: Some(&HIP_STATISTICS),
+    table: Ranked::some("CALL", 20),
+    records: "HIP calls",
+    phrase: Ranked::some("calls of HIP", 60),
+};
+static HIP_STATISTICS: Statistics = Statistics {
+    name: "HIP_API",
+    csv: "hip_api_stats.csv",
+    rank: 20,
+    json_rank: 30,
+};
+
+const MARKER: Files = Files {
+    csv: Some("marker_api_trace.csv"),
+    json: Ranked::some("marker_api", 40),
+    category: Some("marker_api"),
+    track: Some(Track::Thread),
+    rocpd: Some(Rocpd::Region),
+    statistics: Some(&MARKER_STATISTICS),
+    table: Ranked::some("MARKER", 70),
+    records: "markers",
+    phrase: Ranked::some("NVTX", 30),
+};
+static MARKER_STATISTICS: Statistics = Statistics {
+    name: "MARKER_API",
+    csv: "marker_api_stats.csv",
+    rank: 30,
+    json_rank: 60,
+};
+
+const CUDA_API: Files = Files {
+    csv: Some("cuda_api_trace.csv"),
+    json: Ranked::some("cuda_api", 130),
+    category: Some("cuda_api"),
+    track: Some(Track::Thread),
+    rocpd: Some(Rocpd::Region),
+    statistics: None,
+    table: Ranked::some("CALL", 20),
+    records: "CUDA calls",
+    phrase: Ranked::some("calls", 50),
+};
+
+const fn around(kind: i32) -> Option<Callback> {
+    Some(Callback {
+        kind,
+        told: Told::Around,
+    })
+}
+
+const fn late(kind: i32) -> Option<Callback> {
+    Some(Callback {
+        kind,
+        told: Told::Late,
+    })
+}
+
+const fn unserved(kind: i32) -> Option<Callback> {
+    Some(Callback {
+        kind,
+        told: Told::Never,
+    })
+}
+
+const fn ask(option: &'static str, setting: &'static CStr) -> Ask {
+    Ask { option, setting }
+}
+
+/// What rows of unbuilt domains leave out.
+const LATER: Domain = Domain {
+    kind: 0,
+    name: "",
+    asked: Asked::ByTools,
+    buffer_kinds: &[],
+    callback: None,
+    number: None,
+    activities: &[],
+    runtimes: AMD,
+    needs: NOTHING,
+    usual: false,
+    files: NO_FILES,
+    built: false,
+};
+
+const MARKER_TRACE: Asked = Asked::By(&[ask("marker-trace", c"ROCPROF_MARKER_API_TRACE")]);
+const KERNEL_TRACE: Asked = Asked::By(&[ask("kernel-trace", c"ROCPROF_KERNEL_TRACE")]);
+const COPY_TRACE: Asked = Asked::By(&[ask("memory-copy-trace", c"ROCPROF_MEMORY_COPY_TRACE")]);
+const ALLOCATION_TRACE: Asked = Asked::By(&[ask(
+    "memory-allocation-trace",
+    c"ROCPROF_MEMORY_ALLOCATION_TRACE",
+)]);
+const CUDA_RUNTIME: Ask = ask("cuda-runtime-trace", c"MIDAIR_CUDA_RUNTIME_API_TRACE");
+const CUDA_DRIVER: Ask = ask("cuda-driver-trace", c"MIDAIR_CUDA_DRIVER_API_TRACE");
+
+domains! {
+    /// Calls of HSA's core.
+    HSA_CORE_API {
+        asked: Asked::By(&[ask("hsa-core-trace", c"ROCPROF_HSA_CORE_API_TRACE")]),
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HSA_CORE_API],
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API),
+        number: Some(1),
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: HSA,
+        built: true,
+    }
+    /// Calls of AMD's HSA extensions.
+    HSA_AMD_EXT_API {
+        asked: Asked::By(&[ask("hsa-amd-trace", c"ROCPROF_HSA_AMD_EXT_API_TRACE")]),
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HSA_AMD_EXT_API],
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_HSA_AMD_EXT_API),
+        number: Some(2),
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: HSA,
+        built: true,
+    }
+    /// Calls of HSA's image extension.
+    HSA_IMAGE_EXT_API {
+        asked: Asked::By(&[ask("hsa-image-trace", c"ROCPROF_HSA_IMAGE_EXT_API_TRACE")]),
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HSA_IMAGE_EXT_API],
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_HSA_IMAGE_EXT_API),
+        number: Some(3),
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: HSA,
+        built: true,
+    }
+    /// Calls of HSA's finalizer extension.
+    HSA_FINALIZE_EXT_API {
+        asked: Asked::By(&[ask("hsa-finalizer-trace", c"ROCPROF_HSA_FINALIZER_EXT_API_TRACE")]),
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HSA_FINALIZE_EXT_API],
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_HSA_FINALIZE_EXT_API),
+        number: Some(4),
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: HSA,
+        built: true,
+    }
+    /// Calls of ROCTx's core, one record per call. [`MARKER_CORE_RANGE_API`] is made from the same calls.
+    MARKER_CORE_API {
+        asked: Asked::ByTools,
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_API],
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_API),
+        number: Some(7),
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: MARKER,
+        built: true,
+    }
+    /// ROCTx's pause and resume.
+    MARKER_CONTROL_API {
+        asked: MARKER_TRACE,
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MARKER_CONTROL_API],
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_MARKER_CONTROL_API),
+        number: Some(8),
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: MARKER,
+        built: true,
+    }
+    /// ROCTx's naming of threads, agents, devices and streams.
+    MARKER_NAME_API {
+        asked: MARKER_TRACE,
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MARKER_NAME_API],
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_MARKER_NAME_API),
+        number: Some(9),
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: MARKER,
+        built: true,
+    }
+    /// Copies between host and devices, and between devices.
+    MEMORY_COPY {
+        asked: COPY_TRACE,
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MEMORY_COPY],
+        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_MEMORY_COPY),
+        number: Some(10),
+        activities: &[activity::MEMCPY, activity::MEMCPY2],
+        runtimes: BOTH,
+        needs: DEVICE,
+        usual: true,
+        files: Files {
+            csv: Some("memory_copy_trace.csv"),
+            json: Ranked::some("memory_copy", 60),
+            category: Some("memory_copy"),
+            track: Some(Track::Stream),
+            rocpd: Some(Rocpd::MemoryCopy),
+            statistics: Some(&Statistics {
+                name: "MEMORY_COPY",
+                csv: "memory_copy_stats.csv",
+                rank: 50,
+                json_rank: 40,
+            }),
+            table: Ranked::some("COPY", 30),
+            records: "copies",
+            phrase: Ranked::some("copies", 20),
+        },
+        built: true,
+    }
+    /// Kernel dispatches.
+    KERNEL_DISPATCH {
+        asked: KERNEL_TRACE,
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH],
+        callback: late(c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH),
+        number: Some(11),
+        activities: &[activity::CONCURRENT_KERNEL],
+        runtimes: BOTH,
+        needs: DEVICE,
+        usual: true,
+        files: Files {
+            csv: Some("kernel_trace.csv"),
+            json: Ranked::some("kernel_dispatch", 10),
+            category: Some("kernel_dispatch"),
+            track: Some(Track::Stream),
+            rocpd: Some(Rocpd::KernelDispatch),
+            statistics: Some(&Statistics {
+                name: "KERNEL_DISPATCH",
+                csv: "kernel_stats.csv",
+                rank: 40,
+                json_rank: 10,
+            }),
+            table: Ranked::some("KERNEL", 10),
+            records: "kernel dispatches",
+            phrase: Ranked::some("kernels", 10),
+        },
+        built: true,
+    }
+    /// Scratch memory of a queue: allocated, freed, reclaimed.
+    SCRATCH_MEMORY {
+        asked: Asked::By(&[ask("scratch-memory-trace", c"ROCPROF_SCRATCH_MEMORY_TRACE")]),
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY],
+        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_SCRATCH_MEMORY),
+        number: Some(12),
+        activities: &[],
+        runtimes: AMD,
+        needs: RUNTIME,
+        usual: false,
+        files: Files {
+            csv: Some("scratch_memory_trace.csv"),
+            json: Ranked::some("scratch_memory", 80),
+            category: Some("scratch_memory"),
+            track: Some(Track::PerDevice("SCRATCH")),
+            rocpd: Some(Rocpd::MemoryAllocate),
+            statistics: Some(&Statistics {
+                name: "SCRATCH_MEMORY",
+                csv: "scratch_memory_stats.csv",
+                rank: 60,
+                json_rank: 70,
+            }),
+            table: None,
+            records: "changes of scratch memory",
+            phrase: Ranked::some("changes of scratch memory", 80),
+        },
+        built: true,
+    }
+    /// Memory that devices see: allocated, freed.
+    MEMORY_ALLOCATION {
+        asked: ALLOCATION_TRACE,
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION],
+        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_MEMORY_ALLOCATION),
+        number: Some(16),
+        activities: &[activity::MEMORY2],
+        runtimes: BOTH,
+        needs: RUNTIME,
+        usual: false,
+        files: Files {
+            csv: Some("memory_allocation_trace.csv"),
+            json: Ranked::some("memory_allocation", 70),
+            category: Some("memory_allocation"),
+            track: Some(Track::Own("MEMORY ALLOCATION")),
+            rocpd: Some(Rocpd::MemoryAllocate),
+            statistics: Some(&Statistics {
+                name: "MEMORY_ALLOCATION",
+                csv: "memory_allocation_stats.csv",
+                rank: 70,
+                json_rank: 50,
+            }),
+            table: None,
+            records: "allocations",
+            phrase: Ranked::some("memory", 40),
+        },
+        built: true,
+    }
+    /// A runtime handed its API tables over. AMD's tool asks for these, too, and keeps them to itself.
+    RUNTIME_INITIALIZATION {
+        asked: Asked::WithAll,
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION],
+        callback: late(c::ROCPROFILER_CALLBACK_TRACING_RUNTIME_INITIALIZATION),
+        number: Some(17),
+        activities: &[],
+        runtimes: BOTH,
+        needs: NOTHING,
+        usual: true,
+        files: Files {
+            category: Some("runtime_initialization"),
+            track: Some(Track::Thread),
+            records: "descriptions of agents, queues or kernels",
+            ..NO_FILES
+        },
+        built: true,
+    }
+    /// Calls of HIP's runtime, with arguments.
+    HIP_RUNTIME_API_EXT {
+        asked: Asked::By(&[ask("hip-runtime-trace", c"ROCPROF_HIP_RUNTIME_API_TRACE")]),
+        buffer_kinds: &[
+            c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT,
+            c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API,
+        ],
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_HIP_RUNTIME_API),
+        number: Some(21),
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: HIP,
+        built: true,
+    }
+    /// Calls that HIP's compiler inserts, with arguments.
+    HIP_COMPILER_API_EXT {
+        asked: Asked::By(&[ask("hip-compiler-trace", c"ROCPROF_HIP_COMPILER_API_TRACE")]),
+        buffer_kinds: &[
+            c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT,
+            c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API,
+        ],
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_HIP_COMPILER_API),
+        number: Some(22),
+        activities: &[],
+        runtimes: AMD,
+        needs: CALLS,
+        usual: false,
+        files: HIP,
+        built: true,
+    }
+    /// Marks and ranges of ROCTx, and of NVTX in a CUDA process: a push and its pop, a start and its stop are one record.
+    MARKER_CORE_RANGE_API {
+        asked: MARKER_TRACE,
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API],
+        callback: around(c::ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_RANGE_API),
+        number: Some(32),
+        activities: &[activity::MARKER],
+        runtimes: BOTH,
+        needs: CALLS,
+        usual: false,
+        files: MARKER,
+        built: true,
+    }
+    /// Calls of CUDA's runtime; `operation` is CUPTI's `CUpti_runtime_api_trace_cbid`.
+    CUDA_RUNTIME_API {
+        asked: Asked::By(&[CUDA_RUNTIME]),
+        buffer_kinds: &[],
+        callback: None,
+        number: Some(56),
+        activities: &[activity::RUNTIME],
+        runtimes: CUDA,
+        needs: NOTHING,
+        usual: false,
+        files: Files {
+            statistics: Some(&Statistics {
+                name: "CUDA_RUNTIME_API",
+                csv: "cuda_runtime_api_stats.csv",
+                rank: 80,
+                json_rank: 80,
+            }),
+            ..CUDA_API
+        },
+        built: true,
+    }
+    /// Calls of CUDA's driver; `operation` is CUPTI's `CUpti_driver_api_trace_cbid`.
+    CUDA_DRIVER_API {
+        asked: Asked::By(&[CUDA_DRIVER]),
+        buffer_kinds: &[],
+        callback: None,
+        number: Some(57),
+        activities: &[activity::DRIVER],
+        runtimes: CUDA,
+        needs: NOTHING,
+        usual: false,
+        files: Files {
+            statistics: Some(&Statistics {
+                name: "CUDA_DRIVER_API",
+                csv: "cuda_driver_api_stats.csv",
+                rank: 90,
+                json_rank: 90,
+            }),
+            ..CUDA_API
+        },
+        built: true,
+    }
+    /// Device memory was filled.
+    MEMORY_SET {
+        asked: COPY_TRACE,
+        buffer_kinds: &[],
+        callback: None,
+        number: Some(58),
+        activities: &[activity::MEMSET],
+        runtimes: CUDA,
+        needs: NOTHING,
+        usual: true,
+        files: Files {
+            csv: Some("memory_set_trace.csv"),
+            json: Ranked::some("memory_set", 140),
+            category: Some("memory_set"),
+            track: Some(Track::Stream),
+            rocpd: Some(Rocpd::MemoryCopy),
+            statistics: Some(&Statistics {
+                name: "MEMORY_SET",
+                csv: "memory_set_stats.csv",
+                rank: 100,
+                json_rank: 100,
+            }),
+            table: Ranked::some("FILL", 40),
+            records: "fills of memory",
+            phrase: Ranked::some("copies", 20),
+        },
+        built: true,
+    }
+    /// A thread, or a stream, waited.
+    SYNCHRONIZATION {
+        asked: Asked::By(&[CUDA_RUNTIME, CUDA_DRIVER]),
+        buffer_kinds: &[],
+        callback: None,
+        number: Some(59),
+        activities: &[activity::SYNCHRONIZATION],
+        runtimes: CUDA,
+        needs: NOTHING,
+        usual: false,
+        files: Files {
+            csv: Some("synchronization_trace.csv"),
+            json: Ranked::some("synchronization", 150),
+            category: Some("synchronization"),
+            track: Some(Track::Own("SYNCHRONIZATION")),
+            rocpd: Some(Rocpd::Region),
+            statistics: Some(&Statistics {
+                name: "SYNCHRONIZATION",
+                csv: "synchronization_stats.csv",
+                rank: 110,
+                json_rank: 110,
+            }),
+            table: Ranked::some("WAIT", 60),
+            records: "waits",
+            phrase: Ranked::some("calls", 50),
+        },
+        built: true,
+    }
+    /// Unified memory moved, or was missed.
+    UNIFIED_MEMORY {
+        asked: ALLOCATION_TRACE,
+        buffer_kinds: &[],
+        callback: None,
+        number: Some(60),
+        activities: &[activity::UNIFIED_MEMORY_COUNTER],
+        runtimes: CUDA,
+        needs: NOTHING,
+        usual: false,
+        files: Files {
+            csv: Some("unified_memory_trace.csv"),
+            json: Ranked::some("unified_memory", 160),
+            category: Some("unified_memory"),
+            track: Some(Track::Own("UNIFIED MEMORY")),
+            rocpd: Some(Rocpd::Region),
+            statistics: Some(&Statistics {
+                name: "UNIFIED_MEMORY",
+                csv: "unified_memory_stats.csv",
+                rank: 120,
+                json_rank: 120,
+            }),
+            table: Ranked::some("UNIFIED MEMORY", 50),
+            records: "moves of unified memory",
+            phrase: Ranked::some("memory", 40),
+        },
+        built: true,
+    }
+
+    /// Calls of RCCL.
+    RCCL_API {
+        asked: Asked::By(&[ask("rccl-trace", c"ROCPROF_RCCL_API_TRACE")]),
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_RCCL_API],
+        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_RCCL_API),
+        number: Some(14),
+        files: Files { json: Ranked::some("rccl_api", 50), ..NO_FILES };
+        ..LATER
+    }
+    /// Events of OpenMP.
+    OMPT {
+        asked: Asked::By(&[ask("ompt-trace", c"ROCPROF_OMPT_TRACE")]),
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_OMPT],
+        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_OMPT),
+        number: Some(15);
+        ..LATER
+    }
+    /// Calls of rocDecode.
+    ROCDECODE_API_EXT {
+        asked: Asked::By(&[ask("rocdecode-trace", c"ROCPROF_ROCDECODE_API_TRACE")]),
+        buffer_kinds: &[
+            c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API_EXT,
+            c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API,
+        ],
+        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_ROCDECODE_API),
+        number: Some(23),
+        files: Files { json: Ranked::some("rocdecode_api", 90), ..NO_FILES };
+        ..LATER
+    }
+    /// Calls of rocJPEG.
+    ROCJPEG_API {
+        asked: Asked::By(&[ask("rocjpeg-trace", c"ROCPROF_ROCJPEG_API_TRACE")]),
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_ROCJPEG_API],
+        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_ROCJPEG_API),
+        number: Some(19),
+        files: Files { json: Ranked::some("rocjpeg_api", 100), ..NO_FILES };
+        ..LATER
+    }
+    /// Calls of rocSHMEM.
+    ROCSHMEM_API {
+        asked: Asked::By(&[ask("rocshmem-trace", c"ROCPROF_ROCSHMEM_API_TRACE")]);
+        ..LATER
+    }
+    /// Calls of hipFile.
+    HIPFILE_API {
+        asked: Asked::By(&[ask("hipfile-trace", c"ROCPROF_HIPFILE_API_TRACE")]);
+        ..LATER
+    }
+    /// Launches of HIP graphs.
+    HIP_GRAPH {
+        asked: Asked::By(&[ask("hip-graph-trace", c"ROCPROF_HIP_GRAPH_TRACE")]);
+        ..LATER
+    }
+    /// HIP events.
+    HIP_EVENT {
+        asked: Asked::By(&[ask("hip-event-trace", c"ROCPROF_HIP_EVENT_TRACE")]);
+        ..LATER
+    }
+    /// Migrations of pages, from the kernel driver.
+    KFD_PAGE_MIGRATE {
+        asked: Asked::By(&[ask("kfd-page-migration-trace", c"ROCPROF_KFD_PAGE_MIGRATION_TRACE")]),
+        buffer_kinds: &[
+            c::ROCPROFILER_BUFFER_TRACING_KFD_PAGE_MIGRATE,
+            c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_PAGE_MIGRATE,
+        ],
+        number: Some(29);
+        ..LATER
+    }
+    /// Page faults and unmaps, from the kernel driver.
+    KFD_PAGE_FAULT {
+        asked: Asked::By(&[ask("kfd-page-mapping-trace", c"ROCPROF_KFD_PAGE_MAPPING_TRACE")]),
+        buffer_kinds: &[
+            c::ROCPROFILER_BUFFER_TRACING_KFD_PAGE_FAULT,
+            c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_PAGE_FAULT,
+            c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_UNMAP_FROM_GPU,
+        ],
+        number: Some(30);
+        ..LATER
+    }
+    /// Evictions of queues, from the kernel driver.
+    KFD_QUEUE {
+        asked: Asked::By(&[ask("kfd-queue-trace", c"ROCPROF_KFD_QUEUE_TRACE")]),
+        buffer_kinds: &[
+            c::ROCPROFILER_BUFFER_TRACING_KFD_QUEUE,
+            c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_QUEUE,
+        ],
+        number: Some(31);
+        ..LATER
+    }
+    /// Events that the kernel driver dropped.
+    KFD_EVENT_DROPPED_EVENTS {
+        asked: Asked::By(&[ask("kfd-dropped-events-trace", c"ROCPROF_KFD_DROPPED_EVENTS_TRACE")]),
+        buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_DROPPED_EVENTS],
+        number: Some(28);
+        ..LATER
+    }
+    /// Hardware counters per kernel.
+    COUNTER_COLLECTION {
+        asked: Asked::By(&[
+            ask("pmc", c"ROCPROF_COUNTER_COLLECTION"),
+            ask("pmc", c"ROCPROF_COUNTER_GROUPS"),
+        ]);
+        ..LATER
+    }
+    /// Streamed hardware counters.
+    SPM_COUNTER_COLLECTION {
+        asked: Asked::By(&[ask("spm", c"ROCPROF_SPM_COUNTER_COLLECTION")]);
+        ..LATER
+    }
+    /// Program counters, sampled by traps that the host asks for.
+    PC_SAMPLING_HOST_TRAP {
+        asked: Asked::By(&[PC_SAMPLING]),
+        files: Files { json: Ranked::some("pc_sample_host_trap", 110), ..NO_FILES };
+        ..LATER
+    }
+    /// Program counters, sampled by the device itself.
+    PC_SAMPLING_STOCHASTIC {
+        asked: Asked::By(&[PC_SAMPLING]),
+        files: Files { json: Ranked::some("pc_sample_stochastic", 120), ..NO_FILES };
+        ..LATER
+    }
+    /// Instructions of the threads of a compute unit.
+    THREAD_TRACE {
+        asked: Asked::By(&[ask("att", c"ROCPROF_ADVANCED_THREAD_TRACE")]);
+        ..LATER
+    }
+}
+
+const PC_SAMPLING: Ask = ask(
+    "pc-sampling-beta-enabled",
+    c"ROCPROFILER_PC_SAMPLING_BETA_ENABLED",
+);
