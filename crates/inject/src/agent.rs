@@ -130,14 +130,12 @@ impl Block {
             return Some(EnterError::ThreadRefused { errno });
         }
         let text = match self.word64(offset_of!(BootBlock, error_text)) {
-            Ok(at) if code == step::LOAD && at != 0 => self.text(RemoteAddr::new(at)),
+            Ok(at) if matches!(code, step::LOAD | step::PATH) && at != 0 => {
+                self.text(RemoteAddr::new(at))
+            }
             _ => String::new(),
         };
-        Some(EnterError::Boot {
-            step: step_words(code),
-            errno,
-            text,
-        })
+        Some(EnterError::at_step(code, errno, text))
     }
 
     fn text(&self, at: RemoteAddr) -> String {
@@ -168,7 +166,7 @@ pub(crate) fn step_words(code: u32) -> &'static str {
         step::SOCKET => "making a socket pair",
         step::SILENCE => "waiting for the library",
         step::RECEIVE => "receiving the library",
-        step::LOAD => "loading the library",
+        step::LOAD | step::PATH => "loading the library",
         step::ENTRY => "finding the entry of the library",
         step::THREAD => "making a thread",
         _ => "an unknown step",

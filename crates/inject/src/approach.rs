@@ -95,7 +95,9 @@ pub fn enter_by(
                 ..
             })) => {}
             // Our parked thread was woken and refused a call.
-            Err(EnterError::Silent { .. } | EnterError::Boot { .. }) if look.agent.is_some() => {}
+            Err(
+                EnterError::Silent { .. } | EnterError::Boot { .. } | EnterError::PathUnseen { .. },
+            ) if look.agent.is_some() => {}
             entered => return entered,
         }
     } else if later {

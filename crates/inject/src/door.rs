@@ -16,7 +16,6 @@ use midair_ptrace::{
 };
 use midair_record::knock::{self, ANSWER_LEN, Answer, Knock, NAMES, outcome, purpose, why};
 
-use crate::agent::step_words;
 use crate::enter::{DOUBT, Payload, send};
 use crate::entered::{Entered, Tier, Times, Via};
 use crate::error::{During, EnterError};
@@ -375,16 +374,7 @@ pub(crate) fn failure_on(channel: &OwnedFd) -> Option<EnterError> {
 }
 
 fn boot_failure(answer: &Answer) -> EnterError {
-    if answer.step == midair_record::boot::step::THREAD {
-        return EnterError::ThreadRefused {
-            errno: answer.error,
-        };
-    }
-    EnterError::Boot {
-        step: step_words(answer.step),
-        errno: answer.error,
-        text: show(answer.words()),
-    }
+    EnterError::at_step(answer.step, answer.error, show(answer.words()))
 }
 
 fn filters_of(tid: Tid) -> u32 {

@@ -5,6 +5,9 @@ use std::io;
 
 use midair_procinfo::Tid;
 use midair_procinfo::bpf::Action;
+use midair_record::boot::step;
+
+use crate::agent::step_words;
 
 /// Why a process cannot be entered, told by looking alone: it was not touched.
 #[derive(Debug)]
@@ -301,6 +304,11 @@ pub enum EnterError {
         /// Words of the dynamic loader, if it is one that refused.
         text: String,
     },
+    /// Our thread in the target could not open the path of the library, since the process does not see itself in `/proc`.
+    PathUnseen {
+        /// Words of the dynamic loader.
+        text: String,
+    },
     /// Its listener is there but cannot be used, and no other way in is.
     NoDoor {
         /// Why.
@@ -327,6 +335,21 @@ pub enum EnterError {
         /// The cause.
         source: io::Error,
     },
+}
+
+impl EnterError {
+    /// What our thread in the target failed at, by the [`step`] that it tells of. All are the target's words and may be anything.
+    pub(crate) fn at_step(code: u32, errno: i32, text: String) -> EnterError {
+        match code {
+            step::THREAD => EnterError::ThreadRefused { errno },
+            step::PATH => EnterError::PathUnseen { text },
+            _ => EnterError::Boot {
+                step: step_words(code),
+                errno,
+                text,
+            },
+        }
+    }
 }
 
 impl fmt::Display for EnterError {
@@ -406,6 +429,11 @@ impl fmt::Display for EnterError {
                 }
                 Ok(())
             }
+            EnterError::PathUnseen { text } => write!(
+                f,
+                "our thread in the target failed at {}: {text}",
+                step_words(step::PATH)
+            ),
             EnterError::NoDoor { why } => f.write_str(why),
             EnterError::Standing { pid, words } => {
                 write!(f, "process {pid} is {words}: its listener cannot answer")

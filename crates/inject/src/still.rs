@@ -8,6 +8,9 @@ use std::time::Duration;
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{Deadline, Pace};
 
+use midair_record::boot::step;
+
+use crate::agent::step_words;
 use crate::error::{EnterError, Refusal};
 
 /// How it stands with the process.
@@ -109,6 +112,7 @@ impl Still {
                 | Refusal::Dispatches { .. },
             ) => return error,
             EnterError::Boot { step, .. } => step,
+            EnterError::PathUnseen { .. } => step_words(step::PATH),
             EnterError::StubCrashed { .. } | EnterError::StubLeft { .. } => "the stub",
             EnterError::Refused(_) => "looking at it again",
             _ => return error,

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{Snapshot, Target, check, compiled, end, start_with};
-use midair_inject::{Library, Options, enter, look};
+use midair_inject::{EnterError, Library, Options, enter, look};
 
 fn options() -> Options {
     Options {
@@ -105,6 +105,36 @@ fn processes_in_namespaces_of_their_own() {
         enters(&mut target, pid);
         end(target);
     }
+}
+
+#[test]
+fn a_process_that_loses_its_proc_meanwhile() {
+    if !midair_tests::is_root_for("to make namespaces").unwrap() {
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.arg("-m").arg(compiled("target", false));
+    let target = start_with(command, &["1", "cond"]);
+    let pid = target.pid();
+    let before = Snapshot::take(pid).unwrap();
+    let seen = look(pid).unwrap();
+    let in_its_mounts = |arguments: &[&str]| {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &pid.to_string(), "-m"]).args(arguments);
+        assert!(command.status().unwrap().success(), "{arguments:?}");
+    };
+    in_its_mounts(&["umount", "-l", "/proc"]);
+    let library = Library::File(compiled("agent", true));
+    let entered = enter(&seen, &library, &options()).unwrap();
+    let error = entered.wait_for_word(common::PATIENCE).unwrap_err();
+    let EnterError::PathUnseen { text } = &error else {
+        panic!("{error}")
+    };
+    assert!(text.contains("cannot open"), "{text}");
+    entered.withdraw(&options()).unwrap();
+    let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
+    assert!(diff.is_empty(), "{diff}");
+    end(target);
 }
 
 #[test]

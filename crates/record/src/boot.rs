@@ -55,6 +55,9 @@ pub mod step {
     pub const ENTRY: u32 = 5;
     /// `pthread_create` failed; `error` is its result.
     pub const THREAD: u32 = 6;
+    /// `dlopen` refused, and the library's path below `/proc/thread-self/fd` cannot be opened: the process does not see
+    /// itself in `/proc`. `error_text` holds dlerror's words.
+    pub const PATH: u32 = 7;
 }
 
 /// Layout of the boot block. Offsets up to `text` are used by hand-written assembly (`crates/inject`): keep them.

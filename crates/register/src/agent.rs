@@ -474,11 +474,17 @@ fn load(library: Own) -> Result<Entry, Box<Answer>> {
     // SAFETY: this thread's own block.
     unsafe { (*block()).library_fd = number };
     LAST_NUMBER.store(wanted, Ordering::Relaxed);
+    let path = path(number);
     // SAFETY: a NUL-terminated path. What runs in its initialisers is what the attacher wants to run here.
-    let library = unsafe { libc::dlopen(path(number).as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if library.is_null() {
+        answer.step = match can_be_opened(&path) {
+            true => step::LOAD,
+            false => step::PATH,
+        };
+    }
     drop(held);
     if library.is_null() {
-        answer.step = step::LOAD;
         // SAFETY: dlerror gives null or a text that is valid until this thread's next dl call.
         unsafe {
             let text = libc::dlerror();
@@ -490,6 +496,15 @@ fn load(library: Own) -> Result<Entry, Box<Answer>> {
     }
     answer.step = step::ENTRY;
     entry_of(library).ok_or(answer)
+}
+
+/// Whether a file can be opened for reading, as the loader opens it.
+fn can_be_opened(path: &CStr) -> bool {
+    // SAFETY: a NUL-terminated path; what is opened is this function's, which closes it.
+    unsafe {
+        let number = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        number >= 0 && libc::close(number) == 0
+    }
 }
 
 /// In a forked child: the thread was the parent's. Atomics only.

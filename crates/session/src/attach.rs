@@ -415,14 +415,10 @@ fn failure_of(pid: i32, error: &EnterError) -> Failure {
                 "a limit of the process is met (address space, locked memory, mappings, descriptors): see midair doctor",
             )
         }
-        EnterError::Boot { text, .. }
-            if text.contains("self/fd/") && text.contains("cannot open") =>
-        {
-            (
-                Kind::NoProc,
-                "it must see itself in /proc: nsenter --mount --pid --target PID mount -t proc proc /proc",
-            )
-        }
+        EnterError::PathUnseen { .. } => (
+            Kind::NoProc,
+            "it must see itself in /proc: nsenter --mount --pid --target PID mount -t proc proc /proc",
+        ),
         EnterError::Boot { .. } => (Kind::Setup, ""),
         _ => (Kind::Enter, "the process goes on as before"),
     };

@@ -240,6 +240,24 @@ global_asm!(
     "mov esi, 2", // RTLD_NOW | RTLD_LOCAL
     "call [rbx + {fn_dlopen}]",
     "mov r14, rax",
+    "mov r12d, {STEP_LOAD}",
+    "test rax, rax",
+    "jnz 17f",
+    // Refused: can its path be opened at all? The same call as the loader's, so that no filter minds it more.
+    "mov eax, 257", // openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC)
+    "mov edi, -100",
+    "lea rsi, [rbx + {path}]",
+    "mov edx, 0x80000",
+    "xor r10d, r10d",
+    "syscall",
+    "mov edi, eax",
+    "mov r12d, {STEP_PATH}",
+    "test eax, eax",
+    "js 17f",
+    "mov r12d, {STEP_LOAD}",
+    "mov eax, 3", // close
+    "syscall",
+    "17:",
     "mov edi, r13d",
     "mov rsi, [rbx + {inodes} + 16]",
     "call 81f",
@@ -273,7 +291,7 @@ global_asm!(
     "jnz 21b",
     "22:",
     "mov byte ptr [rdi], 0",
-    "mov ecx, {STEP_LOAD}",
+    "mov ecx, r12d",
     "xor eax, eax",
     // ---- Failed: eax is the negative errno or nothing, ecx the step.
     "30:",
@@ -420,6 +438,7 @@ global_asm!(
     STEP_SILENCE = const step::SILENCE,
     STEP_RECEIVE = const step::RECEIVE,
     STEP_LOAD = const step::LOAD,
+    STEP_PATH = const step::PATH,
     STEP_ENTRY = const step::ENTRY,
     STEP_THREAD = const step::THREAD,
     ERROR_MOST = const ERROR_BYTES - 1,
