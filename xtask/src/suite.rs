@@ -49,6 +49,11 @@ const STEPS: &[Step] = &[
         needed: false,
     },
     Step {
+        name: "loom",
+        run: loom,
+        needed: false,
+    },
+    Step {
         name: "options page",
         run: || docs::docs_task(&["--check".to_owned()]).map(|()| Done::Passed),
         needed: false,
@@ -173,6 +178,24 @@ pub fn test_task(words: &[String]) -> Outcome<()> {
             STEPS.len()
         ))
     }
+}
+
+/// The lock-free types of crates/lockfree under every interleaving. In a target directory of its own, since the flag makes other
+/// builds of every dependency.
+fn loom() -> Outcome<Done> {
+    let mut command = cargo(&[
+        "test",
+        "--quiet",
+        "--package",
+        "midair-lockfree",
+        "--test",
+        "*",
+    ]);
+    command
+        .arg("--target-dir")
+        .arg(target_directory().join("loom"))
+        .env("RUSTFLAGS", "--cfg loom");
+    passed(command)
 }
 
 fn dependencies() -> Outcome<Done> {

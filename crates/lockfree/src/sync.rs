@@ -1,0 +1,43 @@
+//! The atomics and cells that this crate is made of: the core library's, or `loom`'s in builds with `--cfg loom`.
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell;
+
+/// A cell with the interface of `loom`'s, which checks accesses there.
+#[cfg(not(loom))]
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    /// A cell that contains `value`.
+    pub const fn new(value: T) -> UnsafeCell<T> {
+        UnsafeCell(core::cell::UnsafeCell::new(value))
+    }
+
+    /// Calls `f` with a pointer to the content; dereferencing it is up to `f`.
+    #[inline]
+    pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
+
+/// Defines a function that is `const`, except under `loom`, whose atomics and cells cannot be made in constants.
+macro_rules! const_unless_loom {
+    ($(#[$meta:meta])* pub fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block) => {
+        $(#[$meta])*
+        #[cfg(not(loom))]
+        pub const fn $name($($argument: $type),*) -> $result $body
+
+        $(#[$meta])*
+        #[cfg(loom)]
+        pub fn $name($($argument: $type),*) -> $result $body
+    };
+}
+pub(crate) use const_unless_loom;

@@ -1,0 +1,181 @@
+//! A bounded table of slots.
+
+use crate::key::AtomicKey;
+use crate::slot::{Held, Slot, SlotWord};
+use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::sync::{AtomicUsize, const_unless_loom};
+use core::fmt::{Debug, Formatter};
+
+/// `N` slots that threads claim and release while others scan them. See [`Slot`] for the parameters.
+///
+/// Entries with a state word are claimed anywhere and scanned up to the highest that was ever claimed. Entries with a key are
+/// found by probing: from a first slot, which the user computes from the key, over a bounded number of slots.
+pub struct SlotTable<W, const N: usize, S = (), P = ()> {
+    slots: [Slot<W, S, P>; N],
+    /// One past the highest slot that was ever claimed.
+    high: AtomicUsize,
+}
+
+impl<W, const N: usize, S, P> SlotTable<W, N, S, P> {
+    const_unless_loom! {
+        /// A table of these slots, which must be free.
+        pub fn new(slots: [Slot<W, S, P>; N]) -> SlotTable<W, N, S, P> {
+            SlotTable { slots, high: AtomicUsize::new(0) }
+        }
+    }
+
+    /// The slot with this index.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&Slot<W, S, P>> {
+        self.slots.get(index)
+    }
+
+    /// Every slot.
+    pub fn slots(&self) -> &[Slot<W, S, P>] {
+        &self.slots
+    }
+
+    /// Indices and slots of a probe sequence: `most` slots from `first` on, modulo the size.
+    #[inline]
+    fn probe(
+        &self,
+        first: usize,
+        most: usize,
+    ) -> impl Iterator<Item = (usize, &Slot<W, S, P>)> + use<'_, W, N, S, P> {
+        (0..most.min(N)).filter_map(move |step| {
+            let index = first.wrapping_add(step) % N;
+            Some((index, self.slots.get(index)?))
+        })
+    }
+}
+
+impl<W: SlotWord, const N: usize, S, P> SlotTable<W, N, S, P> {
+    /// Claims a free slot among the `most` from `first` on. Gives its index, too. None when all of them are in use.
+    #[inline]
+    pub fn claim_from(&self, first: usize, most: usize) -> Option<(usize, Held<'_, W, S, P>)> {
+        let claimed = self
+            .probe(first, most)
+            .find_map(|(index, slot)| Some((index, slot.hold(W::FREE)?)))?;
+        // Before the entry is published: a scan that begins later covers it. Where the mark is high enough already, whoever sees
+        // the published entry sees that mark, too.
+        if self.high.load(Relaxed) <= claimed.0 {
+            self.high.fetch_max(claimed.0 + 1, AcqRel);
+        }
+        Some(claimed)
+    }
+
+    /// Claims the first slot that is free.
+    #[inline]
+    pub fn claim(&self) -> Option<(usize, Held<'_, W, S, P>)> {
+        self.claim_from(0, N)
+    }
+
+    /// Slots that were ever claimed, with their indices. Entries that are published before the call are among them.
+    #[inline]
+    pub fn used(&self) -> impl Iterator<Item = (usize, &Slot<W, S, P>)> {
+        self.slots.iter().enumerate().take(self.high.load(Acquire))
+    }
+
+    /// Frees every slot that no thread holds.
+    pub fn clear(&self) {
+        for slot in &self.slots {
+            slot.clear();
+        }
+    }
+
+    /// Frees every slot.
+    ///
+    /// # Safety
+    /// No [`Held`] of this table is used any more: in a forked child, where the threads of the parent are gone.
+    pub unsafe fn reset(&self) {
+        for slot in &self.slots {
+            // SAFETY: the caller's promise.
+            unsafe { slot.reset() };
+        }
+        self.high.store(0, Release);
+    }
+}
+
+impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
+    /// The slot of `key`. The search ends at a free slot: use it where slots are removed by [`remove`](Self::remove) only, or
+    /// not at all.
+    #[inline]
+    pub fn find(&self, key: u64, first: usize, most: usize) -> Option<&Slot<AtomicKey, S, P>> {
+        if !AtomicKey::is_key(key) {
+            return None;
+        }
+        for (_, slot) in self.probe(first, most) {
+            match slot.state() {
+                AtomicKey::FREE => return None,
+                known if known == key => return Some(slot),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The slot of `key`, where it is or in the first free slot, and whether it is new. None when there is no room, or the number
+    /// is not a key. A new entry is visible to others at once, with the shared part as its last owner left it.
+    #[inline]
+    pub fn find_or_insert(
+        &self,
+        key: u64,
+        first: usize,
+        most: usize,
+    ) -> Option<(&Slot<AtomicKey, S, P>, bool)> {
+        if !AtomicKey::is_key(key) {
+            return None;
+        }
+        for (_, slot) in self.probe(first, most) {
+            match slot.insert(key) {
+                Ok(()) => return Some((slot, true)),
+                Err(known) if known == key => return Some((slot, false)),
+                Err(_) => {}
+            }
+        }
+        None
+    }
+
+    /// Claims a slot for a key that is not in the table: a free one, or one that was removed. Publish it with the key.
+    #[inline]
+    pub fn claim_key(&self, first: usize, most: usize) -> Option<Held<'_, AtomicKey, S, P>> {
+        self.probe(first, most).find_map(|(_, slot)| {
+            let state = slot.state();
+            (state == AtomicKey::FREE || state == AtomicKey::REMOVED)
+                .then(|| slot.hold(state))
+                .flatten()
+        })
+    }
+
+    /// Takes hold of the entry of `key`, also behind free slots. None when it is not there, or is held.
+    #[inline]
+    pub fn hold_key(
+        &self,
+        key: u64,
+        first: usize,
+        most: usize,
+    ) -> Option<Held<'_, AtomicKey, S, P>> {
+        if !AtomicKey::is_key(key) {
+            return None;
+        }
+        self.probe(first, most)
+            .find_map(|(_, slot)| (slot.state() == key).then(|| slot.hold(key)).flatten())
+    }
+
+    /// Removes the entry of `key`, if it is there and not held. Look-ups find what lies behind it.
+    pub fn remove(&self, key: u64, first: usize, most: usize) {
+        if let Some(slot) = self.find(key, first, most)
+            && let Some(held) = slot.hold(key)
+        {
+            held.publish(AtomicKey::REMOVED);
+        }
+    }
+}
+
+impl<W: SlotWord, const N: usize, S: Debug, P> Debug for SlotTable<W, N, S, P> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> core::fmt::Result {
+        f.debug_list()
+            .entries(self.used().map(|(_, slot)| slot))
+            .finish()
+    }
+}

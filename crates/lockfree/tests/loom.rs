@@ -1,0 +1,257 @@
+//! The crate's types under every interleaving of two or three threads. Only with `--cfg loom`; see `cargo xtask test`.
+
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::thread;
+use midair_lockfree::sync::AtomicU64;
+use midair_lockfree::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use midair_lockfree::{AtomicEnum, AtomicKey, Slot, SlotState, SlotTable, word_enum};
+
+word_enum! {
+    enum Stage else Free {
+        Free = 0,
+        Held = 1,
+        Ready = 2,
+        Done = 3,
+    }
+}
+
+impl SlotState for Stage {
+    const FREE: Stage = Stage::Free;
+    const HELD: Stage = Stage::Held;
+}
+
+type Stages<const N: usize> = SlotTable<AtomicEnum<Stage>, N, (), [u32; 2]>;
+
+fn stages<const N: usize>() -> Arc<Stages<N>> {
+    Arc::new(SlotTable::new(std::array::from_fn(|_| {
+        Slot::new(AtomicEnum::new(), (), [0; 2])
+    })))
+}
+
+type Keys<const N: usize> = SlotTable<AtomicKey, N, AtomicU64>;
+
+fn keys<const N: usize>() -> Arc<Keys<N>> {
+    Arc::new(SlotTable::new(std::array::from_fn(|_| {
+        Slot::new(AtomicKey::new(), AtomicU64::new(0), ())
+    })))
+}
+
+#[test]
+fn one_of_two_makes_a_transition() {
+    loom::model(|| {
+        let state: Arc<AtomicEnum<Stage>> = Arc::new(AtomicEnum::new());
+        let other = {
+            let state = state.clone();
+            thread::spawn(move || {
+                state
+                    .compare_exchange(Stage::Free, Stage::Ready, AcqRel, Acquire)
+                    .is_ok()
+            })
+        };
+        let mine = state
+            .compare_exchange(Stage::Free, Stage::Done, AcqRel, Acquire)
+            .is_ok();
+        assert_ne!(mine, other.join().unwrap());
+        let end = if mine { Stage::Done } else { Stage::Ready };
+        assert_eq!(state.load(Acquire), end);
+    });
+}
+
+#[test]
+fn a_slot_is_claimed_by_one_and_freed_when_the_claim_is_dropped() {
+    loom::model(|| {
+        let table = stages::<2>();
+        let other = {
+            let table = table.clone();
+            thread::spawn(move || {
+                let (index, mut held) = table.claim().unwrap();
+                // loom reports two accesses at one time.
+                held.with(|data| data[0] += 1);
+                index
+            })
+        };
+        let (index, mut held) = table.claim().unwrap();
+        held.with(|data| data[0] += 1);
+        let others = other.join().unwrap();
+        // While this claim stands, the other one had the other slot, if not this one before.
+        drop(held);
+        assert!(index < 2 && others < 2);
+        assert!(table.slots().iter().all(|slot| slot.state() == Stage::Free));
+    });
+}
+
+#[test]
+fn what_was_published_is_consumed_once_and_whole() {
+    loom::model(|| {
+        let table = stages::<2>();
+        let writers: Vec<_> = (1..=2)
+            .map(|number| {
+                let table = table.clone();
+                thread::spawn(move || {
+                    let (_, mut held) = table.claim().unwrap();
+                    held.with(|data| *data = [number, number * 10]);
+                    held.publish(Stage::Ready);
+                })
+            })
+            .collect();
+        let consume = || {
+            let mut sum = 0;
+            for (_, slot) in table.used() {
+                if let Some(mut held) = slot.hold(Stage::Ready) {
+                    let [first, second] = held.with(|data| *data);
+                    assert_eq!(second, first * 10);
+                    sum += first;
+                    held.free();
+                }
+            }
+            sum
+        };
+        let mut sum = consume();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        sum += consume();
+        assert_eq!(sum, 3);
+    });
+}
+
+#[test]
+fn an_entry_that_is_cancelled_while_a_reader_scans_has_one_end() {
+    loom::model(|| {
+        let table = stages::<1>();
+        let (index, mut held) = table.claim().unwrap();
+        held.with(|data| *data = [7, 70]);
+        held.publish(Stage::Ready);
+        let writer = {
+            let table = table.clone();
+            thread::spawn(move || {
+                // Cancels the entry if it is still there, then uses the slot again.
+                let cancelled = table
+                    .get(index)
+                    .unwrap()
+                    .hold(Stage::Ready)
+                    .map(|held| held.free());
+                if let Some((_, mut held)) = table.claim() {
+                    held.with(|data| *data = [8, 80]);
+                    held.publish(Stage::Done);
+                }
+                cancelled.is_some()
+            })
+        };
+        let mut seen = false;
+        for (_, slot) in table.used() {
+            if let Some(mut held) = slot.hold(Stage::Ready) {
+                assert_eq!(held.with(|data| *data), [7, 70]);
+                held.free();
+                seen = true;
+            }
+        }
+        assert_ne!(writer.join().unwrap(), seen);
+    });
+}
+
+#[test]
+fn a_reader_that_lets_go_leaves_the_entry_to_the_next() {
+    loom::model(|| {
+        let table = stages::<1>();
+        let (_, held) = table.claim().unwrap();
+        held.publish(Stage::Ready);
+        let other = {
+            let table = table.clone();
+            thread::spawn(move || {
+                // Looks at it and puts it back, as a pass does with what has not ended.
+                drop(table.get(0).unwrap().hold(Stage::Ready));
+            })
+        };
+        drop(table.get(0).unwrap().hold(Stage::Ready));
+        other.join().unwrap();
+        assert_eq!(table.get(0).unwrap().state(), Stage::Ready);
+    });
+}
+
+#[test]
+fn a_key_that_two_insert_has_one_slot() {
+    loom::model(|| {
+        let table = keys::<2>();
+        let other = {
+            let table = table.clone();
+            thread::spawn(move || {
+                let (slot, new) = table.find_or_insert(5, 0, 2).unwrap();
+                slot.shared().fetch_add(1, AcqRel);
+                new
+            })
+        };
+        let (slot, new) = table.find_or_insert(5, 0, 2).unwrap();
+        slot.shared().fetch_add(1, AcqRel);
+        assert_ne!(other.join().unwrap(), new);
+        assert_eq!(table.find(5, 0, 2).unwrap().shared().load(Acquire), 2);
+    });
+}
+
+#[test]
+fn two_keys_of_one_place_have_a_slot_each() {
+    loom::model(|| {
+        let table = keys::<2>();
+        let other = {
+            let table = table.clone();
+            thread::spawn(move || {
+                let (slot, _) = table.find_or_insert(5, 1, 2).unwrap();
+                slot.shared().store(50, Release);
+            })
+        };
+        let (slot, _) = table.find_or_insert(6, 1, 2).unwrap();
+        slot.shared().store(60, Release);
+        other.join().unwrap();
+        for key in [5, 6] {
+            let slot = table.find(key, 1, 2).unwrap();
+            assert_eq!(slot.shared().load(Acquire), key * 10);
+        }
+        assert!(table.find_or_insert(7, 1, 2).is_none());
+    });
+}
+
+#[test]
+fn a_look_up_finds_what_lies_behind_a_removed_key() {
+    loom::model(|| {
+        let table = keys::<3>();
+        for key in [5, 6] {
+            let held = table.claim_key(0, 3).unwrap();
+            held.shared().store(key * 10, Relaxed);
+            held.publish(key);
+        }
+        let other = {
+            let table = table.clone();
+            thread::spawn(move || {
+                table.remove(5, 0, 3);
+                // A third key takes the slot.
+                let held = table.claim_key(0, 3).unwrap();
+                held.shared().store(70, Relaxed);
+                held.publish(7);
+            })
+        };
+        assert_eq!(table.find(6, 0, 3).unwrap().shared().load(Relaxed), 60);
+        if let Some(slot) = table.find(7, 0, 3) {
+            assert_eq!(slot.shared().load(Relaxed), 70);
+        }
+        other.join().unwrap();
+        assert!(table.find(5, 0, 3).is_none() && table.find(7, 0, 3).is_some());
+    });
+}
+
+#[test]
+fn an_entry_with_a_key_is_ended_by_one() {
+    loom::model(|| {
+        let table = keys::<2>();
+        let (_, held) = table.claim_from(1, 2).unwrap();
+        held.publish(9);
+        let other = {
+            let table = table.clone();
+            thread::spawn(move || table.hold_key(9, 0, 2).map(|held| held.free()).is_some())
+        };
+        let mine = table.hold_key(9, 0, 2).map(|held| held.free()).is_some();
+        assert_ne!(other.join().unwrap(), mine);
+        assert!(table.slots().iter().all(|slot| slot.state() == 0));
+    });
+}
