@@ -1,14 +1,11 @@
 //! A detach leaves nothing behind, whatever the process does meanwhile.
 
-#[path = "profiler/mod.rs"]
-mod profiler;
-
+use crate::profiler::{Counter, Profiler, Tables, Trace, USUAL, Work, changed};
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::snapshot::Snapshot;
 use midair_tests::target::{Exit, PATIENCE, until};
 use midair_tests::{Error, Result};
-use profiler::{Counter, Profiler, Tables, Trace, USUAL, Work, changed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -352,7 +349,7 @@ fn wrappers_of_somebody_else() -> Result<()> {
         lab.scratch().join(format!("over{number}"))
     };
     let exactly = |trace: &Trace, rounds: usize| {
-        let calls = |name: &str, calls: &BTreeMap<u64, profiler::Call>| {
+        let calls = |name: &str, calls: &BTreeMap<u64, crate::profiler::Call>| {
             calls.values().filter(|call| call.name == name).count()
         };
         let seen = [

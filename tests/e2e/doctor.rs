@@ -10,7 +10,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-#[path = "doctor/rights.rs"]
 mod rights;
 
 /// The user of programs that are not root's.

@@ -1,9 +1,8 @@
 //! All formats of one session with statistics and summaries, end to end: pftrace, read by Perfetto's own messages, against csv and
 //! against what the modelled GPU consumed; statistics and summaries against the rows that they sum up.
 
-#[path = "profiler/mod.rs"]
-mod profiler;
-
+use crate::profiler::compare::logged_copies;
+use crate::profiler::{Counter, since};
 use midair_tests::attacher::{Attacher, Traced};
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
@@ -11,8 +10,6 @@ use midair_tests::stage::stage;
 use midair_tests::table::{Csv, json};
 use midair_tests::target::{PATIENCE, run};
 use midair_tests::{Result, python};
-use profiler::compare::logged_copies;
-use profiler::{Counter, since};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

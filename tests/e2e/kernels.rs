@@ -4,15 +4,12 @@
 //! trace must be the log between two looks at it. Where a program runs freely, the trace must be one contiguous range of each
 //! queue's log.
 
-#[path = "profiler/mod.rs"]
-mod profiler;
-
+use crate::profiler::compare::{contiguous, logged_copies, mostly, same};
+use crate::profiler::{Counter, Kernel, Profiler, Trace, USUAL, since};
 use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::target::PATIENCE;
-use profiler::compare::{contiguous, logged_copies, mostly, same};
-use profiler::{Counter, Kernel, Profiler, Trace, USUAL, since};
 use std::collections::{BTreeMap, BTreeSet};
 
 const VADD: &str = "vadd(float const*, float const*, float*, int)";

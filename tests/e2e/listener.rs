@@ -1,8 +1,7 @@
 //! A whole session over the socket of the process's own listener: nothing is stopped or traced, and no right to trace is needed.
 
-#[path = "profiler/mod.rs"]
-mod profiler;
-
+use crate::profiler::compare::same;
+use crate::profiler::{Trace, USUAL, since};
 use midair_tests::compile::{self, sources};
 use midair_tests::lab::LabTarget;
 use midair_tests::modellog::ModelLog;
@@ -11,8 +10,6 @@ use midair_tests::stage::{command, stage};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, Target, until};
 use midair_tests::{Result, is_root_for, workspace};
-use profiler::compare::same;
-use profiler::{Trace, USUAL, since};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,15 +1,12 @@
 //! Allocations and scratch memory, against what the program itself says that it did and what the GPU's log says that it asked for.
 
-#[path = "profiler/mod.rs"]
-mod profiler;
-
+use crate::profiler::{Profiler, Trace, since};
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::snapshot::memory;
 use midair_tests::table::{Csv, json};
 use midair_tests::target::PATIENCE;
-use profiler::{Profiler, Trace, since};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

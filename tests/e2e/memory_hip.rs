@@ -1,8 +1,6 @@
 //! Memory and runtimes of HIP programs, and as a tool with buffers of its own gets them.
 
-#[path = "profiler/mod.rs"]
-mod profiler;
-
+use crate::profiler::{Profiler, Trace};
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::stage::{command, stage};
@@ -10,7 +8,6 @@ use midair_tests::stand_in::Kit;
 use midair_tests::table::json;
 use midair_tests::target::{PATIENCE, Target};
 use midair_tests::workspace;
-use profiler::{Profiler, Trace};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

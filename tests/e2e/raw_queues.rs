@@ -1,15 +1,12 @@
 //! Queues as programs without HIP use them, in the ways that a profiler finds hardest.
 
-#[path = "profiler/mod.rs"]
-mod profiler;
-
+use crate::profiler::compare::{mostly, only_in, same};
+use crate::profiler::{Counter, Profiler, Work, since};
 use midair_tests::Result;
 use midair_tests::held::{Held, thread_named};
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
 use midair_tests::modellog::ModelLog;
 use midair_tests::target::PATIENCE;
-use profiler::compare::{mostly, only_in, same};
-use profiler::{Counter, Profiler, Work, since};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

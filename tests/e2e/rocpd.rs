@@ -1,9 +1,8 @@
 //! The default format end to end: a rocpd file against csv and json of the same session and against what the modelled GPU
 //! consumed, read by Python's SQLite.
 
-#[path = "profiler/mod.rs"]
-mod profiler;
-
+use crate::profiler::compare::logged_copies;
+use crate::profiler::{Counter, since};
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Traced};
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
@@ -11,8 +10,6 @@ use midair_tests::modellog::ModelLog;
 use midair_tests::stage::{command, stage};
 use midair_tests::table::{Csv, json};
 use midair_tests::target::{PATIENCE, run};
-use profiler::compare::logged_copies;
-use profiler::{Counter, since};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,9 +1,8 @@
 //! Two GPUs, on the stand-in runtimes: counts and times are those of the models' log, every output names the right agent, and
 //! copies between the GPUs go from the one to the other. Needs no root.
 
-#[path = "profiler/mod.rs"]
-mod profiler;
-
+use crate::profiler::compare::{contiguous, logged_copies, mostly, same};
+use crate::profiler::{Counter, Profiler, Tables, Trace, USUAL, changed, since};
 use midair_tests::Result;
 use midair_tests::attacher::Attacher;
 use midair_tests::lab::LabTarget;
@@ -12,8 +11,6 @@ use midair_tests::python::python;
 use midair_tests::stand_in::{Kit, QUEUES_PER_NODE};
 use midair_tests::table::{Csv, json};
 use midair_tests::target::{PATIENCE, run};
-use profiler::compare::{contiguous, logged_copies, mostly, same};
-use profiler::{Counter, Profiler, Tables, Trace, USUAL, changed, since};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

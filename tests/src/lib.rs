@@ -14,7 +14,7 @@
 //! * [`stand_in`]: programs on the stand-in runtimes, two GPUs and no root.
 //! * [`table`]: csv and json outputs.
 //!
-//! End-to-end tests live in `tests/e2e/NAME.rs` and are declared in this crate's `Cargo.toml`. Nothing here sleeps to let
+//! End-to-end tests live in `tests/e2e/NAME.rs`, each a module of `tests/e2e/main.rs`. Nothing here sleeps to let
 //! something happen: every wait is for an event, with a deadline that fails the test by name.
 //!
 //! Environment: `MIDAIR_LAB` (a ready root; default `/var/tmp/rocm-lab`), `MIDAIR_SKIP_LAB=1` (tests that need the lab say

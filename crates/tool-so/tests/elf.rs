@@ -6,7 +6,7 @@
     reason = "a test says what went wrong by panicking"
 )]
 
-#[path = "../../register-so/tests/common/elf.rs"]
+#[path = "../../register-so/tests/it/common/elf.rs"]
 mod elf;
 
 #[test]

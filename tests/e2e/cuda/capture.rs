@@ -1,6 +1,6 @@
 //! What one session records, by version and by options.
 
-use crate::kit::{
+use crate::cuda::kit::{
     EVERYTHING, NEWEST, ROUND, Row, Session, copies_are_true, kernels_are_true, number, quit, start,
 };
 use midair_sim_cuda::{MAJORS, Toolkit};

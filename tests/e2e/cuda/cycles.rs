@@ -1,6 +1,6 @@
 //! Attached again and again, with other options, and nothing of it stays.
 
-use crate::kit::{NEWEST, Session, contiguous, kernels_are_true, quit, start, stays};
+use crate::cuda::kit::{NEWEST, Session, contiguous, kernels_are_true, quit, start, stays};
 use midair_sim_cuda::Toolkit;
 use midair_tests::Result;
 use midair_tests::cuda::Kit;

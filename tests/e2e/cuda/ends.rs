@@ -1,6 +1,6 @@
 //! A session that ends by what the process, its attacher or another profiler does.
 
-use crate::kit::{NEWEST, ROUND, Session, contiguous, kernels_are_true, quit, start};
+use crate::cuda::kit::{NEWEST, ROUND, Session, contiguous, kernels_are_true, quit, start};
 use midair_tests::cuda::{CudaLog, Kit};
 use midair_tests::snapshot::Snapshot;
 use midair_tests::target::{PATIENCE, until};

@@ -1,6 +1,6 @@
 //! The other ways to a CUDA process: `midair ps` and `doctor`, trees, `rocprofv3`, and what the terminal shows.
 
-use crate::kit::{NEWEST, ROUND, Session, copies_are_true, kernels_are_true, quit, start};
+use crate::cuda::kit::{NEWEST, ROUND, Session, copies_are_true, kernels_are_true, quit, start};
 use midair_sim_cuda::DRIVER_FILE;
 use midair_tests::Result;
 use midair_tests::compile::host_program;

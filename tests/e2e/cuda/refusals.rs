@@ -1,7 +1,7 @@
 //! A CUPTI that is missing, does not fit or is broken, and another profiler that is there already: one sentence, its own exit code, and
 //! the process is as it was.
 
-use crate::kit::{NEWEST, quit, start, stays};
+use crate::cuda::kit::{NEWEST, quit, start, stays};
 use midair_sim_cuda::Toolkit;
 use midair_tests::Result;
 use midair_tests::cuda::{CudaTarget, Kit};

@@ -1,5 +1,4 @@
 //! One run of `rocprofv3 --pid`, and the trace that it wrote.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 pub mod compare;
 

@@ -1,0 +1,147 @@
+//! What the engine's tests share: C targets compiled and started, an attacher as a process of its own.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "tests may panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+pub use midair_tests::snapshot::Snapshot;
+pub use midair_tests::target::{Exit, PATIENCE, Target, run, until};
+
+/// Compiles `tests/c/NAME.c` once per change; `shared` makes a library of it.
+pub fn compiled(name: &str, shared: bool) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let out = dir.join(if shared {
+        format!("lib{name}.so")
+    } else {
+        name.to_owned()
+    });
+    // Each process compiles for itself and renames: several tests may do so at once.
+    let fresh = dir.join(format!("{name}.{}", std::process::id()));
+    let newer = |path: &Path| {
+        path.metadata()
+            .and_then(|metadata| metadata.modified())
+            .ok()
+    };
+    if newer(&out).is_none() || newer(&out) < newer(&source) {
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-g", "-Wall", "-Wextra", "-pthread", "-o"])
+            .arg(&fresh);
+        if shared {
+            cc.args(["-shared", "-fPIC"]);
+        }
+        let done = cc.arg(&source).status().expect("cc starts");
+        assert!(done.success(), "{} does not compile", source.display());
+        std::fs::rename(&fresh, &out).expect("the program is put in place");
+    }
+    out
+}
+
+/// Compiles `tests/c/NAME.c` with further flags, once per change.
+pub fn compiled_with(name: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // Flags may hold commas and equals signs, which are fine in a file's name; not slashes.
+    let suffix = flags.concat().replace('/', "_");
+    let out = dir.join(format!("{name}{suffix}"));
+    let fresh = dir.join(format!("{name}{suffix}.{}", std::process::id()));
+    let newer = |path: &Path| {
+        path.metadata()
+            .and_then(|metadata| metadata.modified())
+            .ok()
+    };
+    if newer(&out).is_none() || newer(&out) < newer(&source) {
+        let done = Command::new("cc")
+            .args(["-O1", "-Wall", "-Wextra", "-pthread", "-o"])
+            .arg(&fresh)
+            .args(flags)
+            .arg(&source)
+            .status()
+            .expect("cc starts");
+        assert!(done.success(), "{} does not compile", source.display());
+        std::fs::rename(&fresh, &out).expect("the program is put in place");
+    }
+    out
+}
+
+/// A program that links our register library, which is laid beside it.
+pub fn listening(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/c/{name}.c"));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("listening");
+    std::fs::create_dir_all(&dir).expect("a folder for the program");
+    let built = midair_tests::build_dir()
+        .expect("the tests' own folder")
+        .join("librocprofiler_register.so");
+    // Each process makes its own and renames: several tests may do so at once.
+    let put = |name: &str, from: &Path, make: &dyn Fn(&Path)| {
+        let time = |path: &Path| path.metadata().and_then(|it| it.modified()).ok();
+        let out = dir.join(name);
+        if time(&out).is_none() || time(&out) < time(from) {
+            let fresh = dir.join(format!("{name}.{}", std::process::id()));
+            make(&fresh);
+            std::fs::rename(&fresh, &out).expect("it is put in place");
+        }
+        out
+    };
+    let library = put("librocprofiler-register.so.0", &built, &|fresh| {
+        std::fs::copy(&built, fresh).expect("it is built");
+    });
+    put(name, &source, &|fresh| {
+        let done = Command::new("cc")
+            .args(["-O1", "-g", "-Wall", "-Wextra", "-pthread"])
+            .arg("-Wl,-rpath,$ORIGIN")
+            .arg("-o")
+            .arg(fresh)
+            .arg(&source)
+            .arg(&library)
+            .status()
+            .expect("cc starts");
+        assert!(done.success(), "{} does not compile", source.display());
+    })
+}
+
+/// Starts the C target with these arguments.
+pub fn start(args: &[&str]) -> Target {
+    start_with(Command::new(compiled("target", false)), args)
+}
+
+/// The same, by a command that ends in it.
+pub fn start_with(mut command: Command, args: &[&str]) -> Target {
+    command.args(args).env("RUNTIME", compiled("runtime", true));
+    let mut target = Target::spawn(command).expect("the target starts");
+    target.expect("ready").expect("the target is ready");
+    target
+}
+
+/// Has the target check all its threads; it must find nothing wrong.
+pub fn check(target: &mut Target) {
+    target.send("check").expect("the target listens");
+    let line = target.expect("checked").expect("the target checks");
+    assert!(line.contains("wrong 0 "), "{line}");
+}
+
+/// Ends the target; it must have found nothing wrong.
+pub fn end(target: Target) -> Exit {
+    target
+        .wait(Duration::from_secs(60))
+        .expect("the target ends")
+        .success()
+        .expect("the target was not disturbed")
+}
+
+/// An attacher of its own.
+pub fn attacher(pid: i32, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_midair-enter"));
+    command.arg(pid.to_string()).args(args);
+    command
+}
+
+/// Waits until no thread of ours is in the target.
+pub fn until_alone(pid: i32) {
+    until("the end of our thread", || {
+        Ok(Snapshot::take(pid)?.named("midair-agent").next().is_none())
+    })
+    .expect("it ends");
+}

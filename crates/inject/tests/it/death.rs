@@ -1,0 +1,170 @@
+//! The attacher dies, by SIGKILL, after every single operation on the target and at every named point: the target lives, with
+//! its registers, masks, handlers and work as before, and can be entered again.
+
+use std::os::unix::process::ExitStatusExt;
+
+use crate::common::{
+    PATIENCE, Snapshot, Target, attacher, check, end, run, start, until, until_alone,
+};
+use midair_inject::FaultPoint;
+use midair_tests::snapshot::What;
+
+const QUICK: [&str; 4] = ["--boot-ms", "1500", "--find-ms", "20000"];
+
+/// Runs an attacher that may die; true if it lived.
+fn attempt(pid: i32, extra: &[&str]) -> bool {
+    let exit = run(attacher(pid, &[&QUICK[..], extra].concat()), PATIENCE).unwrap();
+    if exit.status.signal() == Some(9) {
+        return false;
+    }
+    exit.success().map(|_| true).unwrap()
+}
+
+/// All but leaked memory of ours is as before once our thread has given up.
+fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
+    let pid = target.pid();
+    until("the borrowed thread's return", || {
+        let now = Snapshot::take(pid)?;
+        Ok(now.named("midair-agent").next().is_none() && now.tracer == 0)
+    })
+    .unwrap();
+    check(target);
+    // The stub restores its thread within its patience.
+    until("the masks as before", || {
+        Ok(before
+            .diff(&Snapshot::take(pid)?)
+            .without(|change| change.what == What::Map)
+            .is_empty())
+    })
+    .map_err(|error| {
+        let diff = before.diff(&Snapshot::take(pid).unwrap());
+        format!("{when}: {error}\n{diff}")
+    })
+    .unwrap();
+}
+
+fn dies_after_every_operation(args: &[&str]) {
+    let mut target = start(args);
+    let pid = target.pid();
+    check(&mut target);
+    let before = Snapshot::take(pid).unwrap();
+    let mut deaths = 0;
+    for operations in 1.. {
+        if attempt(pid, &["--die-after", &operations.to_string()]) {
+            break;
+        }
+        deaths += 1;
+        is_sound(
+            &mut target,
+            &before,
+            &format!("dead after operation {operations}"),
+        );
+    }
+    eprintln!("{args:?}: {deaths} deaths, each after one more operation");
+    assert!(deaths >= 25, "only {deaths} operations were counted");
+    assert!(attempt(pid, &[]));
+    until_alone(pid);
+    // What the dead had mapped was taken away by those who came after them.
+    let left = before
+        .diff(&Snapshot::take(pid).unwrap())
+        .without(|change| !change.new || !change.text.contains(" r-xp "));
+    assert!(left.is_empty(), "this stays:\n{left}");
+    end(target);
+}
+
+#[test]
+fn after_every_operation_with_full_registers() {
+    dies_after_every_operation(&["0", "regs"]);
+}
+
+#[test]
+fn after_every_operation_in_a_condition_with_busy_threads() {
+    dies_after_every_operation(&["3", "cond"]);
+}
+
+/// T1.
+#[test]
+fn after_every_operation_on_a_listeners_thread() {
+    dies_after_every_operation(&["0", "rocp-bg-attach", "poll"]);
+}
+
+#[test]
+fn at_every_named_point() {
+    let mut target = start(&["1", "sem"]);
+    let pid = target.pid();
+    check(&mut target);
+    let before = Snapshot::take(pid).unwrap();
+    for point in FaultPoint::ALL {
+        // Only our thread is woken, and only a listener has a socket.
+        if matches!(
+            point,
+            FaultPoint::WakeStopped
+                | FaultPoint::WakeKicked
+                | FaultPoint::Knocked
+                | FaultPoint::Answered
+        ) {
+            continue;
+        }
+        let name = format!("{point:?}");
+        assert!(
+            !attempt(pid, &["--fault", &name]),
+            "the engine never came to {name}"
+        );
+        is_sound(&mut target, &before, &name);
+        assert!(attempt(pid, &[]), "it can be entered again after {name}");
+    }
+    end(target);
+}
+
+/// Over the socket of the target's own listener: it lives, nothing of it was ever stopped, and the next one comes in.
+#[test]
+fn after_every_step_over_a_socket() {
+    let mut target = Target::spawn(std::process::Command::new(crate::common::listening(
+        "listening",
+    )))
+    .unwrap();
+    target.expect("ready").unwrap();
+    target.send("register").unwrap();
+    assert_eq!(target.expect("registered").unwrap(), "registered 1");
+    let pid = target.pid();
+    until("listening", || {
+        Ok(midair_inject::approach(pid)?.door.is_some())
+    })
+    .unwrap();
+    let library = crate::common::compiled("agent", true);
+    let library = library.to_str().unwrap();
+    let before = Snapshot::take(pid).unwrap();
+    let mut deaths = 0;
+    for step in 1.. {
+        let words = [
+            "--any-way",
+            "--library",
+            library,
+            "--die-after",
+            &step.to_string(),
+        ];
+        let exit = run(attacher(pid, &words), PATIENCE).unwrap();
+        if exit.status.signal() != Some(9) {
+            exit.success().unwrap();
+            break;
+        }
+        deaths += 1;
+        until("our thread's rest, and the next entry", || {
+            let next = run(
+                attacher(pid, &["--any-way", "--library", library]),
+                PATIENCE,
+            )?;
+            Ok(next.status.success())
+        })
+        .unwrap_or_else(|error| panic!("{:?}: {error}", exit.stderr));
+        let left = before.diff(&Snapshot::take(pid).unwrap());
+        let left = left.without(|change| {
+            change.what == What::Map || change.name == "midair-agent" || change.what == What::Fd
+        });
+        assert!(left.is_empty(), "{:?}\n{left}", exit.stderr);
+    }
+    assert!(deaths >= 4, "only {deaths}");
+    target.send("rounds").unwrap();
+    target.expect("rounds go on").unwrap();
+    target.wait(PATIENCE).unwrap().success().unwrap();
+}

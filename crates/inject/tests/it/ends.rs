@@ -1,0 +1,356 @@
+//! The target ends, becomes another program or is stopped after every single step of the attacher: the attacher comes back
+//! soon, with the right error, and keeps nothing; the target's end is its own.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::{PATIENCE, Snapshot, Target, check, compiled, start_with, until};
+use midair_tests::long;
+
+/// Longest that the attacher may need after the target's end: a second; ten where other tests run beside this one, and after a stop,
+/// which may be over at any moment: our thread has five seconds for its first steps.
+fn soon(what: &str) -> Duration {
+    Duration::from_secs(if long() && what != "stop" { 1 } else { 10 })
+}
+
+/// Steps of one attach and its withdrawal that there are at least.
+const STEPS: u64 = 40;
+
+/// An attacher that stays, and a pipe by which targets are told what to do.
+struct Attacher {
+    process: Target,
+    control: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+/// One round of it.
+#[derive(Debug)]
+struct Round {
+    took: Duration,
+    /// Descriptors, threads, mappings.
+    had: [usize; 3],
+    /// After which step; empty when it did not come to it.
+    at: String,
+    outcome: String,
+}
+
+impl Attacher {
+    fn start() -> Attacher {
+        Attacher::start_with(None)
+    }
+
+    /// With a library it comes in over the socket of the target's listener.
+    fn start_with(library: Option<PathBuf>) -> Attacher {
+        let dir = tempfile::tempdir().unwrap();
+        let control = dir.path().join("control");
+        let name = std::ffi::CString::new(control.as_os_str().as_bytes()).unwrap();
+        // SAFETY: a C string that outlives the call.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_midair-enter"));
+        command.arg("serve").args(library);
+        Attacher {
+            process: Target::spawn(command).unwrap(),
+            control,
+            _dir: dir,
+        }
+    }
+
+    /// A target of these kinds that reads from the pipe.
+    fn target(&self, kinds: &[&str]) -> Target {
+        let mut command = Command::new(compiled("target", false));
+        command.env("CONTROL", &self.control);
+        start_with(command, kinds)
+    }
+
+    fn round(&mut self, number: u64, what: &str, pid: i32) -> Round {
+        let line = format!("{number} {what} {pid} {}", self.control.display());
+        self.process.send(&line).unwrap();
+        let said = self.process.expect("round").unwrap();
+        let between = |from: &str, to: &str| {
+            let rest = said.split_once(from).unwrap().1;
+            rest.split_once(to).unwrap().0.to_owned()
+        };
+        let had: Vec<usize> = between("had=[", "]")
+            .split(", ")
+            .map(|number| number.parse().unwrap())
+            .collect();
+        let at = between("at=\"", "\"");
+        Round {
+            took: Duration::from_micros(between("took=", " ").parse().unwrap()),
+            had: had.try_into().unwrap(),
+            outcome: said
+                .split_once(&format!("at=\"{at}\" "))
+                .unwrap()
+                .1
+                .to_owned(),
+            at,
+        }
+    }
+}
+
+/// The outcome is one that fits what happened.
+fn fits(what: &str, round: &Round) -> bool {
+    let told = |words: &str| round.outcome.contains(words);
+    // After the last step there is nothing left to go wrong.
+    round.outcome == "ok"
+        || match what {
+            "stop" => told("is stopped"),
+            "exec" => told("became another program") || told("the process ended"),
+            "leader" => false,
+            _ => told("the process ended") || told("is a zombie") || told("no process"),
+        }
+}
+
+/// How the target must have ended, or go on.
+fn is_its_own(what: &str, mut target: Target, when: &str) {
+    let pid = target.pid();
+    let nobody_traces = || {
+        let now = Snapshot::take(pid);
+        assert!(now.is_ok_and(|now| now.tracer == 0), "{when}: it is traced");
+    };
+    if what == "stop" {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        assert!(status.contains("State:\tT"), "{when}: {status}");
+        nobody_traces();
+        target.signal(libc::SIGCONT).unwrap();
+        check(&mut target);
+        target.wait(PATIENCE).unwrap().success().unwrap();
+        return;
+    }
+    if what == "leader" {
+        // The others go on, and do not stand.
+        until("nothing traced or stopped", || {
+            let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+            let mut runs = 0;
+            for task in tasks {
+                let path = task?.path().join("status");
+                let text = std::fs::read_to_string(path).unwrap_or_default();
+                if text.contains("\nState:\tt") || text.contains("\nState:\tT") {
+                    return Ok(false);
+                }
+                runs += usize::from(text.contains("TracerPid:\t0") && !text.contains("State:\tZ"));
+            }
+            Ok(runs > 0)
+        })
+        .unwrap_or_else(|error| panic!("{when}: {error}"));
+        return;
+    }
+    if what == "exec" {
+        target
+            .expect("other")
+            .unwrap_or_else(|error| panic!("{when}: {error}"));
+        nobody_traces();
+    }
+    let exit = target
+        .wait(PATIENCE)
+        .unwrap_or_else(|error| panic!("{when}: {error}"));
+    let ended = match what {
+        "kill" => exit.signal() == Some(libc::SIGKILL),
+        "abort" => exit.signal() == Some(libc::SIGABRT),
+        "_exit" => exit.status.code() == Some(7),
+        "exec" => exit.status.code() == Some(5),
+        _ => exit.status.code() == Some(0),
+    };
+    assert!(ended, "{when}: {exit}");
+}
+
+/// One target per step, until an attach comes to its end before the step.
+fn after_every_step(what: &str, kinds: &[&str]) {
+    let mut attacher = Attacher::start();
+    // What stays for good (the allocator's arenas, the first thread's stack) is there after one attach.
+    let first = attacher.target(kinds);
+    let unharmed = attacher.round(u64::MAX, what, first.pid());
+    assert_eq!(unharmed.outcome, "ok", "{unharmed:?}");
+    first.wait(PATIENCE).unwrap().success().unwrap();
+    let (mut longest, mut errors) = (Duration::ZERO, 0);
+    for number in 1.. {
+        let target = attacher.target(kinds);
+        let round = attacher.round(number, what, target.pid());
+        let when = format!("{what} on {kinds:?} after {}: {}", round.at, round.outcome);
+        if round.at.is_empty() {
+            assert_eq!(round.outcome, "ok", "{when}");
+            eprintln!(
+                "{what} on {kinds:?}: {} steps, {errors} attaches that failed, longest {longest:?}",
+                number - 1
+            );
+            assert!(number > STEPS, "only {number} steps");
+            assert!(errors > 10 || what == "leader", "it was hardly in time");
+            break;
+        }
+        assert!(fits(what, &round), "{when}");
+        assert!(round.took < soon(what), "{when}: {:?}", round.took);
+        assert_eq!(round.had[..2], unharmed.had[..2], "{when}: something stays");
+        assert!(
+            round.had[2] < unharmed.had[2] + 40,
+            "{when}: mappings {} and {}",
+            round.had[2],
+            unharmed.had[2]
+        );
+        longest = longest.max(round.took);
+        errors += u32::from(round.outcome != "ok");
+        is_its_own(what, target, &when);
+    }
+    let exit = attacher.process.wait(PATIENCE).unwrap();
+    exit.success().unwrap();
+}
+
+/// All kinds of targets, where `MIDAIR_LONG=1` asks for them; else the quick one.
+fn on_all_kinds(what: &str, quick: &[&str]) {
+    if !long() {
+        return after_every_step(what, quick);
+    }
+    for kinds in [
+        &["0", "regs"][..],
+        &["1", "sem"],
+        &["3", "cond"],
+        &["0", "poll", "nanosleep", "read"],
+        &["0", "epoll"],
+        &["2", "lib-cond"],
+        &["1", "mutex", "lib-poll"],
+        // By the thread of a listener (T1).
+        &["0", "rocp-bg-attach", "poll"],
+    ] {
+        after_every_step(what, kinds);
+    }
+}
+
+#[test]
+fn killed() {
+    on_all_kinds("kill", &["0", "regs"]);
+}
+
+#[test]
+fn exits() {
+    on_all_kinds("exit", &["1", "sem"]);
+}
+
+#[test]
+fn exits_at_once() {
+    on_all_kinds("_exit", &["0", "poll"]);
+}
+
+#[test]
+fn aborts() {
+    on_all_kinds("abort", &["0", "cond"]);
+}
+
+#[test]
+fn becomes_another_program() {
+    on_all_kinds("exec", &["1", "cond", "poll"]);
+}
+
+#[test]
+fn is_stopped() {
+    on_all_kinds("stop", &["1", "read"]);
+}
+
+#[test]
+fn its_first_thread_ends() {
+    on_all_kinds("leader", &["0", "poll"]);
+}
+
+/// A program with a listener of its own, which can be reached.
+fn listening() -> Target {
+    let mut target = Target::spawn(Command::new(crate::common::listening("listening"))).unwrap();
+    target.expect("ready").unwrap();
+    target.send("register").unwrap();
+    assert_eq!(target.expect("registered").unwrap(), "registered 1");
+    let pid = target.pid();
+    until("listening", || {
+        Ok(midair_inject::approach(pid)?.door.is_some())
+    })
+    .unwrap();
+    target
+}
+
+/// Over the socket there are few steps, and nothing is ever stopped by us.
+#[test]
+fn over_the_socket_of_a_listener() {
+    let mut attacher = Attacher::start_with(Some(compiled("agent", true)));
+    let first = listening();
+    let unharmed = attacher.round(u64::MAX, "kill", first.pid());
+    assert_eq!(unharmed.outcome, "ok", "{unharmed:?}");
+    for what in ["kill", "stop"] {
+        let mut failed = 0;
+        for number in 1.. {
+            let target = listening();
+            let round = attacher.round(number, what, target.pid());
+            let when = format!("{what} over a socket after {}: {}", round.at, round.outcome);
+            if round.at.is_empty() {
+                assert_eq!(round.outcome, "ok", "{when}");
+                assert!(number > 4 && failed > 0, "{number} steps, {failed} failed");
+                break;
+            }
+            eprintln!("{:?} {when}", round.took);
+            let standing = round.outcome.contains("stopped");
+            assert!(fits(what, &round) || (what == "stop" && standing), "{when}");
+            assert!(round.took < soon(what), "{when}: {:?}", round.took);
+            assert_eq!(round.had[..2], unharmed.had[..2], "{when}: something stays");
+            failed += u32::from(round.outcome != "ok");
+        }
+    }
+    attacher.process.wait(PATIENCE).unwrap().success().unwrap();
+}
+
+/// A program of which no thread parks: it is entered by a thread that runs, borrowed at a safe point. It cannot be told anything.
+fn running() -> Target {
+    let mut command = Command::new(crate::common::compiled_with("busy", &[]));
+    command.args(["compute", "1"]);
+    let mut target = Target::spawn(command).unwrap();
+    target.expect("ready").unwrap();
+    target
+}
+
+/// How many steps it takes depends on how often it must be looked until the thread is at a safe point.
+#[test]
+fn by_a_safe_point() {
+    let mut attacher = Attacher::start();
+    let first = running();
+    let unharmed = attacher.round(u64::MAX, "kill", first.pid());
+    assert_eq!(unharmed.outcome, "ok", "{unharmed:?}");
+    for what in ["kill", "stop"] {
+        let (mut errors, mut longest) = (0, Duration::ZERO);
+        for number in 1.. {
+            let mut target = running();
+            let round = attacher.round(number, what, target.pid());
+            let when = format!(
+                "{what} by a safe point after {}: {}",
+                round.at, round.outcome
+            );
+            if round.at.is_empty() {
+                assert_eq!(round.outcome, "ok", "{when}");
+                eprintln!("{what} by a safe point: {number} steps, {errors} failed, {longest:?}");
+                assert!(
+                    number > 20 && errors > 10,
+                    "{number} steps, {errors} failed"
+                );
+                break;
+            }
+            assert!(fits(what, &round), "{when}");
+            assert!(round.took < soon(what), "{when}: {:?}", round.took);
+            assert_eq!(round.had[..2], unharmed.had[..2], "{when}: something stays");
+            errors += u32::from(round.outcome != "ok");
+            longest = longest.max(round.took);
+            if what == "kill" {
+                is_its_own(what, target, &when);
+                continue;
+            }
+            let status = std::fs::read_to_string(format!("/proc/{}/status", target.pid())).unwrap();
+            assert!(
+                status.contains("State:\tT") && status.contains("TracerPid:\t0"),
+                "{when}: {status}"
+            );
+            target.signal(libc::SIGCONT).unwrap();
+            target.signal(libc::SIGTERM).unwrap();
+            assert_eq!(
+                target.expect("ended").unwrap().split(" rounds").next(),
+                Some("ended wrong 0"),
+                "{when}"
+            );
+            target.wait(PATIENCE).unwrap().success().unwrap();
+        }
+    }
+    attacher.process.wait(PATIENCE).unwrap().success().unwrap();
+}

@@ -1,0 +1,59 @@
+//! AMD's real HIP and HSA runtimes: another root, a newer C library, threads that are not the program's own.
+
+use std::time::Duration;
+
+use crate::common::{Snapshot, compiled};
+use midair_inject::{Library, Options, enter, look};
+use midair_tests::lab::Lab;
+
+#[test]
+fn vadd_is_entered_and_goes_on() {
+    let Some(lab) = Lab::find().unwrap() else {
+        return;
+    };
+    // Some seconds of work, whatever the machine.
+    let mut target = lab.run("/lab/vadd").arg(1500).arg(3000).spawn().unwrap();
+    let pid = target.pid();
+    crate::common::until("HIP's start", || {
+        Ok(
+            std::fs::read_to_string(format!("/proc/{pid}/maps"))?.contains("libamdhip64")
+                && Snapshot::take(pid)?.threads.len() >= 3,
+        )
+    })
+    .unwrap();
+    let options = Options {
+        find: Duration::from_secs(20),
+        ..Options::default()
+    };
+    let library = Library::File(compiled("agent", true));
+    let mut ways = Vec::new();
+    for _ in 0..8 {
+        let seen = look(pid).unwrap();
+        assert!(
+            !seen.access.same_mounts && seen.code.version > (2, 36),
+            "{:?}",
+            seen.code.version
+        );
+        let entered = enter(&seen, &library, &options).unwrap();
+        entered.wait_for_word(crate::common::PATIENCE).unwrap();
+        ways.push(format!(
+            "{} {} {:?}",
+            entered.via.name,
+            entered.via.doing,
+            entered.times.stopped()
+        ));
+        entered.withdraw(&options).unwrap();
+        assert_eq!(
+            Snapshot::take(pid).unwrap().named("midair-agent").count(),
+            0
+        );
+        assert!(target.is_running().unwrap());
+    }
+    eprintln!("{ways:#?}");
+    target
+        .target
+        .wait(crate::common::PATIENCE)
+        .unwrap()
+        .success()
+        .unwrap();
+}

@@ -1,0 +1,76 @@
+//! Programs that bring their own allocator: a thread inside of it is not borrowed, whether its functions have names or not, and
+//! code of its file is not taken for safe.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::{Snapshot, Target, compiled_with, until};
+use midair_inject::{EnterError, Library, Options, enter, look};
+use midair_procinfo::syscall::Doing;
+
+fn start(kind: &str, flags: &[&str]) -> Target {
+    let mut command = Command::new(compiled_with("allocator", flags));
+    command.arg(kind);
+    let mut target = Target::spawn(command).unwrap();
+    target.expect("ready").unwrap();
+    target
+}
+
+/// The refusal; the process is as before.
+fn refused(target: Target) -> String {
+    let pid = target.pid();
+    let quick = Options {
+        find: Duration::from_millis(400),
+        looks: 12,
+        ..Options::default()
+    };
+    let before = Snapshot::take(pid).unwrap();
+    let error = enter(&look(pid).unwrap(), &Library::Nothing, &quick).unwrap_err();
+    assert!(matches!(error, EnterError::NoneParked { .. }), "{error}");
+    let diff = before.diff(&Snapshot::take(pid).unwrap());
+    assert!(diff.is_empty(), "{diff}");
+    target.signal(15).unwrap();
+    crate::common::end(target);
+    error.to_string()
+}
+
+fn asleep(kind: &str, flags: &[&str]) -> Target {
+    let target = start(kind, flags);
+    let pid = target.pid();
+    until("its sleep inside malloc", || {
+        let doing = midair_procinfo::task::doing(pid)?;
+        Ok(matches!(doing, Doing::Syscall(call) if matches!(call.number, 35 | 230)))
+    })
+    .unwrap();
+    target
+}
+
+#[test]
+fn a_sleep_in_a_helper_that_malloc_jumped_to() {
+    let said = refused(asleep("naps", &["-O2"]));
+    assert!(
+        said.contains("inside the memory allocator (malloc)"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_same_without_names() {
+    let said = refused(asleep("naps", &["-O2", "-s"]));
+    assert!(
+        said.contains("perhaps inside the program's own allocator")
+            || said.contains("inside the memory allocator (malloc)"),
+        "{said}"
+    );
+}
+
+#[test]
+fn code_beside_an_allocator_is_not_taken_for_safe() {
+    let said = refused(start("spins", &["-O2"]));
+    assert!(
+        said.contains("in a program that has an allocator of its own"),
+        "{said}"
+    );
+    let said = refused(start("spins", &["-O2", "-s"]));
+    assert!(said.contains("allocator"), "{said}");
+}

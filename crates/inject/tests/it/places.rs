@@ -1,0 +1,145 @@
+//! Targets of another user, in another pid namespace, and AMD's own runtimes in another root.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::{Snapshot, Target, check, compiled, end, start_with};
+use midair_inject::{EnterError, Library, Options, enter, look};
+
+fn options() -> Options {
+    Options {
+        find: Duration::from_secs(20),
+        ..Options::default()
+    }
+}
+
+/// A copy of the target and its library that any user may run.
+fn for_all() -> (tempfile::TempDir, Command) {
+    let dir = tempfile::Builder::new()
+        .permissions(PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .unwrap();
+    let program = dir.path().join("target");
+    std::fs::copy(compiled("target", false), &program).unwrap();
+    (dir, Command::new(program))
+}
+
+fn enters(target: &mut Target, pid: i32) {
+    check(target);
+    let before = Snapshot::take(pid).unwrap();
+    let seen = look(pid).unwrap();
+    let entered = enter(&seen, &Library::File(compiled("agent", true)), &options()).unwrap();
+    entered.wait_for_word(crate::common::PATIENCE).unwrap();
+    let during = Snapshot::take(pid).unwrap();
+    assert_eq!(
+        during.named("midair-agent").collect::<Vec<_>>(),
+        [entered.agent_tid]
+    );
+    entered.withdraw(&options()).unwrap();
+    let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
+    let diff = diff.without(|change| change.name.contains("midair-agent-"));
+    assert!(diff.is_empty(), "{diff}");
+    check(target);
+}
+
+#[test]
+fn a_process_of_user_1000() {
+    if !midair_tests::is_root_for("to start a program as another user").unwrap() {
+        return;
+    }
+    let (dir, mut command) = for_all();
+    command.uid(1000).gid(1000).env_remove("RUNTIME");
+    std::fs::copy(compiled("runtime", true), dir.path().join("librt.so")).unwrap();
+    command.args(["1", "cond"]);
+    let mut target = Target::spawn(command).unwrap();
+    target.expect("ready").unwrap();
+    let pid = target.pid();
+    assert_eq!(look(pid).unwrap().status.uid[1], 1000);
+    enters(&mut target, pid);
+    end(target);
+}
+
+#[test]
+fn a_process_in_another_pid_namespace() {
+    if !midair_tests::is_root_for("to make a pid namespace").unwrap() {
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--mount-proc"])
+        .arg(compiled("target", false));
+    let mut target = start_with(command, &["1", "cond"]);
+    let pid = target.only_child().unwrap();
+    let seen = look(pid).unwrap();
+    assert!(
+        !seen.access.same_pid_namespace && seen.status.ns_pid.len() == 2,
+        "{:?}",
+        seen.status
+    );
+    enters(&mut target, pid);
+    end(target);
+}
+
+#[test]
+fn processes_in_namespaces_of_their_own() {
+    if !midair_tests::is_root_for("to make namespaces").unwrap() {
+        return;
+    }
+    let container = "-U -r -m -n -u -i -C -pf --mount-proc";
+    for (flags, is_parent) in [("-m -n", false), ("-U -r", false), (container, true)] {
+        let mut command = Command::new("unshare");
+        command
+            .args(flags.split(' '))
+            .arg(compiled("target", false));
+        let mut target = start_with(command, &["1", "cond"]);
+        let pid = if is_parent {
+            target.only_child().unwrap()
+        } else {
+            target.pid()
+        };
+        enters(&mut target, pid);
+        end(target);
+    }
+}
+
+#[test]
+fn a_process_that_loses_its_proc_meanwhile() {
+    if !midair_tests::is_root_for("to make namespaces").unwrap() {
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.arg("-m").arg(compiled("target", false));
+    let target = start_with(command, &["1", "cond"]);
+    let pid = target.pid();
+    let before = Snapshot::take(pid).unwrap();
+    let seen = look(pid).unwrap();
+    let in_its_mounts = |arguments: &[&str]| {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &pid.to_string(), "-m"]).args(arguments);
+        assert!(command.status().unwrap().success(), "{arguments:?}");
+    };
+    in_its_mounts(&["umount", "-l", "/proc"]);
+    let library = Library::File(compiled("agent", true));
+    let entered = enter(&seen, &library, &options()).unwrap();
+    let error = entered.wait_for_word(crate::common::PATIENCE).unwrap_err();
+    let EnterError::PathUnseen { text } = &error else {
+        panic!("{error}")
+    };
+    assert!(text.contains("cannot open"), "{text}");
+    entered.withdraw(&options()).unwrap();
+    let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
+    assert!(diff.is_empty(), "{diff}");
+    end(target);
+}
+
+#[test]
+fn any_thread_id_names_its_process() {
+    let mut target = start_with(Command::new(compiled("target", false)), &["0", "cond"]);
+    let pid = target.pid();
+    let other = Snapshot::take(pid).unwrap().named("cond").next().unwrap();
+    assert_eq!(look(other).unwrap().pid, pid);
+    enters(&mut target, other);
+    end(target);
+}

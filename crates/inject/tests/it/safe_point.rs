@@ -1,0 +1,167 @@
+//! Programs of which no thread parks: one that runs is borrowed at a safe point, or none is and it says where each stood.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::{Snapshot, Target, attacher, compiled_with, run, until};
+use midair_inject::{EnterError, Library, Options, Tier, enter, look};
+use midair_tests::snapshot::What;
+
+fn options() -> Options {
+    Options {
+        find: Duration::from_secs(30),
+        // On a machine that others use, too, a look takes long.
+        looked: Duration::from_secs(20),
+        looks: 4000,
+        ..Options::default()
+    }
+}
+
+fn start(kind: &str, threads: u32, flags: &[&str]) -> Target {
+    let mut command = Command::new(compiled_with("busy", flags));
+    command.args([kind, &threads.to_string()]);
+    let mut target = Target::spawn(command).unwrap();
+    target.expect("ready").unwrap();
+    target
+}
+
+fn end(target: Target) {
+    target.signal(15).unwrap();
+    crate::common::end(target);
+}
+
+/// Enters `cycles` times by a safe point (or a thread that happened to park); what is left is as before.
+fn enters(kind: &str, threads: u32, flags: &[&str], cycles: u32) {
+    let target = start(kind, threads, flags);
+    let pid = target.pid();
+    // The C library makes a signal of its own ready when a process makes its first thread, and keeps that.
+    let first = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+    first.withdraw(&options()).unwrap();
+    let before = Snapshot::take(pid).unwrap();
+    let mut by_safe_point = 0;
+    for cycle in 0..cycles {
+        let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+        if cycle == 0 {
+            eprintln!(
+                "{kind} {threads} {flags:?}: {} ({}) {:?}",
+                entered.via.name, entered.via.doing, entered.times
+            );
+        }
+        by_safe_point += u32::from(entered.via.tier == Tier::SafePoint);
+        assert_eq!(Snapshot::take(pid).unwrap().tracer, 0);
+        entered.withdraw(&options()).unwrap();
+    }
+    let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
+    assert!(diff.is_empty(), "{diff}");
+    end(target);
+    assert!(by_safe_point > 0, "none of {cycles} was by a safe point");
+}
+
+#[test]
+fn threads_that_compute() {
+    enters("compute", 1, &[], 10);
+    enters("compute", 8, &[], 5);
+}
+
+#[test]
+fn a_stripped_program_that_computes() {
+    enters("compute", 2, &["-s"], 5);
+}
+
+#[test]
+fn threads_that_allocate_without_end() {
+    enters("malloc", 1, &[], 10);
+    enters("malloc", 8, &["-s"], 5);
+}
+
+#[test]
+fn threads_that_only_make_system_calls() {
+    enters("calls", 2, &[], 5);
+}
+
+#[test]
+fn a_function_that_the_c_library_calls_back() {
+    enters("sort", 2, &[], 5);
+}
+
+#[test]
+fn threads_that_nap_for_microseconds() {
+    let target = start("naps", 2, &[]);
+    let pid = target.pid();
+    for _ in 0..5 {
+        let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+        entered.withdraw(&options()).unwrap();
+    }
+    end(target);
+}
+
+#[test]
+fn the_attacher_may_die_after_every_operation() {
+    let target = start("compute", 2, &[]);
+    let pid = target.pid();
+    let first = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+    first.withdraw(&options()).unwrap();
+    let before = Snapshot::take(pid).unwrap();
+    let mut deaths = 0;
+    for operations in 1..200 {
+        let number = operations.to_string();
+        let words = [
+            "--boot-ms",
+            "1500",
+            "--find-ms",
+            "30000",
+            "--die-after",
+            &number,
+        ];
+        let exit = run(attacher(pid, &words), crate::common::PATIENCE).unwrap();
+        if exit.signal() != Some(9) {
+            exit.success().unwrap();
+            break;
+        }
+        deaths += 1;
+        until("the borrowed thread's return", || {
+            let now = Snapshot::take(pid)?;
+            Ok(now.tracer == 0
+                && now.named("midair-agent").next().is_none()
+                && before
+                    .diff(&now)
+                    .without(|change| change.what == What::Map)
+                    .is_empty())
+        })
+        .unwrap();
+    }
+    assert!(deaths >= 20, "only {deaths} operations were counted");
+    end(target);
+}
+
+#[test]
+fn none_where_all_is_inside_the_c_library_says_so() {
+    let target = start("copy", 1, &[]);
+    let pid = target.pid();
+    let few = Options {
+        find: Duration::from_millis(500),
+        looks: 5,
+        ..Options::default()
+    };
+    let mut before = Snapshot::take(pid).unwrap();
+    match enter(&look(pid).unwrap(), &Library::Nothing, &few) {
+        // The few instructions between two copies.
+        Ok(entered) => {
+            entered.withdraw(&options()).unwrap();
+            // The C library's own, which it takes when it makes its first thread.
+            before.caught |= 1 << 32;
+        }
+        Err(error) => {
+            let said = error.to_string();
+            assert!(matches!(error, EnterError::NoneParked { .. }), "{said}");
+            assert!(
+                said.contains("is running; looked at")
+                    && said.contains("times inside the C library"),
+                "{said}"
+            );
+        }
+    }
+    let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
+    assert!(diff.is_empty(), "{diff}");
+    end(target);
+}

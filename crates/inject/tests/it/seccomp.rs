@@ -1,0 +1,226 @@
+//! Processes under system call filters: entered where the filter lets everything pass that is needed, else refused by the name of
+//! the call, before anything was done.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::{PATIENCE, Snapshot, Target, compiled, run, until, until_alone};
+use midair_inject::filters::{Without, needed};
+use midair_inject::{EnterError, Library, Options, Refusal, enter, look};
+use midair_procinfo::bpf::Action;
+
+const ALLOW: u32 = 0x7fff_0000;
+
+/// Starts the program, which then is under what `args` say.
+fn start(args: &[String]) -> Target {
+    let mut command = Command::new(compiled("filtered", false));
+    command.args(args);
+    let mut target = Target::spawn(command).unwrap();
+    target.expect("ready").unwrap();
+    target
+}
+
+fn words(default: u32, results: &[(i64, u32)]) -> Vec<String> {
+    let mut words = vec!["filter".to_owned(), format!("{default:x}")];
+    words.extend(
+        results
+            .iter()
+            .map(|(number, result)| format!("{number}={result:x}")),
+    );
+    words
+}
+
+fn check(target: &mut Target) {
+    target.send("check").unwrap();
+    target.expect("checked").unwrap();
+}
+
+fn end(target: Target) {
+    target.wait(PATIENCE).unwrap().success().unwrap();
+}
+
+fn options() -> Options {
+    Options {
+        find: Duration::from_secs(20),
+        ..Options::default()
+    }
+}
+
+/// Enters with a real library, withdraws; the target is as it was and works.
+fn is_entered(mut target: Target) {
+    let pid = target.pid();
+    let before = Snapshot::take(pid).unwrap();
+    let library = Library::File(compiled("agent", true));
+    let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
+    entered.wait_for_word(Duration::from_secs(60)).unwrap();
+    entered.withdraw(&options()).unwrap();
+    until_alone(pid);
+    let diff = before.diff(&Snapshot::take(pid).unwrap());
+    let diff = diff.without(|change| change.what == midair_tests::snapshot::What::Map);
+    assert!(diff.is_empty(), "{diff}");
+    check(&mut target);
+    end(target);
+}
+
+/// Is refused; nothing at all has changed and the target works.
+fn is_refused(mut target: Target) -> Refusal {
+    let pid = target.pid();
+    let before = Snapshot::take(pid).unwrap();
+    let refusal = match look(pid) {
+        Err(refusal) => refusal,
+        Ok(look) => match enter(&look, &Library::Nothing, &options()).unwrap_err() {
+            EnterError::Refused(refusal) => refusal,
+            other => panic!("{other}"),
+        },
+    };
+    let diff = before.diff(&Snapshot::take(pid).unwrap());
+    assert!(diff.is_empty(), "{diff}");
+    check(&mut target);
+    end(target);
+    refusal
+}
+
+#[test]
+fn each_action_is_named_and_none_happens() {
+    if !midair_tests::is_root_for("to read filters").unwrap() {
+        return;
+    }
+    let actions = [
+        (
+            0x8000_0000,
+            Action::KillProcess,
+            "would kill the process at socketpair",
+        ),
+        (0, Action::KillThread, "would kill the thread at socketpair"),
+        (0x0003_0000, Action::Trap, "would send SIGSYS at socketpair"),
+        (
+            0x0005_0001,
+            Action::Errno(1),
+            "refuses socketpair: Operation not permitted",
+        ),
+        (
+            0x7fc0_0000,
+            Action::Notify,
+            "asks another process about socketpair",
+        ),
+        (0x7ff0_0000, Action::Trace, "asks a tracer about socketpair"),
+    ];
+    for (result, action, said) in actions {
+        let target = start(&words(ALLOW, &[(libc::SYS_socketpair, result)]));
+        let refusal = is_refused(target);
+        let is_it = matches!(&refusal, Refusal::Filtered { call: "socketpair", action: found, .. } if *found == action);
+        assert!(is_it && refusal.to_string().contains(said), "{refusal}");
+    }
+}
+
+#[test]
+fn a_call_of_the_borrowed_thread_is_named() {
+    if !midair_tests::is_root_for("to read filters").unwrap() {
+        return;
+    }
+    // The first of ours, the one that the self-restoring frame ends in, and the one that makes our thread.
+    for (number, name) in [
+        (libc::SYS_mmap, "mmap"),
+        (libc::SYS_rt_sigreturn, "rt_sigreturn"),
+        (libc::SYS_clone3, "clone3"),
+    ] {
+        let refusal = is_refused(start(&words(ALLOW, &[(number, 0x8000_0000)])));
+        assert!(
+            matches!(&refusal, Refusal::Filtered { call, action: Action::KillProcess, .. } if *call == name),
+            "{refusal}"
+        );
+    }
+}
+
+#[test]
+fn filters_that_let_pass_what_is_needed() {
+    if !midair_tests::is_root_for("to read filters").unwrap() {
+        return;
+    }
+    // Everything is logged; clone3 is not there (older container profiles); what we can do without fails.
+    is_entered(start(&words(0x7ffc_0000, &[])));
+    is_entered(start(&words(ALLOW, &[(libc::SYS_clone3, 0x0005_0026)])));
+    let mut fails: Vec<(i64, u32)> = needed()
+        .filter(|need| need.without == Without::GoesOn)
+        .map(|need| (need.number, 0x0005_0001))
+        .collect();
+    fails.dedup();
+    is_entered(start(&words(ALLOW, &fails)));
+}
+
+/// The list of what is needed is whole: at any call that is not on it, but for the program's own, the process is killed.
+#[test]
+fn what_is_not_on_the_list_is_not_called() {
+    if !midair_tests::is_root_for("to read filters").unwrap() {
+        return;
+    }
+    let mut list: Vec<i64> = needed().map(|need| need.number).collect();
+    // The program's own end, and how the library of these tests reads its socket.
+    list.extend([libc::SYS_exit_group, libc::SYS_recvfrom]);
+    list.sort_unstable();
+    list.dedup();
+    let results: Vec<(i64, u32)> = list.into_iter().map(|number| (number, ALLOW)).collect();
+    is_entered(start(&words(0x8000_0000, &results)));
+}
+
+#[test]
+fn strict_mode_and_dispatch_are_refused() {
+    let refusal = is_refused_strict();
+    assert!(matches!(refusal, Refusal::Seccomp { .. }), "{refusal}");
+    let refusal = is_refused(start(&["dispatch".to_owned()]));
+    assert!(matches!(refusal, Refusal::Dispatches { .. }), "{refusal}");
+}
+
+/// Its main thread may only read, write and end.
+fn is_refused_strict() -> Refusal {
+    let target = start(&["strict".to_owned()]);
+    let refusal = look(target.pid()).unwrap_err();
+    assert!(Snapshot::take(target.pid()).is_ok());
+    drop(target);
+    refusal
+}
+
+#[test]
+fn filters_that_may_not_be_read() {
+    if !midair_tests::is_root_for("to attach as another user").unwrap() {
+        return;
+    }
+    let dir = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .unwrap();
+    let (attacher, program) = (dir.path().join("attacher"), dir.path().join("filtered"));
+    std::fs::copy(env!("CARGO_BIN_EXE_midair-enter"), &attacher).unwrap();
+    std::fs::copy(compiled("filtered", false), &program).unwrap();
+    let as_nobody = |words: &[&std::path::Path]| {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).uid(65534).gid(65534);
+        command
+    };
+    let under = std::path::Path::new("under");
+    // Both of one user without a capability, the target under a filter.
+    let mut target = Target::spawn(as_nobody(&[&program, under, &program])).unwrap();
+    target.expect("ready").unwrap();
+    let pid = target.pid().to_string();
+    let pid = std::path::Path::new(&pid);
+    until("the filter", || {
+        Ok(midair_procinfo::task::status(target.pid())?.seccomp == 2)
+    })
+    .unwrap();
+    let before = Snapshot::take(target.pid()).unwrap();
+    let exit = run(as_nobody(&[&attacher, pid]), PATIENCE).unwrap();
+    let said = exit.stdout.join("\n");
+    assert!(
+        said.contains("cannot be read: that needs CAP_SYS_ADMIN"),
+        "{exit}"
+    );
+    let diff = before.diff(&Snapshot::take(target.pid()).unwrap());
+    assert!(diff.is_empty(), "{diff}");
+    // Under as many filters ourselves, as in a container: they are taken for the same.
+    let exit = run(as_nobody(&[&program, under, &attacher, pid]), PATIENCE).unwrap();
+    assert!(exit.status.success(), "{exit}");
+    until_alone(target.pid());
+    check(&mut target);
+    end(target);
+}

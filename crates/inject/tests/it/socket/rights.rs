@@ -1,0 +1,232 @@
+//! Who is let in, and what is not needed for it.
+
+use super::*;
+use crate::common::{attacher, run};
+use midair_ptrace::{Deadline, Seized};
+use std::path::Path;
+
+/// A program of ours without the right to trace, of this user.
+fn without_ptrace(user: &str, pid: i32, more: &[&str]) -> crate::common::Exit {
+    let agent = compiled("agent", true);
+    let mut words = vec!["--any-way", "--library", agent.to_str().unwrap()];
+    words.extend(more);
+    let plain = attacher(pid, &words);
+    let mut command = Command::new(compiled("without_ptrace", false));
+    command.arg(user).arg(plain.get_program());
+    command.args(plain.get_args());
+    run(command, PATIENCE).unwrap()
+}
+
+fn let_in(exit: &crate::common::Exit) -> bool {
+    exit.status.success() && exit.stdout[0].contains("via=Socket")
+}
+
+/// What another user must reach for this: the programs of the test.
+fn open_to_all() {
+    for file in [
+        compiled("agent", true),
+        compiled("without_ptrace", false),
+        attacher(0, &[]).get_program().into(),
+        listening("listening"),
+    ] {
+        let mut at: &Path = &file;
+        while let Some(above) = at.parent() {
+            at = above;
+            let mode =
+                std::os::unix::fs::PermissionsExt::mode(&at.metadata().unwrap().permissions());
+            assert!(mode & 0o1 != 0, "{} is closed to other users", at.display());
+        }
+    }
+}
+
+#[test]
+fn a_user_without_capabilities_needs_no_right_to_trace() {
+    if !midair_tests::is_root_for("becomes another user").unwrap() {
+        return;
+    }
+    open_to_all();
+    let target = start(&["drop", "1000", "dumpable"]);
+    let pid = target.pid();
+    // Somebody traces it all the time: no second tracer could enter.
+    let _held = Seized::seize(pid, false).unwrap();
+    let before = Snapshot::take(pid).unwrap();
+    assert_ne!(before.tracer, 0);
+    let exit = without_ptrace("1000", pid, &[]);
+    assert!(let_in(&exit), "{exit}");
+    // Nor does root.
+    crate::common::until_alone(pid);
+    let exit = without_ptrace("-", pid, &[]);
+    assert!(let_in(&exit), "{exit}");
+    crate::common::until_alone(pid);
+    for (user, why) in [
+        ("1001", "the process is of another user or group"),
+        ("65534", "the process is of another user or group"),
+    ] {
+        let exit = without_ptrace(user, pid, &[]);
+        assert_eq!(exit.status.code(), Some(1), "{exit}");
+        assert!(exit.stdout[0].contains(why), "{exit}");
+        assert!(exit.stdout[0].contains("may not be entered"), "{exit}");
+    }
+    let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
+    let diff = diff.without(|change| change.name.contains("midair-agent-"));
+    let added: Vec<_> = diff
+        .changes
+        .iter()
+        .filter(|it| !it.name.is_empty())
+        .collect();
+    assert!(added.is_empty(), "{diff}");
+    drop(_held);
+    end(target);
+}
+
+#[test]
+fn who_gave_up_rights_is_for_root_only() {
+    if !midair_tests::is_root_for("becomes another user").unwrap() {
+        return;
+    }
+    open_to_all();
+    for (words, why) in [
+        (vec!["drop", "1000"], "the process is not dumpable"),
+        (
+            vec!["keep", "1000", "dumpable"],
+            "the process has capabilities that the attacher lacks",
+        ),
+    ] {
+        let target = start(&words);
+        let pid = target.pid();
+        let exit = without_ptrace("1000", pid, &[]);
+        assert_eq!(exit.status.code(), Some(1), "{words:?}: {exit}");
+        assert!(exit.stdout[0].contains(why), "{words:?}: {exit}");
+        let exit = without_ptrace("-", pid, &[]);
+        assert!(let_in(&exit), "{words:?}: {exit}");
+        end(target);
+    }
+    // A process of root's is not for others.
+    let target = start(&[]);
+    let exit = without_ptrace("1000", target.pid(), &[]);
+    assert!(exit.stdout[0].contains("its listener refuses"), "{exit}");
+    end(target);
+}
+
+#[test]
+fn a_filter_in_the_process_is_no_hindrance() {
+    for later in [false, true] {
+        let mut target = if later {
+            start(&[])
+        } else {
+            start(&["filter"])
+        };
+        if later {
+            target.send("filter").unwrap();
+            target.expect("filtered").unwrap();
+        }
+        let pid = target.pid();
+        for _ in 0..2 {
+            let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
+            assert_eq!(entered.via.tier, Tier::Socket, "{later}: {:?}", entered.via);
+            let mut socket: UnixStream = entered.channel.try_clone().unwrap().into();
+            if entered.via.doing.contains("woken") {
+                socket.write_all(b"wake").unwrap();
+            }
+            let socket = hello(&entered);
+            park((entered, socket), pid);
+        }
+        if later {
+            // Who cannot trace cannot know what the filter would do, and does not try it out.
+            let exit = without_ptrace("-", pid, &[]);
+            assert!(exit.stdout[0].contains("since it listens"), "{exit}");
+        }
+        end(target);
+    }
+}
+
+#[test]
+fn it_serves_under_a_debugger_while_it_runs() {
+    if Command::new("gdb").arg("--version").output().is_err() {
+        midair_tests::leave_out("needs gdb").unwrap();
+        return;
+    }
+    let target = start(&[]);
+    let pid = target.pid();
+    let mut command = Command::new("gdb");
+    command
+        .args([
+            "-q",
+            "-nx",
+            "-batch",
+            "-ex",
+            "echo here\\n",
+            "-ex",
+            "continue",
+        ])
+        .args(["-p", &pid.to_string()])
+        .env("DEBUGINFOD_URLS", "");
+    let mut gdb = Target::spawn(command).unwrap();
+    gdb.expect("here").unwrap();
+    until("running on", || {
+        Ok(Snapshot::take(pid)?.tracer != 0 && midair_procinfo::task::status(pid)?.state != b't')
+    })
+    .unwrap();
+    let seen = approach(pid).unwrap();
+    assert!(seen.look.is_err() && seen.door.is_some(), "it is traced");
+    let (entered, mut socket) = over_the_socket(pid);
+    socket.write_all(b"park").unwrap();
+    drop((entered, socket));
+    let waits = |pid| -> midair_tests::Result<bool> {
+        let ours = Snapshot::take(pid)?;
+        let tid = ours.named("midair-agent").next();
+        Ok(tid.is_some_and(|tid| {
+            std::fs::read_to_string(format!("/proc/{tid}/syscall"))
+                .is_ok_and(|call| call.starts_with("202 "))
+        }))
+    };
+    until("parking", || waits(pid)).unwrap();
+    let (entered, mut socket) = over_the_socket(pid);
+    assert_eq!(entered.via.doing, "it has woken our thread");
+    socket.write_all(b"park").unwrap();
+    until("parking", || waits(pid)).unwrap();
+    gdb.signal(libc::SIGKILL).unwrap();
+    gdb.wait(PATIENCE).unwrap();
+    end(target);
+}
+
+#[test]
+fn one_that_is_stopped_is_named_with_who_stopped_it() {
+    let target = start(&[]);
+    let pid = target.pid();
+    let seen = approach(pid).unwrap();
+    let listener = seen.door.as_ref().and_then(midair_inject::Door::listener);
+    let seized = Seized::seize(listener.unwrap(), false).unwrap();
+    seized.interrupt().unwrap();
+    let stopped = seized.wait_for_event(Deadline::after(PATIENCE)).unwrap();
+    let hasty = Options {
+        boot: Duration::from_millis(500),
+        ..options()
+    };
+    let error = enter_by(&seen, &library(), &hasty).unwrap_err();
+    let EnterError::Standing { words, .. } = &error else {
+        panic!("{error}")
+    };
+    // SAFETY: takes nothing.
+    let us = unsafe { libc::gettid() };
+    assert!(
+        words.contains(&us.to_string()) && words.contains("traces"),
+        "{error}"
+    );
+    stopped.detach().unwrap();
+    // Who gave up has left nothing behind.
+    crate::common::until_alone(pid);
+    park(over_the_socket(pid), pid);
+    target.signal(libc::SIGSTOP).unwrap();
+    until("stopping", || {
+        Ok(midair_procinfo::task::status(pid)?.state == b'T')
+    })
+    .unwrap();
+    let refusal = approach(pid).unwrap_err();
+    assert!(
+        matches!(refusal, midair_inject::Refusal::Stopped { .. }),
+        "{refusal}"
+    );
+    target.signal(libc::SIGCONT).unwrap();
+    end(target);
+}

@@ -1,0 +1,102 @@
+//! `attach` and `detach` of the first generation, in programs that have functions of these names themselves.
+
+use crate::common::{Home, compile, source};
+use std::process::Command;
+
+struct Program {
+    home: Home,
+}
+
+impl Program {
+    /// A program that links the register library and then, if it is given, this library of the folder.
+    fn new(home: Home, also: Option<&str>) -> Program {
+        let path = |name: &str| home.path(name).to_str().unwrap().to_owned();
+        let mut words = vec!["-o".to_owned(), path("passer"), source("passer.c")];
+        words.push("-Wl,--no-as-needed,-rpath,$ORIGIN".to_owned());
+        words.push(path("librocprofiler-register.so.0"));
+        words.extend(also.map(path));
+        words.push("-ldl".to_owned());
+        compile(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        Program { home }
+    }
+    fn run(&self, words: &[&str]) -> Vec<String> {
+        let out = Command::new("timeout")
+            .args(["-s", "KILL", "60"])
+            .arg(self.home.path("passer"))
+            .args(words)
+            .env_clear()
+            .env("LD_LIBRARY_PATH", self.home.path(""))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            out.status.success(),
+            "{words:?}: {}\n{text}\n{errors}",
+            out.status
+        );
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        assert_eq!(lines.remove(0), "linked 9");
+        lines.extend(errors.lines().map(str::to_owned));
+        lines
+    }
+}
+
+fn called(who: &str) -> [String; 2] {
+    [
+        format!("  {who}: attach 1 2 3 4 5 6 7 0.5 1.5 2.5 3.5 4.5 5.5 6.5 7.5 8.5"),
+        format!("  {who}: 24.5 42 words 0.25 -1e+300"),
+    ]
+}
+
+/// A library with functions of these names of its own.
+fn with_plugin(home: Home, file: &str, who: &str) -> Home {
+    home.with(file, "plugin.c", &[&format!("-DWHO=\"{who}\"")])
+}
+
+#[test]
+fn a_plugin_calls_its_own_functions_with_its_own_arguments() {
+    let home = with_plugin(with_plugin(Home::new(), "one.so", "one"), "two.so", "two");
+    // An attach library beside us takes nothing from anybody.
+    let home = home.with("librocprofiler-sdk-rocattach.so.1", "rocattach.c", &[]);
+    let program = Program::new(home, None);
+    let lines = program.run(&["plug:one.so", "plug:two.so", "plug:one.so"]);
+    assert_eq!(
+        lines,
+        [called("one"), called("two"), called("one")].concat()
+    );
+    // By an address that it gave away: the caller has no such function.
+    let lines = program.run(&["pointer:one.so"]);
+    assert_eq!(lines, [called("one")[0].clone(), "pointer 24.5".to_owned()]);
+}
+
+#[test]
+fn a_library_behind_ours_in_the_search_is_reached() {
+    let home = with_plugin(Home::new(), "liblate.so", "late");
+    let home = home.with("librocprofiler-sdk-rocattach.so.1", "rocattach.c", &[]);
+    let program = Program::new(home, Some("liblate.so"));
+    assert_eq!(program.run(&["plug:liblate.so"]), called("late"));
+}
+
+#[test]
+fn nobody_elses_means_the_attach_library_beside_us() {
+    let home = Home::new().with("librocprofiler-sdk-rocattach.so.1", "rocattach.c", &[]);
+    let program = Program::new(home, None);
+    let lines = program.run(&["attach:1234", "detach", "attach:99"]);
+    assert_eq!(
+        lines,
+        [
+            "  rocattach: attach 1234",
+            "  rocattach: detach",
+            "  rocattach: attach 99"
+        ]
+    );
+    // There is none: said, and nothing else happens.
+    let program = Program::new(Home::new(), None);
+    let lines = program.run(&["attach:1234", "detach"]);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines[0].contains("attach was called, and there is no attach library beside"),
+        "{lines:?}"
+    );
+}

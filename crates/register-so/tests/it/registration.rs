@@ -1,0 +1,317 @@
+//! Registering, keeping and handing over, seen from a C program.
+
+use crate::common::Home;
+
+const NAMES: [&str; 10] = [
+    "hsa",
+    "hip",
+    "roctx",
+    "hip_compiler",
+    "rccl",
+    "rocdecode",
+    "rocjpeg",
+    "rocattach",
+    "hipFile",
+    "rocshmem",
+];
+
+#[test]
+fn tables_are_kept_where_nothing_profiles() {
+    let home = Home::new();
+    let words: Vec<String> = NAMES.iter().map(|n| format!("add:{n}")).collect();
+    let words: Vec<&str> = words
+        .iter()
+        .map(String::as_str)
+        .chain(["list:0", "list:1", "listeners:1"])
+        .collect();
+    let lines = home.run(&[], &words);
+    for (index, name) in NAMES.iter().enumerate() {
+        assert_eq!(lines[index], format!("add {name} 1 {}", 8 * index));
+    }
+    // The attach helper's table first, the rest as they came; ours also gives the tables.
+    let mut order = vec!["rocattach"];
+    order.extend(NAMES.iter().filter(|n| **n != "rocattach"));
+    let told: Vec<String> = order
+        .iter()
+        .map(|n| format!("  info {n} 70204 1"))
+        .collect();
+    assert_eq!(lines[10..20], told);
+    assert_eq!(
+        lines[20..],
+        [
+            "list 0".to_owned(),
+            told[0].clone(),
+            "list 0".into(),
+            "listeners 1".into()
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_registered_has_its_own_code() {
+    let home = Home::new();
+    let lines = home.run(
+        &[],
+        &["add:HSA", "add:", "add:hsa*0", "add:hsa*65", "list:0"],
+    );
+    assert_eq!(
+        lines,
+        [
+            "add HSA 4 -1",
+            "add  4 -1",
+            "add hsa 3 -1",
+            "add hsa 3 -1",
+            "list 0"
+        ]
+    );
+
+    let words = vec!["add:hip"; 9];
+    let lines = home.run(&[], &words);
+    assert_eq!(
+        lines[..8],
+        (0..8)
+            .map(|i| format!("add hip 1 {}", 8 + i))
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(lines[8], "add hip 7 -1");
+    assert_eq!(
+        home.run(&[], &["add:roctx*3", "list:0"])[1],
+        "  info roctx 70204 3"
+    );
+}
+
+#[test]
+fn our_sdk_finds_the_tables_themselves_in_the_iteration() {
+    let lines = Home::new().run(
+        &[("HOST_SHOWS_TABLES", "1")],
+        &["add:hip", "add:roctx*3", "list:0"],
+    );
+    assert_eq!(
+        lines[2..],
+        [
+            "  info hip 70204 1",
+            "  table",
+            "  info roctx 70204 3",
+            "  table",
+            "list 0"
+        ]
+    );
+}
+
+#[test]
+fn many_threads_register_at_once_and_none_is_turned_away() {
+    let home = Home::new();
+    // Eight threads with six libraries fill every place that these have.
+    let lines = home.run(&[], &["many:8", "listeners:1", "list:0", "add:hsa"]);
+    assert_eq!(lines[..2], ["many 0", "listeners 1"]);
+    assert_eq!(lines.iter().filter(|l| l.starts_with("  info")).count(), 48);
+    assert_eq!(lines.last().unwrap(), "add hsa 7 -1");
+}
+
+/// A program installed a filter that kills at mmap as soon as it saw the thread, which was still opening its socket: it was killed.
+#[test]
+fn a_registration_returns_when_the_listener_listens() {
+    let home = Home::new();
+    for _ in 0..20 {
+        let lines = home.run(&[], &["add:hip", "listens"]);
+        assert_eq!(lines, ["add hip 1 8", "listens 1"]);
+    }
+}
+
+#[test]
+fn switches_off_mean_off() {
+    let home = Home::new();
+    let off = home.run(
+        &[("ROCP_TOOL_ATTACH", "0")],
+        &["add:hip", "attach:libtool.so", "detach", "listeners:0"],
+    );
+    assert_eq!(off, ["add hip 1 8", "attach 9", "detach 9", "listeners 0"]);
+    let disabled = home.run(
+        &[("ROCPROFILER_REGISTER_ENABLED", "off")],
+        &["add:hip", "list:0", "attach:libtool.so", "listeners:0"],
+    );
+    assert_eq!(
+        disabled,
+        ["add hip 1 -1", "list 0", "attach 9", "listeners 0"]
+    );
+}
+
+#[test]
+fn values_that_end_amds_library_do_not_end_ours() {
+    let home = Home::new();
+    let strange = [
+        ("ROCPROFILER_REGISTER_ENABLED", ""),
+        ("ROCPROFILER_REGISTER_SECURE", ""),
+        ("ROCP_TOOL_ATTACH", ""),
+        ("ROCP_TOOL_LIBRARIES", ""),
+        ("ROCPROFILER_REGISTER_LOG_LEVEL", "loudly"),
+    ];
+    assert_eq!(
+        home.run(&strange, &["add:hip", "listeners:1"]),
+        ["add hip 1 8", "listeners 1"]
+    );
+    // A tool is asked for, and no SDK is there.
+    let (lines, errors) = home.run_with_errors(
+        &[("ROCP_TOOL_LIBRARIES", "/nowhere/libtool.so")],
+        &["add:hip", "all", "list:0"],
+    );
+    assert_eq!(
+        lines,
+        ["add hip 1 8", "all 0", "  info hip 70204 1", "list 0"]
+    );
+    assert!(
+        errors.contains("rocprofiler-register: warning: a profiling tool was asked for"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn secure_mode_wants_the_right_file() {
+    let home = Home::new()
+        .with("libamdhip64.so.7.2.4", "runtime.c", &[])
+        .with("libother.so", "runtime.c", &[]);
+    let secure = [("ROCPROFILER_REGISTER_SECURE", "1")];
+    assert_eq!(home.run(&secure, &["add:hip"]), ["add hip 5 -1"]);
+    assert_eq!(
+        home.run(&secure, &["load:libamdhip64.so.7.2.4"]),
+        ["  runtime: hip 1", "load ok"]
+    );
+    assert_eq!(
+        home.run(&secure, &["load:libother.so"]),
+        ["  runtime: hip 5", "load ok"]
+    );
+    assert_eq!(
+        home.run(&[], &["load:libother.so"]),
+        ["  runtime: hip 1", "load ok"]
+    );
+}
+
+#[test]
+fn a_tool_named_at_the_start_gets_each_table_as_it_comes() {
+    let home = Home::new()
+        .with("librocprofiler-sdk.so.1", "sdk.c", &["-DATTACH"])
+        .with("libtool.so", "tool.c", &[]);
+    let tool = [("ROCP_TOOL_LIBRARIES", "libtool.so")];
+    assert_eq!(
+        home.run(&tool, &["add:hip_compiler", "add:hip", "add:roctx*3"]),
+        [
+            "  sdk: tool libtool.so loaded",
+            "  tool: configure 10201 1.2.1",
+            "  sdk: set hip_compiler 70204 0 1 size 32",
+            "add hip_compiler 0 24",
+            "  sdk: set hip 70204 0 1 size 32",
+            "add hip 0 8",
+            "  sdk: set roctx 70204 0 3 size 32",
+            "add roctx 0 16",
+        ]
+    );
+    // The explicit switch wins; a refusal has its code and the rest goes on.
+    let forced_off = [tool[0], ("ROCPROFILER_REGISTER_FORCE_LOAD", "0")];
+    assert_eq!(home.run(&forced_off, &["add:hip"]), ["add hip 1 8"]);
+    let refuses = [
+        ("ROCPROFILER_REGISTER_FORCE_LOAD", "1"),
+        ("PROBE_REFUSES", "hip"),
+    ];
+    let lines = home.run(&refuses, &["add:hip", "add:hsa", "rest"]);
+    assert_eq!(lines[1], "add hip 6 8");
+    assert_eq!(lines[3], "add hsa 0 0");
+    assert_eq!(lines[4..], ["  sdk: set hip 70204 0 1 size 32", "rest 6"]);
+    // Registering from inside a registration.
+    let recursing = [tool[0], ("PROBE_RECURSE", "1")];
+    let lines = home.run(&recursing, &["add:hsa", "add:hip"]);
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|l| *l == "  sdk: register again 2")
+            .count(),
+        2
+    );
+    assert!(lines.contains(&"add hip 0 8".to_owned()), "{lines:?}");
+}
+
+#[test]
+fn a_named_sdk_is_the_only_one() {
+    let home = Home::new()
+        .with("librocprofiler-sdk.so.1", "sdk.c", &[])
+        .with("libmysdk.so", "sdk.c", &["-DATTACH"]);
+    let named = home.path("libmysdk.so");
+    let named = [
+        ("ROCPROFILER_REGISTER_LIBRARY", named.to_str().unwrap()),
+        ("ROCPROFILER_REGISTER_LOG_LEVEL", "info"),
+    ];
+    let (lines, errors) = home.run_with_errors(&named, &["add:hip"]);
+    assert_eq!(lines, ["  sdk: set hip 70204 0 1 size 32", "add hip 0 8"]);
+    assert!(errors.contains("libmysdk.so"), "{errors}");
+    let missing = [("ROCPROFILER_REGISTER_LIBRARY", "/nowhere/libmysdk.so")];
+    assert_eq!(home.run(&missing, &["add:hip"]), ["add hip 1 8"]);
+}
+
+#[test]
+fn an_sdk_that_comes_late_asks_for_what_is_kept() {
+    let home = Home::new().with("librocprofiler-sdk.so.1", "sdk.c", &["-DATTACH"]);
+    let lines = home.run(
+        &[],
+        &[
+            "add:hip",
+            "add:hsa",
+            "all",
+            "load:librocprofiler-sdk.so.1",
+            "rest",
+            "rest",
+            "all",
+        ],
+    );
+    let both = [
+        "  sdk: set hip 70204 0 1 size 32".to_owned(),
+        "  sdk: set hsa 70204 0 1 size 32".to_owned(),
+    ];
+    assert_eq!(
+        lines[..4],
+        ["add hip 1 8", "add hsa 1 0", "all 0", "load ok"]
+    );
+    assert_eq!(lines[4..6], both);
+    assert_eq!(lines[6..8], ["rest 0", "rest 0"]);
+    assert_eq!(lines[8..10], both);
+    assert_eq!(lines[10..], ["all 0"]);
+}
+
+#[test]
+fn a_forked_child_has_the_tables_and_gets_its_own_listener() {
+    let home = Home::new();
+    let lines = home.run(
+        &[],
+        &[
+            "add:hip",
+            "listeners:1",
+            "fork",
+            // From the fork on: it has it before anything is registered in it.
+            "listeners:1",
+            "list:0",
+            "add:hsa",
+            "listeners:1",
+        ],
+    );
+    assert_eq!(
+        lines,
+        [
+            "add hip 1 8",
+            "listeners 1",
+            "listeners 1",
+            "  info hip 70204 1",
+            "list 0",
+            "add hsa 1 0",
+            "listeners 1",
+            "child 0"
+        ]
+    );
+}
+
+#[test]
+fn every_code_has_its_words() {
+    let words: Vec<String> = (0..=10).map(|n| format!("word:{n}")).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let lines = Home::new().run(&[], &words);
+    assert_eq!(lines[0], "word Success");
+    assert_eq!(lines[1], "word rocprofiler-register found no tools");
+    assert_eq!(lines[10], "word rocprofiler_register_unknown_error");
+}

@@ -1,0 +1,243 @@
+//! The attaching side of a session dies, by SIGKILL, after each of its steps: the target works on, the profiling ends by itself when
+//! the lease is over, tables and threads are as before, and the next attach works.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::common::{Worker, drive, numbers, steps};
+use midair_tests::snapshot::{Snapshot, What};
+use midair_tests::stand_in::Kit;
+use midair_tests::target::{Exit, PATIENCE, run, until};
+
+/// Ms after which the target ends a session whose attacher is silent. An attacher that the machine gives no turn is silent, too.
+const LEASE: &str = "1500";
+
+/// Longest that threads, masks, handlers and descriptors may take to be as before.
+const LIMIT: Duration = Duration::from_secs(25);
+
+fn attach(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
+    let out = kit.scratch().join(name);
+    let (pid, out) = (pid.to_string(), out.to_str().unwrap().to_owned());
+    let args = [&[&pid, &out, "--lease-ms", LEASE][..], extra].concat();
+    run(drive(&args), PATIENCE).unwrap()
+}
+
+/// Our thread parks an instant after its attacher was told that all is over, and waits 5 s for an offer, which an attacher that gets
+/// no turn may miss.
+fn comes_too_early(said: &str) -> bool {
+    said.contains("failed: Busy") || said.contains("took no offer")
+}
+
+/// [`attach`], again until it is our turn.
+fn attach_in_turn(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
+    let limit = Instant::now() + PATIENCE;
+    loop {
+        let exit = attach(kit, pid, name, extra);
+        if !comes_too_early(&exit.stdout.join("\n")) || Instant::now() > limit {
+            return exit;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Nothing is recorded, and all is as before but for our parked thread and what it needs.
+fn is_over(worker: &Worker, before: &Snapshot, tables: &impl PartialEq<Tables>, when: &str) {
+    let pid = worker.pid();
+    until("the end of the profiling", || {
+        Ok(*tables == worker.tables()?)
+    })
+    .unwrap_or_else(|error| panic!("{when}: {error}"));
+    let left = || {
+        let now = Snapshot::take(pid).unwrap();
+        before.diff(&now).without(|change| {
+            change.what == What::Map
+                || (change.what == What::Thread && change.name == "midair-agent")
+        })
+    };
+    let limit = Instant::now() + LIMIT;
+    while !left().is_empty() {
+        assert!(Instant::now() < limit, "{when}: this stays\n{}", left());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+type Tables = std::collections::BTreeMap<String, Vec<u8>>;
+
+/// The next one comes in, at once or once the other's lease is over.
+fn next_works(kit: &Kit, worker: &Worker, name: &str, when: &str) {
+    let limit = Instant::now() + PATIENCE;
+    loop {
+        let exit = attach(kit, worker.pid(), name, &[]);
+        let said = exit.stdout.join("\n");
+        if exit.status.success() {
+            assert!(said.contains("wrote "), "{when}: {exit}");
+            return;
+        }
+        assert!(comes_too_early(&said), "{when}: {exit}");
+        assert!(Instant::now() < limit, "{when}: busy for ever");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn has_died(exit: &Exit) -> Option<String> {
+    let dead = exit.signal() == Some(libc::SIGKILL);
+    dead.then(|| exit.stderr.last().cloned().unwrap_or_default())
+}
+
+/// No file that looks finished and is not: the attacher was not there yet.
+fn no_half_files(kit: &Kit, name: &str, when: &str) {
+    let Ok(entries) = std::fs::read_dir(kit.scratch().join(name)) else {
+        return;
+    };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        let extension = path.extension().and_then(|word| word.to_str());
+        if extension == Some("json") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.trim_end().ends_with('}'), "{when}: {path:?}");
+        }
+    }
+}
+
+/// Each of these on one of a few threads: nearly all of the time is spent in waiting for the end of leases.
+fn in_parallel(numbers: &[u64], work: impl Fn(usize, &[u64]) + Sync) {
+    const THREADS: usize = 5;
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for thread in 0..THREADS {
+            let own: Vec<u64> = numbers
+                .iter()
+                .copied()
+                .skip(thread)
+                .step_by(THREADS)
+                .collect();
+            let work = &work;
+            threads.push(scope.spawn(move || work(thread, &own)));
+        }
+        let failed = threads.into_iter().filter_map(|thread| thread.join().err());
+        let failed: Vec<_> = failed.collect();
+        assert!(
+            failed.is_empty(),
+            "{} threads failed, see above",
+            failed.len()
+        );
+    });
+}
+
+#[test]
+fn of_a_first_attach() {
+    let kit = Kit::new().unwrap();
+    let first = Worker::start(&kit, "first.log", None);
+    let unharmed = attach(&kit, first.pid(), "unharmed", &[]);
+    let names = steps(unharmed.stdout.last().unwrap());
+    unharmed.success().unwrap();
+    first.quit();
+    let longest = Mutex::new(Duration::ZERO);
+    let deaths = AtomicUsize::new(0);
+    let numbers = numbers(&names);
+    in_parallel(&numbers, |_, own| {
+        for number in own {
+            let worker = Worker::start(&kit, &format!("model-{number}.log"), None);
+            let before = Snapshot::take(worker.pid()).unwrap();
+            let tables = worker.tables().unwrap();
+            let name = format!("out-{number}");
+            let words = ["--die-after", &number.to_string()];
+            let exit = attach(&kit, worker.pid(), &name, &words);
+            let Some(when) = has_died(&exit) else {
+                exit.success().unwrap();
+                worker.quit();
+                continue;
+            };
+            deaths.fetch_add(1, Relaxed);
+            let died = Instant::now();
+            no_half_files(&kit, &name, &when);
+            is_over(&worker, &before, &tables, &when);
+            let mut longest = longest.lock().unwrap();
+            *longest = longest.max(died.elapsed());
+            drop(longest);
+            next_works(&kit, &worker, &format!("next-{number}"), &when);
+            assert!(tables == worker.tables().unwrap(), "{when}");
+            worker.quit();
+        }
+    });
+    let deaths = deaths.into_inner();
+    eprintln!("first attach: {deaths} deaths at {names:?}, over after {longest:?} at most");
+    assert!(deaths + 2 >= numbers.len(), "{deaths} of {numbers:?}");
+}
+
+#[test]
+fn of_an_attach_that_wakes_our_thread() {
+    let kit = Kit::new().unwrap();
+    let deaths = AtomicUsize::new(0);
+    // Here the engine's steps are few, and all are taken: as many as there are, with room for those that will come.
+    let numbers: Vec<u64> = (1..=30).collect();
+    in_parallel(&numbers, |thread, own| {
+        let worker = Worker::start(&kit, &format!("model-{thread}.log"), None);
+        let tables = worker.tables().unwrap();
+        let first = format!("first-{thread}");
+        attach(&kit, worker.pid(), &first, &[]).success().unwrap();
+        let before = Snapshot::take(worker.pid()).unwrap();
+        for number in own {
+            let name = format!("out-{number}");
+            let words = ["--die-after", &number.to_string()];
+            let exit = attach_in_turn(&kit, worker.pid(), &name, &words);
+            let Some(when) = has_died(&exit) else {
+                let exit = exit.success().unwrap();
+                let steps = steps(exit.stdout.last().unwrap()).len() as u64;
+                assert!(steps <= *number, "step {number} of {steps} struck nobody");
+                continue;
+            };
+            deaths.fetch_add(1, Relaxed);
+            no_half_files(&kit, &name, &when);
+            is_over(&worker, &before, &tables, &when);
+            next_works(&kit, &worker, &format!("next-{number}"), &when);
+        }
+        assert!(tables == worker.tables().unwrap());
+        worker.quit();
+    });
+    let deaths = deaths.into_inner();
+    eprintln!("woken: {deaths} deaths");
+    assert!((18..30).contains(&deaths), "{deaths}");
+}
+
+/// Death in the middle of any file: nothing under a final name is half written.
+#[test]
+fn while_it_writes() {
+    let kit = Kit::new().unwrap();
+    let worker = Worker::start(&kit, "model.log", None);
+    attach(&kit, worker.pid(), "whole", &[]).success().unwrap();
+    let sizes = std::fs::read_dir(kit.scratch().join("whole")).unwrap();
+    let largest = sizes
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .max();
+    let mut bytes = 0;
+    let mut deaths = 0;
+    while bytes < largest.unwrap() {
+        let name = format!("at-{bytes}");
+        let exit = attach_in_turn(
+            &kit,
+            worker.pid(),
+            &name,
+            &["--largest-file", &bytes.to_string()],
+        );
+        let when = format!("no file beyond {bytes} bytes");
+        if exit.signal() == Some(libc::SIGXFSZ) {
+            deaths += 1;
+            no_half_files(&kit, &name, &when);
+            let finished = std::fs::read_dir(kit.scratch().join(&name)).map_or(0, |files| {
+                let finished =
+                    |file: &std::fs::DirEntry| !file.file_name().to_string_lossy().starts_with('.');
+                files
+                    .filter(|file| finished(file.as_ref().unwrap()))
+                    .count()
+            });
+            assert_eq!(finished, 0, "{when}: files are there, and not all of them");
+        }
+        bytes = if bytes == 0 { 1 } else { bytes * 4 };
+    }
+    eprintln!("{deaths} deaths while writing, up to {bytes} bytes");
+    assert!(deaths >= 4, "only {deaths}");
+    worker.quit();
+}

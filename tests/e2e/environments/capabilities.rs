@@ -1,0 +1,225 @@
+//! An attacher with file capabilities: what its user may not do, it does not do for him.
+
+use crate::environments::kit::{
+    Attach, Program, Start, as_user, attacher, open_to_all, refusal, refused, works,
+};
+use midair_tests::snapshot::Snapshot;
+use midair_tests::stage::stage;
+use midair_tests::stand_in::Kit;
+use midair_tests::target::{PATIENCE, Target, run};
+use midair_tests::{Result, is_root_for};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+const SOMEBODY: u32 = 1000;
+const BOTH: &str = "cap_sys_ptrace,cap_dac_override+ep";
+
+/// A copy of the product whose command line has these file capabilities.
+fn with_capabilities(at: &Path, name: &str, capabilities: &str) -> Result<PathBuf> {
+    let copy = at.join(name);
+    let done = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(stage()?)
+        .arg(&copy)
+        .status()?;
+    assert!(done.success());
+    let program = copy.join("bin/midair");
+    let done = std::process::Command::new("setcap")
+        .arg(capabilities)
+        .arg(&program)
+        .status()?;
+    assert!(done.success(), "setcap");
+    Ok(program)
+}
+
+fn may_give() -> Result<bool> {
+    if !is_root_for("to give capabilities")? {
+        return Ok(false);
+    }
+    let setcap = std::process::Command::new("setcap").arg("-h").output();
+    if setcap.is_err() {
+        midair_tests::leave_out("setcap (libcap2-bin) is not there")?;
+    }
+    Ok(setcap.is_ok())
+}
+
+/// Where nobody else may write: what has more rights than its user takes its libraries from no other place.
+fn safe() -> Result<tempfile::TempDir> {
+    Ok(tempfile::Builder::new()
+        .prefix("midair-test-")
+        .permissions(PermissionsExt::from_mode(0o755))
+        .tempdir_in("/opt")?)
+}
+
+/// A program of the user who may attach.
+fn his(kit: &Kit) -> Result<Program> {
+    let start = Start {
+        before: as_user(SOMEBODY),
+        ..Start::default()
+    };
+    Program::start(kit, "his", start)
+}
+
+#[test]
+fn an_attacher_with_file_capabilities() -> Result<()> {
+    if !may_give()? {
+        return Ok(());
+    }
+    let kit = Kit::new()?;
+    let mut his = his(&kit)?;
+    let mut roots = Program::start(&kit, "root's", Start::default())?;
+    let attach = |path: PathBuf| Attach {
+        before: as_user(SOMEBODY),
+        program: Some(path),
+        ..Attach::default()
+    };
+    let safe = safe()?;
+    // It is not dumpable itself: what is /proc/self to others belongs to root.
+    let one = attach(with_capabilities(safe.path(), "one", "cap_sys_ptrace+ep")?);
+    works(&mut his, &one, "CAP_SYS_PTRACE, his own")?;
+    refused(&roots, &one, 11, "but not CAP_DAC_OVERRIDE")?;
+    let exit = refusal(&roots, &one)?;
+    assert!(
+        exit.stderr
+            .join("\n")
+            .contains("setcap cap_sys_ptrace,cap_dac_override+ep"),
+        "{exit}"
+    );
+    let both = attach(with_capabilities(safe.path(), "both", BOTH)?);
+    works(&mut roots, &both, "both, root's")?;
+    works(&mut his, &both, "both, his own")?;
+    // And without any.
+    let none = attach(stage()?.join("bin/midair"));
+    works(&mut his, &none, "none, his own")?;
+    refused(
+        &roots,
+        &none,
+        11,
+        "it belongs to user 0 and we are user 1000",
+    )?;
+    his.quit()?;
+    roots.quit()
+}
+
+/// Its user could have read any file by it, out of his own process.
+#[test]
+fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
+    if !may_give()? {
+        return Ok(());
+    }
+    let kit = Kit::new()?;
+    let mut his = his(&kit)?;
+    let roots = Program::start(&kit, "root's", Start::default())?;
+    let safe = safe()?;
+    let midair = with_capabilities(safe.path(), "both", BOTH)?;
+    let place = |name: &str, folder: u32, file: u32| -> Result<PathBuf> {
+        let folder_of = safe.path().join(name);
+        std::fs::create_dir(&folder_of)?;
+        let path = folder_of.join("tool.so");
+        std::fs::copy(
+            stage()?.join("lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
+            &path,
+        )?;
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(file))?;
+        std::fs::set_permissions(&folder_of, PermissionsExt::from_mode(folder))?;
+        Ok(path)
+    };
+    let with = |tool: &Path| {
+        let mut before = as_user(SOMEBODY);
+        before.push("env".to_owned());
+        before.push(format!("ROCPROF_ATTACH_TOOL_LIBRARY={}", tool.display()));
+        Attach {
+            before,
+            program: Some(midair.clone()),
+            ..Attach::default()
+        }
+    };
+    let (closed, hidden) = (
+        place("closed", 0o755, 0o600)?,
+        place("hidden", 0o700, 0o644)?,
+    );
+    refused(
+        &his,
+        &with(&closed),
+        20,
+        "cannot be read: Permission denied",
+    )?;
+    refused(&his, &with(&hidden), 2, "is not a file")?;
+    // Into a process with rights that he has not: nothing of his own.
+    let own = kit.scratch().join("own.so");
+    std::fs::copy(&closed, &own)?;
+    std::fs::set_permissions(&own, PermissionsExt::from_mode(0o755))?;
+    refused(&roots, &with(&own), 11, "it has the rights of user 0")?;
+    works(&mut his, &with(&own), "a tool of his own")?;
+    his.quit()?;
+    roots.quit()
+}
+
+/// What he may not write, this does not write for him; also when the directory has become another one since the attach.
+#[test]
+fn results_are_written_as_its_user() -> Result<()> {
+    if !may_give()? {
+        return Ok(());
+    }
+    let kit = Kit::new()?;
+    let mut his = his(&kit)?;
+    let safe = safe()?;
+    let midair = with_capabilities(safe.path(), "both", BOTH)?;
+    let roots = safe.path().join("results");
+    std::fs::create_dir(&roots)?;
+    let aims: [&[&str]; 3] = [&[], &["--tree"], &["--merge", "--tree"]];
+    for aim in aims {
+        let attach = Attach {
+            before: as_user(SOMEBODY),
+            program: Some(midair.clone()),
+            aim: aim.iter().map(ToString::to_string).collect(),
+            ..Attach::default()
+        };
+        let before = Snapshot::take(his.pid)?;
+        let exit = run(attacher(&his, &attach, &roots)?, PATIENCE)?;
+        assert_eq!(exit.status.code(), Some(33), "{aim:?}: {exit}");
+        let diff = before.diff(&Snapshot::take(his.pid)?).without_heap();
+        assert!(diff.is_empty(), "{aim:?}: {diff}");
+
+        let link = kit.scratch().join("link");
+        let own = tempfile::tempdir_in(kit.scratch())?;
+        open_to_all(own.path())?;
+        std::os::unix::fs::symlink(own.path(), &link)?;
+        std::os::unix::fs::lchown(&link, Some(SOMEBODY), None)?;
+        let mut session = Target::spawn(attacher(&his, &attach, &link)?)?;
+        session.expect_error("attached to process")?;
+        his.ask("work 1")?;
+        std::fs::remove_file(&link)?;
+        std::os::unix::fs::symlink(&roots, &link)?;
+        std::os::unix::fs::lchown(&link, Some(SOMEBODY), None)?;
+        session.send("")?;
+        let exit = session.wait(PATIENCE)?;
+        std::fs::remove_file(&link)?;
+        assert_eq!(exit.status.code(), Some(33), "{aim:?}: {exit}");
+        let left: Vec<_> = std::fs::read_dir(&roots)?.collect();
+        assert!(left.is_empty(), "{aim:?}: {left:?}");
+        let saved = exit
+            .stderr
+            .iter()
+            .find_map(|line| {
+                let (_, rest) = line.split_once("the results were saved in ")?;
+                rest.strip_suffix(" instead")
+            })
+            .ok_or_else(|| format!("{aim:?}: {exit}"))?;
+        for file in std::fs::read_dir(saved)? {
+            assert_eq!(file?.metadata()?.uid(), SOMEBODY, "{aim:?}: {saved}");
+        }
+        std::fs::remove_dir_all(saved)?;
+        crate::environments::kit::settled(&his)?;
+    }
+    // Manual pages, too.
+    let mut man = std::process::Command::new("setpriv");
+    man.args(&as_user(SOMEBODY)[1..])
+        .arg(&midair)
+        .args(["man", "--directory"])
+        .arg(&roots);
+    let exit = run(man, PATIENCE)?;
+    assert_eq!(exit.status.code(), Some(33), "{exit}");
+    assert!(std::fs::read_dir(&roots)?.next().is_none());
+    his.quit()
+}

@@ -1,0 +1,38 @@
+//! A first thread that has ended while others go on: `/proc/PID` tells little of such a process, and `/proc/self` in it neither.
+
+use crate::environments::kit::{Attach, Program, Start, attacher, open_to_all, words, works};
+use midair_tests::Result;
+use midair_tests::stand_in::Kit;
+use midair_tests::target::{PATIENCE, Target, until};
+
+/// It went unseen that nothing of the runtimes' tables could be read there.
+#[test]
+fn the_whole_way_without_a_first_thread() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut program = Program::start(&kit, "left", Start::default())?;
+    program.target.send("leave")?;
+    until("the end of the first thread", || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.pid))?;
+        Ok(stat.contains(") Z "))
+    })?;
+    works(&mut program, &Attach::default(), "no first thread")?;
+
+    // Who it is, all the same; and how it was entered, to who asks.
+    let dir = tempfile::tempdir()?;
+    open_to_all(dir.path())?;
+    let attach = Attach {
+        options: words(&["-v", "--output-format", "json"]),
+        ..Attach::default()
+    };
+    let mut session = Target::spawn(attacher(&program, &attach, dir.path())?)?;
+    session.expect_error("attached to process")?;
+    session.expect_error("midair: info: entered by ")?;
+    program.ask("work 1")?;
+    session.send("")?;
+    session.wait(PATIENCE)?.success()?;
+    let json = midair_tests::table::json(&dir.path().join("o_results.json"))?;
+    let command = &json["rocprofiler-sdk-tool"][0]["metadata"]["command"];
+    let first = command[0].as_str().unwrap_or_default();
+    assert!(first.ends_with("two_gpus"), "{command}");
+    program.quit()
+}
