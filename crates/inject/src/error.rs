@@ -11,7 +11,6 @@ use crate::agent::step_words;
 
 /// Why a process cannot be entered, told by looking alone: it was not touched.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Refusal {
     /// There is no such process.
     NoProcess {
@@ -223,7 +222,6 @@ impl fmt::Display for Seen {
 
 /// Why entering failed. Unless it says otherwise the target is as it was.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum EnterError {
     /// It cannot be entered at all.
     Refused(Refusal),

@@ -9,8 +9,9 @@ mod place;
 mod target;
 mod way;
 
-use crate::attach::{failure_of_refusal, live, root_of};
+use crate::explain;
 use crate::install::{Install, Tools};
+use crate::process::{live, root_of};
 use crate::request::Request;
 use crate::runtime::{self, Brand};
 use midair_failure::{Failure, Kind};
@@ -91,7 +92,7 @@ impl Lines {
     }
     /// A fact that speaks against entering by ptrace: whether it forbids the attach the look has said.
     fn against(&mut self, name: &str, refusal: &Refusal) {
-        let failure = failure_of_refusal(refusal);
+        let failure = explain::refused(refusal);
         if self.enters {
             let found = format!("{}; the way in does not need it otherwise", failure.what);
             self.note(name, found);
@@ -131,7 +132,7 @@ pub fn checks(request: &Request) -> Vec<Check> {
             && !lines.failed()
         {
             // Something that no line names.
-            lines.fail("entering", failure_of_refusal(refusal));
+            lines.fail("entering", explain::refused(refusal));
         }
         place::results(request, (pid, tid), &mut lines);
         place::spool(request, &mut lines);

@@ -1,6 +1,5 @@
 //! A trace that is complete and not written yet.
 
-use crate::attach::laid_down;
 use crate::request::Entry;
 use crate::rights;
 use midair_failure::Failure;
@@ -42,7 +41,7 @@ impl Collected {
     /// [`midair_failure::Kind::Output`]; then no file of this trace is left.
     pub fn write(self, style: table::Style) -> Result<Written, Failure> {
         let written = rights::as_real_user(|| self.finished.write(style))
-            .unwrap_or_else(|error| Err(laid_down(&error)));
+            .unwrap_or_else(|error| Err(rights::cannot_drop(&error)));
         fault::step("files written");
         written
     }

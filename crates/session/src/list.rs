@@ -1,7 +1,7 @@
 //! Processes that use a GPU runtime, and whether each can be attached to: for `midair ps`. Nothing is touched.
 
-use crate::attach::failure_of_refusal;
 use crate::cupti;
+use crate::explain;
 use crate::find::{Found, processes};
 use crate::rights;
 use crate::runtime::{self, Brand};
@@ -57,7 +57,7 @@ fn listed(found: Found, clock: &Clock) -> Listed {
     let inner = status.ns_tgid.last().copied().filter(|inner| *inner != pid);
     let mut attached = thread_of_ours(pid);
     let attachable = (found.uses_a_gpu() || !found.readable).then(|| {
-        let approach = approach(pid).map_err(|refusal| failure_of_refusal(&refusal))?;
+        let approach = approach(pid).map_err(|refusal| explain::refused(&refusal))?;
         let agent = approach
             .look
             .as_ref()
@@ -97,7 +97,7 @@ fn way(approach: &Approach) -> Result<&'static str, Failure> {
     let look = approach.look.as_ref().ok();
     let agent = look.and_then(|look| look.agent.as_ref());
     match agent {
-        Some(agent) if !agent.is_parked() => Err(crate::attach::busy(
+        Some(agent) if !agent.is_parked() => Err(explain::busy(
             u32::try_from(approach.pid).unwrap_or(0),
             agent.state(),
         )),

@@ -283,6 +283,15 @@ pub fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     Ok(work())
 }
 
+/// The rights that starting this program gave cannot be laid down, so files would be written with them.
+pub(crate) fn cannot_drop(error: &io::Error) -> Failure {
+    Failure::new(
+        Kind::Output,
+        format!("the rights that this program adds to yours cannot be dropped: {error}"),
+    )
+    .hint("run it without its set-uid bit or file capabilities")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! Which GPU runtimes a process has, and which library of ours records it.
 
-use crate::attach::{failure_by, failure_of_refusal};
+use crate::explain;
 use crate::install::Install;
 use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, Library, Look, Options};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Functions by which a HIP or HSA runtime is known, and CUDA's driver library, whatever their files are called.
 const BY_FUNCTION: [&str; 3] = ["hsa_init", "hipGetDeviceCount", "cuInit"];
 /// What AMD's runtimes are called when nobody renamed them: looked at first, since reading the symbols of every library takes long.
-pub(crate) const AMD_NAMES: [&[u8]; 2] = [b"libhsa-runtime64", b"libamdhip64"];
+const AMD_NAMES: [&[u8]; 2] = [b"libhsa-runtime64", b"libamdhip64"];
 /// What CUDA's driver library is called. `libcudart.so` and `libcudadebugger.so` are others.
 pub(crate) const CUDA_NAME: &[u8] = b"libcuda.so";
 /// By which word the copy of our CUDA library in a process is known ([`Look::copies`]).
@@ -156,8 +156,8 @@ pub(crate) fn chosen(approach: &Approach, options: &Options) -> Result<Option<Ch
         (Err(_), Some(door)) => door
             .ask(options)
             .map(|here| here.gpu.then_some((Brand::Amd, None)))
-            .map_err(|error| failure_by(approach, &error)),
-        (Err(refusal), None) => Err(failure_of_refusal(refusal)),
+            .map_err(|error| explain::not_entered(approach, &error)),
+        (Err(refusal), None) => Err(explain::refused(refusal)),
     }
 }
 
@@ -167,6 +167,32 @@ pub(crate) fn chosen(approach: &Approach, options: &Options) -> Result<Option<Ch
 /// As [`chosen`].
 pub(crate) fn of_look(look: &Look) -> Result<Option<Chosen>, Failure> {
     Runtimes::of(&look.modules).choose(&look.copies(), look.pid)
+}
+
+/// Refuses a process with two copies of one runtime. Which of them it works with cannot be told, and a trace of the other
+/// would look as if nothing had happened.
+///
+/// # Errors
+/// [`Kind::Ambiguous`].
+pub(crate) fn refuse_two_copies(pid: i32, modules: &Modules) -> Result<(), Failure> {
+    for usual in AMD_NAMES {
+        let mut copies = modules
+            .list
+            .iter()
+            .filter(|module| module.file_name().starts_with(usual))
+            .map(|module| midair_procinfo::show(&module.path));
+        if let (Some(first), Some(second)) = (copies.next(), copies.next()) {
+            return Err(Failure::new(
+                Kind::Ambiguous,
+                format!(
+                    "process {pid} has two copies of {}: {first} and {second}",
+                    String::from_utf8_lossy(usual)
+                ),
+            )
+            .hint("let the program load one (see LD_LIBRARY_PATH, RUNPATH, and what its Python packages bring)"));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

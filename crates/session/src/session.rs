@@ -117,6 +117,37 @@ impl Prepared {
     }
 }
 
+/// Why a session did not start.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// The worker thread no longer waited for the offer, so that nothing was begun.
+    OfferNotTaken(Failure),
+    /// Anything else. What was begun is undone.
+    Failed(Failure),
+}
+
+impl StartError {
+    /// What to report.
+    pub(crate) fn failure(&self) -> &Failure {
+        match self {
+            StartError::OfferNotTaken(failure) | StartError::Failed(failure) => failure,
+        }
+    }
+
+    /// What to report.
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            StartError::OfferNotTaken(failure) | StartError::Failed(failure) => failure,
+        }
+    }
+}
+
+impl From<Failure> for StartError {
+    fn from(failure: Failure) -> StartError {
+        StartError::Failed(failure)
+    }
+}
+
 /// An attached process.
 #[derive(Debug)]
 pub struct Session {
@@ -144,7 +175,7 @@ impl Session {
         prepared: Prepared,
         request: &Request,
         entry: Entry,
-    ) -> Result<Session, Failure> {
+    ) -> Result<Session, StartError> {
         let Prepared {
             mut identity,
             reader,
@@ -193,7 +224,7 @@ impl Session {
                 ));
             }
             if self.target.is_stopped() {
-                return Err(stopped("the set-up"));
+                return Err(stopped(Phase::SetUp));
             }
             if Instant::now() >= limit {
                 // The lease ends what was begun; nothing of ours is stopped or traced.
@@ -327,7 +358,7 @@ impl Session {
                 break;
             }
             if began.elapsed() > SILENCE && self.target.is_stopped() {
-                failure = Some(stopped("the detach"));
+                failure = Some(stopped(Phase::Detach));
                 break;
             }
             if Instant::now() >= limit {
@@ -458,16 +489,13 @@ fn futex(
     };
 }
 
-/// How the failure begins where nobody was there for the offer any more.
-pub(crate) const NO_OFFER: &str = "the target's side took no offer";
-
 /// Sends the spool and the tools, and waits for the answer.
 fn offer(
     channel: &OwnedFd,
     target: &Target,
     reader: &Reader,
     tools: &[Tool],
-) -> Result<(), Failure> {
+) -> Result<(), StartError> {
     let setup = |what: String| Failure::new(Kind::Setup, what);
     let mut identity = [0; MAX_TOOLS];
     for (tool, identity) in tools.iter().zip(&mut identity) {
@@ -486,7 +514,9 @@ fn offer(
         MsgFlags::MSG_NOSIGNAL,
         None,
     )
-    .map_err(|error| setup(format!("{NO_OFFER}: {error}")))?;
+    .map_err(|error| {
+        StartError::OfferNotTaken(setup(format!("the target's side took no offer: {error}")))
+    })?;
     fault::step("offer sent");
     wait_for_answer(channel, target)?;
     let mut answer = [0; 16];
@@ -497,8 +527,8 @@ fn offer(
     match answer.get(..got).and_then(Reply::read) {
         Some(true) => Ok(()),
         Some(false) => Err(setup("the target's side could not map the spool".to_owned())
-            .hint("its limit of address space (RLIMIT_AS) or its memory cgroup may be too tight: try a smaller spool")),
-        None => Err(setup("the target's side did not answer".to_owned())),
+            .hint("its limit of address space (RLIMIT_AS) or its memory cgroup may be too tight: try a smaller spool").into()),
+        None => Err(setup("the target's side did not answer".to_owned()).into()),
     }
 }
 
@@ -517,7 +547,7 @@ fn wait_for_answer(channel: &OwnedFd, target: &Target) -> Result<(), Failure> {
             }
         }
         if target.is_stopped() {
-            return Err(stopped("the set-up"));
+            return Err(stopped(Phase::SetUp));
         }
         // Without an answer what follows says that there was none.
         if Instant::now() >= limit || target.ended().is_some() {
@@ -526,15 +556,22 @@ fn wait_for_answer(channel: &OwnedFd, target: &Target) -> Result<(), Failure> {
     }
 }
 
-/// Job control holds the process: nothing can be waited for.
-fn stopped(during: &str) -> Failure {
+/// What was under way when the process was stopped.
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    SetUp,
+    Detach,
+}
+
+/// Job control has stopped the process, so there is no use in waiting for it.
+fn stopped(during: Phase) -> Failure {
+    let (kind, phase) = match during {
+        Phase::SetUp => (Kind::Stopped, "the set-up"),
+        Phase::Detach => (Kind::DetachFailed, "the detach"),
+    };
     Failure::new(
-        if during == "the set-up" {
-            Kind::Stopped
-        } else {
-            Kind::DetachFailed
-        },
-        format!("the process was stopped by job control during {during}"),
+        kind,
+        format!("the process was stopped by job control during {phase}"),
     )
     .hint("its side ends what was begun by itself when it goes on (kill -CONT)")
 }

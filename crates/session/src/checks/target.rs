@@ -1,9 +1,9 @@
 //! What the target is, and whether it may be entered.
 
 use super::Lines;
-use crate::attach::{failure_of_refusal, itself, not_gpu, one_of_each};
-use crate::runtime::{Brand, Runtimes};
-use midair_failure::{Failure, Kind};
+use crate::explain::{self, itself, not_gpu};
+use crate::runtime::{Brand, Runtimes, refuse_two_copies};
+use midair_failure::Failure;
 use midair_inject::Refusal;
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::libc_kind::{self, LibcKind};
@@ -34,12 +34,12 @@ pub(super) fn lives(asked: u32, lines: &mut Lines) -> Option<(Tid, Tid)> {
     if stat.is_kernel_thread() {
         lines.fail(
             NAME,
-            failure_of_refusal(&Refusal::KernelThread { pid: number, name }),
+            explain::refused(&Refusal::KernelThread { pid: number, name }),
         );
         return None;
     }
     let zombie = |lines: &mut Lines| {
-        lines.fail(NAME, failure_of_refusal(&Refusal::Zombie { pid: number }));
+        lines.fail(NAME, explain::refused(&Refusal::Zombie { pid: number }));
         None
     };
     let Ok(Some(tid)) = task::live(number) else {
@@ -64,8 +64,7 @@ pub(super) fn lives(asked: u32, lines: &mut Lines) -> Option<(Tid, Tid)> {
 }
 
 fn no_process(pid: u32) -> Failure {
-    Failure::new(Kind::NoProcess, format!("there is no process {pid}"))
-        .hint("midair ps lists the processes that use a GPU")
+    explain::no_process(pid).hint("midair ps lists the processes that use a GPU")
 }
 
 /// Users, capabilities, Yama, dumpable, user namespaces.
@@ -76,7 +75,7 @@ pub(super) fn permission(pid: Tid, tid: Tid, lines: &mut Lines) {
         Err(why) => return lines.cannot_tell(NAME, &why),
     };
     if access.ending {
-        return lines.fail(NAME, failure_of_refusal(&Refusal::Zombie { pid }));
+        return lines.fail(NAME, explain::refused(&Refusal::Zombie { pid }));
     }
     if !access.allowed {
         let (why, hint) = access.why_not();
@@ -214,7 +213,7 @@ pub(super) fn runtimes(asked: u32, modules: &Modules, copies: &[String], lines: 
         Err(failure) => lines.fail(NAME, failure),
         Ok(Some((brand, other))) => {
             let recorded = match brand {
-                Brand::Amd => one_of_each(pid, modules).map(|()| files(&runtimes.amd)),
+                Brand::Amd => refuse_two_copies(pid, modules).map(|()| files(&runtimes.amd)),
                 Brand::Cuda => Ok(files(&runtimes.cuda)),
             };
             match recorded {

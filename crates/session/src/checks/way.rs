@@ -1,8 +1,7 @@
 //! The way in that an attach would take.
 
 use super::Lines;
-use crate::attach::busy;
-use crate::attach::failure_by;
+use crate::explain::{busy, not_entered, not_gpu};
 use midair_inject::{Approach, Grade, Look, Options, survey};
 
 /// Our own thread of an earlier session.
@@ -34,7 +33,7 @@ pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) 
         (Ok(here), look) => {
             let mut found = "it answers, and lets us in: nothing is stopped or traced".to_owned();
             if look.is_err() && !here.gpu {
-                return lines.fail(NAME, crate::attach::not_gpu(approach.pid.cast_unsigned()));
+                return lines.fail(NAME, not_gpu(approach.pid.cast_unsigned()));
             }
             if let Some(tid) = door.listener() {
                 found.push_str(&format!(" (thread {tid})"));
@@ -43,7 +42,7 @@ pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) 
         }
         // Tracing is allowed, so it does not decide.
         (Err(error), Ok(_)) => lines.note(NAME, error.to_string()),
-        (Err(error), Err(_)) => lines.fail(NAME, failure_by(approach, &error)),
+        (Err(error), Err(_)) => lines.fail(NAME, not_entered(approach, &error)),
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a group brought.
 
 use super::{GroupRequest, Selection};
-use crate::attach::{laid_down, live};
 use crate::collected::Collected;
+use crate::process::live;
 use crate::rights;
 use midair_failure::{Failure, Kind};
 use midair_output::table;
@@ -100,7 +100,7 @@ impl GroupCollected {
         };
         let settings = &self.request.each.settings;
         let mut written = rights::as_real_user(|| together.write(settings, style))
-            .unwrap_or_else(|error| Err(laid_down(&error)))?;
+            .unwrap_or_else(|error| Err(rights::cannot_drop(&error)))?;
         self.tell_watched(&mut written);
         Ok(written)
     }

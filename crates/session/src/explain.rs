@@ -1,0 +1,173 @@
+//! What the engine refuses or fails at, as failures: kind, sentence and remedy.
+//!
+//! Both matches name every variant, so that a new one cannot be forgotten here.
+
+use midair_failure::{Failure, Kind};
+use midair_inject::{Approach, EnterError, Refusal};
+
+/// Why a process cannot be entered, as far as an inspection tells.
+pub(crate) fn refused(refusal: &Refusal) -> Failure {
+    let (kind, hint) = match refusal {
+        Refusal::NoProcess { .. } => (
+            Kind::NoProcess,
+            "midair ps lists the processes that use a GPU",
+        ),
+        Refusal::Zombie { .. } => (
+            Kind::Zombie,
+            "its parent has not reaped it; there is nothing left to attach to",
+        ),
+        Refusal::KernelThread { .. } => {
+            (Kind::KernelThread, "only user programs use a GPU runtime")
+        }
+        Refusal::NotPermitted { hint, .. } => (Kind::NotPermitted, *hint),
+        Refusal::Traced { .. } => (
+            Kind::Busy,
+            "end that tracer first (gdb, strace, another profiler)",
+        ),
+        Refusal::Stopped { .. } => (
+            Kind::Stopped,
+            "let it go on first (kill -CONT, or fg in its shell)",
+        ),
+        Refusal::Architecture { .. } => (
+            Kind::Architecture,
+            "use a build of midair for that machine type",
+        ),
+        Refusal::LibcTooOld { .. } => (
+            Kind::Libc,
+            "processes on glibc 2.34 or newer can be entered",
+        ),
+        Refusal::LibcKind { .. } => (
+            Kind::Libc,
+            "our libraries need glibc 2.34 or newer in the process",
+        ),
+        Refusal::Seccomp { .. } => (
+            Kind::Filtered,
+            "start the process without seccomp's strict mode",
+        ),
+        Refusal::Filtered { .. } => (
+            Kind::Filtered,
+            "let the filter allow that call, or load our register library into the process at its start: its listener needs fewer",
+        ),
+        Refusal::SharesMemory { .. } => (
+            Kind::Enter,
+            "attach to its parent, or again once it has started its program",
+        ),
+        Refusal::FilterUnread { .. } => (
+            Kind::Filtered,
+            "run this as root outside the container, or inside it under the same filters",
+        ),
+        Refusal::Dispatches { .. } => (
+            Kind::Filtered,
+            "it cannot be entered while it does so; run its native form",
+        ),
+        Refusal::NoProc { .. } => (
+            Kind::NoProc,
+            "mount one there: nsenter --mount --pid --target PID mount -t proc proc /proc",
+        ),
+        Refusal::Unreadable { .. } => (Kind::Enter, "run this as root"),
+    };
+    Failure::new(kind, refusal.to_string()).hint(hint)
+}
+
+/// Why entering failed. Where the listener did not serve, the failure is what forbids tracing, and its sentence also says
+/// why the listener did not serve.
+pub(crate) fn not_entered(approach: &Approach, error: &EnterError) -> Failure {
+    match (error, &approach.look) {
+        (EnterError::NoDoor { why }, Err(refusal)) => {
+            let mut failure = refused(refusal);
+            failure.what = format!("{}; {why}", failure.what);
+            failure
+        }
+        _ => failed(approach.pid, error),
+    }
+}
+
+/// Why entering the process `pid` failed.
+pub(crate) fn failed(pid: i32, error: &EnterError) -> Failure {
+    const PROCESS_GOES_ON: &str = "the process goes on as before";
+    let (kind, hint) = match error {
+        EnterError::Refused(refusal) => return refused(refusal),
+        EnterError::NoneParked { .. } => (
+            Kind::NoParkedThread,
+            "try again: threads park between pieces of work",
+        ),
+        EnterError::Busy { state, .. } => return busy(pid.cast_unsigned(), state),
+        EnterError::OtherVersion { .. } | EnterError::OtherBuild { .. } => (
+            Kind::Busy,
+            "use the midair that attached first, or restart the process",
+        ),
+        EnterError::Gone { .. } | EnterError::Replaced { .. } => (Kind::NoProcess, ""),
+        EnterError::Standing { .. } => (
+            Kind::Stopped,
+            "let it go on first: in its debugger, by kill -CONT, or by fg in its shell",
+        ),
+        // The inspection found no tracer and that tracing is allowed: a tracer has come since.
+        EnterError::Engine { source, .. } if source.errno() == Some(libc::EPERM) => {
+            return busy(
+                pid.cast_unsigned(),
+                "another tracer holds a thread of it at the moment",
+            );
+        }
+        // Our library says so where another copy of it is at work.
+        EnterError::Boot { errno, .. } if *errno == libc::EBUSY => {
+            return busy(pid.cast_unsigned(), "by another copy of midair");
+        }
+        // Limits that were not checked, or that were met meanwhile. What was begun is undone.
+        EnterError::ThreadRefused { errno } if *errno == libc::EAGAIN => (
+            Kind::NoRoom,
+            "its user has as many threads as allowed (RLIMIT_NPROC), or its pids cgroup is full: raise that limit",
+        ),
+        EnterError::SystemCall { errno, .. } | EnterError::Boot { errno, .. }
+            if [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE].contains(errno) =>
+        {
+            (
+                Kind::NoRoom,
+                "a limit of the process is met (address space, locked memory, mappings, descriptors): see midair doctor",
+            )
+        }
+        EnterError::PathUnseen { .. } => (
+            Kind::NoProc,
+            "it must see itself in /proc: nsenter --mount --pid --target PID mount -t proc proc /proc",
+        ),
+        EnterError::Boot { .. } => (Kind::Setup, ""),
+        EnterError::SystemCall { .. }
+        | EnterError::ThreadRefused { .. }
+        | EnterError::StubCrashed { .. }
+        | EnterError::StubLeft { .. }
+        | EnterError::StubBlocked { .. }
+        | EnterError::Silent { .. }
+        | EnterError::NoDoor { .. }
+        | EnterError::Engine { .. }
+        | EnterError::Ours { .. } => (Kind::Enter, PROCESS_GOES_ON),
+    };
+    Failure::new(kind, error.to_string()).hint(hint)
+}
+
+/// There is no such process.
+pub(crate) fn no_process(pid: u32) -> Failure {
+    Failure::new(Kind::NoProcess, format!("there is no process {pid}"))
+}
+
+/// The process is the attacher.
+pub(crate) fn itself(pid: u32) -> Failure {
+    Failure::new(Kind::Usage, format!("process {pid} is this program itself"))
+        .hint("name another process: see midair ps")
+}
+
+/// The process uses no GPU.
+pub(crate) fn not_gpu(pid: u32) -> Failure {
+    Failure::new(
+        Kind::NotGpu,
+        format!("process {pid} has no HIP, HSA or CUDA runtime loaded"),
+    )
+    .hint("is it the right process? A launcher often runs the work in a child: see ps --forest")
+}
+
+/// The process is attached already; `state` says by whom, or what that session is doing.
+pub(crate) fn busy(pid: u32, state: &str) -> Failure {
+    Failure::new(
+        Kind::Busy,
+        format!("process {pid} is attached already ({state})"),
+    )
+    .hint("wait for the other session to end, or end it; if its attacher has died, its lease runs out within seconds")
+}
