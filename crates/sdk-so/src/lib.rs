@@ -1,7 +1,8 @@
-//! `librocprofiler-sdk.so.1`: the C names of `midair-sdk`, and the entry of our thread.
+//! `librocprofiler-sdk.so.1`: the C names of the SDK's crates, and the entry of our thread.
 
 use midair_record::boot::BootBlock;
-pub use midair_sdk::capi;
+pub use midair_sdk_api::capi as api;
+pub use midair_sdk_control::capi as control;
 
 /// Entry of our thread in a target ([`midair_record::boot::ENTRY`]), called by the boot code. Returns when the thread shall
 /// end.
@@ -11,19 +12,21 @@ pub use midair_sdk::capi;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn midair_agent_enter(boot: *mut BootBlock) {
     // SAFETY: the caller's promise is the same; panics are caught inside.
-    unsafe { midair_sdk::agent::enter(boot) }
+    unsafe { midair_sdk_control::worker::enter(boot) }
 }
 
 /// Serves the tools that the process is started with (`midair_abi::private::LAUNCH`).
 #[unsafe(no_mangle)]
 pub extern "C" fn midair_launch() {
-    midair_capi_build::edge((), midair_sdk::local::serve_the_start);
+    midair_capi_build::edge((), midair_sdk_control::local::serve_the_start);
 }
 
 /// Ends the session of a process that ends without its exit handlers (`midair_abi::private::LEAVE`).
 #[unsafe(no_mangle)]
 pub extern "C" fn midair_leave(becomes_another: std::ffi::c_int) {
-    midair_capi_build::edge((), || midair_sdk::local::leave(becomes_another != 0));
+    midair_capi_build::edge((), || {
+        midair_sdk_control::local::leave(becomes_another != 0)
+    });
 }
 
 /// Run by the loader when the library is loaded: does nothing unless the process is being started under the profiler.
@@ -31,7 +34,7 @@ pub extern "C" fn midair_leave(becomes_another: std::ffi::c_int) {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = {
     extern "C" fn at_load() {
-        midair_capi_build::edge((), midair_sdk::local::at_load);
+        midair_capi_build::edge((), midair_sdk_control::local::at_load);
     }
     at_load
 };

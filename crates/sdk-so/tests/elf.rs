@@ -10,7 +10,7 @@
 mod elf;
 
 use midair_abi::functions::SDK_FUNCTIONS;
-use midair_sdk::capi::{BEYOND_HEADERS, not_implemented};
+use midair_sdk_api::capi::{BEYOND_HEADERS, not_implemented};
 
 #[test]
 fn the_library_is_what_it_must_be() {

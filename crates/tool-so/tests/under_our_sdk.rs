@@ -6,16 +6,11 @@
     reason = "a test says what went wrong by panicking"
 )]
 
-use midair_sdk::collector::{self, Collector};
-use midair_sdk::status::Status;
-use midair_sdk::{context, registration, setting};
+use midair_sdk_api::status::Status;
+use midair_sdk_api::{changes, context, notes, registration, setting};
+use midair_sdk_control::capi;
 use midair_settings::Settings;
 use std::ffi::CString;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-static APPLIED: AtomicU32 = AtomicU32::new(0);
-static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn attach_with(pairs: &[(&str, &str)]) -> Vec<u8> {
     setting::publish(pairs.iter().copied().collect::<Settings>());
@@ -33,14 +28,9 @@ fn attach_with(pairs: &[(&str, &str)]) -> Vec<u8> {
 
 #[test]
 fn each_attach_wants_what_its_settings_say() {
-    let set = collector::set(Collector {
-        apply: || {
-            APPLIED.fetch_add(1, Ordering::Relaxed);
-        },
-        adopt: |_, _, _, _| true,
-        note: |text| NOTES.lock().unwrap().push(text.to_owned()),
-    });
-    assert!(set);
+    // As the worker of a session that takes notes.
+    changes::i_am_the_worker();
+    notes::open(true);
     assert_eq!(registration::attach(), Err(Status::NOT_AVAILABLE));
 
     let path = std::env::current_exe()
@@ -49,8 +39,8 @@ fn each_attach_wants_what_its_settings_say() {
         .unwrap()
         .join("librocprofiler_sdk_tool.so");
     let path = CString::new(path.to_str().unwrap()).unwrap();
-    registration::load_list(&path).unwrap();
-    registration::load_list(&path).unwrap();
+    registration::load_list(&path, capi::table()).unwrap();
+    registration::load_list(&path, capi::table()).unwrap();
     assert_eq!(registration::is_initialized(), 1);
     assert!(context::wanted().is_empty());
     assert_eq!(context::create(), Err(Status::CONFIGURATION_LOCKED));
@@ -77,19 +67,15 @@ fn each_attach_wants_what_its_settings_say() {
         ]),
         [10, 11, 17]
     );
-    assert!(NOTES.lock().unwrap().is_empty());
+    assert!(notes::take().is_empty());
     registration::detach().unwrap();
 
     assert_eq!(attach_with(&[("ROCPROF_RCCL_API_TRACE", "1")]), [0_u8; 0]);
-    assert_eq!(
-        NOTES.lock().unwrap().len(),
-        2,
-        "{:?}",
-        NOTES.lock().unwrap()
-    );
+    let told = notes::take();
+    assert_eq!(told.len(), 2, "{told:?}");
     registration::detach().unwrap();
 
-    assert!(APPLIED.load(Ordering::Relaxed) >= 6);
+    assert!(changes::requested() >= 6);
     registration::finalize();
     assert_eq!(
         (registration::is_finalized(), registration::attach()),

@@ -1,0 +1,220 @@
+//! The arguments of a call, one by one, with types, names and values in words: of a HIP call's record, and of a call that a tool is
+//! being told of.
+
+use crate::status::Status;
+use midair_abi::constants as c;
+use midair_abi::members::sdk_name;
+use midair_abi::records::{CallbackRecord, HipApiExt};
+use midair_abi::tables::{Class, Parameter};
+use midair_record::event::kind;
+use midair_sdk_hot::callbacks;
+use midair_sdk_hot::functions::function_of;
+use midair_sdk_hot::markers;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+
+/// `rocprofiler_buffer_tracing_operation_args_cb_t`: kind, operation, number of the argument, its address, its levels of
+/// indirection, type, name and value in words, the tool's data. Not zero ends the iteration; the texts live until it returns.
+pub type ArgumentCallback = unsafe extern "C" fn(
+    c_int,
+    c_int,
+    u32,
+    *const c_void,
+    i32,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+    *mut c_void,
+) -> c_int;
+
+/// `rocprofiler_callback_tracing_operation_args_cb_t`: as [`ArgumentCallback`], with the levels of indirection that the value was
+/// read through before the tool's data.
+pub type CallArgumentCallback = unsafe extern "C" fn(
+    c_int,
+    c_int,
+    u32,
+    *const c_void,
+    i32,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+    i32,
+    *mut c_void,
+) -> c_int;
+
+/// An argument in words.
+struct Worded {
+    number: u32,
+    address: *const c_void,
+    indirection: i32,
+    ty: CString,
+    name: CString,
+    value: CString,
+    /// Levels that `value` was read through.
+    read: i32,
+}
+
+/// Calls back for each argument of a record of one of the kinds with arguments.
+///
+/// # Errors
+/// [`Status::KIND_NOT_FOUND`] for another kind, [`Status::OPERATION_NOT_FOUND`] for an operation that is none.
+///
+/// # Safety
+/// `callback` must be of its type.
+pub unsafe fn iterate(
+    record: &HipApiExt,
+    callback: ArgumentCallback,
+    data: *mut c_void,
+) -> Result<(), Status> {
+    let record_kind = match record.kind {
+        c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT => kind::HIP_RUNTIME_API_EXT,
+        c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT => kind::HIP_COMPILER_API_EXT,
+        _ => return Err(Status::KIND_NOT_FOUND),
+    };
+    each(
+        record_kind,
+        record.operation,
+        &record.args,
+        false,
+        |argument| {
+            // SAFETY: the caller's promise; address and texts live until the call returns.
+            unsafe {
+                callback(
+                    record.kind,
+                    record.operation,
+                    argument.number,
+                    argument.address,
+                    argument.indirection,
+                    argument.ty.as_ptr(),
+                    argument.name.as_ptr(),
+                    argument.value.as_ptr(),
+                    data,
+                )
+            }
+        },
+    )
+}
+
+/// Calls back for each argument of a call that a tool is being told of. Of what pointers lead to, only the texts of ROCTx are
+/// shown, where `levels` allows it: what else an application passes may lead anywhere.
+///
+/// # Errors
+/// As [`iterate`]; [`Status::INVALID_ARGUMENT`] without a payload.
+///
+/// # Safety
+/// `callback` must be of its type, and `record` one that we pass to a tool's function, which has not returned.
+pub unsafe fn iterate_call(
+    record: &CallbackRecord,
+    callback: CallArgumentCallback,
+    levels: i32,
+    data: *mut c_void,
+) -> Result<(), Status> {
+    let record_kind = callbacks::record_kind(record.kind).ok_or(Status::KIND_NOT_FOUND)?;
+    if record.payload.is_null() || !record.payload.cast::<u64>().is_aligned() {
+        return Err(Status::INVALID_ARGUMENT);
+    }
+    let layout = callbacks::layout(record_kind);
+    // SAFETY: the payload of these kinds has that many words.
+    let words = unsafe { std::slice::from_raw_parts(record.payload.cast::<u64>(), layout.words) };
+    let arguments = words.get(1..=layout.arguments).unwrap_or_default();
+    each(
+        record_kind,
+        record.operation,
+        arguments,
+        levels > 0,
+        |argument| {
+            // SAFETY: the caller's promise; address and texts live until the call returns.
+            unsafe {
+                callback(
+                    record.kind,
+                    record.operation,
+                    argument.number,
+                    argument.address,
+                    argument.indirection,
+                    argument.ty.as_ptr(),
+                    argument.name.as_ptr(),
+                    argument.value.as_ptr(),
+                    argument.read,
+                    data,
+                )
+            }
+        },
+    )
+}
+
+fn each(
+    record_kind: u8,
+    operation: i32,
+    arguments: &[u64],
+    read_texts: bool,
+    mut tell: impl FnMut(&Worded) -> c_int,
+) -> Result<(), Status> {
+    let operation = u32::try_from(operation).map_err(|_| Status::OPERATION_NOT_FOUND)?;
+    let function = function_of(record_kind, operation).ok_or(Status::OPERATION_NOT_FOUND)?;
+    let bytes: Vec<u8> = arguments
+        .iter()
+        .flat_map(|word| word.to_ne_bytes())
+        .collect();
+    for (number, parameter) in (0..).zip(function.parameters) {
+        let from = usize::from(parameter.args_offset);
+        // An argument that AMD's union has no room for was not kept.
+        let Some(value) = bytes.get(from..from + usize::from(parameter.ty.size)) else {
+            break;
+        };
+        let text =
+            (read_texts && markers::is_marker(record_kind) && parameter.ty.c == "const char *")
+                .then(|| text_at(value))
+                .flatten();
+        let read = i32::from(text.is_some());
+        let value =
+            text.unwrap_or_else(|| CString::new(words(parameter, value)).unwrap_or_default());
+        let argument = Worded {
+            number,
+            address: arguments.as_ptr().cast::<u8>().wrapping_add(from).cast(),
+            indirection: parameter.ty.c.matches('*').count() as i32,
+            ty: CString::new(parameter.ty.c).unwrap_or_default(),
+            name: CString::new(sdk_name(&function.name, parameter.name)).unwrap_or_default(),
+            value,
+            read,
+        };
+        if tell(&argument) != 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The text that a pointer to one leads to; `None` for null.
+fn text_at(value: &[u8]) -> Option<CString> {
+    let address = u64::from_ne_bytes(value.try_into().ok()?);
+    let text: *const c_char = std::ptr::with_exposed_provenance(address as usize);
+    // SAFETY: a message of ROCTx, which the application's call holds while the tool is told of it.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_owned())
+}
+
+/// A value in words: integers and enums in decimal, addresses in hexadecimal, structs as their numbers.
+fn words(parameter: &Parameter, bytes: &[u8]) -> String {
+    let mut extended = [0; 8];
+    for (to, from) in extended.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    let word = u64::from_ne_bytes(extended);
+    match (parameter.ty.class, parameter.ty.size) {
+        (Class::Int, 4) => (word as i32).to_string(),
+        (Class::Int, _) => (word as i64).to_string(),
+        (Class::Float, _) => f32::from_bits(word as u32).to_string(),
+        (Class::Pointer | Class::Function, _) => format!("{word:#x}"),
+        (Class::Struct, size) => {
+            // dim3 is made of 4-byte numbers, the others of 8-byte ones or of bytes that mean nothing to a reader.
+            let step = if size % 8 == 0 { 8 } else { 4 };
+            let numbers = bytes.chunks(step).map(|chunk| {
+                let mut number = [0; 8];
+                for (to, from) in number.iter_mut().zip(chunk) {
+                    *to = *from;
+                }
+                u64::from_ne_bytes(number).to_string()
+            });
+            format!("{{{}}}", numbers.collect::<Vec<_>>().join(", "))
+        }
+        _ => word.to_string(),
+    }
+}

@@ -1,0 +1,409 @@
+//! Buffers: records of running contexts are put into them in AMD's layout, and handed to the tool's callback when enough have
+//! come together, or when the tool asks.
+//!
+//! Callbacks run on the thread that delivers (ours), or on a callback thread if the tool assigned one; never under a lock of
+//! ours. The records are the buffer's and are valid until the callback returns.
+
+use crate::callback_thread;
+use crate::code_object;
+use crate::context::record_kind;
+use crate::convert::{self, Converted};
+use crate::external;
+use crate::late;
+use crate::state::{self, State};
+use crate::status::Status;
+use midair_abi::constants as c;
+use midair_abi::records::{HipApiExt, KernelDispatch, RecordHeader};
+use midair_record::event::{self, Malformed, Record, flag};
+use midair_sdk_hot::operations::Opaque;
+use std::ffi::c_void;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// Which word of every record of AMD's is the external correlation id.
+const EXTERNAL: usize = 3;
+const _: () = {
+    use midair_abi::layout as theirs;
+    assert!(theirs::rocprofiler_buffer_tracing_hip_api_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_hip_api_ext_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_hsa_api_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_marker_api_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_kernel_dispatch_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_memory_copy_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_memory_allocation_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_scratch_memory_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_correlation_id_t::external == 8);
+};
+
+/// How long a flush waits for a callback thread.
+const FLUSH_LIMIT: Duration = Duration::from_secs(10);
+
+/// Bytes of the largest record that we put into a buffer.
+const LARGEST: usize = size_of::<KernelDispatch>();
+const _: () = assert!(LARGEST >= size_of::<HipApiExt>());
+
+/// `rocprofiler_buffer_tracing_cb_t`: context, buffer, headers, their number, the tool's data, records dropped before these.
+pub type BufferCallback =
+    unsafe extern "C" fn(u64, u64, *mut *mut RecordHeader, usize, *mut c_void, u64);
+
+/// Records that wait for the callback.
+#[derive(Debug, Default)]
+struct Batch {
+    /// The records, one behind the other, aligned to 8 bytes.
+    words: Vec<u64>,
+    /// Kind and first word of each.
+    index: Vec<(u32, usize)>,
+    /// Records that were not taken since the last callback.
+    dropped: u64,
+}
+
+impl Batch {
+    fn bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+    fn is_empty(&self) -> bool {
+        self.index.is_empty() && self.dropped == 0
+    }
+}
+
+/// A buffer.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    context: u64,
+    size: usize,
+    watermark: usize,
+    lossless: bool,
+    callback: BufferCallback,
+    data: Opaque,
+    /// Handle of the callback thread; 0 for the thread that delivers.
+    thread: u64,
+    batch: Batch,
+    /// A callback runs.
+    busy: bool,
+}
+
+impl Buffer {
+    /// Takes a record, or counts it as dropped. `external` is the external correlation id that goes with it.
+    fn push(&mut self, record: &Converted, external: u64) {
+        let words = record.words();
+        // One record is taken whatever the size: a buffer smaller than that would never see any.
+        let full = self.batch.bytes() + words.len() * 8 > self.size && !self.batch.words.is_empty();
+        if full && !self.lossless {
+            self.batch.dropped += 1;
+            return;
+        }
+        self.batch
+            .index
+            .push((record.kind(), self.batch.words.len()));
+        let at = self.batch.words.len() + EXTERNAL;
+        self.batch.words.extend_from_slice(words);
+        if let Some(word) = self.batch.words.get_mut(at) {
+            *word = external;
+        }
+    }
+    /// Whether the callback should be called now: at the watermark, or when the next record might not fit.
+    fn due(&self) -> bool {
+        let filled = self.batch.bytes();
+        !self.busy && (filled >= self.watermark || filled + LARGEST > self.size)
+    }
+}
+
+/// Makes a buffer of `size` bytes whose callback is called when `watermark` bytes are in it; returns its handle.
+pub fn create(
+    context: u64,
+    size: usize,
+    watermark: usize,
+    policy: i32,
+    callback: BufferCallback,
+    data: *mut c_void,
+) -> Result<u64, Status> {
+    let lossless = match policy {
+        c::ROCPROFILER_BUFFER_POLICY_DISCARD => false,
+        c::ROCPROFILER_BUFFER_POLICY_LOSSLESS => true,
+        _ => return Err(Status::INVALID_ARGUMENT),
+    };
+    if size == 0 {
+        return Err(Status::INVALID_ARGUMENT);
+    }
+    let mut state = state::lock();
+    state.configuring()?;
+    state.context(context)?;
+    state.buffers.push(Some(Buffer {
+        context,
+        size,
+        watermark: watermark.min(size),
+        lossless,
+        callback,
+        data: Opaque(data),
+        thread: 0,
+        batch: Batch::default(),
+        busy: false,
+    }));
+    Ok(state.buffers.len() as u64)
+}
+
+/// Removes a buffer with what is in it.
+pub fn destroy(buffer: u64) -> Result<(), Status> {
+    let mut state = state::lock();
+    if state.buffer(buffer)?.busy {
+        return Err(Status::BUFFER_BUSY);
+    }
+    for context in &mut state.contexts {
+        context.services.retain(|service| service.buffer != buffer);
+    }
+    if let Some(slot) = state::index(buffer).and_then(|index| state.buffers.get_mut(index)) {
+        *slot = None;
+    }
+    Ok(())
+}
+
+/// Has the buffer's callbacks called on a callback thread from now on.
+pub fn assign_thread(buffer: u64, thread: u64) -> Result<(), Status> {
+    let mut state = state::lock();
+    state::index(thread)
+        .and_then(|index| state.threads.get(index))
+        .ok_or(Status::THREAD_NOT_FOUND)?;
+    state.buffer(buffer)?.thread = thread;
+    Ok(())
+}
+
+/// Calls the callback with what is in the buffer, and returns when the callback has.
+///
+/// # Errors
+/// [`Status::BUFFER_BUSY`] when a callback of the buffer runs already (also when called from within it), or does not end.
+pub fn flush(buffer: u64) -> Result<(), Status> {
+    call(buffer, true)
+}
+
+/// Flushes every buffer of some contexts; buffers that are busy are left.
+pub(crate) fn flush_contexts(contexts: &[u64]) {
+    let buffers: Vec<u64> = {
+        let state = state::lock();
+        let ours = |buffer: &Buffer| contexts.contains(&buffer.context);
+        let handles = (1..).zip(&state.buffers);
+        handles
+            .filter(|(_, buffer)| buffer.as_ref().is_some_and(ours))
+            .map(|(handle, _)| handle)
+            .collect()
+    };
+    for buffer in buffers {
+        let _ = flush(buffer);
+    }
+}
+
+/// Takes the batch out and has the callback called with it.
+fn call(handle: u64, wait: bool) -> Result<(), Status> {
+    let mut state = state::lock();
+    let buffer = state.buffer(handle)?;
+    if buffer.busy {
+        return Err(Status::BUFFER_BUSY);
+    }
+    if buffer.batch.is_empty() {
+        return Ok(());
+    }
+    buffer.busy = true;
+    let batch = std::mem::take(&mut buffer.batch);
+    let (context, callback, data, thread) =
+        (buffer.context, buffer.callback, buffer.data, buffer.thread);
+    let job = Job {
+        handle,
+        context,
+        callback,
+        data,
+        batch,
+    };
+    let Some(thread) = state::index(thread).and_then(|index| state.threads.get(index)) else {
+        drop(state);
+        job.run();
+        return Ok(());
+    };
+    let (done, finished) = sync_channel(1);
+    let sent = thread.send(Box::new(move || {
+        job.run();
+        let _ = done.send(());
+    }));
+    if !sent {
+        // The thread is gone, and with it the batch.
+        state.buffer(handle)?.busy = false;
+        return Err(Status::THREAD_NOT_FOUND);
+    }
+    drop(state);
+    if wait && !callback_thread::is_current() {
+        match finished.recv_timeout(FLUSH_LIMIT) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                return Err(Status::BUFFER_BUSY);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One call of a callback.
+struct Job {
+    handle: u64,
+    context: u64,
+    callback: BufferCallback,
+    data: Opaque,
+    batch: Batch,
+}
+
+impl Job {
+    fn run(mut self) {
+        let base = self.batch.words.as_mut_ptr();
+        let mut headers: Vec<RecordHeader> = self
+            .batch
+            .index
+            .iter()
+            .map(|(kind, word)| RecordHeader {
+                category: c::ROCPROFILER_BUFFER_CATEGORY_TRACING as u32,
+                kind: *kind,
+                // SAFETY: every entry of the index is a word of the same vector.
+                payload: unsafe { base.add(*word) }.cast(),
+            })
+            .collect();
+        let mut pointers: Vec<*mut RecordHeader> =
+            headers.iter_mut().map(|header| &raw mut *header).collect();
+        let (list, count) = (pointers.as_mut_ptr(), pointers.len());
+        // SAFETY: the tool gave us this function for such calls; headers and records live until it has returned.
+        unsafe {
+            (self.callback)(
+                self.context,
+                self.handle,
+                list,
+                count,
+                self.data.0,
+                self.batch.dropped,
+            )
+        };
+        let mut state = state::lock();
+        if let Ok(buffer) = state.buffer(self.handle) {
+            buffer.busy = false;
+        }
+    }
+}
+
+/// Takes records in the form in which the probes wrote them (whole records, one behind the other), and hands them to the
+/// buffers and code-object callbacks of the contexts that want them. Called on our own thread, by one thread at a time.
+///
+/// A dispatch or copy without times is not handed on, since AMD's records cannot say so: it counts as dropped, which the tool's
+/// callback is told.
+///
+/// # Errors
+/// [`Malformed`] when the bytes are not records; what came before the bad one was delivered.
+pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (record, size) = event::decode(rest)?;
+        match record {
+            Record::CodeObject(..) | Record::KernelSymbol(..) | Record::Agent(_) => {
+                code_object::deliver(&record)
+            }
+            _ => {
+                deliver_one(&record);
+                late::deliver(&record);
+            }
+        }
+        rest = rest.get(size..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn deliver_one(record: &Record<'_>) {
+    let Some(seen) = Seen::of(record) else { return };
+    let mut state = state::lock();
+    let mut due = Vec::new();
+    let State {
+        contexts, buffers, ..
+    } = &mut *state;
+    for (handle, context) in (1..)
+        .zip(contexts.iter())
+        .filter(|(_, context)| !context.spool && context.covers(seen.begin))
+    {
+        let external = seen
+            .tid
+            .map_or(0, |tid| external::at(handle, u64::from(tid), seen.begin));
+        for service in &context.services {
+            if record_kind(service.kind) != Some(seen.kind)
+                || !service.operations.has(seen.operation)
+            {
+                continue;
+            }
+            let Some(buffer) = state::index(service.buffer)
+                .and_then(|index| buffers.get_mut(index))
+                .and_then(Option::as_mut)
+            else {
+                continue;
+            };
+            match convert::convert(record, service.kind) {
+                Some(converted) if seen.timed => buffer.push(&converted, external),
+                _ => buffer.batch.dropped += 1,
+            }
+            if buffer.due() {
+                due.push(service.buffer);
+            }
+        }
+    }
+    drop(state);
+    for buffer in due {
+        let _ = call(buffer, false);
+    }
+}
+
+/// What decides who gets a record.
+struct Seen {
+    kind: u8,
+    operation: u32,
+    begin: u64,
+    timed: bool,
+    /// Thread whose external correlation ids go with it, as they were at `begin`. Of a copy only the begin on its engine is known,
+    /// when the thread may be elsewhere.
+    tid: Option<u32>,
+}
+
+impl Seen {
+    fn of(record: &Record<'_>) -> Option<Seen> {
+        let (header, begin, timed) = match record {
+            Record::Api(api, _) => (api.header, api.start, true),
+            Record::Marker(marker, _) => (marker.header, marker.start, true),
+            Record::Kernel(k, _) => (
+                k.header,
+                k.rung.max(u64::from(k.rung == 0) * k.start),
+                k.header.flags & flag::UNTIMED == 0,
+            ),
+            Record::Copy(copy, _) => (
+                copy.header,
+                copy.start,
+                copy.header.flags & flag::UNTIMED == 0,
+            ),
+            Record::Allocation(allocation) => (allocation.header, allocation.start, true),
+            Record::Scratch(scratch) => (scratch.header, scratch.start, true),
+            Record::RuntimeInit(runtime) => (runtime.header, runtime.time, true),
+            _ => return None,
+        };
+        // Without any time it cannot be said whose it is: everybody who runs hears of it.
+        let begin = if begin == 0 {
+            midair_sdk_hot::clock::now()
+        } else {
+            begin
+        };
+        // AMD's dispatch records are completions; ours leave the operation at 0.
+        let operation = match record {
+            Record::Kernel(..) => c::ROCPROFILER_KERNEL_DISPATCH_COMPLETE as u32,
+            _ => header.operation,
+        };
+        Some(Seen {
+            kind: header.kind,
+            operation,
+            begin,
+            timed,
+            tid: match record {
+                Record::Api(api, _) => Some(api.tid),
+                Record::Marker(marker, _) => Some(marker.tid),
+                Record::Kernel(kernel, _) if kernel.rung != 0 => Some(kernel.tid),
+                Record::Allocation(allocation) => Some(allocation.tid),
+                _ => None,
+            },
+        })
+    }
+}

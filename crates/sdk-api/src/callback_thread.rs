@@ -1,0 +1,123 @@
+//! Threads that tools ask for, to have their buffers' callbacks called there. There is none unless a tool asks.
+
+use crate::state;
+use crate::status::Status;
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
+
+/// Something to do on a callback thread.
+pub(crate) type Work = Box<dyn FnOnce() + Send>;
+
+/// A callback thread.
+#[derive(Debug)]
+pub(crate) struct CallbackThread {
+    work: Sender<Work>,
+}
+
+impl CallbackThread {
+    /// Hands work over; false when the thread is gone.
+    pub fn send(&self, work: Work) -> bool {
+        self.work.send(work).is_ok()
+    }
+}
+
+thread_local! {
+    static IS_CALLBACK_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the caller is a callback thread.
+pub(crate) fn is_current() -> bool {
+    IS_CALLBACK_THREAD.get()
+}
+
+/// `rocprofiler_internal_thread_library_cb_t`: the library that makes a thread, the tool's data.
+pub type ThreadNotice = unsafe extern "C" fn(c_int, *mut c_void);
+
+/// Whom to tell before and after a thread is made: (before, after, libraries, data).
+type Listener = (
+    Option<ThreadNotice>,
+    Option<ThreadNotice>,
+    c_int,
+    midair_sdk_hot::operations::Opaque,
+);
+static LISTENERS: Mutex<Vec<Listener>> = Mutex::new(Vec::new());
+
+/// Has a tool told of threads that libraries of the set `libraries` make (`ROCPROFILER_LIBRARY` is us; the others make
+/// threads that we do not know of).
+pub fn listen(
+    before: Option<ThreadNotice>,
+    after: Option<ThreadNotice>,
+    libraries: c_int,
+    data: *mut c_void,
+) {
+    let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+    listeners.push((
+        before,
+        after,
+        libraries,
+        midair_sdk_hot::operations::Opaque(data),
+    ));
+}
+
+fn tell(which: impl Fn(&Listener) -> Option<ThreadNotice>) {
+    const US: c_int = midair_abi::constants::ROCPROFILER_LIBRARY;
+    let listeners = LISTENERS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    for listener in listeners.iter().filter(|listener| listener.2 & US != 0) {
+        if let Some(notice) = which(listener) {
+            // SAFETY: the tool gave us this function for such calls, with its data.
+            unsafe { notice(US, listener.3.0) };
+        }
+    }
+}
+
+/// Makes a callback thread; returns its handle. Only while a tool is being initialised.
+pub fn create() -> Result<u64, Status> {
+    state::lock().configuring()?;
+    let (work, inbox) = channel::<Work>();
+    tell(|listener| listener.0);
+    let spawned = with_signals_blocked(|| {
+        // The application's signals must not be handled on a thread of ours, so it inherits a full mask.
+        std::thread::Builder::new()
+            .name("midair-buffer".into())
+            .stack_size(1 << 20)
+            .spawn(move || {
+                IS_CALLBACK_THREAD.set(true);
+                for work in inbox {
+                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+                }
+            })
+    });
+    tell(|listener| listener.1);
+    spawned.map_err(|_| Status::OUT_OF_RESOURCES)?;
+    let mut state = state::lock();
+    state.threads.push(CallbackThread { work });
+    Ok(state.threads.len() as u64)
+}
+
+/// Runs `body` with every signal blocked in the calling thread.
+fn with_signals_blocked<R>(body: impl FnOnce() -> R) -> R {
+    // SAFETY: an integer array; any value is one.
+    let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: valid sets; the calls change this thread's mask only.
+    unsafe {
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+    }
+    let result = body();
+    // SAFETY: the set that was read above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    result
+}
+
+/// See [`crate::forked`].
+pub fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { midair_sdk_hot::fork::renew(&LISTENERS, Vec::new()) };
+}

@@ -1,0 +1,55 @@
+//! The C API: AMD's names over the modules of this crate. Each function checks what C gave it and converts; nothing else.
+//!
+//! Functions of AMD's headers that are not built yet are generated: `build/not_implemented.rs` lists those that are.
+
+pub mod context;
+pub mod info;
+pub mod names;
+pub mod registration;
+
+use crate::status::Status;
+
+/// The functions that say that they are not implemented, and the list of those that are.
+pub mod not_implemented {
+    use midair_abi::constants::ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED;
+    use std::ffi::{c_int, c_void};
+    include!(concat!(env!("OUT_DIR"), "/not_implemented.rs"));
+}
+
+/// Functions beyond the JSON's headers that we export: what injectors, registration libraries and our own parts look up
+/// (source: `docs/sources.md#register`).
+pub const BEYOND_HEADERS: &[&str] = &[
+    "rocprofiler_set_api_table",
+    "rocprofiler_attach",
+    "rocprofiler_detach",
+    "rocprofiler_load_attachment_tool",
+    "rocprofiler_is_current_client_attachment",
+];
+
+/// Writes through an out pointer of C's; null is an invalid argument.
+///
+/// # Safety
+/// `to` must be null or valid for a write of a T.
+pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Status> {
+    if to.is_null() {
+        return Err(Status::INVALID_ARGUMENT);
+    }
+    // SAFETY: the caller's promise; unaligned, since nothing is known of C's pointer.
+    unsafe { to.write_unaligned(value) };
+    Ok(())
+}
+
+/// A list of C's as a slice; null or no items is an empty one.
+///
+/// # Safety
+/// `items` must be null or valid for reads of `count` items for `'a`.
+pub unsafe fn list<'a, T>(items: *const T, count: usize) -> Result<&'a [T], Status> {
+    if items.is_null() || count == 0 {
+        return Ok(&[]);
+    }
+    if !items.is_aligned() || count > isize::MAX as usize / size_of::<T>().max(1) {
+        return Err(Status::INVALID_ARGUMENT);
+    }
+    // SAFETY: not null, aligned, and the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(items, count) })
+}

@@ -1,0 +1,413 @@
+//! Contexts: what a tool wants to know, and when. [`wanted`] is the sum of what the running ones want.
+
+use crate::changes;
+use crate::state;
+use crate::status::Status;
+use midair_abi::constants as c;
+use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS};
+use midair_record::event::kind;
+use midair_sdk_hot::callbacks::{Service, Services};
+use midair_sdk_hot::clock;
+use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+
+/// A buffered service of a context.
+#[derive(Debug)]
+pub(crate) struct BufferService {
+    /// `rocprofiler_buffer_tracing_kind_t`, as the tool said it.
+    pub kind: i32,
+    /// Which operations.
+    pub operations: OperationSet,
+    /// Handle of the buffer; 0 for the spool.
+    pub buffer: u64,
+}
+
+/// A callback service of a context.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallbackService {
+    /// `rocprofiler_callback_tracing_kind_t`, as the tool said it.
+    pub kind: i32,
+    /// Which operations.
+    pub operations: OperationSet,
+    /// The tool's function.
+    pub callback: TracingCallback,
+    /// Its data.
+    pub data: Opaque,
+}
+
+/// The code-object service of a context.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodeObjectService {
+    /// Which of load and symbol registration.
+    pub operations: OperationSet,
+    /// The tool's function.
+    pub callback: TracingCallback,
+    /// Its data.
+    pub data: Opaque,
+}
+
+/// A context.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Handle of the client that made it.
+    pub client: u32,
+    /// Runs.
+    pub active: bool,
+    /// When it was last started, ns.
+    pub started_at: u64,
+    /// When it was last stopped, ns.
+    pub stopped_at: u64,
+    /// Its records go to the attacher's spool, not to buffers.
+    pub spool: bool,
+    /// Buffered services.
+    pub services: Vec<BufferService>,
+    /// Code-object service.
+    pub code_objects: Option<CodeObjectService>,
+    /// Other callback services.
+    pub callbacks: Vec<CallbackService>,
+}
+
+impl Context {
+    /// Whether something that began at `begin` is this context's to see. Records arrive late, some after the stop.
+    pub fn covers(&self, begin: u64) -> bool {
+        self.started_at != 0
+            && begin >= self.started_at
+            && (self.active || begin <= self.stopped_at)
+    }
+}
+
+/// The kind of our records that a buffer-tracing kind is made from; `None` when it is not built.
+pub(crate) fn record_kind(tracing_kind: i32) -> Option<u8> {
+    Some(match tracing_kind {
+        c::ROCPROFILER_BUFFER_TRACING_HSA_CORE_API => kind::HSA_CORE_API,
+        c::ROCPROFILER_BUFFER_TRACING_HSA_AMD_EXT_API => kind::HSA_AMD_EXT_API,
+        c::ROCPROFILER_BUFFER_TRACING_HSA_IMAGE_EXT_API => kind::HSA_IMAGE_EXT_API,
+        c::ROCPROFILER_BUFFER_TRACING_HSA_FINALIZE_EXT_API => kind::HSA_FINALIZE_EXT_API,
+        c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API
+        | c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT => kind::HIP_RUNTIME_API_EXT,
+        c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API
+        | c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT => kind::HIP_COMPILER_API_EXT,
+        c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_API => kind::MARKER_CORE_API,
+        c::ROCPROFILER_BUFFER_TRACING_MARKER_CONTROL_API => kind::MARKER_CONTROL_API,
+        c::ROCPROFILER_BUFFER_TRACING_MARKER_NAME_API => kind::MARKER_NAME_API,
+        c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API => kind::MARKER_CORE_RANGE_API,
+        c::ROCPROFILER_BUFFER_TRACING_MEMORY_COPY => kind::MEMORY_COPY,
+        c::ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH => kind::KERNEL_DISPATCH,
+        c::ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION => kind::MEMORY_ALLOCATION,
+        c::ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY => kind::SCRATCH_MEMORY,
+        c::ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION => kind::RUNTIME_INITIALIZATION,
+        _ => return None,
+    })
+}
+
+/// What the running contexts want of one kind of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demand {
+    /// Operations that somebody wants.
+    pub operations: OperationSet,
+    /// Somebody wants them in the attacher's spool.
+    pub spool: bool,
+    /// Somebody wants them through [`crate::buffer::deliver`].
+    pub deliver: bool,
+}
+
+/// What the running contexts want.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// By kind of our records ([`midair_record::event::kind`]).
+    pub kinds: BTreeMap<u8, Demand>,
+    /// Somebody wants code objects and kernel symbols through [`crate::buffer::deliver`].
+    pub code_objects: bool,
+    /// Who is to be told of calls, on the threads that make them.
+    pub services: Services,
+}
+
+impl Wanted {
+    /// The kinds as a bit mask.
+    pub fn mask(&self) -> u64 {
+        self.kinds.keys().fold(0, |mask, kind| {
+            mask | 1_u64.checked_shl(u32::from(*kind)).unwrap_or(0)
+        })
+    }
+    /// Whether an operation is wanted.
+    pub fn wants(&self, kind: u8, operation: u32) -> bool {
+        self.kinds
+            .get(&kind)
+            .is_some_and(|demand| demand.operations.has(operation))
+    }
+    /// Whether anything is to be delivered.
+    pub fn delivers(&self) -> bool {
+        self.code_objects
+            || !self.services.is_empty()
+            || self.kinds.values().any(|demand| demand.deliver)
+    }
+    /// Whether anything is wanted at all.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty() && !self.code_objects && self.services.is_empty()
+    }
+}
+
+/// The sum of what all running contexts want.
+pub fn wanted() -> Wanted {
+    let state = state::lock();
+    let mut wanted = Wanted::default();
+    let active = (1..)
+        .zip(&state.contexts)
+        .filter(|(_, context)| context.active);
+    for (handle, context) in active {
+        wanted.code_objects |= context.code_objects.is_some() && !context.spool;
+        for service in &context.callbacks {
+            match late_kind(service.kind) {
+                Some(kind) => {
+                    let demand = wanted.kinds.entry(kind).or_insert(Demand {
+                        operations: OperationSet::NONE,
+                        spool: false,
+                        deliver: false,
+                    });
+                    demand.operations.add_all(&service.operations);
+                    demand.deliver = true;
+                }
+                None => {
+                    if !context.spool
+                        && let Some(record_kind) =
+                            midair_sdk_hot::callbacks::record_kind(service.kind)
+                    {
+                        let service = Service {
+                            context: handle,
+                            operations: service.operations,
+                            callback: service.callback,
+                            data: service.data,
+                        };
+                        wanted.services.add(record_kind, service);
+                    }
+                }
+            }
+        }
+        for service in &context.services {
+            let Some(kind) = record_kind(service.kind) else {
+                continue;
+            };
+            let none = Demand {
+                operations: OperationSet::NONE,
+                spool: false,
+                deliver: false,
+            };
+            let demand = wanted.kinds.entry(kind).or_insert(none);
+            demand.operations.add_all(&service.operations);
+            demand.spool |= context.spool;
+            demand.deliver |= !context.spool;
+        }
+    }
+    wanted
+}
+
+/// Whether any context runs.
+pub fn any_active() -> bool {
+    state::lock().contexts.iter().any(|context| context.active)
+}
+
+/// Makes a context for the client that is being initialised; returns its handle.
+pub fn create() -> Result<u64, Status> {
+    let mut state = state::lock();
+    let client = state.configuring()?;
+    state.contexts.push(Context {
+        client,
+        active: false,
+        started_at: 0,
+        stopped_at: 0,
+        spool: false,
+        services: Vec::new(),
+        code_objects: None,
+        callbacks: Vec::new(),
+    });
+    Ok(state.contexts.len() as u64)
+}
+
+/// Sends the records of a context to the attacher's spool, and to no buffer.
+pub fn use_spool(context: u64) -> Result<(), Status> {
+    let mut state = state::lock();
+    state.configuring()?;
+    state.context(context)?.spool = true;
+    Ok(())
+}
+
+/// Starts a context; nothing happens when it runs.
+pub fn start(context: u64) -> Result<(), Status> {
+    let mut state = state::lock();
+    if state.finalized {
+        return Err(Status::FINALIZED);
+    }
+    let context = state.context(context)?;
+    if context.active {
+        return Ok(());
+    }
+    if context.services.is_empty() && context.code_objects.is_none() && context.callbacks.is_empty()
+    {
+        return Err(Status::CONTEXT_INVALID);
+    }
+    context.active = true;
+    context.started_at = clock::now();
+    drop(state);
+    changes::changed();
+    Ok(())
+}
+
+/// Stops a context. Its records up to now still arrive.
+pub fn stop(context: u64) -> Result<(), Status> {
+    let mut state = state::lock();
+    let context = state.context(context)?;
+    if !context.active {
+        return Err(Status::CONTEXT_NOT_STARTED);
+    }
+    context.active = false;
+    context.stopped_at = clock::now();
+    drop(state);
+    changes::changed();
+    Ok(())
+}
+
+/// Stops several contexts at one moment, those that run.
+pub(crate) fn stop_all(handles: &[u64]) {
+    let mut state = state::lock();
+    let now = clock::now();
+    let mut changed = false;
+    for handle in handles {
+        if let Ok(context) = state.context(*handle)
+            && context.active
+        {
+            context.active = false;
+            context.stopped_at = now;
+            changed = true;
+        }
+    }
+    drop(state);
+    if changed {
+        changes::changed();
+    }
+}
+
+/// Whether a context runs.
+pub fn is_active(context: u64) -> Result<bool, Status> {
+    Ok(state::lock().context(context)?.active)
+}
+
+/// Adds a buffered service to a context. An empty list means every operation.
+pub fn configure_buffer_tracing(
+    context: u64,
+    tracing_kind: i32,
+    operations: &[i32],
+    buffer: u64,
+) -> Result<(), Status> {
+    let mut state = state::lock();
+    state.configuring()?;
+    let spool = state.context(context)?.spool;
+    let operations = operation_set(BUFFER_KINDS, tracing_kind, operations)?;
+    if record_kind(tracing_kind).is_none() {
+        return Err(Status::NOT_IMPLEMENTED);
+    }
+    if !(spool && buffer == 0) {
+        state.buffer(buffer)?;
+    }
+    let context = state.context(context)?;
+    if context
+        .services
+        .iter()
+        .any(|service| service.kind == tracing_kind)
+    {
+        return Err(Status::SERVICE_ALREADY_CONFIGURED);
+    }
+    context.services.push(BufferService {
+        kind: tracing_kind,
+        operations,
+        buffer,
+    });
+    Ok(())
+}
+
+/// The kind of our records that a callback-tracing kind is told of from, on our own thread, when the work is done.
+pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
+    match callback_kind {
+        c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH => Some(kind::KERNEL_DISPATCH),
+        c::ROCPROFILER_CALLBACK_TRACING_RUNTIME_INITIALIZATION => {
+            Some(kind::RUNTIME_INITIALIZATION)
+        }
+        _ => None,
+    }
+}
+
+/// Adds a callback service to a context. An empty list means every operation. Served are code objects, API calls, runtimes, and of
+/// dispatches the completion: who asks for the enqueuing by name is refused.
+pub fn configure_callback_tracing(
+    context: u64,
+    tracing_kind: i32,
+    operations: &[i32],
+    callback: TracingCallback,
+    data: *mut c_void,
+) -> Result<(), Status> {
+    let mut state = state::lock();
+    state.configuring()?;
+    let context = state.context(context)?;
+    let operations = operation_set(CALLBACK_KINDS, tracing_kind, operations)?;
+    if tracing_kind != c::ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT {
+        let enqueue = tracing_kind == c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH
+            && operations != OperationSet::ALL
+            && operations.has(c::ROCPROFILER_KERNEL_DISPATCH_ENQUEUE as u32);
+        let served = late_kind(tracing_kind).is_some()
+            || midair_sdk_hot::callbacks::record_kind(tracing_kind).is_some();
+        if !served || enqueue {
+            return Err(Status::NOT_IMPLEMENTED);
+        }
+        if context.spool {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        if context
+            .callbacks
+            .iter()
+            .any(|service| service.kind == tracing_kind)
+        {
+            return Err(Status::SERVICE_ALREADY_CONFIGURED);
+        }
+        context.callbacks.push(CallbackService {
+            kind: tracing_kind,
+            operations,
+            callback,
+            data: Opaque(data),
+        });
+        return Ok(());
+    }
+    if context.code_objects.is_some() {
+        return Err(Status::SERVICE_ALREADY_CONFIGURED);
+    }
+    context.code_objects = Some(CodeObjectService {
+        operations,
+        callback,
+        data: Opaque(data),
+    });
+    Ok(())
+}
+
+/// Checks a kind and its operations against the names that we know.
+fn operation_set(
+    kinds: &[midair_abi::names::Kind],
+    kind: i32,
+    operations: &[i32],
+) -> Result<OperationSet, Status> {
+    let names = usize::try_from(kind)
+        .ok()
+        .filter(|kind| *kind != 0)
+        .and_then(|kind| kinds.get(kind));
+    let names = names.ok_or(Status::KIND_NOT_FOUND)?;
+    if operations.is_empty() {
+        return Ok(OperationSet::ALL);
+    }
+    let mut set = OperationSet::NONE;
+    for operation in operations {
+        let id = u32::try_from(*operation).map_err(|_| Status::OPERATION_NOT_FOUND)?;
+        names
+            .operation(id as usize)
+            .ok_or(Status::OPERATION_NOT_FOUND)?;
+        set.add(id);
+    }
+    Ok(set)
+}

@@ -1,0 +1,275 @@
+//! Our records in AMD's layouts.
+
+use crate::agents;
+use midair_abi::constants as c;
+use midair_abi::records::{
+    AsyncCorrelationId, CorrelationId, Dim3, HipApi, HipApiExt, HsaApi, KernelDispatch,
+    KernelDispatchInfo, MarkerApi, MemoryAllocation, MemoryCopy, RuntimeInitialization,
+    ScratchMemory,
+};
+use midair_record::event::{Allocation, Api, Copy, Kernel, NO_NODE, Record, RuntimeInit, Scratch};
+use midair_sdk_hot::functions::function_of;
+
+/// A record in AMD's layout.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Converted {
+    /// HSA call.
+    Hsa(HsaApi),
+    /// HIP call.
+    Hip(HipApi),
+    /// HIP call with arguments.
+    HipExt(HipApiExt),
+    /// Dispatch.
+    Kernel(KernelDispatch),
+    /// Copy.
+    Copy(MemoryCopy),
+    /// Allocation.
+    Allocation(MemoryAllocation),
+    /// Scratch memory.
+    Scratch(ScratchMemory),
+    /// Runtime.
+    Runtime(RuntimeInitialization),
+    /// ROCTx.
+    Marker(MarkerApi),
+}
+
+impl Converted {
+    /// Its kind, as the record's header says it.
+    pub fn kind(&self) -> u32 {
+        let kind = match self {
+            Converted::Hsa(record) => record.kind,
+            Converted::Hip(record) => record.kind,
+            Converted::HipExt(record) => record.kind,
+            Converted::Kernel(record) => record.kind,
+            Converted::Copy(record) => record.kind,
+            Converted::Allocation(record) => record.kind,
+            Converted::Scratch(record) => record.kind,
+            Converted::Runtime(record) => record.kind,
+            Converted::Marker(record) => record.kind,
+        };
+        kind as u32
+    }
+    /// The record as words.
+    pub fn words(&self) -> &[u64] {
+        fn words<T>(record: &T) -> &[u64] {
+            const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
+            // SAFETY: the records of this enum are integers without padding (their fields' offsets are checked against the JSON),
+            // aligned and sized to words.
+            unsafe { std::slice::from_raw_parts((&raw const *record).cast(), size_of::<T>() / 8) }
+        }
+        match self {
+            Converted::Hsa(record) => words(record),
+            Converted::Hip(record) => words(record),
+            Converted::HipExt(record) => words(record),
+            Converted::Kernel(record) => words(record),
+            Converted::Copy(record) => words(record),
+            Converted::Allocation(record) => words(record),
+            Converted::Scratch(record) => words(record),
+            Converted::Runtime(record) => words(record),
+            Converted::Marker(record) => words(record),
+        }
+    }
+}
+
+/// Makes the record that a service of `tracing_kind` gets for one of ours; `None` when there is none.
+pub(crate) fn convert(record: &Record<'_>, tracing_kind: i32) -> Option<Converted> {
+    match record {
+        Record::Api(api, arguments) => match tracing_kind {
+            c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT
+            | c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT => {
+                hip_ext(api, arguments, tracing_kind).map(Converted::HipExt)
+            }
+            c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API
+            | c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API => Some(Converted::Hip(HipApi {
+                size: size_of::<HipApi>() as u64,
+                kind: tracing_kind,
+                operation: api.header.operation as i32,
+                correlation_id: correlation(api),
+                start_timestamp: api.start,
+                end_timestamp: api.end,
+                thread_id: u64::from(api.tid),
+            })),
+            _ => Some(Converted::Hsa(HsaApi {
+                size: size_of::<HsaApi>() as u64,
+                kind: tracing_kind,
+                operation: api.header.operation as i32,
+                correlation_id: correlation(api),
+                start_timestamp: api.start,
+                end_timestamp: api.end,
+                thread_id: u64::from(api.tid),
+            })),
+        },
+        Record::Kernel(record, _) => Some(Converted::Kernel(kernel(record))),
+        Record::Copy(record, _) => Some(Converted::Copy(copy(record))),
+        Record::Allocation(record) => Some(Converted::Allocation(allocation(record))),
+        Record::Scratch(record) => Some(Converted::Scratch(scratch(record))),
+        Record::RuntimeInit(record) => Some(Converted::Runtime(runtime(record))),
+        Record::Marker(record, _) => Some(Converted::Marker(MarkerApi {
+            size: size_of::<MarkerApi>() as u64,
+            kind: tracing_kind,
+            operation: record.header.operation as i32,
+            correlation_id: CorrelationId {
+                internal: record.correlation,
+                external: 0,
+                ancestor: record.ancestor,
+            },
+            start_timestamp: record.start,
+            end_timestamp: record.end,
+            thread_id: u64::from(record.tid),
+        })),
+        _ => None,
+    }
+}
+
+fn correlation(api: &Api) -> CorrelationId {
+    CorrelationId {
+        internal: api.correlation,
+        external: 0,
+        ancestor: api.ancestor,
+    }
+}
+
+fn hip_ext(api: &Api, arguments: &[u8], tracing_kind: i32) -> Option<HipApiExt> {
+    let function = function_of(api.header.kind, api.header.operation)?;
+    let mut args = [0_u8; 88];
+    for parameter in function.parameters {
+        let (from, to) = (
+            usize::from(parameter.word) * 8,
+            usize::from(parameter.args_offset),
+        );
+        let size = usize::from(parameter.ty.size);
+        // A call that was open at the detach has no argument words, and a struct by value of a function that AMD's union does not
+        // know may not fit: the bytes stay zero.
+        if let (Some(from), Some(to)) = (
+            arguments.get(from..from + size),
+            args.get_mut(to..to + size),
+        ) {
+            to.copy_from_slice(from);
+        }
+    }
+    let mut words = [0; 11];
+    for (word, bytes) in words.iter_mut().zip(args.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    Some(HipApiExt {
+        size: size_of::<HipApiExt>() as u64,
+        kind: tracing_kind,
+        operation: api.header.operation as i32,
+        correlation_id: correlation(api),
+        start_timestamp: api.start,
+        end_timestamp: api.end,
+        thread_id: u64::from(api.tid),
+        args: words,
+        retval: [api.retval, 0, 0],
+    })
+}
+
+pub(crate) fn kernel(record: &Kernel) -> KernelDispatch {
+    let dim3 = |[x, y, z]: [u32; 3]| Dim3 { x, y, z };
+    KernelDispatch {
+        size: size_of::<KernelDispatch>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH,
+        operation: c::ROCPROFILER_KERNEL_DISPATCH_COMPLETE,
+        correlation_id: AsyncCorrelationId {
+            internal: record.correlation,
+            external: 0,
+        },
+        thread_id: u64::from(record.tid),
+        start_timestamp: record.start,
+        end_timestamp: record.end,
+        dispatch_info: KernelDispatchInfo {
+            size: size_of::<KernelDispatchInfo>() as u64,
+            agent_id: agents::id_of_node(record.node),
+            queue_id: u64::from(record.queue_id),
+            kernel_id: record.kernel_id,
+            dispatch_id: record.dispatch_id,
+            private_segment_size: record.private_segment,
+            group_segment_size: record.group_segment,
+            workgroup_size: dim3(record.workgroup),
+            grid_size: dim3(record.grid),
+            reserved_padding: [0; 56],
+        },
+    }
+}
+
+fn copy(record: &Copy) -> MemoryCopy {
+    MemoryCopy {
+        size: size_of::<MemoryCopy>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_MEMORY_COPY,
+        operation: record.header.operation as i32,
+        correlation_id: AsyncCorrelationId {
+            internal: record.correlation,
+            external: 0,
+        },
+        thread_id: u64::from(record.tid),
+        start_timestamp: record.start,
+        end_timestamp: record.end,
+        dst_agent_id: agents::id_of_node(record.dst_node),
+        src_agent_id: agents::id_of_node(record.src_node),
+        bytes: record.bytes,
+        dst_address: record.dst,
+        src_address: record.src,
+    }
+}
+
+/// The agent of a record; none is 0, as in AMD's records of releases.
+fn agent_of(node: u32) -> u64 {
+    if node == NO_NODE {
+        0
+    } else {
+        agents::id_of_node(node)
+    }
+}
+
+fn synchronous(correlation: u64, ancestor: u64) -> CorrelationId {
+    CorrelationId {
+        internal: correlation,
+        external: 0,
+        ancestor,
+    }
+}
+
+fn allocation(record: &Allocation) -> MemoryAllocation {
+    MemoryAllocation {
+        size: size_of::<MemoryAllocation>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION,
+        operation: record.header.operation as i32,
+        correlation_id: synchronous(record.correlation, record.ancestor),
+        thread_id: u64::from(record.tid),
+        start_timestamp: record.start,
+        end_timestamp: record.end,
+        agent_id: agent_of(record.node),
+        address: record.address,
+        allocation_size: record.bytes,
+    }
+}
+
+fn scratch(record: &Scratch) -> ScratchMemory {
+    ScratchMemory {
+        size: size_of::<ScratchMemory>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY,
+        operation: record.header.operation as i32,
+        correlation_id: synchronous(record.correlation, record.ancestor),
+        agent_id: agent_of(record.node),
+        queue_id: u64::from(record.queue_id),
+        thread_id: u64::from(record.tid),
+        start_timestamp: record.start,
+        end_timestamp: record.end,
+        flags: record.flags,
+        reserved: 0,
+        allocation_size: record.bytes,
+    }
+}
+
+fn runtime(record: &RuntimeInit) -> RuntimeInitialization {
+    RuntimeInitialization {
+        size: size_of::<RuntimeInitialization>() as u64,
+        kind: c::ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION,
+        operation: record.header.operation as i32,
+        correlation_id: synchronous(record.correlation, 0),
+        thread_id: u64::from(record.tid),
+        timestamp: record.time,
+        version: record.version,
+        instance: record.instance,
+    }
+}

@@ -1,0 +1,186 @@
+//! Tools that a process is started with: those of `ROCP_TOOL_LIBRARIES`, and those that its libraries bring, preloaded or linked.
+//!
+//! Only a process that was *started* under a profiler is searched. One that an attacher enters may well have a
+//! `rocprofiler_configure` somewhere (libtorch has), which nobody asked for.
+
+use super::library::{bind, entry, is_ours, names, open, open_named};
+use super::{Source, load};
+use crate::notes;
+use crate::setting;
+use midair_abi::private::SdkTable;
+use midair_settings::Settings;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// Set by a registration library while it attaches: the tools of the list are then an attacher's.
+const TOOL_ATTACHED: &str = "ROCPROFILER_REGISTER_TOOL_ATTACHED";
+/// The list.
+const TOOL_LIBRARIES: &str = "ROCP_TOOL_LIBRARIES";
+
+const NOT_YET: u8 = 0;
+const UNDER_WAY: u8 = 1;
+const DONE: u8 = 2;
+static SEARCHED: AtomicU8 = AtomicU8::new(NOT_YET);
+
+/// An attacher's engine brought this library: nothing in the process asked for it.
+static ENTERED: AtomicBool = AtomicBool::new(false);
+
+/// Says that an attacher's engine brought this library. From then on nothing is searched.
+pub fn entered_by_engine() {
+    ENTERED.store(true, Ordering::Release);
+}
+
+/// Whether the search has ended, in this process or in the one that it was forked from.
+pub fn is_done() -> bool {
+    SEARCHED.load(Ordering::Acquire) == DONE
+}
+
+/// The list of tools in the environment. A program that runs with more rights than its caller takes none from it.
+fn tool_list() -> Option<CString> {
+    // SAFETY: getauxval takes a number and reads the process's own auxiliary vector.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
+    let list = std::env::var_os(TOOL_LIBRARIES)?;
+    CString::new(list.into_encoded_bytes())
+        .ok()
+        .filter(|list| !list.is_empty())
+}
+
+/// Whether a registration library is attaching just now.
+fn is_attaching() -> bool {
+    std::env::var_os(TOOL_ATTACHED).is_some_and(|value| value == "1")
+}
+
+/// Publishes the settings of the environment where no session has brought others.
+pub fn settings_from_environment() {
+    if !setting::is_published() {
+        // A variable that is not UTF-8 cannot be one that we read.
+        setting::publish(Settings::from_environment(std::env::vars_os()).unwrap_or_default());
+    }
+}
+
+/// Finds, configures and initialises the tools that this process was started with; once. Gives how many there are now.
+///
+/// * `ROCP_TOOL_LIBRARIES`, a list with colons, except in a program that runs with more rights than its caller. While a registration
+///   library attaches, these are the attacher's tools: they are named for the attach, and nothing else is searched.
+/// * Every loaded library with a `rocprofiler_configure` of its own, where one is visible to all.
+///
+/// A later call, one from inside a tool's own functions, and one in a process that an engine entered do nothing and give 0. A tool that
+/// cannot be loaded or declines is noted among the session's records; the others go on. Tools of ours are bound to `host`.
+pub fn find_clients(host: &'static SdkTable) -> usize {
+    if ENTERED.load(Ordering::Acquire)
+        || SEARCHED
+            .compare_exchange(NOT_YET, UNDER_WAY, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+    {
+        return 0;
+    }
+    settings_from_environment();
+    let attaching = is_attaching();
+    let mut found = 0;
+    let mut listed: Vec<*mut c_void> = Vec::new();
+    for name in tool_list().iter().flat_map(|list| names(list)) {
+        let library = match open_named(&name) {
+            Ok(library) => library,
+            Err(why) => {
+                notes::post(&format!("the tool {name} cannot be loaded: {why}"));
+                continue;
+            }
+        };
+        listed.push(library);
+        let result = if attaching {
+            // SAFETY: just opened, never closed.
+            unsafe { load(library, host) }
+        } else {
+            start(library, host)
+        };
+        match result {
+            Ok(()) => found += 1,
+            Err(status) => {
+                notes::post(&format!("the tool {name} cannot be configured: {status:?}"));
+            }
+        }
+    }
+    if !attaching && is_visible() {
+        for library in loaded_libraries() {
+            if !listed.contains(&library) && entry(library).is_some() {
+                found += usize::from(start(library, host).is_ok());
+            }
+        }
+    }
+    SEARCHED.store(DONE, Ordering::Release);
+    found
+}
+
+/// While a registration library attaches: names the tools of its list, unless tools are named already. For one that knows no
+/// `rocprofiler_load_attachment_tool`, in a process that was started with tools of its own.
+pub fn name_listed(host: &'static SdkTable) {
+    if is_attaching()
+        && !super::has_named()
+        && let Some(list) = tool_list()
+    {
+        // What fails is noted; the attach then finds no tool.
+        let _ = super::load_list(&list, host);
+    }
+}
+
+/// Configures the tool of a loaded library as one that the process was started with.
+fn start(library: *mut c_void, host: &'static SdkTable) -> Result<(), crate::status::Status> {
+    use crate::status::Status;
+    let entry = entry(library).ok_or(Status::INVALID_ARGUMENT)?;
+    let function = entry.configure.map_or_else(
+        || entry.experimental.map_or(0, |function| function as usize),
+        |function| function as usize,
+    );
+    let source = Source::Start(function);
+    if super::is_known(source) {
+        return Ok(());
+    }
+    bind(library, host)?;
+    super::configure_client(source, entry)?;
+    if is_ours(library) {
+        // It starts its contexts when it is attached, also where the attach is the start.
+        super::name_again(source);
+    }
+    Ok(())
+}
+
+/// Whether some library lets everybody see a `rocprofiler_configure`.
+fn is_visible() -> bool {
+    // SAFETY: RTLD_DEFAULT and a C string.
+    unsafe { !libc::dlsym(libc::RTLD_DEFAULT, c"rocprofiler_configure".as_ptr()).is_null() }
+}
+
+/// Handles of all libraries that are loaded, the program first. They stay open.
+fn loaded_libraries() -> Vec<*mut c_void> {
+    unsafe extern "C" fn collect(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        names: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader's struct, and the vector that is passed below; nothing here calls the loader, whose lock is held.
+        unsafe {
+            let names = &mut *names.cast::<Vec<CString>>();
+            if !(*info).dlpi_name.is_null() {
+                names.push(CStr::from_ptr((*info).dlpi_name).to_owned());
+            }
+        }
+        0
+    }
+    let mut names: Vec<CString> = Vec::new();
+    // SAFETY: the callback fits, and the vector lives across the call.
+    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut names).cast()) };
+    names
+        .iter()
+        .filter_map(|name| {
+            if name.is_empty() {
+                // The program itself; the kernel's own object has a name that opens nothing.
+                // SAFETY: null means the program.
+                let program = unsafe { libc::dlopen(std::ptr::null(), libc::RTLD_LAZY) };
+                return (!program.is_null()).then_some(program);
+            }
+            open(name, libc::RTLD_NOLOAD).ok()
+        })
+        .collect()
+}

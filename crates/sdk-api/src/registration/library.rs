@@ -1,0 +1,282 @@
+//! Tools by the libraries that they are in: how a name becomes a loaded library, and a loaded library a tool.
+
+use super::{Entry, Source};
+use crate::notes;
+use crate::status::Status;
+use midair_abi::private::{SdkTable, TOOL_BIND, ToolBind};
+use std::ffi::{CStr, CString, OsStr, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The default tool, below our folder.
+const DEFAULT_TOOL: &str = "rocprofiler-sdk/librocprofiler-sdk-tool.so.1";
+/// Names of the attach library of all generations: named as a tool it means the default tool, as its callers say it (seeds/001).
+const ATTACH_LIBRARIES: [&str; 3] = [
+    "librocprofiler-sdk-rocattach.so",
+    "librocprofiler-attach.so",
+    "librocprofv3-attach.so",
+];
+
+/// A symbol of the library itself: `dlsym` would also find one of a library that it depends on.
+pub(super) fn own_symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a live handle (the caller's promise) and a C string.
+    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
+    if address.is_null() {
+        return None;
+    }
+    let mut map: *mut LinkMap = std::ptr::null_mut();
+    // SAFETY: RTLD_DI_LINKMAP stores one pointer.
+    if unsafe { libc::dlinfo(library, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0
+        || map.is_null()
+    {
+        return Some(address);
+    }
+    // SAFETY: an all-zero Dl_info is one.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for; `info` is ours.
+    let known = unsafe { libc::dladdr(address, &mut info) } != 0 && !info.dli_fname.is_null();
+    // SAFETY: `map` is the library's, which is loaded; its name is a C string or null.
+    let name = unsafe { (*map).name };
+    if !known || name.is_null() {
+        return Some(address);
+    }
+    // SAFETY: both are C strings of the loader's.
+    let (name, found) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(info.dli_fname)) };
+    // The program itself has no name in the one list and a path in the other.
+    let same = name == found || name.is_empty() && info.dli_fbase == program_base();
+    same.then_some(address)
+}
+
+/// Where the program itself is loaded.
+fn program_base() -> *mut c_void {
+    // SAFETY: getauxval reads the process's own auxiliary vector; dladdr takes any address; an all-zero Dl_info is one.
+    unsafe {
+        let entry = libc::getauxval(libc::AT_ENTRY) as usize;
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let known = libc::dladdr(std::ptr::without_provenance(entry), &mut info) != 0;
+        if known {
+            info.dli_fbase
+        } else {
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// The public front of glibc's `struct link_map`.
+#[repr(C)]
+struct LinkMap {
+    base: usize,
+    name: *const std::ffi::c_char,
+}
+
+/// Binds a tool of ours to this SDK; others have no such function.
+///
+/// # Errors
+/// [`Status::INCOMPATIBLE_ABI`] when it is of another build.
+pub(super) fn bind(library: *mut c_void, host: &'static SdkTable) -> Result<(), Status> {
+    let name = CString::new(TOOL_BIND).map_err(|_| Status::ERROR)?;
+    let Some(bind) = own_symbol(library, &name) else {
+        return Ok(());
+    };
+    // SAFETY: only our own tools export this name, with this type.
+    let bind = unsafe { std::mem::transmute::<*mut c_void, ToolBind>(bind) };
+    // SAFETY: a table that lives for ever.
+    match unsafe { bind(host) } {
+        0 => Ok(()),
+        _ => Err(Status::INCOMPATIBLE_ABI),
+    }
+}
+
+/// Whether it is a tool of ours.
+pub(super) fn is_ours(library: *mut c_void) -> bool {
+    CString::new(TOOL_BIND).is_ok_and(|name| own_symbol(library, &name).is_some())
+}
+
+/// The functions by which the library's tool is configured. `None`: it is no tool.
+pub(super) fn entry(library: *mut c_void) -> Option<Entry> {
+    // SAFETY: the C API gives the functions of these names these types.
+    unsafe {
+        let entry = Entry {
+            configure: own_symbol(library, c"rocprofiler_configure")
+                .map(|at| std::mem::transmute::<*mut c_void, _>(at)),
+            attach: own_symbol(library, c"rocprofiler_configure_attach")
+                .map(|at| std::mem::transmute::<*mut c_void, _>(at)),
+            experimental: own_symbol(library, c"rocprofiler_configure_experimental")
+                .map(|at| std::mem::transmute::<*mut c_void, _>(at)),
+        };
+        (entry.configure.is_some() || entry.experimental.is_some()).then_some(entry)
+    }
+}
+
+/// Names the tool of a loaded library for the next attach, and configures and initialises it unless that was done before.
+///
+/// # Errors
+/// [`Status::INVALID_ARGUMENT`] when the library is no tool, [`Status::INCOMPATIBLE_ABI`] when it is one of ours of another
+/// build, [`Status::NOT_AVAILABLE`] when it declines, [`Status::ERROR`] when its `initialize` fails or failed.
+///
+/// # Safety
+/// `library` must be a handle from `dlopen` that is never closed.
+pub unsafe fn load(library: *mut c_void, host: &'static SdkTable) -> Result<(), Status> {
+    let source = Source::Attachment(library.addr());
+    match super::name_again(source) {
+        Some(true) => return Ok(()),
+        Some(false) => return Err(Status::ERROR),
+        None => {}
+    }
+    bind(library, host)?;
+    let entry = entry(library).ok_or(Status::INVALID_ARGUMENT)?;
+    super::configure_client(source, entry)
+}
+
+/// Loads a library for itself.
+///
+/// # Errors
+/// The loader's words.
+pub(super) fn open(path: &CStr, more: libc::c_int) -> Result<*mut c_void, String> {
+    // SAFETY: a C string. Loading a library runs its constructors: the user named it.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | more) };
+    if !library.is_null() {
+        return Ok(library);
+    }
+    // SAFETY: null or a C string that is valid until this thread's next dl call.
+    let why = unsafe { libc::dlerror() };
+    if why.is_null() {
+        return Err("unknown".to_owned());
+    }
+    // SAFETY: as above.
+    Err(unsafe { CStr::from_ptr(why) }
+        .to_string_lossy()
+        .into_owned())
+}
+
+/// The folder that this library lies in, where it has one: an engine brings it in memory.
+fn own_folder() -> Option<PathBuf> {
+    let here: fn() -> Option<PathBuf> = own_folder;
+    // SAFETY: an all-zero Dl_info is one; any address may be asked for.
+    let info = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        (libc::dladdr(here as *const c_void, &mut info) != 0 && !info.dli_fname.is_null())
+            .then_some(info)?
+    };
+    // SAFETY: a C string of the loader's.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+    let folder = path.parent()?;
+    folder
+        .is_absolute()
+        .then(|| folder.to_path_buf())
+        .filter(|folder| !folder.starts_with("/proc"))
+}
+
+/// What the loader is asked for, one after the other, for a name in a list of tools.
+fn candidates(name: &str) -> Vec<PathBuf> {
+    let file = Path::new(name)
+        .file_name()
+        .map(|file| file.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let bare = !name.contains('/');
+    let default = ATTACH_LIBRARIES.iter().any(|it| file.starts_with(it))
+        || bare && file.starts_with("librocprofiler-sdk-tool.so");
+    let folder = own_folder();
+    let beside = |name: &str| folder.iter().map(|folder| folder.join(name)).collect();
+    if default {
+        let mut list: Vec<PathBuf> = beside(DEFAULT_TOOL);
+        list.push(PathBuf::from("librocprofiler-sdk-tool.so.1"));
+        return list;
+    }
+    let mut list = vec![PathBuf::from(name)];
+    if bare {
+        // As AMD's: the loader of this process first.
+        list.extend(beside(name));
+        list.extend(beside(&format!("rocprofiler-sdk/{name}")));
+    }
+    list
+}
+
+/// Loads the library of a name in a list of tools.
+///
+/// # Errors
+/// The loader's words about the name itself.
+pub fn open_named(name: &str) -> Result<*mut c_void, String> {
+    let mut first = None;
+    for path in candidates(name) {
+        let Ok(path) = CString::new(path.into_os_string().into_encoded_bytes()) else {
+            continue;
+        };
+        match open(&path, 0) {
+            Ok(library) => return Ok(library),
+            Err(why) => {
+                first.get_or_insert(why);
+            }
+        }
+    }
+    Err(first.unwrap_or_else(|| "no such name".to_owned()))
+}
+
+/// The names of a list of tools: each counts, also the last one, which AMD's library loses.
+pub(super) fn names(list: &CStr) -> Vec<String> {
+    let list = list.to_string_lossy();
+    let names = list.split(':').filter(|name| !name.is_empty());
+    let mut seen: Vec<String> = Vec::new();
+    for name in names {
+        if !seen.iter().any(|it| it == name) {
+            seen.push(name.to_owned());
+        }
+    }
+    seen
+}
+
+/// Names the tools of a list with colons for the next attach, and loads and configures those that are new.
+///
+/// # Errors
+/// As [`load`]; [`Status::NOT_AVAILABLE`] also when one cannot be loaded, whose reason goes into the session's records;
+/// [`Status::INVALID_ARGUMENT`] for an empty list. The first failure ends it.
+pub fn load_list(list: &CStr, host: &'static SdkTable) -> Result<(), Status> {
+    super::begin_naming();
+    let names = names(list);
+    if names.is_empty() {
+        return Err(Status::INVALID_ARGUMENT);
+    }
+    for name in names {
+        let library = open_named(&name).map_err(|why| {
+            notes::post(&format!("the tool {name} cannot be loaded: {why}"));
+            Status::NOT_AVAILABLE
+        })?;
+        // SAFETY: just opened, never closed.
+        unsafe { load(library, host) }?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_of_a_list_counts_once() {
+        assert_eq!(names(c"a.so:b.so"), ["a.so", "b.so"]);
+        assert_eq!(names(c":/x/a.so::b.so:/x/a.so:"), ["/x/a.so", "b.so"]);
+        assert_eq!(names(c""), [""; 0]);
+    }
+
+    #[test]
+    fn the_attach_library_means_the_default_tool() {
+        for name in [
+            "/opt/rocm/lib/librocprofiler-sdk-rocattach.so.1",
+            "librocprofv3-attach.so",
+            "librocprofiler-sdk-tool.so",
+        ] {
+            let list = candidates(name);
+            assert_eq!(
+                list.last().unwrap(),
+                Path::new("librocprofiler-sdk-tool.so.1")
+            );
+            assert!(
+                list.iter()
+                    .all(|path| path.to_string_lossy().contains("-tool.so"))
+            );
+        }
+        assert_eq!(candidates("/x/libmine.so"), [Path::new("/x/libmine.so")]);
+        assert_eq!(candidates("libmine.so")[0], Path::new("libmine.so"));
+    }
+}

@@ -1,0 +1,63 @@
+//! The settings of the session (`ROCPROF_…`), for tools. They come from the attacher's environment buffer; nothing is put
+//! into the application's environment.
+
+use midair_settings::Settings;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::{Mutex, PoisonError};
+
+#[derive(Debug, Default)]
+struct Store {
+    settings: Settings,
+    /// Values that were given out as C strings.
+    given: HashMap<CString, CString>,
+}
+
+static STORE: Mutex<Option<Store>> = Mutex::new(None);
+
+/// Takes the settings of a new session. Values that [`get`] gave out before are freed.
+pub fn publish(settings: Settings) {
+    *STORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Store {
+        settings,
+        given: HashMap::new(),
+    });
+}
+
+/// Whether a session has brought settings.
+pub fn is_published() -> bool {
+    STORE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .is_some()
+}
+
+/// Looks at the settings of the session; none where no session has brought any.
+pub fn with<T>(look: impl FnOnce(&Settings) -> T) -> T {
+    let store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
+    match store.as_ref() {
+        Some(store) => look(&store.settings),
+        None => look(&Settings::default()),
+    }
+}
+
+/// The value of a setting under its name or an older one, valid until the next [`publish`]; null when it is not set.
+pub fn get(name: &CStr) -> *const c_char {
+    let mut store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(store) = store.as_mut() else {
+        return std::ptr::null();
+    };
+    if let Some(value) = store.given.get(name) {
+        return value.as_ptr();
+    }
+    let value = name.to_str().ok().and_then(|name| store.settings.get(name));
+    let Some(value) = value.and_then(|value| CString::new(value).ok()) else {
+        return std::ptr::null();
+    };
+    store.given.entry(name.to_owned()).or_insert(value).as_ptr()
+}
+
+/// See [`crate::forked`].
+pub fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { midair_sdk_hot::fork::renew(&STORE, None) };
+}

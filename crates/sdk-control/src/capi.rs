@@ -1,0 +1,162 @@
+//! C functions that begin and end sessions: what attachers, registration libraries and tools call that hooks something.
+
+use crate::local;
+use midair_abi::private::{SDK_TABLE_VERSION, SdkTable};
+use midair_abi::registration::Configure;
+use midair_capi_build::{c_api, edge};
+use midair_sdk_api::capi::{context as api, list};
+use midair_sdk_api::registration::{self, discover};
+use midair_sdk_api::status::Status;
+use midair_sdk_api::{changes, context, notes, setting};
+use midair_settings::Settings;
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+c_api! {
+    /// Starts a context. In a process that was started with tools a session may begin with it.
+    fn rocprofiler_start_context(context_id: u64) {
+        context::start(context_id)?;
+        local::context_started();
+        Ok::<(), Status>(())
+    }
+
+    /// Configures and initialises a tool that is part of the application.
+    fn rocprofiler_force_configure(configure_func: Option<Configure>) {
+        let configure = configure_func.ok_or(Status::INVALID_ARGUMENT)?;
+        // SAFETY: the caller's function.
+        let forced = unsafe { registration::force(configure) };
+        local::launch();
+        forced
+    }
+
+    /// Attaches the tools that are loaded. Called by a registration library; settings that no session brought are taken from the
+    /// environment, where it has put the attacher's.
+    ///
+    /// The session runs on a thread of ours, which ends with it. Refused ([`Status::CONFIGURATION_LOCKED`]) while another session is on.
+    fn rocprofiler_attach() {
+        discover::name_listed(table());
+        // A variable that is not UTF-8 cannot be one that we read.
+        local::attach(Settings::from_environment(std::env::vars_os()).unwrap_or_default())
+    }
+
+    /// Detaches the tools that are attached: when it returns, they have everything and files are written.
+    fn rocprofiler_detach() {
+        local::detach()
+    }
+
+    /// Loads the tools that are named for an attach, a list with colons, and configures and initialises those that are new. The
+    /// attach library's own name means the default tool. Refused ([`Status::CONFIGURATION_LOCKED`]) while a session is on.
+    fn rocprofiler_load_attachment_tool(path: *const c_char) {
+        if path.is_null() {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        if local::is_on() || changes::is_served() {
+            return Err(Status::CONFIGURATION_LOCKED);
+        }
+        // SAFETY: the caller's C string.
+        registration::load_list(unsafe { CStr::from_ptr(path) }, table())
+    }
+}
+
+/// Names of the libraries whose tables come through [`rocprofiler_set_api_table`], and how many tables each has
+/// (source: `docs/sources.md#register`).
+const LIBRARIES: &[(&CStr, usize)] = &[
+    (c"hsa", 1),
+    (c"hip", 1),
+    (c"hip_compiler", 1),
+    (c"roctx", 3),
+    (c"rccl", 1),
+    (c"rocdecode", 1),
+    (c"rocjpeg", 1),
+    (c"rocattach", 1),
+    (c"hipFile", 1),
+    (c"rocshmem", 1),
+];
+
+c_api! {
+    /// Takes a runtime's tables. A library that we do not trace is accepted and left alone. The first call is also how a process that
+    /// was started under a profiler says so: its tools are found, configured and initialised before the call returns.
+    fn rocprofiler_set_api_table(
+        name: *const c_char,
+        lib_version: u64,
+        lib_instance: u64,
+        tables: *mut *mut c_void,
+        num_tables: u64,
+    ) {
+        if name.is_null() || tables.is_null() {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        // SAFETY: the caller's C string.
+        let name = unsafe { CStr::from_ptr(name) };
+        let expected = LIBRARIES.iter().find(|(known, _)| *known == name).ok_or(Status::INVALID_ARGUMENT)?.1;
+        let count = usize::try_from(num_tables).map_err(|_| Status::INVALID_ARGUMENT)?;
+        if count < expected {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        // SAFETY: the caller's list.
+        let tables: Vec<usize> = unsafe { list(tables, count)? }.iter().map(|table| table.addr()).collect();
+        if tables.contains(&0) {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        // As AMD's: tools first, so that the first call through the tables is theirs to see.
+        local::serve_the_first_table(name == c"hsa");
+        local::adopt(name, lib_version, lib_instance, &tables);
+        Ok(())
+    }
+}
+
+/// The table for our own tool.
+pub fn table() -> &'static SdkTable {
+    static TABLE: SdkTable = SdkTable {
+        size: size_of::<SdkTable>(),
+        version: SDK_TABLE_VERSION,
+        sdk_version: registration::VERSION_NUMBER,
+        create_context: api::rocprofiler_create_context,
+        start_context: rocprofiler_start_context,
+        stop_context: api::rocprofiler_stop_context,
+        context_is_active: api::rocprofiler_context_is_active,
+        configure_buffer_tracing_service: api::rocprofiler_configure_buffer_tracing_service,
+        use_spool,
+        get_setting,
+        note,
+        session_kind,
+        give_spool,
+    };
+    &TABLE
+}
+
+unsafe extern "C" fn use_spool(context: u64) -> c_int {
+    edge(1, || {
+        midair_sdk_api::context::use_spool(context).map_or_else(c_int::from, |()| 0)
+    })
+}
+
+unsafe extern "C" fn get_setting(name: *const c_char) -> *const c_char {
+    edge(std::ptr::null(), || {
+        if name.is_null() {
+            return std::ptr::null();
+        }
+        // SAFETY: our own tool passes C strings.
+        let name = unsafe { CStr::from_ptr(name) };
+        setting::get(name)
+    })
+}
+
+unsafe extern "C" fn session_kind() -> c_int {
+    edge(0, || local::kind() as c_int)
+}
+
+unsafe extern "C" fn give_spool(base: *mut u8, len: usize) -> c_int {
+    edge(1, || {
+        // SAFETY: our own tool's promise, which is this table's.
+        unsafe { local::give_spool(base, len) }.map_or_else(c_int::from, |()| 0)
+    })
+}
+
+unsafe extern "C" fn note(text: *const c_char) {
+    edge((), || {
+        if !text.is_null() {
+            // SAFETY: our own tool passes C strings.
+            notes::post(&unsafe { CStr::from_ptr(text) }.to_string_lossy());
+        }
+    });
+}

@@ -1,0 +1,730 @@
+//! A session of collecting: brings hooks, queues and spool into line with what the running contexts want.
+//!
+//! Only our own thread (the *agent*) changes anything; others ask through [`apply`] and wait. The order on the way in: originals
+//! saved, signals ready, slots taken, recording opened. On the way out: nothing new taken on while the device's rest drains with the
+//! hooks still in, recording off, everyone seen outside, slots restored, books written, signals given back.
+
+mod opening;
+mod relay;
+
+use crate::install::{Installed, Need};
+use crate::runtimes;
+use crate::tables::{self, Live};
+use midair_record::event::{Untimed, kind, note};
+use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
+use midair_sdk_api::context::{self, Wanted};
+use midair_sdk_api::{changes, notes};
+use midair_sdk_device::allocations;
+use midair_sdk_device::copies;
+use midair_sdk_device::queue::harvest::Harvester;
+use midair_sdk_device::queue::{scan, state, watch};
+use midair_sdk_device::scratch;
+use midair_sdk_device::sink::Sink;
+use midair_sdk_device::symbols;
+use midair_sdk_hot::callbacks;
+use midair_sdk_hot::clock::now;
+use midair_sdk_hot::markers::{self, legacy};
+use midair_sdk_hot::probe;
+use midair_sdk_hot::wrappers::{TABLES, original};
+use opening::{DEVICE_PENDING, HSA_CLOSED, WENT_ON};
+pub use opening::{Opening, wait_for_device};
+use relay::{Route, relay};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// 1 while the application shuts its HSA runtime down.
+pub static RUNTIME_LEAVES: AtomicU32 = AtomicU32::new(0);
+/// 1 once the process runs its exit handlers.
+pub static PROCESS_LEAVES: AtomicU32 = AtomicU32::new(0);
+/// Whether a session collects.
+static COLLECTING: AtomicBool = AtomicBool::new(false);
+/// What [`look_again`] asks for, see [`look`].
+static LOOK: AtomicU32 = AtomicU32::new(look::NOTHING);
+/// 1 while the agent may wait for a lock of the HSA runtime's.
+static IN_RUNTIME: AtomicU32 = AtomicU32::new(0);
+/// The collection. Only the worker takes the lock, and the thread that sets a started process up in its stead.
+static COLLECTION: Mutex<Option<Collection>> = Mutex::new(None);
+
+/// Runs `act` on the collection. On the worker only.
+pub fn with<T>(act: impl FnOnce(&mut Collection) -> T) -> T {
+    let mut guard = COLLECTION.lock().unwrap_or_else(PoisonError::into_inner);
+    act(guard.get_or_insert_with(Collection::default))
+}
+
+/// Values of [`LOOK`].
+mod look {
+    pub const NOTHING: u32 = 0;
+    /// Tables are to be looked for at once.
+    pub const TABLES: u32 = 1;
+    /// The HSA runtime registers: it is inside `hsa_init`, behind the loading of its own tools, so its slots can be taken.
+    pub const HSA: u32 = 2;
+}
+
+/// Whether a session collected in this process, or in its parent at the moment of the fork.
+pub(crate) fn was_collecting() -> bool {
+    COLLECTING.load(SeqCst)
+}
+
+/// See [`crate::forked`].
+pub(crate) fn begin_anew() {
+    COLLECTING.store(false, SeqCst);
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { midair_sdk_hot::fork::renew(&COLLECTION, None) };
+    for word in [&RUNTIME_LEAVES, &PROCESS_LEAVES, &LOOK, &IN_RUNTIME] {
+        word.store(0, SeqCst);
+    }
+    opening::begin_anew();
+}
+
+/// How long an application's thread waits for a session to end before its process goes, or for an answer.
+pub const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
+/// How long it waits before its runtime goes: then the agent must not look at signals any more, also where it had no turn meanwhile.
+pub const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(5);
+/// How long a thread may stay in a record store.
+const QUIESCE_LIMIT: Duration = Duration::from_millis(250);
+/// How long a tool's function may take when a session ends.
+const CALLBACK_LIMIT: Duration = Duration::from_secs(2);
+/// Bytes of the private spool that feeds tools' buffers.
+const PRIVATE_SPOOL: usize = 8 << 20;
+/// How often the list of libraries is looked at for runtimes loaded since, in ns.
+const LOADER_LOOK: u64 = 5_000_000;
+
+/// For threads of the application, before the runtime or the process goes: waits until no session collects, within a limit.
+pub fn wait_for_stop(limit: Duration) {
+    let end = std::time::Instant::now() + limit;
+    while COLLECTING.load(SeqCst) && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// For an application's thread that waits for the agent's next round: wakes the agent, and tells whether it will come to it. A
+/// tool's function may be what the agent itself waits for, and the runtime may hold a lock of the calling thread's.
+pub fn may_answer() -> bool {
+    changes::wake();
+    (changes::is_served() || crate::local::is_on())
+        && COLLECTING.load(SeqCst)
+        && DEVICE_PENDING.load(Acquire) == 0
+        && IN_RUNTIME.load(SeqCst) == 0
+        && !callbacks::is_inside()
+}
+
+/// For a thread that brings new tables: waits until the agent has hooked them, within a limit. The thread may hold a lock of the
+/// runtime's that the agent waits for, in [`IN_RUNTIME`]: then it does not wait, and the slots are taken when the agent is back.
+pub fn look_again(hsa: bool) {
+    ask_to_look(hsa);
+    changes::wake();
+    let end = std::time::Instant::now() + LEAVE_LIMIT;
+    while (changes::is_served() || crate::local::is_on())
+        && LOOK.load(SeqCst) != look::NOTHING
+        && IN_RUNTIME.load(SeqCst) == 0
+        && std::time::Instant::now() < end
+    {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Has the next look take tables at once, HSA's or others.
+pub fn ask_to_look(hsa: bool) {
+    LOOK.store(if hsa { look::HSA } else { look::TABLES }, SeqCst);
+}
+
+/// Nobody is there to look.
+pub fn forget_to_look() {
+    LOOK.store(look::NOTHING, SeqCst);
+}
+
+/// Whether [`look_again`] asks.
+pub fn is_asked_to_look() -> bool {
+    LOOK.load(SeqCst) != look::NOTHING
+}
+
+/// A session that collects.
+#[derive(Debug)]
+struct Running {
+    generation: u64,
+    need: Need,
+    sink: Sink,
+    route: Route,
+    live: Vec<Live>,
+    /// Which runtimes were told.
+    runtimes: runtimes::Told,
+    /// The runtime's table for tools, once it was found.
+    tools: Option<Live>,
+    /// The HSA runtime is open and its agents are told.
+    hsa_open: bool,
+    /// Signals are there for the device's work.
+    hsa_ready: bool,
+    /// The HSA runtime is open, behind its first `hsa_init`.
+    hsa_up: bool,
+    /// It was seen closed while kernels were wanted: what is on its queues was all launched in this session.
+    born_here: bool,
+    /// See [`Collection::hsa_slots_are_final`].
+    hsa_final: bool,
+    /// Why it is not, in words.
+    waiting_for: &'static str,
+    copies_switched: bool,
+    looked_at: u64,
+    epoch: u64,
+    told: Vec<String>,
+}
+
+impl Running {
+    /// Whether the tables of an HSA runtime were found.
+    fn has_hsa(&self) -> bool {
+        let has = |name: &str| {
+            self.live.iter().any(|live| {
+                TABLES
+                    .get(live.index)
+                    .is_some_and(|table| table.name == name)
+            })
+        };
+        has("CoreApiTable") && has("AmdExtTable")
+    }
+}
+
+/// The agent's collecting side.
+#[derive(Debug, Default)]
+pub struct Collection {
+    harvester: Harvester,
+    installed: Installed,
+    /// Our callback in the old ROCTx library.
+    roctx_tap: Option<legacy::Tap>,
+    running: Option<Running>,
+    /// The attacher's spool, while a session is on.
+    spool: Option<Area>,
+    /// What is to be said of the end, see [`outcome`].
+    pub outcome: u32,
+    /// A thread may still be inside a record store of this session.
+    pub memory_kept: bool,
+    /// The first correlation id of the next collecting: ids are used once in a session, also when its contexts, or the runtime, stop
+    /// and start again.
+    next_correlation: u64,
+}
+
+/// What [`Collection::stop`] leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Nobody refers to the spool any more.
+    Nothing,
+    /// A thread may still be inside a record store: the spool must stay mapped.
+    Memory,
+}
+
+impl Collection {
+    /// A session begins: `spool` is its reader's; without one only tools with buffers can be served.
+    pub fn begin(&mut self, spool: Option<Area>) {
+        self.spool = spool;
+        self.next_correlation = 1;
+        scan::NEXT_DISPATCH.store(1, Relaxed);
+        symbols::forget();
+        self.outcome = 0;
+        self.memory_kept = false;
+    }
+
+    /// [`Self::stop`], if something still runs.
+    pub fn stop_all(&mut self, deadline: u64) {
+        self.memory_kept |= self.stop(deadline) == Left::Memory;
+    }
+
+    /// The session is over. Returns whether its spool must stay mapped.
+    pub fn end(&mut self) -> bool {
+        self.spool = None;
+        self.memory_kept
+    }
+
+    /// Words for the user.
+    pub fn note(&mut self, text: &str) {
+        if let Some(running) = &mut self.running {
+            running.sink.put(kind::NOTE, &note(text));
+        }
+    }
+
+    /// Whether it collects.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Brings everything into line with what the running contexts want. Returns complaints, if it cannot.
+    pub fn apply(&mut self) -> Result<(), String> {
+        // Whoever changed something before this look is served when it is done.
+        let ticket = changes::requested();
+        let result = self.follow(&context::wanted());
+        changes::applied(ticket);
+        result
+    }
+
+    fn follow(&mut self, wanted: &Wanted) -> Result<(), String> {
+        if wanted.is_empty() {
+            self.stop_all(now());
+            return Ok(());
+        }
+        if self.running.is_none() {
+            return self.start(wanted);
+        }
+        let mut need = need_of(wanted);
+        if let Some(running) = &mut self.running {
+            // What was looked at once is looked at until the session ends: a queue whose doorbells went by unseen has no books.
+            need.kernels |= running.need.kernels;
+            need.copies |= running.need.copies;
+            need.allocations |= running.need.allocations;
+            need.scratch |= running.need.scratch;
+            need.called = callbacks::publish(wanted.services.clone());
+            running.need = need;
+            probe::set_kinds(need.tracked(), need.recorded);
+            probe::set_called(need.called);
+            running.looked_at = 0;
+        }
+        self.look_for_tables();
+        Ok(())
+    }
+
+    fn start(&mut self, wanted: &Wanted) -> Result<(), String> {
+        if !probe::prepare() || !state::provide() {
+            return Err("cannot map memory for the hooks".to_owned());
+        }
+        watch::clear();
+        state::clear();
+        allocations::clear();
+        scratch::clear(need_of(wanted).kernels);
+        symbols::begin();
+        markers::begin();
+        let (route, area) = if wanted.delivers() {
+            let options = ReaderOptions {
+                size: PRIVATE_SPOOL,
+                settings: Vec::new(),
+                drain_ms: 0,
+                lease_ms: 0,
+                session: 0,
+            };
+            let reader = Reader::create(&options).map_err(|error| error.to_string())?;
+            let area = reader.area().ok_or("the private spool is not one")?;
+            (
+                Route::Relay {
+                    reader,
+                    onward: ChunkWriter::new(),
+                },
+                area,
+            )
+        } else {
+            (Route::Direct, self.spool.ok_or("nobody reads the records")?)
+        };
+        callbacks::begin();
+        let mut need = need_of(wanted);
+        need.called = callbacks::publish(wanted.services.clone());
+        let no_markers = wanted.mask() & markers::KINDS != 0 && need.recorded & markers::KINDS == 0;
+        if !wanted.services.is_empty() && need.called == 0 || no_markers {
+            return Err("cannot map memory for callbacks and markers".to_owned());
+        }
+        let tid = changes::worker();
+        // SAFETY: the area is the attacher's spool, which the agent unmaps only when `stop` has returned Left::Nothing, or that of
+        // the private reader, which lives in `route` until then.
+        let generation = unsafe { probe::start(area, self.next_correlation) };
+        self.running = Some(Running {
+            generation,
+            need,
+            sink: Sink {
+                area,
+                writer: ChunkWriter::new(),
+                tid,
+            },
+            route,
+            live: Vec::new(),
+            runtimes: runtimes::Told::new(wanted),
+            tools: None,
+            hsa_up: false,
+            // Whoever brings tables is inside `hsa_init`.
+            born_here: need.kernels && LOOK.load(SeqCst) == look::HSA,
+            hsa_final: false,
+            hsa_open: false,
+            hsa_ready: false,
+            waiting_for: "",
+            copies_switched: false,
+            looked_at: 0,
+            epoch: 0,
+            told: Vec::new(),
+        });
+        notes::open(true);
+        COLLECTING.store(true, SeqCst);
+        WENT_ON.store(0, SeqCst);
+        DEVICE_PENDING.store(u32::from(need.device()), Release);
+        // Before `hsa_init` is hooked: what returns through the hook finds it.
+        HSA_CLOSED.store(1, Release);
+        match LOOK.swap(look::NOTHING, SeqCst) {
+            look::NOTHING => self.look_for_tables(),
+            asked => self.take_tables(asked),
+        }
+        probe::set_called(need.called);
+        probe::open(need.tracked(), need.recorded);
+        Ok(())
+    }
+
+    /// Slots that hold ours.
+    pub fn slots(&self) -> u32 {
+        self.installed.len() as u32
+    }
+
+    /// Looks for tables, opens the device's side where the runtime is open, takes slots.
+    fn look_for_tables(&mut self) {
+        self.find_tables();
+        self.take_slots();
+        self.look_at_hsa();
+        if let Some(running) = &mut self.running {
+            Self::open_hsa(running, &mut self.harvester);
+        }
+        self.take_slots();
+        self.let_in();
+    }
+
+    /// Everything is hooked: nobody has to wait for it any more.
+    fn let_in(&mut self) {
+        if let Some(running) = &self.running {
+            let waiting = running.need.device() && !running.hsa_open;
+            DEVICE_PENDING.store(u32::from(waiting), Release);
+            HSA_CLOSED.store(u32::from(!running.hsa_up), Release);
+        }
+    }
+
+    /// The same without a look at the device: whoever waits for it may be inside `hsa_init`.
+    fn take_tables(&mut self, asked: u32) {
+        self.find_tables();
+        if asked == look::HSA {
+            self.hsa_slots_are_final();
+        }
+        self.take_slots();
+    }
+
+    /// Before the HSA runtime is open, the tools that it loads by itself may yet put theirs into its slots: only `hsa_init` is hooked,
+    /// and the rest when that returns. So ours call theirs, as if we had come later, and nothing is lost.
+    fn look_at_hsa(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if running.hsa_up || !running.has_hsa() {
+            return;
+        }
+        running.hsa_up = Self::runtime_is_open();
+        if !running.hsa_up {
+            running.born_here = running.need.kernels;
+        }
+        if running.hsa_up {
+            self.hsa_slots_are_final();
+        }
+    }
+
+    /// What the slots hold now is what the runtime and its own tools want there.
+    fn hsa_slots_are_final(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        if !std::mem::replace(&mut running.hsa_final, true) {
+            for live in running.live.iter().filter(|live| live.is_hsa()) {
+                self.installed.adopt(live);
+            }
+        }
+    }
+
+    fn take_slots(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        for live in &running.live {
+            if running.hsa_final || !live.is_hsa() {
+                self.installed.take(live, &running.need);
+            } else {
+                self.installed.take_opener(live);
+            }
+        }
+        if !running.hsa_final {
+            return;
+        }
+        if running.need.scratch {
+            Self::find_tools(running);
+            if let Some(table) = &running.tools {
+                for (index, (original, hook)) in scratch::entries().enumerate() {
+                    let address = table.base + tables::tools::FIRST + 8 * index;
+                    self.installed
+                        .take_entry(address, table.home, original, hook);
+                }
+            }
+        }
+    }
+
+    fn find_tables(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        running.looked_at = now();
+        let epoch = tables::loader_epoch();
+        let found = tables::find();
+        running.epoch = if found.not_yet.is_empty() { epoch } else { 0 };
+        for why in found.refused {
+            if !running.told.contains(&why) {
+                running.sink.put(kind::NOTE, &note(&why));
+                running.told.push(why);
+            }
+        }
+        for live in found.live {
+            match running
+                .live
+                .iter_mut()
+                .find(|known| known.index == live.index)
+            {
+                Some(known) if known.base == live.base => {}
+                Some(known) => *known = live,
+                None => {
+                    self.installed.adopt(&live);
+                    running.live.push(live);
+                    running.runtimes.tell(&live, &mut running.sink);
+                }
+            }
+        }
+        if running.need.markers()
+            && let Some(variable) = found.legacy_roctx
+            && !self.roctx_tap.is_some_and(|tap| tap.is_in(variable))
+        {
+            // SAFETY: the variable was found in the loaded library's own code.
+            self.roctx_tap = unsafe { legacy::Tap::take(variable) };
+        }
+    }
+
+    fn runtime_is_open() -> bool {
+        IN_RUNTIME.store(1, SeqCst);
+        let open = symbols::runtime_is_open();
+        IN_RUNTIME.store(0, SeqCst);
+        open
+    }
+
+    /// The table through which the runtime tells of scratch memory.
+    fn find_tools(running: &mut Running) {
+        if running.tools.is_some() {
+            return;
+        }
+        match tables::tools::find(&running.live) {
+            Ok(table) => running.tools = Some(table),
+            Err(Some(why)) if !running.told.contains(&why) => {
+                running.sink.put(kind::NOTE, &note(&why));
+                running.told.push(why);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Once the HSA runtime is there and open: signals, names, profiling of copies. Contexts start one by one, so what is needed
+    /// may grow after the runtime was opened.
+    fn open_hsa(running: &mut Running, harvester: &mut Harvester) {
+        if !running.need.runtime() {
+            return;
+        }
+        if !running.hsa_open {
+            running.waiting_for = if !running.has_hsa() {
+                "no table of an HSA runtime was found"
+            } else if !running.hsa_up {
+                "the HSA runtime was not initialised"
+            } else {
+                running.hsa_open = true;
+                ""
+            };
+            if !running.hsa_open {
+                return;
+            }
+            state::BORN_HERE.store(running.born_here, Relaxed);
+            allocations::learn();
+            symbols::write_agents(&mut running.sink);
+        }
+        if !running.need.device() {
+            return;
+        }
+        if !running.hsa_ready {
+            if !harvester.prepare() {
+                running.waiting_for = "the HSA runtime gave no signals";
+                return;
+            }
+            running.hsa_ready = true;
+            if let Some(complaint) = symbols::refresh(&mut running.sink) {
+                running.sink.put(kind::NOTE, &note(complaint));
+            }
+        }
+        if running.need.copies && !running.copies_switched {
+            // Whether somebody had it on already cannot be asked; AMD's HIP never switches it.
+            // SAFETY: the runtime's own function.
+            running.copies_switched =
+                unsafe { original::hsa_amd_profiling_async_copy_enable(1) } == 0;
+        }
+    }
+
+    /// One round of the agent while a session is on. Returns whether there was anything to do.
+    pub fn tick(&mut self) -> bool {
+        if changes::is_pending() {
+            let _ = self.apply();
+        }
+        let asked = LOOK.load(SeqCst);
+        if asked != look::NOTHING {
+            self.take_tables(asked);
+            LOOK.store(look::NOTHING, SeqCst);
+        }
+        let Some(running) = &mut self.running else {
+            return false;
+        };
+        let mut busy = false;
+        for text in notes::take() {
+            running.sink.put(kind::NOTE, &note(&text));
+        }
+        if running.hsa_ready {
+            busy |= self.harvester.pass(&mut running.sink) > 0;
+            busy |= copies::pass(&mut self.harvester, &mut running.sink, None) > 0;
+            busy |= copies::under_way() > 0
+                || state::all().any(|queue| !queue.flights.range().is_empty());
+            symbols::refresh(&mut running.sink);
+            // What ended up to now was written above; what is loaded up to now is told.
+            symbols::retire();
+        }
+        busy |= allocations::pass(&mut running.sink, false) > 0;
+        busy |= relay(&mut running.route, self.spool, changes::worker());
+        let time = now();
+        if time - running.looked_at > LOADER_LOOK {
+            running.looked_at = time;
+            if running.epoch != tables::loader_epoch() {
+                self.look_for_tables();
+            } else if running.has_hsa()
+                && (!running.hsa_up || !running.hsa_ready && running.need.device())
+            {
+                // Closed, it says so at once; nothing has to be looked for.
+                self.look_at_hsa();
+                if self.running.as_ref().is_some_and(|running| running.hsa_up) {
+                    self.look_for_tables();
+                }
+            }
+        }
+        busy
+    }
+
+    /// Ends the collecting: what still runs on the device may take until `deadline`.
+    ///
+    /// First nothing new is taken on, while the hooks stay in: an application's thread that is about to use a signal again still has
+    /// its times read before. Then the slots are restored.
+    pub fn stop(&mut self, deadline: u64) -> Left {
+        let Some(mut running) = self.running.take() else {
+            return Left::Nothing;
+        };
+        probe::close(QUIESCE_LIMIT);
+        if running.hsa_ready {
+            self.harvester.close(&mut running.sink);
+            loop {
+                self.harvester.pass(&mut running.sink);
+                copies::pass(&mut self.harvester, &mut running.sink, None);
+                let still = self.harvester.under_way() + copies::under_way() as u64;
+                if still == 0 || now() >= deadline {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            self.harvester.put_back();
+        }
+        for text in callbacks::close(CALLBACK_LIMIT) {
+            running.sink.put(kind::NOTE, &note(&text));
+        }
+        probe::stop();
+        self.next_correlation = probe::next_correlation().max(1);
+        let outside = probe::quiesce(QUIESCE_LIMIT);
+        if let Some(tap) = self.roctx_tap.take() {
+            tap.give_back();
+        }
+        if self.installed.restore() > 0 {
+            self.outcome |= outcome::SLOT_KEPT;
+        }
+        if outside {
+            probe::close_session(running.generation, running.need.recorded);
+        }
+        notes::open(false);
+        for text in markers::notes().into_iter().chain(notes::take()) {
+            running.sink.put(kind::NOTE, &note(&text));
+        }
+        if running.hsa_ready {
+            symbols::CHANGED.store(true, Relaxed);
+            symbols::refresh(&mut running.sink);
+            symbols::retire();
+            if self.harvester.under_way() > 0 || copies::under_way() > 0 {
+                self.outcome |= outcome::STILL_RUNNING;
+            }
+            self.harvester.finish(&mut running.sink);
+            copies::pass(
+                &mut self.harvester,
+                &mut running.sink,
+                Some(Untimed::RunningAtDetach),
+            );
+            if running.copies_switched {
+                // SAFETY: the runtime's own function; we switched it on.
+                unsafe { original::hsa_amd_profiling_async_copy_enable(0) };
+            }
+            let unseen = state::UNSEEN.load(Relaxed);
+            if unseen > 0 {
+                let text =
+                    format!("{unseen} uses of queues beyond those that fit were not looked at");
+                running.sink.put(kind::NOTE, &note(&text));
+            }
+            self.harvester.give_back();
+        } else if running.need.device() {
+            running.sink.put(
+                kind::NOTE,
+                &note(&format!(
+                    "no kernels and copies were seen: {}",
+                    running.waiting_for
+                )),
+            );
+        } else if running.need.runtime() && !running.hsa_open {
+            running.sink.put(
+                kind::NOTE,
+                &note(&format!(
+                    "no changes of memory were seen: {}",
+                    running.waiting_for
+                )),
+            );
+        }
+        allocations::pass(&mut running.sink, true);
+        if running.live.is_empty() {
+            self.outcome |= outcome::NO_TABLES;
+        }
+        if WENT_ON.load(SeqCst) > 0 {
+            self.outcome |= outcome::HOOKED_LATE;
+        }
+        // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the agent uses this writer.
+        unsafe { running.sink.writer.seal() };
+        relay(&mut running.route, self.spool, changes::worker());
+        if let Route::Relay { onward, .. } = &mut running.route {
+            // SAFETY: the attacher's spool is mapped until the session ends.
+            unsafe { onward.seal() };
+        }
+        COLLECTING.store(false, SeqCst);
+        DEVICE_PENDING.store(0, Release);
+        HSA_CLOSED.store(0, Release);
+        if outside {
+            Left::Nothing
+        } else {
+            self.outcome |= outcome::MEMORY_KEPT;
+            // The private spool, too, may still be written to.
+            std::mem::forget(running.route);
+            Left::Memory
+        }
+    }
+}
+
+fn need_of(wanted: &Wanted) -> Need {
+    let apis: u64 = TABLES
+        .iter()
+        .fold(0, |mask, table| mask | (1 << table.kind))
+        | markers::KINDS;
+    let mut mask = wanted.mask();
+    if mask & markers::KINDS != 0 && !markers::prepare() {
+        mask &= !markers::KINDS;
+    }
+    Need {
+        recorded: mask & apis,
+        called: 0,
+        kernels: mask & (1 << kind::KERNEL_DISPATCH) != 0 || wanted.code_objects,
+        copies: mask & (1 << kind::MEMORY_COPY) != 0,
+        allocations: mask & (1 << kind::MEMORY_ALLOCATION) != 0,
+        scratch: mask & (1 << kind::SCRATCH_MEMORY) != 0,
+    }
+}

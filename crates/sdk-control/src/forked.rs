@@ -1,0 +1,32 @@
+//! A child that was forked while this library was in its parent.
+//!
+//! It has our code, our memory as it was at that moment, and the hooks in its own copy of the runtimes' tables; it has no thread of
+//! ours. The hooks pass everything on there (the word that says otherwise is wiped by the fork, see [`midair_sdk_hot::probe`]). Before the
+//! child's own first session everything that a lost thread may have left half done is begun anew: locks that it held, lists that it
+//! was changing, slots of threads that are gone. What such a list held is left where it is, for who knows in what state it is.
+//!
+//! What is kept are facts of the process that are one word each: what a slot held before ours, numbers that are used once.
+
+use crate::{collect, install, local, runtimes};
+use midair_guest::only;
+use midair_sdk_hot::probe;
+
+/// Makes ready for a first session of a forked child; does nothing in a process that no attacher has forked away from. On our own
+/// thread, before anything else.
+pub fn begin_anew() {
+    if !probe::is_forked() {
+        return;
+    }
+    // Before all others: whoever is asked from here on finds that no session is on.
+    install::begin_anew(collect::was_collecting());
+    collect::begin_anew();
+    local::begin_anew();
+    only::begin_anew();
+    midair_sdk_api::begin_anew();
+    runtimes::begin_anew();
+    midair_sdk_device::begin_anew();
+    // Last: a thread that comes now gets a slot of the child's own.
+    if midair_sdk_hot::begin_anew() {
+        probe::is_ours();
+    }
+}

@@ -1,0 +1,78 @@
+//! Hooks of a session's life: the application opens and closes the HSA runtime, makes its first queue, destroys kernels.
+//!
+//! These wait for the worker thread. What records work is hooked in `midair-sdk-device`.
+
+use crate::collect;
+use midair_sdk_device::hooks::Hook;
+use midair_sdk_device::symbols::leaving::Leaving;
+use midair_sdk_hot::probe;
+use midair_sdk_hot::wrappers;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// A queue is made once and carries every dispatch: nothing may be launched before the device's side of a session that began before
+/// the runtime did is ready.
+unsafe extern "C-unwind" fn hsa_queue_create(
+    agent: u64,
+    size: u32,
+    kind: u32,
+    callback: *mut c_void,
+    data: *mut c_void,
+    private_segment: u32,
+    group_segment: u32,
+    queue: *mut c_void,
+) -> u32 {
+    collect::wait_for_device();
+    // SAFETY: the application's own call, passed on.
+    unsafe {
+        wrappers::hsa_core::hsa_queue_create(
+            agent,
+            size,
+            kind,
+            callback,
+            data,
+            private_segment,
+            group_segment,
+            queue,
+        )
+    }
+}
+
+/// Kernels go away: their names are told first, and the next one at such an address is another.
+unsafe extern "C-unwind" fn hsa_executable_destroy(executable: u64) -> u32 {
+    let leaving =
+        (probe::generation() != 0).then(|| Leaving::announce(executable, collect::may_answer));
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_core::hsa_executable_destroy(executable) };
+    drop(leaving);
+    status
+}
+
+/// The runtime is there: when this returns it is hooked.
+unsafe extern "C-unwind" fn hsa_init() -> u32 {
+    let opening = collect::Opening::begin();
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_core::hsa_init() };
+    opening.end(status == 0);
+    status
+}
+
+/// The runtime goes away: collection ends first, while its signals and queues are still there.
+unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
+    // A forked child has no agent that could end anything, and its generation is 0 from the start.
+    let session = probe::generation() != 0;
+    if session {
+        collect::RUNTIME_LEAVES.store(1, SeqCst);
+        collect::wait_for_stop(collect::SHUT_DOWN_LIMIT);
+    }
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_core::hsa_shut_down() };
+    collect::RUNTIME_LEAVES.store(0, SeqCst);
+    status
+}
+
+/// All of them.
+pub static HOOKS: &[Hook] = midair_sdk_device::hooks! {
+    Kernels: hsa_queue_create, hsa_executable_destroy;
+    Always: hsa_init, hsa_shut_down;
+};

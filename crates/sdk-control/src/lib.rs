@@ -1,0 +1,18 @@
+//! A session's life in a target.
+//!
+//! [`worker`] is what our thread does for an attacher, [`local`] the same without one; both run a [`collect`]ion, which brings
+//! hooks ([`install`], [`tables`]), queues and spool into line with what the contexts of `midair-sdk-api` want. The C functions
+//! that begin and end sessions are in [`capi`].
+//!
+//! The library is never unloaded, and after a detach nothing of it runs.
+
+pub mod capi;
+pub mod collect;
+mod forked;
+pub mod hooks;
+pub mod install;
+pub mod local;
+mod runtimes;
+mod signals;
+pub mod tables;
+pub mod worker;

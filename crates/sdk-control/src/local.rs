@@ -1,0 +1,664 @@
+//! Sessions without an attacher of ours: somebody else's injector attached, or the process was started under the profiler.
+//!
+//! Our thread is made here instead of by the engine, and runs the same session: it configures nothing, attaches the tools that were
+//! named, takes the tables, ticks, and ends with a drain. Records for the attacher's spool have no attacher: the tool that wants
+//! them makes the spool and reads it ([`give_spool`]). Tools with buffers need no reader.
+//!
+//! * [`attach`] and [`detach`] for `rocprofiler_attach` and `rocprofiler_detach`: the thread is there as long as the session.
+//! * [`launch`] for a process that was started with tools: the thread waits for the first runtime, then the session lasts until the
+//!   process ends.
+//!
+//! One session per process ([`midair_guest::only`]), whoever made it. A forked child has none, and gets none: locks may be held there by
+//! threads that it does not have.
+
+use crate::{capi, collect, runtimes, signals, tables};
+use midair_capi_build::{edge, quiet_thread};
+use midair_guest::only;
+use midair_guest::{BUSY_TICK, IDLE_TICK, wait_on};
+use midair_record::boot::THREAD_NAME;
+use midair_record::spool::{Area, outcome};
+use midair_sdk_api::status::Status;
+use midair_sdk_api::{changes, context, registration, setting};
+use midair_sdk_hot::clock::now;
+use midair_settings::Settings;
+use std::ffi::CStr;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// As the engine's thread.
+const STACK: usize = 1 << 20;
+/// Longest set-up; most of it is the tool's.
+const SET_UP: Duration = Duration::from_secs(20);
+/// Longest detach: the tool writes its files in it.
+const DETACH: Duration = Duration::from_secs(600);
+/// Longest wait of an exit for our thread; it has to drain and to let go of the tables, and writes nothing.
+const LEAVE: Duration = Duration::from_secs(5);
+/// How long the device may finish what it runs.
+const DRAIN: Duration = Duration::from_millis(100);
+/// How long the loader may take to answer at a start, on a busy machine.
+const LOADER_PATIENCE: Duration = Duration::from_secs(1);
+/// How often a process without a runtime is looked at.
+const WATCH_TICK: Duration = Duration::from_millis(20);
+
+/// What kind of session a tool is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// An attacher of ours reads the spool.
+    Engine = 0,
+    /// Somebody else's injector attached.
+    Attached = 1,
+    /// The process was started with the tool.
+    Launched = 2,
+    /// It was, and is about to become another program, with which it goes on.
+    Becoming = 3,
+}
+
+/// Values of [`STATE`].
+mod state {
+    /// No thread.
+    pub const OFF: u32 = 0;
+    /// Setting up.
+    pub const STARTING: u32 = 1;
+    /// Launched; no runtime is loaded.
+    pub const WATCHING: u32 = 2;
+    /// Recording.
+    pub const ON: u32 = 3;
+    /// Recording has ended, nothing is hooked; what is left is to be finished by whoever asked.
+    pub const STOPPED: u32 = 4;
+}
+
+/// Values of [`COMMAND`].
+mod command {
+    /// Go on.
+    pub const RUN: u32 = 0;
+    /// Stop, and detach the tools.
+    pub const DETACH: u32 = 1;
+    /// Stop; the asking thread ends the tools.
+    pub const LEAVE: u32 = 2;
+    /// Stop and end the tools: the asking thread cannot, it is inside a signal handler.
+    pub const FINISH: u32 = 3;
+}
+
+/// Futex word.
+static STATE: AtomicU32 = AtomicU32::new(state::OFF);
+static COMMAND: AtomicU32 = AtomicU32::new(command::RUN);
+/// The process that our thread was made in, 0 = none yet.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+static KIND: AtomicU32 = AtomicU32::new(Kind::Engine as u32);
+/// See [`Kind::Becoming`].
+static BECOMES: AtomicBool = AtomicBool::new(false);
+/// Status of a set-up that failed.
+static FAILURE: AtomicI32 = AtomicI32::new(0);
+/// Begin and end, one at a time.
+static LIFE: Mutex<()> = Mutex::new(());
+/// The spool that a tool of ours reads.
+static SPOOL: Mutex<Option<Area>> = Mutex::new(None);
+
+fn here() -> i32 {
+    // SAFETY: no arguments, no failure.
+    unsafe { libc::getpid() }
+}
+
+/// Whether this is a forked child of a process that had such a thread.
+fn is_child() -> bool {
+    let process = PROCESS.load(SeqCst);
+    process != 0 && process != here()
+}
+
+/// Whether a session without an attacher is on, or waits for a runtime.
+pub fn is_on() -> bool {
+    matches!(
+        STATE.load(SeqCst),
+        state::STARTING | state::WATCHING | state::ON
+    ) && !is_child()
+}
+
+/// The kind of session that the calling tool's function is in.
+pub fn kind() -> Kind {
+    if BECOMES.load(SeqCst) {
+        return Kind::Becoming;
+    }
+    if is_on() || STATE.load(SeqCst) == state::STOPPED {
+        match KIND.load(SeqCst) {
+            1 => Kind::Attached,
+            2 => Kind::Launched,
+            _ => Kind::Engine,
+        }
+    } else {
+        Kind::Engine
+    }
+}
+
+/// Takes the spool that the calling tool reads, during its `tool_attach`.
+///
+/// # Errors
+/// [`Status::NOT_AVAILABLE`] when an attacher reads another, or another tool has given one.
+///
+/// # Safety
+/// `base` must be the start of a spool of `len` bytes that is mapped until the tool's `tool_detach` or `finalize`, and for ever if the
+/// spool's outcome then says [`outcome::MEMORY_KEPT`].
+pub unsafe fn give_spool(base: *mut u8, len: usize) -> Result<(), Status> {
+    if kind() == Kind::Engine {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    // SAFETY: the caller's promise.
+    let area = unsafe { Area::new(base, len) }.ok_or(Status::INVALID_ARGUMENT)?;
+    let mut spool = SPOOL.lock().unwrap_or_else(PoisonError::into_inner);
+    if spool.is_some() {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    *spool = Some(area);
+    Ok(())
+}
+
+fn futex_wake(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: a static word; waking has no effect on memory.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            std::ptr::from_ref(word),
+            operation,
+            i32::MAX,
+            0,
+            0,
+            0,
+        )
+    };
+}
+
+fn set_state(value: u32) {
+    STATE.store(value, SeqCst);
+    futex_wake(&STATE);
+}
+
+/// Waits while the state is one of these. False when it still is at the end of the limit.
+fn wait_while(states: &[u32], limit: Duration) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        let state = STATE.load(SeqCst);
+        if !states.contains(&state) {
+            return true;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        wait_on(&STATE, state, Some(left), true);
+    }
+}
+
+/// Takes [`LIFE`], within a limit: its holder may be in a detach that writes for long.
+fn life(limit: Duration) -> Option<std::sync::MutexGuard<'static, ()>> {
+    let end = Instant::now() + limit;
+    loop {
+        match LIFE.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(std::sync::TryLockError::WouldBlock) => return None,
+        }
+    }
+}
+
+/// Attaches the tools that are named, with these settings. When it returns, records flow.
+///
+/// # Errors
+/// [`Status::CONFIGURATION_LOCKED`] while another session is on, of whatever kind; [`Status::NOT_AVAILABLE`] when there is no tool,
+/// nobody to read what one wants, or in a forked child; [`Status::OUT_OF_RESOURCES`] without a thread; [`Status::ERROR`] when a tool
+/// refuses or the set-up takes too long.
+pub fn attach(settings: Settings) -> Result<(), Status> {
+    if is_child() {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    let _life = life(SET_UP).ok_or(Status::CONFIGURATION_LOCKED)?;
+    if is_on() || changes::is_served() {
+        return Err(Status::CONFIGURATION_LOCKED);
+    }
+    setting::publish(settings);
+    prepare(Kind::Attached)?;
+    STATE.store(state::STARTING, SeqCst);
+    make_thread(Kind::Attached).inspect_err(|_| give_up())?;
+    if !wait_while(&[state::STARTING], SET_UP) {
+        // It ends by itself as soon as it gets so far.
+        COMMAND.store(command::DETACH, SeqCst);
+        changes::wake();
+        return Err(Status::ERROR);
+    }
+    match STATE.load(SeqCst) {
+        state::ON => Ok(()),
+        _ => Err(match FAILURE.load(SeqCst) {
+            0 => Status::ERROR,
+            number => Status(number),
+        }),
+    }
+}
+
+/// Ends the session that [`attach`] began. When it returns, the tools have everything, and files are written.
+///
+/// # Errors
+/// [`Status::NOT_AVAILABLE`] when there is none; [`Status::ERROR`] when it does not end in time: it goes on ending.
+pub fn detach() -> Result<(), Status> {
+    if is_child() {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    let _life = life(DETACH).ok_or(Status::ERROR)?;
+    if !is_on() || kind() != Kind::Attached {
+        return Err(Status::NOT_AVAILABLE);
+    }
+    COMMAND.store(command::DETACH, SeqCst);
+    changes::wake();
+    if wait_while(&[state::STARTING, state::ON, state::STOPPED], DETACH) {
+        Ok(())
+    } else {
+        Err(Status::ERROR)
+    }
+}
+
+/// Serves the tools that the process was started with ([`registration::find_clients`]), from its first runtime on. Does nothing when
+/// they are served, when there are none, and in a forked child. A runtime that is loaded is hooked when this returns.
+///
+/// The set-up is done by the calling thread: it may be inside a `dlopen`, with a lock held that our thread would wait for.
+pub fn launch() {
+    if is_child() || !(registration::has_started() || context::any_active()) {
+        return;
+    }
+    let Some(_life) = life(Duration::ZERO) else {
+        return;
+    };
+    if is_on() || changes::is_served() || prepare(Kind::Launched).is_err() {
+        return;
+    }
+    if collect::is_asked_to_look() || tables::find().is_any() {
+        STATE.store(state::STARTING, SeqCst);
+        set_up_here();
+    } else {
+        STATE.store(state::WATCHING, SeqCst);
+    }
+    if is_on() && make_thread(Kind::Launched).is_err() {
+        finish(command::DETACH);
+        give_up();
+    }
+}
+
+/// The set-up of a launched session, on whatever thread: on, or over.
+fn set_up_here() {
+    changes::i_am_the_worker();
+    changes::serve(true);
+    match set_up(Kind::Launched) {
+        Ok(()) => set_state(state::ON),
+        Err(_) => {
+            finish(command::DETACH);
+            give_up();
+        }
+    }
+}
+
+/// A tool started a context. Where no session is on, one begins with it in a process that was started with the tool.
+pub fn context_started() {
+    // Inside a tool's `initialize` it is too early: whoever calls that calls `launch` after it.
+    if !changes::is_worker()
+        && !is_on()
+        && !changes::is_served()
+        && registration::is_initialized() == 1
+    {
+        launch();
+    }
+}
+
+/// The library was loaded: in a process that is started under the profiler, the tools are found and served at once, before the
+/// program's first own instruction. That is so when `ROCPROFILER_LIBRARY_CTOR` says it: AMD's command line sets it, and ours.
+pub fn at_load() {
+    let asked = std::env::var("ROCPROFILER_LIBRARY_CTOR")
+        .is_ok_and(|word| midair_settings::tool_boolean(&word) == Some(true));
+    if asked && is_loader_free() {
+        serve_the_start();
+    }
+}
+
+/// Whether the loader can be asked by other threads: not inside a `dlopen`, whose caller holds its lock. Then this is a start, or as good
+/// as one; a library that is loaded later is served when the first table comes.
+fn is_loader_free() -> bool {
+    let (say, said) = std::sync::mpsc::channel();
+    let ask = move || {
+        // SAFETY: dladdr takes any address and a structure of which zero is a value.
+        unsafe {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            libc::dladdr(is_loader_free as *const libc::c_void, &mut info);
+        }
+        let _ = say.send(());
+    };
+    quiet_thread("midair-look", STACK / 8, ask).is_ok()
+        && said.recv_timeout(LOADER_PATIENCE).is_ok()
+}
+
+/// As [`serve_the_start`], for a registration library's first table; `hsa`: the HSA runtime's, which is inside its `hsa_init` then.
+pub fn serve_the_first_table(hsa: bool) {
+    if registration::discover::is_done() {
+        return;
+    }
+    collect::ask_to_look(hsa);
+    serve_the_start();
+    if !is_on() {
+        collect::forget_to_look();
+    }
+}
+
+/// Finds, configures and serves the tools that the process was started with, once.
+pub fn serve_the_start() {
+    if registration::find_clients(capi::table()) > 0 {
+        if registration::has_started() || context::any_active() {
+            tables::make();
+        }
+        launch();
+    }
+}
+
+/// Tables that a register library hands over are those that [`crate::tables`] finds by itself: the live ones. They are hooked
+/// when this returns, so that not even the runtime's first call goes by unseen.
+pub fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) {
+    if let (b"hsa", Some(root)) = (name.to_bytes(), tables.first()) {
+        crate::tables::tools::handed_over(*root);
+    }
+    runtimes::handed_over(name, version, instance);
+    if !changes::is_worker() {
+        runtime_is_here(name == c"hsa");
+    }
+}
+
+/// Tables came, HSA's or others: a session that waited for a runtime begins, and hooks them. On the thread that brings them, as in
+/// [`launch`].
+pub(crate) fn runtime_is_here(hsa: bool) {
+    if !(is_on() || changes::is_served()) {
+        return;
+    }
+    if begin_watched() {
+        collect::ask_to_look(hsa);
+        set_up_here();
+        changes::wake();
+    } else {
+        wait_while(&[state::STARTING], LEAVE);
+        collect::look_again(hsa);
+    }
+}
+
+/// Ends the waiting for a runtime; true for the one who is to set up.
+fn begin_watched() -> bool {
+    STATE
+        .compare_exchange(state::WATCHING, state::STARTING, SeqCst, SeqCst)
+        .is_ok()
+}
+
+/// For a signal handler that ends the process: has our thread end the session and the tools, and waits for it. Calls nothing that a
+/// handler may not.
+pub(crate) fn finish_within(limit: Duration) {
+    if is_on()
+        && COMMAND
+            .compare_exchange(command::RUN, command::FINISH, SeqCst, SeqCst)
+            .is_ok()
+    {
+        changes::wake();
+    }
+    if !is_child() {
+        wait_while(&[state::STARTING, state::WATCHING, state::ON], limit);
+    }
+}
+
+/// Makes everything ready for a session but the thread.
+fn prepare(kind: Kind) -> Result<(), Status> {
+    if !only::claim() {
+        return Err(Status::CONFIGURATION_LOCKED);
+    }
+    PROCESS.store(here(), SeqCst);
+    KIND.store(kind as u32, SeqCst);
+    COMMAND.store(command::RUN, SeqCst);
+    FAILURE.store(0, SeqCst);
+    *SPOOL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    // The tools' own ends are called after ours: the last to be registered is the first to be called.
+    registration::end_at_exit();
+    leave_at_exit();
+    // SAFETY: `on_quick_exit` is a function of a library that is never unloaded.
+    unsafe { at_quick_exit(on_quick_exit) };
+    Ok(())
+}
+
+fn make_thread(kind: Kind) -> Result<(), Status> {
+    let body = move || {
+        if std::panic::catch_unwind(|| serve(kind)).is_err() {
+            changes::serve(false);
+            give_up();
+        }
+    };
+    quiet_thread(THREAD_NAME, STACK, body).map_err(|_| Status::OUT_OF_RESOURCES)
+}
+
+/// No session any more.
+fn give_up() {
+    only::release();
+    set_state(state::OFF);
+}
+
+unsafe extern "C" {
+    /// C11's; part of what the C library links into each library.
+    fn at_quick_exit(function: extern "C" fn()) -> std::ffi::c_int;
+}
+
+/// Has the session ended at exit, before the runtimes' own ends: call it again when a runtime came, which has registered its own.
+fn leave_at_exit() {
+    // SAFETY: `on_exit` is a function of a library that is never unloaded.
+    unsafe { libc::atexit(on_exit) };
+}
+
+extern "C" fn on_exit() {
+    edge((), || {
+        if is_on() {
+            COMMAND.store(command::LEAVE, SeqCst);
+            changes::wake();
+            wait_while(&[state::STARTING, state::WATCHING, state::ON], LEAVE);
+        }
+    });
+}
+
+extern "C" fn on_quick_exit() {
+    edge((), || leave(false));
+}
+
+/// Ends the session and the tools of a process that is about to end without its exit handlers, or to become another program: then only
+/// where something is being recorded.
+pub fn leave(becomes_another: bool) {
+    if is_on() && !(becomes_another && STATE.load(SeqCst) == state::WATCHING) {
+        BECOMES.store(becomes_another, SeqCst);
+        on_exit();
+        registration::finalize();
+    }
+}
+
+/// Our thread. A launched session has been set up by another, or waits for its runtime.
+fn serve(kind: Kind) {
+    if kind == Kind::Launched && !watch() {
+        // Over before it began.
+        if STATE.load(SeqCst) != state::OFF {
+            give_up();
+        }
+        return;
+    }
+    changes::i_am_the_worker();
+    changes::serve(true);
+    let set_up = match kind {
+        Kind::Launched => Ok(()),
+        _ => set_up(kind).inspect(|()| set_state(state::ON)),
+    };
+    let command = match set_up {
+        Ok(()) => run(),
+        Err(status) => {
+            FAILURE.store(status.0, SeqCst);
+            command::DETACH
+        }
+    };
+    finish(command);
+    only::release();
+    set_state(if command == command::LEAVE {
+        state::STOPPED
+    } else {
+        state::OFF
+    });
+}
+
+/// Waits until a launched session is on. False when it never will be.
+fn watch() -> bool {
+    let mut epoch = 0;
+    loop {
+        let seen = changes::calls().load(SeqCst);
+        match STATE.load(SeqCst) {
+            state::WATCHING => {}
+            state::STARTING => {
+                wait_on(&STATE, state::STARTING, Some(WATCH_TICK), true);
+                continue;
+            }
+            state => return state == state::ON,
+        }
+        if COMMAND.load(SeqCst) != command::RUN {
+            return false;
+        }
+        let loaded = tables::loader_epoch();
+        if loaded != epoch {
+            epoch = loaded;
+            if tables::find().is_any() {
+                wait_for_the_loader();
+                if begin_watched() {
+                    set_up_here();
+                }
+                continue;
+            }
+        }
+        wait_on(changes::calls(), seen, Some(WATCH_TICK), true);
+    }
+}
+
+/// Returns when no thread is inside a `dlopen`: a library that is being loaded may yet bring its tables by itself, and the set-up asks
+/// the loader for functions.
+fn wait_for_the_loader() {
+    // SAFETY: dladdr takes any address and a structure of which zero is a value.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        libc::dladdr(wait_for_the_loader as *const libc::c_void, &mut info);
+    }
+}
+
+fn set_up(kind: Kind) -> Result<(), Status> {
+    // All domains begin at the same moment, as in a session of the engine's.
+    if kind == Kind::Attached || registration::has_started() {
+        registration::attach()?;
+    }
+    let spool = *SPOOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let applied = collect::with(|collection| {
+        collection.begin(spool);
+        collection.apply()
+    });
+    if let Some(why) = applied.err() {
+        collect::with(|collection| collection.note(&why));
+        return Err(Status::NOT_AVAILABLE);
+    }
+    if let Some(spool) = spool {
+        spool.head().attached_at.store(now(), Relaxed);
+    }
+    leave_at_exit();
+    if kind == Kind::Launched && spool.is_some() {
+        let (handlers, patience) = setting::with(|settings| {
+            (
+                settings.boolean("ROCPROF_SIGNAL_HANDLERS"),
+                settings.number("ROCPROF_FINALIZE_WAIT_TIMEOUT_SECONDS"),
+            )
+        });
+        if handlers != Ok(Some(false)) {
+            signals::take(patience.ok().flatten());
+        }
+    }
+    Ok(())
+}
+
+/// Until somebody asks for the end.
+fn run() -> u32 {
+    loop {
+        let seen = changes::calls().load(SeqCst);
+        let busy = collect::with(|collection| collection.tick());
+        let command = COMMAND.load(SeqCst);
+        if command != command::RUN {
+            return command;
+        }
+        if collect::RUNTIME_LEAVES.load(SeqCst) != 0 {
+            sit_out();
+        }
+        wait_on(
+            changes::calls(),
+            seen,
+            Some(if busy { BUSY_TICK } else { IDLE_TICK }),
+            true,
+        );
+    }
+}
+
+/// The application shuts its HSA runtime down, for good or only for a while: nothing is collected until it has.
+fn sit_out() {
+    collect::with(|collection| collection.stop_all(now() + DRAIN.as_nanos() as u64));
+    while collect::RUNTIME_LEAVES.load(SeqCst) != 0 && COMMAND.load(SeqCst) == command::RUN {
+        wait_on(
+            changes::calls(),
+            changes::calls().load(SeqCst),
+            Some(BUSY_TICK),
+            true,
+        );
+    }
+    if COMMAND.load(SeqCst) == command::RUN {
+        let _ = collect::with(|collection| collection.apply());
+    }
+}
+
+fn finish(command: u32) {
+    let deadline = now() + DRAIN.as_nanos() as u64;
+    let said = collect::with(|collection| {
+        collection.stop_all(deadline);
+        collection.outcome
+    });
+    let spool = *SPOOL.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(spool) = spool {
+        let leaves = if command == command::DETACH {
+            0
+        } else {
+            outcome::PROCESS_EXIT
+        };
+        let head = spool.head();
+        head.detached_at.store(now(), Relaxed);
+        head.outcome.store(said | leaves, SeqCst);
+    }
+    // Everything is in the spool and in the buffers: what the tools do from here on is asked of nobody.
+    changes::serve(false);
+    collect::with(|collection| collection.end());
+    match command {
+        command::DETACH => {
+            let _ = registration::detach();
+        }
+        command::FINISH => registration::finalize(),
+        _ => {}
+    }
+    *SPOOL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+/// See [`crate::forked`].
+pub(crate) fn begin_anew() {
+    STATE.store(state::OFF, SeqCst);
+    COMMAND.store(command::RUN, SeqCst);
+    PROCESS.store(0, SeqCst);
+    KIND.store(Kind::Engine as u32, SeqCst);
+    BECOMES.store(false, SeqCst);
+    FAILURE.store(0, SeqCst);
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { midair_sdk_hot::fork::renew(&LIFE, ()) };
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { midair_sdk_hot::fork::renew(&SPOOL, None) };
+}

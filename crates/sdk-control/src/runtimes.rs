@@ -1,0 +1,174 @@
+//! Which runtimes are there: a record for each whose tables are taken, at the attach and for those that come later.
+
+use crate::tables::Live;
+use midair_abi::constants as c;
+use midair_abi::tables::TableId;
+use midair_record::event::{Header, Plain, RuntimeInit, kind};
+use midair_sdk_api::context::Wanted;
+use midair_sdk_device::sink::Sink;
+use midair_sdk_hot::clock::now;
+use midair_sdk_hot::probe::Busy;
+use midair_sdk_hot::wrappers::TABLES;
+use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
+
+/// What a register library said of a runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Registered {
+    operation: u32,
+    version: u64,
+    instance: u64,
+}
+
+static REGISTERED: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
+
+/// AMD's operation for a name of `rocprofiler_set_api_table`. The compiler's half of HIP is no runtime of its own.
+fn operation_of(name: &CStr) -> Option<u32> {
+    let operation = match name.to_bytes() {
+        b"hsa" => c::ROCPROFILER_RUNTIME_INITIALIZATION_HSA,
+        b"hip" => c::ROCPROFILER_RUNTIME_INITIALIZATION_HIP,
+        b"roctx" => c::ROCPROFILER_RUNTIME_INITIALIZATION_MARKER,
+        _ => return None,
+    };
+    Some(operation as u32)
+}
+
+/// A register library handed a runtime over, which then knows its version best.
+pub fn handed_over(name: &CStr, version: u64, instance: u64) {
+    let Some(operation) = operation_of(name) else {
+        return;
+    };
+    let mut known = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    known.retain(|other| (other.operation, other.instance) != (operation, instance));
+    known.push(Registered {
+        operation,
+        version,
+        instance,
+    });
+}
+
+/// The runtimes that a session has told of.
+#[derive(Debug, Default)]
+pub struct Told {
+    wanted: bool,
+    /// One bit per operation.
+    told: u64,
+}
+
+impl Told {
+    /// A session begins.
+    pub fn new(wanted: &Wanted) -> Told {
+        Told {
+            wanted: wanted.kinds.contains_key(&kind::RUNTIME_INITIALIZATION),
+            told: 0,
+        }
+    }
+
+    /// A table was taken: tells of its runtime, once.
+    pub fn tell(&mut self, live: &Live, sink: &mut Sink) {
+        let operation = match TABLES.get(live.index).map(|table| table.id) {
+            Some(TableId::HipRuntime) => c::ROCPROFILER_RUNTIME_INITIALIZATION_HIP,
+            Some(TableId::HsaCore) => c::ROCPROFILER_RUNTIME_INITIALIZATION_HSA,
+            Some(TableId::RoctxCore) => c::ROCPROFILER_RUNTIME_INITIALIZATION_MARKER,
+            _ => return,
+        };
+        self.tell_runtime(operation as u32, live.home, sink);
+    }
+
+    /// Tells of the runtime whose library is loaded at `home`, once.
+    pub fn tell_runtime(&mut self, operation: u32, home: usize, sink: &mut Sink) {
+        if !self.wanted || self.told >> operation & 1 != 0 {
+            return;
+        }
+        self.told |= 1 << operation;
+        let registered = REGISTERED
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .find(|known| known.operation == operation)
+            .copied();
+        let record = RuntimeInit {
+            header: Header {
+                size: size_of::<RuntimeInit>() as u16,
+                kind: kind::RUNTIME_INITIALIZATION,
+                flags: 0,
+                operation,
+            },
+            time: now(),
+            correlation: Busy::enter().map_or(0, |busy| busy.fresh_correlation()),
+            version: registered.map_or_else(|| version_at(home), |known| known.version),
+            instance: registered.map_or(0, |known| known.instance),
+            tid: sink.tid,
+            reserved: 0,
+        };
+        sink.put(kind::RUNTIME_INITIALIZATION, record.bytes());
+    }
+}
+
+/// Version of the library loaded at `home`, by the name of its file: nothing is called, so a runtime that is not initialised stays so.
+fn version_at(home: usize) -> u64 {
+    std::fs::read("/proc/thread-self/maps").map_or(0, |maps| {
+        maps.split(|byte| *byte == b'\n')
+            .find_map(|line| {
+                let line = String::from_utf8_lossy(line);
+                let mut fields = line.splitn(6, ' ');
+                let start = fields.next()?.split('-').next()?;
+                (usize::from_str_radix(start, 16).ok()? == home)
+                    .then(|| version_in(fields.last().unwrap_or_default()))
+            })
+            .unwrap_or(0)
+    })
+}
+
+/// The version in a file's name such as `libamdhip64.so.7.2.53211`, as AMD's registration counts: 10000 * major + 100 * minor + patch.
+/// A third number above 99 counts builds and is no patch.
+fn version_in(path: &str) -> u64 {
+    let path = path.trim().trim_end_matches(" (deleted)");
+    let Some((_, numbers)) = path.rsplit_once(".so.") else {
+        return 0;
+    };
+    let mut numbers = numbers.split('.').map(|number| number.parse::<u64>());
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    let (major, minor, patch) = (next(), next(), next());
+    10_000 * major + 100 * minor.min(99) + if patch < 100 { patch } else { 0 }
+}
+
+/// See [`crate::forked`]: what register libraries said of the runtimes is true of the child, too.
+pub(crate) fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { midair_sdk_hot::fork::renew_if_held(&REGISTERED, Vec::new()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_file_names() {
+        let cases = [
+            ("/usr/lib/libamdhip64.so.7.2.53211", 70_200),
+            ("   /opt/rocm/lib/libhsa-runtime64.so.1.18.0", 11_800),
+            ("/x/libhsa-runtime64.so.1.15.60304 (deleted)", 11_500),
+            ("/x/libroctx.so.4", 40_000),
+            ("/site-packages/torch/lib/libamdhip64.so", 0),
+            ("", 0),
+        ];
+        for (path, version) in cases {
+            assert_eq!(version_in(path), version, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_mapping_is_found_by_its_start() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let libc = maps
+            .lines()
+            .find(|line| line.contains("libc.so.6"))
+            .unwrap();
+        let start = libc.split('-').next().unwrap();
+        assert_eq!(
+            version_at(usize::from_str_radix(start, 16).unwrap()),
+            60_000
+        );
+    }
+}

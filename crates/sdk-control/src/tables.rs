@@ -1,0 +1,260 @@
+//! Finding the live API tables of the HIP and HSA runtimes in this process, with no opt-in and no side effect.
+//!
+//! Every exported HIP and HSA function is a stub that jumps through the runtime's live table. [`decode`] reads the stubs and
+//! finds the table; several functions must agree on it, each at the offset that the ABI gives its name, before it is believed.
+//! Nothing is called, so a runtime that is not initialised stays so.
+
+pub mod decode;
+pub mod elf;
+mod legacy_roctx;
+pub mod maps;
+pub mod tools;
+
+use maps::Maps;
+use midair_abi::tables::TableId;
+use midair_sdk_hot::wrappers::{self, Table};
+
+/// A live table of a runtime.
+#[derive(Debug, Clone, Copy)]
+pub struct Live {
+    /// Which table; an index into [`wrappers::TABLES`].
+    pub index: usize,
+    /// Its address.
+    pub base: usize,
+    /// Its own size, which no access may exceed.
+    pub size: usize,
+    /// Where the runtime's library is loaded: a slot that nobody has taken names a function of it.
+    pub home: usize,
+}
+
+impl Live {
+    /// Whether it is one of the HSA runtime's.
+    pub fn is_hsa(&self) -> bool {
+        wrappers::TABLES
+            .get(self.index)
+            .is_some_and(|table| table.hsa)
+    }
+}
+
+/// What a look at the loaded libraries brought.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Tables that can be hooked.
+    pub live: Vec<Live>,
+    /// Libraries that are there, but whose table is not made yet.
+    pub not_yet: Vec<&'static str>,
+    /// Tables that a second library has, too: its name.
+    twice: Vec<(usize, String)>,
+    /// Libraries whose stubs could not be understood, with the reason.
+    pub refused: Vec<String>,
+    /// Where libroctx64.so.4 of the old roctracer, which has no tables, keeps its callback.
+    pub legacy_roctx: Option<usize>,
+}
+
+impl Found {
+    /// Whether a runtime is loaded, of whatever kind.
+    pub fn is_any(&self) -> bool {
+        !(self.live.is_empty() && self.not_yet.is_empty() && self.refused.is_empty())
+    }
+}
+
+/// How many functions of a library must agree on its table.
+const WITNESSES: usize = 3;
+/// How many are asked at most.
+const ASKED: usize = 12;
+
+/// Looks for all tables.
+pub fn find() -> Found {
+    let mut found = Found::default();
+    let Some(maps) = Maps::of_self() else {
+        found
+            .refused
+            .push("cannot read /proc/thread-self/maps".to_owned());
+        return found;
+    };
+    elf::with_modules(|module| {
+        let legacy = legacy_roctx::variable_of(&maps, module);
+        for (index, table) in wrappers::TABLES.iter().enumerate() {
+            match look(&maps, module, index, table) {
+                Look::Absent => {}
+                Look::Live(live) => match found.live.iter().find(|known| known.index == index) {
+                    // Several libraries may export functions of one runtime.
+                    Some(known) if known.base == live.base => {}
+                    Some(_) => found.twice.push((index, module.name.clone())),
+                    None => found.live.push(live),
+                },
+                Look::NotYet => found.not_yet.push(table.name),
+                // The old library's functions have bodies of their own. Ours has both: tables, and the old function.
+                Look::Refused(_) if table.id == TableId::RoctxCore && legacy.is_some() => {
+                    match &legacy {
+                        Some(Ok(variable)) => {
+                            found.legacy_roctx = found.legacy_roctx.or(Some(*variable))
+                        }
+                        Some(Err(why)) => found.refused.push(why.clone()),
+                        None => {}
+                    }
+                }
+                // Finalizer and image functions jump through tables of the runtime's own until their extension is loaded.
+                Look::Refused(_) if table.hsa && table.slots.len() < 20 => {}
+                Look::Refused(why) => found
+                    .refused
+                    .push(format!("{} of {}: {why}", table.name, module.name)),
+            }
+        }
+    });
+    // Two copies of a runtime: which of them the program works with cannot be told, so neither is taken. One that was taken before the
+    // other came is kept by who took it.
+    for (index, module) in std::mem::take(&mut found.twice) {
+        found.live.retain(|live| live.index != index);
+        if let Some(table) = wrappers::TABLES.get(index) {
+            found.refused.push(format!(
+                "{} is there twice, the second time in {module}: neither is recorded unless one was already",
+                table.name
+            ));
+        }
+    }
+    found
+}
+
+/// Has runtimes make their tables that make them in their first call, which would go by unseen: the function that every stub calls
+/// first is called here, where three stubs agree on it. It builds the table and initialises nothing else. For a process that is starting;
+/// only while no library is being loaded.
+pub fn make() {
+    let Some(maps) = Maps::of_self() else { return };
+    let mut getters: Vec<usize> = Vec::new();
+    elf::with_modules(|module| {
+        for table in wrappers::TABLES.iter().filter(|table| !table.hsa) {
+            let stubs = table
+                .slots
+                .iter()
+                .filter_map(|slot| {
+                    let stub = decode::stub(&maps, module.symbol(slot.name)?).ok()?;
+                    let unmade = stub.table.is_none() && stub.offset as usize == slot.offset;
+                    unmade.then_some(stub.getter)?
+                })
+                .take(WITNESSES);
+            let stubs: Vec<usize> = stubs.collect();
+            if let [first, rest @ ..] = stubs.as_slice()
+                && stubs.len() == WITNESSES
+                && rest.iter().all(|getter| getter == first)
+            {
+                getters.push(*first);
+            }
+        }
+    });
+    for getter in getters {
+        // SAFETY: the runtime's own function without arguments, as its stubs call it; it was decoded as one that returns a table.
+        unsafe {
+            let getter: unsafe extern "C" fn() -> *const () =
+                std::mem::transmute(std::ptr::with_exposed_provenance::<()>(getter));
+            getter();
+        }
+    }
+}
+
+enum Look {
+    Absent,
+    NotYet,
+    Live(Live),
+    Refused(String),
+}
+
+fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> Look {
+    let mut agreed: Option<(u64, usize)> = None;
+    let mut not_yet = 0;
+    let mut trouble = None;
+    let mut asked = 0;
+    for slot in table.slots {
+        if asked == ASKED {
+            break;
+        }
+        let Some(function) = module.symbol(slot.name) else {
+            continue;
+        };
+        asked += 1;
+        match decode::stub(maps, function) {
+            Ok(decode::Stub {
+                table: None,
+                offset,
+                ..
+            }) if offset as usize == slot.offset => not_yet += 1,
+            Ok(decode::Stub {
+                table: Some(base),
+                offset,
+                ..
+            }) if offset as usize == slot.offset => match &mut agreed {
+                None => agreed = Some((base, 1)),
+                Some((known, votes)) if *known == base => *votes += 1,
+                Some((known, _)) => {
+                    trouble = Some(format!(
+                        "{} names a table at {base:#x}, others at {known:#x}",
+                        slot.name
+                    ))
+                }
+            },
+            Ok(stub) => {
+                trouble = Some(format!(
+                    "{} jumps through offset {}, not {}",
+                    slot.name, stub.offset, slot.offset
+                ))
+            }
+            // A function with a body of its own among the stubs is nothing unusual (hsa_init, hip*Spt …).
+            Err(_) => {}
+        }
+    }
+    if asked == 0 {
+        return Look::Absent;
+    }
+    if let Some(why) = trouble {
+        return Look::Refused(why);
+    }
+    match agreed {
+        Some((base, votes)) if votes >= WITNESSES.min(asked) => {
+            check(maps, index, table, base as usize, module.base())
+        }
+        None if not_yet >= WITNESSES.min(asked) => Look::NotYet,
+        _ if asked < WITNESSES => Look::Absent,
+        _ => Look::Refused("its functions are not the stubs that we know".to_owned()),
+    }
+}
+
+fn check(maps: &Maps, index: usize, table: &Table, base: usize, home: usize) -> Look {
+    let Some(size) = own_size(maps, table, base) else {
+        return Look::Refused(format!("the table at {base:#x} has no plausible size"));
+    };
+    if !base.is_multiple_of(8) || !maps.is_writable(base, size) {
+        return Look::Refused(format!("the table at {base:#x} is not writable memory"));
+    }
+    for slot in table.slots.iter().filter(|slot| slot.offset + 8 <= size) {
+        let entry = maps.read_u64(base + slot.offset).unwrap_or(0) as usize;
+        if entry != 0 && !maps.is_text(entry) {
+            return Look::Refused(format!(
+                "the entry of {} ({entry:#x}) is not code",
+                slot.name
+            ));
+        }
+    }
+    Look::Live(Live {
+        index,
+        base,
+        size,
+        home,
+    })
+}
+
+/// A HIP table begins with its size as a `size_t`; an HSA table with `{u32 major, u32 minor = size, …}`
+/// (source: `docs/sources.md#hsa`).
+fn own_size(maps: &Maps, table: &Table, base: usize) -> Option<usize> {
+    let first = maps.read_u64(base)?;
+    let size = if table.hsa {
+        (first >> 32) as usize
+    } else {
+        first as usize
+    };
+    (size.is_multiple_of(8) && (16..=16 * 1024).contains(&size)).then_some(size)
+}
+
+/// The process's count of loaded and unloaded libraries: changes when a runtime may have been loaded.
+pub fn loader_epoch() -> u64 {
+    elf::epoch()
+}

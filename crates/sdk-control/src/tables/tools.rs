@@ -1,0 +1,167 @@
+//! The table through which the HSA runtime tells tools of scratch memory.
+//!
+//! No exported function jumps through it, so it is found by way of the root table, which names all tables. In AMD's runtime the root
+//! lies right before the core table, in one object (seen in 6.0 to 7.2.4: `HsaApiTableContainer` of api/hsa_api_tables.json); a
+//! register library may also have handed it over. Either is believed only if it proves to be the root: its version and its own size,
+//! and that it names the very tables that the exported functions jump through.
+
+use super::Live;
+use super::maps::Maps;
+use midair_abi::tables::TableId;
+use midair_sdk_hot::wrappers::{self, TABLES};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Where a register library said that the root is, 0 = nobody did.
+static HANDED_OVER: AtomicUsize = AtomicUsize::new(0);
+
+/// `HsaApiTable` (source: api/hsa_api_tables.json).
+mod root {
+    /// `HSA_API_TABLE_MAJOR_VERSION`.
+    pub const MAJOR: u32 = 3;
+    /// Sizes: with and without the table of PC sampling, its last entry.
+    pub const SIZES: [usize; 2] = [64, 56];
+    pub const CORE: usize = 16;
+    pub const AMD_EXT: usize = 24;
+    pub const TOOLS: usize = 48;
+}
+
+/// `HSA_TOOLS_API_TABLE_MAJOR_VERSION`.
+const MAJOR: u32 = 1;
+/// `ToolsApiTable`: a version and six entries.
+pub const SIZE: usize = 64;
+/// Offset of the first entry.
+pub const FIRST: usize = 16;
+
+/// A register library handed HSA's root table over.
+pub fn handed_over(root: usize) {
+    HANDED_OVER.store(root, Release);
+}
+
+/// Finds the table that goes with the live tables `found`.
+///
+/// # Errors
+/// Why there is none, in words; `None` when the runtime itself was not found.
+pub fn find(found: &[Live]) -> Result<Live, Option<String>> {
+    let table = |id: TableId| {
+        found
+            .iter()
+            .find(|live| TABLES.get(live.index).is_some_and(|table| table.id == id))
+    };
+    let (Some(core), Some(amd_ext)) = (table(TableId::HsaCore), table(TableId::HsaAmdExt)) else {
+        return Err(None);
+    };
+    let maps =
+        Maps::of_self().ok_or_else(|| Some("cannot read /proc/thread-self/maps".to_owned()))?;
+    let before = root::SIZES.map(|size| core.base.wrapping_sub(size));
+    let candidates = before.into_iter().chain([HANDED_OVER.load(Relaxed)]);
+    candidates
+        .filter(|candidate| is_root(&maps, *candidate, core.base, amd_ext.base))
+        .find_map(|candidate| {
+            let base = maps.read_u64(candidate + root::TOOLS)? as usize;
+            is_tools(&maps, base).then_some(Live {
+                index: wrappers::TABLES.len(),
+                base,
+                size: SIZE,
+                home: core.home,
+            })
+        })
+        .ok_or_else(|| {
+            Some(
+                "the HSA runtime's table for tools was not found: changes of scratch memory are not recorded"
+                    .to_owned(),
+            )
+        })
+}
+
+/// Major version and size of the table at `base`.
+fn version(maps: &Maps, base: usize) -> Option<(u32, usize)> {
+    let first = maps.read_u64(base)?;
+    Some((first as u32, (first >> 32) as usize))
+}
+
+fn is_root(maps: &Maps, base: usize, core: usize, amd_ext: usize) -> bool {
+    let good = |(major, size): (u32, usize)| major == root::MAJOR && root::SIZES.contains(&size);
+    let names = |offset: usize, table: usize| maps.read_u64(base + offset) == Some(table as u64);
+    base != 0
+        && base.is_multiple_of(8)
+        && version(maps, base).is_some_and(good)
+        && names(root::CORE, core)
+        && names(root::AMD_EXT, amd_ext)
+}
+
+fn is_tools(maps: &Maps, base: usize) -> bool {
+    // Nobody's entry is empty; a tool's is code.
+    let entry = |offset: usize| {
+        let value = maps.read_u64(base + offset).map(|value| value as usize);
+        value.is_some_and(|value| value == 0 || maps.is_text(value))
+    };
+    base.is_multiple_of(8)
+        && maps.is_writable(base, SIZE)
+        && version(maps, base).is_some_and(|(major, size)| major == MAJOR && size >= SIZE)
+        && (FIRST..SIZE).step_by(8).all(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(id: TableId, base: usize) -> Live {
+        let index = TABLES.iter().position(|table| table.id == id).unwrap();
+        Live {
+            index,
+            base,
+            size: 0,
+            home: 0,
+        }
+    }
+
+    /// A root, two words of core table, two of amd_ext, and a tools table; made to fit each other.
+    fn runtime() -> Box<[u64; 32]> {
+        let mut words = Box::new([0_u64; 32]);
+        let at = |index: usize| (&raw const words[index]).addr() as u64;
+        let (core, amd_ext, tools) = (at(8), at(10), at(12));
+        words[0] = 64 << 32 | 3;
+        words[2] = core;
+        words[3] = amd_ext;
+        words[6] = tools;
+        words[12] = 64 << 32 | 1;
+        words
+    }
+
+    fn look(words: &[u64; 32]) -> Result<usize, Option<String>> {
+        let at = |index: usize| (&raw const words[index]).addr();
+        let tables = [
+            live(TableId::HsaCore, at(8)),
+            live(TableId::HsaAmdExt, at(10)),
+        ];
+        find(&tables).map(|found| found.base)
+    }
+
+    #[test]
+    fn the_table_is_named_by_the_root_before_the_core_table() {
+        let words = runtime();
+        assert_eq!(look(&words), Ok((&raw const words[12]).addr()));
+        assert_eq!(find(&[]).map(|found| found.base), Err(None));
+    }
+
+    #[test]
+    fn what_does_not_prove_to_be_the_root_is_refused() {
+        let spoil: [(usize, u64); 6] = [
+            (0, 64 << 32 | 4),  // another major version
+            (0, 72 << 32 | 3),  // another size
+            (2, 0x1000),        // another core table
+            (3, 0x1000),        // another table of extensions
+            (12, 64 << 32 | 2), // another version of the tools' table
+            (15, 0x1234),       // an entry that is no code
+        ];
+        for (index, value) in spoil {
+            let mut words = runtime();
+            words[index] = value;
+            assert!(
+                look(&words).is_err_and(|why| why.is_some()),
+                "word {index} as {value:#x}"
+            );
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Memory that devices see: who allocated or released which bytes, of which agent.
+//!
+//! The call itself is the event, so the application's thread writes the record on its way out. Which agent owns a pool is learned by
+//! our own thread once the runtime is open ([`learn`]); an allocation from before that moment waits in a short list until our thread
+//! can tell ([`pass`]). Only calls that succeeded are told.
+
+use crate::sink::Sink;
+use crate::symbols;
+use midair_record::event::{Allocation, Header, NO_NODE, Plain, kind};
+use midair_sdk_hot::clock::now;
+use midair_sdk_hot::probe::Busy;
+use midair_sdk_hot::wrappers::{self, original};
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+
+/// `rocprofiler_memory_allocation_operation_t` (source: api/rocprofiler_sdk.json).
+mod operation {
+    pub const ALLOCATE: u32 = 1;
+    pub const VMEM_ALLOCATE: u32 = 2;
+    pub const FREE: u32 = 3;
+    pub const VMEM_FREE: u32 = 4;
+}
+
+/// Pools and regions of a process: a machine of eight GPUs has about forty.
+const POOLS: usize = 1024;
+/// Allocations that can wait for their pool's agent.
+const WAITING: usize = 1024;
+
+struct Pool {
+    handle: AtomicU64,
+    node: AtomicU32,
+}
+
+static POOL_LIST: [Pool; POOLS] = [const {
+    Pool {
+        handle: AtomicU64::new(0),
+        node: AtomicU32::new(0),
+    }
+}; POOLS];
+/// Pools in the list.
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
+
+mod stage {
+    pub const FREE: u32 = 0;
+    pub const FILLING: u32 = 1;
+    pub const WAITS: u32 = 2;
+}
+
+struct Entry {
+    stage: AtomicU32,
+    pool: AtomicU64,
+    record: UnsafeCell<Allocation>,
+}
+
+// SAFETY: `record` is written by whoever moved the stage from FREE to FILLING, and read by our own thread while it is WAITS.
+unsafe impl Sync for Entry {}
+
+static ENTRIES: [Entry; WAITING] = [const {
+    Entry {
+        stage: AtomicU32::new(stage::FREE),
+        pool: AtomicU64::new(0),
+        record: UnsafeCell::new(Allocation {
+            header: Header {
+                size: 0,
+                kind: 0,
+                flags: 0,
+                operation: 0,
+            },
+            start: 0,
+            end: 0,
+            correlation: 0,
+            ancestor: 0,
+            address: 0,
+            bytes: 0,
+            stream: 0,
+            node: 0,
+            tid: 0,
+        }),
+    }
+}; WAITING];
+/// Allocations that wait, about.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// A new session: pools are learned anew. Only while no session is on.
+pub fn clear() {
+    KNOWN.store(0, Release);
+    COUNT.store(0, Relaxed);
+    for entry in &ENTRIES {
+        entry.stage.store(stage::FREE, Relaxed);
+    }
+}
+
+/// Learns which agent owns which pool. Only our own thread, once the runtime is open.
+pub fn learn() {
+    unsafe extern "C" fn each(handle: u64, data: *mut c_void) -> u32 {
+        // SAFETY: `data` is the vector of the caller below, during the call only.
+        unsafe { (*data.cast::<Vec<u64>>()).push(handle) };
+        0
+    }
+    for (agent, _) in symbols::agents() {
+        let node = symbols::agent_node(agent);
+        let mut handles: Vec<u64> = Vec::new();
+        let list: *mut c_void = (&raw mut handles).cast();
+        // SAFETY: the runtime's own queries; the callback matches their type, and the list outlives the calls. A pool and the region of
+        // the same memory share their handle.
+        unsafe {
+            original::hsa_amd_agent_iterate_memory_pools(agent, each as *mut c_void, list);
+            original::hsa_agent_iterate_regions(agent, each as *mut c_void, list);
+        }
+        for handle in handles {
+            let known = KNOWN.load(Relaxed);
+            if node_of(handle).is_some() {
+                continue;
+            }
+            let Some(place) = POOL_LIST.get(known) else {
+                return;
+            };
+            place.node.store(node, Relaxed);
+            place.handle.store(handle, Relaxed);
+            KNOWN.store(known + 1, Release);
+        }
+    }
+}
+
+fn node_of(pool: u64) -> Option<u32> {
+    POOL_LIST
+        .iter()
+        .take(KNOWN.load(Acquire))
+        .find(|known| known.handle.load(Relaxed) == pool)
+        .map(|known| known.node.load(Relaxed))
+}
+
+/// Writes what waited for its pool; with `last`, also that of which no agent is known. Returns how many were written.
+pub fn pass(sink: &mut Sink, last: bool) -> usize {
+    if COUNT.load(Acquire) == 0 || KNOWN.load(Relaxed) == 0 && !last {
+        return 0;
+    }
+    let mut written = 0;
+    for entry in &ENTRIES {
+        if entry.stage.load(Acquire) != stage::WAITS {
+            continue;
+        }
+        // SAFETY: WAITS is ours alone.
+        let mut record = unsafe { *entry.record.get() };
+        record.node = node_of(entry.pool.load(Relaxed)).unwrap_or(NO_NODE);
+        sink.put(kind::MEMORY_ALLOCATION, record.bytes());
+        entry.stage.store(stage::FREE, Release);
+        COUNT.fetch_sub(1, Relaxed);
+        written += 1;
+    }
+    written
+}
+
+fn wait(record: &Allocation, pool: u64) -> bool {
+    for entry in &ENTRIES {
+        if entry
+            .stage
+            .compare_exchange(stage::FREE, stage::FILLING, AcqRel, Relaxed)
+            .is_ok()
+        {
+            // SAFETY: FILLING is ours alone.
+            unsafe { *entry.record.get() = *record };
+            entry.pool.store(pool, Relaxed);
+            entry.stage.store(stage::WAITS, Release);
+            COUNT.fetch_add(1, Release);
+            return true;
+        }
+    }
+    false
+}
+
+/// A call under way.
+#[derive(Debug, Clone, Copy)]
+struct Begun {
+    generation: u64,
+    start: u64,
+}
+
+fn begin() -> Option<Begun> {
+    let busy = Busy::enter()?;
+    (busy.accepts() && busy.wants(kind::MEMORY_ALLOCATION)).then(|| Begun {
+        generation: busy.generation(),
+        start: now(),
+    })
+}
+
+/// What the call did.
+#[derive(Debug, Clone, Copy)]
+struct Done {
+    operation: u32,
+    /// Address or handle.
+    address: u64,
+    bytes: u64,
+    /// Pool or region; `None` for a release.
+    pool: Option<u64>,
+    /// Kind of the API that the call belongs to.
+    api: u8,
+}
+
+fn end(begun: Option<Begun>, done: impl FnOnce() -> Done) {
+    let Some(begun) = begun else { return };
+    let end = now();
+    let Some(mut busy) = Busy::enter() else {
+        return;
+    };
+    if busy.generation() != begun.generation {
+        return;
+    }
+    let done = done();
+    let stream = busy.innermost().map_or(0, |(_, stream)| stream);
+    // As in AMD's records: the call's own id where it is traced, or else that of the innermost traced call around it, so that an
+    // allocation is found by the id of the HIP call that made it.
+    let (correlation, ancestor) = busy
+        .returned(done.api, begun.start)
+        .or_else(|| busy.enclosing())
+        .unwrap_or_else(|| (busy.fresh_correlation(), 0));
+    let node = match done.pool {
+        None => Some(NO_NODE),
+        Some(pool) => node_of(pool),
+    };
+    let record = Allocation {
+        header: Header {
+            size: size_of::<Allocation>() as u16,
+            kind: kind::MEMORY_ALLOCATION,
+            flags: 0,
+            operation: done.operation,
+        },
+        start: begun.start,
+        end,
+        correlation,
+        ancestor,
+        address: done.address,
+        bytes: done.bytes,
+        stream,
+        node: node.unwrap_or(NO_NODE),
+        tid: busy.tid(),
+    };
+    if node.is_some() {
+        busy.store(kind::MEMORY_ALLOCATION, [record.bytes(), &[]]);
+    } else if !wait(&record, done.pool.unwrap_or(0)) {
+        busy.dropped(kind::MEMORY_ALLOCATION);
+    }
+}
+
+/// What a successful call left in its out parameter.
+fn out(place: *mut c_void) -> u64 {
+    // SAFETY: the call that was given this out parameter (8 bytes: a pointer or a handle) has succeeded, so it was written.
+    unsafe { place.cast::<u64>().read_unaligned() }
+}
+
+pub(crate) unsafe extern "C-unwind" fn hsa_memory_allocate(
+    region: u64,
+    size: u64,
+    ptr: *mut c_void,
+) -> u32 {
+    let begun = begin();
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_core::hsa_memory_allocate(region, size, ptr) };
+    if status == 0 {
+        end(begun, || Done {
+            operation: operation::ALLOCATE,
+            address: out(ptr),
+            bytes: size,
+            pool: Some(region),
+            api: kind::HSA_CORE_API,
+        });
+    }
+    status
+}
+
+pub(crate) unsafe extern "C-unwind" fn hsa_memory_free(ptr: *mut c_void) -> u32 {
+    let begun = begin();
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_core::hsa_memory_free(ptr) };
+    if status == 0 {
+        end(begun, || Done {
+            operation: operation::FREE,
+            address: ptr.addr() as u64,
+            bytes: 0,
+            pool: None,
+            api: kind::HSA_CORE_API,
+        });
+    }
+    status
+}
+
+pub(crate) unsafe extern "C-unwind" fn hsa_amd_memory_pool_allocate(
+    pool: u64,
+    size: u64,
+    flags: u32,
+    ptr: *mut c_void,
+) -> u32 {
+    let begun = begin();
+    // SAFETY: the application's own call, passed on.
+    let status =
+        unsafe { wrappers::hsa_amd_ext::hsa_amd_memory_pool_allocate(pool, size, flags, ptr) };
+    if status == 0 {
+        end(begun, || Done {
+            operation: operation::ALLOCATE,
+            address: out(ptr),
+            bytes: size,
+            pool: Some(pool),
+            api: kind::HSA_AMD_EXT_API,
+        });
+    }
+    status
+}
+
+pub(crate) unsafe extern "C-unwind" fn hsa_amd_memory_pool_free(ptr: *mut c_void) -> u32 {
+    let begun = begin();
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_amd_ext::hsa_amd_memory_pool_free(ptr) };
+    if status == 0 {
+        end(begun, || Done {
+            operation: operation::FREE,
+            address: ptr.addr() as u64,
+            bytes: 0,
+            pool: None,
+            api: kind::HSA_AMD_EXT_API,
+        });
+    }
+    status
+}
+
+pub(crate) unsafe extern "C-unwind" fn hsa_amd_vmem_handle_create(
+    pool: u64,
+    size: u64,
+    memory_type: u32,
+    flags: u64,
+    handle: *mut c_void,
+) -> u32 {
+    let begun = begin();
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe {
+        wrappers::hsa_amd_ext::hsa_amd_vmem_handle_create(pool, size, memory_type, flags, handle)
+    };
+    if status == 0 {
+        end(begun, || Done {
+            operation: operation::VMEM_ALLOCATE,
+            address: out(handle),
+            bytes: size,
+            pool: Some(pool),
+            api: kind::HSA_AMD_EXT_API,
+        });
+    }
+    status
+}
+
+pub(crate) unsafe extern "C-unwind" fn hsa_amd_vmem_handle_release(handle: u64) -> u32 {
+    let begun = begin();
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_amd_ext::hsa_amd_vmem_handle_release(handle) };
+    if status == 0 {
+        end(begun, || Done {
+            operation: operation::VMEM_FREE,
+            address: handle,
+            bytes: 0,
+            pool: None,
+            api: kind::HSA_AMD_EXT_API,
+        });
+    }
+    status
+}

@@ -1,0 +1,483 @@
+//! What goes into a slot in place of the plain wrapper where we need more than the call's times.
+//!
+//! Each hook does its work while the thread is *busy* (see [`midair_sdk_hot::probe`]), leaves, and then calls the plain wrapper, which
+//! records the call if that was asked for and passes it on. When no session is on, a hook is its wrapper.
+
+use crate::allocations::{
+    hsa_amd_memory_pool_allocate, hsa_amd_memory_pool_free, hsa_amd_vmem_handle_create,
+    hsa_amd_vmem_handle_release, hsa_memory_allocate, hsa_memory_free,
+};
+use crate::copies;
+use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueuePointer, Signal};
+use crate::queue::flight::Launch;
+use crate::queue::scan::{self, Ring};
+use crate::queue::state::{self, dead};
+use crate::symbols;
+use midair_record::event::{flag, kind};
+use midair_sdk_hot::probe::Busy;
+use midair_sdk_hot::wrappers::{self, original};
+use std::ffi::c_void;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// A hook and the slot it is for.
+#[derive(Debug)]
+pub struct Hook {
+    /// Function of the slot.
+    pub name: &'static str,
+    /// What goes in.
+    pub function: *const (),
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+// SAFETY: `function` is the address of a function, never written through.
+unsafe impl Sync for Hook {}
+
+/// When a hook is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// For dispatches.
+    Kernels,
+    /// For copies.
+    Copies,
+    /// For dispatches or copies: signals that carry times.
+    Signals,
+    /// For allocations.
+    Allocations,
+    /// In every session.
+    Always,
+}
+
+fn launch(busy: &mut Busy) -> Launch {
+    let tid = busy.tid();
+    match busy.innermost() {
+        Some((correlation, stream)) => Launch {
+            correlation,
+            stream,
+            tid,
+            flags: 0,
+        },
+        None => Launch {
+            correlation: busy.fresh_correlation(),
+            stream: 0,
+            tid,
+            flags: flag::NO_CALLER,
+        },
+    }
+}
+
+/// `count` packets from `first` of `queue` were reserved by the calling thread.
+fn reserved(busy: &mut Busy, queue: u64, first: u64, count: u64) {
+    if !busy.accepts() || !busy.wants(kind::KERNEL_DISPATCH) {
+        return;
+    }
+    // SAFETY: the application has just used the queue.
+    if let Some(state) = unsafe { state::learn(QueuePointer(queue), 0, Some(first)) } {
+        state.reserve(first, count, launch(busy));
+    }
+}
+
+macro_rules! add_write_index {
+    ($($name:ident),*) => { $(
+        /// Learns the queue and who reserves.
+        unsafe extern "C-unwind" fn $name(queue: *mut c_void, value: u64) -> u64 {
+            // SAFETY: the application's own call, passed on.
+            let old = unsafe { wrappers::hsa_core::$name(queue, value) };
+            if let Some(mut busy) = Busy::enter() {
+                reserved(&mut busy, queue.addr() as u64, old, value);
+            }
+            old
+        }
+    )* };
+}
+add_write_index!(
+    hsa_queue_add_write_index_scacq_screl,
+    hsa_queue_add_write_index_scacquire,
+    hsa_queue_add_write_index_relaxed,
+    hsa_queue_add_write_index_screlease
+);
+
+macro_rules! cas_write_index {
+    ($($name:ident),*) => { $(
+        /// Learns the queue and who reserves.
+        unsafe extern "C-unwind" fn $name(queue: *mut c_void, expected: u64, value: u64) -> u64 {
+            // SAFETY: the application's own call, passed on.
+            let old = unsafe { wrappers::hsa_core::$name(queue, expected, value) };
+            if old == expected && value > expected
+                && let Some(mut busy) = Busy::enter()
+            {
+                reserved(&mut busy, queue.addr() as u64, old, value - expected);
+            }
+            old
+        }
+    )* };
+}
+cas_write_index!(
+    hsa_queue_cas_write_index_scacq_screl,
+    hsa_queue_cas_write_index_scacquire,
+    hsa_queue_cas_write_index_relaxed,
+    hsa_queue_cas_write_index_screlease
+);
+
+macro_rules! store_write_index {
+    ($($name:ident),*) => { $(
+        /// Learns the queue and who reserves.
+        unsafe extern "C-unwind" fn $name(queue: *mut c_void, value: u64) {
+            if let Some(mut busy) = Busy::enter() {
+                // SAFETY: the application is using the queue.
+                let old = unsafe { original::hsa_queue_load_write_index_relaxed(queue) };
+                if value > old {
+                    reserved(&mut busy, queue.addr() as u64, old, value - old);
+                }
+            }
+            // SAFETY: the application's own call, passed on.
+            unsafe { wrappers::hsa_core::$name(queue, value) }
+        }
+    )* };
+}
+store_write_index!(
+    hsa_queue_store_write_index_relaxed,
+    hsa_queue_store_write_index_screlease
+);
+
+/// A store to a signal: a doorbell, or the reuse of a signal that carries times.
+#[inline]
+fn before_store(signal: u64, value: i64) -> Ring {
+    let Some(mut busy) = Busy::enter() else {
+        return Ring::Value(value);
+    };
+    if signal == 0 {
+        return Ring::Value(value);
+    }
+    // SAFETY: the application stores to the signal, so it is alive.
+    let signal_kind = unsafe { Signal(signal).kind() };
+    if signal_kind == KIND_DOORBELL || signal_kind == KIND_LEGACY_DOORBELL {
+        if !busy.wants(kind::KERNEL_DISPATCH) {
+            return Ring::Value(value);
+        }
+        let known = state::find(signal).or_else(|| {
+            if !busy.accepts() {
+                return None;
+            }
+            // SAFETY: a doorbell in use belongs to a live queue.
+            unsafe { state::learn(Signal(signal).queue(), 0, None) }
+        });
+        return known.map_or(Ring::Value(value), |queue| {
+            scan::doorbell(queue, &mut busy, value)
+        });
+    }
+    if state::INTERCEPTS.load(Relaxed) != 0
+        && let Some(queue) = state::find(signal)
+    {
+        return scan::doorbell(queue, &mut busy, value);
+    }
+    scan::settle(signal);
+    Ring::Value(value)
+}
+
+macro_rules! signal_store {
+    ($($name:ident),*) => { $(
+        /// Looks at the packets behind a doorbell, then rings it.
+        unsafe extern "C-unwind" fn $name(signal: u64, value: i64) {
+            if let Ring::Value(value) = before_store(signal, value) {
+                // SAFETY: the application's own call, passed on.
+                unsafe { wrappers::hsa_core::$name(signal, value) }
+            }
+        }
+    )* };
+}
+signal_store!(
+    hsa_signal_store_relaxed,
+    hsa_signal_store_screlease,
+    hsa_signal_silent_store_relaxed,
+    hsa_signal_silent_store_screlease
+);
+
+macro_rules! signal_exchange {
+    ($($name:ident),*) => { $(
+        /// As a store; a doorbell is always rung here, since the caller wants the old value.
+        unsafe extern "C-unwind" fn $name(signal: u64, value: i64) -> i64 {
+            before_store(signal, value);
+            // SAFETY: the application's own call, passed on.
+            unsafe { wrappers::hsa_core::$name(signal, value) }
+        }
+    )* };
+}
+signal_exchange!(
+    hsa_signal_exchange_scacq_screl,
+    hsa_signal_exchange_scacquire,
+    hsa_signal_exchange_relaxed,
+    hsa_signal_exchange_screlease
+);
+
+macro_rules! signal_change {
+    ($($name:ident),*) => { $(
+        /// The signal may carry times that its next use overwrites.
+        unsafe extern "C-unwind" fn $name(signal: u64, value: i64) {
+            if value > 0
+                && let Some(_busy) = Busy::enter()
+            {
+                scan::settle(signal);
+            }
+            // SAFETY: the application's own call, passed on.
+            unsafe { wrappers::hsa_core::$name(signal, value) }
+        }
+    )* };
+}
+signal_change!(
+    hsa_signal_add_scacq_screl,
+    hsa_signal_add_scacquire,
+    hsa_signal_add_relaxed,
+    hsa_signal_add_screlease
+);
+
+/// Reads the times that the signal carries before it is gone.
+unsafe extern "C-unwind" fn hsa_signal_destroy(signal: u64) -> u32 {
+    if let Some(_busy) = Busy::enter() {
+        scan::settle(signal);
+    }
+    // SAFETY: the application's own call, passed on.
+    unsafe { wrappers::hsa_core::hsa_signal_destroy(signal) }
+}
+
+/// Stops touching the queue's memory.
+unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
+    let buried = Busy::enter().and_then(|busy| {
+        let known = state::find(queue.addr() as u64)?;
+        known.bury();
+        Some((known, busy.generation()))
+    });
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_core::hsa_queue_destroy(queue) };
+    // In a later session the state may be another queue's.
+    if let (0, Some((known, generation)), Some(busy)) = (status, buried, Busy::enter())
+        && busy.generation() == generation
+    {
+        known.dead.store(dead::GONE, Release);
+    }
+    status
+}
+
+/// New kernels: our thread tells their names.
+unsafe extern "C-unwind" fn hsa_executable_freeze(executable: u64, options: *mut c_void) -> u32 {
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_core::hsa_executable_freeze(executable, options) };
+    symbols::CHANGED.store(true, Relaxed);
+    status
+}
+
+fn copy_facts(
+    busy: &mut Busy,
+    (dst, dst_agent): (*mut c_void, u64),
+    (src, src_agent): (*mut c_void, u64),
+    bytes: u64,
+    signal: u64,
+    direction: u32,
+) -> copies::Facts {
+    let launch = launch(busy);
+    copies::Facts {
+        dst: dst.addr() as u64,
+        src: src.addr() as u64,
+        dst_agent,
+        src_agent,
+        bytes,
+        correlation: launch.correlation,
+        stream: launch.stream,
+        tid: launch.tid,
+        flags: launch.flags,
+        direction,
+        rect: false,
+        signal,
+        value: 0,
+    }
+}
+
+fn copy_begins(facts: impl FnOnce(&mut Busy) -> copies::Facts) -> Option<copies::Ticket> {
+    let mut busy = Busy::enter()?;
+    let facts = facts(&mut busy);
+    if !busy.accepts() || !busy.wants(kind::MEMORY_COPY) {
+        // The signal's last copy may still be waiting to be read.
+        scan::settle(facts.signal);
+        return None;
+    }
+    let ticket = copies::begin(facts);
+    if ticket.is_none() {
+        busy.dropped(kind::MEMORY_COPY);
+    }
+    ticket
+}
+
+fn copy_asked(ticket: Option<copies::Ticket>, status: u32) -> u32 {
+    if status != 0
+        && let (Some(ticket), Some(_busy)) = (ticket, Busy::enter())
+    {
+        copies::cancel(ticket);
+    }
+    status
+}
+
+unsafe extern "C-unwind" fn hsa_amd_memory_async_copy(
+    dst: *mut c_void,
+    dst_agent: u64,
+    src: *mut c_void,
+    src_agent: u64,
+    size: u64,
+    dependencies: u32,
+    signals: *mut c_void,
+    completion: u64,
+) -> u32 {
+    let ticket = copy_begins(|busy| {
+        copy_facts(
+            busy,
+            (dst, dst_agent),
+            (src, src_agent),
+            size,
+            completion,
+            0,
+        )
+    });
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe {
+        wrappers::hsa_amd_ext::hsa_amd_memory_async_copy(
+            dst,
+            dst_agent,
+            src,
+            src_agent,
+            size,
+            dependencies,
+            signals,
+            completion,
+        )
+    };
+    copy_asked(ticket, status)
+}
+
+unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_on_engine(
+    dst: *mut c_void,
+    dst_agent: u64,
+    src: *mut c_void,
+    src_agent: u64,
+    size: u64,
+    dependencies: u32,
+    signals: *mut c_void,
+    completion: u64,
+    engine: u32,
+    force: u8,
+) -> u32 {
+    let ticket = copy_begins(|busy| {
+        copy_facts(
+            busy,
+            (dst, dst_agent),
+            (src, src_agent),
+            size,
+            completion,
+            0,
+        )
+    });
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe {
+        wrappers::hsa_amd_ext::hsa_amd_memory_async_copy_on_engine(
+            dst,
+            dst_agent,
+            src,
+            src_agent,
+            size,
+            dependencies,
+            signals,
+            completion,
+            engine,
+            force,
+        )
+    };
+    copy_asked(ticket, status)
+}
+
+unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_rect(
+    dst: *mut c_void,
+    dst_offset: *mut c_void,
+    src: *mut c_void,
+    src_offset: *mut c_void,
+    range: *mut c_void,
+    agent: u64,
+    direction: u32,
+    dependencies: u32,
+    signals: *mut c_void,
+    completion: u64,
+) -> u32 {
+    let ticket = copy_begins(|busy| {
+        // hsa_pitched_ptr_t begins with its base; hsa_dim3_t is three u32 (x in bytes).
+        // SAFETY: the application passes these structs to the call.
+        let (to, from, [x, y, z]) = unsafe {
+            (
+                dst.cast::<*mut c_void>().read(),
+                src.cast::<*mut c_void>().read(),
+                range.cast::<[u32; 3]>().read(),
+            )
+        };
+        let bytes = u64::from(x) * u64::from(y) * u64::from(z);
+        // hsa_amd_copy_direction_t has AMD's memory-copy operations' order, from 0.
+        copies::Facts {
+            rect: true,
+            ..copy_facts(
+                busy,
+                (to, agent),
+                (from, agent),
+                bytes,
+                completion,
+                direction.min(3) + 1,
+            )
+        }
+    });
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe {
+        wrappers::hsa_amd_ext::hsa_amd_memory_async_copy_rect(
+            dst,
+            dst_offset,
+            src,
+            src_offset,
+            range,
+            agent,
+            direction,
+            dependencies,
+            signals,
+            completion,
+        )
+    };
+    copy_asked(ticket, status)
+}
+
+/// A list of hooks, by purpose: `hooks! { Kernels: hsa_queue_destroy, …; … }`.
+#[macro_export]
+macro_rules! hooks {
+    ($($purpose:ident: $($name:ident),*;)*) => {
+        &[$($($crate::hooks::Hook {
+            name: stringify!($name),
+            function: $name as *const (),
+            purpose: $crate::hooks::Purpose::$purpose,
+        },)*)*]
+    };
+}
+
+/// All hooks.
+pub static HOOKS: &[Hook] = crate::hooks! {
+    Kernels:
+        hsa_queue_add_write_index_scacq_screl, hsa_queue_add_write_index_scacquire,
+        hsa_queue_add_write_index_relaxed, hsa_queue_add_write_index_screlease,
+        hsa_queue_cas_write_index_scacq_screl, hsa_queue_cas_write_index_scacquire,
+        hsa_queue_cas_write_index_relaxed, hsa_queue_cas_write_index_screlease,
+        hsa_queue_store_write_index_relaxed, hsa_queue_store_write_index_screlease,
+        hsa_queue_destroy, hsa_executable_freeze;
+    Signals:
+        hsa_signal_store_relaxed, hsa_signal_store_screlease,
+        hsa_signal_silent_store_relaxed, hsa_signal_silent_store_screlease,
+        hsa_signal_exchange_scacq_screl, hsa_signal_exchange_scacquire,
+        hsa_signal_exchange_relaxed, hsa_signal_exchange_screlease,
+        hsa_signal_add_scacq_screl, hsa_signal_add_scacquire,
+        hsa_signal_add_relaxed, hsa_signal_add_screlease,
+        hsa_signal_destroy;
+    Copies:
+        hsa_amd_memory_async_copy, hsa_amd_memory_async_copy_on_engine, hsa_amd_memory_async_copy_rect;
+    Allocations:
+        hsa_memory_allocate, hsa_memory_free, hsa_amd_memory_pool_allocate, hsa_amd_memory_pool_free,
+        hsa_amd_vmem_handle_create, hsa_amd_vmem_handle_release;
+};

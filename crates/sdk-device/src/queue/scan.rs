@@ -1,0 +1,261 @@
+//! What happens at a doorbell: look at the packets since the last time, put our signals in, and decide how far to ring.
+
+use super::flight::{Facts, Launch, stage};
+use super::pool::POOL;
+use super::state::{Inner, Locked, QueueState};
+use super::watch::{self, Watcher};
+use crate::layout::{Dispatch, PACKET_BARRIER, PACKET_DISPATCH, PACKET_INVALID, Packet};
+use midair_record::event::{Untimed, flag};
+use midair_sdk_hot::clock::now;
+use midair_sdk_hot::probe::Busy;
+use midair_sdk_hot::wrappers::original;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Number of the next dispatch in the session.
+pub static NEXT_DISPATCH: AtomicU64 = AtomicU64::new(1);
+
+/// What to pass on to the doorbell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ring {
+    /// This value.
+    Value(i64),
+    /// Nothing: another producer's packet is not written yet, and that producer (or our thread) will ring.
+    Hold,
+}
+
+/// A doorbell with `value` (the index of the last packet) is about to be rung.
+pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring {
+    let Some(mut inner) = state.lock() else {
+        // Whoever holds it is descheduled: pass on; the packets are counted when somebody looks next, our own thread if nobody else.
+        if busy.accepts() {
+            state
+                .passed
+                .fetch_max((value as u64).wrapping_add(1), Relaxed);
+        }
+        return Ring::Value(value);
+    };
+    inner.take_passed(state);
+    inner.asked = inner.asked.max((value as u64).wrapping_add(1));
+    let asked = inner.asked;
+    if !busy.accepts() {
+        // The session closes: pass on, with what was held back.
+        inner.held_since = 0;
+        inner.rung = asked;
+        return Ring::Value(asked.wrapping_sub(1) as i64);
+    }
+    look(state, &mut inner, Some(busy), asked);
+    let upto = inner.asked.min(inner.next.max(inner.rung));
+    if upto < inner.asked {
+        if inner.held_since == 0 {
+            inner.held_since = now();
+        }
+    } else {
+        inner.held_since = 0;
+    }
+    if upto == 0 || upto <= inner.rung && upto < (value as u64).wrapping_add(1) {
+        return Ring::Hold;
+    }
+    inner.rung = inner.rung.max(upto);
+    // A value that was rung already is passed on as it is: some runtimes ring the same packet twice on purpose.
+    Ring::Value(upto.wrapping_sub(1) as i64)
+}
+
+/// Looks at packets from `next` up to `limit` (what the application has rung, so that the trace holds what was rung and no more),
+/// the first that is not written yet, or the end of what is reserved.
+pub fn look(
+    state: &'static QueueState,
+    inner: &mut Locked<'_>,
+    mut busy: Option<&mut Busy>,
+    limit: u64,
+) {
+    let queue = state.pointer();
+    // SAFETY: the application is using the queue right now (a doorbell), or our thread is visiting it.
+    let (written, mut read) = unsafe {
+        (
+            original::hsa_queue_load_write_index_scacquire(queue.0 as *mut _),
+            original::hsa_queue_load_read_index_scacquire(queue.0 as *mut _),
+        )
+    };
+    while inner.next < written.min(limit) {
+        let index = inner.next;
+        if index < read {
+            passed_by(state, inner, index);
+            inner.next += 1;
+            continue;
+        }
+        if index >= read.wrapping_add(inner.size) {
+            // The ring is full: the place still belongs to an earlier packet.
+            break;
+        }
+        let packet = Packet::at(inner.ring, inner.size, index);
+        // SAFETY: an index between the read and write index of a live queue.
+        let header = unsafe { packet.header() };
+        let kind = header as u8;
+        if kind == PACKET_INVALID {
+            // Not written yet; or taken already, and then the read index tells.
+            // SAFETY: as above.
+            let now_read =
+                unsafe { original::hsa_queue_load_read_index_scacquire(queue.0 as *mut _) };
+            if now_read > index {
+                read = now_read;
+                continue;
+            }
+            break;
+        }
+        if kind == PACKET_DISPATCH {
+            let after_all = header & PACKET_BARRIER != 0;
+            dispatch(
+                state,
+                inner,
+                packet,
+                (index, after_all),
+                busy.as_deref_mut(),
+            );
+        } else {
+            inner.others += 1;
+        }
+        inner.next += 1;
+    }
+}
+
+fn launch_of(state: &QueueState, inner: &Inner, index: u64, busy: Option<&mut Busy>) -> Launch {
+    if let Some(launch) = state.reserver(index) {
+        return launch;
+    }
+    let before_us = if index < inner.ours_from {
+        flag::ORPHAN
+    } else {
+        0
+    };
+    match busy {
+        Some(busy) => {
+            let innermost = if before_us == 0 {
+                busy.innermost()
+            } else {
+                None
+            };
+            let (correlation, stream, flags) = match innermost {
+                Some((correlation, stream)) => (correlation, stream, 0),
+                None => (busy.fresh_correlation(), 0, flag::NO_CALLER),
+            };
+            Launch {
+                correlation,
+                stream,
+                tid: busy.tid(),
+                flags: before_us | flags,
+            }
+        }
+        None => Launch {
+            flags: before_us | flag::NO_CALLER,
+            ..Launch::default()
+        },
+    }
+}
+
+fn dispatch(
+    state: &'static QueueState,
+    inner: &mut Locked<'_>,
+    packet: Packet,
+    (index, after_all): (u64, bool),
+    busy: Option<&mut Busy>,
+) {
+    inner.dispatches += 1;
+    let launch = launch_of(state, inner, index, busy);
+    // SAFETY: a valid dispatch packet of a live ring.
+    let (own, what) = unsafe { (packet.completion(), packet.dispatch()) };
+    let mut facts = Facts {
+        index,
+        dispatch_id: NEXT_DISPATCH.fetch_add(1, Relaxed),
+        rung: now(),
+        launch,
+        dispatch: what,
+        signal: own.0,
+        stale_end: 0,
+        ours: false,
+        after_all,
+    };
+    let (mut at, mut reason) = (stage::UNDER_WAY, Untimed::Timed);
+    if own.0 == 0 {
+        match POOL.take() {
+            Some(signal) => {
+                facts.signal = signal.0;
+                facts.ours = true;
+                // SAFETY: the packet is valid and not rung; one aligned store. If the packet processor has taken it already (a queue
+                // that is mapped again takes packets without a doorbell), the signal never fires and is never used again.
+                unsafe { packet.set_completion(signal) };
+            }
+            None => (at, reason) = (stage::UNTIMED, Untimed::NoSignal),
+        }
+    } else {
+        // Whoever waited for an earlier packet with this signal has its times read now, before they are overwritten.
+        settle(own.0);
+        // SAFETY: the application put the signal into the packet, so it is alive.
+        facts.stale_end = unsafe { own.end_ticks() };
+    }
+    match state.flights.push(facts, at, reason as u32) {
+        Some(flight) if own.0 != 0 => {
+            if let Some(Watcher::Flight(address)) =
+                watch::watch(own.0, Watcher::Flight(std::ptr::from_ref(flight).addr()))
+            {
+                read_flight(address);
+            }
+        }
+        Some(_) => {}
+        None => inner.overflown += 1,
+    }
+}
+
+/// A packet that was consumed before we looked at it. Its header is gone; its body may still tell what it was.
+fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
+    let packet = Packet::at(inner.ring, inner.size, index);
+    // SAFETY: the ring stays mapped while the queue lives; the body may be stale, which the look-up below finds out.
+    let what: Dispatch = unsafe { packet.dispatch() };
+    let launch = state.reserver(index);
+    if launch.is_none() && index < inner.ours_from {
+        // Rung and consumed before we came.
+        inner.others += 1;
+        return;
+    }
+    // A barrier has zeros where a dispatch has its workgroup's size, which is never 0.
+    if what.workgroup[0] == 0 || what.kernel_object == 0 {
+        inner.others += 1;
+    } else if crate::symbols::is_kernel(what.kernel_object) {
+        inner.dispatches += 1;
+        let facts = Facts {
+            index,
+            dispatch_id: NEXT_DISPATCH.fetch_add(1, Relaxed),
+            rung: now(),
+            launch: launch.unwrap_or(Launch {
+                flags: flag::NO_CALLER,
+                ..Launch::default()
+            }),
+            dispatch: what,
+            ..Facts::default()
+        };
+        if state
+            .flights
+            .push(facts, stage::UNTIMED, Untimed::PacketTakenFirst as u32)
+            .is_none()
+        {
+            inner.overflown += 1;
+        }
+    } else {
+        inner.lost += 1;
+    }
+}
+
+/// The application is about to change `signal`: reads the times that it still carries.
+pub fn settle(signal: u64) {
+    match watch::unwatch(signal) {
+        Some(Watcher::Flight(address)) => read_flight(address),
+        Some(Watcher::Copy(index)) => crate::copies::settle(index),
+        None => {}
+    }
+}
+
+fn read_flight(address: usize) {
+    // SAFETY: flights live in blocks of states that are never unmapped, and watches are cleared between sessions.
+    let flight = unsafe { &*std::ptr::with_exposed_provenance::<super::flight::Flight>(address) };
+    flight.read_own_signal();
+}

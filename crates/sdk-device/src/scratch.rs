@@ -1,0 +1,274 @@
+//! Scratch memory: a queue's memory for private variables and spilled registers, which the runtime allocates when a dispatch needs
+//! more than the queue has, and takes back later.
+//!
+//! The runtime tells of it through its table for tools (`midair_sdk_control::tables::tools`): a call when it begins and one when it is done, on
+//! whatever thread of the runtime does it. Its entries are empty as long as no tool wants to know. These calls are rare (each goes
+//! with an allocation on the device), so the hook asks the runtime for the queue's agent.
+
+use crate::layout::QueuePointer;
+use crate::queue::state;
+use crate::symbols;
+use midair_record::event::{Header, Plain, Queue, Scratch, kind};
+use midair_sdk_hot::clock::now;
+use midair_sdk_hot::probe::Busy;
+use std::ffi::c_void;
+use std::mem::transmute;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+type Status = u32;
+type Handler = unsafe extern "C-unwind" fn(*const c_void) -> Status;
+
+/// Changes of scratch memory under way at one time: a queue has at most three.
+const OPEN: usize = 256;
+/// Queues of a session that are told apart.
+const QUEUES: usize = 1024;
+
+/// `rocprofiler_scratch_memory_operation_t`, which is also half of `hsa_amd_tool_event_kind_t` (source: api/hsa_types.json): starts
+/// are odd, ends follow.
+const OPERATIONS: [u32; 3] = [1, 2, 3];
+
+/// What the entries held before ours: empty, or another tool's.
+static ORIGINALS: [AtomicPtr<()>; 6] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 6];
+
+/// A change under way.
+struct Change {
+    /// Queue's address, with the operation in its low bits; 0 = free.
+    key: AtomicU64,
+    generation: AtomicU64,
+    start: AtomicU64,
+}
+
+static CHANGES: [Change; OPEN] = [const {
+    Change {
+        key: AtomicU64::new(0),
+        generation: AtomicU64::new(0),
+        start: AtomicU64::new(0),
+    }
+}; OPEN];
+
+/// A queue that had a change. Its id in `hsa_queue_t` is never given to another queue of the process, while its address may be.
+struct Known {
+    /// That id plus one; 0 = free.
+    id: AtomicU64,
+    /// Our number for it.
+    number: AtomicU32,
+    node: AtomicU32,
+}
+
+static KNOWN: [Known; QUEUES] = [const {
+    Known {
+        id: AtomicU64::new(0),
+        number: AtomicU32::new(0),
+        node: AtomicU32::new(0),
+    }
+}; QUEUES];
+/// The next number of a queue that the dispatches' side does not know.
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// A new session. Only while none is on. `kernels`: the dispatches' side numbers queues, from 1.
+pub fn clear(kernels: bool) {
+    for change in &CHANGES {
+        change.key.store(0, Relaxed);
+    }
+    for known in &KNOWN {
+        known.id.store(0, Relaxed);
+    }
+    let first = if kernels { state::MOST + 1 } else { 1 };
+    NEXT.store(first as u32, Relaxed);
+}
+
+/// The entries of the runtime's table for tools, in its order: where what each held before goes, and what goes in.
+pub fn entries() -> impl Iterator<Item = (&'static AtomicPtr<()>, *mut ())> {
+    ORIGINALS
+        .iter()
+        .zip(HOOKS)
+        .map(|(original, hook)| (original, hook as *mut ()))
+}
+
+/// Our number of a queue, and its agent's node. `alive`: it is in use and not on its way out.
+fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
+    // SAFETY: the runtime names the queue in a call about it, so it is there.
+    let id = unsafe { QueuePointer(queue).id() }.wrapping_add(1);
+    let counted = state::find(queue).or_else(|| {
+        // SAFETY: as above, and the runtime is about to go on with its packets.
+        (alive && busy.accepts() && busy.wants(kind::KERNEL_DISPATCH))
+            .then(|| unsafe { state::learn(QueuePointer(queue), 0, None) })
+            .flatten()
+    });
+    let mut found = None;
+    for known in &KNOWN {
+        match known.id.load(Acquire) {
+            0 => break,
+            other if other == id => {
+                found = Some(known);
+                break;
+            }
+            _ => {}
+        }
+    }
+    if let Some(known) = found {
+        return (known.number.load(Relaxed), known.node.load(Relaxed));
+    }
+    // SAFETY: as above.
+    let agent = unsafe { symbols::queue_agent(queue) };
+    let node = symbols::agent_node(agent);
+    let number = match counted {
+        Some(state) => state.id.load(Relaxed),
+        None => {
+            let number = NEXT.fetch_add(1, Relaxed);
+            let record = Queue {
+                header: Header {
+                    size: size_of::<Queue>() as u16,
+                    kind: kind::QUEUE,
+                    ..Header::default()
+                },
+                handle: queue,
+                queue_id: number,
+                node,
+                // SAFETY: as above.
+                size: unsafe { QueuePointer(queue).size() },
+                intercept: 0,
+            };
+            busy.store(kind::QUEUE, [record.bytes(), &[]]);
+            number
+        }
+    };
+    for known in &KNOWN {
+        // A thread that looks between the two stores finds a queue without a number for an instant; changes of one queue come one after
+        // the other, under the runtime's lock, so none looks for this one.
+        if known.id.load(Relaxed) == 0 {
+            known.number.store(number, Relaxed);
+            known.node.store(node, Relaxed);
+            if known.id.compare_exchange(0, id, AcqRel, Relaxed).is_ok() {
+                break;
+            }
+        }
+    }
+    (number, node)
+}
+
+/// An event of the runtime's (`hsa_amd_event_scratch_*_t`, source: api/hsa_types.json): all begin with kind, queue and flags.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    queue: u64,
+    flags: u32,
+    bytes: u64,
+}
+
+impl Event {
+    /// # Safety
+    /// `event` is what the runtime passes to an entry of its table for tools; `with_size` only for the end of an allocation.
+    unsafe fn read(event: *const c_void, with_size: bool) -> Event {
+        let event = event.cast::<u8>();
+        // SAFETY: the caller's promise; offsets of the structs.
+        unsafe {
+            Event {
+                queue: event.add(8).cast::<u64>().read(),
+                flags: event.add(16).cast::<u32>().read(),
+                bytes: if with_size {
+                    event.add(32).cast::<u64>().read()
+                } else {
+                    0
+                },
+            }
+        }
+    }
+}
+
+fn begins(event: Event, operation: u32) {
+    let Some(busy) = Busy::enter() else { return };
+    if !busy.accepts() || !busy.wants(kind::SCRATCH_MEMORY) {
+        return;
+    }
+    let key = event.queue | u64::from(operation);
+    let free = |change: &&Change| {
+        let old = change.key.load(Relaxed);
+        // One whose end never came is begun anew.
+        (old == 0 || old == key)
+            && change
+                .key
+                .compare_exchange(old, key, AcqRel, Relaxed)
+                .is_ok()
+    };
+    match CHANGES.iter().find(free) {
+        Some(change) => {
+            change.generation.store(busy.generation(), Relaxed);
+            change.start.store(now(), Release);
+        }
+        None => busy.dropped(kind::SCRATCH_MEMORY),
+    }
+}
+
+fn ends(event: Event, operation: u32) {
+    let end = now();
+    let Some(mut busy) = Busy::enter() else {
+        return;
+    };
+    let key = event.queue | u64::from(operation);
+    let Some(change) = CHANGES
+        .iter()
+        .find(|change| change.key.load(Acquire) == key)
+    else {
+        return;
+    };
+    let (start, generation) = (change.start.load(Acquire), change.generation.load(Relaxed));
+    change.key.store(0, Release);
+    if generation != busy.generation() {
+        return;
+    }
+    let (queue_id, node) = queue_of(&mut busy, event.queue, operation == 1);
+    let (correlation, ancestor) = busy
+        .enclosing()
+        .unwrap_or_else(|| (busy.fresh_correlation(), 0));
+    let record = Scratch {
+        header: Header {
+            size: size_of::<Scratch>() as u16,
+            kind: kind::SCRATCH_MEMORY,
+            flags: 0,
+            operation,
+        },
+        start,
+        end,
+        correlation,
+        ancestor,
+        bytes: event.bytes,
+        queue_id,
+        node,
+        tid: busy.tid(),
+        flags: event.flags,
+    };
+    busy.store(kind::SCRATCH_MEMORY, [record.bytes(), &[]]);
+}
+
+/// Whoever had the entry before us; an empty one is as good as success.
+unsafe fn pass_on(index: usize, event: *const c_void) -> Status {
+    let before = ORIGINALS
+        .get(index)
+        .map_or(std::ptr::null_mut(), |entry| entry.load(Acquire));
+    if before.is_null() {
+        return 0;
+    }
+    // SAFETY: what an entry of this table held is a function of this type; the runtime's own call is passed on.
+    unsafe { transmute::<*mut (), Handler>(before)(event) }
+}
+
+/// The hook of entry `INDEX`: 0 and 1 are start and end of an allocation, 2 and 3 of a release, 4 and 5 of a reclaim.
+unsafe extern "C-unwind" fn hook<const INDEX: usize>(event: *const c_void) -> Status {
+    if midair_sdk_hot::probe::generation() != 0 && !event.is_null() {
+        // SAFETY: the runtime's call of this entry; only the end of an allocation has a size.
+        let read = unsafe { Event::read(event, INDEX == 1) };
+        let operation = OPERATIONS.get(INDEX / 2).copied().unwrap_or(0);
+        if INDEX.is_multiple_of(2) {
+            begins(read, operation);
+        } else {
+            ends(read, operation);
+        }
+    }
+    // SAFETY: the runtime's own call, passed on.
+    unsafe { pass_on(INDEX, event) }
+}
+
+static HOOKS: [Handler; 6] = [
+    hook::<0>, hook::<1>, hook::<2>, hook::<3>, hook::<4>, hook::<5>,
+];

@@ -1,0 +1,25 @@
+//! Where the worker thread writes records.
+
+use midair_record::spool::{Area, ChunkWriter};
+
+/// Where our thread writes.
+#[derive(Debug)]
+pub struct Sink {
+    /// The session's spool.
+    pub area: Area,
+    /// Our place in it.
+    pub writer: ChunkWriter,
+    /// Our thread id.
+    pub tid: u32,
+}
+
+impl Sink {
+    /// Stores a record.
+    pub fn put(&mut self, record_kind: u8, bytes: &[u8]) {
+        // SAFETY: the session keeps the spool mapped as long as its Sink lives, and the writer is only used with it.
+        unsafe {
+            self.writer
+                .store(self.area, self.tid, record_kind, [bytes, &[]])
+        };
+    }
+}

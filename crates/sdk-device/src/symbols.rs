@@ -1,0 +1,598 @@
+//! Agents, code objects and kernels as the HSA runtime knows them, also those that were loaded before us.
+//!
+//! Everything comes from the runtime's own queries: the loader extension lists all executables and their code objects, the
+//! executables list their symbols, and a kernel's descriptor tells its registers. Our own thread asks, at the attach and whenever an
+//! executable was frozen or destroyed since.
+
+pub mod leaving;
+
+use crate::sink::Sink;
+use midair_record::event::{self, Agent, CodeObject, Header, KernelSymbol, Plain, kind};
+use midair_sdk_hot::wrappers::{self, original};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Set by hooks when executables changed.
+pub static CHANGED: AtomicBool = AtomicBool::new(false);
+
+/// HSA constants (source: api/hsa_types.json).
+mod hsa {
+    pub const SYSTEM_INFO_VERSION_MAJOR: u32 = 0;
+    pub const AGENT_INFO_DEVICE: u32 = 17;
+    pub const AGENT_INFO_DRIVER_NODE_ID: u32 = 0xA004;
+    pub const EXTENSION_AMD_LOADER: u16 = 0x201;
+    pub const SYMBOL_KIND_KERNEL: u32 = 1;
+    pub const SYMBOL_TYPE: u32 = 0;
+    pub const SYMBOL_NAME_LENGTH: u32 = 1;
+    pub const SYMBOL_NAME: u32 = 2;
+    pub const SYMBOL_KERNARG_SIZE: u32 = 11;
+    pub const SYMBOL_KERNARG_ALIGN: u32 = 12;
+    pub const SYMBOL_GROUP: u32 = 13;
+    pub const SYMBOL_PRIVATE: u32 = 14;
+    pub const SYMBOL_KERNEL_OBJECT: u32 = 22;
+    pub const CODE_OBJECT_AGENT: u32 = 3;
+    pub const CODE_OBJECT_STORAGE: u32 = 4;
+    pub const CODE_OBJECT_MEMORY_BASE: u32 = 5;
+    pub const CODE_OBJECT_MEMORY_SIZE: u32 = 6;
+    pub const CODE_OBJECT_LOAD_DELTA: u32 = 8;
+    pub const CODE_OBJECT_LOAD_BASE: u32 = 9;
+    pub const CODE_OBJECT_LOAD_SIZE: u32 = 10;
+    pub const CODE_OBJECT_URI_LENGTH: u32 = 11;
+    pub const CODE_OBJECT_URI: u32 = 12;
+    pub const STORAGE_MEMORY: u32 = 2;
+    pub const EXECUTABLE_STATE: u32 = 2;
+    pub const FROZEN: u32 = 1;
+}
+
+type Status = u32;
+type EachExecutable = unsafe extern "C" fn(u64, *mut c_void) -> Status;
+type EachCodeObject = unsafe extern "C" fn(u64, u64, *mut c_void) -> Status;
+
+/// `hsa_ven_amd_loader_1_03_pfn_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Loader {
+    query_host_address: Option<unsafe extern "C" fn(*const c_void, *mut *const c_void) -> Status>,
+    query_segment_descriptors: usize,
+    query_executable: usize,
+    iterate_code_objects: Option<unsafe extern "C" fn(u64, EachCodeObject, *mut c_void) -> Status>,
+    code_object_info: Option<unsafe extern "C" fn(u64, u32, *mut c_void) -> Status>,
+    create_from_file: usize,
+    iterate_executables: Option<unsafe extern "C" fn(EachExecutable, *mut c_void) -> Status>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Kernel object to kernel id.
+    kernels: HashMap<u64, u64>,
+    /// Kernels of executables that were destroyed since: for what was dispatched before and is written later.
+    retired: HashMap<u64, u64>,
+    /// Load base to code object id.
+    code_objects: HashMap<u64, u64>,
+    /// Load bases by executable.
+    bases: HashMap<u64, Vec<u64>>,
+    next_kernel: u64,
+    next_code_object: u64,
+}
+
+// Only our own thread locks it for long; the application's threads come here only for packets that were consumed before they were
+// looked at, and then try once.
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+fn known() -> MutexGuard<'static, Option<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Number of kernels known: tells whether a look is worthwhile.
+static KERNELS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a kernel with this descriptor is loaded. May say no when it cannot look without waiting.
+pub fn is_kernel(kernel_object: u64) -> bool {
+    KERNELS.load(Acquire) != 0
+        && kernel_object != 0
+        && KNOWN.try_lock().is_ok_and(|known| {
+            known
+                .as_ref()
+                .is_some_and(|k| k.kernels.contains_key(&kernel_object))
+        })
+}
+
+/// Our number of a kernel, 0 = unknown.
+pub fn kernel_id(kernel_object: u64) -> u64 {
+    known()
+        .as_ref()
+        .and_then(|k| k.kernels.get(&kernel_object).copied())
+        .unwrap_or(0)
+}
+
+/// Number of a kernel that was there and whose executable was destroyed, 0 = unknown.
+pub fn retired_kernel_id(kernel_object: u64) -> u64 {
+    known()
+        .as_ref()
+        .and_then(|k| k.retired.get(&kernel_object).copied())
+        .unwrap_or(0)
+}
+
+/// KFD node of an agent.
+pub fn agent_node(agent: u64) -> u32 {
+    let mut node = 0_u32;
+    // SAFETY: the runtime's own query with an out pointer of the right size; a wrong handle is answered with an error.
+    unsafe {
+        original::hsa_agent_get_info(
+            agent,
+            hsa::AGENT_INFO_DRIVER_NODE_ID,
+            (&raw mut node).cast(),
+        )
+    };
+    node
+}
+
+/// Agent of a live queue; 0 when the runtime has no function that tells.
+///
+/// # Safety
+/// `queue` must be a live `hsa_queue_t`.
+pub unsafe fn queue_agent(queue: u64) -> u64 {
+    let mut agent = 0_u64;
+    let mut slots = wrappers::hsa_amd_ext::SLOTS.iter();
+    let slot = slots.find(|slot| slot.name == "hsa_amd_queue_get_info");
+    // Older runtimes' tables end before it.
+    if slot.is_none_or(|slot| slot.original.load(Acquire).is_null()) {
+        return 0;
+    }
+    // SAFETY: the caller's promise and a valid out pointer; 0 is HSA_AMD_QUEUE_INFO_AGENT, which needs no lock of the runtime's.
+    let status = unsafe {
+        original::hsa_amd_queue_get_info(
+            std::ptr::with_exposed_provenance_mut(queue as usize),
+            0,
+            (&raw mut agent).cast(),
+        )
+    };
+    if status == 0 { agent } else { 0 }
+}
+
+/// Whether an agent is a GPU.
+pub fn agent_is_gpu(agent: u64) -> bool {
+    let mut device = 0_u32;
+    // SAFETY: the runtime's own query with an out pointer of the right size; a wrong handle is answered with an error.
+    let status = unsafe {
+        original::hsa_agent_get_info(agent, hsa::AGENT_INFO_DEVICE, (&raw mut device).cast())
+    };
+    status == 0 && device == 1
+}
+
+/// Whether the runtime is open and ready for use.
+///
+/// It calls itself open while its first `hsa_init` is still at work, with no loader and half a list of agents: a query at that
+/// moment ends the process. `hsa_init` holds a lock until it is done, so a second one, which only counts up, waits for it; the
+/// count is given back at once. Neither is called where the runtime is not open: it must not be initialised by us.
+pub fn runtime_is_open() -> bool {
+    let mut version = 0_u16;
+    // SAFETY: the runtime's own query of a constant, with an out pointer of its size; it refuses when the runtime is closed.
+    let asked = unsafe {
+        original::hsa_system_get_info(hsa::SYSTEM_INFO_VERSION_MAJOR, (&raw mut version).cast())
+    };
+    if asked != 0 {
+        return false;
+    }
+    // SAFETY: functions without arguments, one the undoing of the other.
+    let waited = unsafe { original::hsa_init() == 0 && original::hsa_shut_down() == 0 };
+    let mut count = 0_u64;
+    unsafe extern "C" fn each(_agent: u64, data: *mut c_void) -> Status {
+        // SAFETY: `data` is the counter below, during the call only.
+        unsafe { *data.cast::<u64>() += 1 };
+        0
+    }
+    // SAFETY: the runtime's own query; the callback matches its type.
+    let status =
+        unsafe { original::hsa_iterate_agents(each as *mut c_void, (&raw mut count).cast()) };
+    waited && status == 0 && count > 0
+}
+
+/// A new session: numbers count from the start.
+pub fn forget() {
+    *known() = None;
+}
+
+/// A new collecting: everything is told again. Addresses may have been used again since, so nothing has its old number.
+pub fn begin() {
+    let mut known = known();
+    let before = known.take().unwrap_or_default();
+    *known = Some(Known {
+        next_kernel: before.next_kernel,
+        next_code_object: before.next_code_object,
+        ..Known::default()
+    });
+    drop(known);
+    KERNELS.store(0, Release);
+    CHANGED.store(true, Relaxed);
+}
+
+/// The runtime's agents: handle, and 1 for a CPU or 2 for a GPU, as AMD's tools count.
+pub fn agents() -> Vec<(u64, u32)> {
+    unsafe extern "C" fn each(agent: u64, data: *mut c_void) -> Status {
+        // SAFETY: `data` is the vector below, during the call only.
+        unsafe { (*data.cast::<Vec<u64>>()).push(agent) };
+        0
+    }
+    let mut agents: Vec<u64> = Vec::new();
+    // SAFETY: the runtime's own query; the callback matches its type.
+    unsafe { original::hsa_iterate_agents(each as *mut c_void, (&raw mut agents).cast()) };
+    let with_type = |handle| {
+        let mut device = 0_u32;
+        // SAFETY: a live agent and an out pointer of the right size.
+        unsafe {
+            original::hsa_agent_get_info(handle, hsa::AGENT_INFO_DEVICE, (&raw mut device).cast())
+        };
+        // hsa_device_type_t counts from 0: CPU, GPU.
+        (handle, device.saturating_add(1))
+    };
+    agents.into_iter().map(with_type).collect()
+}
+
+/// Writes the agents.
+pub fn write_agents(sink: &mut Sink) {
+    for (handle, agent_type) in agents() {
+        let record = Agent {
+            header: Header {
+                size: size_of::<Agent>() as u16,
+                kind: kind::AGENT,
+                ..Header::default()
+            },
+            handle,
+            node: agent_node(handle),
+            agent_type,
+        };
+        sink.put(kind::AGENT, record.bytes());
+    }
+}
+
+/// The functions of the runtime's loader, if it has all that is needed.
+#[derive(Debug, Clone, Copy)]
+struct Functions {
+    loader: Loader,
+    executables: unsafe extern "C" fn(EachExecutable, *mut c_void) -> Status,
+    code_objects: unsafe extern "C" fn(u64, EachCodeObject, *mut c_void) -> Status,
+    code_object_info: unsafe extern "C" fn(u64, u32, *mut c_void) -> Status,
+}
+
+impl Functions {
+    fn ask() -> Option<Functions> {
+        let mut loader = Loader::default();
+        // SAFETY: the runtime's own query with a buffer of the size that it is told.
+        let status = unsafe {
+            original::hsa_system_get_major_extension_table(
+                hsa::EXTENSION_AMD_LOADER,
+                1,
+                size_of::<Loader>() as u64,
+                (&raw mut loader).cast(),
+            )
+        };
+        (status == 0).then_some(Functions {
+            loader,
+            executables: loader.iterate_executables?,
+            code_objects: loader.iterate_code_objects?,
+            code_object_info: loader.code_object_info?,
+        })
+    }
+
+    /// Calls `visit` for each executable. None of them is destroyed meanwhile by a thread that announces it; a handle that was kept
+    /// for later could be that of freed memory, which the runtime does not check.
+    fn visit(&self, mut visit: impl FnMut(u64)) {
+        unsafe extern "C" fn each(executable: u64, data: *mut c_void) -> Status {
+            // SAFETY: `data` is the vector below, during the call only.
+            unsafe { (*data.cast::<Vec<u64>>()).push(executable) };
+            0
+        }
+        let looking = leaving::Looking::begin();
+        let mut executables: Vec<u64> = Vec::new();
+        // SAFETY: the runtime's own query; the callback matches its type.
+        unsafe { (self.executables)(each, (&raw mut executables).cast()) };
+        for executable in executables {
+            if !leaving::has_left(executable) {
+                visit(executable);
+            }
+        }
+        drop(looking);
+    }
+
+    /// Code objects of an executable that is being visited.
+    fn code_objects_of(&self, executable: u64) -> Vec<u64> {
+        unsafe extern "C" fn each(_executable: u64, object: u64, data: *mut c_void) -> Status {
+            // SAFETY: `data` is the vector below, during the call only.
+            unsafe { (*data.cast::<Vec<u64>>()).push(object) };
+            0
+        }
+        let mut objects: Vec<u64> = Vec::new();
+        // SAFETY: the runtime's own query; the callback matches its type.
+        unsafe { (self.code_objects)(executable, each, (&raw mut objects).cast()) };
+        objects
+    }
+}
+
+/// Writes code objects and kernels that were not told yet, if anything changed. Returns a complaint when the runtime cannot be asked.
+pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
+    if !CHANGED.swap(false, Relaxed) {
+        return None;
+    }
+    let Some(functions) = Functions::ask() else {
+        return Some(
+            "the runtime's loader extension cannot list executables: kernels loaded before the attach have no names",
+        );
+    };
+    functions.visit(|executable| tell_executable(&functions, executable, sink));
+    KERNELS.store(
+        known().as_ref().map_or(0, |k| k.kernels.len() as u64),
+        Release,
+    );
+    None
+}
+
+fn tell_executable(functions: &Functions, executable: u64, sink: &mut Sink) {
+    let mut state = 0_u32;
+    // SAFETY: the runtime's own query with an out pointer of the right size.
+    unsafe {
+        original::hsa_executable_get_info(
+            executable,
+            hsa::EXECUTABLE_STATE,
+            (&raw mut state).cast(),
+        )
+    };
+    if state != hsa::FROZEN {
+        // Its kernels have no addresses yet. It is told of when it is frozen, which sets the word again.
+        return;
+    }
+    let mut ranges = Vec::new();
+    for object in functions.code_objects_of(executable) {
+        // SAFETY: a handle of the runtime's, valid while its executable is, which is being visited.
+        if let Some(range) = unsafe { tell_code_object(functions.code_object_info, object, sink) } {
+            ranges.push(range);
+        }
+    }
+    if let Some(book) = known().as_mut() {
+        let bases = ranges.iter().map(|range| range.base).collect();
+        book.bases.insert(executable, bases);
+    }
+    tell_kernels(executable, &ranges, &functions.loader, sink);
+}
+
+/// Lets the threads go on that are about to destroy executables: their kernels are told by now, and what is loaded at their
+/// addresses next is something else.
+pub fn retire() {
+    if !leaving::any() {
+        return;
+    }
+    if let Some(functions) = Functions::ask() {
+        functions.visit(|executable| {
+            if !leaving::is_asked(executable) {
+                return;
+            }
+            let objects = kernel_objects(executable);
+            let mut guard = known();
+            let Some(book) = guard.as_mut() else { return };
+            for (_, kernel_object) in objects {
+                if let Some(id) = book.kernels.remove(&kernel_object) {
+                    book.retired.insert(kernel_object, id);
+                }
+            }
+            for base in book.bases.remove(&executable).unwrap_or_default() {
+                book.code_objects.remove(&base);
+            }
+            drop(guard);
+            leaving::see(executable);
+        });
+    }
+    // What the runtime does not list.
+    leaving::see_all();
+}
+
+/// Where a code object lies, and its number.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    base: u64,
+    size: u64,
+    id: u64,
+}
+
+unsafe fn tell_code_object(
+    info: unsafe extern "C" fn(u64, u32, *mut c_void) -> Status,
+    object: u64,
+    sink: &mut Sink,
+) -> Option<Range> {
+    let get = |attribute: u32| {
+        let mut value = 0_u64;
+        // SAFETY: the caller's promise about `object`; 8 bytes hold any of the scalar attributes asked for here.
+        let status = unsafe { info(object, attribute, (&raw mut value).cast()) };
+        (status == 0).then_some(value)
+    };
+    let base = get(hsa::CODE_OBJECT_LOAD_BASE)?;
+    let size = get(hsa::CODE_OBJECT_LOAD_SIZE)?;
+    let mut guard = known();
+    let book = guard.as_mut()?;
+    if let Some(&id) = book.code_objects.get(&base) {
+        return Some(Range { base, size, id });
+    }
+    book.next_code_object += 1;
+    let id = book.next_code_object;
+    book.code_objects.insert(base, id);
+    drop(guard);
+    let in_memory = get(hsa::CODE_OBJECT_STORAGE)? as u32 == hsa::STORAGE_MEMORY;
+    let uri_len = get(hsa::CODE_OBJECT_URI_LENGTH).unwrap_or(0).min(2048) as usize;
+    let mut uri = vec![0_u8; uri_len + 1];
+    // SAFETY: the buffer holds the length that the runtime named and one more.
+    if unsafe { info(object, hsa::CODE_OBJECT_URI, uri.as_mut_ptr().cast()) } != 0 {
+        uri.clear();
+    }
+    uri.truncate(uri_len);
+    let record = CodeObject {
+        header: Header {
+            kind: kind::CODE_OBJECT,
+            ..Header::default()
+        },
+        code_object_id: id,
+        load_base: base,
+        load_size: size,
+        load_delta: get(hsa::CODE_OBJECT_LOAD_DELTA).unwrap_or(0) as i64,
+        memory_base: if in_memory {
+            get(hsa::CODE_OBJECT_MEMORY_BASE).unwrap_or(0)
+        } else {
+            0
+        },
+        memory_size: if in_memory {
+            get(hsa::CODE_OBJECT_MEMORY_SIZE).unwrap_or(0)
+        } else {
+            0
+        },
+        node: get(hsa::CODE_OBJECT_AGENT).map_or(0, agent_node),
+        uri_len: uri.len() as u32,
+    };
+    sink.put(kind::CODE_OBJECT, &event::encode(&record, &uri));
+    Some(Range { base, size, id })
+}
+
+/// The kernels of an executable: each symbol, and its kernel object.
+fn kernel_objects(executable: u64) -> Vec<(u64, u64)> {
+    unsafe extern "C" fn each(_executable: u64, symbol: u64, data: *mut c_void) -> Status {
+        // SAFETY: `data` is the vector below, during the call only.
+        unsafe { (*data.cast::<Vec<u64>>()).push(symbol) };
+        0
+    }
+    let mut symbols: Vec<u64> = Vec::new();
+    // SAFETY: the runtime's own query; the callback matches its type; a destroyed executable is answered with an error.
+    unsafe {
+        original::hsa_executable_iterate_symbols(
+            executable,
+            each as *mut c_void,
+            (&raw mut symbols).cast(),
+        )
+    };
+    let kernel = |symbol| {
+        let kind = symbol_info(symbol, hsa::SYMBOL_TYPE)? as u32;
+        let object = symbol_info(symbol, hsa::SYMBOL_KERNEL_OBJECT)?;
+        (kind == hsa::SYMBOL_KIND_KERNEL && object != 0).then_some((symbol, object))
+    };
+    symbols.into_iter().filter_map(kernel).collect()
+}
+
+/// A scalar attribute of a symbol of a live executable.
+fn symbol_info(symbol: u64, attribute: u32) -> Option<u64> {
+    let mut value = 0_u64;
+    // SAFETY: a symbol that the runtime listed; 8 bytes hold any of the scalar attributes asked for here.
+    let status = unsafe {
+        original::hsa_executable_symbol_get_info(symbol, attribute, (&raw mut value).cast())
+    };
+    (status == 0).then_some(value)
+}
+
+fn tell_kernels(executable: u64, ranges: &[Range], loader: &Loader, sink: &mut Sink) {
+    for (symbol, kernel_object) in kernel_objects(executable) {
+        let get = |attribute| symbol_info(symbol, attribute);
+        let code_object = ranges
+            .iter()
+            .find(|range| kernel_object.wrapping_sub(range.base) < range.size)
+            .or(ranges.first())
+            .map_or(0, |range| range.id);
+        let mut guard = known();
+        let Some(book) = guard.as_mut() else { return };
+        if book.kernels.contains_key(&kernel_object) {
+            continue;
+        }
+        book.next_kernel += 1;
+        let kernel_id = book.next_kernel;
+        book.kernels.insert(kernel_object, kernel_id);
+        drop(guard);
+        let name_len = get(hsa::SYMBOL_NAME_LENGTH).unwrap_or(0).min(3072) as usize;
+        let mut name = vec![0_u8; name_len + 1];
+        // SAFETY: the buffer holds the length that the runtime named and one more (AMD's writes no terminator).
+        unsafe {
+            original::hsa_executable_symbol_get_info(
+                symbol,
+                hsa::SYMBOL_NAME,
+                name.as_mut_ptr().cast(),
+            )
+        };
+        name.truncate(name_len);
+        let registers = descriptor(loader, kernel_object).unwrap_or_default();
+        let record = KernelSymbol {
+            header: Header {
+                kind: kind::KERNEL_SYMBOL,
+                ..Header::default()
+            },
+            kernel_id,
+            code_object_id: code_object,
+            kernel_object,
+            entry_offset: registers.entry_offset,
+            kernarg_size: get(hsa::SYMBOL_KERNARG_SIZE).unwrap_or(0) as u32,
+            kernarg_align: get(hsa::SYMBOL_KERNARG_ALIGN).unwrap_or(0) as u32,
+            group_segment: get(hsa::SYMBOL_GROUP).unwrap_or(0) as u32,
+            private_segment: get(hsa::SYMBOL_PRIVATE).unwrap_or(0) as u32,
+            sgpr: registers.sgpr,
+            arch_vgpr: registers.arch_vgpr,
+            accum_vgpr: registers.accum_vgpr,
+            name_len: name.len() as u32,
+        };
+        sink.put(kind::KERNEL_SYMBOL, &event::encode(&record, &name));
+    }
+}
+
+/// What a kernel descriptor (64 bytes, LLVM's AMDGPU usage guide "Kernel Descriptor") tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Registers {
+    entry_offset: i64,
+    sgpr: u32,
+    arch_vgpr: u32,
+    accum_vgpr: u32,
+}
+
+fn descriptor(loader: &Loader, kernel_object: u64) -> Option<Registers> {
+    let query = loader.query_host_address?;
+    let mut host: *const c_void = std::ptr::null();
+    // SAFETY: the loader's own query: it looks the address up and answers with an error when it knows nothing there.
+    let status = unsafe {
+        query(
+            std::ptr::with_exposed_provenance(kernel_object as usize),
+            &mut host,
+        )
+    };
+    if status != 0 || host.is_null() {
+        return None;
+    }
+    let mut bytes = [0_u8; 64];
+    // SAFETY: the loader's host copy of a loaded segment; a kernel descriptor is 64 bytes.
+    unsafe { std::ptr::copy_nonoverlapping(host.cast::<u8>(), bytes.as_mut_ptr(), 64) };
+    Some(registers(&bytes))
+}
+
+/// Decodes a descriptor as gfx90a and later (unified register file) have it. As AMD's tools show it: the granulated counts times
+/// their granule.
+fn registers(bytes: &[u8; 64]) -> Registers {
+    let word = |at: usize| {
+        bytes
+            .get(at..at + 4)
+            .and_then(|b| b.try_into().ok())
+            .map_or(0, u32::from_le_bytes)
+    };
+    let (rsrc3, rsrc1) = (word(44), word(48));
+    let entry_offset = bytes
+        .get(16..24)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, i64::from_le_bytes);
+    let vgprs = ((rsrc1 & 0x3f) + 1) * 8;
+    let accum_offset = ((rsrc3 & 0x3f) + 1) * 4;
+    let arch_vgpr = accum_offset.min(vgprs);
+    let sgpr = (((rsrc1 >> 6) & 0xf) / 2 + 1) * 16;
+    Registers {
+        entry_offset,
+        sgpr,
+        arch_vgpr,
+        accum_vgpr: vgprs - arch_vgpr,
+    }
+}
+
+/// See [`crate::forked`].
+pub fn begin_anew() {
+    // SAFETY: in a forked child before its first session: the only thread that uses it.
+    unsafe { midair_sdk_hot::fork::renew(&KNOWN, None) };
+}

@@ -1,0 +1,620 @@
+//! Tools' functions called on the application's threads, before and after API calls (callback tracing).
+//!
+//! **Pairs.** What was told of a call's beginning is told of its end, also when its context was stopped in between. The pair is a
+//! [`Frame`] per thread and depth, whose state changes hands by compare-and-exchange:
+//!
+//! ```text
+//! FREE -> ENTERING -> OPEN -> EXITING -> FREE      the thread itself
+//!                     OPEN -> TAKEN   -> FREE      our own thread, at the end of a session
+//! ```
+//!
+//! `ENTERING` is set while the thread is busy in the sense of [`crate::probe`], the tool's function runs after that. So once nothing
+//! new is told and everyone was seen outside, every frame that tool code may still run for can be seen. At the end of a session open
+//! calls get a moment to return; for those that stay, our own thread tells of the end in their thread's name (without a result). After
+//! that no code of a tool runs on the application's threads.
+//!
+//! A call that a tool's function makes itself is not told, nor recorded.
+
+pub mod ranges;
+
+use crate::clock::now;
+use crate::external_ids;
+use crate::functions::function_of;
+use crate::markers;
+use crate::operations::{Opaque, OperationSet, TracingCallback};
+use crate::probe::{self, Call};
+use crate::threads::{self, MAX_OPEN, MAX_THREADS};
+use midair_abi::constants as c;
+use midair_abi::records::{CallbackRecord, CorrelationId};
+use midair_abi::tables::Function;
+use midair_record::event::kind;
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use std::time::{Duration, Instant};
+
+/// Contexts that are told of one call.
+const MAX_CONTEXTS: usize = 8;
+/// Words of the largest payload: HSA's (source: api/rocprofiler_sdk.json, `rocprofiler_callback_tracing_hsa_api_data_t`).
+const PAYLOAD: usize = 26;
+/// How long open calls get to return by themselves at the end of a session.
+const GRACE: Duration = Duration::from_millis(20);
+/// Record kinds whose calls can be told of.
+const KINDS: [(i32, u8); 10] = [
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API,
+        kind::HSA_CORE_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HSA_AMD_EXT_API,
+        kind::HSA_AMD_EXT_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HSA_IMAGE_EXT_API,
+        kind::HSA_IMAGE_EXT_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HSA_FINALIZE_EXT_API,
+        kind::HSA_FINALIZE_EXT_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HIP_RUNTIME_API,
+        kind::HIP_RUNTIME_API_EXT,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_HIP_COMPILER_API,
+        kind::HIP_COMPILER_API_EXT,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_API,
+        kind::MARKER_CORE_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_MARKER_CONTROL_API,
+        kind::MARKER_CONTROL_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_MARKER_NAME_API,
+        kind::MARKER_NAME_API,
+    ),
+    (
+        c::ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_RANGE_API,
+        kind::MARKER_CORE_RANGE_API,
+    ),
+];
+
+/// The kind of our records for calls of a callback-tracing kind; `None` when it is not one of calls.
+pub fn record_kind(callback_kind: i32) -> Option<u8> {
+    KINDS
+        .iter()
+        .find(|(theirs, _)| *theirs == callback_kind)
+        .map(|(_, ours)| *ours)
+}
+
+fn callback_kind(record_kind: u8) -> i32 {
+    KINDS
+        .iter()
+        .find(|(_, ours)| *ours == record_kind)
+        .map_or(0, |(theirs, _)| *theirs)
+}
+
+/// Where arguments and result lie in a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Words of the whole.
+    pub words: usize,
+    /// Words of the union of arguments, which is the second word and those after it.
+    pub arguments: usize,
+    /// Words of the result, the last ones.
+    pub result: usize,
+}
+
+/// The payload of a kind of calls.
+pub fn layout(record_kind: u8) -> Layout {
+    match record_kind {
+        kind::HIP_RUNTIME_API_EXT | kind::HIP_COMPILER_API_EXT => Layout {
+            words: 15,
+            arguments: 11,
+            result: 3,
+        },
+        _ if markers::is_marker(record_kind) => Layout {
+            words: 4,
+            arguments: 2,
+            result: 1,
+        },
+        _ => Layout {
+            words: 26,
+            arguments: 24,
+            result: 1,
+        },
+    }
+}
+
+const _: () = {
+    use midair_abi::layout as theirs;
+    assert!(theirs::rocprofiler_callback_tracing_hip_api_data_t::SIZE == 15 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_hip_api_data_t::retval == 12 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_hsa_api_data_t::SIZE == PAYLOAD * 8);
+    assert!(theirs::rocprofiler_callback_tracing_hsa_api_data_t::retval == 25 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_marker_api_data_t::SIZE == 4 * 8);
+    assert!(theirs::rocprofiler_callback_tracing_marker_api_data_t::retval == 3 * 8);
+};
+
+/// Somebody who is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Service {
+    /// Handle of the context.
+    pub context: u64,
+    /// Operations that it wants to be told of.
+    pub operations: OperationSet,
+    /// The tool's function.
+    pub callback: TracingCallback,
+    /// Its data.
+    pub data: Opaque,
+}
+
+/// What the running contexts want to be told of, by record kind. Never changed once published.
+#[derive(Debug, Clone)]
+pub struct Services {
+    by_kind: Vec<Vec<Service>>,
+    /// Kinds with a service (bit = record kind).
+    kinds: u64,
+}
+
+impl Default for Services {
+    fn default() -> Services {
+        Services {
+            by_kind: vec![Vec::new(); 64],
+            kinds: 0,
+        }
+    }
+}
+
+impl Services {
+    /// Adds a service for calls of a record kind ([`record_kind`]).
+    pub fn add(&mut self, record_kind: u8, service: Service) {
+        if let Some(list) = self.by_kind.get_mut(usize::from(record_kind)) {
+            self.kinds |= 1_u64 << record_kind;
+            if record_kind == kind::MARKER_CORE_RANGE_API {
+                // Ranges are made from the calls that begin and end them.
+                self.kinds |= 1 << kind::MARKER_CORE_API;
+            }
+            list.push(service);
+        }
+    }
+
+    /// Whether nobody is to be told of anything.
+    pub fn is_empty(&self) -> bool {
+        self.kinds == 0
+    }
+}
+
+/// The one that applications' threads look at while they are busy; null when nobody is told.
+static SERVICES: AtomicPtr<Services> = AtomicPtr::new(std::ptr::null_mut());
+static FRAMES: AtomicPtr<[Frame; MAX_OPEN]> = AtomicPtr::new(std::ptr::null_mut());
+/// Somebody was told in this session.
+static USED: AtomicBool = AtomicBool::new(false);
+/// Calls of which somebody could not be told.
+static UNTOLD: AtomicU64 = AtomicU64::new(0);
+
+/// States of a [`Frame`].
+mod frame_state {
+    pub const FREE: u32 = 0;
+    pub const ENTERING: u32 = 1;
+    pub const OPEN: u32 = 2;
+    pub const EXITING: u32 = 3;
+    pub const TAKEN: u32 = 4;
+    pub const GIVEN_UP: u32 = 5;
+}
+use frame_state as fs;
+
+/// A call that was told of. Zeroed memory is a free one.
+#[repr(C)]
+struct Frame {
+    state: AtomicU32,
+    /// What only the state's holder touches.
+    body: UnsafeCell<Body>,
+}
+
+struct Body {
+    generation: u64,
+    tid: u64,
+    correlation: CorrelationId,
+    kind: u8,
+    operation: u32,
+    count: usize,
+    contexts: [u64; MAX_CONTEXTS],
+    callbacks: [Option<(TracingCallback, Opaque)>; MAX_CONTEXTS],
+    user_data: [u64; MAX_CONTEXTS],
+    external: [u64; MAX_CONTEXTS],
+    payload: [u64; PAYLOAD],
+}
+
+// SAFETY: `body` belongs to whoever holds the state, see the module's description.
+unsafe impl Sync for Frame {}
+
+fn frames(thread: usize) -> &'static [Frame] {
+    let base = FRAMES.load(Acquire);
+    if base.is_null() || thread >= MAX_THREADS {
+        return &[];
+    }
+    // SAFETY: inside the mapping made by `publish`, which is never unmapped; zeroed memory is valid.
+    unsafe { &*base.add(thread) }
+}
+
+fn make_frames() -> bool {
+    if !FRAMES.load(Acquire).is_null() {
+        return true;
+    }
+    // SAFETY: a fresh private mapping at an address of the kernel's choice. Zeroed memory is a valid frame: numbers, and `None`
+    // function pointers.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            MAX_THREADS * size_of::<[Frame; MAX_OPEN]>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return false;
+    }
+    // A forked child has no call of its parent's to tell of.
+    // SAFETY: our own fresh mapping; where the system refuses, nothing is lost but that.
+    unsafe {
+        libc::madvise(
+            base,
+            MAX_THREADS * size_of::<[Frame; MAX_OPEN]>(),
+            libc::MADV_WIPEONFORK,
+        )
+    };
+    FRAMES.store(base.cast(), Release);
+    true
+}
+
+/// Publishes what the running contexts want to be told of; returns the kinds (bit = record kind), none when memory cannot be
+/// mapped. On the worker thread.
+pub fn publish(services: Services) -> u64 {
+    let services = Box::new(services);
+    let mut mask = services.kinds;
+    if mask != 0 && !(make_frames() && ranges::prepare()) {
+        mask = 0;
+    }
+    // The tables behind it are made here, not on a thread of the application's.
+    let _ = function_of(kind::HIP_RUNTIME_API_EXT, 0);
+    let new = if mask == 0 {
+        std::ptr::null_mut()
+    } else {
+        USED.store(true, Relaxed);
+        Box::into_raw(services)
+    };
+    let old = SERVICES.swap(new, AcqRel);
+    // Threads look at it while they are busy only. Should one not be seen outside, it stays.
+    if !old.is_null() && probe::quiesce(Duration::from_millis(250)) {
+        // SAFETY: made by `Box::into_raw` above, and nobody looks at it any more.
+        drop(unsafe { Box::from_raw(old) });
+    }
+    mask
+}
+
+/// Whether the calling thread runs a tool's function.
+pub fn is_inside() -> bool {
+    threads::existing().is_some_and(|slot| slot.telling.load(Relaxed) != 0)
+}
+
+/// Before a call that somebody is told of. `words`: its argument words.
+#[cold]
+#[inline(never)]
+pub fn enter(call: Call, words: &[u64]) {
+    let Some((thread, depth)) = call.place() else {
+        return;
+    };
+    let own = frames(thread);
+    // Calls at this depth and below it that have not returned were left by longjmp or an exception: their end is now.
+    for frame in own.get(depth..).unwrap_or_default() {
+        finish(frame, None, &[]);
+    }
+    let Some(frame) = own.get(depth) else { return };
+    begin_frame(call, frame, None, |body| {
+        let layout = layout(body.kind);
+        if let Some(function) = function_of(body.kind, body.operation)
+            && let Some(arguments) = body.payload.get_mut(1..=layout.arguments)
+        {
+            put_arguments(function, words, arguments);
+        }
+    });
+    probe::restart(call);
+}
+
+/// Tells of a beginning: of the call itself, or of `what` (record kind, operation) that it begins. False when nobody is told.
+fn begin_frame(
+    call: Call,
+    frame: &Frame,
+    what: Option<(u8, u32)>,
+    put: impl FnOnce(&mut Body),
+) -> bool {
+    if !fill(call, frame, what, put) {
+        return false;
+    }
+    run(frame, c::ROCPROFILER_CALLBACK_PHASE_ENTER);
+    if frame
+        .state
+        .compare_exchange(fs::ENTERING, fs::OPEN, AcqRel, Relaxed)
+        .is_err()
+    {
+        // Given up at the end of the session.
+        frame.state.store(fs::FREE, Release);
+    }
+    true
+}
+
+/// After such a call, with the words of its result: the call with the moment of its return.
+#[cold]
+#[inline(never)]
+pub fn exit(call: Call, result: &[u64]) -> Call {
+    let end = now();
+    if let Some((thread, depth)) = call.place()
+        && let Some(frame) = frames(thread).get(depth)
+    {
+        finish(frame, Some(call.generation()), result);
+    }
+    call.ended_at(end)
+}
+
+/// Tells of the end of a call of the calling thread, if its beginning was told (in the session of `generation`, where one is named).
+fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
+    if frame.state.load(Relaxed) != fs::OPEN {
+        return;
+    }
+    if frame
+        .state
+        .compare_exchange(fs::OPEN, fs::EXITING, AcqRel, Relaxed)
+        .is_err()
+    {
+        return;
+    }
+    // SAFETY: the state is ours.
+    let body = unsafe { &mut *frame.body.get() };
+    if generation.is_none_or(|generation| generation == body.generation) {
+        put_result(body, result);
+        run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
+        frame.state.store(fs::FREE, Release);
+    } else {
+        // Another session's call at the same depth, further in.
+        frame.state.store(fs::OPEN, Release);
+    }
+}
+
+fn put_result(body: &mut Body, result: &[u64]) {
+    let Layout {
+        words,
+        result: room,
+        ..
+    } = layout(body.kind);
+    let at = words - room;
+    for (to, word) in body.payload.iter_mut().take(words).skip(at).zip(result) {
+        *to = *word;
+    }
+}
+
+/// Writes down who is told of a call, and what. False when nobody is.
+fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mut Body)) -> bool {
+    let Some(begun) = probe::look(call) else {
+        return false;
+    };
+    // SAFETY: null, or published and not freed before this thread, which is busy, is seen outside.
+    let Some(services) = (unsafe { SERVICES.load(Acquire).as_ref() }) else {
+        return false;
+    };
+    let open = begun.open;
+    let (record_kind, operation) = what.unwrap_or((open.kind, open.operation));
+    let interested = services
+        .by_kind
+        .get(usize::from(record_kind))
+        .into_iter()
+        .flatten()
+        .filter(|service| service.operations.has(operation));
+    if frame.state.load(Acquire) != fs::FREE {
+        UNTOLD.fetch_add(1, Relaxed);
+        return false;
+    }
+    // SAFETY: a free frame is its thread's.
+    let body = unsafe { &mut *frame.body.get() };
+    body.count = 0;
+    let tid = u64::from(begun.busy.tid());
+    for service in interested {
+        let at = body.count;
+        let (Some(context), Some(external), Some(callback), Some(user_data)) = (
+            body.contexts.get_mut(at),
+            body.external.get_mut(at),
+            body.callbacks.get_mut(at),
+            body.user_data.get_mut(at),
+        ) else {
+            UNTOLD.fetch_add(1, Relaxed);
+            break;
+        };
+        (*context, *callback, *user_data) =
+            (service.context, Some((service.callback, service.data)), 0);
+        *external = external_ids::current(service.context, tid);
+        body.count += 1;
+    }
+    if body.count == 0 {
+        return false;
+    }
+    body.generation = call.generation();
+    body.tid = tid;
+    body.correlation = CorrelationId {
+        internal: open.correlation,
+        external: 0,
+        ancestor: begun.ancestor,
+    };
+    (body.kind, body.operation) = (record_kind, operation);
+    body.payload = [0; PAYLOAD];
+    if let Some(size) = body.payload.first_mut() {
+        *size = (layout(record_kind).words * 8) as u64;
+    }
+    put(body);
+    frame.state.store(fs::ENTERING, SeqCst);
+    // `begun` says from here on that this thread is outside; the state is seen by then.
+    true
+}
+
+/// Puts argument words where AMD's union of the function has them.
+pub fn put_arguments(function: &Function, words: &[u64], into: &mut [u64]) {
+    // SAFETY: words are initialised bytes, and any bytes are words.
+    let (from, to) = unsafe {
+        (
+            std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)),
+            std::slice::from_raw_parts_mut(into.as_mut_ptr().cast::<u8>(), size_of_val(into)),
+        )
+    };
+    for parameter in function.parameters {
+        let (source, target) = (
+            usize::from(parameter.word) * 8,
+            usize::from(parameter.args_offset),
+        );
+        let size = usize::from(parameter.ty.size);
+        // A struct by value of a function that AMD's union does not know may not fit: the bytes stay zero.
+        if let (Some(source), Some(target)) = (
+            from.get(source..source + size),
+            to.get_mut(target..target + size),
+        ) {
+            target.copy_from_slice(source);
+        }
+    }
+}
+
+/// Calls the functions of everybody who is told. The state is the caller's.
+fn run(frame: &Frame, phase: i32) {
+    // SAFETY: the caller holds the state.
+    let body = unsafe { &mut *frame.body.get() };
+    let slot = threads::existing();
+    if let Some(slot) = slot {
+        slot.telling.fetch_add(1, Relaxed);
+    }
+    let payload: *mut c_void = body.payload.as_mut_ptr().cast();
+    let told = body
+        .contexts
+        .iter()
+        .zip(&body.callbacks)
+        .zip(&body.external)
+        .zip(&mut body.user_data);
+    for (((context, callback), external), user_data) in told.take(body.count) {
+        let Some((callback, data)) = callback else {
+            continue;
+        };
+        let record = CallbackRecord {
+            context_id: *context,
+            thread_id: body.tid,
+            correlation_id: CorrelationId {
+                external: *external,
+                ..body.correlation
+            },
+            kind: callback_kind(body.kind),
+            operation: body.operation as i32,
+            phase,
+            payload,
+        };
+        // SAFETY: the tool gave us this function for such calls; payload and user data are the frame's.
+        unsafe { callback(record, &raw mut *user_data, data.0) };
+    }
+    if let Some(slot) = slot {
+        slot.telling.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A session begins.
+pub fn begin() {
+    USED.store(false, Relaxed);
+    UNTOLD.store(0, Relaxed);
+}
+
+/// A session ends; nothing new is told any more, and everyone was seen outside. When it returns, no code of a tool runs on the
+/// application's threads, and everything that was told of has its end, but for what the notes say.
+pub fn close(limit: Duration) -> Vec<String> {
+    publish_nothing();
+    if !USED.load(Relaxed) {
+        return Vec::new();
+    }
+    let begun = Instant::now();
+    let live = || {
+        (0..threads::all().len())
+            .flat_map(frames)
+            .chain(ranges::frames(threads::all().len()))
+            .filter(|frame| frame.state.load(Acquire) != fs::FREE)
+    };
+    while live().next().is_some() && begun.elapsed() < GRACE {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let (mut ended, mut stuck) = (0, 0);
+    for frame in live() {
+        loop {
+            let expired = begun.elapsed() >= limit;
+            match frame.state.load(Acquire) {
+                fs::OPEN
+                    if frame
+                        .state
+                        .compare_exchange(fs::OPEN, fs::TAKEN, AcqRel, Relaxed)
+                        .is_ok() =>
+                {
+                    run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
+                    frame.state.store(fs::FREE, Release);
+                    ended += 1;
+                    break;
+                }
+                fs::ENTERING if expired => {
+                    // Its thread will see this, and tell of no end.
+                    let _ =
+                        frame
+                            .state
+                            .compare_exchange(fs::ENTERING, fs::GIVEN_UP, AcqRel, Relaxed);
+                    stuck += 1;
+                    break;
+                }
+                fs::EXITING if expired => {
+                    stuck += 1;
+                    break;
+                }
+                fs::FREE | fs::GIVEN_UP => break,
+                _ if expired => {
+                    stuck += 1;
+                    break;
+                }
+                _ => std::thread::sleep(Duration::from_micros(200)),
+            }
+        }
+    }
+    let untold = UNTOLD.load(Relaxed);
+    let mut notes = Vec::new();
+    let mut say = |count: u64, text: &str| {
+        if count > 0 {
+            notes.push(format!("{count} {text}"));
+        }
+    };
+    say(
+        ended,
+        "calls had not returned when the session ended: the tool was told of their end without a result",
+    );
+    say(
+        stuck,
+        "calls of a tool's function had not returned when the session ended",
+    );
+    say(untold, "times a tool could not be told of a call");
+    notes
+}
+
+fn publish_nothing() {
+    let old = SERVICES.swap(std::ptr::null_mut(), AcqRel);
+    if !old.is_null() && probe::quiesce(Duration::from_millis(250)) {
+        // SAFETY: made by `Box::into_raw` in `publish`, and nobody looks at it any more.
+        drop(unsafe { Box::from_raw(old) });
+    }
+}
+
+/// See [`crate::forked`]. Frames are wiped by the fork; what was published is not read without a session.
+pub fn begin_anew() {
+    SERVICES.store(std::ptr::null_mut(), Release);
+}

@@ -1,0 +1,46 @@
+//! Functions of the API tables by the kind and operation of their records.
+
+use crate::markers::operation;
+use midair_abi::tables::{ALL, Function};
+use midair_record::event::kind;
+use std::sync::OnceLock;
+
+/// The function of a call's record.
+pub fn function_of(record_kind: u8, operation: u32) -> Option<&'static Function> {
+    static BY_KIND: OnceLock<Vec<Vec<Option<&'static Function>>>> = OnceLock::new();
+    let by_kind = BY_KIND.get_or_init(|| {
+        let mut kinds = vec![Vec::new(); 64];
+        for table in ALL {
+            let ids = table.functions.iter().map(|function| function.operation);
+            let mut list = vec![None; ids.max().map_or(0, |id| id as usize + 1)];
+            for function in table.functions {
+                if let Some(place) = list.get_mut(function.operation as usize) {
+                    *place = Some(function);
+                }
+            }
+            if let Some(place) = kinds.get_mut(usize::from(table.kind)) {
+                *place = list;
+            }
+        }
+        kinds
+    });
+    // A range has the argument of the call that begins it.
+    let (record_kind, operation) = match (record_kind, operation) {
+        (kind::MARKER_CORE_RANGE_API, operation::MARK) => (kind::MARKER_CORE_API, operation::MARK),
+        (kind::MARKER_CORE_RANGE_API, operation::RANGE_THREAD) => {
+            (kind::MARKER_CORE_API, operation::PUSH)
+        }
+        (kind::MARKER_CORE_RANGE_API, operation::RANGE_PROCESS) => {
+            (kind::MARKER_CORE_API, operation::START)
+        }
+        (kind::MARKER_CORE_RANGE_API, operation::RANGE_GET_THREAD_ID) => {
+            (kind::MARKER_CORE_API, operation::GET_THREAD_ID)
+        }
+        other => other,
+    };
+    by_kind
+        .get(usize::from(record_kind))?
+        .get(operation as usize)
+        .copied()
+        .flatten()
+}

@@ -1,0 +1,24 @@
+//! What runs inside the application's own API calls.
+//!
+//! [`wrappers`] stand in the slots of the API tables and go through [`probe`]: two clock reads, no lock, no allocation, and no
+//! system call but at a thread's very first call. [`threads`] is per-thread state, [`markers`] are ROCTx's calls,
+//! [`callbacks`] calls the functions of tools before and after a call.
+
+pub mod callbacks;
+pub use midair_guest::clock;
+pub mod external_ids;
+pub mod fork;
+pub mod functions;
+pub mod markers;
+pub mod operations;
+pub mod probe;
+pub mod threads;
+pub mod wrappers;
+
+/// In a forked child before its first session. False when memory for its threads cannot be mapped.
+pub fn begin_anew() -> bool {
+    external_ids::begin_anew();
+    callbacks::begin_anew();
+    markers::begin_anew();
+    threads::begin_anew()
+}

@@ -1,0 +1,605 @@
+//! ROCTx: messages, and the two kinds of ranges, each one record when it ends.
+//!
+//! A *thread range* (push, pop) lives on its thread's own stack of ranges, with the message copied while the application's call
+//! holds it. A *process range* (start, stop) may end on another thread: its entry in a table is claimed and given up by one
+//! compare-and-exchange each. [`legacy`] is for the old library, which has no tables. Both are bounded mappings that are touched lazily; what finds no room is counted.
+
+pub mod legacy;
+
+use crate::probe::{Busy, Call, Ended, leave};
+use crate::threads::MAX_THREADS;
+use midair_record::event::{Header, MAX_RECORD, Marker, Plain, flag, kind};
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
+
+/// Bytes of a message that are kept.
+pub const MAX_MESSAGE: usize = 1024;
+/// Ranges that can be open in one thread at one time.
+pub const MAX_LEVELS: usize = 128;
+/// Bytes for the messages of one thread's open ranges; a multiple of 8.
+const THREAD_TEXT: usize = 16 << 10;
+/// Process ranges that can be open at one time; a power of two.
+const MAX_PROCESS_RANGES: usize = 4096;
+/// How far from its own place in the table a process range may be kept. Ids count up, so places are taken in turn.
+const PROBES: usize = 64;
+/// [`ProcessRange::id`] of an entry that a thread is busy with.
+const CLAIMED: u64 = u64::MAX;
+
+const _: () =
+    assert!(size_of::<Marker>() + MAX_MESSAGE <= MAX_RECORD && MAX_MESSAGE.is_multiple_of(8));
+
+/// Operations of the core table and of the range kind (source: api/rocprofiler_sdk.json).
+pub mod operation {
+    #![expect(missing_docs, reason = "the names are AMD's operations")]
+    pub const MARK: u32 = 0;
+    pub const PUSH: u32 = 1;
+    pub const POP: u32 = 2;
+    pub const START: u32 = 3;
+    pub const STOP: u32 = 4;
+    pub const GET_THREAD_ID: u32 = 5;
+    pub const RANGE_THREAD: u32 = 1;
+    pub const RANGE_PROCESS: u32 = 2;
+    pub const RANGE_GET_THREAD_ID: u32 = 3;
+}
+
+/// Pops and stops whose push or start was not seen: ranges from before the session.
+static BEGUN_BEFORE: AtomicU64 = AtomicU64::new(0);
+/// Ranges that found no room.
+static NO_ROOM: AtomicU64 = AtomicU64::new(0);
+/// Messages that were cut.
+static CUT: AtomicU64 = AtomicU64::new(0);
+
+/// Kinds whose records are [`Marker`]s (bit = kind).
+pub const KINDS: u64 = 1 << kind::MARKER_CORE_API
+    | 1 << kind::MARKER_CONTROL_API
+    | 1 << kind::MARKER_NAME_API
+    | 1 << kind::MARKER_CORE_RANGE_API;
+
+/// Whether records of a kind are [`Marker`]s.
+#[inline]
+pub fn is_marker(record_kind: u8) -> bool {
+    1_u64
+        .checked_shl(u32::from(record_kind))
+        .is_some_and(|bit| KINDS & bit != 0)
+}
+
+/// A range that has begun.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    /// When.
+    pub start: u64,
+    /// Correlation id of the call that began it.
+    pub correlation: u64,
+    /// Correlation id of the traced call around that one.
+    pub ancestor: u64,
+    /// Raw return value of that call: level or id.
+    pub retval: u64,
+    /// Thread that began it.
+    pub tid: u32,
+    /// Bytes of its message.
+    pub len: u32,
+    /// Operation of the record.
+    operation: u32,
+    /// Where the thread's text begins that is its.
+    text: u32,
+}
+
+impl Range {
+    /// Its record.
+    pub fn record(&self, end: u64, flags: u8, message: &[u8]) -> Marker {
+        Marker {
+            header: Header {
+                size: (size_of::<Marker>() + message.len()) as u16,
+                kind: kind::MARKER_CORE_RANGE_API,
+                flags,
+                operation: self.operation,
+            },
+            start: self.start,
+            end,
+            correlation: self.correlation,
+            ancestor: self.ancestor,
+            retval: self.retval,
+            tid: self.tid,
+            len: self.len,
+        }
+    }
+}
+
+/// A thread's open ranges. Zeroed memory is an empty one.
+#[repr(C)]
+struct Stack {
+    /// Session that the rest belongs to.
+    generation: u64,
+    /// Open ranges.
+    depth: usize,
+    /// Ranges pushed on top of these that found no room.
+    beyond: usize,
+    /// Bytes of text in use.
+    used: usize,
+    ranges: [Range; MAX_LEVELS],
+    text: [u8; THREAD_TEXT],
+}
+
+/// An open process range. Zeroed memory is a free one.
+#[repr(C)]
+struct ProcessRange {
+    /// Its id; 0 = free.
+    id: AtomicU64,
+    generation: AtomicU64,
+    range: UnsafeCell<Range>,
+    text: UnsafeCell<[u8; MAX_MESSAGE]>,
+}
+
+// SAFETY: the plain fields are touched only by the thread that has made `id` CLAIMED, and by our own thread once everyone was seen
+// outside.
+unsafe impl Sync for ProcessRange {}
+
+static STACKS: AtomicPtr<UnsafeCell<Stack>> = AtomicPtr::new(std::ptr::null_mut());
+static PROCESS: AtomicPtr<ProcessRange> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Makes the memory. On our own thread, before a session that records markers. False when the system refuses.
+pub fn prepare() -> bool {
+    map(&STACKS, MAX_THREADS) && map(&PROCESS, MAX_PROCESS_RANGES)
+}
+
+fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
+    if !to.load(Acquire).is_null() {
+        return true;
+    }
+    // SAFETY: a fresh private mapping at an address of the kernel's choice; zeroed memory is a valid value of both types.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            count * size_of::<T>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return false;
+    }
+    to.store(base.cast(), Release);
+    true
+}
+
+/// A session begins.
+pub fn begin() {
+    for count in [&BEGUN_BEFORE, &NO_ROOM, &CUT] {
+        count.store(0, Relaxed);
+    }
+}
+
+/// What is to be said at the end of a session.
+pub fn notes() -> Vec<String> {
+    let say = |count: &AtomicU64, text: &str| {
+        let count = count.load(Relaxed);
+        (count > 0).then(|| format!("{count} {text}"))
+    };
+    [
+        say(
+            &BEGUN_BEFORE,
+            "ROCTx ranges ended that had begun before the recording: they are not in the trace",
+        ),
+        say(
+            &NO_ROOM,
+            "ROCTx ranges found no room among the open ones: they are not in the trace",
+        ),
+        say(&CUT, "ROCTx messages were cut"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn process_ranges() -> &'static [ProcessRange] {
+    let base = PROCESS.load(Acquire);
+    if base.is_null() {
+        return &[];
+    }
+    // SAFETY: the mapping made by `prepare`, which is never unmapped and holds that many.
+    unsafe { std::slice::from_raw_parts(base, MAX_PROCESS_RANGES) }
+}
+
+fn stack_at(thread: usize) -> Option<*mut Stack> {
+    let base = STACKS.load(Acquire);
+    if base.is_null() || thread >= MAX_THREADS {
+        return None;
+    }
+    // SAFETY: inside the mapping made by `prepare`.
+    Some(unsafe { (*base.add(thread)).get() })
+}
+
+/// The calling thread's stack, emptied if it is another session's.
+fn stack(busy: &mut Busy) -> Option<&mut Stack> {
+    let generation = busy.generation();
+    let at = stack_at(busy.thread())?;
+    // SAFETY: only the slot's owner comes here, while it is busy; the result lives no longer than that.
+    let stack = unsafe { &mut *at };
+    if stack.generation != generation {
+        (stack.generation, stack.depth, stack.beyond, stack.used) = (generation, 0, 0, 0);
+    }
+    Some(stack)
+}
+
+/// Copies a C string up to its end or the end of `into`, zeroes the rest of its last word; returns its length.
+///
+/// # Safety
+/// `message` must be null or a C string.
+pub(crate) unsafe fn copy_message(message: *const u8, into: &mut [u8]) -> usize {
+    let mut len = 0;
+    if !message.is_null() {
+        for byte in into.iter_mut() {
+            // SAFETY: all bytes before were not the end.
+            *byte = unsafe { message.add(len).read() };
+            if *byte == 0 {
+                break;
+            }
+            len += 1;
+        }
+        // SAFETY: as above; the byte after the last that was read, which was not the end.
+        if len == into.len() && unsafe { message.add(len).read() } != 0 {
+            CUT.fetch_add(1, Relaxed);
+        }
+    }
+    if let Some(rest) = into.get_mut(len..len.next_multiple_of(8).min(into.len())) {
+        rest.fill(0);
+    }
+    len
+}
+
+/// Something that an application told ROCTx.
+#[derive(Debug, Clone, Copy)]
+struct Event {
+    kind: u8,
+    operation: u32,
+    start: u64,
+    end: u64,
+    correlation: u64,
+    ancestor: u64,
+    retval: u64,
+    /// First argument: a message's address, or a process range's id.
+    first: u64,
+}
+
+impl Event {
+    fn has_message(&self) -> bool {
+        match self.kind {
+            kind::MARKER_CORE_API => matches!(
+                self.operation,
+                operation::MARK | operation::PUSH | operation::START
+            ),
+            kind::MARKER_NAME_API => true,
+            _ => false,
+        }
+    }
+
+    /// # Safety
+    /// A message's address must be one.
+    unsafe fn message(&self, into: &mut [u8]) -> usize {
+        let message = if self.has_message() {
+            std::ptr::with_exposed_provenance(self.first as usize)
+        } else {
+            std::ptr::null()
+        };
+        // SAFETY: the caller's promise.
+        unsafe { copy_message(message, into) }
+    }
+
+    fn range(&self, tid: u32, range_operation: u32) -> Range {
+        Range {
+            start: self.start,
+            correlation: self.correlation,
+            ancestor: self.ancestor,
+            retval: self.retval,
+            tid,
+            len: 0,
+            operation: range_operation,
+            text: 0,
+        }
+    }
+}
+
+/// After a wrapped call of ROCTx.
+#[inline]
+pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], retval: u64) {
+    if !call.live() {
+        return;
+    }
+    let Some(Ended {
+        mut busy,
+        open,
+        ancestor,
+        end,
+        recorded,
+    }) = leave(call)
+    else {
+        return;
+    };
+    let event = Event {
+        kind: open.kind,
+        operation: open.operation,
+        start: open.start,
+        end,
+        correlation: open.correlation,
+        ancestor,
+        retval,
+        first: arguments().first().copied().unwrap_or(0),
+    };
+    // SAFETY: the application passed the message to the call that returns now.
+    unsafe { record(&mut busy, &event, recorded) };
+}
+
+/// # Safety
+/// A message's address must be one.
+unsafe fn record(busy: &mut Busy, event: &Event, recorded: u64) {
+    if recorded & (1 << event.kind) != 0 {
+        let mut text = [0; MAX_MESSAGE];
+        // SAFETY: the caller's promise.
+        let len = unsafe { event.message(&mut text) };
+        store(
+            busy,
+            event,
+            event.kind,
+            event.operation,
+            event.end,
+            &text,
+            len,
+        );
+    }
+    if recorded & (1 << kind::MARKER_CORE_RANGE_API) != 0 && event.kind == kind::MARKER_CORE_API {
+        // SAFETY: the caller's promise.
+        unsafe { range(busy, event) };
+    }
+}
+
+fn store(
+    busy: &mut Busy,
+    event: &Event,
+    record_kind: u8,
+    record_operation: u32,
+    end: u64,
+    text: &[u8],
+    len: usize,
+) {
+    let tail = text.get(..len.next_multiple_of(8)).unwrap_or_default();
+    let record = Marker {
+        header: Header {
+            size: (size_of::<Marker>() + tail.len()) as u16,
+            kind: record_kind,
+            flags: 0,
+            operation: record_operation,
+        },
+        start: event.start,
+        end,
+        correlation: event.correlation,
+        ancestor: event.ancestor,
+        retval: event.retval,
+        tid: busy.tid(),
+        len: len as u32,
+    };
+    busy.store(record_kind, [record.bytes(), tail]);
+}
+
+/// # Safety
+/// A message's address must be one.
+unsafe fn range(busy: &mut Busy, event: &Event) {
+    const KIND: u8 = kind::MARKER_CORE_RANGE_API;
+    match event.operation {
+        operation::MARK => {
+            let mut text = [0; MAX_MESSAGE];
+            // SAFETY: the caller's promise.
+            let len = unsafe { event.message(&mut text) };
+            // A mark is a moment.
+            store(busy, event, KIND, operation::MARK, event.start, &text, len);
+        }
+        operation::GET_THREAD_ID => {
+            store(
+                busy,
+                event,
+                KIND,
+                operation::RANGE_GET_THREAD_ID,
+                event.end,
+                &[],
+                0,
+            );
+        }
+        operation::PUSH | operation::START => {
+            // SAFETY: the caller's promise.
+            let begun = unsafe {
+                if event.operation == operation::PUSH {
+                    push(busy, event)
+                } else {
+                    start(busy, event)
+                }
+            };
+            if !begun {
+                NO_ROOM.fetch_add(1, Relaxed);
+                busy.dropped(KIND);
+            }
+        }
+        operation::POP => pop(busy, event),
+        operation::STOP => stop(busy, event),
+        _ => {}
+    }
+}
+
+/// # Safety
+/// The message's address must be one.
+unsafe fn push(busy: &mut Busy, event: &Event) -> bool {
+    let tid = busy.tid();
+    let Some(stack) = stack(busy) else {
+        return false;
+    };
+    let (depth, used) = (stack.depth, stack.used);
+    let Some(place) = stack.ranges.get_mut(depth).filter(|_| stack.beyond == 0) else {
+        stack.beyond += 1;
+        return false;
+    };
+    let room = MAX_MESSAGE.min(THREAD_TEXT - used);
+    // SAFETY: the caller's promise.
+    let len = unsafe { event.message(stack.text.get_mut(used..used + room).unwrap_or_default()) };
+    *place = Range {
+        len: len as u32,
+        text: used as u32,
+        ..event.range(tid, operation::RANGE_THREAD)
+    };
+    stack.used = used + len.next_multiple_of(8);
+    stack.depth = depth + 1;
+    true
+}
+
+fn pop(busy: &mut Busy, event: &Event) {
+    let Some(at) = stack(busy) else { return };
+    if at.beyond > 0 {
+        at.beyond -= 1;
+        return;
+    }
+    let Some(depth) = at.depth.checked_sub(1) else {
+        // A pop that ROCTx refuses ended nothing.
+        if event.retval as i32 >= 0 {
+            BEGUN_BEFORE.fetch_add(1, Relaxed);
+        }
+        return;
+    };
+    at.depth = depth;
+    let Some(range) = at.ranges.get(depth).copied() else {
+        return;
+    };
+    at.used = range.text as usize;
+    let Some(at) = stack_at(busy.thread()) else {
+        return;
+    };
+    // SAFETY: this thread's own stack, which nothing writes before this function returns.
+    let text = unsafe { &(*at).text };
+    let message = message_of(&range, text);
+    let record = range.record(event.start, 0, message);
+    busy.store(kind::MARKER_CORE_RANGE_API, [record.bytes(), message]);
+}
+
+/// A range's message in its thread's text, padded to words.
+fn message_of<'a>(range: &Range, text: &'a [u8]) -> &'a [u8] {
+    let from = range.text as usize;
+    text.get(from..from + (range.len as usize).next_multiple_of(8))
+        .unwrap_or_default()
+}
+
+/// The places that a process range may be in.
+fn places(id: u64) -> impl Iterator<Item = &'static ProcessRange> {
+    let all = process_ranges();
+    (0..PROBES).filter_map(move |step| all.get((id as usize + step) % MAX_PROCESS_RANGES))
+}
+
+/// # Safety
+/// The message's address must be one.
+unsafe fn start(busy: &mut Busy, event: &Event) -> bool {
+    let id = event.retval;
+    if id == 0 || id == CLAIMED {
+        return false;
+    }
+    let generation = busy.generation();
+    for place in places(id) {
+        let there = place.id.load(Relaxed);
+        // An entry of an earlier session is free as well.
+        let free = there == 0 || there != CLAIMED && place.generation.load(Acquire) != generation;
+        if !free
+            || place
+                .id
+                .compare_exchange(there, CLAIMED, AcqRel, Relaxed)
+                .is_err()
+        {
+            continue;
+        }
+        // SAFETY: claimed: this thread alone touches them.
+        let (range, text) = unsafe { (&mut *place.range.get(), &mut *place.text.get()) };
+        // SAFETY: the caller's promise.
+        let len = unsafe { event.message(text) };
+        *range = Range {
+            len: len as u32,
+            ..event.range(busy.tid(), operation::RANGE_PROCESS)
+        };
+        place.generation.store(generation, Release);
+        place.id.store(id, Release);
+        return true;
+    }
+    false
+}
+
+fn stop(busy: &mut Busy, event: &Event) {
+    let id = event.first;
+    let generation = busy.generation();
+    let found = (id != 0 && id != CLAIMED)
+        .then(|| {
+            places(id).find(|place| {
+                place.id.load(Acquire) == id
+                    && place.generation.load(Acquire) == generation
+                    && place
+                        .id
+                        .compare_exchange(id, CLAIMED, AcqRel, Relaxed)
+                        .is_ok()
+            })
+        })
+        .flatten();
+    let Some(place) = found else {
+        BEGUN_BEFORE.fetch_add(1, Relaxed);
+        return;
+    };
+    // SAFETY: claimed: this thread alone touches them.
+    let (range, text) = unsafe { (&*place.range.get(), &*place.text.get()) };
+    let message = message_of(range, text);
+    let record = range.record(event.start, 0, message);
+    busy.store(kind::MARKER_CORE_RANGE_API, [record.bytes(), message]);
+    place.id.store(0, Release);
+}
+
+/// A thread ends: what it has not popped ends with it.
+pub(crate) fn thread_ends(busy: &mut Busy) {
+    let (thread, generation, end) = (busy.thread(), busy.generation(), crate::clock::now());
+    open_thread_ranges(thread, generation, |range, message| {
+        let record = range.record(end, flag::OPEN_AT_DETACH, message);
+        busy.store(kind::MARKER_CORE_RANGE_API, [record.bytes(), message]);
+    });
+}
+
+/// Takes the ranges that are still open in a thread, outermost first. By the thread itself, or by our own thread when everyone was
+/// seen outside.
+pub(crate) fn open_thread_ranges(
+    thread: usize,
+    generation: u64,
+    mut take: impl FnMut(&Range, &[u8]),
+) {
+    let Some(at) = stack_at(thread) else { return };
+    // SAFETY: the promise in the description above makes this the only reference.
+    let stack = unsafe { &mut *at };
+    if stack.generation != generation {
+        return;
+    }
+    for range in stack.ranges.get(..stack.depth).unwrap_or_default() {
+        take(range, message_of(range, &stack.text));
+    }
+    (stack.depth, stack.beyond, stack.used) = (0, 0, 0);
+}
+
+/// Takes the process ranges that are still open. By our own thread when everyone was seen outside.
+pub(crate) fn open_process_ranges(generation: u64, mut take: impl FnMut(&Range, &[u8])) {
+    for place in process_ranges() {
+        let id = place.id.load(Acquire);
+        if id == 0 || place.generation.load(Acquire) != generation {
+            continue;
+        }
+        if id != CLAIMED {
+            // SAFETY: nobody else is inside.
+            let (range, text) = unsafe { (&*place.range.get(), &*place.text.get()) };
+            take(range, message_of(range, text));
+        }
+        place.id.store(0, Release);
+    }
+}
+
+/// See [`crate::forked`]: ranges of the parent's threads are not the child's. New memory is mapped when it is needed.
+pub fn begin_anew() {
+    STACKS.store(std::ptr::null_mut(), Release);
+    PROCESS.store(std::ptr::null_mut(), Release);
+}

@@ -1,0 +1,120 @@
+//! libroctx64.so.4 of the old roctracer. It has no tables: `roctxRegisterTracerCallback` stores one function, which each call is told
+//! to at its beginning (source: Debian's libroctx64-4 6.4.1 and 7.2.4; the struct as users of that function declare it). We put ours
+//! into that variable and pass on to who was there.
+
+use super::{Event, operation, record};
+use crate::probe::Busy;
+use midair_record::event::kind;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// Our callback in the old library's variable.
+#[derive(Debug, Clone, Copy)]
+pub struct Tap {
+    variable: usize,
+}
+
+fn cell(variable: usize) -> &'static AtomicPtr<()> {
+    // SAFETY: an aligned variable in writable memory of a library, checked when it was found; should the library be unloaded, the
+    // loader's count of unloaded libraries changes, and `Tap` is only used by our own thread.
+    unsafe { &*std::ptr::with_exposed_provenance::<AtomicPtr<()>>(variable) }
+}
+
+impl Tap {
+    /// Puts our callback in. On the worker thread.
+    ///
+    /// # Safety
+    /// `variable` must be the address of the variable in which a loaded libroctx64.so.4 keeps its callback.
+    pub unsafe fn take(variable: usize) -> Option<Tap> {
+        let ours = legacy as *mut ();
+        let before = cell(variable).load(Acquire);
+        if before != ours {
+            BEFORE.store(before, Release);
+            cell(variable)
+                .compare_exchange(before, ours, AcqRel, Relaxed)
+                .ok()?;
+        }
+        Some(Tap { variable })
+    }
+
+    /// Whether it is in this variable.
+    pub fn is_in(&self, variable: usize) -> bool {
+        self.variable == variable
+    }
+
+    /// Puts back what was there, if ours still is.
+    pub fn give_back(self) {
+        let _ = cell(self.variable).compare_exchange(
+            legacy as *mut (),
+            BEFORE.load(Acquire),
+            AcqRel,
+            Relaxed,
+        );
+    }
+}
+
+/// What the old library tells its callback: `roctx_api_data_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct LegacyData {
+    message: *const u8,
+    id: u64,
+}
+
+/// The old library's domain for ROCTx in what it tells.
+const LEGACY_DOMAIN: u32 = 6;
+
+/// Type of the old library's callback: domain, operation, [`LegacyData`].
+type LegacyCallback = unsafe extern "C" fn(u32, u32, *const LegacyData) -> i32;
+
+/// Who had the old library's callback before us.
+static BEFORE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Our callback for libroctx64.so.4 of the old roctracer, which has no tables: called at the beginning of each call.
+///
+/// # Safety
+/// Only that library calls it.
+unsafe extern "C" fn legacy(domain: u32, operation: u32, data: *const LegacyData) -> i32 {
+    let before = BEFORE.load(Acquire);
+    let answer = if before.is_null() {
+        0
+    } else {
+        // SAFETY: the library's variable held it, as a callback of this type.
+        let before = unsafe { std::mem::transmute::<*mut (), LegacyCallback>(before) };
+        // SAFETY: the library's own call, passed on.
+        unsafe { before(domain, operation, data) }
+    };
+    if domain != LEGACY_DOMAIN || data.is_null() || operation > operation::STOP {
+        return answer;
+    }
+    let Some(mut busy) = Busy::enter() else {
+        return answer;
+    };
+    let recorded = [kind::MARKER_CORE_API, kind::MARKER_CORE_RANGE_API]
+        .into_iter()
+        .filter(|kind| busy.records(*kind))
+        .fold(0, |mask, kind| mask | 1 << kind);
+    if recorded == 0 {
+        return answer;
+    }
+    // SAFETY: the library's struct, during its call.
+    let LegacyData { message, id } = unsafe { data.read() };
+    let now = crate::clock::now();
+    let event = Event {
+        kind: kind::MARKER_CORE_API,
+        operation,
+        start: now,
+        end: now,
+        correlation: busy.fresh_correlation(),
+        ancestor: 0,
+        retval: if operation == operation::START { id } else { 0 },
+        first: if operation == operation::STOP {
+            id
+        } else {
+            message.expose_provenance() as u64
+        },
+    };
+    // SAFETY: the application passed the message to the call that tells of it.
+    unsafe { record(&mut busy, &event, recorded) };
+    answer
+}

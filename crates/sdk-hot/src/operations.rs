@@ -1,0 +1,48 @@
+//! What a tool asks to be called for: sets of operations, its function, its data.
+
+use midair_abi::records::CallbackRecord;
+use std::ffi::c_void;
+
+/// Words of an [`OperationSet`]: room for 1024 operations; the largest table has 517.
+const WORDS: usize = 16;
+
+/// A set of operation ids of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OperationSet([u64; WORDS]);
+
+impl OperationSet {
+    /// None of them.
+    pub const NONE: OperationSet = OperationSet([0; WORDS]);
+    /// All of them.
+    pub const ALL: OperationSet = OperationSet([u64::MAX; WORDS]);
+    /// Whether an id is in it.
+    pub fn has(&self, operation: u32) -> bool {
+        self.0
+            .get(operation as usize / 64)
+            .is_some_and(|word| word >> (operation % 64) & 1 != 0)
+    }
+    /// Puts an id in.
+    pub fn add(&mut self, operation: u32) {
+        if let Some(word) = self.0.get_mut(operation as usize / 64) {
+            *word |= 1 << (operation % 64);
+        }
+    }
+    /// Puts all ids of another set in.
+    pub fn add_all(&mut self, other: &OperationSet) {
+        self.0
+            .iter_mut()
+            .zip(other.0)
+            .for_each(|(word, more)| *word |= more);
+    }
+}
+
+/// `rocprofiler_callback_tracing_cb_t`: record, the tool's word for enter/exit pairs, the tool's data. It may run on a thread of the
+/// application's that is cancelled meanwhile.
+pub type TracingCallback = unsafe extern "C-unwind" fn(CallbackRecord, *mut u64, *mut c_void);
+
+/// A pointer of a tool's, which only the tool looks behind.
+#[derive(Debug, Clone, Copy)]
+pub struct Opaque(pub *mut c_void);
+
+// SAFETY: never dereferenced here; tools are told that their data may come back on another thread.
+unsafe impl Send for Opaque {}

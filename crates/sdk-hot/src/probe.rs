@@ -1,0 +1,716 @@
+//! The hot path: what a wrapper does before and after the call that it wraps.
+//!
+//! **Off means off.** The first thing that a wrapper reads is the *generation*, a word in a page that a fork wipes: 0 means
+//! pass through. So a forked child is off from its first instruction, and a thread that stayed in a call across a detach (or
+//! across a detach and a new attach) finds another generation at the end and writes nothing.
+//!
+//! **Leaving while others write.** A thread sets its slot's `busy`, then reads the generation; whoever stops a session moves
+//! the generation first and then waits for every `busy` to be 0. The store and the load of the thread may be seen in the other
+//! order by the processor; `membarrier` on the stopping side makes up for it, so that the hot path needs no fence.
+//!
+//! Cost per call: two clock reads, one atomic add (the correlation id), one record store. No lock, no allocation, no system call
+//! (but for a thread's very first call, which claims its slot).
+
+use crate::clock::now;
+use crate::markers;
+use crate::threads::{self, MAX_OPEN, OpenCall, Owned, ThreadSlot};
+use midair_record::event::{Api, Header, Marker, Plain, flag, kind};
+use midair_record::spool::{Area, ChunkWriter};
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU64, compiler_fence};
+use std::time::{Duration, Instant};
+
+/// Shared state of a session, in a page of its own that a fork wipes (all zero = off).
+#[repr(C)]
+#[derive(Debug)]
+struct Control {
+    /// 0 = off, else the number of the session.
+    generation: AtomicU64,
+    /// 1 while new work is taken on; 0 while a session closes: then only what began before is brought to its end.
+    accepting: AtomicU64,
+    /// Kinds whose calls get a correlation id (bit = buffer-tracing kind).
+    tracked: AtomicU64,
+    /// Kinds whose calls are recorded; a subset of `tracked`.
+    recorded: AtomicU64,
+    /// Kinds whose calls tools are told of; a subset of `tracked`.
+    called: AtomicU64,
+    /// Kinds of the device's work and memory that hooks look at, until the session's very end.
+    device: AtomicU64,
+    /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
+    area: UnsafeCell<Option<Area>>,
+    /// 1 since this process has made, or taken over, our state; a forked child finds 0.
+    ours: AtomicU64,
+    /// Keeps the counter, which every call writes, out of the cache line that every call reads.
+    apart: [u64; 20],
+    /// The next correlation id.
+    next_correlation: AtomicU64,
+}
+
+/// See [`Control::device`].
+const DEVICE: u64 = (1 << kind::KERNEL_DISPATCH)
+    | (1 << kind::MEMORY_COPY)
+    | (1 << kind::MEMORY_ALLOCATION)
+    | (1 << kind::SCRATCH_MEMORY);
+
+static CONTROL: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
+/// Number of the last session. Not in the wiped page: a child's own session must not repeat its parent's.
+static LAST_GENERATION: AtomicU64 = AtomicU64::new(0);
+
+#[inline]
+fn control() -> Option<&'static Control> {
+    // SAFETY: null, or a page made by `prepare` that is never unmapped and is valid when zeroed.
+    unsafe { CONTROL.load(Relaxed).as_ref() }
+}
+
+/// Makes the control page. On our own thread, before any wrapper is installed.
+pub fn prepare() -> bool {
+    if control().is_some() {
+        return threads::prepare();
+    }
+    // SAFETY: a fresh private page at an address of the kernel's choice.
+    let page = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: our own fresh page. Without MADV_WIPEONFORK (Linux 4.14) a child would go on recording into its parent's spool.
+    if unsafe { libc::madvise(page, 4096, libc::MADV_WIPEONFORK) } != 0 {
+        // SAFETY: as above, not published.
+        unsafe { libc::munmap(page, 4096) };
+        return false;
+    }
+    // SAFETY: a registration without arguments; failure only makes `quiesce` wait by time.
+    unsafe {
+        libc::syscall(
+            libc::SYS_membarrier,
+            libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+            0,
+            0,
+        )
+    };
+    CONTROL.store(page.cast(), Release);
+    is_ours();
+    threads::prepare()
+}
+
+/// Whether this process was forked from one that has our state, and has not taken it over.
+pub fn is_forked() -> bool {
+    control().is_some_and(|control| control.ours.load(Acquire) == 0)
+}
+
+/// Our state is this process's own.
+pub fn is_ours() {
+    if let Some(control) = control() {
+        control.ours.store(1, Release);
+    }
+}
+
+/// Begins a session that takes nothing on yet: hooks may go in, one after the other; see [`open`]. On our own thread; nobody may be
+/// inside (see [`quiesce`]). Correlation ids count from `first_correlation`. Returns the generation.
+///
+/// # Safety
+/// `area` must stay mapped until [`quiesce`] has returned true after [`stop`].
+pub unsafe fn start(area: Area, first_correlation: u64) -> u64 {
+    let Some(control) = control() else { return 0 };
+    let generation = LAST_GENERATION.fetch_add(1, Relaxed) + 1;
+    // SAFETY: generation is 0 and everyone was seen outside, so no other thread reads `area`.
+    unsafe { *control.area.get() = Some(area) };
+    control.next_correlation.store(first_correlation, Relaxed);
+    control.recorded.store(0, Relaxed);
+    control.tracked.store(0, Relaxed);
+    control.called.store(0, Relaxed);
+    control.device.store(0, Relaxed);
+    control.accepting.store(0, Relaxed);
+    control.generation.store(generation, Release);
+    generation
+}
+
+/// The moment of the attach: from now on calls, dispatches and copies are recorded, all at once. With the hooks going in one by one
+/// a dispatch would be seen when its packet is reserved and go by unseen when its doorbell is rung.
+pub fn open(tracked: u64, recorded: u64) {
+    set_kinds(tracked, recorded);
+    if let Some(control) = control() {
+        control.accepting.store(1, SeqCst);
+    }
+}
+
+/// The moment of the detach: no call, dispatch or copy that begins from now on is recorded, while those that began before are still
+/// brought to their end. False when a thread was still inside after `limit`.
+pub fn close(limit: Duration) -> bool {
+    if let Some(control) = control() {
+        control.called.store(0, SeqCst);
+        control.tracked.store(0, SeqCst);
+        control.recorded.store(0, SeqCst);
+        control.accepting.store(0, SeqCst);
+    }
+    everyone_outside(limit)
+}
+
+/// Sets what is recorded in the running session.
+pub fn set_kinds(tracked: u64, recorded: u64) {
+    if let Some(control) = control() {
+        control.tracked.store(tracked | recorded, Relaxed);
+        control.recorded.store(recorded, Relaxed);
+        control.device.store(tracked & DEVICE, Relaxed);
+    }
+}
+
+/// The next correlation id that would be given.
+pub fn next_correlation() -> u64 {
+    control().map_or(0, |c| c.next_correlation.load(Relaxed))
+}
+
+/// Sets of which kinds' calls tools are told; those must be among the tracked ones. See [`crate::callbacks`].
+pub fn set_called(called: u64) {
+    if let Some(control) = control() {
+        control.called.store(called, Relaxed);
+    }
+}
+
+/// Switches recording off: no call that begins from now on is recorded. Follow with [`quiesce`].
+pub fn stop() {
+    if let Some(control) = control() {
+        control.generation.store(0, SeqCst);
+    }
+}
+
+/// The running session's generation, 0 when off (also in a forked child).
+#[inline]
+pub fn generation() -> u64 {
+    control().map_or(0, |c| c.generation.load(Acquire))
+}
+
+/// The running session's spool, for code that holds a [`Busy`].
+fn area(control: &Control) -> Option<Area> {
+    // SAFETY: read only by threads that are busy inside a live generation, or by our own thread; written only when there is none.
+    unsafe { *control.area.get() }
+}
+
+/// Waits until no thread is inside. True when all were seen outside before the deadline; then nothing holds a reference to the
+/// spool any more. Only after [`stop`].
+pub fn quiesce(limit: Duration) -> bool {
+    everyone_outside(limit)
+}
+
+/// Waits until each thread was seen outside once: whatever was decided by an older look at the control page is done.
+fn everyone_outside(limit: Duration) -> bool {
+    // After this, a thread either has `busy` visible, or will read the new generation.
+    // SAFETY: a system call without pointers.
+    let barrier = unsafe {
+        libc::syscall(
+            libc::SYS_membarrier,
+            libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+            0,
+            0,
+        )
+    };
+    let end = Instant::now() + limit;
+    if barrier != 0 {
+        // No membarrier (seccomp, old kernel): store buffers drain within microseconds; a scheduling round is far beyond that.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Each is seen outside once: whoever enters later looks at the control page as it is now.
+    threads::all().iter().all(|slot| {
+        loop {
+            if slot.busy.load(Acquire) == 0 {
+                return true;
+            }
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    })
+}
+
+/// A thread inside: it has said so and the session is alive. Ends when dropped.
+#[derive(Debug)]
+pub struct Busy {
+    slot: &'static ThreadSlot,
+    control: &'static Control,
+    generation: u64,
+}
+
+impl Busy {
+    /// Enters with the calling thread. `None` when nothing is on.
+    #[inline]
+    pub fn enter() -> Option<Busy> {
+        let control = control()?;
+        if control.generation.load(Relaxed) == 0 {
+            return None;
+        }
+        Self::enter_with(control, threads::current()?)
+    }
+
+    #[inline]
+    fn enter_with(control: &'static Control, slot: &'static ThreadSlot) -> Option<Busy> {
+        if slot.busy.load(Relaxed) != 0 {
+            // A signal handler of the application interrupted us and calls the API itself: pass it through.
+            return None;
+        }
+        slot.busy.store(1, Relaxed);
+        compiler_fence(SeqCst); // the processor's order is made up for by membarrier in `quiesce`
+        let generation = control.generation.load(Acquire);
+        let busy = Busy {
+            slot,
+            control,
+            generation,
+        };
+        (generation != 0).then_some(busy)
+    }
+
+    #[inline]
+    fn owned(&mut self) -> &mut Owned {
+        // SAFETY: this thread owns the slot and is busy.
+        let owned = unsafe { self.slot.owned() };
+        if owned.generation != self.generation {
+            // A session that ended: its chunk was sealed by whoever ended it and may be unmapped.
+            owned.generation = self.generation;
+            owned.depth = 0;
+            owned.writer.forget();
+        }
+        owned
+    }
+
+    /// Whether new work is taken on; see [`close`].
+    #[inline]
+    pub fn accepts(&self) -> bool {
+        self.control.accepting.load(Relaxed) != 0
+    }
+
+    /// Thread id of the calling thread.
+    #[inline]
+    pub fn tid(&self) -> u32 {
+        self.slot.tid.load(Relaxed)
+    }
+
+    /// Correlation id and stream of the innermost traced call of this thread, if any.
+    #[inline]
+    pub fn innermost(&mut self) -> Option<(u64, u64)> {
+        let owned = self.owned();
+        let open = owned.open.get(..owned.depth)?;
+        let stream = open
+            .iter()
+            .rev()
+            .map(|call| call.stream)
+            .find(|&stream| stream != 0)
+            .unwrap_or(0);
+        // The launching call as the user knows it: the outermost HIP call, or else the innermost call.
+        let launching = open
+            .iter()
+            .find(|call| call.kind >= midair_record::event::kind::HIP_RUNTIME_API_EXT);
+        launching
+            .or(open.last())
+            .map(|call| (call.correlation, stream))
+    }
+
+    /// Correlation id and ancestor of the call of API `kind` that this thread has just come back from, if that call was traced and
+    /// began at `since` or later: for a hook that has called the plain wrapper. A call's entry stays where it was until the next
+    /// call of this thread at that depth.
+    pub fn returned(&mut self, kind: u8, since: u64) -> Option<(u64, u64)> {
+        let owned = self.owned();
+        let call = owned.open.get(owned.depth)?;
+        (call.kind == kind && call.start >= since).then(|| owned.ids(owned.depth))?
+    }
+
+    /// Correlation id and ancestor of the innermost traced call that this thread is in.
+    pub fn enclosing(&mut self) -> Option<(u64, u64)> {
+        let owned = self.owned();
+        owned.ids(owned.depth.checked_sub(1)?)
+    }
+
+    /// Number of the session.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether the session looks at this kind of the device's work. A hook may be in a slot for another reason: signals are looked at for
+    /// kernels and for copies, and a hook with somebody's wrapper over it stays from an earlier session.
+    #[inline]
+    pub fn wants(&self, kind: u8) -> bool {
+        self.control.device.load(Relaxed) & (1 << kind) != 0
+    }
+
+    /// A fresh correlation id.
+    #[inline]
+    pub fn fresh_correlation(&self) -> u64 {
+        self.control.next_correlation.fetch_add(1, Relaxed)
+    }
+
+    /// Counts a record that found no room.
+    pub fn dropped(&self, kind: u8) {
+        if let Some(area) = area(self.control) {
+            area.drop_record(kind);
+        }
+    }
+
+    /// Number of the calling thread's slot.
+    #[inline]
+    pub fn thread(&self) -> usize {
+        self.slot.index()
+    }
+
+    /// Whether calls of this kind that begin now are recorded.
+    #[inline]
+    pub fn records(&self, kind: u8) -> bool {
+        self.control.recorded.load(Relaxed) & (1 << kind) != 0
+    }
+
+    /// Stores a record made of a fixed part and a tail; see [`midair_record::spool::ChunkWriter::store`].
+    #[inline]
+    pub fn store(&mut self, kind: u8, parts: [&[u8]; 2]) -> bool {
+        let tid = self.tid();
+        let Some(area) = area(self.control) else {
+            return false;
+        };
+        // SAFETY: the generation was alive after `busy` was set, so the spool stays mapped until we leave; `owned` made sure that
+        // the writer's chunk is of this session.
+        unsafe { self.owned().writer.store(area, tid, kind, parts) }
+    }
+}
+
+impl Drop for Busy {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.busy.store(0, Release);
+    }
+}
+
+/// A traced call between entry and exit. Plain data without a destructor: an exception or a cancelled thread may pass through
+/// the wrapper.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    generation: u64,
+    slot: Option<&'static ThreadSlot>,
+    depth: usize,
+    /// What was recorded when it began (bit = kind).
+    recorded: u64,
+    /// Somebody is told of it.
+    told: bool,
+    /// When it returned; 0: now.
+    end: u64,
+}
+
+impl Call {
+    const DEAD: Call = Call {
+        generation: 0,
+        slot: None,
+        depth: 0,
+        recorded: 0,
+        told: false,
+        end: 0,
+    };
+    /// Whether a tool is to be told of it.
+    #[inline]
+    pub fn told(&self) -> bool {
+        self.told
+    }
+    /// Number of its session.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+    /// Number of its thread's slot, and its depth there.
+    pub(crate) fn place(&self) -> Option<(usize, usize)> {
+        self.slot.map(|slot| (slot.index(), self.depth))
+    }
+    /// The same with the moment of its return.
+    pub(crate) fn ended_at(self, end: u64) -> Call {
+        Call { end, ..self }
+    }
+    /// Whether anything is traced.
+    #[inline]
+    pub fn live(&self) -> bool {
+        self.generation != 0
+    }
+}
+
+/// Before the wrapped call: `kind` and `operation` of the slot, and the raw stream handle among its arguments (0 = none).
+#[inline]
+pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
+    let Some(control) = control() else {
+        return Call::DEAD;
+    };
+    if control.generation.load(Relaxed) == 0 || control.tracked.load(Relaxed) & (1 << kind) == 0 {
+        return Call::DEAD;
+    }
+    let Some(slot) = threads::current() else {
+        return Call::DEAD;
+    };
+    if slot.telling.load(Relaxed) != 0 {
+        return Call::DEAD;
+    }
+    let Some(mut busy) = Busy::enter_with(control, slot) else {
+        return Call::DEAD;
+    };
+    let told = control.called.load(Relaxed) & (1 << kind) != 0;
+    let recorded = control.recorded.load(Relaxed);
+    let correlation = busy.fresh_correlation();
+    let generation = busy.generation;
+    let owned = busy.owned();
+    let marker = 0_u8;
+    let frame = (&raw const marker).addr();
+    // Calls whose frames lie below ours were left by longjmp, an exception or a cancelled thread.
+    while owned.depth > 0
+        && owned
+            .open
+            .get(owned.depth - 1)
+            .is_some_and(|call| call.frame <= frame)
+    {
+        owned.depth -= 1;
+    }
+    let depth = owned.depth;
+    let Some(entry) = owned.open.get_mut(depth) else {
+        if let (true, Some(area)) = (recorded & (1 << kind) != 0, area(control)) {
+            area.drop_record(kind);
+        }
+        return Call::DEAD;
+    };
+    *entry = OpenCall {
+        start: now(),
+        correlation,
+        stream,
+        frame,
+        operation,
+        kind,
+    };
+    owned.depth = depth + 1;
+    drop(busy);
+    Call {
+        generation,
+        slot: Some(slot),
+        depth,
+        recorded,
+        told,
+        end: 0,
+    }
+}
+
+/// A call that has not returned, and whose thread is inside.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    /// The thread.
+    pub busy: Busy,
+    /// The call.
+    pub open: OpenCall,
+    /// Correlation id of the traced call around it, or 0.
+    pub ancestor: u64,
+}
+
+/// Looks at an open call of the calling thread. `None` when its session is over.
+pub(crate) fn look(call: Call) -> Option<Begun> {
+    let mut busy = Busy::enter_with(control()?, call.slot?)?;
+    if busy.generation != call.generation {
+        return None;
+    }
+    let owned = busy.owned();
+    let open = owned.open.get(call.depth).copied()?;
+    let ancestor = call
+        .depth
+        .checked_sub(1)
+        .and_then(|above| owned.open.get(above))
+        .map_or(0, |above| above.correlation);
+    Some(Begun {
+        busy,
+        open,
+        ancestor,
+    })
+}
+
+/// The call begins now: what came before was a tool's.
+pub(crate) fn restart(call: Call) {
+    if let Some(mut begun) = look(call)
+        && let Some(open) = begun.busy.owned().open.get_mut(call.depth)
+    {
+        open.start = now();
+    }
+}
+
+/// A call that has just returned, and whose thread is inside.
+#[derive(Debug)]
+pub struct Ended {
+    /// The thread.
+    pub busy: Busy,
+    /// The call.
+    pub open: OpenCall,
+    /// Correlation id of the traced call around it, or 0.
+    pub ancestor: u64,
+    /// When it returned.
+    pub end: u64,
+    /// What was recorded when it began (bit = kind).
+    pub recorded: u64,
+}
+
+/// Takes a call off its thread's open ones. `None` when its session is over.
+#[inline]
+pub fn leave(call: Call) -> Option<Ended> {
+    let (slot, control) = (call.slot?, control()?);
+    let end = if call.end == 0 { now() } else { call.end };
+    let mut busy = Busy::enter_with(control, slot)?;
+    if busy.generation != call.generation {
+        return None;
+    }
+    let owned = busy.owned();
+    let open = owned.open.get(call.depth).copied()?;
+    owned.depth = call.depth;
+    let ancestor = call
+        .depth
+        .checked_sub(1)
+        .and_then(|above| owned.open.get(above))
+        .map_or(0, |above| above.correlation);
+    Some(Ended {
+        busy,
+        open,
+        ancestor,
+        end,
+        recorded: call.recorded,
+    })
+}
+
+/// After the wrapped call. `arguments` is only evaluated when the call is recorded.
+#[inline]
+pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], retval: u64) {
+    let Some(Ended {
+        mut busy,
+        open,
+        ancestor,
+        end,
+        recorded,
+    }) = leave(call)
+    else {
+        return;
+    };
+    if recorded & (1 << open.kind) == 0 {
+        return;
+    }
+    let arguments = arguments();
+    // SAFETY: an array of u64 is N * 8 initialised bytes.
+    let tail = unsafe { std::slice::from_raw_parts(arguments.as_ptr().cast::<u8>(), N * 8) };
+    let record = api_record(&open, ancestor, end, retval, busy.tid(), N as u32, 0);
+    busy.store(open.kind, [record.bytes(), tail]);
+}
+
+fn api_record(
+    open: &OpenCall,
+    ancestor: u64,
+    end: u64,
+    retval: u64,
+    tid: u32,
+    nargs: u32,
+    flags: u8,
+) -> Api {
+    Api {
+        header: Header {
+            size: (size_of::<Api>() as u32 + nargs * 8) as u16,
+            kind: open.kind,
+            flags,
+            operation: open.operation,
+        },
+        start: open.start,
+        end,
+        correlation: open.correlation,
+        ancestor,
+        stream: open.stream,
+        retval,
+        tid,
+        nargs,
+    }
+}
+
+/// After [`stop`] and a successful [`quiesce`]: writes calls that are still open, marked, and seals every thread's chunk.
+/// Only our own thread calls it.
+pub fn close_session(generation: u64, recorded: u64) {
+    let Some(area) = control().and_then(area) else {
+        return;
+    };
+    let end = now();
+    for slot in threads::all() {
+        // SAFETY: the session is stopped and everyone was seen outside; a thread that enters now sees generation 0 and does
+        // not touch its slot's data.
+        let owned = unsafe { slot.owned() };
+        if owned.generation != generation {
+            continue;
+        }
+        let tid = slot.tid.load(Relaxed);
+        let mut ancestor = 0;
+        for open in owned
+            .open
+            .get(..owned.depth.min(MAX_OPEN))
+            .unwrap_or_default()
+        {
+            if recorded & (1 << open.kind) != 0 && tid != 0 {
+                let api = api_record(open, ancestor, end, 0, tid, 0, flag::OPEN_AT_DETACH);
+                let marker = Marker {
+                    header: Header {
+                        size: size_of::<Marker>() as u16,
+                        ..api.header
+                    },
+                    start: api.start,
+                    end,
+                    correlation: api.correlation,
+                    ancestor,
+                    retval: 0,
+                    tid,
+                    len: 0,
+                };
+                let record = if markers::is_marker(open.kind) {
+                    marker.bytes()
+                } else {
+                    api.bytes()
+                };
+                // SAFETY: the spool is still mapped (the caller unmaps it after this) and the writer is of this session.
+                unsafe { owned.writer.store(area, tid, open.kind, [record, &[]]) };
+            }
+            ancestor = open.correlation;
+        }
+        owned.depth = 0;
+        markers::open_thread_ranges(slot.index(), generation, |range, message| {
+            let record = range.record(end, flag::OPEN_AT_DETACH, message);
+            // SAFETY: as above.
+            unsafe {
+                owned.writer.store(
+                    area,
+                    range.tid,
+                    kind::MARKER_CORE_RANGE_API,
+                    [record.bytes(), message],
+                )
+            };
+        });
+        // SAFETY: as above.
+        unsafe { owned.writer.seal() };
+    }
+    let mut writer = ChunkWriter::new();
+    markers::open_process_ranges(generation, |range, message| {
+        let record = range.record(end, flag::OPEN_AT_DETACH, message);
+        // SAFETY: as above; a writer of this function's.
+        unsafe {
+            writer.store(
+                area,
+                range.tid,
+                kind::MARKER_CORE_RANGE_API,
+                [record.bytes(), message],
+            )
+        };
+    });
+    // SAFETY: as above.
+    unsafe { writer.seal() };
+}
+
+/// A thread ends. Its chunk stays open in its slot, and the next thread that takes the slot goes on in it (records carry their thread's
+/// id): sealed here, ten thousand short threads would use up the spool with chunks that hold a few records each.
+pub(crate) fn thread_ended(slot: &'static ThreadSlot) {
+    let Some(control) = control() else { return };
+    if let Some(mut busy) = Busy::enter_with(control, slot) {
+        busy.owned().depth = 0;
+        markers::thread_ends(&mut busy);
+    }
+}
