@@ -56,6 +56,11 @@ pub fn of_callback_kind(theirs: i32) -> Option<&'static Domain> {
     })
 }
 
+/// The domain that has this number in files (json's and pftrace's `kind`), built or not.
+pub fn of_number(number: u8) -> Option<&'static Domain> {
+    DOMAINS.iter().find(|domain| domain.number == Some(number))
+}
+
 /// The domains that an option asks for; `option` is its long name without dashes.
 pub fn of_option(option: &str) -> impl Iterator<Item = &'static Domain> {
     DOMAINS

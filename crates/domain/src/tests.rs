@@ -41,6 +41,7 @@ fn names_and_numbers_occur_once() {
             row.name
         );
         if let Some(number) = row.number {
+            assert_eq!(of_number(number), Some(row));
             assert!(
                 numbers.insert(number),
                 "{} has {number} as another has",

@@ -34,6 +34,11 @@ fn kind(kind: &names::Kind) -> Kind {
     }
 }
 
+/// The kind of the records of a table's calls.
+fn record_kind(table: &Table) -> u8 {
+    midair_domain::of_buffer_kind(i32::from(table.kind)).map_or(0, |domain| domain.kind)
+}
+
 fn add_parameters(names: &mut Names, table: &Table) {
     for function in table.functions {
         let parameters = function
@@ -43,7 +48,7 @@ fn add_parameters(names: &mut Names, table: &Table) {
             .collect();
         names
             .parameters
-            .insert((table.kind, function.operation), parameters);
+            .insert((record_kind(table), function.operation), parameters);
     }
 }
 
@@ -85,7 +90,7 @@ mod tests {
         let mut seen = 0;
         for table in [&tables::HIP_RUNTIME, &tables::HIP_COMPILER] {
             for function in table.functions {
-                let ours = names.parameters(table.kind, function.operation);
+                let ours = names.parameters(record_kind(table), function.operation);
                 let mut word = 0;
                 for (ours, theirs) in ours.iter().zip(function.parameters) {
                     assert_eq!(
@@ -117,12 +122,12 @@ mod tests {
         for table in tables::ALL {
             for function in table.functions {
                 assert_eq!(
-                    names.operation(table.kind, function.operation),
+                    names.operation(record_kind(table), function.operation),
                     function.name.as_str()
                 );
             }
         }
-        let unknown = names.operation(tables::HIP_RUNTIME.kind, 60_000);
+        let unknown = names.operation(record_kind(&tables::HIP_RUNTIME), 60_000);
         assert_eq!(unknown, "HIP_RUNTIME_API_EXT_OPERATION_60000");
         assert_eq!(names.operation(250, 1), "KIND_250_OPERATION_1");
     }
@@ -132,7 +137,7 @@ mod tests {
         let names = Names::amd();
         let launch = function(&tables::HIP_RUNTIME, "hipLaunchKernel");
         let types: Vec<_> = names
-            .parameters(tables::HIP_RUNTIME.kind, launch.operation)
+            .parameters(record_kind(&tables::HIP_RUNTIME), launch.operation)
             .iter()
             .map(|p| format!("{} {}", p.type_name, p.name))
             .collect();

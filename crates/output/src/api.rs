@@ -95,22 +95,22 @@ pub struct Names {
     pub buffer: Vec<Kind>,
     /// `rocprofiler_callback_tracing_kind_t` by number.
     pub callback: Vec<Kind>,
-    /// Kinds of ours, which only CUDA processes have, by number from [`kind::CUDA_RUNTIME_API`] on.
+    /// Kinds of ours, which only CUDA processes have, by number from that of [`kind::CUDA_RUNTIME_API`] on.
     pub cuda: Vec<Kind>,
-    /// Parameters by buffer kind and operation.
+    /// Parameters by record kind and operation.
     pub parameters: HashMap<(u8, u32), Vec<Parameter>>,
 }
 
 impl Names {
     fn known(&self, kind: u8) -> Option<&Kind> {
-        let kind = usize::from(kind);
-        self.buffer.get(kind).or_else(|| {
-            let ours = kind.checked_sub(usize::from(cuda::FIRST_KIND))?;
+        let number = usize::from(midair_domain::domain(kind)?.number?);
+        self.buffer.get(number).or_else(|| {
+            let ours = number.checked_sub(cuda::FIRST_KIND)?;
             self.cuda.get(ours)
         })
     }
 
-    /// Name of a buffer kind; of an unknown one, words that say so.
+    /// Name of a record kind; of an unknown one, words that say so.
     pub fn kind(&self, kind: u8) -> Text {
         match self.known(kind) {
             Some(known) => known.name.clone(),
@@ -156,6 +156,17 @@ impl Names {
         self.parameters
             .get(&(kind, operation))
             .map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The number of a record kind in files (json's and pftrace's `kind`): AMD's, and for CUDA's domains one of ours.
+pub(crate) const fn number_in_files(kind: u8) -> u32 {
+    match midair_domain::domain(kind) {
+        Some(midair_domain::Domain {
+            number: Some(number),
+            ..
+        }) => *number as u32,
+        _ => kind as u32,
     }
 }
 

@@ -4,13 +4,13 @@
 
 pub(crate) mod devices;
 
-use crate::api::{Kind, Text};
+use crate::api::{Kind, Text, number_in_files};
 use midair_abi::cupti;
 use midair_record::event::{Copy, CudaTransfer, Untimed, kind};
 use std::borrow::Cow;
 
-/// The first kind that is ours: AMD's stand before it.
-pub(crate) const FIRST_KIND: u8 = kind::CUDA_RUNTIME_API;
+/// The first number in files that is ours: AMD's stand before it.
+pub(crate) const FIRST_KIND: usize = number_in_files(kind::CUDA_RUNTIME_API) as usize;
 
 /// Copies of arrays and between devices are counted and named apart: their number is this and `CUpti_ActivityMemcpyKind`.
 pub(crate) const FURTHER_COPIES: u32 = 64;
@@ -235,8 +235,10 @@ mod tests {
         ] {
             assert_eq!(names.kind(number), name);
         }
-        assert_eq!(names.kind(55), "KIND_55");
-        assert_eq!(names.kind(61), "KIND_61");
+        assert_eq!(number_in_files(kind::CUDA_RUNTIME_API), 56);
+        assert_eq!(number_in_files(kind::UNIFIED_MEMORY), 60);
+        assert_eq!(names.kind(0), "KIND_0");
+        assert_eq!(names.kind(250), "KIND_250");
         for (number, operation, name) in [
             (kind::CUDA_RUNTIME_API, 211, "cudaLaunchKernel"),
             (kind::CUDA_DRIVER_API, 307, "cuLaunchKernel"),
@@ -245,7 +247,7 @@ mod tests {
             assert_eq!(names.operation(number, operation), name);
         }
         // AMD's numbers end before ours begin.
-        assert!(names.buffer.len() <= usize::from(FIRST_KIND));
+        assert!(names.buffer.len() <= FIRST_KIND);
         assert_eq!(
             names.operation(kind::RUNTIME_INITIALIZATION, 65),
             "RUNTIME_INITIALIZATION_CUPTI"

@@ -12,7 +12,7 @@ mod summary;
 mod symbols;
 
 use crate::api::Kind;
-use crate::api::has_message;
+use crate::api::{has_message, number_in_files};
 use crate::arguments;
 use crate::cuda::copy_direction;
 use crate::files::{FileSet, WriteError};
@@ -359,7 +359,7 @@ fn kernel<W: io::Write>(
 ) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::KERNEL_DISPATCH)?;
-    out.number("kind", record.header.kind)?;
+    out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     out.number("thread_id", record.tid)?;
     correlation(out, record.correlation, None)?;
@@ -391,7 +391,7 @@ fn copy<W: io::Write>(
 ) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::MEMORY_COPY)?;
-    out.number("kind", record.header.kind)?;
+    out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", copy_direction(record, told))?;
     out.number("thread_id", record.tid)?;
     correlation(out, record.correlation, None)?;
@@ -409,7 +409,7 @@ fn copy<W: io::Write>(
 /// What HIP and HSA calls have in common.
 fn call<W: io::Write>(out: &mut Emit<W>, record: &Api, size: u64) -> io::Result<()> {
     out.number("size", size)?;
-    out.number("kind", record.header.kind)?;
+    out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     correlation(out, record.correlation, Some(record.ancestor))?;
     times(out, record.start, record.end)?;

@@ -11,7 +11,7 @@ mod levels;
 mod packets;
 mod tracks;
 
-use crate::api::has_message;
+use crate::api::{has_message, number_in_files};
 use crate::cuda::{copy_direction, copy_operation};
 use crate::files::{FileSet, WriteError};
 use crate::index::{is_cuda_call, is_hip};
@@ -213,7 +213,7 @@ impl Scene<'_> {
         let number = |value: u32| Value::Uint(u64::from(value));
         let mut annotations = times(kernel.start, kernel.end);
         annotations.extend([
-            ("kind", number(u32::from(kernel.header.kind))),
+            ("kind", number(number_in_files(kernel.header.kind))),
             ("agent", Value::Text(&agent_name)),
             ("agent_type", Value::Text(agent.of_type)),
             ("corr_id", Value::Uint(kernel.correlation)),
@@ -268,7 +268,10 @@ impl Scene<'_> {
         let stream = job.index.stream(copy.stream);
         let mut annotations = times(copy.start, copy.end);
         annotations.extend([
-            ("kind", Value::Uint(u64::from(copy.header.kind))),
+            (
+                "kind",
+                Value::Uint(u64::from(number_in_files(copy.header.kind))),
+            ),
             (
                 "operation",
                 Value::Int(i64::from(copy_direction(copy, told))),
@@ -432,7 +435,7 @@ fn times<'a>(start: u64, end: u64) -> Annotations<'a> {
 fn caller<'a>(header: &Header, tid: u32, correlation: u64, ancestor: u64) -> Annotations<'a> {
     let mut annotations = vec![
         ("tid", Value::Uint(u64::from(tid))),
-        ("kind", Value::Uint(u64::from(header.kind))),
+        ("kind", Value::Uint(u64::from(number_in_files(header.kind)))),
         ("operation", Value::Int(i64::from(header.operation))),
         ("corr_id", Value::Uint(correlation)),
         ("ancestor_id", Value::Uint(ancestor)),

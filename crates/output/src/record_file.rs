@@ -263,7 +263,7 @@ mod tests {
     fn the_rest_of_a_piece_is_given_up_at_the_first_malformed_record() {
         let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
         let mut piece = [kernel(1), kernel(2)].concat();
-        piece.extend_from_slice(&[7, 0, 11, 0, 0, 0, 0, 0]);
+        piece.extend_from_slice(&[7, 0, kind::KERNEL_DISPATCH, 0, 0, 0, 0, 0]);
         piece.extend_from_slice(&kernel(3));
         assert_eq!(writer.append(&piece).unwrap(), 2);
         assert_eq!(writer.append(&kernel(4)).unwrap(), 1);

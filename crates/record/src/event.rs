@@ -1,8 +1,8 @@
 //! Records: what happened, in the form in which the target writes it and the writers read it.
 //!
 //! Every record begins with a [`Header`]; `size` is a multiple of 8 and includes it. Times are nanoseconds of
-//! CLOCK_BOOTTIME. Kinds below 128 are AMD's buffer-tracing kinds (`rocprofiler_buffer_tracing_kind_t`), so that
-//! `kind` + `operation` name a record without a table of ours; kinds from 128 describe things that records refer to.
+//! CLOCK_BOOTTIME. A kind below 128 is the dense number of a domain ([`midair_domain`]), and `kind` + `operation` name the
+//! record; AMD's numbers appear only in its C interfaces and in files. Kinds from 128 describe things that records refer to.
 
 mod cuda;
 
@@ -14,52 +14,14 @@ pub use cuda::{
 /// Bytes of the largest record.
 pub const MAX_RECORD: usize = 4096;
 
-/// AMD's buffer-tracing kinds that we write (source: api/rocprofiler_sdk.json).
+/// What a record is: the number of a domain ([`midair_domain`]), or of something that other records refer to.
 pub mod kind {
-    /// HSA core API call.
-    pub const HSA_CORE_API: u8 = 1;
-    /// HSA AMD extension call.
-    pub const HSA_AMD_EXT_API: u8 = 2;
-    /// HSA image extension call.
-    pub const HSA_IMAGE_EXT_API: u8 = 3;
-    /// HSA finalizer extension call.
-    pub const HSA_FINALIZE_EXT_API: u8 = 4;
-    /// ROCTx core call, one record per call.
-    pub const MARKER_CORE_API: u8 = 7;
-    /// ROCTx pause and resume.
-    pub const MARKER_CONTROL_API: u8 = 8;
-    /// ROCTx naming of threads, agents, devices, streams.
-    pub const MARKER_NAME_API: u8 = 9;
-    /// Asynchronous copy by a DMA engine.
-    pub const MEMORY_COPY: u8 = 10;
-    /// Kernel dispatch.
-    pub const KERNEL_DISPATCH: u8 = 11;
-    /// Scratch memory of a queue: allocated, freed, reclaimed.
-    pub const SCRATCH_MEMORY: u8 = 12;
-    /// Device-visible memory: allocated, freed.
-    pub const MEMORY_ALLOCATION: u8 = 16;
-    /// A runtime handed its API tables over.
-    pub const RUNTIME_INITIALIZATION: u8 = 17;
-    /// HIP runtime call, with arguments.
-    pub const HIP_RUNTIME_API_EXT: u8 = 21;
-    /// HIP compiler call, with arguments.
-    pub const HIP_COMPILER_API_EXT: u8 = 22;
-    /// ROCTx marks and ranges (NVTX's in a CUDA process): a push and its pop, a start and its stop are one record.
-    pub const MARKER_CORE_RANGE_API: u8 = 32;
+    pub use midair_domain::kind::*;
 
-    /// CUDA runtime call; `operation` is CUPTI's `CUpti_runtime_api_trace_cbid`. From here to 63 the numbers are ours: AMD's end at 41.
-    pub const CUDA_RUNTIME_API: u8 = 56;
-    /// CUDA driver call; `operation` is CUPTI's `CUpti_driver_api_trace_cbid`.
-    pub const CUDA_DRIVER_API: u8 = 57;
-    /// Device memory was filled.
-    pub const MEMORY_SET: u8 = 58;
-    /// A thread, or a stream, waited.
-    pub const SYNCHRONIZATION: u8 = 59;
-    /// Unified memory moved, or was missed.
-    pub const UNIFIED_MEMORY: u8 = 60;
-
+    /// The kinds of what happened lie below this number, the kinds of descriptions from it on.
+    pub const FIRST_DESCRIPTION: u8 = 128;
     /// An agent as HSA knows it: node id and handle.
-    pub const AGENT: u8 = 128;
+    pub const AGENT: u8 = FIRST_DESCRIPTION;
     /// A loaded code object.
     pub const CODE_OBJECT: u8 = 129;
     /// A kernel symbol of a code object.
@@ -137,7 +99,7 @@ impl Untimed {
 pub struct Header {
     /// Bytes of the record with this header; a multiple of 8.
     pub size: u16,
-    /// See [`kind`].
+    /// See [`mod@kind`].
     pub kind: u8,
     /// See [`flag`].
     pub flags: u8,
@@ -772,7 +734,7 @@ mod tests {
             Err(Malformed::Kind(200))
         );
         assert_eq!(
-            decode(&[16, 0, 11, 0, 0, 0, 0, 0]),
+            decode(&[16, 0, kind::KERNEL_DISPATCH, 0, 0, 0, 0, 0]),
             Err(Malformed::Truncated)
         );
     }

@@ -5,6 +5,7 @@ use crate::state;
 use crate::status::Status;
 use midair_abi::constants as c;
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS};
+use midair_domain::KindSet;
 use midair_record::event::kind;
 use midair_sdk_hot::callbacks::{Service, Services};
 use midair_sdk_hot::clock;
@@ -124,11 +125,9 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// The kinds as a bit mask.
-    pub fn mask(&self) -> u64 {
-        self.kinds.keys().fold(0, |mask, kind| {
-            mask | 1_u64.checked_shl(u32::from(*kind)).unwrap_or(0)
-        })
+    /// The kinds.
+    pub fn kinds(&self) -> KindSet {
+        self.kinds.keys().copied().collect()
     }
     /// Whether an operation is wanted.
     pub fn wants(&self, kind: u8, operation: u32) -> bool {

@@ -10,6 +10,7 @@ mod relay;
 use crate::install::{Installed, Need};
 use crate::runtimes;
 use crate::tables::{self, Live};
+use midair_domain::{KindSet, sets};
 use midair_record::event::{Untimed, kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
@@ -313,8 +314,9 @@ impl Collection {
         callbacks::begin();
         let mut need = need_of(wanted);
         need.called = callbacks::publish(wanted.services.clone());
-        let no_markers = wanted.mask() & markers::KINDS != 0 && need.recorded & markers::KINDS == 0;
-        if !wanted.services.is_empty() && need.called == 0 || no_markers {
+        let no_markers =
+            wanted.kinds().intersects(markers::KINDS) && !need.recorded.intersects(markers::KINDS);
+        if !wanted.services.is_empty() && need.called.is_empty() || no_markers {
             return Err("cannot map memory for callbacks and markers".to_owned());
         }
         let tid = changes::worker();
@@ -711,20 +713,16 @@ impl Collection {
 }
 
 fn need_of(wanted: &Wanted) -> Need {
-    let apis: u64 = TABLES
-        .iter()
-        .fold(0, |mask, table| mask | (1 << table.kind))
-        | markers::KINDS;
-    let mut mask = wanted.mask();
-    if mask & markers::KINDS != 0 && !markers::prepare() {
-        mask &= !markers::KINDS;
+    let mut kinds = wanted.kinds();
+    if kinds.intersects(markers::KINDS) && !markers::prepare() {
+        kinds = kinds - markers::KINDS;
     }
     Need {
-        recorded: mask & apis,
-        called: 0,
-        kernels: mask & (1 << kind::KERNEL_DISPATCH) != 0 || wanted.code_objects,
-        copies: mask & (1 << kind::MEMORY_COPY) != 0,
-        allocations: mask & (1 << kind::MEMORY_ALLOCATION) != 0,
-        scratch: mask & (1 << kind::SCRATCH_MEMORY) != 0,
+        recorded: kinds & sets::HOOKED_CALLS,
+        called: KindSet::EMPTY,
+        kernels: kinds.contains(kind::KERNEL_DISPATCH) || wanted.code_objects,
+        copies: kinds.contains(kind::MEMORY_COPY),
+        allocations: kinds.contains(kind::MEMORY_ALLOCATION),
+        scratch: kinds.contains(kind::SCRATCH_MEMORY),
     }
 }

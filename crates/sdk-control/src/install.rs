@@ -2,6 +2,8 @@
 
 use crate::hooks;
 use crate::tables::Live;
+use midair_domain::{KindSet, sets};
+use midair_record::event::kind;
 use midair_sdk_device::hooks::{Hook, Purpose};
 use midair_sdk_hot::wrappers::{Slot, TABLES, Table};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -10,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr};
 /// What a session needs of the tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Need {
-    /// Kinds whose calls are recorded (bit = buffer-tracing kind).
-    pub recorded: u64,
+    /// Kinds whose calls are recorded.
+    pub recorded: KindSet,
     /// Kinds whose calls tools are told of.
-    pub called: u64,
+    pub called: KindSet,
     /// Kernel dispatches.
     pub kernels: bool,
     /// Asynchronous copies.
@@ -27,22 +29,20 @@ pub struct Need {
 impl Need {
     /// Kinds whose calls get a correlation id: what is recorded, and HIP's when something that it launches is; and the kinds of
     /// the device's work that is wanted.
-    pub fn tracked(&self) -> u64 {
-        use midair_record::event::kind::{
-            HIP_COMPILER_API_EXT, HIP_RUNTIME_API_EXT, KERNEL_DISPATCH, MARKER_CORE_API,
-            MARKER_CORE_RANGE_API, MEMORY_ALLOCATION, MEMORY_COPY, SCRATCH_MEMORY,
-        };
+    pub fn tracked(&self) -> KindSet {
         // Ranges are made from the calls that begin and end them.
-        let ranges = self.recorded >> MARKER_CORE_RANGE_API & 1;
-        let launches = (1 << HIP_RUNTIME_API_EXT) | (1 << HIP_COMPILER_API_EXT);
-        self.recorded
-            | self.called
-            | if self.device() { launches } else { 0 }
-            | ranges << MARKER_CORE_API
-            | u64::from(self.kernels) << KERNEL_DISPATCH
-            | u64::from(self.copies) << MEMORY_COPY
-            | u64::from(self.allocations) << MEMORY_ALLOCATION
-            | u64::from(self.scratch) << SCRATCH_MEMORY
+        let ranges = self.recorded.contains(kind::MARKER_CORE_RANGE_API);
+        let calls = if self.device() {
+            self.recorded | self.called | sets::HIP_CALLS
+        } else {
+            self.recorded | self.called
+        };
+        calls
+            .with_if(kind::MARKER_CORE_API, ranges)
+            .with_if(kind::KERNEL_DISPATCH, self.kernels)
+            .with_if(kind::MEMORY_COPY, self.copies)
+            .with_if(kind::MEMORY_ALLOCATION, self.allocations)
+            .with_if(kind::SCRATCH_MEMORY, self.scratch)
     }
 
     /// Whether the runtime has to be open for what is wanted.
@@ -52,9 +52,7 @@ impl Need {
 
     /// Whether ROCTx is wanted.
     pub fn markers(&self) -> bool {
-        use midair_record::event::kind::{MARKER_CONTROL_API, MARKER_CORE_API, MARKER_NAME_API};
-        self.tracked() & (1 << MARKER_CORE_API | 1 << MARKER_CONTROL_API | 1 << MARKER_NAME_API)
-            != 0
+        self.tracked().intersects(sets::MARKERS)
     }
 
     /// Whether any of the device's work is wanted.
@@ -200,7 +198,7 @@ impl Installed {
         let Some(table) = table_of(live) else {
             return 0;
         };
-        let all = need.tracked() & (1 << table.kind) != 0;
+        let all = need.tracked().contains(table.kind);
         for slot in table
             .slots
             .iter()

@@ -183,7 +183,10 @@ impl Tool {
 fn operation(record_kind: u8, name: &str) -> u32 {
     let table = midair_abi::tables::ALL
         .iter()
-        .find(|table| table.kind == record_kind)
+        .find(|table| {
+            midair_domain::of_buffer_kind(i32::from(table.kind))
+                .is_some_and(|domain| domain.kind == record_kind)
+        })
         .unwrap();
     table
         .functions
@@ -323,7 +326,12 @@ fn a_c_tool_sees_what_was_recorded() {
     let wanted = context::wanted();
     assert_eq!(
         wanted.kinds.keys().copied().collect::<Vec<_>>(),
-        [1, 10, 11, 21]
+        [
+            kind::HSA_CORE_API,
+            kind::MEMORY_COPY,
+            kind::KERNEL_DISPATCH,
+            kind::HIP_RUNTIME_API_EXT
+        ]
     );
     assert!(
         wanted.code_objects

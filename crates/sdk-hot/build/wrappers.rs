@@ -78,6 +78,13 @@ fn words(ty: &Type, value: &str) -> Vec<String> {
     }
 }
 
+/// The kind of the records of a table's calls.
+fn record_kind(table: &Table) -> Result<u8, Box<dyn Error>> {
+    midair_domain::of_buffer_kind(i32::from(table.kind))
+        .map(|domain| domain.kind)
+        .ok_or_else(|| format!("no domain has the calls of {}", table.c_name).into())
+}
+
 /// `wrappers.rs`.
 pub fn generate() -> Result<String, Box<dyn Error>> {
     let mut out = String::new();
@@ -101,7 +108,7 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
             "Table {{ id: TableId::{:?}, name: {:?}, kind: {}, hsa: {}, size: {}, slots: {}::SLOTS }},",
             table.id,
             table.c_name,
-            table.kind,
+            record_kind(table)?,
             is_hsa(table.id),
             table.size,
             module(table.id),
@@ -241,7 +248,7 @@ fn wrapper(
          result\n}}",
         params = signature.parameters,
         ret = signature.result,
-        kind = table.kind,
+        kind = record_kind(table)?,
         operation = function.operation,
         enter = if is_roctx(table.id) {
             "crate::callbacks::ranges::enter"

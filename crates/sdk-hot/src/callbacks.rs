@@ -27,6 +27,7 @@ use crate::threads::{self, MAX_OPEN, MAX_THREADS};
 use midair_abi::constants as c;
 use midair_abi::records::{CallbackRecord, CorrelationId};
 use midair_abi::tables::Function;
+use midair_domain::KindSet;
 use midair_record::event::kind;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -158,15 +159,15 @@ pub struct Service {
 #[derive(Debug, Clone)]
 pub struct Services {
     by_kind: Vec<Vec<Service>>,
-    /// Kinds with a service (bit = record kind).
-    kinds: u64,
+    /// Kinds with a service.
+    kinds: KindSet,
 }
 
 impl Default for Services {
     fn default() -> Services {
         Services {
-            by_kind: vec![Vec::new(); 64],
-            kinds: 0,
+            by_kind: vec![Vec::new(); usize::from(KindSet::LIMIT)],
+            kinds: KindSet::EMPTY,
         }
     }
 }
@@ -175,10 +176,10 @@ impl Services {
     /// Adds a service for calls of a record kind ([`record_kind`]).
     pub fn add(&mut self, record_kind: u8, service: Service) {
         if let Some(list) = self.by_kind.get_mut(usize::from(record_kind)) {
-            self.kinds |= 1_u64 << record_kind;
+            self.kinds = self.kinds.with(record_kind);
             if record_kind == kind::MARKER_CORE_RANGE_API {
                 // Ranges are made from the calls that begin and end them.
-                self.kinds |= 1 << kind::MARKER_CORE_API;
+                self.kinds = self.kinds.with(kind::MARKER_CORE_API);
             }
             list.push(service);
         }
@@ -186,7 +187,7 @@ impl Services {
 
     /// Whether nobody is to be told of anything.
     pub fn is_empty(&self) -> bool {
-        self.kinds == 0
+        self.kinds.is_empty()
     }
 }
 
@@ -275,17 +276,18 @@ fn make_frames() -> bool {
     true
 }
 
-/// Publishes what the running contexts want to be told of; returns the kinds (bit = record kind), none when memory cannot be
-/// mapped. On the worker thread.
-pub fn publish(services: Services) -> u64 {
+/// Publishes what the running contexts want to be told of; returns the kinds, none when memory cannot be mapped. On the
+/// worker thread.
+pub fn publish(services: Services) -> KindSet {
     let services = Box::new(services);
-    let mut mask = services.kinds;
-    if mask != 0 && !(make_frames() && ranges::prepare()) {
-        mask = 0;
+    let mut kinds = services.kinds;
+    let prepared = kinds.is_empty() || make_frames() && ranges::prepare();
+    if !prepared {
+        kinds = KindSet::EMPTY;
     }
     // The tables behind it are made here, not on a thread of the application's.
     let _ = function_of(kind::HIP_RUNTIME_API_EXT, 0);
-    let new = if mask == 0 {
+    let new = if kinds.is_empty() {
         std::ptr::null_mut()
     } else {
         USED.store(true, Relaxed);
@@ -297,7 +299,7 @@ pub fn publish(services: Services) -> u64 {
         // SAFETY: made by `Box::into_raw` above, and nobody looks at it any more.
         drop(unsafe { Box::from_raw(old) });
     }
-    mask
+    kinds
 }
 
 /// Whether the calling thread runs a tool's function.

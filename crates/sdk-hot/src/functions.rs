@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 pub fn function_of(record_kind: u8, operation: u32) -> Option<&'static Function> {
     static BY_KIND: OnceLock<Vec<Vec<Option<&'static Function>>>> = OnceLock::new();
     let by_kind = BY_KIND.get_or_init(|| {
-        let mut kinds = vec![Vec::new(); 64];
+        let mut kinds = vec![Vec::new(); usize::from(midair_domain::KindSet::LIMIT)];
         for table in ALL {
             let ids = table.functions.iter().map(|function| function.operation);
             let mut list = vec![None; ids.max().map_or(0, |id| id as usize + 1)];
@@ -18,7 +18,9 @@ pub fn function_of(record_kind: u8, operation: u32) -> Option<&'static Function>
                     *place = Some(function);
                 }
             }
-            if let Some(place) = kinds.get_mut(usize::from(table.kind)) {
+            let domain = midair_domain::of_buffer_kind(i32::from(table.kind));
+            let place = domain.and_then(|domain| kinds.get_mut(usize::from(domain.kind)));
+            if let Some(place) = place {
                 *place = list;
             }
         }

@@ -8,6 +8,7 @@ pub mod legacy;
 
 use crate::probe::{Busy, Call, Ended, leave};
 use crate::threads::MAX_THREADS;
+use midair_domain::{KindSet, sets};
 use midair_record::event::{Header, MAX_RECORD, Marker, Plain, flag, kind};
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -50,18 +51,13 @@ static NO_ROOM: AtomicU64 = AtomicU64::new(0);
 /// Messages that were cut.
 static CUT: AtomicU64 = AtomicU64::new(0);
 
-/// Kinds whose records are [`Marker`]s (bit = kind).
-pub const KINDS: u64 = 1 << kind::MARKER_CORE_API
-    | 1 << kind::MARKER_CONTROL_API
-    | 1 << kind::MARKER_NAME_API
-    | 1 << kind::MARKER_CORE_RANGE_API;
+/// Kinds whose records are [`Marker`]s.
+pub const KINDS: KindSet = sets::MARKERS;
 
 /// Whether records of a kind are [`Marker`]s.
 #[inline]
 pub fn is_marker(record_kind: u8) -> bool {
-    1_u64
-        .checked_shl(u32::from(record_kind))
-        .is_some_and(|bit| KINDS & bit != 0)
+    KINDS.contains(record_kind)
 }
 
 /// A range that has begun.
@@ -334,8 +330,8 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
 
 /// # Safety
 /// A message's address must be one.
-unsafe fn record(busy: &mut Busy, event: &Event, recorded: u64) {
-    if recorded & (1 << event.kind) != 0 {
+unsafe fn record(busy: &mut Busy, event: &Event, recorded: KindSet) {
+    if recorded.contains(event.kind) {
         let mut text = [0; MAX_MESSAGE];
         // SAFETY: the caller's promise.
         let len = unsafe { event.message(&mut text) };
@@ -349,7 +345,7 @@ unsafe fn record(busy: &mut Busy, event: &Event, recorded: u64) {
             len,
         );
     }
-    if recorded & (1 << kind::MARKER_CORE_RANGE_API) != 0 && event.kind == kind::MARKER_CORE_API {
+    if recorded.contains(kind::MARKER_CORE_RANGE_API) && event.kind == kind::MARKER_CORE_API {
         // SAFETY: the caller's promise.
         unsafe { range(busy, event) };
     }

@@ -14,6 +14,7 @@
 use crate::clock::now;
 use crate::markers;
 use crate::threads::{self, MAX_OPEN, OpenCall, Owned, ThreadSlot};
+use midair_domain::{AtomicKindSet, KindSet, sets};
 use midair_record::event::{Api, Header, Marker, Plain, flag, kind};
 use midair_record::spool::{Area, ChunkWriter};
 use std::cell::UnsafeCell;
@@ -29,14 +30,14 @@ struct Control {
     generation: AtomicU64,
     /// 1 while new work is taken on; 0 while a session closes: then only what began before is brought to its end.
     accepting: AtomicU64,
-    /// Kinds whose calls get a correlation id (bit = buffer-tracing kind).
-    tracked: AtomicU64,
+    /// Kinds whose calls get a correlation id.
+    tracked: AtomicKindSet,
     /// Kinds whose calls are recorded; a subset of `tracked`.
-    recorded: AtomicU64,
+    recorded: AtomicKindSet,
     /// Kinds whose calls tools are told of; a subset of `tracked`.
-    called: AtomicU64,
+    called: AtomicKindSet,
     /// Kinds of the device's work and memory that hooks look at, until the session's very end.
-    device: AtomicU64,
+    device: AtomicKindSet,
     /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
     area: UnsafeCell<Option<Area>>,
     /// 1 since this process has made, or taken over, our state; a forked child finds 0.
@@ -46,12 +47,6 @@ struct Control {
     /// The next correlation id.
     next_correlation: AtomicU64,
 }
-
-/// See [`Control::device`].
-const DEVICE: u64 = (1 << kind::KERNEL_DISPATCH)
-    | (1 << kind::MEMORY_COPY)
-    | (1 << kind::MEMORY_ALLOCATION)
-    | (1 << kind::SCRATCH_MEMORY);
 
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
 /// Number of the last session. Not in the wiped page: a child's own session must not repeat its parent's.
@@ -125,10 +120,10 @@ pub unsafe fn start(area: Area, first_correlation: u64) -> u64 {
     // SAFETY: generation is 0 and everyone was seen outside, so no other thread reads `area`.
     unsafe { *control.area.get() = Some(area) };
     control.next_correlation.store(first_correlation, Relaxed);
-    control.recorded.store(0, Relaxed);
-    control.tracked.store(0, Relaxed);
-    control.called.store(0, Relaxed);
-    control.device.store(0, Relaxed);
+    control.recorded.store(KindSet::EMPTY, Relaxed);
+    control.tracked.store(KindSet::EMPTY, Relaxed);
+    control.called.store(KindSet::EMPTY, Relaxed);
+    control.device.store(KindSet::EMPTY, Relaxed);
     control.accepting.store(0, Relaxed);
     control.generation.store(generation, Release);
     generation
@@ -136,7 +131,7 @@ pub unsafe fn start(area: Area, first_correlation: u64) -> u64 {
 
 /// The moment of the attach: from now on calls, dispatches and copies are recorded, all at once. With the hooks going in one by one
 /// a dispatch would be seen when its packet is reserved and go by unseen when its doorbell is rung.
-pub fn open(tracked: u64, recorded: u64) {
+pub fn open(tracked: KindSet, recorded: KindSet) {
     set_kinds(tracked, recorded);
     if let Some(control) = control() {
         control.accepting.store(1, SeqCst);
@@ -147,20 +142,20 @@ pub fn open(tracked: u64, recorded: u64) {
 /// brought to their end. False when a thread was still inside after `limit`.
 pub fn close(limit: Duration) -> bool {
     if let Some(control) = control() {
-        control.called.store(0, SeqCst);
-        control.tracked.store(0, SeqCst);
-        control.recorded.store(0, SeqCst);
+        control.called.store(KindSet::EMPTY, SeqCst);
+        control.tracked.store(KindSet::EMPTY, SeqCst);
+        control.recorded.store(KindSet::EMPTY, SeqCst);
         control.accepting.store(0, SeqCst);
     }
     everyone_outside(limit)
 }
 
 /// Sets what is recorded in the running session.
-pub fn set_kinds(tracked: u64, recorded: u64) {
+pub fn set_kinds(tracked: KindSet, recorded: KindSet) {
     if let Some(control) = control() {
         control.tracked.store(tracked | recorded, Relaxed);
         control.recorded.store(recorded, Relaxed);
-        control.device.store(tracked & DEVICE, Relaxed);
+        control.device.store(tracked & sets::NEEDS_RUNTIME, Relaxed);
     }
 }
 
@@ -170,7 +165,7 @@ pub fn next_correlation() -> u64 {
 }
 
 /// Sets of which kinds' calls tools are told; those must be among the tracked ones. See [`crate::callbacks`].
-pub fn set_called(called: u64) {
+pub fn set_called(called: KindSet) {
     if let Some(control) = control() {
         control.called.store(called, Relaxed);
     }
@@ -305,9 +300,7 @@ impl Busy {
             .find(|&stream| stream != 0)
             .unwrap_or(0);
         // The launching call as the user knows it: the outermost HIP call, or else the innermost call.
-        let launching = open
-            .iter()
-            .find(|call| call.kind >= midair_record::event::kind::HIP_RUNTIME_API_EXT);
+        let launching = open.iter().find(|call| sets::HIP_CALLS.contains(call.kind));
         launching
             .or(open.last())
             .map(|call| (call.correlation, stream))
@@ -338,7 +331,7 @@ impl Busy {
     /// kernels and for copies, and a hook with somebody's wrapper over it stays from an earlier session.
     #[inline]
     pub fn wants(&self, kind: u8) -> bool {
-        self.control.device.load(Relaxed) & (1 << kind) != 0
+        self.control.device.load(Relaxed).contains(kind)
     }
 
     /// A fresh correlation id.
@@ -363,7 +356,7 @@ impl Busy {
     /// Whether calls of this kind that begin now are recorded.
     #[inline]
     pub fn records(&self, kind: u8) -> bool {
-        self.control.recorded.load(Relaxed) & (1 << kind) != 0
+        self.control.recorded.load(Relaxed).contains(kind)
     }
 
     /// Stores a record made of a fixed part and a tail; see [`midair_record::spool::ChunkWriter::store`].
@@ -393,8 +386,8 @@ pub struct Call {
     generation: u64,
     slot: Option<&'static ThreadSlot>,
     depth: usize,
-    /// What was recorded when it began (bit = kind).
-    recorded: u64,
+    /// What was recorded when it began.
+    recorded: KindSet,
     /// Somebody is told of it.
     told: bool,
     /// When it returned; 0: now.
@@ -406,7 +399,7 @@ impl Call {
         generation: 0,
         slot: None,
         depth: 0,
-        recorded: 0,
+        recorded: KindSet::EMPTY,
         told: false,
         end: 0,
     };
@@ -440,7 +433,7 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     let Some(control) = control() else {
         return Call::DEAD;
     };
-    if control.generation.load(Relaxed) == 0 || control.tracked.load(Relaxed) & (1 << kind) == 0 {
+    if control.generation.load(Relaxed) == 0 || !control.tracked.load(Relaxed).contains(kind) {
         return Call::DEAD;
     }
     let Some(slot) = threads::current() else {
@@ -452,7 +445,7 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     let Some(mut busy) = Busy::enter_with(control, slot) else {
         return Call::DEAD;
     };
-    let told = control.called.load(Relaxed) & (1 << kind) != 0;
+    let told = control.called.load(Relaxed).contains(kind);
     let recorded = control.recorded.load(Relaxed);
     let correlation = busy.fresh_correlation();
     let generation = busy.generation;
@@ -470,7 +463,7 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     }
     let depth = owned.depth;
     let Some(entry) = owned.open.get_mut(depth) else {
-        if let (true, Some(area)) = (recorded & (1 << kind) != 0, area(control)) {
+        if let (true, Some(area)) = (recorded.contains(kind), area(control)) {
             area.drop_record(kind);
         }
         return Call::DEAD;
@@ -546,8 +539,8 @@ pub struct Ended {
     pub ancestor: u64,
     /// When it returned.
     pub end: u64,
-    /// What was recorded when it began (bit = kind).
-    pub recorded: u64,
+    /// What was recorded when it began.
+    pub recorded: KindSet,
 }
 
 /// Takes a call off its thread's open ones. `None` when its session is over.
@@ -589,7 +582,7 @@ pub fn exit<const N: usize>(call: Call, arguments: impl FnOnce() -> [u64; N], re
     else {
         return;
     };
-    if recorded & (1 << open.kind) == 0 {
+    if !recorded.contains(open.kind) {
         return;
     }
     let arguments = arguments();
@@ -628,7 +621,7 @@ fn api_record(
 
 /// After [`stop`] and a successful [`quiesce`]: writes calls that are still open, marked, and seals every thread's chunk.
 /// Only our own thread calls it.
-pub fn close_session(generation: u64, recorded: u64) {
+pub fn close_session(generation: u64, recorded: KindSet) {
     let Some(area) = control().and_then(area) else {
         return;
     };
@@ -647,7 +640,7 @@ pub fn close_session(generation: u64, recorded: u64) {
             .get(..owned.depth.min(MAX_OPEN))
             .unwrap_or_default()
         {
-            if recorded & (1 << open.kind) != 0 && tid != 0 {
+            if recorded.contains(open.kind) && tid != 0 {
                 let api = api_record(open, ancestor, end, 0, tid, 0, flag::OPEN_AT_DETACH);
                 let marker = Marker {
                     header: Header {

@@ -29,7 +29,7 @@ pub struct OpenCall {
     pub frame: usize,
     /// Operation id.
     pub operation: u32,
-    /// Buffer-tracing kind.
+    /// Record kind.
     pub kind: u8,
 }
 

@@ -10,6 +10,7 @@
 )]
 
 use midair_abi::tables::{ALL, Class, Function, Type};
+use midair_domain::{of_buffer_kind, sets};
 use midair_record::event::{Record, decode};
 use midair_record::spool::{Area, Reader, ReaderOptions};
 use midair_sdk_hot::{markers, probe, wrappers};
@@ -242,7 +243,7 @@ fn every_wrapper_passes_everything_through() {
     let area = unsafe { Area::new(base.cast(), reader.size()) }.unwrap();
     assert!(probe::prepare());
     // Records of ROCTx hold messages, and these are no addresses of any: their records are the end-to-end tests' business.
-    let kinds = ALL.iter().fold(0, |mask, table| mask | 1_u64 << table.kind) & !markers::KINDS;
+    let kinds = sets::HOOKED_CALLS - markers::KINDS;
     // SAFETY: the mapping stays.
     let generation = unsafe { probe::start(area, 1) };
     probe::open(kinds, kinds);
@@ -266,8 +267,9 @@ fn every_wrapper_passes_everything_through() {
         .unwrap();
     let tables = ALL
         .iter()
-        .filter(|table| kinds >> table.kind & 1 != 0)
-        .flat_map(|table| table.functions.iter().map(move |f| (table.kind, f)));
+        .filter_map(|table| Some((of_buffer_kind(i32::from(table.kind))?.kind, table)))
+        .filter(|(kind, _)| kinds.contains(*kind))
+        .flat_map(|(kind, table)| table.functions.iter().map(move |f| (kind, f)));
     let tables: Vec<_> = tables.collect();
     assert_eq!(records.len(), tables.len());
     for (slot, ((kind, function), bytes)) in tables.into_iter().zip(&records).enumerate() {

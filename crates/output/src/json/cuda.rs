@@ -2,7 +2,7 @@
 
 use super::emit::Emit;
 use super::{correlation, times};
-use crate::api::{Kind, Names};
+use crate::api::{Kind, Names, number_in_files};
 use crate::cuda::devices::ordinal;
 use crate::cuda::{FIRST_KIND, NONE, memories, memory, names_stream, stream_parts};
 use crate::job::{Job, address};
@@ -24,7 +24,7 @@ pub(super) fn kinds(names: &Names) -> Vec<Kind> {
         name: Cow::Borrowed("NONE"),
         operations: Vec::new(),
     };
-    all.resize(usize::from(FIRST_KIND), empty);
+    all.resize(FIRST_KIND, empty);
     all.extend(names.cuda.iter().cloned());
     all
 }
@@ -103,7 +103,7 @@ pub(super) fn set<W: io::Write>(
 ) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::<MemorySet>())?;
-    out.number("kind", record.header.kind)?;
+    out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     out.number("thread_id", record.tid)?;
     correlation(out, record.correlation, None)?;
@@ -130,7 +130,7 @@ pub(super) fn wait<W: io::Write>(
 ) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::<Synchronization>())?;
-    out.number("kind", record.header.kind)?;
+    out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     out.number("thread_id", record.tid)?;
     correlation(out, record.correlation, None)?;
@@ -155,7 +155,7 @@ pub(super) fn unified<W: io::Write>(
 ) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::<UnifiedMemory>())?;
-    out.number("kind", record.header.kind)?;
+    out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     times(out, record.start, record.end)?;
     // Where no device is named the host is meant.

@@ -2,6 +2,7 @@
 
 use super::emit::Emit;
 use super::{correlation, size, times};
+use crate::api::number_in_files;
 use crate::cuda::runtime_name;
 use crate::job::{Job, address};
 use midair_record::event::{Allocation, Marker, NO_NODE, Scratch};
@@ -14,7 +15,7 @@ const NO_AGENT: u64 = 0;
 pub(super) fn marker<W: io::Write>(out: &mut Emit<W>, record: &Marker) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::MARKER_API)?;
-    out.number("kind", record.header.kind)?;
+    out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     correlation(out, record.correlation, Some(record.ancestor))?;
     times(out, record.start, record.end)?;
@@ -29,7 +30,7 @@ pub(super) fn allocation<W: io::Write>(
 ) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::MEMORY_ALLOCATION)?;
-    out.number("kind", record.header.kind)?;
+    out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     out.number("thread_id", record.tid)?;
     correlation(out, record.correlation, Some(record.ancestor))?;
@@ -52,7 +53,7 @@ pub(super) fn scratch<W: io::Write>(
 ) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::SCRATCH_MEMORY)?;
-    out.number("kind", record.header.kind)?;
+    out.number("kind", number_in_files(record.header.kind))?;
     out.number("operation", record.header.operation)?;
     out.handle("agent_id", job.handle(record.node))?;
     out.handle("queue_id", u64::from(record.queue_id))?;

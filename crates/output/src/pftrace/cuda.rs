@@ -3,6 +3,7 @@
 use super::packets::Value;
 use super::tracks::Place;
 use super::{Annotations, Scene, Slice, times};
+use crate::api::number_in_files;
 use crate::cuda::devices::ordinal;
 use crate::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
 use crate::files::WriteError;
@@ -56,7 +57,7 @@ pub(super) fn transfer(annotations: &mut Annotations<'_>, copy: &Copy, told: &Cu
 /// What all of these have.
 fn begin<'a>(header: &Header, start: u64, end: u64) -> Annotations<'a> {
     let mut annotations = times(start, end);
-    annotations.push(("kind", number(u32::from(header.kind))));
+    annotations.push(("kind", number(number_in_files(header.kind))));
     annotations.push(("operation", Value::Int(i64::from(header.operation))));
     if header.flags & flag::OPEN_AT_DETACH != 0 {
         annotations.push(("open_at_detach", Value::Bool(true)));

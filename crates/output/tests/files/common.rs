@@ -66,6 +66,11 @@ pub fn agents() -> Vec<Agent> {
     agents
 }
 
+/// The number that files have for a kind of records.
+fn number_of(kind: u8) -> usize {
+    usize::from(midair_domain::domain(kind).unwrap().number.unwrap())
+}
+
 /// Names with the golden's numbers; parameters of each call are those of AMD's headers.
 pub fn names(golden: &Value) -> Names {
     let kinds = |key: &str| -> Vec<Kind> {
@@ -92,7 +97,7 @@ pub fn names(golden: &Value) -> Names {
         ..Names::default()
     };
     for kind in [kind::HIP_RUNTIME_API_EXT, kind::HIP_COMPILER_API_EXT] {
-        for (operation, name) in (0..).zip(&names.buffer[usize::from(kind)].operations) {
+        for (operation, name) in (0..).zip(&names.buffer[number_of(kind)].operations) {
             if let Some(parameters) = by_name.get(name.as_ref()) {
                 names
                     .parameters
@@ -118,7 +123,9 @@ fn node_of(agents: &[Agent], id: &Value) -> u32 {
 
 fn header(record: &Value) -> Header {
     Header {
-        kind: number(&record["kind"]) as u8,
+        kind: midair_domain::of_number(number(&record["kind"]) as u8)
+            .unwrap()
+            .kind,
         operation: small(&record["operation"]),
         ..Header::default()
     }

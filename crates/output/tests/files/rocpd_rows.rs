@@ -490,7 +490,7 @@ fn ids_that_a_target_invents_lose_no_row() {
         append(&mut writer, &event::encode(&kernel, &[]));
     }
     let invented = Copy {
-        header: header(200 - 190, 77),
+        header: header(kind::MEMORY_COPY, 77),
         dst_node: 12345,
         src_node: 54321,
         ..Copy::default()

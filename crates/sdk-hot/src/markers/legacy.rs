@@ -4,6 +4,7 @@
 
 use super::{Event, operation, record};
 use crate::probe::Busy;
+use midair_domain::KindSet;
 use midair_record::event::kind;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -90,11 +91,11 @@ unsafe extern "C" fn legacy(domain: u32, operation: u32, data: *const LegacyData
     let Some(mut busy) = Busy::enter() else {
         return answer;
     };
-    let recorded = [kind::MARKER_CORE_API, kind::MARKER_CORE_RANGE_API]
+    let recorded: KindSet = [kind::MARKER_CORE_API, kind::MARKER_CORE_RANGE_API]
         .into_iter()
         .filter(|kind| busy.records(*kind))
-        .fold(0, |mask, kind| mask | 1 << kind);
-    if recorded == 0 {
+        .collect();
+    if recorded.is_empty() {
         return answer;
     }
     // SAFETY: the library's struct, during its call.
