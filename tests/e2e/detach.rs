@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Exit code of a profiler whose target was killed or became another program.
 const TARGET_KILLED: i32 = 31;
 /// Name of our thread in a target.
-const AGENT: &str = "midair-agent";
+const AGENT: &str = "midair-worker";
 
 fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     target.send(command)?;

@@ -67,14 +67,14 @@ fn waiting_uses_next_to_no_processor_time() -> Result<()> {
         spent.as_secs_f64() / watched.as_secs_f64()
     };
     let attaching = share(&before.0, &after.0, &|_| true);
-    let agent = share(&before.1, &after.1, &|name| name == "midair-agent");
+    let agent = share(&before.1, &after.1, &|name| name == "midair-worker");
     eprintln!(
         "attached and idle for {watched:?}: the attacher used {:.3} % of a processor, our thread {:.3} %",
         attaching * 100.0,
         agent * 100.0
     );
     assert!(
-        after.1.iter().any(|(_, name, _)| name == "midair-agent"),
+        after.1.iter().any(|(_, name, _)| name == "midair-worker"),
         "{:?}",
         after.1
     );
@@ -84,7 +84,7 @@ fn waiting_uses_next_to_no_processor_time() -> Result<()> {
     // Parked, it does not run at all.
     let parked = |all: Vec<(i32, String, Duration)>| {
         all.into_iter()
-            .find(|(_, name, _)| name == "midair-agent")
+            .find(|(_, name, _)| name == "midair-worker")
             .map(|(_, _, used)| used)
             .ok_or("our thread is gone")
     };

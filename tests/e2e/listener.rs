@@ -104,7 +104,7 @@ fn sessions_over_the_socket_are_whole_and_leave_nothing() -> Result<()> {
         let dir = kit.scratch().join(format!("session{session}"));
         window(&mut target, command("rocprofv3")?, &dir)?;
         let snapshot = Snapshot::take(target.pid())?;
-        assert_eq!(snapshot.named("midair-agent").count(), 1);
+        assert_eq!(snapshot.named("midair-worker").count(), 1);
         let fds = first.get_or_insert_with(|| snapshot.fds.clone());
         assert_eq!(*fds, snapshot.fds, "no descriptor stays");
     }

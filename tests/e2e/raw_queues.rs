@@ -153,7 +153,7 @@ fn a_runtime_is_not_shut_down_while_our_thread_has_no_turn() -> Result<()> {
     let pid = target.pid();
     let profiler = Profiler::attach(pid, &lab.scratch().join("starved"), &["--kernel-trace"])?;
     ask(&mut target, "go")?;
-    let held = Held::anywhere(thread_named(pid, "midair-agent")?)?;
+    let held = Held::anywhere(thread_named(pid, "midair-worker")?)?;
     target.send("quit")?;
     // Not for something to happen: this is how long nothing may.
     let end = Instant::now() + Duration::from_secs(3);

@@ -309,7 +309,7 @@ fn one_session_at_a_time_also_from_two_containers() -> Result<()> {
         rivals(&mut caller, true)?;
         // What the loser may have left is there once; what it was told is all that it did.
         let agents = Snapshot::take(caller.pid())?;
-        assert_eq!(agents.named("midair-agent").count(), 1);
+        assert_eq!(agents.named("midair-worker").count(), 1);
         caller.quit()?;
     }
     Ok(())

@@ -16,7 +16,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// Our thread in a target.
-const AGENT: &str = "midair-agent";
+const AGENT: &str = "midair-worker";
 /// Longer than an application waited for our thread when it was found that it went on unseen; it waits longer now.
 const STARVED: Duration = Duration::from_millis(2500);
 

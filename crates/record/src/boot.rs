@@ -11,12 +11,15 @@ use std::sync::atomic::AtomicU32;
 
 /// First eight bytes of a boot block.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00B");
-/// Name (`comm`) of our thread in a target.
-pub const THREAD_NAME: &str = "midair-agent";
+/// Name (`comm`) of the worker thread: the one thread that midair runs in a target.
+pub const THREAD_NAME: &str = "midair-worker";
 /// Its name while it makes a runtime's library make threads, which take the name of their maker: they are not to be found as ours.
 pub const MAKER_NAME: &str = "midair-cupti";
 /// Name of the function that the boot code looks up in the library it loaded: `extern "C" fn(*mut BootBlock)`. It returns
 /// when the thread shall end.
+///
+/// The name is part of the ABI between builds, as are the memory files named `midair-agent-WORD-N.so` and the names of the shipped
+/// libraries: they keep the word "agent", while the thread is called worker thread everywhere else.
 pub const ENTRY: &str = "midair_agent_enter";
 
 /// Values of [`BootBlock::mailbox`].

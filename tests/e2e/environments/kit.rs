@@ -232,7 +232,7 @@ pub fn works(program: &mut Program, attach: &Attach, what: &str) -> Result<()> {
 pub fn settled(program: &Program) -> Result<()> {
     until("a thread that waits, or none", || {
         let now = Snapshot::take(program.pid)?;
-        Ok(now.named("midair-agent").all(|tid| {
+        Ok(now.named("midair-worker").all(|tid| {
             let call = std::fs::read_to_string(format!("/proc/{tid}/syscall"));
             call.is_ok_and(|call| call.starts_with(&format!("{} ", libc::SYS_futex)))
         }))

@@ -63,7 +63,7 @@ pub fn cells() -> Vec<Cell> {
     ));
     cells.push(
         Cell::on(17, "a thread of the program named as ours", |_| {
-            Ok(Spec::ours("stdin", &["parked", "+comm:midair-agent"]))
+            Ok(Spec::ours("stdin", &["parked", "+comm:midair-worker"]))
         })
         .want(Want::InOr(&["Busy"]))
         .ours_only(),

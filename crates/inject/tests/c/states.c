@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
         pthread_t thread;
         pthread_attr_init(&small);
         pthread_attr_setstacksize(&small, 16384);
-        pthread_create(&thread, &small, waits, strcmp(kind, "named") ? 0 : "midair-agent");
+        pthread_create(&thread, &small, waits, strcmp(kind, "named") ? 0 : "midair-worker");
     }
     if (!strncmp(kind, "vfork", 5)) {
         child = vfork();

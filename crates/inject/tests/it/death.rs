@@ -25,7 +25,7 @@ fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
     let pid = target.pid();
     until("the borrowed thread's return", || {
         let now = Snapshot::take(pid)?;
-        Ok(now.named("midair-agent").next().is_none() && now.tracer == 0)
+        Ok(now.named("midair-worker").next().is_none() && now.tracer == 0)
     })
     .unwrap();
     check(target);
@@ -159,7 +159,7 @@ fn after_every_step_over_a_socket() {
         .unwrap_or_else(|error| panic!("{:?}: {error}", exit.stderr));
         let left = before.diff(&Snapshot::take(pid).unwrap());
         let left = left.without(|change| {
-            change.what == What::Map || change.name == "midair-agent" || change.what == What::Fd
+            change.what == What::Map || change.name == "midair-worker" || change.what == What::Fd
         });
         assert!(left.is_empty(), "{:?}\n{left}", exit.stderr);
     }

@@ -44,7 +44,7 @@ fn vadd_is_entered_and_goes_on() {
         ));
         entered.withdraw(&options).unwrap();
         assert_eq!(
-            Snapshot::take(pid).unwrap().named("midair-agent").count(),
+            Snapshot::take(pid).unwrap().named("midair-worker").count(),
             0
         );
         assert!(target.is_running().unwrap());

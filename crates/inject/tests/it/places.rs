@@ -34,7 +34,7 @@ fn enters(target: &mut Target, pid: i32) {
     entered.wait_for_word(crate::common::PATIENCE).unwrap();
     let during = Snapshot::take(pid).unwrap();
     assert_eq!(
-        during.named("midair-agent").collect::<Vec<_>>(),
+        during.named("midair-worker").collect::<Vec<_>>(),
         [entered.agent_tid]
     );
     entered.withdraw(&options()).unwrap();

@@ -122,7 +122,7 @@ fn the_attacher_may_die_after_every_operation() {
         until("the borrowed thread's return", || {
             let now = Snapshot::take(pid)?;
             Ok(now.tracer == 0
-                && now.named("midair-agent").next().is_none()
+                && now.named("midair-worker").next().is_none()
                 && before
                     .diff(&now)
                     .without(|change| change.what == What::Map)

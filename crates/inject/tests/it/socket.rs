@@ -232,7 +232,7 @@ fn a_child_of_fork_has_a_listener_of_its_own() {
     let late = fork(&mut target);
     reachable(late);
     let before = Snapshot::take(late).unwrap();
-    assert_eq!(before.named("midair-agent").count(), 0);
+    assert_eq!(before.named("midair-worker").count(), 0);
     let (entered, socket) = over_the_socket(late);
     assert_eq!(entered.via.doing, "it has made our thread");
     let libraries = |pid| {

@@ -153,7 +153,7 @@ fn a_thread_with_our_name() {
     let (mut target, _) = start("named", "ready");
     let pid = target.pid();
     until("its name", || {
-        Ok(Snapshot::take(pid)?.named("midair-agent").next().is_some())
+        Ok(Snapshot::take(pid)?.named("midair-worker").next().is_some())
     })
     .unwrap();
     let before = Snapshot::take(pid).unwrap();

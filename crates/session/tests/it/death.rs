@@ -53,7 +53,7 @@ fn is_over(worker: &Worker, before: &Snapshot, tables: &impl PartialEq<Tables>, 
         let now = Snapshot::take(pid).unwrap();
         before.diff(&now).without(|change| {
             change.what == What::Map
-                || (change.what == What::Thread && change.name == "midair-agent")
+                || (change.what == What::Thread && change.name == "midair-worker")
         })
     };
     let limit = Instant::now() + LIMIT;

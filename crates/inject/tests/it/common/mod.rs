@@ -141,7 +141,7 @@ pub fn attacher(pid: i32, args: &[&str]) -> Command {
 /// Waits until no thread of ours is in the target.
 pub fn until_alone(pid: i32) {
     until("the end of our thread", || {
-        Ok(Snapshot::take(pid)?.named("midair-agent").next().is_none())
+        Ok(Snapshot::take(pid)?.named("midair-worker").next().is_none())
     })
     .expect("it ends");
 }

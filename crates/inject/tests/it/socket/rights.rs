@@ -174,7 +174,7 @@ fn it_serves_under_a_debugger_while_it_runs() {
     drop((entered, socket));
     let waits = |pid| -> midair_tests::Result<bool> {
         let ours = Snapshot::take(pid)?;
-        let tid = ours.named("midair-agent").next();
+        let tid = ours.named("midair-worker").next();
         Ok(tid.is_some_and(|tid| {
             std::fs::read_to_string(format!("/proc/{tid}/syscall"))
                 .is_ok_and(|call| call.starts_with("202 "))
