@@ -9,14 +9,14 @@ use midair_settings::{Resolved, Settings};
 use nix::sys::signal::Signal;
 
 use crate::engine::{
-    Attached, End, Engine, Entry, Event, GroupRequest, Happened, News, Request, Selection, Trace,
-    Written,
+    Attached, End, Engine, Entry, Event, GroupRequest, Notice, NoticeKind, Request, Selection,
+    Trace, Written,
 };
 use crate::report::{Report, bytes};
 use crate::wait::{Ended, Input, Signals, wait};
 
 /// What a front says at each step; every text goes through its [`Report`].
-pub trait Words {
+pub trait Messages {
     /// Before the attach.
     fn attaching(&self);
     /// Records flow.
@@ -37,7 +37,7 @@ pub trait Words {
 
 /// What to attach to.
 #[derive(Debug, Clone)]
-pub enum Aim {
+pub enum Job {
     /// One process.
     One(Request),
     /// Several.
@@ -47,9 +47,9 @@ pub enum Aim {
 /// Attaches, waits, detaches, writes. The exit code.
 pub fn run(
     engine: &dyn Engine,
-    aim: Aim,
+    job: Job,
     duration: Option<Duration>,
-    words: &dyn Words,
+    words: &dyn Messages,
     report: &Report,
 ) -> u8 {
     let signals = match Signals::block() {
@@ -60,9 +60,9 @@ pub fn run(
     let began = Instant::now();
     let attached = {
         let _progress = report.progress("attaching");
-        match &aim {
-            Aim::One(request) => engine.attach(request),
-            Aim::Many(request) => engine.attach_group(request.clone()),
+        match &job {
+            Job::One(request) => engine.attach(request),
+            Job::Many(request) => engine.attach_group(request.clone()),
         }
     };
     let mut attached = match attached {
@@ -71,26 +71,26 @@ pub fn run(
     };
     words.attached(began.elapsed(), duration);
     if let Some(entry) = attached.entry() {
-        tell_entry(entry, report);
+        report_entry(entry, report);
         if entry.cuda {
-            words.cuda(match &aim {
-                Aim::One(request) => request.pid,
-                Aim::Many(request) => request.each.pid,
+            words.cuda(match &job {
+                Job::One(request) => request.pid,
+                Job::Many(request) => request.each.pid,
             });
         }
     }
     // Of the one process that was named only what is not told anyway.
-    let named = match aim {
-        Aim::Many(request) => match request.selection {
+    let named = match job {
+        Job::Many(request) => match request.selection {
             Selection::Tree(root) => Some(root),
             _ => None,
         },
-        Aim::One(_) => None,
+        Job::One(_) => None,
     };
-    let tell = |news: &[News]| {
+    let tell = |news: &[Notice]| {
         for news in news {
-            tell_news(news, named, report);
-            if matches!(&news.what, Happened::Attached(entry, _) if entry.cuda) {
+            report_notice(news, named, report);
+            if matches!(&news.what, NoticeKind::Attached(entry, _) if entry.cuda) {
                 words.cuda(news.pid);
             }
         }
@@ -109,7 +109,7 @@ pub fn run(
     tell(&attached.news());
     let trace = match detach(attached, ended, words, report) {
         Ok(trace) => trace,
-        Err(failure) => return first(code, report.failure(&failure)),
+        Err(failure) => return first_failure(code, report.failure(&failure)),
     };
     signals.release();
     let written = {
@@ -125,10 +125,10 @@ pub fn run(
             words.written(&written);
             report.summary(written.summary.as_ref());
             if let Some(failure) = &written.incomplete {
-                code = first(code, report.failure(failure));
+                code = first_failure(code, report.failure(failure));
             }
         }
-        Err(failure) => code = first(code, report.failure(&failure)),
+        Err(failure) => code = first_failure(code, report.failure(&failure)),
     }
     match ended {
         // Where the results tell it already, it is not told twice.
@@ -138,10 +138,10 @@ pub fn run(
 }
 
 /// Threads that were not taken, of which each has a line of its own.
-const REJECTED_TOLD: usize = 20;
+const REJECTED_SHOWN: usize = 20;
 
 /// How the target was entered, what it cost, and what spoke against the threads that were not taken.
-fn tell_entry(entry: &Entry, report: &Report) {
+fn report_entry(entry: &Entry, report: &Report) {
     let stopped = entry.seize + entry.stub + entry.release;
     if stopped.is_zero() {
         report.info(&format!(
@@ -167,29 +167,29 @@ fn tell_entry(entry: &Entry, report: &Report) {
             entry.looked.as_micros()
         ));
     }
-    for thread in entry.rejected.iter().take(REJECTED_TOLD) {
+    for thread in entry.rejected.iter().take(REJECTED_SHOWN) {
         report.info(&format!("not taken: {thread}"));
     }
-    match entry.rejected.len().saturating_sub(REJECTED_TOLD) {
+    match entry.rejected.len().saturating_sub(REJECTED_SHOWN) {
         0 => {}
         more => report.info(&format!("not taken: {more} more")),
     }
 }
 
 /// What happened to one of several processes.
-fn tell_news(news: &News, named: Option<u32>, report: &Report) {
+fn report_notice(news: &Notice, named: Option<u32>, report: &Report) {
     let label = format!("process {} ({})", news.pid, news.name);
     match &news.what {
-        Happened::Attached(entry, took) => {
+        NoticeKind::Attached(entry, took) => {
             let text = format!("attached to {label} in {:.1} ms", took.as_secs_f64() * 1e3);
             if named == Some(news.pid) {
                 report.info(&text);
             } else {
                 report.note(&text);
             }
-            tell_entry(entry, report);
+            report_entry(entry, report);
         }
-        Happened::Refused(failure) => {
+        NoticeKind::Refused(failure) => {
             report.error(&format!(
                 "{label} is not attached: {} (exit code {})",
                 failure.what,
@@ -199,25 +199,25 @@ fn tell_news(news: &News, named: Option<u32>, report: &Report) {
                 report.note(&format!("hint: {}", failure.hint));
             }
         }
-        Happened::Ended(End::Exec) => report.note(&format!(
+        NoticeKind::Ended(End::Exec) => report.note(&format!(
             "{label} became another program; its session is over"
         )),
-        Happened::Ended(_) if named == Some(news.pid) => {}
-        Happened::Ended(End::Yielded) => report.note(&format!(
+        NoticeKind::Ended(_) if named == Some(news.pid) => {}
+        NoticeKind::Ended(End::Yielded) => report.note(&format!(
             "{label} goes on; another profiler came, and this session gave way to it"
         )),
-        Happened::Ended(End::Lapsed) => report.note(&format!(
+        NoticeKind::Ended(End::Lapsed) => report.note(&format!(
             "{label} goes on; it had not heard of this side for too long, and its session is over"
         )),
-        Happened::Ended(_) => report.note(&format!("{label} has ended")),
-        Happened::Watched => report.note(&format!(
+        NoticeKind::Ended(_) => report.note(&format!("{label} has ended")),
+        NoticeKind::Watched => report.note(&format!(
             "{label} has no HIP, HSA or CUDA runtime yet, and is watched"
         )),
     }
 }
 
 /// The code that was there first, unless it said success.
-fn first(code: u8, next: u8) -> u8 {
+fn first_failure(code: u8, next: u8) -> u8 {
     if code == 0 { next } else { code }
 }
 
@@ -245,7 +245,7 @@ fn wait_for_end(
     attached: &mut dyn Attached,
     signals: &Signals,
     duration: Option<Duration>,
-    tell: &dyn Fn(&[News]),
+    tell: &dyn Fn(&[Notice]),
     report: &Report,
 ) -> Result<Ended, Failure> {
     let stdin = std::io::stdin();
@@ -257,7 +257,7 @@ fn wait_for_end(
     };
     let began = Instant::now();
     let mut shown_second = 0;
-    let mut show = |event: Event, news: &[News]| {
+    let mut show = |event: Event, news: &[Notice]| {
         tell(news);
         let second = began.elapsed().as_secs();
         if let Event::Running {
@@ -287,7 +287,7 @@ fn wait_for_end(
 fn detach(
     attached: Box<dyn Attached>,
     ended: Option<Ended>,
-    words: &dyn Words,
+    words: &dyn Messages,
     report: &Report,
 ) -> Result<Box<dyn Trace>, Failure> {
     let target_runs = !matches!(ended, Some(Ended::Target(_)));
@@ -311,7 +311,7 @@ fn detach(
 }
 
 /// The settings that the environment of this process brings, and its working directory.
-pub fn surroundings() -> Result<(Settings, String), Failure> {
+pub fn environment() -> Result<(Settings, String), Failure> {
     let inherited = Settings::from_environment(std::env::vars_os()).map_err(|bad| {
         Failure::new(
             Kind::Usage,
@@ -335,7 +335,7 @@ pub fn surroundings() -> Result<(Settings, String), Failure> {
 }
 
 /// Says what of the user's wishes has no effect, and lists the settings where that was asked for.
-pub fn tell_settings(resolved: &Resolved, log_word: Option<&str>, report: &Report) {
+pub fn report_settings(resolved: &Resolved, log_word: Option<&str>, report: &Report) {
     for (variable, option) in &resolved.without_effect {
         report.warning(&format!(
             "{variable} in the environment has no effect: --{option} is not built yet"

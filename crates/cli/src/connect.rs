@@ -7,7 +7,7 @@ use midair_failure::Failure;
 use midair_session::{Collected, Group, GroupCollected, Listing, Session};
 
 use crate::engine::{
-    Attached, Check, Engine, Entry, Event, GroupRequest, News, Request, Style, Trace, Written,
+    Attached, Check, Engine, Entry, Event, GroupRequest, Notice, Request, Style, Trace, Written,
 };
 
 /// SONAME of the library that AMD's messages name.
@@ -80,7 +80,7 @@ impl Attached for Group {
         Some(Group::wake(self))
     }
 
-    fn news(&mut self) -> Vec<News> {
+    fn news(&mut self) -> Vec<Notice> {
         Group::news(self)
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use midair_session::{
-    Asked, Check, End, Entry, Event, GroupRequest, Happened, News, Request, Selection, Style,
+    Asked, Check, End, Entry, Event, GroupRequest, Notice, NoticeKind, Request, Selection, Style,
     Verdict, Written,
 };
 
@@ -48,7 +48,7 @@ pub trait Attached {
         Duration::from_millis(100)
     }
     /// What has happened since this was asked last, where there are several processes.
-    fn news(&mut self) -> Vec<News> {
+    fn news(&mut self) -> Vec<Notice> {
         Vec::new()
     }
     /// How the target was entered.

@@ -20,7 +20,7 @@ const NOT_RUN: u8 = 126;
 /// The ROCTx library that a program's own calls go to, below the library directory.
 const ROCTX: &str = "librocprofiler-sdk-roctx.so.1";
 /// Ends the session where no exit handler runs; beside the tool.
-const ENDS: &str = "libmidair-launch.so.1";
+const LAUNCH_LIBRARY: &str = "libmidair-launch.so.1";
 /// Told to the tool: the process that says when there was nothing to record.
 const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
 
@@ -97,7 +97,7 @@ fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<Os
     preload.extend(inherited("LD_PRELOAD"));
     preload.extend(wants_markers.then(|| roctx.into_os_string()));
     // First of ours: it stands before the C library's functions of the same names.
-    let ends = install.tool.with_file_name(ENDS);
+    let ends = install.tool.with_file_name(LAUNCH_LIBRARY);
     preload.extend(ends.is_file().then(|| ends.into_os_string()));
     preload.extend([
         install.tool.clone().into_os_string(),

@@ -3,7 +3,7 @@
 //! * [`command`] makes clap commands from the table of options in `midair-settings`; nothing is listed here a second time.
 //! * [`engine`] is what the command lines need of the attaching side, as traits: the tests have an engine of their own.
 //! * [`wait`] is the one wait of an attach: signals, standard input, time, the target's end.
-//! * [`attach`] is the way of one attach, which both fronts share; they differ in what they print ([`attach::Words`]).
+//! * [`attach`] is the way of one attach, which both fronts share; they differ in what they print ([`attach::Messages`]).
 //!
 //! Standard output carries what was asked for; notes, warnings, progress and errors go to standard error.
 #![forbid(unsafe_code)]

@@ -11,7 +11,7 @@ use midair_session::as_real_user;
 use midair_settings::options::option;
 use midair_settings::{Category, Front, Given, Resolved, resolve};
 
-use crate::attach::{self, Aim, Words};
+use crate::attach::{self, Job, Messages};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
 use crate::engine::{Asked, End, Engine, GroupRequest, Request, Selection, Written};
 use crate::launch::{self, Launch};
@@ -20,7 +20,7 @@ use crate::wait::Ended;
 use crate::{doctor, man, ps, rocprofv3};
 
 /// Subcommands that are known and not built yet, with what they will do.
-const LATER: &[(&str, &str)] = &[
+const PLANNED: &[(&str, &str)] = &[
     ("top", "Watch kernels live"),
     ("convert", "Convert results to another format"),
     ("demo", "Profile a built-in workload"),
@@ -116,7 +116,7 @@ pub fn command() -> Command {
                         .help("Write every page into this directory"),
                 ),
         );
-    LATER.iter().fold(commands, |commands, (name, about)| {
+    PLANNED.iter().fold(commands, |commands, (name, about)| {
         let any = Arg::new("any")
             .num_args(0..)
             .allow_hyphen_values(true)
@@ -151,7 +151,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         Some(("run", matches)) => start(matches, report),
         Some(("ps", matches)) => Ok(ps::run(matches, engine, report)),
         Some(("doctor", matches)) => {
-            let (resolved, report, nothing) = settle(&mut Given::new(), report)?;
+            let (resolved, report, nothing) = resolve_with_defaults(&mut Given::new(), report)?;
             let mut request = Request::new(pid_of(matches), resolved.settings);
             request.asked.nothing = nothing;
             doctor::run(matches, &request, engine, report)
@@ -173,8 +173,11 @@ fn pid_of(matches: &ArgMatches) -> u32 {
 
 /// The settings, where nothing was said about what to record: HIP calls, kernels and copies. (A CUDA process has a choice of its own.)
 /// Also whether that was so.
-fn settle(given: &mut Given, report: Report) -> Result<(Resolved, Report, bool), Failure> {
-    let (inherited, cwd) = attach::surroundings()?;
+fn resolve_with_defaults(
+    given: &mut Given,
+    report: Report,
+) -> Result<(Resolved, Report, bool), Failure> {
+    let (inherited, cwd) = attach::environment()?;
     let mut resolved = resolve(given, &inherited, &cwd).map_err(refused)?;
     let unasked = !resolved.records_something() && !given.asks_for_traces();
     if unasked {
@@ -189,14 +192,14 @@ fn settle(given: &mut Given, report: Report) -> Result<(Resolved, Report, bool),
     if given.is_on("verbose") {
         report = report.verbose();
     }
-    attach::tell_settings(&resolved, given.text("log-level"), &report);
+    attach::report_settings(&resolved, given.text("log-level"), &report);
     Ok((resolved, report, unasked))
 }
 
 /// Becomes the program.
 fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
     let mut given = given(matches, Front::Midair)?;
-    let (resolved, report, _) = settle(&mut given, report)?;
+    let (resolved, report, _) = resolve_with_defaults(&mut given, report)?;
     let words: Vec<OsString> = matches
         .get_many("application")
         .map(|words| words.cloned().collect())
@@ -215,7 +218,7 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     let target = target_of(matches, &given)?;
     // Before what is switched on for want of a word.
     let by_name = given.traces_by_name();
-    let (resolved, report, nothing) = settle(&mut given, report)?;
+    let (resolved, report, nothing) = resolve_with_defaults(&mut given, report)?;
     let mut request = Request::new(target.pid(), resolved.settings);
     request.asked = Asked { nothing, by_name };
     if let Some(mib) = given.number("spool-size") {
@@ -231,14 +234,14 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
         }
         return doctor::check(&request, false, engine, report);
     }
-    let words = Sentences {
+    let words = MidairMessages {
         whom: target.words(),
         report,
     };
     let merge = given.is_on("merge");
-    let aim = match target {
-        Target::One(_) => Aim::One(request),
-        Target::Many(selection) => Aim::Many(GroupRequest {
+    let job = match target {
+        Target::One(_) => Job::One(request),
+        Target::Many(selection) => Job::Many(GroupRequest {
             selection,
             each: request,
             patient: true,
@@ -247,7 +250,7 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     };
     Ok(attach::run(
         engine,
-        aim,
+        job,
         given.duration("duration"),
         &words,
         &report,
@@ -304,7 +307,7 @@ fn target_of(matches: &ArgMatches, given: &Given) -> Result<Target, Failure> {
 }
 
 /// What `midair attach` says: notes on standard error, the table and the files on standard output.
-struct Sentences {
+struct MidairMessages {
     whom: String,
     report: Report,
 }
@@ -313,7 +316,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-impl Words for Sentences {
+impl Messages for MidairMessages {
     fn attaching(&self) {
         self.report.info(&format!("attaching to {}", self.whom));
     }

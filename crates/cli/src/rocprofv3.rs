@@ -8,7 +8,7 @@ use clap::{Arg, ArgAction, Command};
 use midair_failure::{Failure, Kind};
 use midair_settings::{Front, Given, Settings, resolve};
 
-use crate::attach::{self, Aim, Words};
+use crate::attach::{self, Job, Messages};
 use crate::command::{self, Parsed, given, refused, with_options};
 use crate::engine::{End, Engine, GroupRequest, Request, Selection, Written};
 use crate::launch::{self, Launch};
@@ -77,10 +77,10 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         )
         .hint("name the program behind --, or give --pid PID; see --help"));
     }
-    let (inherited, cwd) = attach::surroundings()?;
+    let (inherited, cwd) = attach::environment()?;
     let resolved = resolve(&given, &inherited, &cwd).map_err(refused)?;
     let report = report.at_level_of(&resolved.settings);
-    attach::tell_settings(&resolved, given.text("log-level"), &report);
+    attach::report_settings(&resolved, given.text("log-level"), &report);
     if !resolved.records_something() {
         report.warning("No tracing options were enabled.");
     }
@@ -109,17 +109,17 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     let merge = given.is_on("merge");
     let mut request = Request::new(pid, resolved.settings);
     request.asked.by_name = given.traces_by_name();
-    let aim = if alone {
-        Aim::One(request)
+    let job = if alone {
+        Job::One(request)
     } else {
-        Aim::Many(GroupRequest {
+        Job::Many(GroupRequest {
             selection: Selection::Tree(pid),
             each: request,
             patient: false,
             merge,
         })
     };
-    Ok(attach::run(engine, aim, duration, &words, &report))
+    Ok(attach::run(engine, job, duration, &words, &report))
 }
 
 /// Becomes the program.
@@ -151,7 +151,7 @@ struct Lines {
     told_cuda: Cell<bool>,
 }
 
-impl Words for Lines {
+impl Messages for Lines {
     fn attaching(&self) {
         self.report.line(&format!(
             "Attaching to PID {} using library {}",

@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::engine::{Attached, End, Event, News};
+use crate::engine::{Attached, End, Event, Notice};
 
 /// Why an attach ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub fn wait(
     signals: &Signals,
     mut input: Input<'_>,
     duration: Option<Duration>,
-    seen: &mut dyn FnMut(Event, &[News]),
+    seen: &mut dyn FnMut(Event, &[Notice]),
 ) -> Result<Ended, Failure> {
     // A duration too long for the clock never ends.
     let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));

@@ -50,7 +50,7 @@ pub struct Written {
     pub summary: Option<(Console, String)>,
     /// What the user should know about the results.
     pub warnings: Vec<String>,
-    /// Why the results are not whole, if they are not: they are elsewhere, records were lost, or the target was killed.
+    /// Why the results are not whole, if they are not: they are save_to_temporary, records were lost, or the target was killed.
     pub incomplete: Option<Failure>,
 }
 
@@ -80,14 +80,14 @@ impl Finished {
     ///
     /// # Errors
     /// [`Kind::Output`], when no file could be written anywhere. Files that could not be written where they were wanted, but were saved
-    /// elsewhere, are told by [`Written::incomplete`].
+    /// save_to_temporary, are told by [`Written::incomplete`].
     pub fn write(self, style: table::Style) -> Result<Written, Failure> {
         let plan = plan(&self.settings, &self.identity)?;
         let ready = self.ready(plan)?;
         let names = Names::amd();
-        let (files, misplaced) = ready.write_files(&names)?;
+        let (files, saved_elsewhere) = ready.write_files(&names)?;
         let summary = console_summary(&ready.trace, &ready.index, &names, &ready.plan);
-        let (warnings, incomplete) = ready.conclusion(misplaced);
+        let (warnings, incomplete) = ready.conclusion(saved_elsewhere);
         Ok(Written {
             files,
             table: table::summary(&ready.index, &names, ready.plan.kernel_names, style),
@@ -107,22 +107,22 @@ impl Finished {
             _ => None,
         };
         let lost = lost(&self.dropped);
-        let cut = cut(self.outcome);
+        let truncated = truncated(self.outcome);
         let mut notes = self.notes;
-        notes.extend(remarks(self.outcome));
+        notes.extend(outcome_notes(self.outcome));
         if self.records.malformed_bytes() > 0 {
             notes.push(format!(
                 "{} bytes of the spool were no records",
                 self.records.malformed_bytes()
             ));
         }
-        let ordinary = killed.is_none() && self.failure.is_none() && cut.is_none();
+        let ordinary = killed.is_none() && self.failure.is_none() && truncated.is_none();
         let text = match (&self.failure, self.ended) {
             (Some(failure), _) => failure.what.clone(),
             (None, Some(End::Yielded)) => {
                 "another profiler came, and this session gave way to it".to_owned()
             }
-            (None, _) if cut.is_some() => cut.unwrap_or_default().to_owned(),
+            (None, _) if truncated.is_some() => truncated.unwrap_or_default().to_owned(),
             (None, Some(end)) => format!("the process ended while attached: {}", describe(end)),
             (None, None) => "complete".to_owned(),
         };
@@ -142,7 +142,7 @@ impl Finished {
             plan,
             system_backend: self.settings.text("ROCPROF_PERFETTO_BACKEND") == Some("system"),
             killed,
-            cut,
+            truncated,
             failure: self.failure,
         })
     }
@@ -156,12 +156,12 @@ pub(crate) struct Ready {
     pub(crate) plan: Plan,
     system_backend: bool,
     killed: Option<End>,
-    cut: Option<&'static str>,
+    truncated: Option<&'static str>,
     failure: Option<Failure>,
 }
 
 impl Ready {
-    /// Writes the files where the plan says, else elsewhere, which is the failure then.
+    /// Writes the files where the plan says, else save_to_temporary, which is the failure then.
     pub(crate) fn write_files(
         &self,
         names: &Names,
@@ -171,14 +171,17 @@ impl Ready {
             Ok(files) => Ok((files, None)),
             Err(error) => {
                 let pid = self.trace.process.pid;
-                let (files, failure) = elsewhere(pid, self.plan.clone(), &error, write)?;
+                let (files, failure) = save_to_temporary(pid, self.plan.clone(), &error, write)?;
                 Ok((files, Some(failure)))
             }
         }
     }
 
     /// What the user should know, and why the results are not whole, if they are not.
-    pub(crate) fn conclusion(&self, misplaced: Option<Failure>) -> (Vec<String>, Option<Failure>) {
+    pub(crate) fn conclusion(
+        &self,
+        saved_elsewhere: Option<Failure>,
+    ) -> (Vec<String>, Option<Failure>) {
         let (trace, index, plan) = (&self.trace, &self.index, &self.plan);
         let mut warnings = trace.notes.clone();
         if plan.stats
@@ -198,14 +201,14 @@ impl Ready {
             );
         }
         let unbalanced = index.unbalanced();
-        let incomplete = misplaced.or_else(|| self.failure.clone()).or_else(|| {
+        let incomplete = saved_elsewhere.or_else(|| self.failure.clone()).or_else(|| {
             if let Some(end) = self.killed {
                 return Some(Failure::new(
                     Kind::TargetKilled,
                     format!("the process ended while attached: {}", describe(end)),
                 ));
             }
-            if let Some(why) = self.cut {
+            if let Some(why) = self.truncated {
                 return Some(
                     Failure::new(Kind::Incomplete, why)
                         .hint("one side had no processor for seconds: record again when the machine has one to spare"),
@@ -255,7 +258,7 @@ impl Ready {
 ///
 /// # Errors
 /// When that fails, too.
-pub(crate) fn elsewhere(
+pub(crate) fn save_to_temporary(
     pid: u32,
     mut plan: Plan,
     error: &WriteError,
@@ -333,7 +336,7 @@ fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {
 }
 
 /// Why a session that came to its end does not have all that happened, if that is so.
-fn cut(word: u32) -> Option<&'static str> {
+fn truncated(word: u32) -> Option<&'static str> {
     [
         (outcome::LEASE_EXPIRED, "the target's side ended the session by itself, since it had not heard of this side for too long: what the process did from then on is missing"),
         (outcome::HOOKED_LATE, "the process opened its GPU runtime and went on before the target's side had a turn to look at it: what it did at the beginning may be missing"),
@@ -344,7 +347,7 @@ fn cut(word: u32) -> Option<&'static str> {
 }
 
 /// What the target's side had to say of its end.
-fn remarks(word: u32) -> Vec<String> {
+fn outcome_notes(word: u32) -> Vec<String> {
     [
         (outcome::SLOT_KEPT, "another library has put its wrapper over ours: ours stays below it and only passes calls on"),
         (outcome::STILL_RUNNING, "work was still running on the device at the detach: it is recorded as such"),

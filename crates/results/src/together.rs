@@ -54,24 +54,24 @@ impl Together {
                 self.parts.len()
             ));
         }
-        let mut troubles: Vec<(String, Failure)> = self
+        let mut failures: Vec<(String, Failure)> = self
             .failed
             .drain(..)
             .map(|(pid, name, failure)| (label(pid, &name), failure))
             .collect();
         // A group of which nothing else went wrong keeps the failure of its one process.
         let kinds = if self.merge {
-            self.merged(settings, style, &mut written, &mut troubles)?
+            self.write_merged(settings, style, &mut written, &mut failures)?
         } else {
-            self.each(style, &mut written, &mut troubles)?
+            self.write_each(style, &mut written, &mut failures)?
         };
-        let failed = troubles.len();
-        for (label, failure) in &troubles {
+        let failed = failures.len();
+        for (label, failure) in &failures {
             written.warnings.push(format!("{label}: {}", failure.what));
         }
         written.incomplete = match (failed, kinds) {
             (0, _) => None,
-            (_, 1) if count == 1 => troubles.pop().map(|(_, failure)| failure),
+            (_, 1) if count == 1 => failures.pop().map(|(_, failure)| failure),
             _ => Some(Failure::new(
                 Kind::Partial,
                 format!(
@@ -83,15 +83,15 @@ impl Together {
     }
 
     /// Files of each. How many sessions there were.
-    fn each(
+    fn write_each(
         &mut self,
         style: table::Style,
         written: &mut Written,
-        troubles: &mut Vec<(String, Failure)>,
+        failures: &mut Vec<(String, Failure)>,
     ) -> Result<usize, Failure> {
         let names = Names::amd();
         let lead = self.lead.as_ref().map(|lead| lead.keys.pid);
-        let mut taken = HashSet::new();
+        let mut used = HashSet::new();
         // The lead keeps the name that was asked for, whatever its number.
         self.parts
             .sort_by_key(|(pid, _, finished)| (lead != Some(finished.identity.keys.pid), *pid));
@@ -101,19 +101,19 @@ impl Together {
             let label = label(pid, &name);
             let mut plan = plan(&finished.settings, &finished.identity)?;
             let inner = finished.identity.keys.pid;
-            distinct(&mut plan, (pid, inner), lead == Some(inner), &mut taken);
+            make_unique(&mut plan, (pid, inner), lead == Some(inner), &mut used);
             kernel_names.get_or_insert(plan.kernel_names);
             let ready = match finished.ready(plan) {
                 Ok(ready) => ready,
                 Err(failure) => {
-                    troubles.push((label, failure));
+                    failures.push((label, failure));
                     continue;
                 }
             };
-            let (files, misplaced) = match ready.write_files(&names) {
+            let (files, saved_elsewhere) = match ready.write_files(&names) {
                 Ok(done) => done,
                 Err(failure) => {
-                    troubles.push((label, failure));
+                    failures.push((label, failure));
                     continue;
                 }
             };
@@ -126,11 +126,11 @@ impl Together {
                 all.1.push_str(&title);
                 all.1.push_str(&text);
             }
-            let (warnings, trouble) = ready.conclusion(misplaced);
+            let (warnings, failure) = ready.conclusion(saved_elsewhere);
             for warning in warnings {
                 written.warnings.push(format!("{label}: {warning}"));
             }
-            troubles.extend(trouble.map(|failure| (label.clone(), failure)));
+            failures.extend(failure.map(|failure| (label.clone(), failure)));
             done.push((label, ready.index));
         }
         let sessions: Vec<Of<'_>> = done
@@ -146,12 +146,12 @@ impl Together {
     }
 
     /// One set of files. How many sessions there were.
-    fn merged(
+    fn write_merged(
         &mut self,
         settings: &Settings,
         style: table::Style,
         written: &mut Written,
-        troubles: &mut Vec<(String, Failure)>,
+        failures: &mut Vec<(String, Failure)>,
     ) -> Result<usize, Failure> {
         let names = Names::amd();
         let lead = match self.lead.take() {
@@ -168,18 +168,18 @@ impl Together {
             let label = label(pid, &name);
             match finished.ready(plan.clone()) {
                 Ok(ready) => {
-                    let (warnings, trouble) = ready.conclusion(None);
+                    let (warnings, failure) = ready.conclusion(None);
                     for warning in warnings {
                         written.warnings.push(format!("{label}: {warning}"));
                     }
-                    troubles.extend(trouble.map(|failure| (label.clone(), failure)));
+                    failures.extend(failure.map(|failure| (label.clone(), failure)));
                     labels.push(label);
                     parts.push((ready.trace, ready.index));
                 }
-                Err(failure) => troubles.push((label, failure)),
+                Err(failure) => failures.push((label, failure)),
             }
         }
-        written.files = write_or_save(&parts, &names, &plan, lead.keys.pid, troubles)?;
+        written.files = write_or_save(&parts, &names, &plan, lead.keys.pid, failures)?;
         written.summary = midair_output::console_summary_together(&parts, &names, &plan);
         let sessions: Vec<Of<'_>> = labels
             .into_iter()
@@ -197,15 +197,15 @@ fn write_or_save(
     names: &Names,
     plan: &Plan,
     pid: u32,
-    troubles: &mut Vec<(String, Failure)>,
+    failures: &mut Vec<(String, Failure)>,
 ) -> Result<Vec<PathBuf>, Failure> {
     let error = match midair_output::write_together(parts, names, plan) {
         Ok(files) => return Ok(files),
         Err(error) => error,
     };
     let write = |plan: &Plan| midair_output::write_together(parts, names, plan);
-    let (files, failure) = crate::finished::elsewhere(pid, plan.clone(), &error, write)?;
-    troubles.push(("all".to_owned(), failure));
+    let (files, failure) = crate::finished::save_to_temporary(pid, plan.clone(), &error, write)?;
+    failures.push(("all".to_owned(), failure));
     Ok(files)
 }
 
@@ -216,11 +216,11 @@ fn label(pid: u32, name: &str) -> String {
 /// No two sessions write to one place: where the user's name is the same for several, the lead keeps it, and the others have their
 /// process's number behind it.
 /// `inner` is the number in the process's own pid namespace, which the keys of names stand for.
-fn distinct(
+fn make_unique(
     plan: &mut Plan,
     (pid, inner): (u32, u32),
     is_lead: bool,
-    taken: &mut HashSet<(PathBuf, String)>,
+    used: &mut HashSet<(PathBuf, String)>,
 ) {
     let wanted = plan.prefix.clone();
     let names_process = wanted.contains(&inner.to_string());
@@ -237,7 +237,7 @@ fn distinct(
     let further = (2..).map(|number| format!("{base}_{number}"));
     let free = std::iter::once(first)
         .chain(further)
-        .find(|name| taken.insert((plan.directory.clone(), name.clone())));
+        .find(|name| used.insert((plan.directory.clone(), name.clone())));
     if let Some(free) = free {
         plan.prefix = free;
     }

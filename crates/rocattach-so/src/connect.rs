@@ -1,6 +1,6 @@
 //! The engine behind the C interface: `midair-session`.
 
-use crate::engine::{Engine, Live, Pulse};
+use crate::engine::{Engine, LiveSession, Progress};
 use midair_failure::{Failure, Kind};
 use midair_session::{Event, Request, Session, Style};
 use midair_settings::Settings;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 struct Attacher;
 
 impl Engine for Attacher {
-    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn Live>, Failure> {
+    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn LiveSession>, Failure> {
         let pid = u32::try_from(pid)
             .map_err(|_| Failure::new(Kind::Usage, format!("{pid} is not a process id")))?;
         Ok(Box::new(Attached(Session::attach(&Request::new(
@@ -31,11 +31,11 @@ impl Engine for Attacher {
 
 struct Attached(Session);
 
-impl Live for Attached {
-    fn follow(&mut self) -> Result<Pulse, Failure> {
+impl LiveSession for Attached {
+    fn follow(&mut self) -> Result<Progress, Failure> {
         Ok(match self.0.poll()? {
-            Event::Running { .. } => Pulse::Running,
-            Event::TargetExited(_) => Pulse::Ended,
+            Event::Running { .. } => Progress::Running,
+            Event::TargetExited(_) => Progress::Ended,
         })
     }
 

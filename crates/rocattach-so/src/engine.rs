@@ -10,19 +10,19 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// What the engine says; the target is then as it was.
-    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn Live>, Failure>;
+    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn LiveSession>, Failure>;
 
     /// What descends from `pid` and has a GPU runtime, now.
     fn descendants(&self, pid: i32) -> Vec<i32>;
 }
 
 /// A session that is on. It stays on the thread that made it.
-pub trait Live {
+pub trait LiveSession {
     /// Takes over what the target has recorded so far; does not wait.
     ///
     /// # Errors
-    /// When following cannot go on. [`Live::finish`] is called all the same.
-    fn follow(&mut self) -> Result<Pulse, Failure>;
+    /// When following cannot go on. [`LiveSession::finish`] is called all the same.
+    fn follow(&mut self) -> Result<Progress, Failure>;
 
     /// Detaches if the target lives, and writes the outputs. When this returns the files are complete.
     ///
@@ -33,7 +33,7 @@ pub trait Live {
 
 /// What following found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pulse {
+pub enum Progress {
     /// The target runs.
     Running,
     /// The target has ended: nothing more will come.

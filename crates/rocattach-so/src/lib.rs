@@ -56,7 +56,7 @@ fn say(text: &str) {
 }
 
 /// What the environment asks for.
-fn the_settings() -> Result<midair_settings::Settings, Failure> {
+fn settings_from_environment() -> Result<midair_settings::Settings, Failure> {
     let (settings, left_out) =
         settings::of(std::env::vars_os(), settings::runs_with_more_rights())?;
     for name in left_out {
@@ -68,15 +68,15 @@ fn the_settings() -> Result<midair_settings::Settings, Failure> {
 }
 
 fn attach_to(pid: c_int) -> u32 {
-    let result =
-        the_settings().and_then(|settings| SESSIONS.attach(connect::engine(), pid, settings));
+    let result = settings_from_environment()
+        .and_then(|settings| SESSIONS.attach(connect::engine(), pid, settings));
     match result {
         Ok(()) => status::SUCCESS,
         Err(failure) => report(&failure),
     }
 }
 
-fn told(ending: Ending) -> u32 {
+fn status_of(ending: Ending) -> u32 {
     match ending {
         Ok(_) => status::SUCCESS,
         Err(failure) => report(&failure),
@@ -84,10 +84,10 @@ fn told(ending: Ending) -> u32 {
 }
 
 /// Reports each ending; the first failure's status speaks for all.
-fn all_told(endings: Vec<(c_int, Ending)>) -> u32 {
+fn statuses_of(endings: Vec<(c_int, Ending)>) -> u32 {
     endings
         .into_iter()
-        .map(|(_, ending)| told(ending))
+        .map(|(_, ending)| status_of(ending))
         .fold(status::SUCCESS, |all, one| if all == 0 { one } else { all })
 }
 
@@ -103,9 +103,9 @@ pub extern "C" fn rocattach_attach(pid: c_int) -> u32 {
 pub extern "C" fn rocattach_detach(pid: c_int) -> u32 {
     edge(|| {
         if pid == 0 {
-            all_told(SESSIONS.detach_all())
+            statuses_of(SESSIONS.detach_all())
         } else {
-            told(SESSIONS.detach(pid))
+            status_of(SESSIONS.detach(pid))
         }
     })
 }
@@ -116,7 +116,7 @@ pub extern "C" fn rocattach_detach(pid: c_int) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_attach_tree(pid: c_int) -> u32 {
     edge(|| {
-        let settings = match the_settings() {
+        let settings = match settings_from_environment() {
             Ok(settings) => settings,
             Err(failure) => return report(&failure),
         };
@@ -133,7 +133,7 @@ pub extern "C" fn rocattach_attach_tree(pid: c_int) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_detach_tree(pid: c_int) -> u32 {
     edge(|| match SESSIONS.detach_tree(pid) {
-        Ok(endings) => all_told(endings),
+        Ok(endings) => statuses_of(endings),
         Err(failure) => report(&failure),
     })
 }
@@ -216,6 +216,6 @@ pub extern "C" fn detach() {
             };
             return report(&Failure::new(Kind::Usage, why));
         }
-        all_told(endings)
+        statuses_of(endings)
     });
 }

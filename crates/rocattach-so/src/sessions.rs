@@ -1,6 +1,6 @@
 //! Sessions by process, each owned by a thread of its own between attach and detach.
 
-use crate::engine::{Engine, Live, Pulse};
+use crate::engine::{Engine, LiveSession, Progress};
 use midair_failure::{Failure, Kind};
 use midair_settings::Settings;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a session's thread rests between two looks at the spool, unless a detach is asked for.
-const REST: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How a session ended.
 pub type Ending = Result<Vec<PathBuf>, Failure>;
@@ -19,13 +19,13 @@ pub type Ending = Result<Vec<PathBuf>, Failure>;
 #[derive(Debug)]
 enum Slot {
     /// Somebody is attaching or detaching.
-    Taken,
+    Busy,
     /// On.
-    On(Worker),
+    Active(SessionThread),
 }
 
 #[derive(Debug)]
-struct Worker {
+struct SessionThread {
     /// Dropped to ask for the detach.
     go_on: Sender<()>,
     thread: JoinHandle<Ending>,
@@ -92,13 +92,13 @@ impl Sessions {
                 )
                 .hint("detach from it first"));
             }
-            slots.insert(pid, Slot::Taken);
+            slots.insert(pid, Slot::Busy);
         }
         let started = start(engine, pid, settings);
         let mut slots = open(&self.slots);
         match started {
-            Ok(worker) => {
-                slots.insert(pid, Slot::On(worker));
+            Ok(session) => {
+                slots.insert(pid, Slot::Active(session));
                 Ok(())
             }
             Err(failure) => {
@@ -113,7 +113,7 @@ impl Sessions {
     /// # Errors
     /// [`Kind::Usage`] when there is no session with it; else how the session ended.
     pub fn detach(&self, pid: i32) -> Ending {
-        let worker = {
+        let session = {
             let mut slots = open(&self.slots);
             match slots.get(&pid) {
                 None => {
@@ -122,17 +122,17 @@ impl Sessions {
                         format!("no session with process {pid}"),
                     ));
                 }
-                Some(Slot::Taken) => {
+                Some(Slot::Busy) => {
                     return Err(Failure::new(
                         Kind::Busy,
                         format!("another thread attaches to or detaches from process {pid}"),
                     ));
                 }
-                Some(Slot::On(_)) => {}
+                Some(Slot::Active(_)) => {}
             }
             // The place stays taken until the files are written: a new attach would find the target still busy.
-            match slots.insert(pid, Slot::Taken) {
-                Some(Slot::On(worker)) => worker,
+            match slots.insert(pid, Slot::Busy) {
+                Some(Slot::Active(session)) => session,
                 _ => {
                     return Err(Failure::new(
                         Kind::Usage,
@@ -141,8 +141,11 @@ impl Sessions {
                 }
             }
         };
-        drop(worker.go_on);
-        let ending = worker.thread.join().unwrap_or_else(|_| Err(broken(pid)));
+        drop(session.go_on);
+        let ending = session
+            .thread
+            .join()
+            .unwrap_or_else(|_| Err(thread_died(pid)));
         open(&self.slots).remove(&pid);
         ending
     }
@@ -152,7 +155,7 @@ impl Sessions {
         open(&self.trees).clear();
         let pids: Vec<i32> = open(&self.slots)
             .iter()
-            .filter(|(_, s)| matches!(s, Slot::On(_)))
+            .filter(|(_, s)| matches!(s, Slot::Active(_)))
             .map(|(pid, _)| *pid)
             .collect();
         pids.into_iter()
@@ -171,14 +174,18 @@ impl Sessions {
     }
 }
 
-pub(crate) fn broken(pid: i32) -> Failure {
+pub(crate) fn thread_died(pid: i32) -> Failure {
     Failure::new(
         Kind::Enter,
         format!("the thread of the session with process {pid} came to an unforeseen end"),
     )
 }
 
-fn start(engine: &'static dyn Engine, pid: i32, settings: Settings) -> Result<Worker, Failure> {
+fn start(
+    engine: &'static dyn Engine,
+    pid: i32,
+    settings: Settings,
+) -> Result<SessionThread, Failure> {
     let (go_on, stop) = channel::<()>();
     let (tell, answer) = channel();
     let thread = with_signals_blocked(|| {
@@ -200,30 +207,30 @@ fn start(engine: &'static dyn Engine, pid: i32, settings: Settings) -> Result<Wo
     })
     .map_err(|error| Failure::new(Kind::Enter, format!("no thread for the session: {error}")))?;
     match answer.recv() {
-        Ok(Ok(())) => Ok(Worker { go_on, thread }),
+        Ok(Ok(())) => Ok(SessionThread { go_on, thread }),
         Ok(Err(failure)) => {
             let _ = thread.join();
             Err(failure)
         }
-        Err(_) => Err(broken(pid)),
+        Err(_) => Err(thread_died(pid)),
     }
 }
 
 /// Follows the target until it ends or a detach is asked for, then finishes.
-fn follow(mut live: Box<dyn Live>, stop: &Receiver<()>) -> Ending {
-    let trouble = loop {
+fn follow(mut live: Box<dyn LiveSession>, stop: &Receiver<()>) -> Ending {
+    let failed = loop {
         match live.follow() {
-            Ok(Pulse::Running) => {}
-            Ok(Pulse::Ended) => break None,
+            Ok(Progress::Running) => {}
+            Ok(Progress::Ended) => break None,
             Err(failure) => break Some(failure),
         }
-        match stop.recv_timeout(REST) {
+        match stop.recv_timeout(POLL_INTERVAL) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => break None,
         }
     };
     let ending = live.finish();
-    match (ending, trouble) {
+    match (ending, failed) {
         // What was recorded is written, but following broke: that must not look like a success.
         (Ok(_), Some(failure)) => Err(failure),
         (ending, _) => ending,

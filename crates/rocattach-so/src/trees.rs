@@ -10,9 +10,9 @@ use midair_failure::{Failure, Kind};
 use midair_settings::Settings;
 
 /// Attached at one time.
-const AT_ONCE: usize = 16;
-/// Where the files' name does not tell processes apart, this is put behind it.
-const APART: &str = "_%pid%";
+const CONCURRENCY: usize = 16;
+/// Where the files' name does not tell processes with_pid, this is put behind it.
+const PID_SUFFIX: &str = "_%pid%";
 const NAME: &str = "ROCPROF_OUTPUT_FILE_NAME";
 
 impl Sessions {
@@ -52,8 +52,8 @@ impl Sessions {
                 .iter()
                 .any(|key| name.contains(key))
         {
-            let apart = format!("{name}{APART}");
-            settings.set(NAME, apart);
+            let with_pid = format!("{name}{PID_SUFFIX}");
+            settings.set(NAME, with_pid);
         }
         let mut attached: Vec<i32> = if refused.is_none() {
             vec![root]
@@ -61,7 +61,7 @@ impl Sessions {
             Vec::new()
         };
         let mut failures = Vec::new();
-        for some in descendants.chunks(AT_ONCE) {
+        for some in descendants.chunks(CONCURRENCY) {
             std::thread::scope(|scope| {
                 let started: Vec<_> = some
                     .iter()
@@ -80,7 +80,7 @@ impl Sessions {
                                 Kind::NotGpu | Kind::NoProcess | Kind::Zombie
                             ) => {}
                         Ok(Err(failure)) => failures.push((pid, failure)),
-                        Err(_) => failures.push((pid, crate::sessions::broken(pid))),
+                        Err(_) => failures.push((pid, crate::sessions::thread_died(pid))),
                     }
                 }
             });
@@ -124,7 +124,7 @@ impl Sessions {
                     let ending = thread.join();
                     (
                         pid,
-                        ending.unwrap_or_else(|_| Err(crate::sessions::broken(pid))),
+                        ending.unwrap_or_else(|_| Err(crate::sessions::thread_died(pid))),
                     )
                 })
                 .collect()

@@ -1,17 +1,17 @@
-//! The way in: look, enter, offer the session; and the words for every refusal of the engine.
+//! Attaching to one process: inspect it, enter it, offer the session.
 
 use crate::cuda::{self, ForCuda};
 use crate::cupti;
+use crate::entry_lock::EntryLock;
 use crate::explain;
+use crate::headroom;
 use crate::install::{Install, Tools};
 use crate::process::root_of;
 use crate::request::{Entry, Request};
 use crate::rights;
-use crate::room;
-use crate::runtime::{self, Brand};
+use crate::runtime::{self, Platform};
 use crate::session::{Prepared, Session, StartError};
 use crate::target::Target;
-use crate::turn::Turn;
 use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, Grade, Options, Tier, approach, enter_by};
 use midair_record::spool::SETTINGS;
@@ -23,7 +23,7 @@ impl Session {
     /// Attaches. When it returns, calls and kernels are being recorded.
     ///
     /// # Errors
-    /// What forbids or went wrong; the target is then as it was.
+    /// What forbids the attach, or what went wrong. The target is then as it was before.
     pub fn attach(request: &Request) -> Result<Session, Failure> {
         Session::attach_with(request, &Install::find()?, &Options::default())
     }
@@ -55,50 +55,51 @@ impl Session {
         let began = Instant::now();
         let root = root_of(request.pid);
         let mut tools = install.tools(&request.settings, &root)?;
-        let _turn = Turn::take(request.pid)?;
+        let _lock = EntryLock::acquire(request.pid)?;
         let mut approach = approach_to(request.pid)?;
-        // A session that is complete is still being cleared away for a moment, longer where memory is locked.
+        // The worker thread of a session that is complete needs a moment to park, and longer where memory is
+        // locked.
         let patience = Instant::now() + CLEARING;
         while is_at_work(&approach) && Instant::now() < patience {
             std::thread::sleep(CLEARING / 20);
             approach = approach_to(request.pid)?;
         }
-        let (brand, other) =
+        let (platform, other) =
             runtime::chosen(&approach, options)?.ok_or_else(|| explain::not_gpu(request.pid))?;
-        let library = brand.library(install)?;
-        let mut said = Said::from_other(other);
+        let library = platform.library(install)?;
+        let mut remarks = Remarks::from_warning(other);
         let for_cuda;
-        let request = match brand {
-            Brand::Amd => {
+        let request = match platform {
+            Platform::Amd => {
                 tools.for_process(approach.tid, install)?;
                 if let Ok(look) = &approach.look {
                     runtime::refuse_two_copies(look.pid, &look.modules)?;
                 }
                 request
             }
-            Brand::Cuda => {
+            Platform::Cuda => {
                 for_cuda = cuda::request(request, &tools, install, approach.tid)?;
                 if let Ok(look) = &approach.look {
                     cupti::must_be_had(look, &request.settings)?;
                 }
-                said.take(&for_cuda);
+                remarks.add(&for_cuda);
                 tools = Tools::default();
                 &for_cuda.request
             }
         };
-        // Open it before entering, and check that it is still the process that was looked at.
+        // Take hold of the process before entering it, and check that it is still the one that was inspected.
         let pid = approach.pid;
         let held = Target::hold(pid as u32)?;
         let mut identity = Identity::read(pid as u32, approach.tid.cast_unsigned());
-        if brand == Brand::Cuda {
+        if platform == Platform::Cuda {
             identity.without_driver = None;
         }
         check_request(request, &identity)?;
-        room::check_ours(&brand.file(install), &tools, request)?;
+        headroom::check_ours(&platform.file(install), &tools, request)?;
         if let Ok(look) = &approach.look {
-            room::check(look, brand, &tools, request)?;
+            headroom::check(look, platform, &tools, request)?;
         }
-        // The spool and the tools are made ready while the engine enters: neither needs the other.
+        // The spool and the tools are prepared while the engine enters: neither depends on the other.
         let (prepared, entered) = std::thread::scope(|scope| {
             let prepare = scope.spawn(|| Prepared::make(identity, &tools, install, request));
             let entered = enter_by(&approach, &library, options);
@@ -119,13 +120,14 @@ impl Session {
             release: entered.times.release,
             looks: entered.times.looks,
             looked: entered.times.looked,
-            cuda: brand == Brand::Cuda,
-            warnings: said.warnings,
-            notes: said.notes,
+            cuda: platform == Platform::Cuda,
+            warnings: remarks.warnings,
+            notes: remarks.notes,
             ..Entry::default()
         };
-        let target = held.with_agent(entered.agent_tid as u32);
-        // Hanging up on our thread, which dropping `entered` does, ends its wait for an offer: it parks.
+        let target = held.with_worker(entered.agent_tid as u32);
+        // Dropping `entered` closes our end of the channel, which ends the worker thread's wait for an offer:
+        // it parks.
         match Session::over(target, &entered.channel, prepared?, request, entry) {
             Ok(mut session) => {
                 session.attached_after(began.elapsed());
@@ -150,37 +152,38 @@ impl Session {
     }
 }
 
-/// What is to be said of an attach.
+/// What to report about an attach besides its success.
 #[derive(Debug, Default)]
-struct Said {
+struct Remarks {
     warnings: Vec<String>,
     notes: Vec<String>,
 }
 
-impl Said {
-    fn from_other(warning: Option<String>) -> Said {
-        Said {
+impl Remarks {
+    fn from_warning(warning: Option<String>) -> Remarks {
+        Remarks {
             warnings: warning.into_iter().collect(),
             notes: Vec::new(),
         }
     }
 
-    fn take(&mut self, told: &ForCuda) {
-        self.warnings.extend_from_slice(&told.warnings);
-        self.notes.extend_from_slice(&told.notes);
+    fn add(&mut self, adapted: &ForCuda) {
+        self.warnings.extend_from_slice(&adapted.warnings);
+        self.notes.extend_from_slice(&adapted.notes);
     }
 }
 
-/// How long a session that was on may take to be gone before another one is told that it is on.
+/// How long the previous session may take to clear away before the process counts as busy.
 const CLEARING: Duration = Duration::from_millis(400);
 
-/// Whether our thread is in the process and does not wait for anybody.
+/// Whether a worker thread is in the process that waits for nobody.
 fn is_at_work(approach: &Approach) -> bool {
     let agent = approach.look.as_ref().ok().and_then(|look| look.agent);
     agent.is_some_and(|agent| !agent.is_parked() && agent.block.is_none())
 }
 
-/// What would fail after the attach fails before it: settings that do not fit, results that could not be written.
+/// Checks before the attach what would fail after it: settings that do not fit, results that could not be
+/// written.
 fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> {
     let bytes = request
         .settings
@@ -197,13 +200,13 @@ fn check_request(request: &Request, identity: &Identity) -> Result<(), Failure> 
     results_fit(request, identity).map(drop)
 }
 
-/// Whether the real user can write where the settings say; the directory.
+/// The directory of the results, if the real user can write there.
 pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<PathBuf, Failure> {
     rights::as_real_user(|| midair_results::check(&request.settings, identity))
         .unwrap_or_else(|error| Err(rights::cannot_drop(&error)))
 }
 
-/// Why this process cannot be attached to, if a look at it tells.
+/// Why this process cannot be attached to, as far as an inspection tells.
 pub(crate) fn refusal(pid: u32) -> Option<Failure> {
     let seen =
         approach_to(pid).and_then(|approach| runtime::chosen(&approach, &Options::default()));

@@ -1,19 +1,20 @@
-//! Every precondition of an attach, one by one, told by looking alone.
+//! Every precondition of an attach, one by one, found by inspection alone.
 //!
-//! What forbids an attach is decided in one place, by the engine's look ([`midair_inject::approach`]); the lines here tell each fact by
-//! itself. A fact that would forbid the way by ptrace is a mere note where the look finds another way in. Nothing is traced, stopped
-//! or written: the target's files in `/proc` are read, and some of its memory.
+//! What forbids an attach is decided in one place, by the engine's inspection ([`midair_inject::approach`]).
+//! Each line here reports one fact. A fact that would forbid entering by ptrace is only a note where the
+//! engine finds another entry path. Nothing is traced, stopped or written: only the target's files in `/proc`
+//! and some of its memory are read.
 
 mod cuda;
-mod place;
+mod entry;
+mod environment;
 mod target;
-mod way;
 
 use crate::explain;
 use crate::install::{Install, Tools};
 use crate::process::{live, root_of};
 use crate::request::Request;
-use crate::runtime::{self, Brand};
+use crate::runtime::{self, Platform};
 use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, Look, Options, Refusal, approach};
 use midair_procinfo::Tid;
@@ -22,7 +23,7 @@ use midair_procinfo::module::Modules;
 /// One precondition of an attach.
 #[derive(Debug, Clone)]
 pub struct Check {
-    /// What was looked at, in a word or two. Each name is there once.
+    /// What was inspected, in a word or two. Each name occurs once.
     pub name: String,
     /// What was found, in one sentence.
     pub found: String,
@@ -33,24 +34,24 @@ pub struct Check {
 /// What a fact means for an attach.
 #[derive(Debug, Clone)]
 pub enum Verdict {
-    /// As an attach needs it.
+    /// It is as an attach needs it.
     Pass,
-    /// It does not decide: it does not matter here, or could not be told.
+    /// It does not decide: it does not matter here, or could not be determined.
     Note,
     /// It forbids the attach.
     Fail(Failure),
 }
 
 impl Check {
-    /// As it should be.
+    /// A precondition that is met.
     pub fn pass(name: &str, found: impl Into<String>) -> Check {
         Check::new(name, found, Verdict::Pass)
     }
-    /// Worth saying, and no more.
+    /// A fact worth reporting that decides nothing.
     pub fn note(name: &str, found: impl Into<String>) -> Check {
         Check::new(name, found, Verdict::Note)
     }
-    /// Forbids the attach.
+    /// A precondition that forbids the attach.
     pub fn fail(name: &str, failure: Failure) -> Check {
         Check::new(name, failure.what.clone(), Verdict::Fail(failure))
     }
@@ -70,7 +71,7 @@ impl Check {
     }
 }
 
-/// The lines so far, and what decides.
+/// The lines so far, and whether the engine would enter.
 struct Lines {
     checks: Vec<Check>,
     /// The engine would enter.
@@ -90,7 +91,8 @@ impl Lines {
     fn cannot_tell(&mut self, name: &str, why: &std::io::Error) {
         self.note(name, format!("cannot be told: {why}"));
     }
-    /// A fact that speaks against entering by ptrace: whether it forbids the attach the look has said.
+    /// Reports a fact that forbids entering by ptrace. Whether it forbids the attach depends on the engine's
+    /// inspection.
     fn against(&mut self, name: &str, refusal: &Refusal) {
         let failure = explain::refused(refusal);
         if self.enters {
@@ -105,8 +107,8 @@ impl Lines {
     }
 }
 
-/// Looks at every precondition of an attach as `request` describes it, and touches nothing. The first that fails is what an attach
-/// would be refused with.
+/// Inspects every precondition of an attach as `request` describes it, and touches nothing. An attach would
+/// be refused with the first one that fails.
 pub fn checks(request: &Request) -> Vec<Check> {
     let looked = match Tid::try_from(request.pid) {
         Ok(pid) => approach(pid),
@@ -116,28 +118,35 @@ pub fn checks(request: &Request) -> Vec<Check> {
         checks: Vec::new(),
         enters: looked.is_ok(),
     };
-    let brand = looked
+    let platform = looked
         .as_ref()
         .ok()
         .and_then(|approach| runtime::chosen(approach, &Options::default()).ok()?)
-        .map_or(Brand::Amd, |(brand, _)| brand);
-    let tools = libraries(request, brand, &mut lines);
+        .map_or(Platform::Amd, |(platform, _)| platform);
+    let tools = libraries(request, platform, &mut lines);
     if let Some((pid, tid)) = target::lives(request.pid, &mut lines) {
-        the_process(request, pid, tid, looked.as_ref().ok(), brand, &mut lines);
+        the_process(
+            request,
+            pid,
+            tid,
+            looked.as_ref().ok(),
+            platform,
+            &mut lines,
+        );
         if let Some(look) = looked.as_ref().ok().and_then(|it| it.look.as_ref().ok()) {
             let tools = tools.as_ref().map(|(install, tools)| (install, tools));
-            place::room(request, look, brand, tools, &mut lines);
+            environment::headroom(request, look, platform, tools, &mut lines);
         }
         if let Err(refusal) = &looked
             && !lines.failed()
         {
-            // Something that no line names.
+            // A refusal that none of the lines above reports.
             lines.fail("entering", explain::refused(refusal));
         }
-        place::results(request, (pid, tid), &mut lines);
-        place::spool(request, &mut lines);
+        environment::results(request, (pid, tid), &mut lines);
+        environment::spool(request, &mut lines);
     }
-    place::kernel(&mut lines);
+    environment::kernel(&mut lines);
     lines.checks
 }
 
@@ -146,7 +155,7 @@ fn the_process(
     pid: Tid,
     tid: Tid,
     approach: Option<&Approach>,
-    brand: Brand,
+    platform: Platform,
     lines: &mut Lines,
 ) {
     let look: Option<&Look> = approach.and_then(|approach| approach.look.as_ref().ok());
@@ -171,27 +180,27 @@ fn the_process(
         target::c_library(pid, modules, lines);
         let copies = look.map(Look::copies).unwrap_or_default();
         target::runtimes(request.pid, modules, &copies, lines);
-        match brand {
-            Brand::Amd => target::table_source(modules, lines),
-            Brand::Cuda => cuda::lines(request, (pid, tid), modules, lines),
+        match platform {
+            Platform::Amd => target::table_source(modules, lines),
+            Platform::Cuda => cuda::lines(request, (pid, tid), modules, lines),
         }
         target::other_profilers(modules, lines);
     }
     if let Some(approach) = approach {
-        way::socket(approach, &Options::default(), lines);
+        entry::socket(approach, &Options::default(), lines);
     }
     if let Some(look) = look {
-        way::agent(request.pid, look, lines);
-        way::listener(look, lines);
-        way::threads(look, lines);
+        entry::agent(request.pid, look, lines);
+        entry::listener(look, lines);
+        entry::threads(look, lines);
     }
     target::namespaces(tid, lines);
-    place::threads(tid, &status, lines);
+    environment::threads(tid, &status, lines);
     target::clock(tid, lines);
 }
 
-/// Our own libraries, and the tools that are to be sent.
-fn libraries(request: &Request, brand: Brand, lines: &mut Lines) -> Option<(Install, Tools)> {
+/// Our own libraries, and the tools that would be sent.
+fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option<(Install, Tools)> {
     let install = match Install::find() {
         Ok(install) => install,
         Err(failure) => {
@@ -199,11 +208,11 @@ fn libraries(request: &Request, brand: Brand, lines: &mut Lines) -> Option<(Inst
             return None;
         }
     };
-    if let Err(failure) = brand.library(&install) {
+    if let Err(failure) = platform.library(&install) {
         lines.fail("libraries", failure);
         return None;
     }
-    for file in [&brand.file(&install), &install.tool] {
+    for file in [&platform.file(&install), &install.tool] {
         if let Err(error) = std::fs::File::open(file) {
             let what = format!("{} cannot be read: {error}", file.display());
             let hint = format!("sudo chmod a+r {}", file.display());
@@ -216,7 +225,7 @@ fn libraries(request: &Request, brand: Brand, lines: &mut Lines) -> Option<(Inst
     }
     let place = install.sdk.parent().unwrap_or(&install.sdk);
     lines.pass("libraries", format!("ours are in {}", place.display()));
-    if brand == Brand::Cuda {
+    if platform == Platform::Cuda {
         lines.note("tools", "none is sent to a CUDA process");
         return Some((install, Tools::default()));
     }
@@ -290,14 +299,14 @@ mod tests {
         );
     }
 
-    /// A child's facts are the ones that were arranged for it.
+    /// Reports about a child are the facts that were arranged for it.
     #[test]
     fn a_child_that_sleeps() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
             .unwrap();
-        // Until then it is ours, or being loaded.
+        // Until then the child is still this program, or is being loaded.
         let pid = child.id().cast_signed();
         let sleeps = |doing: Doing| {
             let number = u64::try_from(libc::SYS_clock_nanosleep).unwrap();

@@ -7,7 +7,7 @@ use midair_output::table;
 use midair_ptrace::fault;
 use midair_results::{End, Finished, Written};
 
-/// What a session brought.
+/// What a session recorded.
 #[derive(Debug)]
 pub struct Collected {
     pub(crate) finished: Finished,
@@ -15,7 +15,7 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// How we came in.
+    /// How the target was entered.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
@@ -25,7 +25,7 @@ impl Collected {
         self.finished.records.records()
     }
 
-    /// Why the detach did not come to its end, if it did not: the trace is there all the same.
+    /// Why the detach did not complete, if it did not. The trace exists all the same.
     pub fn failure(&self) -> Option<&Failure> {
         self.finished.failure.as_ref()
     }
@@ -35,7 +35,7 @@ impl Collected {
         self.finished.ended
     }
 
-    /// Writes the outputs where the settings say. `style` is that of the table.
+    /// Writes the outputs where the settings say, with the table in this `style`.
     ///
     /// # Errors
     /// [`midair_failure::Kind::Output`]; then no file of this trace is left.

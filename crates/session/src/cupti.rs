@@ -1,5 +1,5 @@
-//! What CUPTI a CUDA process would find, and who else profiles it, seen from outside: the search is that of our library there
-//! (`midair-cuda`), over the process's own files.
+//! Which CUPTI a CUDA process would find, and who else profiles it, determined from outside. The search is
+//! the one that our library makes in the process (`midair-cuda`), over the process's own files.
 
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::runtime::CUDA_NAME;
@@ -15,14 +15,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// Where the loader looks by itself, its cache aside.
+/// Where the loader searches by default, besides its cache.
 const LOADERS_FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
-/// What `ldconfig` wrote down.
+/// The cache that `ldconfig` writes.
 const LOADERS_CACHE: &str = "/etc/ld.so.cache";
-/// Of that at most so much is read: it is the process's file.
+/// At most so many bytes of the cache are read, since the file is the process's.
 const MOST_CACHE: u64 = 16 << 20;
 
-/// Mapped files that are looked at, at most: the process may have mapped any, and beside each of CUDA's there are several places.
+/// At most so many mapped files are inspected: the process may have mapped any number, and several locations
+/// are searched beside each of CUDA's.
 const MOST_MAPPED: usize = 4096;
 
 /// Version of the driver by the name of its library, such as `580.95.05`.
@@ -34,7 +35,7 @@ pub(crate) fn driver(modules: &Modules) -> Option<String> {
     })
 }
 
-/// Major version of the newest CUDA that a driver serves; 0 where it does not tell.
+/// Major version of the newest CUDA that a driver supports; 0 where the driver's version does not tell.
 /// Source: the CUDA toolkit's release notes (525 came with CUDA 12.0, 580 with 13.0).
 fn major(driver: Option<&str>) -> u32 {
     let branch = driver.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
@@ -48,7 +49,7 @@ fn major(driver: Option<&str>) -> u32 {
     }
 }
 
-/// The process that `tid` is a live thread of, as far as it may be looked into.
+/// The process that `tid` is a live thread of, as far as it may be read.
 fn process(tid: Tid, modules: &Modules) -> Process {
     let environment = std::fs::read(format!("/proc/{tid}/environ")).unwrap_or_default();
     let pair = |one: &[u8]| {
@@ -82,10 +83,11 @@ pub(crate) fn other_profiler(pid: i32, tid: Tid, modules: &Modules) -> Option<Fa
     })
 }
 
-/// The CUPTI that would be tried first, in words; or that there is none. Whether it fits is known when it is loaded.
+/// A description of the CUPTI that would be tried first, or that there is none. Whether it fits is known only
+/// when it is loaded.
 ///
 /// # Errors
-/// [`Kind::NoCupti`]; or the kernel's, where the process's files cannot be looked at.
+/// [`Kind::NoCupti`]; or the kernel's error, where the process's files cannot be read.
 pub(crate) fn first(
     pid: i32,
     tid: Tid,
@@ -158,7 +160,8 @@ fn none(pid: i32, why: &str) -> Failure {
     .hint(NO_CUPTI)
 }
 
-/// Refuses what can be seen to come to nothing, before anything is touched. What cannot be seen is our library's to say.
+/// Refuses what can be seen to fail, before anything is touched. What cannot be seen from outside is reported
+/// by our library in the process.
 ///
 /// # Errors
 /// [`Kind::OtherProfiler`], [`Kind::NoCupti`].
@@ -170,7 +173,7 @@ pub(crate) fn must_be_had(look: &Look, settings: &Settings) -> Result<(), Failur
     found.map_or(Ok(()), |found| found.map(drop))
 }
 
-/// A process's own file system. Links are followed inside of it.
+/// A process's own file system. Links are followed inside it.
 struct Root(File);
 
 impl Root {
@@ -208,7 +211,7 @@ impl Root {
         if self.is_file(LOADERS_CACHE)
             && let Ok(file) = self.open(LOADERS_CACHE, libc::O_RDONLY | libc::O_NONBLOCK)
         {
-            // What cannot be read is not known.
+            // A part that cannot be read is treated as absent.
             let _ = file.take(MOST_CACHE).read_to_end(&mut bytes);
         }
         bytes
@@ -217,7 +220,7 @@ impl Root {
 
 impl Files for Root {
     fn is_file(&self, path: &str) -> bool {
-        // Only its name is opened: nothing is done to a device or a pipe.
+        // Only the name is opened (`O_PATH`): nothing is done to a device or a pipe.
         self.open(path, libc::O_PATH)
             .and_then(|file| file.metadata())
             .is_ok_and(|found| found.is_file())
@@ -265,7 +268,7 @@ mod tests {
         let root = Root(File::open(dir.path()).unwrap());
         assert!(root.is_file("/usr/local/cuda/lib64/libcupti.so.13"));
         assert!(!root.is_file("/usr/local/cuda/lib64"));
-        // There is such a file outside, and none inside.
+        // Such a file exists outside the root and not inside it.
         assert!(std::path::Path::new("/etc/passwd").is_file());
         assert!(!root.is_file("/outside") && !root.is_file("/../../../../etc/passwd"));
         let mut names = root.list("/usr/local");

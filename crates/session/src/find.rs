@@ -1,4 +1,4 @@
-//! Which processes use a GPU runtime: one cheap pass over `/proc`, which touches nobody.
+//! Which processes use a GPU runtime: one cheap pass over `/proc`, which touches no process.
 
 use midair_procinfo::{Tid, maps, show, task};
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ const LIBRARIES: [(&str, RuntimeKind); 3] = [
 /// Which runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuntimeKind {
-    /// `libamdhip64`.
+    /// HIP: `libamdhip64`.
     Hip,
-    /// `libhsa-runtime64`.
+    /// HSA: `libhsa-runtime64`.
     Hsa,
-    /// `libcuda`: CUDA's driver library.
+    /// CUDA's driver library: `libcuda`.
     Cuda,
 }
 
@@ -37,7 +37,8 @@ impl RuntimeKind {
 pub struct Runtime {
     /// Which.
     pub kind: RuntimeKind,
-    /// What follows `.so.` in the name of the mapped file, such as `7.2.70204`; empty when nothing does. CUDA's is that of the driver.
+    /// What follows `.so.` in the name of the mapped file, such as `7.2.70204`, or nothing. For CUDA it is
+    /// the driver's version.
     pub version: String,
     /// Path of the mapped file, in the process's own mount namespace.
     pub path: PathBuf,
@@ -50,9 +51,9 @@ pub struct Runtime {
 pub struct Found {
     /// Its number in our pid namespace.
     pub pid: u32,
-    /// Its parent's number; 0 when that is outside of our pid namespace.
+    /// Its parent's number; 0 when the parent is outside our pid namespace.
     pub parent: u32,
-    /// Start since boot, clock ticks: with the pid it names one process for good.
+    /// Its start in clock ticks since boot. Together with the pid it identifies one process for good.
     pub start_ticks: u64,
     /// Real user id.
     pub uid: u32,
@@ -60,9 +61,10 @@ pub struct Found {
     pub name: String,
     /// Command line, its words separated by spaces; empty for a zombie or a kernel thread.
     pub command: String,
-    /// GPU runtimes that are mapped, told by their files' names; each library once.
+    /// GPU runtimes that are mapped, recognized by file name; each library once.
     pub runtimes: Vec<Runtime>,
-    /// Its mappings could be read. Without that nothing is known of its runtimes: it is another user's, or may not be touched.
+    /// Its mappings could be read. Otherwise nothing is known of its runtimes: it belongs to another user, or
+    /// may not be inspected.
     pub readable: bool,
 }
 
@@ -78,15 +80,15 @@ impl Found {
     }
 }
 
-/// Every process that has a GPU runtime mapped, in the order of their numbers. Those whose mappings may not be read are not among them:
-/// [`processes`] has them, too.
+/// Every process that has a GPU runtime mapped, by ascending number. Processes whose mappings may not be read
+/// are left out; [`processes`] includes them.
 pub fn gpu_processes() -> Vec<Found> {
     let mut found = processes();
     found.retain(Found::uses_a_gpu);
     found
 }
 
-/// Every process that runs, but kernel threads, zombies and this one, in the order of their numbers.
+/// Every running process but kernel threads, zombies and this one, by ascending number.
 pub fn processes() -> Vec<Found> {
     let us = std::process::id();
     let mut found: Vec<Found> = pids()
@@ -98,7 +100,7 @@ pub fn processes() -> Vec<Found> {
     found
 }
 
-/// All process numbers that `/proc` has. A snapshot.
+/// All process numbers in `/proc`, as a snapshot.
 pub(crate) fn pids() -> Vec<u32> {
     std::fs::read_dir("/proc")
         .into_iter()
@@ -108,11 +110,11 @@ pub(crate) fn pids() -> Vec<u32> {
         .collect()
 }
 
-/// One process; `None` when there is none, or it is a kernel thread or has ended.
+/// One process; `None` when there is none, when it is a kernel thread, or when it has ended.
 pub fn process(pid: u32) -> Option<Found> {
     let number = Tid::try_from(pid).ok()?;
     let stat = task::stat(number).ok()?;
-    // Its leader may have ended while other threads go on: then one of those tells of its mappings.
+    // The leader may have ended while other threads run on. Then one of those has the mappings.
     let live = task::live(number).ok()??;
     if stat.is_kernel_thread() {
         return None;
@@ -141,7 +143,7 @@ pub fn process(pid: u32) -> Option<Found> {
 fn runtimes(text: &[u8]) -> Vec<Runtime> {
     let mut found: Vec<Runtime> = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {
-        // Most lines are no library: look for the letters before parsing.
+        // Most lines are no library: compare the file name before parsing.
         let Some(slash) = line.iter().rposition(|byte| *byte == b'/') else {
             continue;
         };
@@ -161,7 +163,8 @@ fn runtimes(text: &[u8]) -> Vec<Runtime> {
             .map(|file| file.to_string_lossy().into_owned())
             .and_then(|file| file.strip_prefix(name).map(str::to_owned))
             .unwrap_or_default();
-        // libamdhip64.so, libamdhip64.so.7.2.70204; not libamdhip64_something.so, which is somebody else's.
+        // Accepts libamdhip64.so and libamdhip64.so.7.2.70204, but not libamdhip64_something.so, which is
+        // another library.
         let Some(version) = rest.strip_prefix(".so") else {
             continue;
         };

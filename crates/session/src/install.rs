@@ -1,4 +1,4 @@
-//! Where our own libraries are: beside the program or library that runs this code.
+//! Where our own libraries are: next to the program or library that contains this code.
 
 use crate::rights;
 use midair_failure::{Failure, Kind};
@@ -7,16 +7,16 @@ use midair_settings::Settings;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The SDK, below the library directory.
+/// The SDK, relative to the library directory.
 const SDK: &str = "librocprofiler-sdk.so.1";
-/// What records CUDA, beside the SDK.
+/// The library that records CUDA, next to the SDK.
 const CUDA: &str = "libmidair-cuda.so";
-/// The default tool, below the library directory.
+/// The default tool, relative to the library directory.
 const TOOL: &str = "rocprofiler-sdk/librocprofiler-sdk-tool.so.1";
-/// The C API, by whose place the library directory is known when a foreign program loaded it.
+/// The C API. Where another program has loaded it, its path tells the library directory.
 const ROCATTACH: &str = "librocprofiler-sdk-rocattach.so";
 
-/// Names of the C API's library of all generations.
+/// Names of the C API's library in all generations.
 const ATTACH_LIBRARIES: [&str; 3] = [
     ROCATTACH,
     "librocprofiler-attach.so",
@@ -26,14 +26,14 @@ const ATTACH_LIBRARIES: [&str; 3] = [
 /// Our libraries.
 #[derive(Debug, Clone)]
 pub struct Install {
-    /// The SDK, which our thread in the target loads.
+    /// The SDK, which the worker thread loads.
     pub sdk: PathBuf,
     /// The default tool.
     pub tool: PathBuf,
 }
 
 impl Install {
-    /// The one that the running code belongs to.
+    /// The installation that the running code belongs to.
     ///
     /// # Errors
     /// [`Kind::Installation`] when there is none.
@@ -50,18 +50,18 @@ impl Install {
                 .hint("run the program from a complete installation (cargo xtask stage, or cargo xtask install --prefix DIR)")
         })?;
         if rights::is_privileged() {
-            // Whoever may link this program to a place of his own would otherwise choose our libraries.
+            // Whoever may hard-link this program into another directory could otherwise choose our libraries.
             found.must_be_trusted()?;
         }
         Ok(found)
     }
 
-    /// What records CUDA, which our thread in a CUDA process loads. It may be missing.
+    /// The library that records CUDA, which the worker thread of a CUDA process loads. It may be missing.
     pub fn cuda(&self) -> PathBuf {
         self.sdk.with_file_name(CUDA)
     }
 
-    /// The tools of a session for which none was named.
+    /// The tools of a session whose caller named none.
     pub(crate) fn default_tools(&self) -> Tools {
         Tools {
             files: vec![self.tool.clone()],
@@ -91,15 +91,17 @@ impl Install {
         (install.sdk.is_file() && install.tool.is_file()).then_some(install)
     }
 
-    /// The tools that the settings name (`ROCPROF_ATTACH_TOOL_LIBRARY`, a list with colons, each name of which counts), or the default
-    /// one, for a process whose files are below `root`.
+    /// The tools that the settings name (`ROCPROF_ATTACH_TOOL_LIBRARY`, a list separated by colons), or the
+    /// default tool, for a process whose files are below `root`.
     ///
-    /// * Naming the attach library itself means the default tool, as callers of the older interface do (seeds/001).
-    /// * A bare name is one of our own libraries; else one that the target's loader knows.
-    /// * A path is a file of this side, whose bytes are sent; else, if it is absolute, one that only the target has.
+    /// * The name of the attach library itself stands for the default tool, as callers of the older interface
+    ///   use it (`docs/sources.md#register`).
+    /// * A bare name is one of our own libraries, or else one that the target's loader finds.
+    /// * A path is a file of this side, whose bytes are sent, or else, if it is absolute, one that only the
+    ///   target has.
     ///
     /// # Errors
-    /// [`Kind::Usage`] when a path is no file on either side.
+    /// [`Kind::Usage`] when a path is a file on neither side.
     pub fn tools(&self, settings: &Settings, root: &Path) -> Result<Tools, Failure> {
         self.tools_with(settings, root, rights::is_privileged())
     }
@@ -164,7 +166,7 @@ impl Install {
             )
             .hint("name it by its absolute path"));
         }
-        // Only what the real user may see: which files there are is told by the errors.
+        // As the real user: errors reveal which files exist.
         let is_file = |path: &Path| rights::as_real_user(|| path.is_file()).unwrap_or(false);
         if is_file(path) {
             return Ok(Ok(path.to_owned()));
@@ -186,21 +188,23 @@ impl Install {
 /// The tools of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tools {
-    /// Files of this side, which are sent.
+    /// Files of this side, whose bytes are sent.
     pub files: Vec<PathBuf>,
     /// Names for the target's loader. They come after the files.
     pub names: Vec<String>,
-    /// Only files that root owns and nobody else can change may be sent ([`rights::trusted`]); each is opened once, looked at, and
-    /// read by that descriptor.
+    /// Only files that root owns and nobody else can change may be sent ([`rights::trusted`]). Each is opened
+    /// once, and checked and read through that descriptor.
     pub only_trusted: bool,
 }
 
 impl Tools {
-    /// Holds them against the rights of the process that `tid` is a live thread of: tools that its caller chose are honoured only where
-    /// it has no right that the caller has not. Our own default tool is the caller's choice no more than our SDK is.
+    /// Compares the tools with the rights of the process that `tid` is a live thread of. Tools that the
+    /// caller chose are honoured only where the process has no right that the caller lacks. Our own default
+    /// tool is not the caller's choice, and neither is our SDK.
     ///
     /// # Errors
-    /// [`Kind::NotPermitted`] for a name that only the process's own loader would resolve: what that is cannot be looked at.
+    /// [`Kind::NotPermitted`] for a name that only the process's own loader would resolve, since the file
+    /// cannot be checked.
     pub fn for_process(&mut self, tid: Tid, install: &Install) -> Result<(), Failure> {
         let ours_alone = self.names.is_empty() && self.files == [install.tool.clone()];
         if ours_alone {
@@ -223,7 +227,7 @@ impl Tools {
         .hint("name a file of this side that only root can write, by its absolute path"))
     }
 
-    /// Says early what cannot be sent: before anything is entered.
+    /// Reports a file that cannot be sent before anything is entered.
     fn can_be_read(&self, install: &Install) -> Result<(), Failure> {
         for path in &self.files {
             self.open(path, install)
@@ -232,7 +236,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Says early what [`Tools::open`] would be refused for.
+    /// Reports early what [`Tools::open`] would refuse.
     fn look_at_files(&self, why: &str, install: &Install) -> Result<(), Failure> {
         for path in self.files.iter().filter(|path| **path != install.tool) {
             rights::trusted(path).map_err(|bad| {
@@ -247,15 +251,15 @@ impl Tools {
         Ok(())
     }
 
-    /// Opens one of the files, to be sent.
+    /// Opens one of the files for sending.
     ///
     /// # Errors
-    /// The kernel's; permission denied where [`Tools::only_trusted`] is not met.
+    /// The kernel's; permission denied where [`Tools::only_trusted`] is violated.
     pub(crate) fn open(&self, path: &Path, install: &Install) -> std::io::Result<File> {
         if path == install.tool {
             return File::open(path);
         }
-        // Else whoever may run this could have any file sent to a process of his own.
+        // Otherwise whoever may run this program could have any file sent to a process of theirs.
         rights::as_real_user(|| {
             if self.only_trusted {
                 rights::trusted(path)
@@ -274,7 +278,7 @@ pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
-/// Path of a library of this process whose file name begins so.
+/// Path of a mapped library of this process whose file name begins with `name`.
 fn mapped_library(name: &str) -> Option<PathBuf> {
     let maps = std::fs::read("/proc/self/maps").ok()?;
     maps.split(|byte| *byte == b'\n').find_map(|line| {
@@ -335,7 +339,7 @@ mod tests {
         }
         assert_eq!(tools("/nowhere/x.so").unwrap_err().kind, Kind::Usage);
         assert_eq!(tools("folder/x.so").unwrap_err().kind, Kind::Usage);
-        // With more rights than the caller's nothing is looked up relative to where the caller happens to be.
+        // With more rights than the caller's, nothing is resolved relative to the caller's working directory.
         let raised = |list: &str| {
             let settings: Settings = [("ROCPROF_ATTACH_TOOL_LIBRARY", list)]
                 .into_iter()

@@ -1,29 +1,30 @@
 //! The attaching side: attach, collect, detach, write.
 //!
-//! One [`Session`] is one attach of one process. It looks before it touches anything, enters through the engine
-//! (`midair-inject`), passes the spool and the libraries, follows the spool into an unlinked file while the target runs, and ends
-//! with a [`Collected`] trace that `midair-results` writes. Every front (`rocprofv3`, `midair`, the C API) uses this and nothing
-//! below it.
+//! One [`Session`] is one attach to one process. It inspects before it touches anything, enters through the
+//! engine (`midair-inject`), passes the spool and the libraries, follows the spool into an unlinked file
+//! while the target runs, and ends with a [`Collected`] trace that `midair-results` writes. Every front end
+//! (`rocprofv3`, `midair`, the C API) uses this crate and nothing below it.
 
 mod attach;
 mod checks;
 mod collected;
 mod cuda;
 mod cupti;
+mod entry_lock;
 mod explain;
 pub mod find;
+mod headroom;
 mod install;
 mod list;
 mod process;
 mod request;
 mod rights;
-mod room;
+
 mod runtime;
 mod session;
 mod status;
 mod target;
 pub mod tree;
-mod turn;
 
 pub use checks::{Check, Verdict, checks};
 pub use collected::Collected;
@@ -37,4 +38,4 @@ pub use rights::as_real_user;
 pub use session::Session;
 pub use status::rocattach_status;
 pub use target::Target;
-pub use tree::{Group, GroupCollected, GroupRequest, Happened, News, Selection};
+pub use tree::{Group, GroupCollected, GroupRequest, Notice, NoticeKind, Selection};

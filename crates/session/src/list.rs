@@ -4,7 +4,7 @@ use crate::cupti;
 use crate::explain;
 use crate::find::{Found, processes};
 use crate::rights;
-use crate::runtime::{self, Brand};
+use crate::runtime::{self, Platform};
 use midair_failure::Failure;
 use midair_inject::{Approach, Look, approach};
 use midair_procinfo::{Tid, task};
@@ -12,33 +12,34 @@ use midair_record::boot::THREAD_NAME;
 use midair_settings::Settings;
 use std::time::{Duration, SystemTime};
 
-/// One process of the list.
+/// One process in the list.
 #[derive(Debug, Clone)]
 pub struct Listed {
     /// What the scan found.
     pub found: Found,
-    /// Its number in its own pid namespace, where that is another.
+    /// Its number in its own pid namespace, where that differs from ours.
     pub inner_pid: Option<u32>,
     /// How many threads it has.
     pub threads: u64,
     /// When it began.
     pub started: SystemTime,
-    /// Whether a thread of ours is there: `no`, `parked` since an earlier session, or what it is doing.
+    /// Whether a worker thread is there: `no`, `parked` since an earlier session, or what it is doing.
     pub attached: &'static str,
-    /// The way in, in a word or two; or why there is none. None where nobody asked: a process without a GPU runtime.
+    /// The entry path in a word or two, or why there is none. None where it was not determined: a process
+    /// without a GPU runtime.
     pub attachable: Option<Result<&'static str, Failure>>,
 }
 
 /// The list.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// Processes in the order of their numbers: those that use a GPU, and, where all were asked for, those that cannot be looked at.
+    /// Processes by ascending number: those that use a GPU and, on request, those that cannot be inspected.
     pub processes: Vec<Listed>,
-    /// How many processes could not be looked at.
+    /// How many processes could not be inspected.
     pub unreadable: usize,
 }
 
-/// Lists the processes that use a GPU runtime; with `all` those as well of which nothing can be known.
+/// Lists the processes that use a GPU runtime; with `all` also those of which nothing can be known.
 pub fn list(all: bool) -> Listing {
     let mut listing = Listing::default();
     let clock = Clock::now();
@@ -84,15 +85,15 @@ fn listed(found: Found, clock: &Clock) -> Listed {
     }
 }
 
-/// What a CUDA process needs besides.
+/// Checks what a CUDA process needs in addition.
 fn cuda_too(look: &Look) -> Result<(), Failure> {
-    let Some((Brand::Cuda, _)) = runtime::of_look(look)? else {
+    let Some((Platform::Cuda, _)) = runtime::of_look(look)? else {
         return Ok(());
     };
     cupti::must_be_had(look, &Settings::new())
 }
 
-/// Which way an attach would try first, told without asking anybody.
+/// Which entry path an attach would try first, determined without contacting the listener.
 fn way(approach: &Approach) -> Result<&'static str, Failure> {
     let look = approach.look.as_ref().ok();
     let agent = look.and_then(|look| look.agent.as_ref());
@@ -108,14 +109,14 @@ fn way(approach: &Approach) -> Result<&'static str, Failure> {
     }
 }
 
-/// Told by the thread's name alone, where no more can be read.
+/// Recognized by the thread's name alone, where nothing else can be read.
 fn thread_of_ours(pid: Tid) -> &'static str {
     let tids = task::list(pid).unwrap_or_default();
     let ours = |tid: &Tid| task::comm(*tid).is_ok_and(|comm| comm == THREAD_NAME.as_bytes());
     if tids.iter().any(ours) { "there" } else { "no" }
 }
 
-/// Turns the kernel's start times into ours.
+/// Converts the kernel's start times to wall-clock times.
 struct Clock {
     now: SystemTime,
     since_boot: Duration,

@@ -1,4 +1,4 @@
-//! What a caller asks for and gets told.
+//! What a caller asks for, and what it is told.
 
 use midair_results::End;
 use midair_settings::Settings;
@@ -7,17 +7,17 @@ use std::time::Duration;
 /// What to attach to, and how.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The process, as the caller's pid namespace numbers it.
+    /// The process, as numbered in the caller's pid namespace.
     pub pid: u32,
     /// What to record and where to write it, under the names of `ROCPROF_*`.
     pub settings: Settings,
-    /// What of that the user asked for in so many words.
+    /// Which of these the user asked for explicitly.
     pub asked: Asked,
-    /// Memory for records that were not taken over yet, in bytes.
+    /// Memory for records that have not been collected yet, in bytes.
     pub spool_bytes: u64,
     /// How long a detach waits at most for work that still runs on the device.
     pub drain: Duration,
-    /// The target stops by itself when this side has not been heard of for so long.
+    /// The target ends the session by itself when this side has been silent for so long.
     pub lease: Duration,
 }
 
@@ -38,13 +38,14 @@ impl Request {
 /// What the settings do not tell: why each trace is on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Nothing was said: what is on is this side's choice, made for HIP. A CUDA process has one of its own.
+    /// Nothing was asked for. What is on is a default of this side, chosen for HIP; a CUDA process has a
+    /// default of its own.
     pub nothing: bool,
-    /// Options that were named one by one, by their long names.
+    /// Options that were named individually, by their long names.
     pub by_name: Vec<&'static str>,
 }
 
-/// How a session stands.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The target runs.
@@ -54,35 +55,35 @@ pub enum Event {
         /// Their size in bytes.
         bytes: u64,
     },
-    /// The target's side has ended by itself (the process exits, or shut its runtime down), or the process has ended; what was
-    /// recorded can still be written.
+    /// The target's side has ended by itself (the process exits, or has shut its runtime down), or the
+    /// process has ended. What was recorded can still be written.
     TargetExited(End),
 }
 
-/// How the borrowed thread was found and how long it stood, for `-v` and the benchmarks.
+/// How the borrowed thread was found and for how long it was stopped, for `-v` and the benchmarks.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
-    /// Which way in, in words.
+    /// The entry path, in words.
     pub via: String,
-    /// Threads that were looked at and not taken, each with the reason.
+    /// Threads that were inspected and not borrowed, each with the reason.
     pub rejected: Vec<String>,
-    /// From the request to the stop, until the thread stood.
+    /// From the request to stop the thread until it stood.
     pub seize: Duration,
-    /// Stops of running threads that stood where nothing could be done, of the borrowed one or others; none where a parked thread
-    /// was found.
+    /// Stops of running threads at points that were not safe, of the borrowed thread or of others. None where
+    /// a parked thread was found.
     pub looks: u32,
-    /// How long they stood for these, all together.
+    /// How long those stops lasted altogether.
     pub looked: Duration,
-    /// While it ran our stub.
+    /// How long it ran our stub.
     pub stub: Duration,
-    /// Until it ran again.
+    /// From the end of the stub until it ran its own code again.
     pub release: Duration,
     /// From the start of the attach until the first call could be recorded.
     pub attached_after: Duration,
-    /// It is recorded as a CUDA process, through CUPTI.
+    /// The process is recorded as a CUDA process, through CUPTI.
     pub cuda: bool,
-    /// What was asked for and is not to be had there.
+    /// What was asked for and is not available there.
     pub warnings: Vec<String>,
-    /// What else can be known.
+    /// Further information.
     pub notes: Vec<String>,
 }

@@ -1,8 +1,10 @@
-//! Whose rights count: those of the person who runs this, not those that a set-uid bit or file capabilities add.
+//! Whose rights count: those of the person who runs this, not those that a set-uid bit or file capabilities
+//! add.
 //!
-//! A tool library runs in the target with the target's rights. One that the caller chose is honoured only where the target has no right
-//! that the caller does not have anyway ([`exceeding`]); else only a file that root owns and nobody else can change ([`trusted`]).
-//! Files that are written are written with the real user's permissions ([`as_real_user`]).
+//! A tool library runs in the target with the target's rights. One that the caller chose is honoured only
+//! where the target has no right that the caller lacks ([`exceeding`]); otherwise it must be a file that root
+//! owns and nobody else can change ([`trusted`]). Output files are written with the real user's permissions
+//! ([`as_real_user`]).
 
 use midair_failure::{Failure, Kind};
 use midair_procinfo::status::Status;
@@ -15,8 +17,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 
-/// True when starting this program gave it rights that its user has not: set-uid, set-gid, file capabilities. The kernel says so
-/// (`AT_SECURE`, source: getauxval(3)); capabilities that were inherited (root, ambient ones) are the user's own.
+/// Whether starting this program gave it rights that its user lacks: set-uid, set-gid, file capabilities. The
+/// kernel tells (`AT_SECURE`, see getauxval(3)). Inherited capabilities (root's, ambient ones) are the user's
+/// own.
 pub(crate) fn is_privileged() -> bool {
     // SAFETY: reads a word of this process's auxiliary vector.
     let secure = unsafe { libc::getauxval(libc::AT_SECURE) };
@@ -35,7 +38,8 @@ impl Caller {
     fn of(us: &Status, privileged: bool) -> Caller {
         let mut groups = us.groups.clone();
         groups.push(us.gid[0]);
-        // Root's own are all that it has; who was raised has none of his own but the inherited (ambient) ones.
+        // For root, all that it has are its own. For a raised program, only the inherited (ambient) ones are
+        // the user's.
         let capabilities = if privileged && us.uid[0] != 0 {
             us.cap_ambient
         } else {
@@ -48,7 +52,7 @@ impl Caller {
         }
     }
 
-    /// The first right of the target that the caller has not, in words.
+    /// The first right of the target that the caller lacks, in words.
     fn lacks(&self, target: &Status) -> Option<String> {
         let beyond = target.cap_permitted & !self.capabilities;
         if self.uid != 0 {
@@ -67,18 +71,19 @@ impl Caller {
     }
 }
 
-/// The first right that a process has and the person who runs this has not, in words; None when it has none. `tid` is a live thread
-/// of it.
+/// The first right that a process has and the person who runs this lacks, in words; None when there is none.
+/// `tid` is a live thread of the process.
 ///
 /// # Errors
-/// The kernel's, when either cannot be read.
+/// The kernel's, when the status of either cannot be read.
 pub(crate) fn exceeding(tid: Tid) -> io::Result<Option<String>> {
     let us = task::status(std::process::id().cast_signed())?;
     Ok(Caller::of(&us, is_privileged()).lacks(&task::status(tid)?))
 }
 
-/// Why a process that protects itself (set-uid, file capabilities, or not dumpable by its own word) is not for this caller, who is not
-/// root: the kernel would let CAP_SYS_PTRACE alone pass. None where it may be entered.
+/// Why a process that protects itself (set-uid, file capabilities, or not dumpable at its own request) may
+/// not be entered by this caller, who is not root. The kernel would let CAP_SYS_PTRACE alone pass. None where
+/// the process may be entered.
 pub(crate) fn protected(tid: Tid) -> Option<Failure> {
     // SAFETY: takes nothing, cannot fail.
     if unsafe { libc::getuid() } == 0 {
@@ -89,7 +94,8 @@ pub(crate) fn protected(tid: Tid) -> Option<Failure> {
     let what = if real != effective || real != saved {
         "runs with a set-uid program's rights"
     } else if std::fs::metadata(format!("/proc/{tid}/mem")).ok()?.uid() != effective {
-        // The kernel gives root the files of a process that is not dumpable, its directory apart (source: proc(5)).
+        // The kernel gives root the files of a process that is not dumpable, except its directory (see
+        // proc(5)).
         "is not dumpable: it has rights that its user has not, or asked for it"
     } else {
         return None;
@@ -98,11 +104,12 @@ pub(crate) fn protected(tid: Tid) -> Option<Failure> {
     Some(Failure::new(Kind::NotPermitted, what).hint("run this as root"))
 }
 
-/// Opens a file that root owns and nobody else can change, nor any directory on the way to it. What was checked is what is opened: each
-/// step is made from a descriptor of the directory that was looked at.
+/// Opens a file that root owns and nobody else can change, and likewise every directory on the path to it.
+/// What was checked is what is opened: each step starts from the descriptor of the directory that was
+/// checked.
 ///
 /// # Errors
-/// Permission denied, with what is wrong and where; or the kernel's.
+/// Permission denied, with what is wrong and where; or the kernel's error.
 pub(crate) fn trusted(path: &Path) -> io::Result<File> {
     let refused = |at: &Path, why: &str| {
         io::Error::new(
@@ -113,7 +120,8 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
     if !path.is_absolute() {
         return Err(refused(path, "is a relative path"));
     }
-    // Links are followed here; that nothing has become one since is seen below, where none is followed.
+    // Links are followed here. The walk below follows none, so it notices a component that has become a link
+    // since.
     let path = std::fs::canonicalize(path)?;
     let mut at = std::path::PathBuf::from("/");
     let mut here = open_at(None, OsStr::new("/"), libc::O_PATH | libc::O_DIRECTORY)?;
@@ -125,13 +133,13 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
         })
         .collect();
     for (index, name) in names.iter().enumerate() {
-        // What lies in it is a file, or another directory.
+        // The entry inside is the file itself or another directory.
         check(&here, index + 1 < names.len()).map_err(|why| refused(&at, why))?;
         at.push(name);
         let flags = if index + 1 < names.len() {
             libc::O_PATH | libc::O_DIRECTORY
         } else {
-            // A pipe must not make us wait.
+            // Opening a pipe must not block.
             libc::O_RDONLY | libc::O_NONBLOCK
         };
         here = open_at(Some(&here), name, flags)?;
@@ -143,8 +151,8 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
     Ok(here)
 }
 
-/// In a directory for all whose entries only their owners may rename or remove (/tmp), root's directories stay what they are. Of
-/// files there may be further names, which somebody else gave.
+/// In a sticky directory (/tmp), where only owners may rename or remove entries, root's directories stay what
+/// they are. A file there may have further hard links, made by somebody else.
 fn check(file: &File, holds_a_directory: bool) -> Result<(), &'static str> {
     let Ok(meta) = file.metadata() else {
         return Err("cannot be looked at");
@@ -152,7 +160,7 @@ fn check(file: &File, holds_a_directory: bool) -> Result<(), &'static str> {
     if meta.uid() != 0 {
         return Err("does not belong to root");
     }
-    // With an access control list these bits are its mask, so that they cover it.
+    // With an access control list these bits are its mask, so they cover the list.
     let sticky = meta.is_dir() && holds_a_directory && meta.mode() & 0o1000 != 0;
     if meta.mode() & 0o022 != 0 && !sticky {
         return Err("can be changed by others than root");
@@ -173,8 +181,8 @@ fn open_at(directory: Option<&File>, name: &OsStr, flags: i32) -> io::Result<Fil
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(raw) }))
 }
 
-/// Capabilities that go past the permissions of files: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, LINUX_IMMUTABLE, MKNOD
-/// (source: capabilities(7)).
+/// Capabilities that override file permissions: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID,
+/// LINUX_IMMUTABLE, MKNOD (see capabilities(7)).
 const PAST_FILES: u32 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 9 | 1 << 27;
 
 /// `struct __user_cap_header_struct` and the two words of `__user_cap_data_struct` (linux/capability.h, version 3).
@@ -218,7 +226,7 @@ fn set_capabilities(data: [CapData; 2]) -> io::Result<()> {
     }
 }
 
-/// The identity by which this thread's files are judged, put back when it is dropped.
+/// The credentials by which the kernel checks this thread's file accesses, restored on drop.
 #[derive(Debug)]
 struct FileIdentity {
     uid: u32,
@@ -227,7 +235,7 @@ struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Takes the real user's.
+    /// Switches to the real user's.
     fn real() -> io::Result<FileIdentity> {
         let mut data = capabilities()?;
         // SAFETY: these take numbers, change this thread only (glibc makes the bare system calls) and return what was before.
@@ -240,7 +248,7 @@ impl FileIdentity {
             gid: gid.cast_unsigned(),
             effective: data[0].effective,
         };
-        // Leaving uid 0 took these from the effective ones; file capabilities have to be laid down here.
+        // Leaving uid 0 removed these from the effective set; file capabilities have to be dropped here.
         data[0].effective &= !PAST_FILES;
         set_capabilities(data)?;
         // The calls do not tell of a failure: a second one tells what is now. `before` goes back if it is not what it should be.
@@ -270,11 +278,11 @@ impl Drop for FileIdentity {
     }
 }
 
-/// Runs `work` on this thread (and on those that it starts) with the real user's permissions on files, where starting this program
-/// gave it others.
+/// Runs `work` on this thread, and on threads that it starts, with the real user's file permissions where
+/// starting this program gave it others.
 ///
 /// # Errors
-/// When the permissions cannot be laid down; then `work` has not run.
+/// When the permissions cannot be dropped; then `work` has not run.
 pub fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     if !is_privileged() {
         return Ok(work());
@@ -283,7 +291,7 @@ pub fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     Ok(work())
 }
 
-/// The rights that starting this program gave cannot be laid down, so files would be written with them.
+/// The rights that starting this program gave cannot be dropped, so files would be written with them.
 pub(crate) fn cannot_drop(error: &io::Error) -> Failure {
     Failure::new(
         Kind::Output,
@@ -349,7 +357,7 @@ mod tests {
 
     #[test]
     fn only_roots_files_on_roots_ways_are_trusted() {
-        // The C library's loader is root's wherever programs run.
+        // The C library's loader belongs to root on every system that runs programs.
         let loader = std::fs::read("/proc/self/maps").unwrap();
         let loader = midair_procinfo::maps::parse(&loader)
             .into_iter()
@@ -365,7 +373,7 @@ mod tests {
         }
         let said = |path: &Path| trusted(path).unwrap_err().to_string();
         assert!(said(Path::new("lib/x.so")).contains("relative"));
-        // Below a directory that everybody may write to, where each keeps what is his.
+        // Below a sticky directory that everybody may write to.
         let dir = tempfile::tempdir_in("/tmp").unwrap();
         let file = dir.path().join("x.so");
         std::fs::write(&file, "x").unwrap();
@@ -374,7 +382,7 @@ mod tests {
         } else {
             assert!(said(&file).contains("does not belong to root"));
         }
-        // In one itself, or below one where everybody may rename.
+        // Directly in such a directory, or below one whose entries everybody may rename.
         let in_tmp = tempfile::Builder::new().tempfile_in("/tmp").unwrap();
         assert!(said(in_tmp.path()).contains("/tmp "));
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);

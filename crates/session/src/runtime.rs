@@ -1,4 +1,4 @@
-//! Which GPU runtimes a process has, and which library of ours records it.
+//! Which GPU runtimes a process has, and which of our libraries records it.
 
 use crate::explain;
 use crate::install::Install;
@@ -7,18 +7,19 @@ use midair_inject::{Approach, Library, Look, Options};
 use midair_procinfo::module::Modules;
 use std::path::PathBuf;
 
-/// Functions by which a HIP or HSA runtime is known, and CUDA's driver library, whatever their files are called.
+/// Functions that identify a HIP or HSA runtime, and CUDA's driver library, whatever their files are called.
 const BY_FUNCTION: [&str; 3] = ["hsa_init", "hipGetDeviceCount", "cuInit"];
-/// What AMD's runtimes are called when nobody renamed them: looked at first, since reading the symbols of every library takes long.
+/// Usual names of AMD's runtimes. They are compared first, since reading the symbols of every library takes
+/// long.
 const AMD_NAMES: [&[u8]; 2] = [b"libhsa-runtime64", b"libamdhip64"];
-/// What CUDA's driver library is called. `libcudart.so` and `libcudadebugger.so` are others.
+/// Name of CUDA's driver library. `libcudart.so` and `libcudadebugger.so` are other libraries.
 pub(crate) const CUDA_NAME: &[u8] = b"libcuda.so";
-/// By which word the copy of our CUDA library in a process is known ([`Look::copies`]).
+/// The word that identifies the copy of our CUDA library in a process ([`Look::copies`]).
 const CUDA_WORD: &str = "cuda";
 
-/// Whose runtime is recorded.
+/// Which runtimes are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Brand {
+pub(crate) enum Platform {
     /// HIP and HSA, by the SDK and its tools.
     #[default]
     Amd,
@@ -26,28 +27,28 @@ pub(crate) enum Brand {
     Cuda,
 }
 
-impl Brand {
-    /// The library that is sent.
+impl Platform {
+    /// The file of the library that is sent.
     pub(crate) fn file(self, install: &Install) -> PathBuf {
         match self {
-            Brand::Amd => install.sdk.clone(),
-            Brand::Cuda => install.cuda(),
+            Platform::Amd => install.sdk.clone(),
+            Platform::Cuda => install.cuda(),
         }
     }
 
-    /// The library, as the engine takes it.
+    /// The library, in the engine's form.
     ///
     /// # Errors
     /// [`Kind::Installation`] when it is not there.
     pub(crate) fn library(self, install: &Install) -> Result<Library, Failure> {
         let file = self.file(install);
         match self {
-            Brand::Amd => Ok(Library::File(file)),
-            Brand::Cuda if file.is_file() => Ok(Library::Other {
+            Platform::Amd => Ok(Library::File(file)),
+            Platform::Cuda if file.is_file() => Ok(Library::Other {
                 file,
                 word: CUDA_WORD,
             }),
-            Brand::Cuda => Err(Failure::new(
+            Platform::Cuda => Err(Failure::new(
                 Kind::Installation,
                 format!("{} is not there", file.display()),
             )
@@ -66,7 +67,7 @@ pub(crate) struct Runtimes {
 }
 
 impl Runtimes {
-    /// By their names; where none has such a name, by what libraries export.
+    /// Finds them by file name, or, where no file has such a name, by exported functions.
     pub(crate) fn of(modules: &Modules) -> Runtimes {
         let names = || modules.list.iter().map(|module| module.file_name());
         let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
@@ -95,20 +96,20 @@ impl Runtimes {
         found
     }
 
-    /// None at all.
+    /// Whether there is none at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.amd.is_empty() && self.cuda.is_empty()
     }
 
-    /// Whose is recorded, and what is to be said about the other's. None where there is none.
+    /// Which platform is recorded, and a warning about the other one. None where there is no runtime.
     ///
-    /// AMD's comes first where both are there. But where a library of ours is in the process already, it is the one that is used: what
-    /// is parked there would be woken, whatever was sent.
+    /// AMD's is preferred where both are loaded. But if one of our libraries is in the process already, that
+    /// one is used: its parked worker thread would be woken, whatever library was sent.
     pub(crate) fn choose(
         &self,
         copies: &[String],
         pid: i32,
-    ) -> Result<Option<(Brand, Option<String>)>, Failure> {
+    ) -> Result<Option<(Platform, Option<String>)>, Failure> {
         let has_sdk = copies.iter().any(String::is_empty);
         let has_cuda = copies.iter().any(|word| word == CUDA_WORD);
         let both = |recorded: &str, other: &str, why: &str| {
@@ -118,7 +119,7 @@ impl Runtimes {
         };
         Ok(match (self.amd.is_empty(), self.cuda.is_empty()) {
             (true, true) => None,
-            (false, true) => Some((Brand::Amd, None)),
+            (false, true) => Some((Platform::Amd, None)),
             (true, false) if has_sdk && !has_cuda => {
                 return Err(Failure::new(
                     Kind::Busy,
@@ -128,40 +129,41 @@ impl Runtimes {
                 )
                 .hint("restart it"));
             }
-            (true, false) => Some((Brand::Cuda, None)),
+            (true, false) => Some((Platform::Cuda, None)),
             (false, false) if has_cuda && !has_sdk => Some((
-                Brand::Cuda,
+                Platform::Cuda,
                 both(
                     "CUDA",
                     "HIP or HSA",
                     ", since it was attached to as a CUDA process before",
                 ),
             )),
-            (false, false) => Some((Brand::Amd, both("HIP and HSA", "CUDA", ""))),
+            (false, false) => Some((Platform::Amd, both("HIP and HSA", "CUDA", ""))),
         })
     }
 }
 
-/// Whose runtime would be recorded, and a warning about another's.
-pub(crate) type Chosen = (Brand, Option<String>);
+/// The platform that would be recorded, and a warning about the other one.
+pub(crate) type Chosen = (Platform, Option<String>);
 
-/// Whether there is a GPU runtime, and which: by its mappings, or by its listener's word where they may not be read.
+/// Whether there is a GPU runtime, and which: from its mappings, or from its listener's reply where those may
+/// not be read.
 ///
 /// # Errors
-/// Where that cannot be told, or what is there cannot be used.
+/// Where that cannot be determined, or the runtimes found cannot be recorded.
 pub(crate) fn chosen(approach: &Approach, options: &Options) -> Result<Option<Chosen>, Failure> {
     match (&approach.look, &approach.door) {
         (Ok(look), _) => of_look(look),
-        // The listener of our register library knows of AMD's runtimes.
+        // The listener of our register library knows AMD's runtimes only.
         (Err(_), Some(door)) => door
             .ask(options)
-            .map(|here| here.gpu.then_some((Brand::Amd, None)))
+            .map(|here| here.gpu.then_some((Platform::Amd, None)))
             .map_err(|error| explain::not_entered(approach, &error)),
         (Err(refusal), None) => Err(explain::refused(refusal)),
     }
 }
 
-/// The same by its mappings.
+/// The same from its mappings alone.
 ///
 /// # Errors
 /// As [`chosen`].
@@ -211,30 +213,33 @@ mod tests {
 
     #[test]
     fn amds_comes_first_unless_our_cuda_library_is_there() {
-        let brand = |chosen: Result<Option<Chosen>, Kind>| {
-            chosen.map(|it| it.map(|(brand, note)| (brand, note.is_some())))
+        let platform = |chosen: Result<Option<Chosen>, Kind>| {
+            chosen.map(|it| it.map(|(platform, note)| (platform, note.is_some())))
         };
-        assert_eq!(brand(choose(false, false, &["cuda"])), Ok(None));
+        assert_eq!(platform(choose(false, false, &["cuda"])), Ok(None));
         assert_eq!(
-            brand(choose(true, false, &[])),
-            Ok(Some((Brand::Amd, false)))
+            platform(choose(true, false, &[])),
+            Ok(Some((Platform::Amd, false)))
         );
         assert_eq!(
-            brand(choose(false, true, &[])),
-            Ok(Some((Brand::Cuda, false)))
-        );
-        assert_eq!(brand(choose(true, true, &[])), Ok(Some((Brand::Amd, true))));
-        assert_eq!(
-            brand(choose(true, true, &[""])),
-            Ok(Some((Brand::Amd, true)))
+            platform(choose(false, true, &[])),
+            Ok(Some((Platform::Cuda, false)))
         );
         assert_eq!(
-            brand(choose(true, true, &["cuda"])),
-            Ok(Some((Brand::Cuda, true)))
+            platform(choose(true, true, &[])),
+            Ok(Some((Platform::Amd, true)))
         );
         assert_eq!(
-            brand(choose(true, true, &["", "cuda"])),
-            Ok(Some((Brand::Amd, true)))
+            platform(choose(true, true, &[""])),
+            Ok(Some((Platform::Amd, true)))
+        );
+        assert_eq!(
+            platform(choose(true, true, &["cuda"])),
+            Ok(Some((Platform::Cuda, true)))
+        );
+        assert_eq!(
+            platform(choose(true, true, &["", "cuda"])),
+            Ok(Some((Platform::Amd, true)))
         );
     }
 
@@ -243,7 +248,7 @@ mod tests {
         assert_eq!(choose(false, true, &[""]).unwrap_err(), Kind::Busy);
         assert_eq!(
             choose(false, true, &["cuda"]).map(|it| it.map(|it| it.0)),
-            Ok(Some(Brand::Cuda))
+            Ok(Some(Platform::Cuda))
         );
     }
 }

@@ -1,4 +1,4 @@
-//! One attach of one process, from the look to the end of collecting.
+//! One attach to one process, from the offer to the end of collecting.
 
 use crate::collected::Collected;
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
@@ -24,23 +24,24 @@ use std::time::{Duration, Instant};
 const SETUP_LIMIT: Duration = Duration::from_secs(20);
 /// How long a detach may take beyond the drain.
 const DETACH_LIMIT: Duration = Duration::from_secs(5);
-/// The same of a CUDA process: CUPTI is finalized once every thread has left it and the GPU stands, each waited for some seconds.
+/// The same for a CUDA process: CUPTI is finalized once every thread has left it and the GPU is idle, each of
+/// which may take seconds.
 const CUDA_DETACH_LIMIT: Duration = Duration::from_secs(15);
 /// How long the target may take to answer the offer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// The target's agent counts up at least every few ms; when it has not for so long, its thread is looked for.
+/// The worker thread counts up at least every few ms. When it has not for so long, its thread is looked for.
 const SILENCE: Duration = Duration::from_millis(250);
 
-/// What is said where a process ended and our thread in it had not come to its end.
+/// Reported where a process ended before its worker thread had completed the session.
 const CUT_SHORT: &str = "the process ended without its exit handlers, or before our thread in it had a turn: what its device did in its last milliseconds may be missing";
 
-/// How often the spool is looked through at the end, at most: the first time takes what is there.
+/// How often the spool is read at the end, at most. The first round takes what is there.
 const LAST_ROUNDS: u32 = 64;
 
-/// Memory of the spool that one poll takes.
-const FAULT_STEP: usize = 8 << 20;
+/// Bytes of the spool that one poll faults in.
+const PREFAULT_BYTES: usize = 8 << 20;
 
-/// What a session needs on this side, made while the engine enters.
+/// What a session needs on this side, prepared while the engine enters.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     identity: Identity,
@@ -57,7 +58,7 @@ struct Tool {
 }
 
 impl Prepared {
-    /// Makes the spool and the file for records, and takes the tools into memory.
+    /// Makes the spool and the file for records, and copies the tools into memory.
     pub(crate) fn make(
         identity: Identity,
         tools: &Tools,
@@ -160,12 +161,12 @@ pub struct Session {
     entry: Entry,
     notes: Vec<String>,
     ended: Option<End>,
-    heard: (u64, Instant),
+    last_tick: (u64, Instant),
     polled: bool,
 }
 
 impl Session {
-    /// Starts a session over a channel to our thread in the target, which the engine opened.
+    /// Starts a session over the channel to the worker thread, which the engine opened.
     ///
     /// # Errors
     /// What went wrong, after it was undone.
@@ -194,7 +195,7 @@ impl Session {
             entry,
             notes,
             ended: None,
-            heard: (0, Instant::now()),
+            last_tick: (0, Instant::now()),
             polled: false,
         };
         session.wait_for_setup()?;
@@ -216,8 +217,8 @@ impl Session {
                     return Ok(());
                 }
             }
-            self.tick();
-            if let Some(end) = self.look_for_end() {
+            self.renew_lease();
+            if let Some(end) = self.detect_end() {
                 return Err(Failure::new(
                     Kind::TargetKilled,
                     format!("the process ended during the set-up ({})", describe(end)),
@@ -227,7 +228,7 @@ impl Session {
                 return Err(stopped(Phase::SetUp));
             }
             if Instant::now() >= limit {
-                // The lease ends what was begun; nothing of ours is stopped or traced.
+                // The lease ends what was begun. No thread is stopped or traced.
                 return Err(Failure::new(Kind::Setup, "the target's side did not finish its set-up in time")
                     .hint("is the process starved of CPU? Its side gives up by itself when this one is gone"));
             }
@@ -239,7 +240,7 @@ impl Session {
         self.entry.attached_after = time;
     }
 
-    /// How we came in.
+    /// How the target was entered.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
@@ -249,34 +250,35 @@ impl Session {
         self.target.pidfd()
     }
 
-    /// Slots of API tables that are hooked now; 0 while no runtime is loaded.
+    /// Hooked slots of API tables at the moment; 0 while no runtime is loaded.
     pub fn slots(&self) -> u32 {
         self.reader.head().slots.load(Relaxed)
     }
 
-    fn tick(&self) {
-        // Which is the first one does not matter to anybody else: it is a step once, the others are the same.
+    fn renew_lease(&self) {
+        // Only the first tick is a step for fault injection; the others are alike.
         if self.reader.head().lease_tick.fetch_add(1, Release) == 0 {
             fault::step("first lease tick");
         }
     }
 
-    /// Takes over what is there, tells the target that we live, and tells how it stands. Does not wait. Call it every 100 ms or so.
+    /// Collects the records that are there, renews the lease, and tells the state. Does not wait. Call it
+    /// about every 100 ms.
     ///
     /// # Errors
-    /// When records cannot be kept (the disk is full); the session is still on.
+    /// When records cannot be stored (the disk is full). The session is still on.
     pub fn poll(&mut self) -> Result<Event, Failure> {
-        self.tick();
-        self.reader.fault_in(FAULT_STEP);
-        self.take()?;
+        self.renew_lease();
+        self.reader.fault_in(PREFAULT_BYTES);
+        self.collect()?;
         if !self.polled {
             self.polled = true;
             fault::step("first poll");
         }
         if self.ended.is_none() {
-            self.ended = self.look_for_end();
+            self.ended = self.detect_end();
             if self.ended.is_some() {
-                self.take()?;
+                self.collect()?;
             }
         }
         Ok(match self.ended {
@@ -288,7 +290,7 @@ impl Session {
         })
     }
 
-    fn take(&mut self) -> Result<usize, Failure> {
+    fn collect(&mut self) -> Result<usize, Failure> {
         let records = &mut self.records;
         let first = records.records() == 0;
         let taken = self
@@ -303,23 +305,23 @@ impl Session {
         Ok(taken)
     }
 
-    fn look_for_end(&mut self) -> Option<End> {
+    fn detect_end(&mut self) -> Option<End> {
         if let Some(end) = self.target.ended() {
             return Some(end);
         }
         let head = self.reader.head();
         let tick = head.target_tick.load(Acquire);
-        if tick != self.heard.0 {
-            self.heard = (tick, Instant::now());
-        } else if self.heard.1.elapsed() > SILENCE {
-            // Our thread says nothing: the process is stopped, starved, or has become another program.
-            if !self.target.agent_lives() {
+        if tick != self.last_tick.0 {
+            self.last_tick = (tick, Instant::now());
+        } else if self.last_tick.1.elapsed() > SILENCE {
+            // The worker thread is silent: the process is stopped, starved, or has become another program.
+            if !self.target.worker_alive() {
                 return Some(self.target.ended_or_exec());
             }
-            self.heard.1 = Instant::now();
+            self.last_tick.1 = Instant::now();
         }
-        // The target's side ended by itself: the process is about to exit, or shut its runtime down. Without such a reason it did as
-        // we asked.
+        // The target's side ended by itself: the process is about to exit, or has shut its runtime down.
+        // Without such a reason it did what we asked for.
         const BY_ITSELF: u32 = outcome::PROCESS_EXIT | outcome::RUNTIME_SHUT_DOWN;
         if head.state.load(Acquire) != state::COMPLETE {
             return None;
@@ -332,10 +334,10 @@ impl Session {
         }
     }
 
-    /// Detaches, or ends the session of a target that has ended. The target is free when this returns.
+    /// Detaches, or ends the session of a target that has ended. When this returns the target is free.
     ///
     /// # Errors
-    /// [`Kind::DetachFailed`] when the target's side did not come to its end in time.
+    /// [`Kind::DetachFailed`] when the target's side did not complete the detach in time.
     pub fn detach(mut self) -> Result<Collected, Failure> {
         let began = Instant::now();
         let head = self.reader.head();
@@ -350,10 +352,10 @@ impl Session {
         let limit = Instant::now() + self.drain + beyond;
         let mut failure = None;
         while self.reader.head().state.load(Acquire) != state::COMPLETE {
-            self.tick();
+            self.renew_lease();
             // A full disk must not keep the target attached.
-            failure = failure.or(self.take().err());
-            self.ended = self.ended.or_else(|| self.look_for_end());
+            failure = failure.or(self.collect().err());
+            self.ended = self.ended.or_else(|| self.detect_end());
             if self.ended.is_some() {
                 break;
             }
@@ -374,7 +376,7 @@ impl Session {
             }
         }
         fault::step("detach over");
-        // A process that exits runs its own clean-up for a moment after its side is complete: wait for its exit code.
+        // A process that exits runs its own clean-up after its side is complete: wait for its exit code.
         let reason = self.reader.head().outcome.load(Acquire);
         if reason & outcome::PROCESS_EXIT != 0 {
             self.ended = self
@@ -385,15 +387,15 @@ impl Session {
             self.ended = self.target.ended();
         }
         if failure.is_none() {
-            // Nothing is written any more; a target that does all the same must not keep us.
+            // Nothing is written any more. A target that writes all the same must not keep us here.
             for _ in 0..LAST_ROUNDS {
-                if self.take()? == 0 {
+                if self.collect()? == 0 {
                     break;
                 }
             }
         }
         fault::step("last records taken");
-        // Killed and executed ones are failures anyway.
+        // A target that was killed, or became another program, is a failure anyway.
         if matches!(self.ended, Some(End::Exited(_)))
             && self.reader.head().state.load(Acquire) != state::COMPLETE
         {
@@ -433,7 +435,7 @@ impl Session {
     }
 }
 
-/// What the target's side says that forbids the session. Both are the target's words: the number may be any.
+/// Why the target's side refused the session. Both values come from the target: the number may be any.
 fn failed_setup(pid: u32, status: u32, why: &str) -> Failure {
     match status {
         status::NO_CUPTI => Failure::new(
@@ -520,7 +522,8 @@ fn offer(
     fault::step("offer sent");
     wait_for_answer(channel, target)?;
     let mut answer = [0; 16];
-    // What is no answer to the offer is left there: our thread may say what it failed at.
+    // A message that is no answer to the offer is left in the socket: the worker thread may report there what
+    // it failed at.
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK;
     let got = recv(channel.as_raw_fd(), &mut answer, flags).unwrap_or(0);
     fault::step("answer received");
@@ -532,7 +535,7 @@ fn offer(
     }
 }
 
-/// Waits until there is something to read, or its end. The channel of a process that ends is closed with it.
+/// Waits until the channel is readable or at its end. The end of a process closes its channel.
 fn wait_for_answer(channel: &OwnedFd, target: &Target) -> Result<(), Failure> {
     let limit = Instant::now() + ANSWER_LIMIT;
     let readable = nix::poll::PollFlags::POLLIN;
@@ -549,7 +552,7 @@ fn wait_for_answer(channel: &OwnedFd, target: &Target) -> Result<(), Failure> {
         if target.is_stopped() {
             return Err(stopped(Phase::SetUp));
         }
-        // Without an answer what follows says that there was none.
+        // The caller reports that there was no answer.
         if Instant::now() >= limit || target.ended().is_some() {
             return Ok(());
         }
@@ -576,8 +579,8 @@ fn stopped(during: Phase) -> Failure {
     .hint("its side ends what was begun by itself when it goes on (kill -CONT)")
 }
 
-/// A library in memory, so that neither our path nor our file system matters to the target, and a number that is the same for the
-/// same bytes.
+/// A copy of a library in memory, so that the target needs neither our path nor our file system, and a hash
+/// of its contents.
 fn memory_copy(from: File) -> std::io::Result<Tool> {
     let mut identity = 0xcbf2_9ce4_8422_2325;
     let mut piece = Vec::with_capacity(PIECE);
@@ -596,10 +599,11 @@ fn memory_copy(from: File) -> std::io::Result<Tool> {
     Ok(Tool { file, identity })
 }
 
-/// A tool is copied in such pieces: an allocator that once had all of it in one keeps that memory, for each thread that attaches.
+/// Bytes that are copied at a time. An allocator that once held a whole tool would keep that memory for each
+/// thread that attaches.
 const PIECE: usize = 64 << 10;
 
-/// FNV-1a over words: quick, and only equality matters.
+/// FNV-1a over words: fast, and only equality matters.
 fn mixed(hash: u64, bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(hash, |hash, chunk| {
         let mut word = [0; 8];

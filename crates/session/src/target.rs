@@ -1,4 +1,4 @@
-//! The target as the attaching side holds it: by a pidfd, so that its number cannot come to mean another process.
+//! The target as the attacher holds it: by a pidfd, so that its number cannot come to mean another process.
 
 use midair_failure::{Failure, Kind};
 use midair_record::boot;
@@ -11,13 +11,13 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Target {
     pid: u32,
-    /// Our thread in it, as our pid namespace numbers it.
-    agent: u32,
+    /// The worker thread, as numbered in our pid namespace.
+    worker: u32,
     pidfd: OwnedFd,
 }
 
 impl Target {
-    /// Takes hold of the process `pid`.
+    /// Opens a pidfd of the process `pid`.
     ///
     /// # Errors
     /// [`Kind::NoProcess`].
@@ -35,15 +35,15 @@ impl Target {
         let pidfd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         Ok(Target {
             pid,
-            agent: 0,
+            worker: 0,
             pidfd,
         })
     }
 
-    /// Our thread in it is `agent`.
+    /// Sets the worker thread's number.
     #[must_use]
-    pub fn with_agent(self, agent: u32) -> Target {
-        Target { agent, ..self }
+    pub fn with_worker(self, worker: u32) -> Target {
+        Target { worker, ..self }
     }
 
     /// Its number in our pid namespace.
@@ -71,8 +71,9 @@ impl Target {
         }
     }
 
-    /// How it ended, when our thread in it is gone. A process that is being killed loses its threads one by one, and giving back
-    /// its memory may take a while; one that goes on without us has become another program.
+    /// How it ended, when its worker thread is gone. A process that is being killed loses its threads one by
+    /// one, and freeing its memory may take a while. One that runs on without the worker thread has become
+    /// another program.
     pub fn ended_or_exec(&self) -> End {
         const PF_EXITING: u64 = 4;
         const LIMIT: Duration = Duration::from_secs(5);
@@ -95,7 +96,7 @@ impl Target {
 
     /// Whether job control has stopped it.
     pub fn is_stopped(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/task/{}/stat", self.pid, self.agent));
+        let stat = std::fs::read_to_string(format!("/proc/{}/task/{}/stat", self.pid, self.worker));
         stat.is_ok_and(|stat| {
             stat.rsplit(") ")
                 .next()
@@ -103,10 +104,10 @@ impl Target {
         })
     }
 
-    /// Whether our thread is still one of the process's: it is not after an exec.
-    pub fn agent_lives(&self) -> bool {
+    /// Whether the worker thread is still a thread of the process: it is not after an exec.
+    pub fn worker_alive(&self) -> bool {
         let names = [boot::THREAD_NAME, boot::MAKER_NAME];
-        std::fs::read(format!("/proc/{}/task/{}/comm", self.pid, self.agent)).is_ok_and(|comm| {
+        std::fs::read(format!("/proc/{}/task/{}/comm", self.pid, self.worker)).is_ok_and(|comm| {
             names
                 .iter()
                 .any(|name| comm.trim_ascii_end() == name.as_bytes())
@@ -114,8 +115,8 @@ impl Target {
     }
 }
 
-/// `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT` (Linux 6.15) tells how a process ended even after it was reaped; before that the zombie's
-/// stat does, as long as its parent leaves it.
+/// `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT` (Linux 6.15) tells how a process ended even after it was reaped.
+/// On older kernels the zombie's stat tells, until its parent reaps it.
 fn exit_status(pidfd: BorrowedFd<'_>, pid: u32) -> End {
     let code = exit_code_by_pidfd(pidfd).or_else(|| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -131,7 +132,8 @@ fn exit_status(pidfd: BorrowedFd<'_>, pid: u32) -> End {
 }
 
 fn exit_code_by_pidfd(pidfd: BorrowedFd<'_>) -> Option<i32> {
-    /// `struct pidfd_info` as of Linux 6.15 (uapi/linux/pidfd.h): 80 bytes, later kernels take a shorter one.
+    /// `struct pidfd_info` as of Linux 6.15 (uapi/linux/pidfd.h): 80 bytes. Later kernels accept a shorter
+    /// struct.
     #[repr(C)]
     #[derive(Default)]
     struct Info {

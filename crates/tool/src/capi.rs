@@ -75,7 +75,7 @@ pub unsafe extern "C" fn rocprofiler_configure_attach(
 unsafe extern "C" fn initialize(_end: Option<ClientFinalize>, _data: *mut c_void) -> c_int {
     edge(-1, || {
         sdk::bound().map_or(-1, |sdk| {
-            session::initialize(sdk).map_or_else(|refused| refused.0, |()| 0)
+            session::initialize(sdk).map_or_else(|error| error.0, |()| 0)
         })
     })
 }
@@ -84,7 +84,7 @@ unsafe extern "C" fn finalize(_data: *mut c_void) {
     edge((), || {
         if let Some(sdk) = sdk::bound() {
             session::detach(sdk);
-            crate::files::end(sdk);
+            crate::files::report_if_empty(sdk);
         }
     });
 }
@@ -97,7 +97,7 @@ unsafe extern "C" fn tool_attach(
 ) -> c_int {
     edge(-1, || {
         sdk::bound().map_or(-1, |sdk| {
-            session::attach(sdk).map_or_else(|refused| refused.0, |()| 0)
+            session::attach(sdk).map_or_else(|error| error.0, |()| 0)
         })
     })
 }

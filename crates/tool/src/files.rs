@@ -5,7 +5,7 @@
 //! and whoever ends the session has the files written before it goes on. The same code writes them as on the attaching side
 //! (`midair-results`).
 
-use crate::sdk::{Refused, Sdk, SessionKind};
+use crate::sdk::{Sdk, SdkError, SessionKind};
 use midair_capi_build::quiet_thread;
 use midair_failure::{Failure, Kind};
 use midair_record::event;
@@ -27,9 +27,9 @@ const STACK: usize = 512 << 10;
 /// How often it looks.
 const TICK: Duration = Duration::from_millis(20);
 /// How long it may take for what is left at the end.
-const LAST_WORDS: Duration = Duration::from_secs(60);
+const FINISH_LIMIT: Duration = Duration::from_secs(60);
 /// Memory of the spool that is taken ahead of its use, so that an application's thread need not.
-const AHEAD: usize = 4 << 20;
+const PREFAULT_AHEAD: usize = 4 << 20;
 /// Set by the command line to its own pid, which the program then has: the one process that says that there was nothing to record.
 /// Others are children of it, such as those of a shell script.
 const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
@@ -57,10 +57,10 @@ struct Followed {
 static WROTE: AtomicBool = AtomicBool::new(false);
 const NOTHING: &str = "rocprofv3: nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for";
 
-static NOW: Mutex<Option<Recording>> = Mutex::new(None);
+static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
 
-fn now() -> std::sync::MutexGuard<'static, Option<Recording>> {
-    NOW.lock().unwrap_or_else(PoisonError::into_inner)
+fn recording() -> std::sync::MutexGuard<'static, Option<Recording>> {
+    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The session's settings, as far as we know their names.
@@ -82,9 +82,9 @@ fn settings(sdk: Sdk) -> Settings {
 ///
 /// # Errors
 /// When there is no memory, no place for records, or no way to write what is asked for: better now than at the end.
-pub fn begin(sdk: Sdk) -> Result<(), Refused> {
+pub fn begin(sdk: Sdk) -> Result<(), SdkError> {
     let kind = sdk.session_kind();
-    if kind == SessionKind::Engine || now().is_some() {
+    if kind == SessionKind::Engine || recording().is_some() {
         return Ok(());
     }
     let settings = settings(sdk);
@@ -92,7 +92,7 @@ pub fn begin(sdk: Sdk) -> Result<(), Refused> {
         sdk.note(&failure.what);
         WROTE.store(true, Relaxed);
         say_failure(kind, &settings, &failure);
-        Refused(-1)
+        SdkError(-1)
     })
 }
 
@@ -110,7 +110,7 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
         session: identity.keys.launched as u64,
     })
     .map_err(|error| setup(&error))?;
-    let records = places()
+    let records = temporary_directories()
         .find_map(|place| RecordWriter::create_in(&place).ok())
         .ok_or_else(|| {
             Failure::new(
@@ -128,8 +128,8 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
     quiet_thread(NAME, STACK, follow).map_err(|error| setup(&error))?;
     // SAFETY: the reader's own mapping. It is kept by the thread, which ends when the session is over, and then by `finish`.
     unsafe { sdk.give_spool(base, len) }
-        .map_err(|refused| setup(&format!("the SDK takes no spool (status {})", refused.0)))?;
-    *now() = Some(Recording {
+        .map_err(|error| setup(&format!("the SDK takes no spool (status {})", error.0)))?;
+    *recording() = Some(Recording {
         kind,
         settings,
         identity,
@@ -140,7 +140,7 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
 }
 
 /// Where the file without a name may be.
-fn places() -> impl Iterator<Item = PathBuf> {
+fn temporary_directories() -> impl Iterator<Item = PathBuf> {
     std::env::var_os("ROCPROF_TMPDIR")
         .map(PathBuf::from)
         .into_iter()
@@ -155,9 +155,9 @@ fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) ->
     loop {
         let ended = !matches!(stop.recv_timeout(TICK), Err(RecvTimeoutError::Timeout));
         let used = reader.head().claim.load(Relaxed) as usize * midair_record::spool::CHUNK;
-        if !ended && used + AHEAD > ahead && ahead < reader.size() {
-            ahead += AHEAD;
-            reader.fault_in(AHEAD);
+        if !ended && used + PREFAULT_AHEAD > ahead && ahead < reader.size() {
+            ahead += PREFAULT_AHEAD;
+            reader.fault_in(PREFAULT_AHEAD);
         }
         let mut drain = || {
             reader.drain(|bytes| {
@@ -203,7 +203,7 @@ fn count_events(bytes: &[u8]) -> u64 {
 
 /// Writes the files of a session that is over. When it returns they are there.
 pub fn finish() {
-    let Some(recording) = now().take() else {
+    let Some(recording) = recording().take() else {
         return;
     };
     let Recording {
@@ -214,7 +214,7 @@ pub fn finish() {
         done,
     } = recording;
     drop(stop);
-    let Ok(followed) = done.recv_timeout(LAST_WORDS) else {
+    let Ok(followed) = done.recv_timeout(FINISH_LIMIT) else {
         let failure = Failure::new(
             Kind::Output,
             "what was recorded could not be taken over in time: nothing is written",
@@ -231,13 +231,13 @@ pub fn finish() {
     identity.process.init_time = head.attached_at.load(Relaxed);
     identity.process.fini_time = head.detached_at.load(Relaxed);
     // That the process ends is how a launched session ends.
-    let mut said = head.outcome.load(Acquire) & !outcome::PROCESS_EXIT;
+    let mut outcome_bits = head.outcome.load(Acquire) & !outcome::PROCESS_EXIT;
     if kind == SessionKind::Launched {
         // Nor does it matter then what stays in the tables.
-        said &= !outcome::SLOT_KEPT;
+        outcome_bits &= !outcome::SLOT_KEPT;
     }
     let dropped = reader.dropped();
-    if said & outcome::MEMORY_KEPT != 0 {
+    if outcome_bits & outcome::MEMORY_KEPT != 0 {
         // A thread may still be inside a record store.
         std::mem::forget(reader);
     } else {
@@ -255,10 +255,10 @@ pub fn finish() {
             Finished {
                 notes: identity.without_driver.take().into_iter().collect(),
                 identity,
-                settings: with_summary_somewhere(kind, &settings),
+                settings: with_summary_file(kind, &settings),
                 records,
                 dropped,
-                outcome: said,
+                outcome: outcome_bits,
                 ended: None,
                 failure,
             }
@@ -271,7 +271,7 @@ pub fn finish() {
 }
 
 /// The process ends: where there was nothing to write, that is said, by the one process that the user has started.
-pub fn end(sdk: Sdk) {
+pub fn report_if_empty(sdk: Sdk) {
     if is_first() && !WROTE.load(Relaxed) && sdk.session_kind() != SessionKind::Becoming {
         say(NOTHING);
     }
@@ -291,23 +291,23 @@ fn is_verbose(settings: &Settings) -> bool {
 
 /// Whether the user has us speak: who started the program under the profiler does. Where somebody attached, standard error is the
 /// application's, and is written to only where that was asked for.
-fn speaks(kind: SessionKind, settings: &Settings) -> bool {
+fn may_print(kind: SessionKind, settings: &Settings) -> bool {
     kind == SessionKind::Launched || is_verbose(settings)
 }
 
 /// Summaries that were asked for on a console go to a file, `PREFIX_summary.txt`, where the consoles are the application's.
-fn with_summary_somewhere(kind: SessionKind, settings: &Settings) -> Settings {
-    const PLACE: &str = "ROCPROF_STATS_SUMMARY_OUTPUT";
+fn with_summary_file(kind: SessionKind, settings: &Settings) -> Settings {
+    const OUTPUT: &str = "ROCPROF_STATS_SUMMARY_OUTPUT";
     let mut settings = settings.clone();
-    let on_console = matches!(settings.text(PLACE), None | Some("stdout" | "stderr"));
-    if on_console && !speaks(kind, &settings) {
-        settings.set(PLACE, "summary");
+    let on_console = matches!(settings.text(OUTPUT), None | Some("stdout" | "stderr"));
+    if on_console && !may_print(kind, &settings) {
+        settings.set(OUTPUT, "summary");
     }
     settings
 }
 
 fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
-    if !speaks(kind, settings) {
+    if !may_print(kind, settings) {
         return;
     }
     for warning in &written.warnings {
@@ -333,7 +333,7 @@ fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
 }
 
 fn say_failure(kind: SessionKind, settings: &Settings, failure: &Failure) {
-    if speaks(kind, settings) {
+    if may_print(kind, settings) {
         say(&format!("rocprofv3: error: {}", failure.what));
         if !failure.hint.is_empty() {
             say(&format!("rocprofv3: hint: {}", failure.hint));

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 /// A status of the SDK other than success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused(pub c_int);
+pub struct SdkError(pub c_int);
 
 /// Who began the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,17 +54,17 @@ pub fn bound() -> Option<Sdk> {
     BOUND.get().copied()
 }
 
-fn checked(status: c_int) -> Result<(), Refused> {
+fn checked(status: c_int) -> Result<(), SdkError> {
     if status == 0 {
         Ok(())
     } else {
-        Err(Refused(status))
+        Err(SdkError(status))
     }
 }
 
 impl Sdk {
     /// Makes a context whose records go to the spool.
-    pub fn create_spool_context(&self) -> Result<u64, Refused> {
+    pub fn create_spool_context(&self) -> Result<u64, SdkError> {
         let mut context = 0;
         // SAFETY: the SDK's functions with valid arguments; so in all that follows.
         unsafe {
@@ -74,19 +74,19 @@ impl Sdk {
         Ok(context)
     }
     /// Has every operation of a buffer-tracing kind recorded while the context runs.
-    pub fn trace(&self, context: u64, kind: c_int) -> Result<(), Refused> {
+    pub fn trace(&self, context: u64, kind: c_int) -> Result<(), SdkError> {
         // SAFETY: see above; no list of operations, no buffer.
         checked(unsafe {
             (self.table.configure_buffer_tracing_service)(context, kind, std::ptr::null(), 0, 0)
         })
     }
     /// Starts a context.
-    pub fn start(&self, context: u64) -> Result<(), Refused> {
+    pub fn start(&self, context: u64) -> Result<(), SdkError> {
         // SAFETY: see above.
         checked(unsafe { (self.table.start_context)(context) })
     }
     /// Stops a context.
-    pub fn stop(&self, context: u64) -> Result<(), Refused> {
+    pub fn stop(&self, context: u64) -> Result<(), SdkError> {
         // SAFETY: see above.
         checked(unsafe { (self.table.stop_context)(context) })
     }
@@ -118,7 +118,7 @@ impl Sdk {
     ///
     /// # Safety
     /// It must be a spool that stays mapped until the session is over.
-    pub unsafe fn give_spool(&self, base: *mut u8, len: usize) -> Result<(), Refused> {
+    pub unsafe fn give_spool(&self, base: *mut u8, len: usize) -> Result<(), SdkError> {
         // SAFETY: see above, and the caller's promise.
         checked(unsafe { (self.table.give_spool)(base, len) })
     }

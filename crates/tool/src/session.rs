@@ -3,7 +3,7 @@
 
 use crate::domain::{DOMAINS, Domain, NOT_BUILT, WITH_ALL};
 use crate::files;
-use crate::sdk::{Refused, Sdk};
+use crate::sdk::{Sdk, SdkError};
 use midair_settings::tool_boolean;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +22,7 @@ fn contexts() -> Vec<(Domain, u64)> {
 ///
 /// # Errors
 /// The SDK's status when it refuses one.
-pub fn initialize(sdk: Sdk) -> Result<(), Refused> {
+pub fn initialize(sdk: Sdk) -> Result<(), SdkError> {
     let mut made = Vec::with_capacity(DOMAINS.len());
     for domain in DOMAINS {
         let context = sdk.create_spool_context()?;
@@ -52,7 +52,7 @@ fn is_on(sdk: Sdk, setting: &CStr) -> bool {
 ///
 /// # Errors
 /// The SDK's status when it refuses to start something; nothing is left running then.
-pub fn attach(sdk: Sdk) -> Result<(), Refused> {
+pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     let contexts = contexts();
     if contexts
         .iter()
@@ -64,14 +64,14 @@ pub fn attach(sdk: Sdk) -> Result<(), Refused> {
     for (domain, context) in &contexts {
         if is_on(sdk, domain.setting) {
             any = true;
-            if let Err(refused) = sdk.start(*context) {
+            if let Err(error) = sdk.start(*context) {
                 sdk.note(&format!(
                     "{} cannot be collected (status {})",
                     domain.setting.to_string_lossy(),
-                    refused.0
+                    error.0
                 ));
                 detach(sdk);
-                return Err(refused);
+                return Err(error);
             }
         } else if sdk.is_active(*context) {
             let _ = sdk.stop(*context);

@@ -28,7 +28,7 @@ struct FakeLive {
 }
 
 impl Engine for Fake {
-    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn Live>, Failure> {
+    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn LiveSession>, Failure> {
         if pid == REFUSES {
             return Err(Failure::new(Kind::NotGpu, "no GPU runtime").hint("pick another"));
         }
@@ -67,8 +67,8 @@ const LAUNCHES: i32 = 7;
 /// Somebody else's.
 const HOLDS: i32 = 8;
 
-impl Live for FakeLive {
-    fn follow(&mut self) -> Result<Pulse, Failure> {
+impl LiveSession for FakeLive {
+    fn follow(&mut self) -> Result<Progress, Failure> {
         self.fake.followed.fetch_add(1, Ordering::SeqCst);
         if self.owner != std::thread::current().id() {
             self.fake.owner_is_one_thread.store(false, Ordering::SeqCst);
@@ -76,11 +76,11 @@ impl Live for FakeLive {
         match (self.pid, self.seen.fetch_add(1, Ordering::SeqCst)) {
             (ENDS, 3) => {
                 self.fake.ended.store(true, Ordering::SeqCst);
-                Ok(Pulse::Ended)
+                Ok(Progress::Ended)
             }
             (PANICS, 1) => panic!("on purpose"),
             (BREAKS, 1) => Err(Failure::new(Kind::Incomplete, "broke")),
-            _ => Ok(Pulse::Running),
+            _ => Ok(Progress::Running),
         }
     }
     fn finish(self: Box<Self>) -> Ending {

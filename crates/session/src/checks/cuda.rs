@@ -1,4 +1,4 @@
-//! What only a CUDA process has: its driver, CUPTI, who else may be at work there.
+//! Checks for CUDA processes only: the driver, CUPTI, and other profilers.
 
 use super::Lines;
 use crate::cupti;
@@ -7,7 +7,7 @@ use midair_failure::Failure;
 use midair_procinfo::Tid;
 use midair_procinfo::module::Modules;
 
-/// One line each.
+/// Adds one line for each.
 pub(super) fn lines(
     request: &Request,
     (pid, tid): (Tid, Tid),
@@ -38,7 +38,7 @@ fn judge(name: &str, found: Result<String, Failure>, lines: &mut Lines) {
     }
 }
 
-/// What of the request there is in a CUDA process.
+/// Which parts of the request apply to a CUDA process.
 fn asked_for(request: &Request, tid: Tid, lines: &mut Lines) {
     const NAME: &str = "recording";
     match crate::cuda::settings_for(request, tid) {
@@ -50,7 +50,7 @@ fn asked_for(request: &Request, tid: Tid, lines: &mut Lines) {
     }
 }
 
-/// Which driver, by the name of its library.
+/// The driver's version, from the name of its library.
 fn driver(modules: &Modules, lines: &mut Lines) {
     const NAME: &str = "CUDA driver";
     match cupti::driver(modules) {
@@ -59,7 +59,7 @@ fn driver(modules: &Modules, lines: &mut Lines) {
     }
 }
 
-/// CUDA's debugger has its own library in the process while it works.
+/// CUDA's debugger has a library of its own in the process while it is active.
 fn debugger(modules: &Modules, lines: &mut Lines) {
     const NAME: &str = "CUDA debugger";
     let there = modules

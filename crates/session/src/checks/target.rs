@@ -2,7 +2,7 @@
 
 use super::Lines;
 use crate::explain::{self, itself, not_gpu};
-use crate::runtime::{Brand, Runtimes, refuse_two_copies};
+use crate::runtime::{Platform, Runtimes, refuse_two_copies};
 use midair_failure::Failure;
 use midair_inject::Refusal;
 use midair_procinfo::elf::ElfFile;
@@ -13,7 +13,7 @@ use midair_procinfo::{Tid, access, show, task};
 use std::fs::File;
 use std::io;
 
-/// Whether there is such a process: its number, and a thread of it that lives.
+/// Whether the process exists: its number, and a live thread of it.
 pub(super) fn lives(asked: u32, lines: &mut Lines) -> Option<(Tid, Tid)> {
     const NAME: &str = "process";
     let nobody = |lines: &mut Lines| {
@@ -117,7 +117,7 @@ fn rights(tid: Tid, lines: &mut Lines) {
     }
 }
 
-/// A debugger, or another tool of that kind.
+/// A debugger, or another tracer.
 pub(super) fn tracer(pid: Tid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "tracer";
     if status.tracer == 0 {
@@ -159,7 +159,7 @@ pub(super) fn seccomp(pid: Tid, status: &Status, lines: &mut Lines) {
     }
 }
 
-/// Type of the program.
+/// Machine type of the program.
 pub(super) fn machine(pid: Tid, tid: Tid, lines: &mut Lines) {
     const NAME: &str = "machine";
     match File::open(format!("/proc/{tid}/exe")).map(ElfFile::open) {
@@ -175,7 +175,7 @@ pub(super) fn machine(pid: Tid, tid: Tid, lines: &mut Lines) {
 /// Kind and version of the C library.
 pub(super) fn c_library(pid: Tid, modules: &Modules, lines: &mut Lines) {
     const NAME: &str = "C library";
-    /// Oldest that our libraries run on (`midair-inject`'s `code`).
+    /// The oldest glibc that our libraries run on (`midair-inject`'s `code`).
     const OLDEST: (u32, u32) = (2, 34);
     let what = match libc_kind::find(modules) {
         Ok(LibcKind::Glibc { version, .. }) if version < OLDEST => {
@@ -211,10 +211,10 @@ pub(super) fn runtimes(asked: u32, modules: &Modules, copies: &[String], lines: 
     match runtimes.choose(copies, pid) {
         Ok(None) => lines.fail(NAME, not_gpu(asked)),
         Err(failure) => lines.fail(NAME, failure),
-        Ok(Some((brand, other))) => {
-            let recorded = match brand {
-                Brand::Amd => refuse_two_copies(pid, modules).map(|()| files(&runtimes.amd)),
-                Brand::Cuda => Ok(files(&runtimes.cuda)),
+        Ok(Some((platform, other))) => {
+            let recorded = match platform {
+                Platform::Amd => refuse_two_copies(pid, modules).map(|()| files(&runtimes.amd)),
+                Platform::Cuda => Ok(files(&runtimes.cuda)),
             };
             match recorded {
                 Ok(found) => lines.pass(NAME, found),
@@ -227,7 +227,7 @@ pub(super) fn runtimes(asked: u32, modules: &Modules, copies: &[String], lines: 
     }
 }
 
-/// Where the runtimes' tables of functions are learned from.
+/// Where the runtimes' function tables are found.
 pub(super) fn table_source(modules: &Modules, lines: &mut Lines) {
     let register = modules
         .list
@@ -251,7 +251,7 @@ pub(super) fn table_source(modules: &Modules, lines: &mut Lines) {
     lines.pass("table source", found);
 }
 
-/// Libraries of other profilers: what each means for ours.
+/// Libraries of other profilers, and what each means for ours.
 const OTHERS: [(&str, &str); 8] = [
     (
         "librocprofiler-sdk-tool.so",

@@ -1,4 +1,4 @@
-//! What a group brought.
+//! What a group recorded.
 
 use super::{GroupRequest, Selection};
 use crate::collected::Collected;
@@ -16,7 +16,7 @@ pub struct Part {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// What its session brought, or why there was none.
+    /// What its session recorded, or why there was none.
     pub collected: Result<Collected, Failure>,
 }
 
@@ -35,7 +35,7 @@ impl GroupCollected {
         mut parts: Vec<Part>,
         watched: Vec<(u32, String)>,
     ) -> GroupCollected {
-        // By process, and the sessions of one process in their order: those are pushed as they end.
+        // By process. Sessions of one process stay in order: they were pushed as they ended.
         parts.sort_by_key(|part| part.pid);
         let lead = match request.selection {
             Selection::Tree(root) => {
@@ -57,7 +57,7 @@ impl GroupCollected {
         &self.parts
     }
 
-    /// Why a detach did not come to its end, for the first for which that is so.
+    /// Why a detach did not complete, for the first process for which it did not.
     pub fn failure(&self) -> Option<&Failure> {
         self.parts.iter().find_map(|part| match &part.collected {
             Ok(collected) => collected.failure(),
@@ -65,17 +65,18 @@ impl GroupCollected {
         })
     }
 
-    /// Writes what the settings ask for: for each process, or one result of all. `style` is that of the tables.
+    /// Writes what the settings ask for: files for each process, or one result of all. `style` is that of the
+    /// tables.
     ///
     /// # Errors
-    /// When nothing was collected: why; for a group of one, as [`Collected::write`].
+    /// When nothing was collected: why. For a group of one, as [`Collected::write`].
     pub fn write(mut self, style: table::Style) -> Result<Written, Failure> {
         if self.parts.len() == 1
             && !self.request.merge
             && let Some(Part { collected, .. }) = self.parts.pop()
         {
             let mut written = collected?.write(style)?;
-            self.tell_watched(&mut written);
+            self.warn_of_watched(&mut written);
             return Ok(written);
         }
         if self.parts.is_empty() {
@@ -101,11 +102,11 @@ impl GroupCollected {
         let settings = &self.request.each.settings;
         let mut written = rights::as_real_user(|| together.write(settings, style))
             .unwrap_or_else(|error| Err(rights::cannot_drop(&error)))?;
-        self.tell_watched(&mut written);
+        self.warn_of_watched(&mut written);
         Ok(written)
     }
 
-    fn tell_watched(&self, written: &mut Written) {
+    fn warn_of_watched(&self, written: &mut Written) {
         const MOST: usize = 8;
         if self.watched.is_empty() || !self.request.patient {
             return;

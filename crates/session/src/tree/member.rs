@@ -1,4 +1,4 @@
-//! One process of a group: a thread of ours that attaches, follows and detaches.
+//! One process of a group: a thread of this side that attaches, follows and detaches.
 
 use crate::collected::Collected;
 use crate::request::{Entry, Event, Request};
@@ -15,54 +15,54 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The longest time between two looks at a spool.
+/// The longest time between two polls of a session.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// What a member has to tell, each once and in this order.
+/// What a member reports, each at most once and in this order.
 #[derive(Debug)]
-pub(super) enum Said {
-    /// It records; so long after the attach began.
+pub(super) enum Report {
+    /// It records. The duration is from the start of the attach.
     Attached(Entry, Duration),
     /// It was not attached.
     Refused(Failure),
-    /// Its process has ended, or become another program; the session is being brought to its end.
+    /// Its process has ended, or has become another program; the session is being completed.
     Ending(End),
-    /// Its session is over. How its process ended, if it did, and what it brought.
+    /// Its session is over: how its process ended, if it did, and what was recorded.
     Over(Option<End>, Box<Result<Collected, Failure>>),
 }
 
-/// What a group and its members have in common.
+/// What a group and its members share.
 #[derive(Debug)]
-pub(super) struct Common {
-    /// Rung when a member has something to tell.
-    pub(super) bell: EventFd,
-    turns: Turns,
+pub(super) struct Shared {
+    /// Signalled when a member has sent a report.
+    pub(super) wakeup: EventFd,
+    limiter: Limiter,
 }
 
-impl Common {
-    pub(super) fn new() -> Result<Common, Failure> {
-        Ok(Common {
-            bell: signal()?,
-            turns: Turns::new(at_once()),
+impl Shared {
+    pub(super) fn new() -> Result<Shared, Failure> {
+        Ok(Shared {
+            wakeup: signal()?,
+            limiter: Limiter::new(concurrency()),
         })
     }
 }
 
-/// How many are entered at one time: each takes a processor for some milliseconds, here and there.
-fn at_once() -> usize {
+/// How many processes are entered at one time: each takes a processor for some milliseconds, here and there.
+fn concurrency() -> usize {
     std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(4, 32))
 }
 
-/// A number of turns, given out and taken back.
+/// A counting semaphore.
 #[derive(Debug)]
-struct Turns {
+struct Limiter {
     left: Mutex<usize>,
     back: Condvar,
 }
 
-impl Turns {
-    fn new(count: usize) -> Turns {
-        Turns {
+impl Limiter {
+    fn new(count: usize) -> Limiter {
+        Limiter {
             left: Mutex::new(count),
             back: Condvar::new(),
         }
@@ -96,7 +96,7 @@ pub(super) struct Member {
     pub(super) pid: u32,
     pub(super) name: String,
     pub(super) counters: Arc<Counters>,
-    /// It has said [`Said::Ending`].
+    /// It has sent [`Report::Ending`].
     pub(super) ending: bool,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
@@ -105,7 +105,7 @@ pub(super) struct Member {
 #[derive(Debug)]
 struct Stop {
     asked: AtomicBool,
-    bell: EventFd,
+    wakeup: EventFd,
 }
 
 fn signal() -> Result<EventFd, Failure> {
@@ -119,17 +119,17 @@ fn signal() -> Result<EventFd, Failure> {
 }
 
 impl Member {
-    /// Begins to attach. `number` is said with all that it tells.
+    /// Starts to attach. Every report carries `number`.
     pub(super) fn start(
         number: usize,
         name: String,
         request: Request,
-        common: &Arc<Common>,
-        tell: Sender<(usize, Said)>,
+        shared: &Arc<Shared>,
+        reports: Sender<(usize, Report)>,
     ) -> Result<Member, Failure> {
         let stop = Arc::new(Stop {
             asked: AtomicBool::new(false),
-            bell: signal()?,
+            wakeup: signal()?,
         });
         let counters = Arc::new(Counters::default());
         let pid = request.pid;
@@ -137,17 +137,17 @@ impl Member {
             request,
             stop: Arc::clone(&stop),
             counters: Arc::clone(&counters),
-            common: Arc::clone(common),
+            shared: Arc::clone(shared),
         };
         let thread = std::thread::Builder::new()
             .name(format!("session {pid}"))
             .spawn(move || {
-                let said = |said| {
-                    // The group waits for this, or has given up on all.
-                    let _ = tell.send((number, said));
-                    let _ = work.common.bell.write(1);
+                let report = |report| {
+                    // The group waits for this report, or has given up on all members.
+                    let _ = reports.send((number, report));
+                    let _ = work.shared.wakeup.write(1);
                 };
-                work.run(said);
+                work.run(report);
             })
             .map_err(|error| {
                 Failure::new(Kind::Enter, format!("no thread for a session: {error}"))
@@ -165,7 +165,7 @@ impl Member {
     /// Asks for the detach.
     pub(super) fn stop(&self) {
         self.stop.asked.store(true, Relaxed);
-        let _ = self.stop.bell.write(1);
+        let _ = self.stop.wakeup.write(1);
     }
 
     /// Whether its thread has ended.
@@ -173,7 +173,7 @@ impl Member {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for its thread, which has said its last word or is about to. False when it came to an unforeseen end.
+    /// Waits for its thread, which has sent its last report or is about to. False when the thread panicked.
     pub(super) fn join(&mut self) -> bool {
         self.thread
             .take()
@@ -193,13 +193,13 @@ struct Work {
     request: Request,
     stop: Arc<Stop>,
     counters: Arc<Counters>,
-    common: Arc<Common>,
+    shared: Arc<Shared>,
 }
 
 impl Work {
-    fn run(&self, said: impl Fn(Said)) {
+    fn run(&self, report: impl Fn(Report)) {
         let began = Instant::now();
-        let attached = self.common.turns.with(|| {
+        let attached = self.shared.limiter.with(|| {
             if self.stop.asked.load(Relaxed) {
                 return Err(Failure::new(
                     Kind::Enter,
@@ -210,30 +210,31 @@ impl Work {
         });
         let mut session = match attached {
             Ok(session) => session,
-            Err(failure) => return said(Said::Refused(failure)),
+            Err(failure) => return report(Report::Refused(failure)),
         };
-        said(Said::Attached(session.entry().clone(), began.elapsed()));
+        report(Report::Attached(session.entry().clone(), began.elapsed()));
         let followed = self.follow(&mut session);
         let (end, trouble) = match followed {
             Ok(end) => (end, None),
             Err(failure) => (None, Some(failure)),
         };
-        // At once: what follows may take a moment, and whoever waits for the process need not.
+        // Before the detach, which may take a moment: whoever waits for the end of the process need not wait
+        // for it.
         if let Some(end) = end {
-            said(Said::Ending(end));
+            report(Report::Ending(end));
         }
         let collected = match (session.detach(), trouble) {
-            // What was recorded is kept, and the trouble told with it.
+            // What was recorded is kept, and the failure is reported with it.
             (Ok(mut collected), Some(failure)) => {
                 collected.finished.failure.get_or_insert(failure);
                 Ok(collected)
             }
             (collected, _) => collected,
         };
-        said(Said::Over(end, Box::new(collected)));
+        report(Report::Over(end, Box::new(collected)));
     }
 
-    /// Until the process ends, or it is asked to stop.
+    /// Polls until the process ends, or until it is asked to stop.
     fn follow(&self, session: &mut Session) -> Result<Option<End>, Failure> {
         loop {
             match session.poll()? {
@@ -247,7 +248,7 @@ impl Work {
                 return Ok(None);
             }
             let mut fds = [
-                PollFd::new(self.stop.bell.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.stop.wakeup.as_fd(), PollFlags::POLLIN),
                 PollFd::new(session.wake(), PollFlags::POLLIN),
             ];
             let pause = PollTimeout::try_from(HEARTBEAT).unwrap_or(PollTimeout::MAX);

@@ -1,8 +1,8 @@
-//! Many processes at once: a tree, those of a name, or all of the node.
+//! Many processes at once: a tree, those that match a name, or all of the node.
 //!
-//! Each process has a session and a thread of its own ([`member`]); what belongs to the group is looked at between ([`watch`]). One
-//! that fails does not hold the others up. One that comes later, or loads a runtime later, is attached then; one that becomes another
-//! program ends its session and is looked at anew.
+//! Each process has a session and a thread of its own ([`member`]); [`watch`] finds the processes of the
+//! group. A process that fails does not delay the others. One that starts later, or loads a runtime later, is
+//! attached then. One that becomes another program ends its session and is inspected again.
 
 mod ended;
 mod member;
@@ -12,7 +12,7 @@ pub use ended::{GroupCollected, Part};
 pub use watch::{Selection, tree};
 
 use crate::request::{Entry, Event, Request};
-use member::{Common, Member, Said};
+use member::{Member, Report, Shared};
 use midair_failure::{Failure, Kind};
 use midair_results::End;
 use std::collections::BTreeMap;
@@ -21,11 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
-use watch::{Ripe, Watch};
+use watch::{Ready, Watch};
 
 /// Sessions at one time: each has a thread, some descriptors and a spool.
 const MOST: usize = 512;
-/// Times that a process which came later is tried, and the wait before the second time; it doubles.
+/// How often an attach to a process that came later is tried, and the pause before the second attempt; it
+/// doubles.
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -34,43 +35,44 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub struct GroupRequest {
     /// Which.
     pub selection: Selection,
-    /// For each of them; its pid is that of the process that names results of all, 0 for the first that is attached.
+    /// For each of them. Its pid is that of the process that names a result of all, or 0 for the first that
+    /// is attached.
     pub each: Request,
-    /// Where no process has a runtime yet, one is waited for; and one that becomes another program, for what it will be. Else the first
-    /// is a refusal, and the second the end when nothing else is attached.
+    /// Wait where no process has a runtime yet, and for what a process that calls exec becomes. Otherwise the
+    /// first case is a refusal, and the second ends the group when nothing else is attached.
     pub patient: bool,
     /// One result of all instead of one for each.
     pub merge: bool,
 }
 
-/// What happened in a group, for people.
+/// What happened in a group, to be shown to the user.
 #[derive(Debug, Clone)]
-pub struct News {
+pub struct Notice {
     /// Which process.
     pub pid: u32,
     /// Its name.
     pub name: String,
     /// What.
-    pub what: Happened,
+    pub what: NoticeKind,
 }
 
-/// See [`News`].
+/// See [`Notice`].
 #[derive(Debug, Clone)]
-pub enum Happened {
-    /// It records; so long after its attach began.
+pub enum NoticeKind {
+    /// It records. The duration is from the start of its attach.
     Attached(Entry, Duration),
     /// It was not attached.
     Refused(Failure),
     /// It ended by itself.
     Ended(End),
-    /// It has no runtime so far and is watched.
+    /// It has no runtime so far, and is watched.
     Watched,
 }
 
 #[derive(Debug, Default)]
 struct Attempts {
     made: u32,
-    /// It was there at the start: who asked for it wants to know at once.
+    /// It existed at the start, so the user wants to know immediately.
     from_the_start: bool,
 }
 
@@ -79,30 +81,30 @@ struct Attempts {
 pub struct Group {
     request: GroupRequest,
     watch: Watch,
-    common: Arc<Common>,
-    tell: Sender<(usize, Said)>,
-    hear: Receiver<(usize, Said)>,
+    shared: Arc<Shared>,
+    reports: Sender<(usize, Report)>,
+    incoming: Receiver<(usize, Report)>,
     members: BTreeMap<usize, Member>,
     attempts: BTreeMap<u32, Attempts>,
     parts: Vec<Part>,
-    news: Vec<News>,
+    news: Vec<Notice>,
     /// Attaches that are under way.
     underway: usize,
     started: usize,
     attached: usize,
-    /// Records and bytes of members that are over.
-    past: (u64, u64),
+    /// Records and bytes of members that have ended.
+    finished_totals: (u64, u64),
     last_end: Option<End>,
 }
 
 impl Group {
-    /// Attaches to all that can be attached now, in parallel. When it returns, each of them records or is told of in
-    /// [`Group::news`].
+    /// Attaches to all processes that can be attached now, in parallel. When it returns, each of them
+    /// records, or [`Group::news`] tells why it does not.
     ///
     /// # Errors
     /// When none could be attached: why the first could not.
     pub fn attach(mut request: GroupRequest) -> Result<Group, Failure> {
-        // Any thread's number will do for its process.
+        // The number of any thread stands for its process.
         if let Selection::Tree(root) = &mut request.selection
             && let Some(status) = i32::try_from(*root)
                 .ok()
@@ -110,13 +112,13 @@ impl Group {
         {
             *root = u32::try_from(status.tgid).unwrap_or(*root);
         }
-        let (tell, hear) = channel();
+        let (reports, incoming) = channel();
         let mut group = Group {
             watch: Watch::new(request.selection.clone()),
             request,
-            common: Arc::new(Common::new()?),
-            tell,
-            hear,
+            shared: Arc::new(Shared::new()?),
+            reports,
+            incoming,
             members: BTreeMap::new(),
             attempts: BTreeMap::new(),
             parts: Vec::new(),
@@ -124,27 +126,30 @@ impl Group {
             underway: 0,
             started: 0,
             attached: 0,
-            past: (0, 0),
+            finished_totals: (0, 0),
             last_end: None,
         };
-        let ripe = group.watch.look();
-        let none = ripe.is_empty();
-        for process in ripe {
+        let ready = group.watch.scan();
+        let none = ready.is_empty();
+        for process in ready {
             group.start(process, true);
         }
-        // A runtime under another name is told by its functions, which takes long: only the one process that was named is asked.
+        // A runtime under another name is recognized by its functions, which takes long: only a process that
+        // was named is checked.
         if none
             && let Selection::Tree(root) = group.request.selection
             && let Some(found) = crate::find::process(root)
             && crate::attach::refusal(root).is_none()
         {
-            group.watch.take_up(root);
+            group.watch.mark_attaching(root);
             let name = found.name;
-            group.start(Ripe { pid: root, name }, true);
+            group.start(Ready { pid: root, name }, true);
         }
         while group.underway > 0 {
-            let Ok(said) = group.hear.recv() else { break };
-            group.take(said);
+            let Ok(report) = group.incoming.recv() else {
+                break;
+            };
+            group.handle(report);
         }
         if group.attached > 0 {
             return Ok(group);
@@ -153,10 +158,10 @@ impl Group {
             let watched = group.watch.watched();
             group
                 .news
-                .extend(watched.into_iter().map(|(pid, name)| News {
+                .extend(watched.into_iter().map(|(pid, name)| Notice {
                     pid,
                     name,
-                    what: Happened::Watched,
+                    what: NoticeKind::Watched,
                 }));
             return Ok(group);
         }
@@ -168,10 +173,10 @@ impl Group {
         })
     }
 
-    /// Why there is nobody to attach to.
+    /// Why no process can be attached.
     fn nobody(&self) -> Failure {
         match &self.request.selection {
-            // Asked again as for one process: it says what is the matter with it.
+            // Inspected again as a single process, which gives the reason.
             Selection::Tree(root) => match crate::attach::refusal(*root) {
                 Some(failure) => failure,
                 None => Failure::new(
@@ -193,7 +198,7 @@ impl Group {
         }
     }
 
-    fn start(&mut self, process: Ripe, from_the_start: bool) {
+    fn start(&mut self, process: Ready, from_the_start: bool) {
         let attempts = self.attempts.entry(process.pid).or_default();
         attempts.made += 1;
         attempts.from_the_start |= from_the_start;
@@ -208,7 +213,7 @@ impl Group {
                 format!("{MOST} processes are attached, and no more can be at one time"),
             ))
         } else {
-            Member::start(number, name, request, &self.common, self.tell.clone())
+            Member::start(number, name, request, &self.shared, self.reports.clone())
         };
         match member {
             Ok(member) => {
@@ -219,52 +224,52 @@ impl Group {
         }
     }
 
-    /// Takes what a member said.
-    fn take(&mut self, (number, said): (usize, Said)) {
+    /// Handles a member's report.
+    fn handle(&mut self, (number, report): (usize, Report)) {
         let Some(member) = self.members.get(&number) else {
             return;
         };
         let (pid, name) = (member.pid, member.name.clone());
-        match said {
-            Said::Attached(entry, took) => {
+        match report {
+            Report::Attached(entry, took) => {
                 self.underway -= 1;
                 self.attached += 1;
-                self.news.push(News {
+                self.news.push(Notice {
                     pid,
                     name,
-                    what: Happened::Attached(entry, took),
+                    what: NoticeKind::Attached(entry, took),
                 });
             }
-            Said::Refused(failure) => {
+            Report::Refused(failure) => {
                 self.underway -= 1;
                 self.members.remove(&number);
-                self.consider(pid, name, failure);
+                self.retry_or_refuse(pid, name, failure);
             }
-            Said::Ending(end) => {
+            Report::Ending(end) => {
                 if let Some(member) = self.members.get_mut(&number) {
                     member.ending = true;
                 }
                 self.last_end = Some(end);
-                self.news.push(News {
+                self.news.push(Notice {
                     pid,
                     name,
-                    what: Happened::Ended(end),
+                    what: NoticeKind::Ended(end),
                 });
             }
-            Said::Over(end, collected) => {
+            Report::Over(end, collected) => {
                 if let Some(mut member) = self.members.remove(&number) {
                     member.join();
-                    self.past.0 += member.counters.records.load(Relaxed);
-                    self.past.1 += member.counters.bytes.load(Relaxed);
+                    self.finished_totals.0 += member.counters.records.load(Relaxed);
+                    self.finished_totals.1 += member.counters.bytes.load(Relaxed);
                 }
                 if let Some(end) = end {
                     match end {
-                        // It goes on, as another program or without us.
+                        // The process runs on, as another program or without a session.
                         End::Exec | End::Lapsed => {
                             self.attempts.remove(&pid);
-                            self.watch.look_anew(pid);
+                            self.watch.rescan(pid);
                         }
-                        _ => self.watch.leave(pid),
+                        _ => self.watch.give_up(pid),
                     }
                 }
                 self.parts.push(Part {
@@ -276,29 +281,29 @@ impl Group {
         }
     }
 
-    /// A process was not attached: whether that is a failure, or to be tried again.
-    fn consider(&mut self, pid: u32, name: String, failure: Failure) {
+    /// After a failed attach: refuses the process, or schedules another attempt.
+    fn retry_or_refuse(&mut self, pid: u32, name: String, failure: Failure) {
         let attempts = self.attempts.get(&pid);
         let (made, from_the_start) =
             attempts.map_or((1, false), |tried| (tried.made, tried.from_the_start));
         let is_root = matches!(self.request.selection, Selection::Tree(root) if root == pid);
         match failure.kind {
-            // It ended meanwhile, or has become something else: what it is now is seen at the next look.
-            Kind::NoProcess | Kind::Zombie if !is_root => self.watch.leave(pid),
-            Kind::NotGpu if !is_root => self.watch.look_anew(pid),
+            // It has ended meanwhile, or has become another program: the next scan shows what it is now.
+            Kind::NoProcess | Kind::Zombie if !is_root => self.watch.give_up(pid),
+            Kind::NotGpu if !is_root => self.watch.rescan(pid),
             Kind::NoParkedThread | Kind::Enter | Kind::Setup if !from_the_start && made < TRIES => {
-                self.watch.try_again(pid, PAUSE * (1 << made));
+                self.watch.retry_after(pid, PAUSE * (1 << made));
             }
             _ => self.refuse(pid, name, failure),
         }
     }
 
     fn refuse(&mut self, pid: u32, name: String, failure: Failure) {
-        self.watch.leave(pid);
-        self.news.push(News {
+        self.watch.give_up(pid);
+        self.news.push(Notice {
             pid,
             name: name.clone(),
-            what: Happened::Refused(failure.clone()),
+            what: NoticeKind::Refused(failure.clone()),
         });
         self.parts.push(Part {
             pid,
@@ -307,30 +312,30 @@ impl Group {
         });
     }
 
-    /// What has happened since this was asked last.
-    pub fn news(&mut self) -> Vec<News> {
+    /// What has happened since the last call.
+    pub fn news(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.news)
     }
 
-    /// How many have been attached so far.
+    /// How many processes have been attached so far.
     pub fn attached(&self) -> usize {
         self.attached
     }
 
-    /// Becomes readable when there is something to [`Group::poll`] for.
+    /// Becomes readable when there is a reason to call [`Group::poll`].
     pub fn wake(&self) -> BorrowedFd<'_> {
-        self.common.bell.as_fd()
+        self.shared.wakeup.as_fd()
     }
 
-    /// Takes what the members say, looks for processes that came, and tells how all stand together. Does not wait. Call it every
-    /// 100 ms or so.
+    /// Handles the members' reports, finds new processes, and tells the state of all together. Does not wait.
+    /// Call it about every 100 ms.
     ///
     /// # Errors
-    /// None so far; each member's are its own.
+    /// None at present; each member reports its own.
     pub fn poll(&mut self) -> Result<Event, Failure> {
-        let _ = self.common.bell.read();
-        while let Ok(said) = self.hear.try_recv() {
-            self.take(said);
+        let _ = self.shared.wakeup.read();
+        while let Ok(report) = self.incoming.try_recv() {
+            self.handle(report);
         }
         let over = self.attached > 0 && self.members.values().all(|member| member.ending);
         if over && !self.request.patient && !self.has_successors() {
@@ -338,8 +343,8 @@ impl Group {
                 self.last_end.unwrap_or(End::Exited(None)),
             ));
         }
-        for ripe in self.watch.look() {
-            self.start(ripe, false);
+        for ready in self.watch.scan() {
+            self.start(ready, false);
         }
         let forever = !matches!(self.request.selection, Selection::Tree(_));
         if self.members.is_empty() && !forever && self.watch.alive() == 0 {
@@ -347,7 +352,7 @@ impl Group {
                 self.last_end.unwrap_or(End::Exited(None)),
             ));
         }
-        let (mut records, mut bytes) = self.past;
+        let (mut records, mut bytes) = self.finished_totals;
         for member in self.members.values() {
             records += member.counters.records.load(Relaxed);
             bytes += member.counters.bytes.load(Relaxed);
@@ -355,34 +360,34 @@ impl Group {
         Ok(Event::Running { records, bytes })
     }
 
-    /// Whether there is more in the tree than the one process that was attached.
+    /// Whether the tree has more than the one process that was attached.
     fn has_successors(&self) -> bool {
         self.started > 1 || self.watch.alive() > 1
     }
 
-    /// Detaches from all, in parallel, and gathers what they brought.
+    /// Detaches from all, in parallel, and gathers what was recorded.
     pub fn detach(mut self) -> GroupCollected {
         self.members.values().for_each(Member::stop);
         while !self.members.is_empty() {
-            let Ok(said) = self.hear.recv_timeout(Duration::from_millis(200)) else {
-                self.bury();
+            let Ok(report) = self.incoming.recv_timeout(Duration::from_millis(200)) else {
+                self.remove_dead();
                 continue;
             };
-            let refused_late = matches!(said.1, Said::Refused(_));
-            let number = said.0;
+            let refused_late = matches!(report.1, Report::Refused(_));
+            let number = report.0;
             if refused_late {
-                // Its turn had not come.
+                // Its attach had not begun.
                 self.members.remove(&number);
             } else {
-                self.take(said);
+                self.handle(report);
             }
         }
         let watched = self.watch.watched();
         GroupCollected::new(self.request, std::mem::take(&mut self.parts), watched)
     }
 
-    /// Members whose threads came to an unforeseen end without a last word.
-    fn bury(&mut self) {
+    /// Removes members whose threads panicked without a last report.
+    fn remove_dead(&mut self) {
         let dead: Vec<usize> = self
             .members
             .iter()
@@ -390,9 +395,9 @@ impl Group {
             .map(|(number, _)| *number)
             .collect();
         for number in dead {
-            // Its last word may have come since.
-            while let Ok(said) = self.hear.try_recv() {
-                self.take(said);
+            // Its last report may have arrived since.
+            while let Ok(report) = self.incoming.try_recv() {
+                self.handle(report);
             }
             if let Some(member) = self.members.remove(&number) {
                 self.parts.push(Part {

@@ -1,7 +1,8 @@
-//! Which processes belong to a group, and what became of each since the last look.
+//! Which processes belong to a group, and what has become of each since the last scan.
 //!
-//! Nothing here waits or touches a process. A process is known by its number and its start, so a number that is used anew is another
-//! process. What can be missed is one that begins and ends between two looks, and one whose parent does so.
+//! Nothing here waits or touches a process. A process is identified by its number and its start, so a number
+//! that is used again is another process. A process that begins and ends between two scans is missed, and so
+//! is one whose parent does.
 
 use crate::find::{self, Found};
 use midair_failure::{Failure, Kind};
@@ -10,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Shortest time between two looks.
+/// Shortest time between two scans.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// A look may take this part of a processor until the next one: what is watched is somebody's production machine.
+/// A scan may take one part in so many of a processor's time: the machine is in production use.
 const SHARE: u32 = 50;
-/// A process that comes while we look must be there this long before it is entered: until then it may be a child between `fork` and
-/// `exec`, which still shows its parent's libraries.
+/// A process that starts while we scan must have existed for so long before it is entered. Until then it may
+/// be a child between `fork` and `exec`, which still shows its parent's libraries.
 const SETTLED: Duration = Duration::from_millis(80);
 
 /// Which processes.
@@ -60,12 +61,12 @@ impl Selection {
 struct Known {
     start_ticks: u64,
     name: String,
-    /// In the group; else only remembered, so that it is not read again and again.
+    /// It belongs to the group. Others are remembered only so that they are not read again and again.
     chosen: bool,
     stage: Stage,
-    /// When it came into the group, or became another program.
+    /// When it joined the group, or became another program.
     since: Instant,
-    /// Pages of its address space at the last look at its libraries: another library changes it.
+    /// Pages of its address space when its libraries were last inspected. Loading another library changes it.
     pages: u64,
 }
 
@@ -73,20 +74,20 @@ struct Known {
 enum Stage {
     /// Without a runtime, or not yet to be entered.
     Watched,
-    /// Given to whoever attaches.
-    Taken,
+    /// Handed to a member, which attaches.
+    Attaching,
     /// Not to be tried again.
-    Left,
+    Abandoned,
 }
 
-/// A process to attach to now.
+/// A process that can be attached to now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Ripe {
+pub(super) struct Ready {
     pub(super) pid: u32,
     pub(super) name: String,
 }
 
-/// The group as it was seen last.
+/// The group as of the last scan.
 #[derive(Debug)]
 pub(super) struct Watch {
     selection: Selection,
@@ -105,34 +106,34 @@ impl Watch {
         }
     }
 
-    /// Looks, if it is time, and gives those that have become ripe.
-    pub(super) fn look(&mut self) -> Vec<Ripe> {
+    /// Scans, if it is time, and returns the processes that have become ready.
+    pub(super) fn scan(&mut self) -> Vec<Ready> {
         if Instant::now() < self.next {
             return Vec::new();
         }
         let before = used();
-        self.forget_the_dead();
+        self.forget_ended();
         match self.selection {
-            Selection::Tree(root) if self.first => self.meet(root, false),
+            Selection::Tree(root) if self.first => self.discover(root, false),
             Selection::Tree(_) => {}
-            Selection::All | Selection::Named(_) => self.meet_everybody(),
+            Selection::All | Selection::Named(_) => self.discover_all(),
         }
-        self.meet_descendants();
-        let ripe = self.ripen();
+        self.discover_descendants();
+        let ready = self.take_ready();
         self.first = false;
         self.next = Instant::now() + SHORTEST.max(used().saturating_sub(before) * SHARE);
-        ripe
+        ready
     }
 
-    /// It is given to whoever attaches, whatever was seen of it.
-    pub(super) fn take_up(&mut self, pid: u32) {
+    /// A member attaches to this process, whatever was found out about it.
+    pub(super) fn mark_attaching(&mut self, pid: u32) {
         if let Some(known) = self.known.get_mut(&pid) {
-            known.stage = Stage::Taken;
+            known.stage = Stage::Attaching;
         }
     }
 
-    /// It could not be entered just now: it is tried again after a while.
-    pub(super) fn try_again(&mut self, pid: u32, after: Duration) {
+    /// It could not be entered: it is tried again after a while.
+    pub(super) fn retry_after(&mut self, pid: u32, after: Duration) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.stage = Stage::Watched;
             known.pages = 0;
@@ -140,19 +141,19 @@ impl Watch {
         }
     }
 
-    /// It has become another program: it is looked at anew.
-    pub(super) fn look_anew(&mut self, pid: u32) {
-        self.try_again(pid, Duration::ZERO);
+    /// It has become another program: the next scan inspects it again.
+    pub(super) fn rescan(&mut self, pid: u32) {
+        self.retry_after(pid, Duration::ZERO);
     }
 
-    /// Nothing more is to be done about it.
-    pub(super) fn leave(&mut self, pid: u32) {
+    /// Nothing more is to be done with this process.
+    pub(super) fn give_up(&mut self, pid: u32) {
         if let Some(known) = self.known.get_mut(&pid) {
-            known.stage = Stage::Left;
+            known.stage = Stage::Abandoned;
         }
     }
 
-    /// Those in the group that run and have no runtime so far, with their names.
+    /// Processes of the group that run and have no runtime so far, with their names.
     pub(super) fn watched(&self) -> Vec<(u32, String)> {
         let watched = |(pid, known): (&u32, &Known)| {
             (known.chosen && known.stage == Stage::Watched).then(|| (*pid, known.name.clone()))
@@ -160,25 +161,25 @@ impl Watch {
         self.known.iter().filter_map(watched).collect()
     }
 
-    /// How many are in the group and run.
+    /// How many processes of the group run.
     pub(super) fn alive(&self) -> usize {
         self.known.values().filter(|known| known.chosen).count()
     }
 
-    fn forget_the_dead(&mut self) {
+    fn forget_ended(&mut self) {
         self.known.retain(|pid, known| {
             let stat = Tid::try_from(*pid)
                 .ok()
                 .and_then(|pid| task::stat(pid).ok());
             stat.is_some_and(|stat| {
-                // A leader that has ended may have threads that go on.
+                // Other threads may run on where the leader has ended.
                 stat.start_ticks == known.start_ticks
                     && (!stat.is_dead() || task::live(*pid as Tid).is_ok_and(|tid| tid.is_some()))
             })
         });
     }
 
-    fn meet(&mut self, pid: u32, by_descent: bool) {
+    fn discover(&mut self, pid: u32, by_descent: bool) {
         if pid == std::process::id() {
             return;
         }
@@ -197,11 +198,11 @@ impl Watch {
         self.known.insert(pid, known);
     }
 
-    fn meet_everybody(&mut self) {
+    fn discover_all(&mut self) {
         for pid in find::pids() {
             match self.known.get_mut(&pid) {
-                None => self.meet(pid, false),
-                // An exec gives it another name; a library that comes gives it more memory.
+                None => self.discover(pid, false),
+                // An exec changes the name; loading a library takes memory.
                 Some(known) if !known.chosen => {
                     let pages = pages(pid);
                     if pages != known.pages {
@@ -220,8 +221,9 @@ impl Watch {
         }
     }
 
-    /// Children of those in the group, theirs, and so on. One whose parent has ended since stays in the group.
-    fn meet_descendants(&mut self) {
+    /// Children of the processes in the group, and their children, and so on. One whose parent has ended
+    /// since stays in the group.
+    fn discover_descendants(&mut self) {
         let chosen = self.known.iter().filter(|(_, known)| known.chosen);
         let mut open: Vec<u32> = chosen.map(|(pid, _)| *pid).collect();
         let mut seen: BTreeSet<u32> = open.iter().copied().collect();
@@ -233,7 +235,7 @@ impl Watch {
                 }
                 match self.known.get_mut(&child) {
                     Some(known) => known.chosen = true,
-                    None => self.meet(child, true),
+                    None => self.discover(child, true),
                 }
                 if self.known.contains_key(&child) {
                     open.push(child);
@@ -242,11 +244,11 @@ impl Watch {
         }
     }
 
-    fn ripen(&mut self) -> Vec<Ripe> {
-        let mut ripe = Vec::new();
+    fn take_ready(&mut self) -> Vec<Ready> {
+        let mut ready = Vec::new();
         for (pid, known) in &mut self.known {
             let settled = self.first || known.since.elapsed() >= SETTLED;
-            // `since` may lie ahead: it is to be left alone until then.
+            // `since` may be in the future: the process is left alone until then.
             if !known.chosen || known.stage != Stage::Watched || !settled {
                 continue;
             }
@@ -260,8 +262,8 @@ impl Watch {
             };
             known.name.clone_from(&found.name);
             if found.uses_a_gpu() && !shares_memory(*pid, found.parent) {
-                known.stage = Stage::Taken;
-                ripe.push(Ripe {
+                known.stage = Stage::Attaching;
+                ready.push(Ready {
                     pid: *pid,
                     name: found.name,
                 });
@@ -269,32 +271,32 @@ impl Watch {
                 known.pages = 0;
             }
         }
-        ripe
+        ready
     }
 }
 
-/// Processor time of this thread. The time that passes is no measure of what a look costs: on a starved machine it would put the next
-/// look off for minutes.
+/// Processor time of this thread. Elapsed time does not tell what a scan costs: on a starved machine it would
+/// postpone the next scan by minutes.
 fn used() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
         .map_or(Duration::ZERO, Duration::from)
 }
 
-/// Pages of its address space; 0 when nobody tells.
+/// Pages of its address space; 0 when that cannot be read.
 fn pages(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let first = text.split_ascii_whitespace().next();
     first.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// A child of `vfork` runs in its parent's memory until it execs: who enters it enters the parent.
+/// A child of `vfork` runs in its parent's memory until it execs: entering it would enter the parent.
 fn shares_memory(pid: u32, parent: u32) -> bool {
     const KCMP_VM: libc::c_int = 1;
     // SAFETY: a system call without pointers. It fails where the kernel lacks it or we may not look, which tells nothing.
     parent != 0 && unsafe { libc::syscall(libc::SYS_kcmp, pid, parent, KCMP_VM, 0, 0) } == 0
 }
 
-/// The root and everything that descends from it now, the root first; empty when it is not there.
+/// The root and all its descendants at present, the root first; empty when the root does not exist.
 pub fn tree(root: u32) -> Vec<Found> {
     let mut found: Vec<Found> = find::process(root).into_iter().collect();
     let mut by_parent = None;
@@ -311,8 +313,8 @@ pub fn tree(root: u32) -> Vec<Found> {
     found
 }
 
-/// Children of a process, of whichever thread of it. A kernel without the lists of children (CONFIG_PROC_CHILDREN) makes it one pass
-/// over all processes, which is kept for the others in `by_parent`.
+/// Children of any thread of a process. On a kernel without the lists of children (CONFIG_PROC_CHILDREN) this
+/// takes one pass over all processes, which is cached in `by_parent`.
 fn children(pid: u32, by_parent: &mut Option<BTreeMap<u32, Vec<u32>>>) -> Vec<u32> {
     let mut all = Vec::new();
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
@@ -322,7 +324,7 @@ fn children(pid: u32, by_parent: &mut Option<BTreeMap<u32, Vec<u32>>>) -> Vec<u3
                 text.split_ascii_whitespace()
                     .filter_map(|word| word.parse::<u32>().ok()),
             ),
-            // The thread has ended; or there is no such file at all.
+            // The thread has ended, or the kernel has no such file.
             Err(_) if thread.path().exists() => {
                 let by_parent = by_parent.get_or_insert_with(all_by_parent);
                 return by_parent.get(&pid).cloned().unwrap_or_default();
@@ -393,14 +395,14 @@ mod tests {
         let mut watch = Watch::new(Selection::Tree(shell.0.id()));
         let deadline = Instant::now() + Duration::from_secs(20);
         while watch.alive() < 3 {
-            assert!(watch.look().is_empty());
+            assert!(watch.scan().is_empty());
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(watch.watched().len(), 3);
         drop(shell);
         while watch.alive() > 0 {
-            watch.look();
+            watch.scan();
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -413,12 +415,12 @@ mod tests {
         let pid = shell.0.id();
         let wanted = regex_lite::Regex::new("sh -c sh -c 'cat; true'; true").unwrap();
         let mut watch = Watch::new(Selection::Named(wanted));
-        watch.look();
+        watch.scan();
         assert!(watch.watched().iter().any(|(known, _)| *known == pid));
         let nobody = regex_lite::Regex::new("no such name, nowhere").unwrap();
         let mut watch = Watch::new(Selection::Named(nobody));
-        assert!(watch.look().is_empty());
-        // This test's own command line is not looked at.
+        assert!(watch.scan().is_empty());
+        // This test's own process is left out.
         assert_eq!(watch.alive(), 0);
     }
 }

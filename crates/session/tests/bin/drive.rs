@@ -1,8 +1,10 @@
-//! An attaching side as a process of its own, for tests that let it or its target die: attaches, takes records, detaches, writes.
+//! An attacher as a process of its own, for tests that let it or its target die: attaches, collects records,
+//! detaches, writes.
 //!
 //! `midair-drive PID DIRECTORY [--die-after N] [--lease-ms N] [--largest-file BYTES]`
-//! `midair-drive serve`: again and again, as lines of its standard input say ("N WHAT PID CONTROL DIRECTORY": WHAT happens to process PID
-//! after step N), saying after each how it went, what steps it did and what it has open.
+//! `midair-drive serve`: once for each line of its standard input ("N WHAT PID CONTROL DIRECTORY": WHAT
+//! happens to process PID after step N). After each it prints how it went, which steps it made and what it
+//! has open.
 
 #[path = "../../../inject/tests/bin/strike.rs"]
 mod strike;
@@ -88,7 +90,7 @@ fn run(args: Vec<String>) -> Result<(), Error> {
     Ok(())
 }
 
-/// A whole session: until there are records, or something has struck.
+/// A whole session: until there are records, or until the fault was injected.
 fn attach(
     request: &Request,
     install: &Install,

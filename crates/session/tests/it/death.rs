@@ -1,5 +1,5 @@
-//! The attaching side of a session dies, by SIGKILL, after each of its steps: the target works on, the profiling ends by itself when
-//! the lease is over, tables and threads are as before, and the next attach works.
+//! The attacher of a session dies by SIGKILL after each of its steps: the target runs on, the profiling ends
+//! by itself when the lease is over, tables and threads are as before, and the next attach works.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -11,10 +11,10 @@ use midair_tests::snapshot::{Snapshot, What};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{Exit, PATIENCE, run, until};
 
-/// Ms after which the target ends a session whose attacher is silent. An attacher that the machine gives no turn is silent, too.
+/// Lease in ms. An attacher that gets no processor is silent, too.
 const LEASE: &str = "1500";
 
-/// Longest that threads, masks, handlers and descriptors may take to be as before.
+/// Longest time until threads, masks, handlers and descriptors are as before.
 const LIMIT: Duration = Duration::from_secs(25);
 
 fn attach(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
@@ -24,13 +24,13 @@ fn attach(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
     run(drive(&args), PATIENCE).unwrap()
 }
 
-/// Our thread parks an instant after its attacher was told that all is over, and waits 5 s for an offer, which an attacher that gets
-/// no turn may miss.
+/// The worker thread parks shortly after the attacher was told that the session is over, and waits 5 s for an
+/// offer, which an attacher without a processor may miss.
 fn comes_too_early(said: &str) -> bool {
     said.contains("failed: Busy") || said.contains("took no offer")
 }
 
-/// [`attach`], again until it is our turn.
+/// [`attach`], repeated while the process is busy.
 fn attach_in_turn(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
     let limit = Instant::now() + PATIENCE;
     loop {
@@ -42,7 +42,7 @@ fn attach_in_turn(kit: &Kit, pid: i32, name: &str, extra: &[&str]) -> Exit {
     }
 }
 
-/// Nothing is recorded, and all is as before but for our parked thread and what it needs.
+/// Nothing is recorded, and everything is as before except the parked worker thread and what it needs.
 fn is_over(worker: &Worker, before: &Snapshot, tables: &impl PartialEq<Tables>, when: &str) {
     let pid = worker.pid();
     until("the end of the profiling", || {
@@ -65,7 +65,7 @@ fn is_over(worker: &Worker, before: &Snapshot, tables: &impl PartialEq<Tables>, 
 
 type Tables = std::collections::BTreeMap<String, Vec<u8>>;
 
-/// The next one comes in, at once or once the other's lease is over.
+/// The next attacher enters immediately, or once the other one's lease is over.
 fn next_works(kit: &Kit, worker: &Worker, name: &str, when: &str) {
     let limit = Instant::now() + PATIENCE;
     loop {
@@ -86,7 +86,7 @@ fn has_died(exit: &Exit) -> Option<String> {
     dead.then(|| exit.stderr.last().cloned().unwrap_or_default())
 }
 
-/// No file that looks finished and is not: the attacher was not there yet.
+/// No file looks finished and is not: the attacher had not written any.
 fn no_half_files(kit: &Kit, name: &str, when: &str) {
     let Ok(entries) = std::fs::read_dir(kit.scratch().join(name)) else {
         return;
@@ -101,7 +101,7 @@ fn no_half_files(kit: &Kit, name: &str, when: &str) {
     }
 }
 
-/// Each of these on one of a few threads: nearly all of the time is spent in waiting for the end of leases.
+/// Each step runs on one of a few threads: most of the time passes in waiting for leases to end.
 fn in_parallel(numbers: &[u64], work: impl Fn(usize, &[u64]) + Sync) {
     const THREADS: usize = 5;
     std::thread::scope(|scope| {
@@ -171,7 +171,8 @@ fn of_a_first_attach() {
 fn of_an_attach_that_wakes_our_thread() {
     let kit = Kit::new().unwrap();
     let deaths = AtomicUsize::new(0);
-    // Here the engine's steps are few, and all are taken: as many as there are, with room for those that will come.
+    // Here the engine makes few steps, and all are taken: the number leaves a margin for steps that will be
+    // added.
     let numbers: Vec<u64> = (1..=30).collect();
     in_parallel(&numbers, |thread, own| {
         let worker = Worker::start(&kit, &format!("model-{thread}.log"), None);
@@ -202,7 +203,7 @@ fn of_an_attach_that_wakes_our_thread() {
     assert!((18..30).contains(&deaths), "{deaths}");
 }
 
-/// Death in the middle of any file: nothing under a final name is half written.
+/// Death in the middle of any file: no file under its final name is half written.
 #[test]
 fn while_it_writes() {
     let kit = Kit::new().unwrap();

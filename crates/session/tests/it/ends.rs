@@ -1,5 +1,6 @@
-//! The target of a session ends, executes another program or is stopped, after each of its steps: the attaching side comes to its
-//! end soon, says what happened by its own code, keeps what was recorded, and has nothing open that it had not.
+//! The target of a session ends, executes another program or is stopped, after each of its steps: the
+//! attacher ends soon, reports what happened by its own exit code, keeps what was recorded, and leaks no
+//! descriptor.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use crate::common::{Worker, numbers, pipe, serve, steps};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, Target};
 
-/// Longest that it may take: a second; ten where other tests run beside this one, and after a stop, which may be over at any moment.
+/// Longest time that it may take: a second; ten where other tests run beside this one, and after a stop,
+/// which may end at any moment.
 fn soon(what: &str) -> Duration {
     Duration::from_secs(if crate::common::long() && what != "stop" {
         1
@@ -116,7 +118,7 @@ fn after_every_step(what: &str) {
         let worker = Worker::start(&kit, "model.log", Some(&control));
         let round = round(&mut attacher, &line(number, worker.pid()));
         let when = format!("{what} after {}: {}", round.at, round.outcome);
-        // The last steps may come in fewer, or not at all.
+        // The last steps may be reached in fewer rounds, or not at all.
         if round.at.is_empty() {
             assert_eq!(round.outcome, "ok", "{when}");
             worker.quit();

@@ -1,21 +1,25 @@
-//! Sessions one after the other, on one program, leave no memory behind on either side.
+//! Repeated sessions with one program leave no memory behind on either side.
 
 use crate::common::{Worker, pipe, serve};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, Target};
 
-/// Sessions before the first look: tables, caches and buffers of both sides have then grown to what they need.
+/// Sessions before the first measurement: tables, caches and buffers of both sides have then reached their
+/// final sizes.
 const WARM: u64 = 40;
-/// Sessions between the two looks.
+/// Sessions between the two measurements.
 const MORE: u64 = 200;
-/// Bytes a session that either side may keep. The smallest thing that is forgotten once a session is more in this allocator; what else
-/// differs between two looks was at most 2500 bytes, whatever the number of sessions.
+/// Bytes per session that either side may keep. The smallest object leaked once per session is larger in this
+/// allocator; other differences between two measurements were at most 2500 bytes, whatever the number of
+/// sessions.
 const KEPT: u64 = 28;
 
-/// What a thread of the program frees is free then, and not kept for that thread, which counts as allocated.
+/// Memory that a thread of the program frees is returned, and not cached for that thread, which would count
+/// as allocated.
 const EXACT: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
 
-/// Whole sessions: attach, record, detach, files written. Bytes that are allocated in the attaching process after them.
+/// Whole sessions: attach, record, detach, files written. Returns the bytes allocated in the attaching
+/// process after them.
 fn sessions(attacher: &mut Target, count: u64, line: &str) -> u64 {
     let mut allocated = 0;
     for _ in 0..count {
@@ -28,7 +32,7 @@ fn sessions(attacher: &mut Target, count: u64, line: &str) -> u64 {
     allocated
 }
 
-/// Bytes that are allocated in the program while none of its threads works.
+/// Bytes allocated in the program while none of its threads works.
 fn allocated_there(worker: &mut Worker) -> u64 {
     let target = &mut worker.target;
     for word in ["stop", "heap"] {
@@ -49,7 +53,7 @@ fn neither_side_keeps_memory_of_a_session() {
     let control = pipe(kit.scratch());
     let mut worker = Worker::start_with(&kit, "model.log", None, &[EXACT]);
     let mut attacher = serve();
-    // After a step that is never reached the program would be killed.
+    // With a step number that is never reached, nothing is injected and the program stays alive.
     let line = format!(
         "{} kill {} {} {}",
         u64::MAX,

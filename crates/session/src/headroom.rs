@@ -1,11 +1,12 @@
-//! Whether there is room for a session, in the process and on this side, looked at before anything is touched.
+//! Whether the target and this process have the headroom for a session, checked before anything is touched.
 //!
-//! A limit that is met half way would be an error that we undo. But what we took until then the program may miss: its own `mmap` fails
-//! where ours has succeeded, and a memory cgroup at its limit kills. So what an attach needs must be there, and some more.
+//! Meeting a limit half way would be an error that we undo. But until then the program could lack what we
+//! took: its own `mmap` fails where ours has succeeded, and a memory cgroup at its limit kills. So the
+//! headroom must cover what an attach needs, and some more.
 
 use crate::install::Tools;
 use crate::request::Request;
-use crate::runtime::Brand;
+use crate::runtime::Platform;
 use midair_failure::{Failure, Kind};
 use midair_inject::Look;
 use midair_procinfo::room::{self, Left, Room};
@@ -14,7 +15,8 @@ use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
-/// What a session takes. Measured on the stand-in runtimes with everything traced, and rounded up (the tests of `room` measure again).
+/// What a session takes. Measured on the stand-in runtimes with everything traced, and rounded up; the
+/// end-to-end tests of limits measure it again.
 #[derive(Debug, Clone, Copy)]
 struct Need {
     address_space: u64,
@@ -25,26 +27,27 @@ struct Need {
 }
 
 impl Need {
-    fn of(look: &Look, brand: Brand, tools: &Tools, spool: u64, locks_all: bool) -> Need {
-        // The spool, libraries, the hooks' tables (reserved, hardly used), and a heap that glibc reserves for our thread.
+    fn of(look: &Look, platform: Platform, tools: &Tools, spool: u64, locks_all: bool) -> Need {
+        // The spool, libraries, the hooks' tables (reserved, hardly used), and a heap that glibc reserves for
+        // the worker thread.
         let fresh = !look.agent.is_some_and(|agent| agent.is_parked());
-        let (address_space, data) = match (brand, fresh) {
-            (Brand::Amd, true) => (spool + 320 * MIB, 224 * MIB),
-            (Brand::Amd, false) => (spool + 8 * MIB, 8 * MIB),
-            // CUPTI takes its own anew each time, besides the buffers that we give it.
-            (Brand::Cuda, _) => (spool + 512 * MIB, 320 * MIB),
+        let (address_space, data) = match (platform, fresh) {
+            (Platform::Amd, true) => (spool + 320 * MIB, 224 * MIB),
+            (Platform::Amd, false) => (spool + 8 * MIB, 8 * MIB),
+            // CUPTI allocates anew in each session, besides the buffers that we give it.
+            (Platform::Cuda, _) => (spool + 512 * MIB, 320 * MIB),
         };
-        let memory = match (locks_all, brand, fresh) {
+        let memory = match (locks_all, platform, fresh) {
             (true, ..) => address_space,
-            // Pages of the spool and the code are this side's.
-            (false, Brand::Amd, true) => 8 * MIB,
-            (false, Brand::Amd, false) => 2 * MIB,
-            (false, Brand::Cuda, _) => 96 * MIB,
+            // Pages of the spool and of the code are charged to the attacher.
+            (false, Platform::Amd, true) => 8 * MIB,
+            (false, Platform::Amd, false) => 2 * MIB,
+            (false, Platform::Cuda, _) => 96 * MIB,
         };
         Need {
             address_space,
             data,
-            // The connection, and what comes over it, renumbered one by one.
+            // The connection, and the descriptors received over it, which are renumbered one by one.
             descriptors: 4 + tools.files.len() as u64,
             mappings: if fresh { 96 } else { 16 },
             memory,
@@ -52,19 +55,19 @@ impl Need {
     }
 }
 
-/// Refuses where the process has not the room.
+/// Refuses the attach where the process lacks the headroom.
 pub(crate) fn check(
     look: &Look,
-    brand: Brand,
+    platform: Platform,
     tools: &Tools,
     request: &Request,
 ) -> Result<(), Failure> {
     let Ok(room) = room::look(look.tid, look.modules.mappings.len()) else {
-        // It is about to end; whoever touches it next says so.
+        // The process is about to end; the next step that touches it reports that.
         return Ok(());
     };
     let spool = request.spool_bytes.saturating_add((HEAD + SETTINGS) as u64);
-    let need = Need::of(look, brand, tools, spool, room.locks_all);
+    let need = Need::of(look, platform, tools, spool, room.locks_all);
     match lacking(&room, &need) {
         Some((what, hint)) => Err(Failure::new(
             Kind::NoRoom,
@@ -140,7 +143,8 @@ fn lacking(room: &Room, need: &Need) -> Option<(String, &'static str)> {
     None
 }
 
-/// Refuses where this side has not the room: what is sent are files in memory, and they count for the limit of file sizes, too.
+/// Refuses the attach where this process lacks the headroom: what it sends are files in memory, to which the
+/// limit of file sizes applies, too.
 pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Result<(), Failure> {
     let size = |path: &Path| path.metadata().map_or(0, |found| found.len());
     let libraries: Vec<u64> = std::iter::once(library)

@@ -1,11 +1,11 @@
-//! Room: limits, memory, where results go; and what the kernel can do.
+//! Limits, memory, where results go, and what the kernel supports.
 
 use super::Lines;
 use crate::attach::results_fit;
+use crate::headroom;
 use crate::install::{Install, Tools};
 use crate::request::Request;
-use crate::room;
-use crate::runtime::Brand;
+use crate::runtime::Platform;
 use midair_failure::{Failure, Kind};
 use midair_inject::Look;
 use midair_procinfo::limits;
@@ -18,17 +18,17 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
 }
 
-/// Limits of the target: one line each, and one that says whether an attach fits.
-pub(super) fn room(
+/// Limits of the target: one line for each, and one that says whether an attach fits.
+pub(super) fn headroom(
     request: &Request,
     look: &Look,
-    brand: Brand,
+    platform: Platform,
     tools: Option<(&Install, &Tools)>,
     lines: &mut Lines,
 ) {
     if let Some((install, tools)) = tools {
-        let fits = room::check_ours(&brand.file(install), tools, request)
-            .and_then(|()| room::check(look, brand, tools, request));
+        let fits = headroom::check_ours(&platform.file(install), tools, request)
+            .and_then(|()| headroom::check(look, platform, tools, request));
         match fits {
             Ok(()) => lines.pass("room", "an attach fits under all limits, its and ours"),
             Err(failure) => lines.fail("room", failure),
@@ -54,7 +54,7 @@ pub(super) fn room(
 /// How many threads its user may have.
 pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "thread limit";
-    /// CAP_SYS_ADMIN and CAP_SYS_RESOURCE, either of which frees from the limit (source: setrlimit(2)).
+    /// CAP_SYS_ADMIN and CAP_SYS_RESOURCE, either of which lifts the limit (see setrlimit(2)).
     const FREE: u64 = 1 << 21 | 1 << 24;
     let text = match std::fs::read(format!("/proc/{tid}/limits")) {
         Ok(text) => text,
@@ -108,13 +108,13 @@ pub(super) fn results(request: &Request, (pid, tid): (Tid, Tid), lines: &mut Lin
     }
 }
 
-/// The directory, or the nearest above it that exists.
+/// The directory, or its nearest ancestor that exists.
 fn nearest(directory: &std::path::Path) -> &std::path::Path {
     let found = directory.ancestors().find(|path| path.is_dir());
     found.unwrap_or(std::path::Path::new("."))
 }
 
-/// Memory for records that were not taken over yet.
+/// Memory for records that have not been collected yet.
 pub(super) fn spool(request: &Request, lines: &mut Lines) {
     const NAME: &str = "spool";
     let text = std::fs::read("/proc/meminfo").unwrap_or_default();
@@ -137,10 +137,10 @@ pub(super) fn spool(request: &Request, lines: &mut Lines) {
     }
 }
 
-/// System calls that entering rests on.
+/// System calls that entering depends on.
 pub(super) fn kernel(lines: &mut Lines) {
     const NAME: &str = "kernel";
-    // Numbers that name nothing and change nothing: a kernel that has the call answers EBADF or EINVAL.
+    // The arguments name nothing and change nothing: a kernel that has the call answers EBADF or EINVAL.
     type Probe = (&'static str, fn() -> i64);
     let calls: [Probe; 3] = [
         // SAFETY: a system call with numbers only.

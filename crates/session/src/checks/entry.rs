@@ -1,10 +1,10 @@
-//! The way in that an attach would take.
+//! The entry path that an attach would take.
 
 use super::Lines;
 use crate::explain::{busy, not_entered, not_gpu};
 use midair_inject::{Approach, Grade, Look, Options, survey};
 
-/// Our own thread of an earlier session.
+/// The worker thread of an earlier session.
 pub(super) fn agent(pid: u32, look: &Look, lines: &mut Lines) {
     const NAME: &str = "our thread";
     match &look.agent {
@@ -20,7 +20,7 @@ pub(super) fn agent(pid: u32, look: &Look, lines: &mut Lines) {
     }
 }
 
-/// The socket of our register library's listener: it is asked whether it would let us in.
+/// The endpoint of our register library's listener: asked whether it would serve us.
 pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) {
     const NAME: &str = "listener's socket";
     let Some(door) = &approach.door else {
@@ -40,7 +40,7 @@ pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) 
             }
             lines.pass(NAME, found);
         }
-        // Tracing is allowed, so it does not decide.
+        // Tracing is allowed, so the listener does not decide.
         (Err(error), Ok(_)) => lines.note(NAME, error.to_string()),
         (Err(error), Err(_)) => lines.fail(NAME, not_entered(approach, &error)),
     }
@@ -91,12 +91,12 @@ pub(super) fn threads(look: &Look, lines: &mut Lines) {
         .as_ref()
         .is_some_and(midair_inject::Agent::is_parked)
     {
-        // It is woken, whatever the others do.
+        // The worker thread is woken, whatever the other threads do.
         lines.note(NAME, found);
     } else if best.is_some() {
         lines.pass(NAME, found);
     } else {
-        // It is a matter of the moment, and an attach waits for one.
+        // This changes from moment to moment, and an attach waits for such a thread.
         lines.note(NAME, format!("{found}; an attach waits a moment for one"));
     }
 }

@@ -1,0 +1,58 @@
+//! One attacher at a time enters a process.
+//!
+//! Once a worker thread is in a process, a second attacher finds it and is told that the process is busy. Two
+//! attachers that start at the same moment would both find none, and both would make one: two copies of our
+//! libraries would then hook the same tables.
+
+use midair_failure::{Failure, Kind};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+/// The exclusive right to enter a process, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct EntryLock {
+    _file: File,
+}
+
+impl EntryLock {
+    /// Locks process `pid` through one of its own files in `/proc`, which everybody may read and which
+    /// vanishes with the process. So no lock file is left anywhere, and the lock of an attacher that dies is
+    /// released.
+    ///
+    /// # Errors
+    /// [`Kind::NoProcess`], or [`Kind::Busy`] when another attacher holds the lock.
+    pub(crate) fn acquire(pid: u32) -> Result<EntryLock, Failure> {
+        let file = File::open(format!("/proc/{pid}/stat"))
+            .map_err(|_| Failure::new(Kind::NoProcess, format!("there is no process {pid}")))?;
+        // SAFETY: a system call with a descriptor of ours and a number.
+        let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        // Where the file cannot be locked at all, only the guard inside the target protects.
+        let held = std::io::Error::last_os_error().raw_os_error() == Some(libc::EWOULDBLOCK);
+        if locked != 0 && held {
+            return Err(Failure::new(
+                Kind::Busy,
+                format!("process {pid} is attached already (another attach is under way)"),
+            )
+            .hint("wait for the other session to end, or end it"));
+        }
+        Ok(EntryLock { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_it_until_it_lets_go() {
+        let me = std::process::id();
+        let lock = EntryLock::acquire(me).unwrap();
+        assert_eq!(EntryLock::acquire(me).unwrap_err().kind, Kind::Busy);
+        drop(lock);
+        EntryLock::acquire(me).unwrap();
+        assert_eq!(
+            EntryLock::acquire(u32::MAX).unwrap_err().kind,
+            Kind::NoProcess
+        );
+    }
+}
