@@ -1,28 +1,34 @@
-//! The reference page of options.
+//! The documents: the generated page of options, what can be checked of the others, and the book.
 
 use std::fs;
 
 use midair_settings::reference;
 
 use crate::run::{At, Outcome, failed, root};
+use crate::{book, documents};
 
 /// `cargo xtask docs`.
 pub fn docs_task(words: &[String]) -> Outcome<()> {
-    let check = match words {
-        [] => false,
-        [word] if word == "--check" => true,
-        _ => return failed("takes --check or nothing"),
-    };
-    let path = root().join("docs/options.md");
-    let page = reference::markdown();
-    if check {
-        let found = fs::read_to_string(&path).at("reading", &path)?;
-        return if found == page {
-            Ok(())
-        } else {
-            failed("docs/options.md is not what the table of options makes: run cargo xtask docs")
-        };
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => write_options(),
+        ["--check"] => check_options().and_then(|()| documents::check()),
+        ["--book"] => check_options().and_then(|()| book::build()),
+        _ => failed("takes --check, --book or nothing"),
     }
-    fs::create_dir_all(root().join("docs")).at("making", &root().join("docs"))?;
-    fs::write(&path, page).at("writing", &path)
+}
+
+fn write_options() -> Outcome<()> {
+    let path = root().join("docs/options.md");
+    fs::write(&path, reference::markdown()).at("writing", &path)
+}
+
+fn check_options() -> Outcome<()> {
+    let path = root().join("docs/options.md");
+    let found = fs::read_to_string(&path).at("reading", &path)?;
+    if found == reference::markdown() {
+        Ok(())
+    } else {
+        failed("docs/options.md is not what the table of options makes: run cargo xtask docs")
+    }
 }

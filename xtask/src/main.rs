@@ -3,8 +3,10 @@
 
 mod aarch64;
 mod amd_headers;
+mod book;
 mod demo;
 mod docs;
+mod documents;
 mod gpu_check;
 mod headers;
 mod lab;
@@ -90,8 +92,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "docs",
-        words: "[--check]",
-        help: "Write docs/options.md from the table of options",
+        words: "[--check | --book]",
+        help: "Write docs/options.md from the table of options; --check: look for mistakes in all documents; --book: build the book in docs/ with mdbook",
         run: docs::docs_task,
     },
 ];

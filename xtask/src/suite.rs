@@ -54,7 +54,7 @@ const STEPS: &[Step] = &[
         needed: false,
     },
     Step {
-        name: "options page",
+        name: "documents",
         run: || docs::docs_task(&["--check".to_owned()]).map(|()| Done::Passed),
         needed: false,
     },
