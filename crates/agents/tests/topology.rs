@@ -62,7 +62,7 @@ fn a_cpu_and_a_gpu_are_found_in_order() {
     );
 }
 
-/// Values that AMD's agent_info.csv and json have for the same topology (../shared/golden/hip724). The product's name is not
+/// Values that AMD's agent_info.csv and json have for the same topology (`docs/sources.md#rocprofv3`). The product's name is not
 /// among them: there, a stand-in for libdrm invented it.
 #[test]
 fn the_gpu_is_what_amd_says() {
