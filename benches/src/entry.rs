@@ -3,6 +3,7 @@
 
 use crate::report::Table;
 use midair_inject::{Library, Options, Times, enter, look};
+use midair_session::Pid;
 use midair_tests::Result;
 use midair_tests::caller::Caller;
 use midair_tests::compile::host_program;
@@ -25,7 +26,7 @@ fn entries(pid: i32) -> Result<Vec<Entry>> {
     let mut all = Vec::new();
     for _ in 0..ENTRIES {
         let began = Instant::now();
-        let look = look(pid).map_err(|refusal| refusal.to_string())?;
+        let look = look(Pid::try_from(pid)?).map_err(|refusal| refusal.to_string())?;
         let entered = enter(&look, &Library::Nothing, &options)?;
         let (times, attach) = (entered.times, began.elapsed());
         entered.withdraw(&options)?;

@@ -2,6 +2,7 @@
 
 use crate::report::Table;
 use midair_inject::Options;
+use midair_session::Pid;
 use midair_session::{Event, Install, Request, Session};
 use midair_settings::Settings;
 use midair_tests::Result;
@@ -30,7 +31,7 @@ pub fn attach(pid: i32, settings: Settings) -> Result<Session> {
         sdk: lib.join("librocprofiler-sdk.so.1"),
         tool: lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
     };
-    let request = Request::new(pid.cast_unsigned(), settings);
+    let request = Request::new(Pid::try_from(pid)?, settings);
     let session = Session::attach_with(&request, &install, &Options::default());
     Ok(session.map_err(|failure| failure.to_string())?)
 }

@@ -1,6 +1,7 @@
 //! Sides that get no turn for a while, as on a starved machine: what a process did meanwhile is in the results, or the command line says
 //! that it is not, and its exit code does, too. On the stand-in runtimes; needs no root.
 
+use midair_ptrace::Tid;
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Traced};
 use midair_tests::held::{Held, call_of, thread_named, threads};
@@ -45,7 +46,7 @@ fn recorded(traced: &Traced) -> Result<usize> {
     })
 }
 
-fn attached(target: &LabTarget) -> Result<(Attacher, i32)> {
+fn attached(target: &LabTarget) -> Result<(Attacher, Tid)> {
     let attacher = Attacher::midair(target.pid(), &[])?;
     Ok((attacher, thread_named(target.pid(), AGENT)?))
 }
@@ -174,14 +175,14 @@ fn a_runtime_that_is_seen_open_and_not_hooked_yet_is_waited_for() -> Result<()> 
     target.send("work 5")?;
 
     // One thread is inside `hsa_init`, at the gate; ours waits for the lock that it has, without a limit as it never does otherwise.
-    let mut opener = 0;
+    let mut opener = None;
     until("hsa_init", || {
-        let at_gate = |tid: &i32| {
+        let at_gate = |tid: &Tid| {
             *tid != agent
                 && call_of(pid, *tid).is_some_and(|(number, _)| number == libc::SYS_openat)
         };
-        opener = threads(pid)?.into_iter().find(at_gate).unwrap_or(0);
-        Ok(opener != 0)
+        opener = threads(pid)?.into_iter().find(at_gate);
+        Ok(opener.is_some())
     })?;
     let mut lock = 0;
     until("our thread at the lock", || {
@@ -193,6 +194,7 @@ fn a_runtime_that_is_seen_open_and_not_hooked_yet_is_waited_for() -> Result<()> 
         Ok(lock != 0)
     })?;
 
+    let opener = opener.ok_or("a thread that opens the runtime")?;
     // Ours is held where it looks for tables, the opener at the end of the call that wakes ours.
     let (watched, is_watched) = channel();
     let at_tables = move || call_of(pid, agent).is_some_and(|(call, _)| call == libc::SYS_openat);

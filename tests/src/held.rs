@@ -27,7 +27,8 @@ pub fn thread_named(pid: i32, name: &str) -> Result<Tid> {
 ///
 /// # Errors
 /// When it is gone.
-pub fn threads(pid: i32) -> Result<Vec<Tid>> {
+pub fn threads(pid: impl Into<i32>) -> Result<Vec<Tid>> {
+    let pid = pid.into();
     let mut all = Vec::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         all.extend(

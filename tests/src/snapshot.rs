@@ -56,7 +56,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the process is gone or cannot be read.
-    pub fn take(pid: i32) -> Result<Snapshot> {
+    pub fn take(pid: impl Into<i32>) -> Result<Snapshot> {
+        let pid = pid.into();
         let read = |path: String| {
             let bytes = std::fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
             // Names of files and threads need not be text.
@@ -288,7 +289,8 @@ impl fmt::Display for Diff {
 ///
 /// # Errors
 /// When it may not be read or is not mapped.
-pub fn memory(pid: i32, at: u64, bytes: usize) -> Result<Vec<u8>> {
+pub fn memory(pid: impl Into<i32>, at: u64, bytes: usize) -> Result<Vec<u8>> {
+    let pid = pid.into();
     let mut out = vec![0; bytes];
     let file = std::fs::File::open(format!("/proc/{pid}/mem"))?;
     file.read_exact_at(&mut out, at)

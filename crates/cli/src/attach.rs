@@ -1,5 +1,6 @@
 //! The way of one attach, from the request to the exit code.
 
+use midair_session::Pid;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ pub trait Messages {
     /// Records flow.
     fn attached(&self, took: Duration, duration: Option<Duration>);
     /// This process is recorded as a CUDA process.
-    fn cuda(&self, _pid: u32) {}
+    fn cuda(&self, _pid: Pid) {}
     /// The wait is over.
     fn ended(&self, ended: Ended);
     /// Before the detach of a target that still runs.
@@ -177,7 +178,7 @@ fn report_entry(entry: &Entry, report: &Report) {
 }
 
 /// What happened to one of several processes.
-fn report_notice(news: &Notice, named: Option<u32>, report: &Report) {
+fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) {
     let label = format!("process {} ({})", news.pid, news.name);
     match &news.what {
         NoticeKind::Attached(entry, took) => {

@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_failure::Failure;
+use midair_session::Pid;
 use serde_json::{Value, json};
 
 use crate::engine::{Check, Engine, Request, Verdict};
@@ -84,7 +85,7 @@ fn lines(code: u8, checks: &[Check]) -> Vec<String> {
 
 /// The schema: `version`; `pid` as asked for; `attachable`; `exit_code`, what an attach would end with; `checks`, each with `name`,
 /// `status` (pass, note, fail), `found`, and for fail `exit_code` and `hint`.
-fn document(pid: u32, code: u8, checks: &[Check]) -> Value {
+fn document(pid: Pid, code: u8, checks: &[Check]) -> Value {
     let checks: Vec<Value> = checks
         .iter()
         .map(|check| {
@@ -104,7 +105,7 @@ fn document(pid: u32, code: u8, checks: &[Check]) -> Value {
         .collect();
     json!({
         "version": SCHEMA,
-        "pid": pid,
+        "pid": pid.get(),
         "attachable": code == 0,
         "exit_code": code,
         "checks": checks,
@@ -135,7 +136,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            document(7, 14, &checks),
+            document(Pid::new(7).unwrap(), 14, &checks),
             json!({
                 "version": 1, "pid": 7, "attachable": false, "exit_code": 14,
                 "checks": [

@@ -1,5 +1,7 @@
 //! `midair`: the friendlier command line over the same engine.
 
+use midair_session::Pid;
+use midair_session::find::named;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -152,7 +154,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         Some(("ps", matches)) => Ok(ps::run(matches, engine, report)),
         Some(("doctor", matches)) => {
             let (resolved, report, nothing) = resolve_with_defaults(&mut Given::new(), report)?;
-            let mut request = Request::new(pid_of(matches), resolved.settings);
+            let mut request = Request::new(pid_of(matches)?, resolved.settings);
             request.asked.nothing = nothing;
             doctor::run(matches, &request, engine, report)
         }
@@ -166,9 +168,9 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     }
 }
 
-fn pid_of(matches: &ArgMatches) -> u32 {
-    // clap has checked it: it is required and a number above zero. Zero is refused by every engine.
-    matches.get_one::<u32>("PID").copied().unwrap_or_default()
+fn pid_of(matches: &ArgMatches) -> Result<Pid, Failure> {
+    // clap has checked it: it is required and a number above zero.
+    named(matches.get_one::<u32>("PID").copied().unwrap_or_default())
 }
 
 /// The settings, where nothing was said about what to record: HIP calls, kernels and copies. (A CUDA process has a choice of its own.)
@@ -219,7 +221,7 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     // Before what is switched on for want of a word.
     let by_name = given.traces_by_name();
     let (resolved, report, nothing) = resolve_with_defaults(&mut given, report)?;
-    let mut request = Request::new(target.pid(), resolved.settings);
+    let mut request = Request::new(target.pid().unwrap_or_else(Pid::own), resolved.settings);
     request.asked = Asked { nothing, by_name };
     if let Some(mib) = given.number("spool-size") {
         request.spool_bytes = mib << 20;
@@ -228,7 +230,7 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
         request.drain = drain;
     }
     if given.is_on("dry-run") {
-        if request.pid == 0 {
+        if target.pid().is_none() {
             return Err(Failure::new(Kind::Usage, "--dry-run looks at one process")
                 .hint("midair ps lists the others"));
         }
@@ -259,16 +261,16 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
 
 /// Whom `midair attach` is for.
 enum Target {
-    One(u32),
+    One(Pid),
     Many(Selection),
 }
 
 impl Target {
     /// The process that was named, if one was.
-    fn pid(&self) -> u32 {
+    fn pid(&self) -> Option<Pid> {
         match self {
-            Target::One(pid) | Target::Many(Selection::Tree(pid)) => *pid,
-            Target::Many(_) => 0,
+            Target::One(pid) | Target::Many(Selection::Tree(pid)) => Some(*pid),
+            Target::Many(_) => None,
         }
     }
 
@@ -286,8 +288,10 @@ impl Target {
 
 /// The one way of naming processes that was used.
 fn target_of(matches: &ArgMatches, given: &Given) -> Result<Target, Failure> {
-    let alone = matches.get_one::<u32>("PID").copied().map(Target::One);
+    let alone = matches.get_one::<u32>("PID").copied().map(named);
+    let alone = alone.transpose()?.map(Target::One);
     let tree = given.number("tree").and_then(|pid| u32::try_from(pid).ok());
+    let tree = tree.map(named).transpose()?;
     let tree = tree.map(|pid| Target::Many(Selection::Tree(pid)));
     let all = given.is_on("all").then_some(Target::Many(Selection::All));
     let named = match given.text("name") {

@@ -1,5 +1,6 @@
 //! `midair ps`: the processes that use a GPU runtime, and whether each can be attached to.
 
+use midair_session::Pid;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -223,8 +224,8 @@ fn process(listed: &Listed) -> Value {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     json!({
-        "pid": found.pid,
-        "inner_pid": listed.inner_pid,
+        "pid": found.pid.get(),
+        "inner_pid": listed.inner_pid.map(Pid::get),
         "uid": found.uid,
         "name": found.name,
         "command": found.command,
@@ -248,10 +249,10 @@ mod tests {
     use std::time::Duration;
 
     fn listing() -> Listing {
-        let listed = |pid: u32, command: &str, attachable| Listed {
+        let listed = |number: u32, command: &str, attachable| Listed {
             found: Found {
-                pid,
-                parent: 1,
+                pid: Pid::new(number).unwrap(),
+                parent: Pid::new(1),
                 start_ticks: 5,
                 uid: 1000,
                 name: "train".into(),
@@ -264,7 +265,7 @@ mod tests {
                 }],
                 readable: true,
             },
-            inner_pid: (pid == 4000).then_some(1),
+            inner_pid: (number == 4000).then(|| Pid::new(1).unwrap()),
             threads: 12,
             started: UNIX_EPOCH + Duration::from_secs(1000),
             attached: "no",

@@ -1,5 +1,7 @@
 //! `rocprofv3`: AMD's command line, for starting a program under the profiler and for attaching.
 
+use midair_session::Pid;
+use midair_session::find::named;
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -92,6 +94,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
             &report,
         );
     };
+    let pid = named(pid)?;
     let duration = given
         .number("attach-duration-msec")
         .map(Duration::from_millis);
@@ -145,7 +148,7 @@ fn start(
 
 /// AMD's lines on standard output, word for word: scripts look for them (`docs/sources.md#rocprofv3`).
 struct Lines {
-    pid: u32,
+    pid: Pid,
     library: String,
     report: Report,
     told_cuda: Cell<bool>,
@@ -172,7 +175,7 @@ impl Messages for Lines {
         }
     }
 
-    fn cuda(&self, pid: u32) {
+    fn cuda(&self, pid: Pid) {
         // Of many the first stands for all.
         if self.told_cuda.replace(true) {
             return;

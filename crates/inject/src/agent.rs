@@ -119,6 +119,11 @@ impl Block {
         self.word(offset).map(u32::cast_signed)
     }
 
+    /// Our thread's id in its own pid namespace, once it has told it.
+    pub(crate) fn own_tid(&self) -> Option<Tid> {
+        Tid::new(self.word(offset_of!(BootBlock, tid)).ok()?)
+    }
+
     /// What our thread says that it failed at, if it did.
     pub(crate) fn failure(&self) -> Option<EnterError> {
         let code = self.word(offset_of!(BootBlock, error_step)).ok()?;

@@ -2,7 +2,7 @@
 
 use midair_procinfo::bpf::Action;
 use midair_procinfo::status::Status;
-use midair_procinfo::{Tid, task};
+use midair_procinfo::{Pid, Tid, task};
 
 use crate::door::{Door, FILTERED_LATER, Shut};
 use crate::enter::{enter, read};
@@ -15,7 +15,7 @@ use crate::options::{Library, Options};
 #[derive(Debug)]
 pub struct Approach {
     /// The process, as this process sees it.
-    pub pid: Tid,
+    pub pid: Pid,
     /// A live thread of it, the leader if that lives.
     pub tid: Tid,
     /// The socket of its listener, where one was seen.
@@ -29,12 +29,12 @@ pub struct Approach {
 ///
 /// # Errors
 /// A [`Refusal`]: why it cannot be entered in any way.
-pub fn approach(pid: Tid) -> Result<Approach, Refusal> {
+pub fn approach(pid: Pid) -> Result<Approach, Refusal> {
     let looked = look(pid);
     let (pid, tid, status) = match &looked {
         Ok(look) => (look.pid, look.tid, look.status.clone()),
         Err(refusal) => match seen_without(pid, refusal) {
-            Some((tid, status)) => (status.tgid, tid, status),
+            Some((tid, status)) => (status.tgid.unwrap_or(pid), tid, status),
             None => return looked.map(|look| Approach::traced(look, None)),
         },
     };
@@ -64,7 +64,7 @@ impl Approach {
 
 /// What everybody may see of a process that may not be traced. None where a listener would not help either: there is no such process,
 /// nobody in it could answer, or our libraries could not run there.
-fn seen_without(pid: Tid, refusal: &Refusal) -> Option<(Tid, Status)> {
+fn seen_without(pid: Pid, refusal: &Refusal) -> Option<(Tid, Status)> {
     match refusal {
         Refusal::NotPermitted { .. } | Refusal::Traced { .. } | Refusal::Unreadable { .. } => {
             let tid = task::live(pid).ok()??;
@@ -112,7 +112,7 @@ pub fn enter_by(
             Err(Shut::Failed(error)) => return Err(error),
             Err(Shut::Closed(why)) => {
                 against = Some(Seen {
-                    tid: door.listener().unwrap_or(approach.pid),
+                    tid: door.listener().unwrap_or(approach.pid.leader()),
                     name: LISTENER_NAME.into(),
                     doing: format!("was not used over its socket: {why}"),
                 });

@@ -5,7 +5,7 @@ use std::io;
 
 use midair_procinfo::libc_kind::{self, LibcKind};
 use midair_procinfo::module::Modules;
-use midair_procinfo::{Tid, elf};
+use midair_procinfo::{Pid, elf};
 use midair_ptrace::{Memory, RemoteAddr};
 
 use crate::arch;
@@ -36,7 +36,7 @@ pub struct TargetCode {
 
 impl TargetCode {
     /// Finds everything, or says why the C library will not do.
-    pub(crate) fn find(pid: Tid, modules: &Modules, memory: Memory) -> Result<TargetCode, Refusal> {
+    pub(crate) fn find(pid: Pid, modules: &Modules, memory: Memory) -> Result<TargetCode, Refusal> {
         let unreadable = |source: io::Error| Refusal::Unreadable {
             pid,
             what: "the C library".into(),

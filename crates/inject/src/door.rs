@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use midair_procinfo::status::Status;
-use midair_procinfo::{Tid, show, task};
+use midair_procinfo::{Pid, Tid, show, task};
 use midair_ptrace::{
     Deadline, Pace, connect_abstract, connect_abstract_in, fault, listening_peer, poll_readable,
     receive_now, send_bytes,
@@ -26,7 +26,7 @@ use crate::still::{Standing, Still};
 /// A listener's socket that was seen.
 #[derive(Debug, Clone)]
 pub struct Door {
-    pid: Tid,
+    pid: Pid,
     /// A thread of the process that lives.
     tid: Tid,
     /// The listener.
@@ -69,11 +69,11 @@ fn closed(what: &str, error: &io::Error) -> Shut {
 
 impl Door {
     /// Looks whether somebody listens for this process. Nothing is touched.
-    pub(crate) fn find(pid: Tid, tid: Tid, status: &Status) -> Option<Door> {
+    pub(crate) fn find(pid: Pid, tid: Tid, status: &Status) -> Option<Door> {
         let inside = *status.ns_tgid.last().unwrap_or(&pid);
         // The process's own start, not that of the thread that stands for it.
         let start = task::stat(pid).ok()?.start_ticks;
-        let prefix = knock::prefix(inside.cast_unsigned(), start);
+        let prefix = knock::prefix(inside.get(), start);
         let sockets = std::fs::read(format!("/proc/{tid}/net/unix")).ok()?;
         let before = format!(" @{prefix}").into_bytes();
         let mut names: Vec<(String, u32)> = sockets
@@ -172,6 +172,9 @@ impl Door {
                 return Err(self.refused(&answer));
             }
         };
+        // The listener serves peers of its own pid namespace only.
+        let agent_tid = Tid::new(answer.tid)
+            .ok_or_else(|| Shut::Closed("its listener did not name our thread".into()))?;
         let doing = if fresh {
             "it has made our thread"
         } else {
@@ -180,11 +183,10 @@ impl Door {
         Ok(Entered {
             channel: connection,
             pid: self.pid,
-            // The listener serves peers of its own pid namespace only.
-            agent_tid: answer.tid.cast_signed(),
+            agent_tid,
             via: Via {
                 tier: Tier::Socket,
-                tid: self.listener.unwrap_or(self.pid),
+                tid: self.listener.unwrap_or(self.pid.leader()),
                 name: LISTENER_NAME.into(),
                 doing: doing.into(),
                 rejected: Vec::new(),
@@ -230,10 +232,10 @@ impl Door {
             let peer = listening_peer(connection.as_fd())
                 .map_err(|error| closed("its listener cannot be proven", &error))?;
             // A daemon listens as root, and drops its rights later.
-            if peer.pid == self.pid && (peer.uid == 0 || self.uids.contains(&peer.uid)) {
+            if peer.pid == Some(self.pid) && (peer.uid == 0 || self.uids.contains(&peer.uid)) {
                 return Ok(connection);
             }
-            squatter = Some(peer.pid);
+            squatter = Some(peer.pid.map_or(0, Pid::get));
         }
         Err(Shut::Closed(match squatter {
             Some(pid) => format!("process {pid} listens under its name"),
@@ -288,7 +290,7 @@ impl Door {
             });
         };
         let words = match (status.state, status.tracer) {
-            (b't', by @ 1..) => {
+            (b't', Some(by)) => {
                 let name = task::comm(by).map_or_else(|_| "unknown".into(), |name| show(&name));
                 format!("stopped by {by} ({name}), which traces it")
             }
@@ -302,10 +304,10 @@ impl Door {
     }
 
     fn refused(&self, answer: &Answer) -> Shut {
-        let tid = answer.tid.cast_signed();
+        let tid = Tid::new(answer.tid);
         match answer.outcome {
             outcome::BUSY => Shut::Failed(EnterError::Busy {
-                tid,
+                tid: tid.unwrap_or(self.pid.leader()),
                 state: "at work",
             }),
             outcome::NOT_ALLOWED => Shut::Closed(format!(
@@ -313,14 +315,16 @@ impl Door {
                 why::words(answer.error)
             )),
             // The parked thread's; the listener's own is in the answer's head.
-            outcome::OTHER_VERSION if tid != 0 => Shut::Failed(EnterError::OtherVersion {
-                tid,
-                version: answer.error.cast_unsigned(),
-            }),
-            outcome::OTHER_VERSION => Shut::Closed(format!(
-                "its listener is of another build of midair (layout {})",
-                answer.version
-            )),
+            outcome::OTHER_VERSION => match tid {
+                Some(tid) => Shut::Failed(EnterError::OtherVersion {
+                    tid,
+                    version: answer.error.cast_unsigned(),
+                }),
+                None => Shut::Closed(format!(
+                    "its listener is of another build of midair (layout {})",
+                    answer.version
+                )),
+            },
             outcome::FAILED => Shut::Failed(boot_failure(answer)),
             other => Shut::Closed(format!("its listener gave the unknown answer {other}")),
         }

@@ -76,8 +76,7 @@ fn enter_as_it_was(
         Err(error) => {
             // Our thread gives up by itself when its patience is over; its memory goes with it. One that cannot be found but has told
             // its number has ended already.
-            let told = block.signed(offset_of!(BootBlock, tid)).unwrap_or(0);
-            let agent = find_agent(look, block).or((told != 0).then_some(told));
+            let agent = find_agent(look, block).or(block.own_tid());
             if let Some(agent_tid) = agent {
                 let _undone = crate::entered::unmap_after(
                     &look.still,
@@ -171,8 +170,8 @@ fn make_thread(
             options.reached(FaultPoint::Mapped);
             // Across pid namespaces its number is another one inside.
             let borrowed = match look.access.same_pid_namespace {
-                true => candidate.tid,
-                false => 0,
+                true => Some(candidate.tid),
+                false => None,
             };
             if let Err(error) = fill(look, draft, &mappings, &hold, borrowed) {
                 let _undone = unmap(&mut hold, &mappings);
@@ -251,7 +250,7 @@ fn fill(
     draft: Draft,
     mappings: &Mappings,
     hold: &Hold,
-    borrowed: Tid,
+    borrowed: Option<Tid>,
 ) -> Result<(), EnterError> {
     const PHASE: &str = "writing the boot block";
     // Through /proc/TID/mem: neither part is writable yet.
@@ -516,20 +515,15 @@ pub(crate) fn meet(
     let agent = find_agent(look, block).ok_or(EnterError::Gone { during: PHASE })?;
     let pidfd = pidfd_open_thread(agent, look.pid).during(PHASE)?;
     let far = block.signed(offset_of!(BootBlock, fd_far)).during(PHASE)?;
-    let channel = pidfd_getfd(pidfd.as_fd(), far).during(PHASE)?;
+    let channel = pidfd_getfd(pidfd.as_fd(), agent, far).during(PHASE)?;
     options.reached(FaultPoint::Taken);
     Ok((channel, agent))
 }
 
 /// The thread that the block names, by the id that this process knows it by: the block has the target's own.
 pub(crate) fn find_agent(look: &Look, block: Block) -> Option<Tid> {
-    let inside = block
-        .signed(offset_of!(BootBlock, tid))
-        .ok()
-        .filter(|&tid| tid != 0)?;
-    let is_it = |&tid: &Tid| {
-        task::status(tid).is_ok_and(|status| status.ns_pid.last().unwrap_or(&status.pid) == &inside)
-    };
+    let inside = block.own_tid()?;
+    let is_it = |&tid: &Tid| task::status(tid).is_ok_and(|status| status.own_tid() == Some(inside));
     // In one pid namespace both are the same: no search.
     if look.access.same_pid_namespace {
         return Some(inside).filter(is_it);

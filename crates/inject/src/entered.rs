@@ -1,12 +1,10 @@
 //! A process that was entered.
 
-use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use midair_procinfo::{Tid, task};
+use midair_procinfo::{Pid, Tid, task};
 use midair_ptrace::{Deadline, Pace, fault, poll_readable};
-use midair_record::boot::BootBlock;
 
 use crate::agent::Block;
 use crate::ending;
@@ -102,7 +100,7 @@ pub struct Entered {
     /// there when our thread parks or ends.
     pub channel: OwnedFd,
     /// The process.
-    pub pid: Tid,
+    pub pid: Pid,
     /// Our thread, by the id that this process knows it by.
     pub agent_tid: Tid,
     /// By which way.
@@ -206,11 +204,11 @@ pub(crate) fn unmap_after(
     // It is on its way to its end, and a machine that gives it no turn gives it one later: to give up half way helps nobody.
     let deadline = Deadline::after(options.boot.saturating_add(options.held));
     // Its own word for itself, so that another thread that got the same number is not waited for.
-    let inside = block.signed(offset_of!(BootBlock, tid)).unwrap_or(0);
+    let inside = block.own_tid();
     let there = || {
-        task::status(agent).is_ok_and(|status| {
-            status.ns_pid.last().unwrap_or(&status.pid) == &inside && status.tgid == pid
-        })
+        inside.is_some()
+            && task::status(agent)
+                .is_ok_and(|status| status.own_tid() == inside && status.tgid == Some(pid))
     };
     // A failure is that of this way: whatever has become of the process, the other one finds out.
     let unmapped = there()

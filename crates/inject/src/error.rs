@@ -3,11 +3,11 @@
 use std::fmt;
 use std::io;
 
-use midair_procinfo::Tid;
 use midair_procinfo::bpf::Action;
 use midair_record::boot::step;
 
 use crate::agent::step_words;
+use midair_procinfo::{Pid, Tid};
 
 /// Why a process cannot be entered, told by looking alone: it was not touched.
 #[derive(Debug)]
@@ -15,24 +15,24 @@ pub enum Refusal {
     /// There is no such process.
     NoProcess {
         /// The id that was asked for.
-        pid: Tid,
+        pid: Pid,
     },
     /// It has ended and waits to be reaped.
     Zombie {
         /// The process.
-        pid: Tid,
+        pid: Pid,
     },
     /// A thread of the kernel.
     KernelThread {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// Its name.
         name: String,
     },
     /// This user may not.
     NotPermitted {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// Why, as far as can be told.
         why: String,
         /// What to do about it.
@@ -41,7 +41,7 @@ pub enum Refusal {
     /// Somebody traces it (a debugger, strace).
     Traced {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// The tracer, as this process sees it.
         by: Tid,
         /// Its name.
@@ -50,45 +50,45 @@ pub enum Refusal {
     /// It is stopped by job control.
     Stopped {
         /// The process.
-        pid: Tid,
+        pid: Pid,
     },
     /// Another machine type, or a 32-bit process.
     Architecture {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// What was found.
         what: String,
     },
     /// The C library is older than our libraries need.
     LibcTooOld {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// Its version.
         version: (u32, u32),
     },
     /// The C library is of another kind, or there is none.
     LibcKind {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// What was found.
         what: &'static str,
     },
     /// The seccomp mode of its threads allows nothing (strict).
     Seccomp {
         /// The process.
-        pid: Tid,
+        pid: Pid,
     },
     /// It does not see itself in `/proc`, by which it would load a library that is sent to it.
     NoProc {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// What is there instead.
         what: &'static str,
     },
     /// A seccomp filter does not let a system call through that is needed.
     Filtered {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// The call.
         call: &'static str,
         /// What the filter would do.
@@ -97,26 +97,26 @@ pub enum Refusal {
     /// It has its system calls turned into signals (syscall user dispatch), and would take ours for its own.
     Dispatches {
         /// The process.
-        pid: Tid,
+        pid: Pid,
     },
     /// It runs in the memory of its parent: a child of `vfork` that has not started its program yet.
     SharesMemory {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// Its parent.
-        with: Tid,
+        with: Pid,
     },
     /// It has seccomp filters that may not be read, so what they would do is not known.
     FilterUnread {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// Why.
         why: String,
     },
     /// Something that must be known of it could not be read.
     Unreadable {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// What.
         what: String,
         /// Why.
@@ -247,7 +247,7 @@ pub enum EnterError {
     /// It was forked from a process that another build of midair had entered, and has that build's hooks.
     OtherBuild {
         /// The process.
-        pid: Tid,
+        pid: Pid,
     },
     /// The target ended meanwhile.
     Gone {
@@ -315,7 +315,7 @@ pub enum EnterError {
     /// It is stopped, so that its listener cannot answer.
     Standing {
         /// The process.
-        pid: Tid,
+        pid: Pid,
         /// Stopped by whom.
         words: String,
     },

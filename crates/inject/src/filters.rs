@@ -6,7 +6,7 @@
 
 use midair_procinfo::bpf::{Action, Call, Instruction, decide};
 use midair_procinfo::status::Status;
-use midair_procinfo::{Tid, task};
+use midair_procinfo::{Pid, task};
 
 use crate::arch;
 use crate::error::Refusal;
@@ -234,7 +234,7 @@ const ENOSYS: u16 = 38;
 
 /// True when this process is under as many filters as that thread: those of a container that both are in.
 pub(crate) fn as_ours(status: &Status) -> bool {
-    let ours = task::status(std::process::id().cast_signed());
+    let ours = task::status(Pid::own());
     ours.is_ok_and(|ours| {
         ours.seccomp == 2
             && ours.seccomp_filters != 0
@@ -243,7 +243,7 @@ pub(crate) fn as_ours(status: &Status) -> bool {
 }
 
 /// The refusal for an objection.
-pub(crate) fn refusal(pid: Tid, (call, action): (&'static str, Action)) -> Refusal {
+pub(crate) fn refusal(pid: Pid, (call, action): (&'static str, Action)) -> Refusal {
     Refusal::Filtered { pid, call, action }
 }
 

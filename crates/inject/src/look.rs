@@ -7,7 +7,7 @@ use midair_procinfo::access::{self, Access};
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::module::Modules;
 use midair_procinfo::status::Status;
-use midair_procinfo::{Tid, show, task};
+use midair_procinfo::{Pid, Tid, show, task};
 use midair_ptrace::{Memory, share_memory};
 use midair_record::boot::THREAD_NAME;
 
@@ -23,7 +23,7 @@ pub const LISTENER_NAME: &str = "rocp-bg-attach";
 #[derive(Debug)]
 pub struct Look {
     /// The process, as this process sees it.
-    pub pid: Tid,
+    pub pid: Pid,
     /// A live thread of it, the leader if that lives: what everything is keyed on.
     pub tid: Tid,
     /// Name of that thread.
@@ -50,7 +50,7 @@ pub struct Look {
 ///
 /// # Errors
 /// A [`Refusal`]: why it cannot be entered.
-pub fn look(pid: Tid) -> Result<Look, Refusal> {
+pub fn look(pid: Pid) -> Result<Look, Refusal> {
     let gone = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Refusal::NoProcess { pid },
         _ if error.raw_os_error() == Some(ESRCH) => Refusal::NoProcess { pid },
@@ -60,9 +60,6 @@ pub fn look(pid: Tid) -> Result<Look, Refusal> {
             source: error,
         },
     };
-    if pid <= 0 {
-        return Err(Refusal::NoProcess { pid });
-    }
     let first = task::stat(pid).map_err(gone)?;
     if first.is_kernel_thread() {
         return Err(Refusal::KernelThread {
@@ -74,7 +71,7 @@ pub fn look(pid: Tid) -> Result<Look, Refusal> {
         return Err(Refusal::Zombie { pid });
     };
     let status = task::status(tid).map_err(gone)?;
-    let pid = status.tgid;
+    let pid = status.tgid.unwrap_or(pid);
     let access = access::look(tid).map_err(gone)?;
     if access.ending || (!access.allowed && !task::is_alive(tid)) {
         return Err(Refusal::Zombie { pid });
@@ -83,22 +80,17 @@ pub fn look(pid: Tid) -> Result<Look, Refusal> {
         let (why, hint) = access.why_not();
         return Err(Refusal::NotPermitted { pid, why, hint });
     }
-    if status.tracer != 0 {
-        let name = task::comm(status.tracer).map_or_else(|_| "unknown".into(), |name| show(&name));
-        return Err(Refusal::Traced {
-            pid,
-            by: status.tracer,
-            name,
-        });
+    if let Some(by) = status.tracer {
+        let name = task::comm(by).map_or_else(|_| "unknown".into(), |name| show(&name));
+        return Err(Refusal::Traced { pid, by, name });
     }
     if matches!(status.state, b'T' | b't') {
         return Err(Refusal::Stopped { pid });
     }
-    if status.parent > 0 && share_memory(pid, status.parent) == Some(true) {
-        return Err(Refusal::SharesMemory {
-            pid,
-            with: status.parent,
-        });
+    if let Some(parent) = status.parent
+        && share_memory(pid, parent) == Some(true)
+    {
+        return Err(Refusal::SharesMemory { pid, with: parent });
     }
     if status.seccomp == 1 {
         return Err(Refusal::Seccomp { pid });
@@ -172,12 +164,12 @@ fn blind(tid: Tid, status: &Status, start_ticks: u64) -> Option<&'static str> {
 }
 
 /// The number of the thread of `status` in the pid namespace where its process has the number `process`.
-fn thread_in(status: &Status, process: Tid) -> Tid {
+fn thread_in(status: &Status, process: Pid) -> Tid {
     let level = status.ns_tgid.iter().position(|&tgid| tgid == process);
     level
         .and_then(|level| status.ns_pid.get(level))
         .copied()
-        .unwrap_or(process)
+        .unwrap_or(process.leader())
 }
 
 impl Look {

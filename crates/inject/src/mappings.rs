@@ -161,11 +161,11 @@ impl Draft {
         mut self,
         mappings: &Mappings,
         context: RemoteAddr,
-        borrowed: Tid,
+        borrowed: Option<Tid>,
         may_yield: bool,
     ) -> Vec<u8> {
         let bytes = &mut self.bytes;
-        set!(bytes, borrowed, borrowed);
+        set!(bytes, borrowed, borrowed.map_or(0, Tid::get));
         let turn = if may_yield { STUB_TURN_US } else { 0 };
         let turn = ticks_per_millisecond().saturating_mul(turn) / 1000;
         set!(bytes, stub_turn_ticks, u32::try_from(turn).unwrap_or(0));

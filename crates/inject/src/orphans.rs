@@ -47,7 +47,7 @@ pub(crate) fn find(look: &Look) -> Vec<Mappings> {
         return Vec::new();
     };
     // Whoever made it after this look is not in the list; whoever made it before and is still at it traces a thread.
-    let traced = |tid: Tid| task::status(tid).is_ok_and(|status| status.tracer != 0);
+    let traced = |tid: Tid| task::status(tid).is_ok_and(|status| status.tracer.is_some());
     let Ok(tids) = task::list(look.tid) else {
         return Vec::new();
     };
@@ -88,9 +88,8 @@ fn is_nobodys(look: &Look, tids: &[Tid], mapping: &Mapping) -> bool {
     }
     let inside = |id: u32| {
         tids.iter().copied().find(|&tid| {
-            task::status(tid).is_ok_and(|status| {
-                status.ns_pid.last().unwrap_or(&status.pid).cast_unsigned() == id
-            })
+            task::status(tid)
+                .is_ok_and(|status| status.own_tid().is_some_and(|tid| tid.get() == id))
         })
     };
     let (Some(borrowed), Some(_)) = (

@@ -331,7 +331,7 @@ impl<'a> Judge<'a> {
             return false;
         };
         let copy = pidfd_open_thread(tid, self.look.pid)
-            .and_then(|thread| pidfd_getfd(thread.as_fd(), fd));
+            .and_then(|thread| pidfd_getfd(thread.as_fd(), tid, fd));
         // Of what is no socket there are no limits to ask for, of any socket these two are asked alike.
         copy.is_ok_and(|copy| {
             let socket = UnixStream::from(copy);

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use midair_procinfo::{Tid, task};
+use midair_procinfo::{Pid, Tid, task};
 use midair_ptrace::{Deadline, Pace};
 
 use midair_record::boot::step;
@@ -29,7 +29,7 @@ pub(crate) enum Standing {
 /// One program image of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Still {
-    pid: Tid,
+    pid: Pid,
     /// Its auxiliary vector: addresses of program, loader, vDSO and random bytes, which no two executions share but where
     /// addresses are not random, and then those of the same program, where everything lies as before. Empty: not readable.
     auxv: Vec<u8>,
@@ -43,7 +43,7 @@ const ENDING: Duration = Duration::from_secs(5);
 
 impl Still {
     /// Remembers the process `pid`, whose live thread is `tid`.
-    pub(crate) fn of(pid: Tid, tid: Tid) -> Still {
+    pub(crate) fn of(pid: Pid, tid: Tid) -> Still {
         Still {
             pid,
             auxv: auxv(tid),
@@ -51,7 +51,7 @@ impl Still {
     }
 
     /// The process.
-    pub(crate) fn pid(&self) -> Tid {
+    pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
@@ -171,8 +171,8 @@ mod tests {
 
     #[test]
     fn we_are_who_we_are() {
-        let me = std::process::id() as Tid;
-        let still = Still::of(me, me);
+        let me = Pid::own();
+        let still = Still::of(me, me.leader());
         assert_eq!(still.standing(), Standing::Same);
         let other = Still {
             auxv: vec![1],
@@ -180,7 +180,7 @@ mod tests {
         };
         assert_eq!(other.standing(), Standing::Replaced);
         let gone = Still {
-            pid: Tid::MAX,
+            pid: Pid::MAX,
             ..still
         };
         assert!(matches!(

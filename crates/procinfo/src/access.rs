@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use crate::task;
-use crate::{Tid, decimal};
+use crate::{Pid, Tid, decimal};
 
 /// `CAP_DAC_OVERRIDE`.
 const CAP_DAC_OVERRIDE: u64 = 1 << 1;
@@ -47,8 +47,9 @@ pub struct Access {
 ///
 /// # Errors
 /// The kernel's; not found when it has ended.
-pub fn look(tid: Tid) -> io::Result<Access> {
-    let us = task::status(std::process::id().cast_signed())?;
+pub fn look(tid: impl Into<Tid>) -> io::Result<Access> {
+    let tid = tid.into();
+    let us = task::status(Pid::own())?;
     let target = task::status(tid)?;
     /// ESRCH
     const NO_MEMORY: i32 = 3;
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn we_may_look_at_ourselves() {
-        let access = look(std::process::id().cast_signed()).unwrap();
+        let access = look(Pid::own()).unwrap();
         assert!(
             access.allowed
                 && access.same_mounts

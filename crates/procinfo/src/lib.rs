@@ -27,7 +27,7 @@ pub mod syscall;
 pub mod task;
 mod windows;
 
-pub use midair_ptrace::Tid;
+pub use midair_ptrace::{InvalidId, Pid, Tid};
 
 /// Text of a name or path for messages: what is not UTF-8 is shown as a replacement character.
 pub fn show(bytes: &[u8]) -> String {

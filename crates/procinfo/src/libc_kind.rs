@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn ours_is_glibc() {
-        let modules = Modules::of(std::process::id() as crate::Tid).unwrap();
+        let modules = Modules::of(crate::Pid::own()).unwrap();
         let LibcKind::Glibc { version, .. } = find(&modules).unwrap() else {
             panic!("no glibc")
         };

@@ -25,7 +25,8 @@ const MOST_LIBRARIES: usize = 16_384;
 
 /// Load addresses (biases) of the program and its libraries. None when there is no such list: a static program, another loader, or
 /// nonsense.
-pub fn biases(tid: Tid) -> Option<Vec<u64>> {
+pub fn biases(tid: impl Into<Tid>) -> Option<Vec<u64>> {
+    let tid = tid.into();
     let auxv = std::fs::read(format!("/proc/{tid}/auxv")).ok()?;
     let memory = Memory::of(tid);
     parse(&auxv, |at, into| {
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn our_own_has_the_c_library_and_this_program() {
-        let me = std::process::id().cast_signed();
+        let me = crate::Pid::own();
         let biases = biases(me).unwrap();
         let modules = Modules::of(me).unwrap();
         let at = |address: u64| {

@@ -105,7 +105,8 @@ impl Modules {
     ///
     /// # Errors
     /// The kernel's; not permitted when this user may not read the process.
-    pub fn of(tid: Tid) -> io::Result<Modules> {
+    pub fn of(tid: impl Into<Tid>) -> io::Result<Modules> {
+        let tid = tid.into();
         let mappings = maps::parse(&std::fs::read(format!("/proc/{tid}/maps"))?);
         let list = group(&mappings);
         Ok(Modules {
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn the_program_is_the_file_that_it_runs_from() {
-        let me = std::process::id() as Tid;
+        let me = crate::Pid::own();
         let modules = Modules::of(me).unwrap();
         let here = the_program_is_the_file_that_it_runs_from as *const () as u64;
         let program = &modules.list[modules.at(here).unwrap()];
@@ -393,7 +394,7 @@ mod tests {
 
     #[test]
     fn ourselves_by_file_and_by_memory() {
-        let me = std::process::id() as Tid;
+        let me = crate::Pid::own();
         let modules = Modules::of(me).unwrap();
         let here = ourselves_by_file_and_by_memory as *const () as u64;
         let index = modules.at(here).unwrap();

@@ -51,7 +51,8 @@ const CAP_IPC_LOCK: u64 = 1 << 14;
 ///
 /// # Errors
 /// The kernel's; not found when it has ended.
-pub fn look(tid: Tid, mappings: usize) -> io::Result<Room> {
+pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Room> {
+    let tid = tid.into();
     let limits = fs::read(format!("/proc/{tid}/limits"))?;
     let status = fs::read(format!("/proc/{tid}/status"))?;
     let bytes = |key: &str| number_after(&status, key).unwrap_or(0).saturating_mul(1024);
@@ -97,7 +98,8 @@ fn number_after(text: &[u8], key: &str) -> Option<u64> {
 }
 
 /// What is left under the tightest memory cgroup of a process, see [`Room::memory`].
-pub fn memory(tid: Tid) -> Option<Left> {
+pub fn memory(tid: impl Into<Tid>) -> Option<Left> {
+    let tid = tid.into();
     let groups = fs::read(format!("/proc/{tid}/cgroup")).ok()?;
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     hierarchies(&groups, &mounts)
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn ourselves() {
-        let me = std::process::id().cast_signed();
+        let me = crate::Pid::own();
         let room = look(me, 100).unwrap();
         assert!(room.descriptors.is_none_or(|left| left.left() > 0));
         assert!(!room.locks_all && room.locked.is_none());

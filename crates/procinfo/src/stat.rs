@@ -1,6 +1,6 @@
 //! `/proc/TID/stat`.
 
-use crate::decimal;
+use crate::{Pid, decimal};
 
 /// What is taken from the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,8 +9,8 @@ pub struct Stat {
     pub comm: Vec<u8>,
     /// One letter: R running, S sleeping, D uninterruptible, T stopped by job control, t by a tracer, Z zombie, X dead.
     pub state: u8,
-    /// The parent process, as our pid namespace numbers it; 0 when it is outside of it.
-    pub parent: i32,
+    /// The parent process; none when it is outside of our pid namespace.
+    pub parent: Option<Pid>,
     /// The kernel's `PF_` flags.
     pub flags: u64,
     /// User and system time, clock ticks.
@@ -54,7 +54,8 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
     Some(Stat {
         comm,
         state: *field(3)?.first()?,
-        parent: field(4).and_then(decimal)?,
+        // 0 stands for a parent outside.
+        parent: Pid::try_from(field(4).and_then(decimal::<i32>)?).ok(),
         flags: number(9)?,
         cpu_ticks: number(14)?.saturating_add(number(15)?),
         start_ticks: number(22)?,

@@ -1,6 +1,6 @@
 //! `/proc/TID/status`.
 
-use crate::{Tid, decimal, hex};
+use crate::{Pid, Tid, decimal, hex};
 
 /// What is taken from the file. Fields that an old kernel does not print have their neutral value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -8,13 +8,13 @@ pub struct Status {
     /// State letter, as in [`crate::stat::Stat::state`]; 0 when missing.
     pub state: u8,
     /// Process (thread group) id.
-    pub tgid: Tid,
-    /// The parent process, 0 where it is outside of our pid namespace.
-    pub parent: Tid,
+    pub tgid: Option<Pid>,
+    /// The parent process; none where it is outside of our pid namespace.
+    pub parent: Option<Pid>,
     /// Thread id.
-    pub pid: Tid,
-    /// Who traces this thread, 0: nobody.
-    pub tracer: Tid,
+    pub pid: Option<Tid>,
+    /// Who traces this thread, if anybody does.
+    pub tracer: Option<Tid>,
     /// Real, effective, saved, file-system user id.
     pub uid: [u32; 4],
     /// The same for groups.
@@ -28,7 +28,7 @@ pub struct Status {
     /// Thread ids from the outermost pid namespace that we see to the target's own.
     pub ns_pid: Vec<Tid>,
     /// The same for the process id.
-    pub ns_tgid: Vec<Tid>,
+    pub ns_tgid: Vec<Pid>,
     /// Signals pending for this thread.
     pub sig_pending: u64,
     /// Signals pending for the process.
@@ -57,6 +57,13 @@ pub struct Status {
     pub cpus_allowed: Vec<u8>,
 }
 
+impl Status {
+    /// The thread's id in its own pid namespace.
+    pub fn own_tid(&self) -> Option<Tid> {
+        self.ns_pid.last().copied().or(self.pid)
+    }
+}
+
 /// Parses the file.
 pub fn parse(text: &[u8]) -> Status {
     let mut status = Status::default();
@@ -67,10 +74,10 @@ pub fn parse(text: &[u8]) -> Status {
         let value = line[colon + 1..].trim_ascii();
         match &line[..colon] {
             b"State" => status.state = value.first().copied().unwrap_or(0),
-            b"Tgid" => status.tgid = decimal(value).unwrap_or(0),
-            b"PPid" => status.parent = decimal(value).unwrap_or(0),
-            b"Pid" => status.pid = decimal(value).unwrap_or(0),
-            b"TracerPid" => status.tracer = decimal(value).unwrap_or(0),
+            b"Tgid" => status.tgid = decimal(value),
+            b"PPid" => status.parent = decimal(value),
+            b"Pid" => status.pid = decimal(value),
+            b"TracerPid" => status.tracer = decimal(value),
             b"Uid" => status.uid = four(value),
             b"Gid" => status.gid = four(value),
             b"Groups" => status.groups = words(value).filter_map(decimal).collect(),
@@ -143,10 +150,11 @@ mod tests {
               SigBlk:\tfffffffe7ffbfeff\nSeccomp:\t2\nx86_Thread_features:\tshstk wrss \nCpus_allowed:\tffff,ffffffff\n\
               voluntary_ctxt_switches:\t12\nCapEff:\t000001ffffffffff\n",
         );
-        assert_eq!((got.state, got.tgid, got.pid, got.tracer), (b'S', 7, 8, 9));
+        assert_eq!((got.state, got.tgid), (b'S', Pid::new(7)));
+        assert_eq!((got.pid, got.tracer), (Tid::new(8), Tid::new(9)));
         assert_eq!(
-            (got.uid, got.ns_pid, got.seccomp),
-            ([1000, 0, 1, 2], vec![8, 3], 2)
+            (got.uid, got.seccomp, got.own_tid()),
+            ([1000, 0, 1, 2], 2, Tid::new(3))
         );
         assert_eq!(got.sig_blocked, 0xffff_fffe_7ffb_feff);
         assert_eq!(

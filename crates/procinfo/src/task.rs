@@ -12,7 +12,8 @@ use crate::{Tid, decimal};
 ///
 /// # Errors
 /// The kernel's; not found when the process is gone.
-pub fn list(tid: Tid) -> io::Result<Vec<Tid>> {
+pub fn list(tid: impl Into<Tid>) -> io::Result<Vec<Tid>> {
+    let tid = tid.into();
     let mut tids = Vec::new();
     for entry in fs::read_dir(format!("/proc/{tid}/task"))? {
         if let Some(tid) = decimal(std::os::unix::ffi::OsStrExt::as_bytes(
@@ -28,7 +29,8 @@ pub fn list(tid: Tid) -> io::Result<Vec<Tid>> {
 ///
 /// # Errors
 /// The kernel's; invalid data when the line is of no known form.
-pub fn stat(tid: Tid) -> io::Result<Stat> {
+pub fn stat(tid: impl Into<Tid>) -> io::Result<Stat> {
+    let tid = tid.into();
     let path = format!("/proc/{tid}/stat");
     stat::parse(&fs::read(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
@@ -37,7 +39,8 @@ pub fn stat(tid: Tid) -> io::Result<Stat> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn status(tid: Tid) -> io::Result<Status> {
+pub fn status(tid: impl Into<Tid>) -> io::Result<Status> {
+    let tid = tid.into();
     Ok(status::parse(&fs::read(format!("/proc/{tid}/status"))?))
 }
 
@@ -45,7 +48,8 @@ pub fn status(tid: Tid) -> io::Result<Status> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn comm(tid: Tid) -> io::Result<Vec<u8>> {
+pub fn comm(tid: impl Into<Tid>) -> io::Result<Vec<u8>> {
+    let tid = tid.into();
     let mut name = fs::read(format!("/proc/{tid}/comm"))?;
     if name.last() == Some(&b'\n') {
         name.pop();
@@ -57,16 +61,19 @@ pub fn comm(tid: Tid) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// The kernel's; invalid data when the line is of no known form.
-pub fn doing(tid: Tid) -> io::Result<Doing> {
+pub fn doing(tid: impl Into<Tid>) -> io::Result<Doing> {
+    let tid = tid.into();
     let path = format!("/proc/{tid}/syscall");
     syscall::parse(&fs::read(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// A thread of the process of `pid` that has not ended, the leader if it lives. None when all have.
+/// A thread of the process of `pid` that has not ended, the first one if it lives. None when all have. The id of any thread of
+/// the process does as well.
 ///
 /// # Errors
 /// The kernel's; not found when there is no such process.
-pub fn live(pid: Tid) -> io::Result<Option<Tid>> {
+pub fn live(pid: impl Into<Tid>) -> io::Result<Option<Tid>> {
+    let pid = pid.into();
     if !stat(pid)?.is_dead() {
         return Ok(Some(pid));
     }
@@ -76,7 +83,8 @@ pub fn live(pid: Tid) -> io::Result<Option<Tid>> {
 }
 
 /// True while the thread is there and has not ended.
-pub fn is_alive(tid: Tid) -> bool {
+pub fn is_alive(tid: impl Into<Tid>) -> bool {
+    let tid = tid.into();
     stat(tid).is_ok_and(|stat| !stat.is_dead())
 }
 
@@ -84,7 +92,8 @@ pub fn is_alive(tid: Tid) -> bool {
 ///
 /// # Errors
 /// The kernel's.
-pub fn descriptors(tid: Tid) -> io::Result<Vec<i32>> {
+pub fn descriptors(tid: impl Into<Tid>) -> io::Result<Vec<i32>> {
+    let tid = tid.into();
     let mut fds = Vec::new();
     for entry in fs::read_dir(format!("/proc/{tid}/fd"))? {
         if let Some(fd) = decimal(std::os::unix::ffi::OsStrExt::as_bytes(
@@ -101,7 +110,8 @@ pub fn descriptors(tid: Tid) -> io::Result<Vec<i32>> {
 ///
 /// # Errors
 /// The kernel's.
-pub fn descriptor_limit(tid: Tid) -> io::Result<u64> {
+pub fn descriptor_limit(tid: impl Into<Tid>) -> io::Result<u64> {
+    let tid = tid.into();
     let text = fs::read(format!("/proc/{tid}/limits"))?;
     Ok(text
         .split(|&byte| byte == b'\n')
@@ -120,11 +130,11 @@ mod tests {
 
     #[test]
     fn ourselves() {
-        let me = std::process::id() as Tid;
+        let me = crate::Pid::own().leader();
         assert!(list(me).unwrap().contains(&me));
         assert_eq!(live(me).unwrap(), Some(me));
         assert!(is_alive(me) && !is_alive(Tid::MAX));
-        assert_eq!(status(me).unwrap().tgid, me);
+        assert_eq!(status(me).unwrap().tgid, Some(crate::Pid::own()));
         assert!(descriptors(me).unwrap().contains(&0) || !descriptors(me).unwrap().is_empty());
         assert!(descriptor_limit(me).unwrap() > 0);
         assert!(live(Tid::MAX).is_err());

@@ -5,12 +5,13 @@
 //! stands still for so long.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::boost::LENT;
 use crate::urgent::{Pace, allowed, be_idle_on, hurry, real_time_priority};
+use crate::{Tid, own_tid};
 
 /// Longest that a processor is kept awake: as long as it may take until priority is lent, and as that lasts. After that the held thread would
 /// have to share with ours.
@@ -28,7 +29,7 @@ pub struct Awake {
 #[derive(Debug, Default)]
 struct Shared {
     /// The thread's id once it has begun.
-    tid: AtomicI32,
+    tid: AtomicU32,
     over: AtomicBool,
 }
 
@@ -44,9 +45,7 @@ impl Awake {
         let thread = std::thread::Builder::new()
             .name("midair-awake".into())
             .spawn(move || {
-                // SAFETY: takes nothing.
-                let own = unsafe { libc::gettid() };
-                theirs.tid.store(own, Ordering::Release);
+                theirs.tid.store(own_tid().get(), Ordering::Release);
                 let ready = be_idle_on(processor, allowed);
                 let began = Instant::now();
                 while ready && !theirs.over.load(Ordering::Relaxed) && began.elapsed() < LONGEST {
@@ -70,8 +69,8 @@ impl Drop for Awake {
         let until = Instant::now() + LONGEST;
         let mut pace = Pace::new();
         loop {
-            let tid = shared.tid.load(Ordering::Acquire);
-            if tid != 0 && !hurry(tid) {
+            let tid = Tid::new(shared.tid.load(Ordering::Acquire));
+            if tid.is_some_and(|tid| !hurry(tid)) {
                 // It has ended, or we may not: then it ends at its next turn.
                 return;
             }

@@ -12,12 +12,12 @@
 //! as long as it runs, and forgets its time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::Tid;
 use crate::urgent::{Pace, allowed, be_real_time, is_asleep, real_time_priority, runs};
+use crate::{Tid, own_tid};
 
 /// How long is lent. Nobody can call a waiter off, so this is also how much longer than wanted it may last.
 pub(crate) const LENT: Duration = Duration::from_millis(1);
@@ -34,11 +34,11 @@ struct Shared {
     /// The futex: who owns it.
     word: AtomicU32,
     /// The lender's id once it is about to wait; [`OVER`] when it will not, or has waited.
-    lender: AtomicI32,
+    lender: AtomicU32,
 }
 
 /// In place of a lender's id.
-const OVER: i32 = -1;
+const OVER: u32 = u32::MAX;
 
 impl Boost {
     /// Lends to `tid`, an id in our own pid namespace; a thread that is stopped, or waits in a system call. Call it when
@@ -49,8 +49,8 @@ impl Boost {
             return Boost { lender: None };
         };
         let shared = Arc::new(Shared {
-            word: AtomicU32::new(tid.cast_unsigned()),
-            lender: AtomicI32::new(0),
+            word: AtomicU32::new(tid.get()),
+            lender: AtomicU32::new(0),
         });
         let theirs = Arc::clone(&shared);
         let lender = std::thread::Builder::new()
@@ -68,7 +68,8 @@ impl Boost {
             let mut pace = Pace::new();
             let waits = || match shared.lender.load(Ordering::Acquire) {
                 0 => false,
-                lender => lender == OVER || is_asleep(lender),
+                OVER => true,
+                lender => Tid::new(lender).is_some_and(is_asleep),
             };
             while !waits() && Instant::now() < deadline {
                 pace.rest();
@@ -111,7 +112,7 @@ fn lend(shared: &Shared) {
     };
     // SAFETY: `until` is live for both calls; the word lives as long as `shared`, which we hold.
     unsafe {
-        shared.lender.store(libc::gettid(), Ordering::Release);
+        shared.lender.store(own_tid().get(), Ordering::Release);
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut until);
         until.tv_nsec += i64::from(LENT.subsec_nanos());
         if until.tv_nsec >= 1_000_000_000 {
@@ -134,7 +135,7 @@ fn lend(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Urgent;
+    use crate::{Pid, Urgent};
 
     /// The kernel's effective priority, field 18 of stat: 20 for ordinary threads, below zero for real-time ones.
     fn priority(tid: Tid) -> i64 {
@@ -192,8 +193,7 @@ mod tests {
         let (over, ends) = std::sync::mpsc::channel::<()>();
         let (send, receive) = std::sync::mpsc::channel();
         let owner = std::thread::spawn(move || {
-            // SAFETY: takes nothing.
-            send.send(unsafe { libc::gettid() }).unwrap();
+            send.send(own_tid()).unwrap();
             ends.recv()
         });
         let tid = receive.recv().unwrap();
@@ -214,7 +214,7 @@ mod tests {
             .arg("60")
             .spawn()
             .unwrap();
-        let tid = Tid::try_from(owner.id()).unwrap();
+        let tid = Pid::of_child(&owner).leader();
         let before = at_rest(tid);
         let may = may_lend();
         let urgent = Urgent::begin();

@@ -119,9 +119,9 @@ fn happened(name: String) {
 }
 
 /// Sends a signal to a process: what a strike may do. The test's target may be gone already.
-pub fn signal(pid: crate::Tid, signal: i32) {
+pub fn signal(pid: crate::Pid, signal: i32) {
     // SAFETY: kill takes two numbers.
-    unsafe { libc::kill(pid, signal) };
+    unsafe { libc::kill(pid.raw(), signal) };
 }
 
 /// Ends this process as a crash or the OOM killer would: no destructor runs.

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use crate::{Deadline, Error, Result, Tid, fault};
+use crate::{Deadline, Error, Pid, Result, Tid, fault};
 
 /// `PIDFD_THREAD` (linux/pidfd.h): the descriptor names a thread, not its process. Since Linux 6.9.
 const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
@@ -24,25 +24,33 @@ fn own(raw: libc::c_long, operation: &'static str, tid: Tid) -> Result<OwnedFd> 
 ///
 /// # Errors
 /// [`Error::Gone`], [`Error::System`].
-pub fn pidfd_open_thread(tid: Tid, pid: Tid) -> Result<OwnedFd> {
+pub fn pidfd_open_thread(tid: Tid, pid: Pid) -> Result<OwnedFd> {
     // SAFETY: pidfd_open takes numbers only.
-    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, tid, PIDFD_THREAD) };
+    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, tid.raw(), PIDFD_THREAD) };
     if raw >= 0 {
         return own(raw, "pidfd_open", tid);
     }
-    // SAFETY: as above.
-    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    own(raw, "pidfd_open", pid)
+    pidfd_open(pid)
 }
 
-/// A copy of descriptor `fd` of the process that `pidfd` names.
+/// A pidfd of a process: while it is open, its number cannot come to mean another one.
+///
+/// # Errors
+/// [`Error::Gone`], [`Error::System`].
+pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
+    // SAFETY: pidfd_open takes numbers only.
+    let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.raw(), 0) };
+    own(raw, "pidfd_open", pid.leader())
+}
+
+/// A copy of descriptor `fd` of the process that `pidfd` names; `tid` is the thread that it was opened for.
 ///
 /// # Errors
 /// [`Error::System`]: EBADF when it has no such descriptor, EPERM, ENOSYS before Linux 5.6.
-pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, fd: RawFd) -> Result<OwnedFd> {
+pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, tid: Tid, fd: RawFd) -> Result<OwnedFd> {
     // SAFETY: pidfd_getfd takes numbers only.
     let raw = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), fd, 0) };
-    let fd = own(raw, "pidfd_getfd", fd)?;
+    let fd = own(raw, "pidfd_getfd", tid)?;
     fault::step("pidfd_getfd");
     Ok(fd)
 }
@@ -226,11 +234,11 @@ pub fn poll_readable(fd: BorrowedFd<'_>, deadline: Deadline) -> io::Result<bool>
     }
 }
 /// Whether two processes run in the same memory (`vfork`, `clone` with CLONE_VM); None where the kernel does not tell.
-pub fn share_memory(one: Tid, other: Tid) -> Option<bool> {
+pub fn share_memory(one: Pid, other: Pid) -> Option<bool> {
     /// KCMP_VM (linux/kcmp.h)
     const VM: libc::c_int = 1;
     // SAFETY: takes numbers only.
-    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, VM, 0, 0) } {
+    match unsafe { libc::syscall(libc::SYS_kcmp, one.raw(), other.raw(), VM, 0, 0) } {
         0 => Some(true),
         order if order > 0 => Some(false),
         _ => None,

@@ -33,14 +33,18 @@ pub use awake::Awake;
 pub use boost::Boost;
 pub use error::{Error, Result};
 pub use handles::{
-    memfd_filled, memfd_with, pidfd_getfd, pidfd_open_thread, poll_readable, send_bytes,
-    send_with_descriptor, share_memory,
+    memfd_filled, memfd_with, pidfd_getfd, pidfd_open, pidfd_open_thread, poll_readable,
+    send_bytes, send_with_descriptor, share_memory,
 };
 pub use local::{Peer, connect_abstract, connect_abstract_in, listening_peer, receive_now};
 pub use memory::Memory;
+pub use midair_ids::{InvalidId, Pid, Tid};
 pub use regs::SignalMask;
 pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread};
 pub use urgent::{Pace, Urgent, keep_off};
 
-/// A thread id as the attacher's `/proc` shows it.
-pub type Tid = libc::pid_t;
+/// The calling thread.
+pub(crate) fn own_tid() -> Tid {
+    // SAFETY: takes nothing and cannot fail; a thread's id is never 0.
+    Tid::try_from(unsafe { libc::gettid() }).unwrap_or(Tid::MAX)
+}

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::fault;
+use crate::{Pid, fault};
 
 /// Who listens at the other end, by the kernel's word: as it was when it began to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// The process, as this one sees it; 0 when it does not.
-    pub pid: i32,
+    /// The process; none when it is outside of this one's pid namespace.
+    pub pid: Option<Pid>,
     /// Its effective user.
     pub uid: u32,
 }
@@ -100,7 +100,7 @@ pub fn listening_peer(connection: BorrowedFd<'_>) -> io::Result<Peer> {
         )
     })?;
     Ok(Peer {
-        pid: who.pid,
+        pid: Pid::try_from(who.pid).ok(),
         uid: who.uid,
     })
 }

@@ -12,8 +12,8 @@ pub struct Memory {
 
 impl Memory {
     /// The memory that thread `tid` lives in.
-    pub fn of(tid: Tid) -> Self {
-        Memory { tid }
+    pub fn of(tid: impl Into<Tid>) -> Self {
+        Memory { tid: tid.into() }
     }
 
     /// Reads exactly `into.len()` bytes, respecting page protections.
@@ -44,7 +44,7 @@ impl Memory {
         };
         self.through_any("process_vm_readv", |tid| {
             // SAFETY: `local` covers exactly the exclusive slice; `remote` is only a number for the kernel, which checks it.
-            unsafe { libc::process_vm_readv(tid, &local, 1, &remote, 1, 0) }
+            unsafe { libc::process_vm_readv(tid.raw(), &local, 1, &remote, 1, 0) }
         })
     }
 
@@ -97,7 +97,7 @@ impl Memory {
         };
         let done = self.through_any("process_vm_writev", |tid| {
             // SAFETY: `local` covers exactly the shared slice and is only read; `remote` is a number that the kernel checks.
-            unsafe { libc::process_vm_writev(tid, &local, 1, &remote, 1, 0) }
+            unsafe { libc::process_vm_writev(tid.raw(), &local, 1, &remote, 1, 0) }
         })?;
         fault::step("process_vm_writev");
         self.whole("process_vm_writev", at, done, bytes.len())
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     fn me() -> Memory {
-        Memory::of(std::process::id() as Tid)
+        Memory::of(crate::Pid::own())
     }
 
     #[test]

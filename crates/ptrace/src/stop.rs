@@ -125,7 +125,7 @@ pub(crate) fn request(
     let answer = unsafe {
         libc::ptrace(
             code as _,
-            tid,
+            tid.raw(),
             addr as *mut libc::c_void,
             data as *mut libc::c_void,
         )
@@ -143,7 +143,8 @@ impl Seized {
     ///
     /// # Errors
     /// [`Error::System`] with EPERM when it may not be traced or already is; [`Error::Gone`].
-    pub fn seize(tid: Tid, suspend_seccomp: bool) -> Result<Seized> {
+    pub fn seize(tid: impl Into<Tid>, suspend_seccomp: bool) -> Result<Seized> {
+        let tid = tid.into();
         let mut options = libc::PTRACE_O_TRACESYSGOOD;
         if suspend_seccomp {
             options |= libc::PTRACE_O_SUSPEND_SECCOMP;
@@ -183,8 +184,9 @@ impl Seized {
         loop {
             let mut status = 0;
             // SAFETY: `status` outlives the call.
-            let got = unsafe { libc::waitpid(self.tid, &mut status, libc::WNOHANG | libc::__WALL) };
-            if got == self.tid {
+            let got =
+                unsafe { libc::waitpid(self.tid.raw(), &mut status, libc::WNOHANG | libc::__WALL) };
+            if got == self.tid.raw() {
                 self.released = true;
                 fault::step("waitpid");
                 return Ok(match decode(status) {
@@ -389,7 +391,7 @@ impl Stopped {
             let answer = unsafe {
                 libc::ptrace(
                     PTRACE_SECCOMP_GET_FILTER as _,
-                    self.tid,
+                    self.tid.raw(),
                     index as *mut libc::c_void,
                     to.cast::<libc::c_void>(),
                 )

@@ -178,7 +178,7 @@ pub(crate) fn hurry(tid: Tid) -> bool {
     unsafe {
         let mut param: libc::sched_param = std::mem::zeroed();
         param.sched_priority = 1;
-        libc::sched_setscheduler(tid, libc::SCHED_FIFO, &raw const param) == 0
+        libc::sched_setscheduler(tid.raw(), libc::SCHED_FIFO, &raw const param) == 0
     }
 }
 
@@ -381,7 +381,7 @@ mod tests {
             });
         }
         let mut child = command.spawn().unwrap();
-        let tid = Tid::try_from(child.id()).unwrap();
+        let tid = crate::Pid::of_child(&child).leader();
         let ended = std::thread::scope(|scope| {
             let waits = |keeps_off: bool| {
                 if keeps_off {

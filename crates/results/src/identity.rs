@@ -1,6 +1,7 @@
 //! Who the target is, read while it lives: for the headers of outputs and the names of files.
 
 use midair_agents::{Agent, Sources};
+use midair_ids::{Pid, Tid};
 use midair_output::names::Keys;
 use midair_output::{Node, Process};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ pub struct Identity {
 impl Identity {
     /// Reads it. What cannot be read stays empty. `live` is a thread of it that has not ended: where the first one has, that one has neither
     /// command nor environment nor root.
-    pub fn read(pid: u32, live: u32) -> Identity {
+    pub fn read(pid: Pid, live: Tid) -> Identity {
         let proc = PathBuf::from(format!("/proc/{pid}"));
         let thread = proc.join(format!("task/{live}"));
         let command = list(&thread.join("cmdline"));
@@ -38,7 +39,7 @@ impl Identity {
             .split_ascii_whitespace()
             .last()
             .and_then(|pid| pid.parse().ok())
-            .unwrap_or(pid);
+            .unwrap_or(pid.get());
         let ppid = field("PPid").parse().unwrap_or(0);
         let node = node(&thread);
         let stat = std::fs::read_to_string(proc.join("stat")).unwrap_or_default();

@@ -4,6 +4,7 @@ use crate::finished::{End, Finished, Written};
 use crate::identity::Identity;
 use crate::plan::plan;
 use midair_failure::{Failure, Kind};
+use midair_ids::Pid;
 use midair_output::table::{self, Of};
 use midair_output::{Index, MOST_TOGETHER, Names, Plan, Trace};
 use midair_settings::Settings;
@@ -14,9 +15,9 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub struct Together {
     /// Process, its name, and its session. Several sessions of one process are in the order of their times.
-    pub parts: Vec<(u32, String, Finished)>,
+    pub parts: Vec<(Pid, String, Finished)>,
     /// Processes that brought nothing, and why.
-    pub failed: Vec<(u32, String, Failure)>,
+    pub failed: Vec<(Pid, String, Failure)>,
     /// The process that names results of all; else the first of the parts.
     pub lead: Option<Identity>,
     /// One set of files instead of one for each.
@@ -209,7 +210,7 @@ fn write_or_save(
     Ok(files)
 }
 
-fn label(pid: u32, name: &str) -> String {
+fn label(pid: Pid, name: &str) -> String {
     format!("process {pid} ({name})")
 }
 
@@ -218,7 +219,7 @@ fn label(pid: u32, name: &str) -> String {
 /// `inner` is the number in the process's own pid namespace, which the keys of names stand for.
 fn make_unique(
     plan: &mut Plan,
-    (pid, inner): (u32, u32),
+    (pid, inner): (Pid, u32),
     is_lead: bool,
     used: &mut HashSet<(PathBuf, String)>,
 ) {

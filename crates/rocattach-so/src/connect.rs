@@ -1,30 +1,25 @@
 //! The engine behind the C interface: `midair-session`.
 
 use crate::engine::{Engine, LiveSession, Progress};
-use midair_failure::{Failure, Kind};
-use midair_session::{Event, Request, Session, Style};
+use midair_failure::Failure;
+use midair_session::{Event, Pid, Request, Session, Style};
 use midair_settings::Settings;
 use std::path::PathBuf;
 
 struct Attacher;
 
 impl Engine for Attacher {
-    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn LiveSession>, Failure> {
-        let pid = u32::try_from(pid)
-            .map_err(|_| Failure::new(Kind::Usage, format!("{pid} is not a process id")))?;
+    fn attach(&self, pid: Pid, settings: Settings) -> Result<Box<dyn LiveSession>, Failure> {
         Ok(Box::new(Attached(Session::attach(&Request::new(
             pid, settings,
         ))?)))
     }
 
-    fn descendants(&self, pid: i32) -> Vec<i32> {
-        let Ok(root) = u32::try_from(pid) else {
-            return Vec::new();
-        };
+    fn descendants(&self, root: Pid) -> Vec<Pid> {
         midair_session::tree::tree(root)
             .into_iter()
             .filter(|process| process.pid != root && process.uses_a_gpu())
-            .filter_map(|process| i32::try_from(process.pid).ok())
+            .map(|process| process.pid)
             .collect()
     }
 }

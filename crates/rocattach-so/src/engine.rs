@@ -1,6 +1,7 @@
 //! What this library needs of the engine: one small trait, so that sessions and threads can be tested without a target.
 
 use midair_failure::Failure;
+use midair_session::Pid;
 use midair_settings::Settings;
 use std::path::PathBuf;
 
@@ -10,10 +11,10 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// What the engine says; the target is then as it was.
-    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn LiveSession>, Failure>;
+    fn attach(&self, pid: Pid, settings: Settings) -> Result<Box<dyn LiveSession>, Failure>;
 
     /// What descends from `pid` and has a GPU runtime, now.
-    fn descendants(&self, pid: i32) -> Vec<i32>;
+    fn descendants(&self, pid: Pid) -> Vec<Pid>;
 }
 
 /// A session that is on. It stays on the thread that made it.

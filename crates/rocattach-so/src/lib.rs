@@ -13,6 +13,7 @@ mod status;
 mod trees;
 
 use midair_failure::{Failure, Kind};
+use midair_session::Pid;
 use sessions::{Ending, Sessions};
 use std::ffi::{CStr, c_char, c_int};
 
@@ -68,8 +69,11 @@ fn settings_from_environment() -> Result<midair_settings::Settings, Failure> {
 }
 
 fn attach_to(pid: c_int) -> u32 {
-    let result = settings_from_environment()
-        .and_then(|settings| SESSIONS.attach(connect::engine(), pid, settings));
+    let result = settings_from_environment().and_then(|settings| {
+        let named =
+            sessions::named(pid).inspect_err(|failure| SESSIONS.note(pid, Some(failure)))?;
+        SESSIONS.attach(connect::engine(), named, settings)
+    });
     match result {
         Ok(()) => status::SUCCESS,
         Err(failure) => report(&failure),
@@ -84,7 +88,7 @@ fn status_of(ending: Ending) -> u32 {
 }
 
 /// Reports each ending; the first failure's status speaks for all.
-fn statuses_of(endings: Vec<(c_int, Ending)>) -> u32 {
+fn statuses_of(endings: Vec<(Pid, Ending)>) -> u32 {
     endings
         .into_iter()
         .map(|(_, ending)| status_of(ending))
@@ -105,7 +109,10 @@ pub extern "C" fn rocattach_detach(pid: c_int) -> u32 {
         if pid == 0 {
             statuses_of(SESSIONS.detach_all())
         } else {
-            status_of(SESSIONS.detach(pid))
+            status_of(match sessions::named(pid) {
+                Ok(pid) => SESSIONS.detach(pid),
+                Err(_) => Err(sessions::no_session(pid)),
+            })
         }
     })
 }
@@ -120,7 +127,14 @@ pub extern "C" fn rocattach_attach_tree(pid: c_int) -> u32 {
             Ok(settings) => settings,
             Err(failure) => return report(&failure),
         };
-        match SESSIONS.attach_tree(connect::engine(), pid, &settings) {
+        let root = match sessions::named(pid) {
+            Ok(root) => root,
+            Err(failure) => {
+                SESSIONS.note(pid, Some(&failure));
+                return report(&failure);
+            }
+        };
+        match SESSIONS.attach_tree(connect::engine(), root, &settings) {
             Ok(()) => status::SUCCESS,
             Err(failures) => failures
                 .iter()
@@ -132,9 +146,15 @@ pub extern "C" fn rocattach_attach_tree(pid: c_int) -> u32 {
 /// Detaches from what [`rocattach_attach_tree`] attached to, and writes the outputs. Without such a session it is an invalid argument.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_detach_tree(pid: c_int) -> u32 {
-    edge(|| match SESSIONS.detach_tree(pid) {
-        Ok(endings) => statuses_of(endings),
-        Err(failure) => report(&failure),
+    edge(|| {
+        let ended = match sessions::named(pid) {
+            Ok(root) => SESSIONS.detach_tree(root),
+            Err(_) => Err(trees::no_tree(pid)),
+        };
+        match ended {
+            Ok(endings) => statuses_of(endings),
+            Err(failure) => report(&failure),
+        }
     })
 }
 

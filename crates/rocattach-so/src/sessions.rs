@@ -2,6 +2,7 @@
 
 use crate::engine::{Engine, LiveSession, Progress};
 use midair_failure::{Failure, Kind};
+use midair_session::Pid;
 use midair_settings::Settings;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,9 +35,9 @@ struct SessionThread {
 /// The sessions of this process.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    slots: Mutex<BTreeMap<i32, Slot>>,
+    slots: Mutex<BTreeMap<Pid, Slot>>,
     /// Processes that were attached to as a tree, by its root.
-    pub(crate) trees: Mutex<BTreeMap<i32, Vec<i32>>>,
+    pub(crate) trees: Mutex<BTreeMap<Pid, Vec<Pid>>>,
     /// The last attach that failed, for the words of a `detach()` that finds nothing.
     refused: Mutex<Option<(i32, Failure)>>,
 }
@@ -59,30 +60,29 @@ impl Sessions {
     /// Attaches to `pid` and returns when the target records, or has refused.
     ///
     /// # Errors
-    /// [`Kind::Usage`] for a pid that cannot be one or has a session here already; else what the engine says.
+    /// [`Kind::Usage`] for a process that has a session here already; else what the engine says.
     pub fn attach(
         &self,
         engine: &'static dyn Engine,
-        pid: i32,
+        pid: Pid,
         settings: Settings,
     ) -> Result<(), Failure> {
         let result = self.attach_inner(engine, pid, settings);
-        *open(&self.refused) = result.as_ref().err().map(|failure| (pid, failure.clone()));
+        self.note(pid.raw(), result.as_ref().err());
         result
+    }
+
+    /// Remembers how the last attach ended. `pid` is as the caller named it.
+    pub(crate) fn note(&self, pid: i32, refused: Option<&Failure>) {
+        *open(&self.refused) = refused.map(|failure| (pid, failure.clone()));
     }
 
     fn attach_inner(
         &self,
         engine: &'static dyn Engine,
-        pid: i32,
+        pid: Pid,
         settings: Settings,
     ) -> Result<(), Failure> {
-        if pid <= 0 {
-            return Err(Failure::new(
-                Kind::Usage,
-                format!("{pid} is not a process id"),
-            ));
-        }
         {
             let mut slots = open(&self.slots);
             if slots.contains_key(&pid) {
@@ -112,15 +112,12 @@ impl Sessions {
     ///
     /// # Errors
     /// [`Kind::Usage`] when there is no session with it; else how the session ended.
-    pub fn detach(&self, pid: i32) -> Ending {
+    pub fn detach(&self, pid: Pid) -> Ending {
         let session = {
             let mut slots = open(&self.slots);
             match slots.get(&pid) {
                 None => {
-                    return Err(Failure::new(
-                        Kind::Usage,
-                        format!("no session with process {pid}"),
-                    ));
+                    return Err(no_session(pid.raw()));
                 }
                 Some(Slot::Busy) => {
                     return Err(Failure::new(
@@ -134,10 +131,7 @@ impl Sessions {
             match slots.insert(pid, Slot::Busy) {
                 Some(Slot::Active(session)) => session,
                 _ => {
-                    return Err(Failure::new(
-                        Kind::Usage,
-                        format!("no session with process {pid}"),
-                    ));
+                    return Err(no_session(pid.raw()));
                 }
             }
         };
@@ -151,9 +145,9 @@ impl Sessions {
     }
 
     /// Detaches from every process, in order, and tells how each ended. Empty when there is no session.
-    pub fn detach_all(&self) -> Vec<(i32, Ending)> {
+    pub fn detach_all(&self) -> Vec<(Pid, Ending)> {
         open(&self.trees).clear();
-        let pids: Vec<i32> = open(&self.slots)
+        let pids: Vec<Pid> = open(&self.slots)
             .iter()
             .filter(|(_, s)| matches!(s, Slot::Active(_)))
             .map(|(pid, _)| *pid)
@@ -164,7 +158,7 @@ impl Sessions {
     }
 
     /// Whether there is a session with `pid`.
-    pub fn has(&self, pid: i32) -> bool {
+    pub fn has(&self, pid: Pid) -> bool {
         open(&self.slots).contains_key(&pid)
     }
 
@@ -174,7 +168,20 @@ impl Sessions {
     }
 }
 
-pub(crate) fn thread_died(pid: i32) -> Failure {
+/// The process that a C program names.
+///
+/// # Errors
+/// [`Kind::Usage`] for a number that is no process id.
+pub(crate) fn named(pid: i32) -> Result<Pid, Failure> {
+    Pid::try_from(pid).map_err(|_| Failure::new(Kind::Usage, format!("{pid} is not a process id")))
+}
+
+/// Why there is nothing to detach from.
+pub(crate) fn no_session(pid: i32) -> Failure {
+    Failure::new(Kind::Usage, format!("no session with process {pid}"))
+}
+
+pub(crate) fn thread_died(pid: Pid) -> Failure {
     Failure::new(
         Kind::Enter,
         format!("the thread of the session with process {pid} came to an unforeseen end"),
@@ -183,7 +190,7 @@ pub(crate) fn thread_died(pid: i32) -> Failure {
 
 fn start(
     engine: &'static dyn Engine,
-    pid: i32,
+    pid: Pid,
     settings: Settings,
 ) -> Result<SessionThread, Failure> {
     let (go_on, stop) = channel::<()>();

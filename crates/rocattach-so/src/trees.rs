@@ -7,6 +7,7 @@
 use crate::engine::Engine;
 use crate::sessions::{Ending, Sessions, open};
 use midair_failure::{Failure, Kind};
+use midair_session::Pid;
 use midair_settings::Settings;
 
 /// Attached at one time.
@@ -23,9 +24,9 @@ impl Sessions {
     pub fn attach_tree(
         &self,
         engine: &'static dyn Engine,
-        root: i32,
+        root: Pid,
         settings: &Settings,
-    ) -> Result<(), Vec<(i32, Failure)>> {
+    ) -> Result<(), Vec<(Pid, Failure)>> {
         if open(&self.trees).contains_key(&root) {
             let failure = Failure::new(
                 Kind::Usage,
@@ -34,11 +35,7 @@ impl Sessions {
             .hint("detach from them first");
             return Err(vec![(root, failure)]);
         }
-        let descendants = if root > 0 {
-            engine.descendants(root)
-        } else {
-            Vec::new()
-        };
+        let descendants = engine.descendants(root);
         let refused = match self.attach(engine, root, settings.clone()) {
             Ok(()) => None,
             Err(failure) if failure.kind == Kind::NotGpu && !descendants.is_empty() => {
@@ -55,7 +52,7 @@ impl Sessions {
             let with_pid = format!("{name}{PID_SUFFIX}");
             settings.set(NAME, with_pid);
         }
-        let mut attached: Vec<i32> = if refused.is_none() {
+        let mut attached: Vec<Pid> = if refused.is_none() {
             vec![root]
         } else {
             Vec::new()
@@ -104,15 +101,12 @@ impl Sessions {
     ///
     /// # Errors
     /// [`Kind::Usage`] when there is no such tree.
-    pub fn detach_tree(&self, root: i32) -> Result<Vec<(i32, Ending)>, Failure> {
-        let members = open(&self.trees).remove(&root).ok_or_else(|| {
-            Failure::new(
-                Kind::Usage,
-                format!("no session with process {root} and its descendants"),
-            )
-        })?;
+    pub fn detach_tree(&self, root: Pid) -> Result<Vec<(Pid, Ending)>, Failure> {
+        let members = open(&self.trees)
+            .remove(&root)
+            .ok_or_else(|| no_tree(root.raw()))?;
         // Some may have been detached from one by one.
-        let members: Vec<i32> = members.into_iter().filter(|pid| self.has(*pid)).collect();
+        let members: Vec<Pid> = members.into_iter().filter(|pid| self.has(*pid)).collect();
         Ok(std::thread::scope(|scope| {
             let started: Vec<_> = members
                 .into_iter()
@@ -130,4 +124,12 @@ impl Sessions {
                 .collect()
         }))
     }
+}
+
+/// Why there is no tree to detach from.
+pub(crate) fn no_tree(root: i32) -> Failure {
+    Failure::new(
+        Kind::Usage,
+        format!("no session with process {root} and its descendants"),
+    )
 }

@@ -14,6 +14,7 @@ use crate::session::{Prepared, Session, StartError};
 use crate::target::Target;
 use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, Grade, Options, Tier, approach, enter_by};
+use midair_procinfo::Pid;
 use midair_record::spool::SETTINGS;
 use midair_results::Identity;
 use std::path::PathBuf;
@@ -89,8 +90,8 @@ impl Session {
         };
         // Take hold of the process before entering it, and check that it is still the one that was inspected.
         let pid = approach.pid;
-        let held = Target::hold(pid as u32)?;
-        let mut identity = Identity::read(pid as u32, approach.tid.cast_unsigned());
+        let held = Target::hold(pid)?;
+        let mut identity = Identity::read(pid, approach.tid);
         if platform == Platform::Cuda {
             identity.without_driver = None;
         }
@@ -125,7 +126,7 @@ impl Session {
             notes: remarks.notes,
             ..Entry::default()
         };
-        let target = held.with_worker(entered.agent_tid as u32);
+        let target = held.with_worker(entered.agent_tid);
         // Dropping `entered` closes our end of the channel, which ends the worker thread's wait for an offer:
         // it parks.
         match Session::over(target, &entered.channel, prepared?, request, entry) {
@@ -207,7 +208,7 @@ pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<Path
 }
 
 /// Why this process cannot be attached to, as far as an inspection tells.
-pub(crate) fn refusal(pid: u32) -> Option<Failure> {
+pub(crate) fn refusal(pid: Pid) -> Option<Failure> {
     let seen =
         approach_to(pid).and_then(|approach| runtime::chosen(&approach, &Options::default()));
     match seen {
@@ -217,12 +218,11 @@ pub(crate) fn refusal(pid: u32) -> Option<Failure> {
     }
 }
 
-fn approach_to(pid: u32) -> Result<Approach, Failure> {
-    let number = i32::try_from(pid).map_err(|_| explain::no_process(pid))?;
-    if pid == std::process::id() {
+fn approach_to(pid: Pid) -> Result<Approach, Failure> {
+    if pid == Pid::own() {
         return Err(explain::itself(pid));
     }
-    let approach = approach(number).map_err(|refusal| explain::refused(&refusal))?;
+    let approach = approach(pid).map_err(|refusal| explain::refused(&refusal))?;
     match rights::protected(approach.tid) {
         Some(failure) => Err(failure),
         None => Ok(approach),

@@ -17,8 +17,8 @@ use crate::request::Request;
 use crate::runtime::{self, Platform};
 use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, Look, Options, Refusal, approach};
-use midair_procinfo::Tid;
 use midair_procinfo::module::Modules;
+use midair_procinfo::{Pid, Tid};
 
 /// One precondition of an attach.
 #[derive(Debug, Clone)]
@@ -110,10 +110,7 @@ impl Lines {
 /// Inspects every precondition of an attach as `request` describes it, and touches nothing. An attach would
 /// be refused with the first one that fails.
 pub fn checks(request: &Request) -> Vec<Check> {
-    let looked = match Tid::try_from(request.pid) {
-        Ok(pid) => approach(pid),
-        Err(_) => Err(Refusal::NoProcess { pid: 0 }),
-    };
+    let looked = approach(request.pid);
     let mut lines = Lines {
         checks: Vec::new(),
         enters: looked.is_ok(),
@@ -152,7 +149,7 @@ pub fn checks(request: &Request) -> Vec<Check> {
 
 fn the_process(
     request: &Request,
-    pid: Tid,
+    pid: Pid,
     tid: Tid,
     approach: Option<&Approach>,
     platform: Platform,
@@ -258,7 +255,7 @@ mod tests {
     use midair_procinfo::syscall::Doing;
     use midair_settings::Settings;
 
-    fn of(pid: u32) -> Vec<Check> {
+    fn of(pid: Pid) -> Vec<Check> {
         checks(&Request::new(pid, Settings::new()))
     }
 
@@ -269,7 +266,16 @@ mod tests {
 
     #[test]
     fn every_name_is_there_once_and_every_failure_has_a_remedy() {
-        for pid in [0, 1, 2, std::process::id(), 4_194_304, u32::MAX] {
+        for pid in [
+            Some(Pid::own()),
+            Pid::new(1),
+            Pid::new(2),
+            Pid::new(4_194_304),
+        ]
+        .into_iter()
+        .flatten()
+        .chain([Pid::MAX])
+        {
             let found = of(pid);
             let mut names: Vec<&str> = found.iter().map(|check| check.name.as_str()).collect();
             names.sort_unstable();
@@ -290,13 +296,14 @@ mod tests {
 
     #[test]
     fn who_is_no_target() {
-        for nobody in [0, 4_194_304, u32::MAX] {
-            assert_eq!(kind_of(&of(nobody), "process"), Some(Kind::NoProcess));
+        for nobody in [0, 4_194_305, u32::MAX - 1, u32::MAX] {
+            let kind = match crate::find::named(nobody) {
+                Ok(pid) => kind_of(&of(pid), "process"),
+                Err(failure) => Some(failure.kind),
+            };
+            assert_eq!(kind, Some(Kind::NoProcess));
         }
-        assert_eq!(
-            kind_of(&of(std::process::id()), "process"),
-            Some(Kind::Usage)
-        );
+        assert_eq!(kind_of(&of(Pid::own()), "process"), Some(Kind::Usage));
     }
 
     /// Reports about a child are the facts that were arranged for it.
@@ -307,7 +314,7 @@ mod tests {
             .spawn()
             .unwrap();
         // Until then the child is still this program, or is being loaded.
-        let pid = child.id().cast_signed();
+        let pid = Pid::of_child(&child);
         let sleeps = |doing: Doing| {
             let number = u64::try_from(libc::SYS_clock_nanosleep).unwrap();
             matches!(doing, Doing::Syscall(call) if call.number == number)
@@ -315,7 +322,7 @@ mod tests {
         while !midair_procinfo::task::doing(pid).is_ok_and(sleeps) {
             std::thread::yield_now();
         }
-        let found = of(child.id());
+        let found = of(pid);
         child.kill().unwrap();
         child.wait().unwrap();
         for good in [

@@ -204,7 +204,7 @@ mod tests {
         let settings: Settings = on.iter().map(|variable| (*variable, "1")).collect();
         settings_of(Request {
             asked,
-            ..Request::new(7, settings)
+            ..Request::new(midair_procinfo::Pid::own(), settings)
         })
     }
 
@@ -286,7 +286,7 @@ mod tests {
     fn a_cupti_may_be_named_for_a_process_of_equal_rights() {
         let mut settings = Settings::new();
         settings.set(CUPTI, "/x/libcupti.so.13");
-        let us = std::process::id().cast_signed();
+        let us = midair_procinfo::Pid::own().leader();
         may_name_cupti(&settings, us).unwrap();
         // A process that is not there has rights that nobody knows.
         let failure = may_name_cupti(&settings, Tid::MAX).unwrap_err();

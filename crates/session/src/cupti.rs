@@ -9,7 +9,7 @@ use midair_cuda::others;
 use midair_failure::{Failure, Kind};
 use midair_inject::Look;
 use midair_procinfo::module::Modules;
-use midair_procinfo::{Tid, show};
+use midair_procinfo::{Pid, Tid, show};
 use midair_settings::{CUPTI, Settings};
 use std::fs::File;
 use std::io;
@@ -72,7 +72,7 @@ fn process(tid: Tid, modules: &Modules) -> Process {
 }
 
 /// Another profiler that the process was started with.
-pub(crate) fn other_profiler(pid: i32, tid: Tid, modules: &Modules) -> Option<Failure> {
+pub(crate) fn other_profiler(pid: Pid, tid: Tid, modules: &Modules) -> Option<Failure> {
     others::profiler(&process(tid, modules)).map(|why| {
         let why: String = why.chars().filter(|c| !c.is_control()).collect();
         Failure::new(
@@ -89,7 +89,7 @@ pub(crate) fn other_profiler(pid: i32, tid: Tid, modules: &Modules) -> Option<Fa
 /// # Errors
 /// [`Kind::NoCupti`]; or the kernel's error, where the process's files cannot be read.
 pub(crate) fn first(
-    pid: i32,
+    pid: Pid,
     tid: Tid,
     modules: &Modules,
     settings: &Settings,
@@ -152,7 +152,7 @@ pub(crate) fn first(
     }))
 }
 
-fn none(pid: i32, why: &str) -> Failure {
+fn none(pid: Pid, why: &str) -> Failure {
     Failure::new(
         Kind::NoCupti,
         format!("process {pid} cannot be recorded: {why}"),
@@ -279,11 +279,11 @@ mod tests {
 
     #[test]
     fn what_this_process_would_find() {
-        let us = std::process::id().cast_signed();
+        let us = Pid::own();
         let modules = Modules::of(us).unwrap();
         let look = |named: &str| {
             let settings: Settings = [(CUPTI, named)].into_iter().collect();
-            first(us, us, &modules, &settings).unwrap()
+            first(us, us.leader(), &modules, &settings).unwrap()
         };
         let exe = std::env::current_exe().unwrap();
         let found = look(exe.to_str().unwrap()).unwrap();
@@ -291,6 +291,6 @@ mod tests {
         let missing = look("/no/such/libcupti.so.12").unwrap_err();
         assert_eq!(missing.kind, Kind::NoCupti);
         assert!(!missing.hint.is_empty());
-        assert!(other_profiler(us, us, &modules).is_none());
+        assert!(other_profiler(us, us.leader(), &modules).is_none());
     }
 }

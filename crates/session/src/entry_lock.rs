@@ -5,6 +5,7 @@
 //! libraries would then hook the same tables.
 
 use midair_failure::{Failure, Kind};
+use midair_procinfo::Pid;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
@@ -21,7 +22,7 @@ impl EntryLock {
     ///
     /// # Errors
     /// [`Kind::NoProcess`], or [`Kind::Busy`] when another attacher holds the lock.
-    pub(crate) fn acquire(pid: u32) -> Result<EntryLock, Failure> {
+    pub(crate) fn acquire(pid: Pid) -> Result<EntryLock, Failure> {
         let file = File::open(format!("/proc/{pid}/stat"))
             .map_err(|_| Failure::new(Kind::NoProcess, format!("there is no process {pid}")))?;
         // SAFETY: a system call with a descriptor of ours and a number.
@@ -45,13 +46,13 @@ mod tests {
 
     #[test]
     fn one_has_it_until_it_lets_go() {
-        let me = std::process::id();
+        let me = Pid::own();
         let lock = EntryLock::acquire(me).unwrap();
         assert_eq!(EntryLock::acquire(me).unwrap_err().kind, Kind::Busy);
         drop(lock);
         EntryLock::acquire(me).unwrap();
         assert_eq!(
-            EntryLock::acquire(u32::MAX).unwrap_err().kind,
+            EntryLock::acquire(Pid::MAX).unwrap_err().kind,
             Kind::NoProcess
         );
     }

@@ -4,6 +4,7 @@
 
 use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, EnterError, Refusal};
+use midair_procinfo::Pid;
 
 /// Why a process cannot be entered, as far as an inspection tells.
 pub(crate) fn refused(refusal: &Refusal) -> Failure {
@@ -83,7 +84,7 @@ pub(crate) fn not_entered(approach: &Approach, error: &EnterError) -> Failure {
 }
 
 /// Why entering the process `pid` failed.
-pub(crate) fn failed(pid: i32, error: &EnterError) -> Failure {
+pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
     const PROCESS_GOES_ON: &str = "the process goes on as before";
     let (kind, hint) = match error {
         EnterError::Refused(refusal) => return refused(refusal),
@@ -91,7 +92,7 @@ pub(crate) fn failed(pid: i32, error: &EnterError) -> Failure {
             Kind::NoParkedThread,
             "try again: threads park between pieces of work",
         ),
-        EnterError::Busy { state, .. } => return busy(pid.cast_unsigned(), state),
+        EnterError::Busy { state, .. } => return busy(pid, state),
         EnterError::OtherVersion { .. } | EnterError::OtherBuild { .. } => (
             Kind::Busy,
             "use the midair that attached first, or restart the process",
@@ -103,14 +104,11 @@ pub(crate) fn failed(pid: i32, error: &EnterError) -> Failure {
         ),
         // The inspection found no tracer and that tracing is allowed: a tracer has come since.
         EnterError::Engine { source, .. } if source.errno() == Some(libc::EPERM) => {
-            return busy(
-                pid.cast_unsigned(),
-                "another tracer holds a thread of it at the moment",
-            );
+            return busy(pid, "another tracer holds a thread of it at the moment");
         }
         // Our library says so where another copy of it is at work.
         EnterError::Boot { errno, .. } if *errno == libc::EBUSY => {
-            return busy(pid.cast_unsigned(), "by another copy of midair");
+            return busy(pid, "by another copy of midair");
         }
         // Limits that were not checked, or that were met meanwhile. What was begun is undone.
         EnterError::ThreadRefused { errno } if *errno == libc::EAGAIN => (
@@ -143,19 +141,20 @@ pub(crate) fn failed(pid: i32, error: &EnterError) -> Failure {
     Failure::new(kind, error.to_string()).hint(hint)
 }
 
-/// There is no such process.
-pub(crate) fn no_process(pid: u32) -> Failure {
-    Failure::new(Kind::NoProcess, format!("there is no process {pid}"))
+/// There is no process of this number.
+pub(crate) fn no_process(number: u32) -> Failure {
+    Failure::new(Kind::NoProcess, format!("there is no process {number}"))
+        .hint("midair ps lists the processes that use a GPU")
 }
 
 /// The process is the attacher.
-pub(crate) fn itself(pid: u32) -> Failure {
+pub(crate) fn itself(pid: Pid) -> Failure {
     Failure::new(Kind::Usage, format!("process {pid} is this program itself"))
         .hint("name another process: see midair ps")
 }
 
 /// The process uses no GPU.
-pub(crate) fn not_gpu(pid: u32) -> Failure {
+pub(crate) fn not_gpu(pid: Pid) -> Failure {
     Failure::new(
         Kind::NotGpu,
         format!("process {pid} has no HIP, HSA or CUDA runtime loaded"),
@@ -164,7 +163,7 @@ pub(crate) fn not_gpu(pid: u32) -> Failure {
 }
 
 /// The process is attached already; `state` says by whom, or what that session is doing.
-pub(crate) fn busy(pid: u32, state: &str) -> Failure {
+pub(crate) fn busy(pid: Pid, state: &str) -> Failure {
     Failure::new(
         Kind::Busy,
         format!("process {pid} is attached already ({state})"),

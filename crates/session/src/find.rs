@@ -1,6 +1,7 @@
 //! Which processes use a GPU runtime: one cheap pass over `/proc`, which touches no process.
 
-use midair_procinfo::{Tid, maps, show, task};
+use midair_failure::Failure;
+use midair_procinfo::{Pid, maps, show, task};
 use std::path::PathBuf;
 
 /// What a runtime's library is called, whatever its version.
@@ -49,10 +50,10 @@ pub struct Runtime {
 /// A process as the scan saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its number in our pid namespace.
-    pub pid: u32,
-    /// Its parent's number; 0 when the parent is outside our pid namespace.
-    pub parent: u32,
+    /// Its id.
+    pub pid: Pid,
+    /// Its parent; none when that is outside our pid namespace.
+    pub parent: Option<Pid>,
     /// Its start in clock ticks since boot. Together with the pid it identifies one process for good.
     pub start_ticks: u64,
     /// Real user id.
@@ -80,6 +81,14 @@ impl Found {
     }
 }
 
+/// The process that a caller names by this number.
+///
+/// # Errors
+/// [`midair_failure::Kind::NoProcess`] for a number that no process can have.
+pub fn named(number: u32) -> Result<Pid, Failure> {
+    Pid::new(number).ok_or_else(|| crate::explain::no_process(number))
+}
+
 /// Every process that has a GPU runtime mapped, by ascending number. Processes whose mappings may not be read
 /// are left out; [`processes`] includes them.
 pub fn gpu_processes() -> Vec<Found> {
@@ -90,7 +99,7 @@ pub fn gpu_processes() -> Vec<Found> {
 
 /// Every running process but kernel threads, zombies and this one, by ascending number.
 pub fn processes() -> Vec<Found> {
-    let us = std::process::id();
+    let us = Pid::own();
     let mut found: Vec<Found> = pids()
         .into_iter()
         .filter(|&pid| pid != us)
@@ -101,7 +110,7 @@ pub fn processes() -> Vec<Found> {
 }
 
 /// All process numbers in `/proc`, as a snapshot.
-pub(crate) fn pids() -> Vec<u32> {
+pub(crate) fn pids() -> Vec<Pid> {
     std::fs::read_dir("/proc")
         .into_iter()
         .flatten()
@@ -111,11 +120,10 @@ pub(crate) fn pids() -> Vec<u32> {
 }
 
 /// One process; `None` when there is none, when it is a kernel thread, or when it has ended.
-pub fn process(pid: u32) -> Option<Found> {
-    let number = Tid::try_from(pid).ok()?;
-    let stat = task::stat(number).ok()?;
+pub fn process(pid: Pid) -> Option<Found> {
+    let stat = task::stat(pid).ok()?;
     // The leader may have ended while other threads run on. Then one of those has the mappings.
-    let live = task::live(number).ok()??;
+    let live = task::live(pid).ok()??;
     if stat.is_kernel_thread() {
         return None;
     }
@@ -129,7 +137,7 @@ pub fn process(pid: u32) -> Option<Found> {
         .collect();
     Some(Found {
         pid,
-        parent: u32::try_from(stat.parent).unwrap_or(0),
+        parent: stat.parent,
         start_ticks: stat.start_ticks,
         uid,
         name: show(&stat.comm),
@@ -212,11 +220,11 @@ mod tests {
 
     #[test]
     fn we_are_a_process_without_a_runtime() {
-        let us = process(std::process::id()).unwrap();
+        let us = process(Pid::own()).unwrap();
         assert!(us.readable && !us.uses_a_gpu() && us.start_ticks > 0);
         assert!(us.command.contains("midair_session"), "{}", us.command);
-        assert_eq!(us.parent, std::os::unix::process::parent_id());
-        assert!(process(2).is_none_or(|two| two.name != "kthreadd"));
+        assert_eq!(us.parent, Pid::new(std::os::unix::process::parent_id()));
+        assert!(process(Pid::new(2).unwrap()).is_none_or(|two| two.name != "kthreadd"));
         assert!(processes().iter().all(|process| process.pid != us.pid));
     }
 }

@@ -170,7 +170,7 @@ pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Re
         .hint("raise it (ulimit -f); a smaller spool needs less"));
     }
     let need = libraries.iter().sum::<u64>() + 8 * MIB;
-    let us = std::process::id().cast_signed();
+    let us = midair_procinfo::Pid::own();
     if let Some(left) = room::memory(us).filter(|left| left.left() < need) {
         return Err(Failure::new(
             Kind::NoRoom,

@@ -32,6 +32,7 @@ pub use find::{Found, Runtime, RuntimeKind, gpu_processes};
 pub use install::{Install, Tools};
 pub use list::{Listed, Listing, list};
 pub use midair_output::table::Style;
+pub use midair_procinfo::{InvalidId, Pid};
 pub use midair_results::{Console, End, Written};
 pub use request::{Asked, Entry, Event, Request};
 pub use rights::as_real_user;

@@ -7,7 +7,7 @@ use crate::rights;
 use crate::runtime::{self, Platform};
 use midair_failure::Failure;
 use midair_inject::{Approach, Look, approach};
-use midair_procinfo::{Tid, task};
+use midair_procinfo::{Pid, Tid, task};
 use midair_record::boot::THREAD_NAME;
 use midair_settings::Settings;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ pub struct Listed {
     /// What the scan found.
     pub found: Found,
     /// Its number in its own pid namespace, where that differs from ours.
-    pub inner_pid: Option<u32>,
+    pub inner_pid: Option<Pid>,
     /// How many threads it has.
     pub threads: u64,
     /// When it began.
@@ -53,7 +53,7 @@ pub fn list(all: bool) -> Listing {
 }
 
 fn listed(found: Found, clock: &Clock) -> Listed {
-    let pid = Tid::try_from(found.pid).unwrap_or(0);
+    let pid = found.pid;
     let status = task::status(pid).unwrap_or_default();
     let inner = status.ns_tgid.last().copied().filter(|inner| *inner != pid);
     let mut attached = thread_of_ours(pid);
@@ -76,7 +76,7 @@ fn listed(found: Found, clock: &Clock) -> Listed {
         way(&approach)
     });
     Listed {
-        inner_pid: inner.and_then(|inner| u32::try_from(inner).ok()),
+        inner_pid: inner,
         threads: status.threads,
         started: clock.at(found.start_ticks),
         attached,
@@ -98,10 +98,7 @@ fn way(approach: &Approach) -> Result<&'static str, Failure> {
     let look = approach.look.as_ref().ok();
     let agent = look.and_then(|look| look.agent.as_ref());
     match agent {
-        Some(agent) if !agent.is_parked() => Err(explain::busy(
-            u32::try_from(approach.pid).unwrap_or(0),
-            agent.state(),
-        )),
+        Some(agent) if !agent.is_parked() => Err(explain::busy(approach.pid, agent.state())),
         _ if approach.door.is_some() => Ok("listener's socket"),
         Some(_) => Ok("our parked thread"),
         None if look.is_some_and(|look| look.listener.is_some()) => Ok("listener"),
@@ -110,7 +107,7 @@ fn way(approach: &Approach) -> Result<&'static str, Failure> {
 }
 
 /// Recognized by the thread's name alone, where nothing else can be read.
-fn thread_of_ours(pid: Tid) -> &'static str {
+fn thread_of_ours(pid: Pid) -> &'static str {
     let tids = task::list(pid).unwrap_or_default();
     let ours = |tid: &Tid| task::comm(*tid).is_ok_and(|comm| comm == THREAD_NAME.as_bytes());
     if tids.iter().any(ours) { "there" } else { "no" }
@@ -155,7 +152,7 @@ mod tests {
             .arg("60")
             .spawn()
             .unwrap();
-        let found = crate::find::process(child.id()).unwrap();
+        let found = crate::find::process(Pid::of_child(&child)).unwrap();
         let listed = listed(found, &Clock::now());
         child.kill().unwrap();
         child.wait().unwrap();
@@ -176,7 +173,7 @@ mod tests {
         );
         let unreadable = listing.processes.iter().filter(|it| !it.found.readable);
         assert_eq!(unreadable.count(), listing.unreadable);
-        let pids: Vec<u32> = listing.processes.iter().map(|it| it.found.pid).collect();
+        let pids: Vec<Pid> = listing.processes.iter().map(|it| it.found.pid).collect();
         assert!(pids.is_sorted());
     }
 }

@@ -1,5 +1,6 @@
 //! What a caller asks for, and what it is told.
 
+use midair_procinfo::Pid;
 use midair_results::End;
 use midair_settings::Settings;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The process, as numbered in the caller's pid namespace.
-    pub pid: u32,
+    pub pid: Pid,
     /// What to record and where to write it, under the names of `ROCPROF_*`.
     pub settings: Settings,
     /// Which of these the user asked for explicitly.
@@ -23,7 +24,7 @@ pub struct Request {
 
 impl Request {
     /// A request with the usual sizes and times.
-    pub fn new(pid: u32, settings: Settings) -> Request {
+    pub fn new(pid: Pid, settings: Settings) -> Request {
         Request {
             pid,
             settings,

@@ -8,7 +8,7 @@
 
 use midair_failure::{Failure, Kind};
 use midair_procinfo::status::Status;
-use midair_procinfo::{Tid, task};
+use midair_procinfo::{Pid, Tid, task};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
@@ -77,7 +77,7 @@ impl Caller {
 /// # Errors
 /// The kernel's, when the status of either cannot be read.
 pub(crate) fn exceeding(tid: Tid) -> io::Result<Option<String>> {
-    let us = task::status(std::process::id().cast_signed())?;
+    let us = task::status(Pid::own())?;
     Ok(Caller::of(&us, is_privileged()).lacks(&task::status(tid)?))
 }
 
@@ -100,7 +100,10 @@ pub(crate) fn protected(tid: Tid) -> Option<Failure> {
     } else {
         return None;
     };
-    let what = format!("process {} may not be entered: it {what}", target.tgid);
+    let what = format!(
+        "process {} may not be entered: it {what}",
+        target.tgid.map_or(tid, Pid::leader)
+    );
     Some(Failure::new(Kind::NotPermitted, what).hint("run this as root"))
 }
 

@@ -4,6 +4,7 @@ use crate::explain;
 use crate::install::Install;
 use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, Library, Look, Options};
+use midair_procinfo::Pid;
 use midair_procinfo::module::Modules;
 use std::path::PathBuf;
 
@@ -108,7 +109,7 @@ impl Runtimes {
     pub(crate) fn choose(
         &self,
         copies: &[String],
-        pid: i32,
+        pid: Pid,
     ) -> Result<Option<(Platform, Option<String>)>, Failure> {
         let has_sdk = copies.iter().any(String::is_empty);
         let has_cuda = copies.iter().any(|word| word == CUDA_WORD);
@@ -176,7 +177,7 @@ pub(crate) fn of_look(look: &Look) -> Result<Option<Chosen>, Failure> {
 ///
 /// # Errors
 /// [`Kind::Ambiguous`].
-pub(crate) fn refuse_two_copies(pid: i32, modules: &Modules) -> Result<(), Failure> {
+pub(crate) fn refuse_two_copies(pid: Pid, modules: &Modules) -> Result<(), Failure> {
     for usual in AMD_NAMES {
         let mut copies = modules
             .list
@@ -208,7 +209,9 @@ mod tests {
             cuda: names(cuda, "libcuda.so.1"),
         };
         let copies: Vec<String> = copies.iter().map(|word| (*word).to_owned()).collect();
-        runtimes.choose(&copies, 7).map_err(|failure| failure.kind)
+        runtimes
+            .choose(&copies, Pid::own())
+            .map_err(|failure| failure.kind)
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::rights;
 use crate::target::Target;
 use midair_failure::{Failure, Kind};
 use midair_output::RecordWriter;
+use midair_procinfo::Pid;
 use midair_ptrace::fault;
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions, command, outcome, state, status};
@@ -436,7 +437,7 @@ impl Session {
 }
 
 /// Why the target's side refused the session. Both values come from the target: the number may be any.
-fn failed_setup(pid: u32, status: u32, why: &str) -> Failure {
+fn failed_setup(pid: Pid, status: u32, why: &str) -> Failure {
     match status {
         status::NO_CUPTI => Failure::new(
             Kind::NoCupti,
@@ -629,7 +630,7 @@ mod tests {
             // A number that no library of ours writes.
             (u32::MAX, Kind::Setup),
         ] {
-            let failure = failed_setup(7, status, "the reason");
+            let failure = failed_setup(Pid::own(), status, "the reason");
             assert_eq!(failure.kind, kind);
             assert!(failure.what.ends_with(": the reason"), "{failure}");
             assert_eq!(failure.hint.is_empty(), kind == Kind::Setup);

@@ -1,18 +1,20 @@
 //! The target as the attacher holds it: by a pidfd, so that its number cannot come to mean another process.
 
 use midair_failure::{Failure, Kind};
+use midair_procinfo::{Pid, Tid};
+use midair_ptrace::pidfd_open;
 use midair_record::boot;
 use midair_results::End;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// A live process.
 #[derive(Debug)]
 pub struct Target {
-    pid: u32,
-    /// The worker thread, as numbered in our pid namespace.
-    worker: u32,
+    pid: Pid,
+    /// The worker thread, once there is one.
+    worker: Option<Tid>,
     pidfd: OwnedFd,
 }
 
@@ -21,33 +23,33 @@ impl Target {
     ///
     /// # Errors
     /// [`Kind::NoProcess`].
-    pub fn hold(pid: u32) -> Result<Target, Failure> {
-        // SAFETY: a system call without pointers.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        if fd < 0 {
-            let error = std::io::Error::last_os_error();
-            return Err(Failure::new(
+    pub fn hold(pid: Pid) -> Result<Target, Failure> {
+        let pidfd = pidfd_open(pid).map_err(|error| {
+            let why = error.errno().map(std::io::Error::from_raw_os_error);
+            let why = why.map_or_else(|| error.to_string(), |why| why.to_string());
+            Failure::new(
                 Kind::NoProcess,
-                format!("process {pid} cannot be held: {error}"),
-            ));
-        }
-        // SAFETY: pidfd_open returned a descriptor that nobody else owns.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+                format!("process {pid} cannot be held: {why}"),
+            )
+        })?;
         Ok(Target {
             pid,
-            worker: 0,
+            worker: None,
             pidfd,
         })
     }
 
-    /// Sets the worker thread's number.
+    /// Names the worker thread.
     #[must_use]
-    pub fn with_worker(self, worker: u32) -> Target {
-        Target { worker, ..self }
+    pub fn with_worker(self, worker: Tid) -> Target {
+        Target {
+            worker: Some(worker),
+            ..self
+        }
     }
 
-    /// Its number in our pid namespace.
-    pub fn pid(&self) -> u32 {
+    /// Its id.
+    pub fn pid(&self) -> Pid {
         self.pid
     }
 
@@ -96,7 +98,10 @@ impl Target {
 
     /// Whether job control has stopped it.
     pub fn is_stopped(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/task/{}/stat", self.pid, self.worker));
+        let Some(worker) = self.worker else {
+            return false;
+        };
+        let stat = std::fs::read_to_string(format!("/proc/{}/task/{worker}/stat", self.pid));
         stat.is_ok_and(|stat| {
             stat.rsplit(") ")
                 .next()
@@ -107,7 +112,10 @@ impl Target {
     /// Whether the worker thread is still a thread of the process: it is not after an exec.
     pub fn worker_alive(&self) -> bool {
         let names = [boot::THREAD_NAME, boot::MAKER_NAME];
-        std::fs::read(format!("/proc/{}/task/{}/comm", self.pid, self.worker)).is_ok_and(|comm| {
+        let Some(worker) = self.worker else {
+            return false;
+        };
+        std::fs::read(format!("/proc/{}/task/{worker}/comm", self.pid)).is_ok_and(|comm| {
             names
                 .iter()
                 .any(|name| comm.trim_ascii_end() == name.as_bytes())
@@ -117,7 +125,7 @@ impl Target {
 
 /// `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT` (Linux 6.15) tells how a process ended even after it was reaped.
 /// On older kernels the zombie's stat tells, until its parent reaps it.
-fn exit_status(pidfd: BorrowedFd<'_>, pid: u32) -> End {
+fn exit_status(pidfd: BorrowedFd<'_>, pid: Pid) -> End {
     let code = exit_code_by_pidfd(pidfd).or_else(|| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let after_name: Vec<&str> = stat.rsplit(") ").next()?.split_ascii_whitespace().collect();

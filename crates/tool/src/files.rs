@@ -8,6 +8,7 @@
 use crate::sdk::{Sdk, SdkError, SessionKind};
 use midair_capi_build::quiet_thread;
 use midair_failure::{Failure, Kind};
+use midair_ids::{Pid, Tid};
 use midair_record::event;
 use midair_record::spool::{DEFAULT_SIZE, DROP_SLOTS, Reader, ReaderOptions, outcome};
 use midair_results::{Console, Finished, Identity, RecordWriter, Style, Written};
@@ -100,7 +101,10 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
     let setup = |error: &dyn std::fmt::Display| Failure::new(Kind::Setup, error.to_string());
     // SAFETY: takes nothing, cannot fail.
     let own = unsafe { libc::gettid() };
-    let identity = Identity::read(std::process::id(), own.cast_unsigned());
+    let identity = Identity::read(
+        Pid::own(),
+        Tid::try_from(own).unwrap_or(Pid::own().leader()),
+    );
     midair_results::check(&settings, &identity)?;
     let reader = Reader::create(&ReaderOptions {
         size: DEFAULT_SIZE,

@@ -3,7 +3,7 @@
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::module::Modules;
 use midair_procinfo::stack::{Place, Walk, Walker};
-use midair_ptrace::Memory;
+use midair_ptrace::{Memory, Pid};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -86,7 +86,7 @@ pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
         return Vec::new();
     }
     let mut walks = Vec::new();
-    let us = std::process::id().cast_signed();
+    let us = Pid::own();
     if let Ok(modules) = Modules::of(us) {
         let mut stack = vec![0_u64; 512];
         for (word, piece) in stack.iter_mut().zip(bytes.rchunks_exact(8)) {

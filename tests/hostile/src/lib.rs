@@ -18,7 +18,7 @@ pub use spool::{a_knock, an_answer, knock, offer, records, spool};
 
 use midair_procinfo::bpf::{self, Call, Instruction};
 use midair_procinfo::{access, limits, maps, stat, status, syscall};
-use midair_ptrace::{Memory, RemoteAddr};
+use midair_ptrace::{Memory, Pid, RemoteAddr};
 use midair_settings::{Settings, buffer};
 
 /// A text that is used up, so that the compiler cannot leave the work out.
@@ -74,7 +74,7 @@ pub fn proc_files(bytes: &[u8]) {
     used(syscall::parse(bytes));
     used(limits::threads_of_user(bytes));
     used(limits::kilobytes(bytes, "VmSize"));
-    used(access::look(0).is_ok());
+    used(access::look(Pid::MAX).is_ok());
 }
 
 /// A seccomp filter: its program, and the call that is put to it at the end of the bytes.
@@ -137,7 +137,7 @@ pub fn boot_block(bytes: &[u8]) {
     let mut block = vec![0_u8; size_of::<midair_record::boot::BootBlock>()];
     let len = block.len().min(bytes.len());
     block[..len].copy_from_slice(&bytes[..len]);
-    let us = Memory::of(std::process::id().cast_signed());
+    let us = Memory::of(Pid::own());
     let found = midair_inject::read_block(us, RemoteAddr::new(block.as_ptr() as u64));
     let Ok((state, failure)) = found else {
         panic!("our own memory can be read");

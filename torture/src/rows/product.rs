@@ -7,6 +7,7 @@ use crate::spec::Want;
 use crate::tally::{Cycle, Tally, Way, at};
 use midair_failure::Kind;
 use midair_inject::Options;
+use midair_session::Pid;
 use midair_session::{Install, Request, Session};
 use midair_settings::Settings;
 use midair_tests::Result;
@@ -186,7 +187,10 @@ fn session(pid: i32, install: &Install) -> Cycle {
         settings.set(name.to_owned(), "1".to_owned());
     }
     let began = Instant::now();
-    let request = Request::new(pid.cast_unsigned(), settings);
+    let Ok(id) = Pid::try_from(pid) else {
+        return Cycle::Failed(format!("{pid} is no process"));
+    };
+    let request = Request::new(id, settings);
     let session = match Session::attach_with(&request, install, &Options::default()) {
         Ok(session) => session,
         Err(failure) if failure.kind == Kind::NoRoom => {

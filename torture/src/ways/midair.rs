@@ -4,6 +4,7 @@ use super::WayIn;
 use crate::kit::Kit;
 use crate::tally::{Cycle, Way};
 use midair_inject::{EnterError, Library, Options, approach, enter_by};
+use midair_session::Pid;
 use midair_tests::Result;
 use std::fmt::Debug;
 use std::io::{Read, Write};
@@ -49,7 +50,10 @@ impl WayIn for Midair {
 /// One cycle.
 pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
     let began = Instant::now();
-    let seen = match approach(pid) {
+    let Ok(id) = Pid::try_from(pid) else {
+        return Cycle::Failed(format!("{pid} is no process"));
+    };
+    let seen = match approach(id) {
         Ok(seen) => seen,
         Err(refusal) => return Cycle::Refused(name_of(&refusal), refusal.to_string()),
     };
@@ -66,7 +70,7 @@ pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
         attach,
         stopped: Some(entered.times.stopped()),
         tier: word(&entered.via.tier),
-        thread: Some(entered.via.tid),
+        thread: Some(entered.via.tid.raw()),
         ..Way::default()
     };
     let talk = || -> std::io::Result<()> {

@@ -7,6 +7,7 @@
 
 mod strike;
 
+use midair_procinfo::Pid;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,7 +32,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
         return serve(args.get(1).map(Into::into));
     }
     let mut words = args.into_iter();
-    let pid: i32 = words.next().ok_or("no process named")?.parse()?;
+    let pid: Pid = words.next().ok_or("no process named")?.parse()?;
     let (mut library, mut options) = (Library::Nothing, Options::default());
     let (mut cycles, mut stay, mut die_after) = (1_u32, false, None);
     // By the process's own listener where it has one, else as always.
@@ -96,7 +97,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Through the socket of the process's own listener, where there is a library to load.
-fn come_in(pid: i32, socket: Option<&PathBuf>, options: &Options) -> Result<Entered, EnterError> {
+fn come_in(pid: Pid, socket: Option<&PathBuf>, options: &Options) -> Result<Entered, EnterError> {
     match socket {
         Some(library) => enter_by(&approach(pid)?, &Library::File(library.clone()), options),
         None => enter(&look(pid)?, &Library::Nothing, options),
@@ -114,7 +115,7 @@ fn serve(socket: Option<PathBuf>) -> Result<(), Box<dyn std::error::Error>> {
         let [number, what, pid, control] = words[..] else {
             return Err(format!("what is {line:?}?").into());
         };
-        let pid = pid.parse()?;
+        let pid: Pid = pid.parse()?;
         let struck = strike::arm(number.parse()?, what, pid, Path::new(control))?;
         let done =
             come_in(pid, socket.as_ref(), &options).and_then(|entered| entered.withdraw(&options));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use midair_procinfo::task;
+use midair_procinfo::{Pid, task};
 use midair_ptrace::fault::{self, Action};
 
 /// How long an effect may take to show. One that waits for us to let go of a thread shows later.
@@ -30,7 +30,7 @@ impl Struck {
 
 /// Arms the fault: after `number` steps `kind` happens to the process `pid`. `control` is a pipe by which the process is told to
 /// do it itself, where it has to.
-pub fn arm(number: u64, kind: &str, pid: i32, control: &Path) -> Result<Struck, String> {
+pub fn arm(number: u64, kind: &str, pid: Pid, control: &Path) -> Result<Struck, String> {
     let letter = match kind {
         "kill" | "stop" => None,
         "exit" => Some(b'e'),

@@ -1,6 +1,7 @@
 //! The attacher dies, by SIGKILL, after every single operation on the target and at every named point: the target lives, with
 //! its registers, masks, handlers and work as before, and can be entered again.
 
+use crate::common::{Pid, pid_of};
 use std::os::unix::process::ExitStatusExt;
 
 use crate::common::{
@@ -12,7 +13,7 @@ use midair_tests::snapshot::What;
 const QUICK: [&str; 4] = ["--boot-ms", "1500", "--find-ms", "20000"];
 
 /// Runs an attacher that may die; true if it lived.
-fn attempt(pid: i32, extra: &[&str]) -> bool {
+fn attempt(pid: Pid, extra: &[&str]) -> bool {
     let exit = run(attacher(pid, &[&QUICK[..], extra].concat()), PATIENCE).unwrap();
     if exit.status.signal() == Some(9) {
         return false;
@@ -22,7 +23,7 @@ fn attempt(pid: i32, extra: &[&str]) -> bool {
 
 /// All but leaked memory of ours is as before once our thread has given up.
 fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
-    let pid = target.pid();
+    let pid = pid_of(&target);
     until("the borrowed thread's return", || {
         let now = Snapshot::take(pid)?;
         Ok(now.named("midair-worker").next().is_none() && now.tracer == 0)
@@ -45,7 +46,7 @@ fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
 
 fn dies_after_every_operation(args: &[&str]) {
     let mut target = start(args);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     check(&mut target);
     let before = Snapshot::take(pid).unwrap();
     let mut deaths = 0;
@@ -91,7 +92,7 @@ fn after_every_operation_on_a_listeners_thread() {
 #[test]
 fn at_every_named_point() {
     let mut target = start(&["1", "sem"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     check(&mut target);
     let before = Snapshot::take(pid).unwrap();
     for point in FaultPoint::ALL {
@@ -126,7 +127,7 @@ fn after_every_step_over_a_socket() {
     target.expect("ready").unwrap();
     target.send("register").unwrap();
     assert_eq!(target.expect("registered").unwrap(), "registered 1");
-    let pid = target.pid();
+    let pid = pid_of(&target);
     until("listening", || {
         Ok(midair_inject::approach(pid)?.door.is_some())
     })

@@ -1,6 +1,7 @@
 //! The target ends, becomes another program or is stopped after every single step of the attacher: the attacher comes back
 //! soon, with the right error, and keeps nothing; the target's end is its own.
 
+use crate::common::{Pid, pid_of};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -64,7 +65,7 @@ impl Attacher {
         start_with(command, kinds)
     }
 
-    fn round(&mut self, number: u64, what: &str, pid: i32) -> Round {
+    fn round(&mut self, number: u64, what: &str, pid: Pid) -> Round {
         let line = format!("{number} {what} {pid} {}", self.control.display());
         self.process.send(&line).unwrap();
         let said = self.process.expect("round").unwrap();
@@ -105,7 +106,7 @@ fn fits(what: &str, round: &Round) -> bool {
 
 /// How the target must have ended, or go on.
 fn is_its_own(what: &str, mut target: Target, when: &str) {
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let nobody_traces = || {
         let now = Snapshot::take(pid);
         assert!(now.is_ok_and(|now| now.tracer == 0), "{when}: it is traced");
@@ -161,13 +162,13 @@ fn after_every_step(what: &str, kinds: &[&str]) {
     let mut attacher = Attacher::start();
     // What stays for good (the allocator's arenas, the first thread's stack) is there after one attach.
     let first = attacher.target(kinds);
-    let unharmed = attacher.round(u64::MAX, what, first.pid());
+    let unharmed = attacher.round(u64::MAX, what, pid_of(&first));
     assert_eq!(unharmed.outcome, "ok", "{unharmed:?}");
     first.wait(PATIENCE).unwrap().success().unwrap();
     let (mut longest, mut errors) = (Duration::ZERO, 0);
     for number in 1.. {
         let target = attacher.target(kinds);
-        let round = attacher.round(number, what, target.pid());
+        let round = attacher.round(number, what, pid_of(&target));
         let when = format!("{what} on {kinds:?} after {}: {}", round.at, round.outcome);
         if round.at.is_empty() {
             assert_eq!(round.outcome, "ok", "{when}");
@@ -257,7 +258,7 @@ fn listening() -> Target {
     target.expect("ready").unwrap();
     target.send("register").unwrap();
     assert_eq!(target.expect("registered").unwrap(), "registered 1");
-    let pid = target.pid();
+    let pid = pid_of(&target);
     until("listening", || {
         Ok(midair_inject::approach(pid)?.door.is_some())
     })
@@ -270,13 +271,13 @@ fn listening() -> Target {
 fn over_the_socket_of_a_listener() {
     let mut attacher = Attacher::start_with(Some(compiled("agent", true)));
     let first = listening();
-    let unharmed = attacher.round(u64::MAX, "kill", first.pid());
+    let unharmed = attacher.round(u64::MAX, "kill", pid_of(&first));
     assert_eq!(unharmed.outcome, "ok", "{unharmed:?}");
     for what in ["kill", "stop"] {
         let mut failed = 0;
         for number in 1.. {
             let target = listening();
-            let round = attacher.round(number, what, target.pid());
+            let round = attacher.round(number, what, pid_of(&target));
             let when = format!("{what} over a socket after {}: {}", round.at, round.outcome);
             if round.at.is_empty() {
                 assert_eq!(round.outcome, "ok", "{when}");
@@ -308,13 +309,13 @@ fn running() -> Target {
 fn by_a_safe_point() {
     let mut attacher = Attacher::start();
     let first = running();
-    let unharmed = attacher.round(u64::MAX, "kill", first.pid());
+    let unharmed = attacher.round(u64::MAX, "kill", pid_of(&first));
     assert_eq!(unharmed.outcome, "ok", "{unharmed:?}");
     for what in ["kill", "stop"] {
         let (mut errors, mut longest) = (0, Duration::ZERO);
         for number in 1.. {
             let mut target = running();
-            let round = attacher.round(number, what, target.pid());
+            let round = attacher.round(number, what, pid_of(&target));
             let when = format!(
                 "{what} by a safe point after {}: {}",
                 round.at, round.outcome
@@ -337,7 +338,8 @@ fn by_a_safe_point() {
                 is_its_own(what, target, &when);
                 continue;
             }
-            let status = std::fs::read_to_string(format!("/proc/{}/status", target.pid())).unwrap();
+            let status =
+                std::fs::read_to_string(format!("/proc/{}/status", pid_of(&target))).unwrap();
             assert!(
                 status.contains("State:\tT") && status.contains("TracerPid:\t0"),
                 "{when}: {status}"

@@ -1,5 +1,6 @@
 //! AMD's real HIP and HSA runtimes: another root, a newer C library, threads that are not the program's own.
 
+use crate::common::pid_of;
 use std::time::Duration;
 
 use crate::common::{Snapshot, compiled};
@@ -13,7 +14,7 @@ fn vadd_is_entered_and_goes_on() {
     };
     // Some seconds of work, whatever the machine.
     let mut target = lab.run("/lab/vadd").arg(1500).arg(3000).spawn().unwrap();
-    let pid = target.pid();
+    let pid = pid_of(&target);
     crate::common::until("HIP's start", || {
         Ok(
             std::fs::read_to_string(format!("/proc/{pid}/maps"))?.contains("libamdhip64")

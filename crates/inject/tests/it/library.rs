@@ -9,6 +9,7 @@ use crate::common::{
     PATIENCE, Snapshot, attacher, check, compiled, compiled_with, end, run, start, until,
     until_alone,
 };
+use crate::common::{Pid, pid_of};
 use midair_inject::{EnterError, Entered, Library, Options, Tier, enter, look};
 
 fn options() -> Options {
@@ -31,7 +32,7 @@ fn hello(entered: &Entered) -> UnixStream {
     socket
 }
 
-fn parked(pid: i32) {
+fn parked(pid: Pid) {
     until("parking", || {
         Ok(look(pid)?.agent.is_some_and(|agent| agent.is_parked()))
     })
@@ -41,7 +42,7 @@ fn parked(pid: i32) {
 #[test]
 fn the_programs_floating_point_traps_are_not_ours() {
     let mut target = start(&["0", "traps"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let library = Library::File(compiled("agent", true));
     let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
     hello(&entered).write_all(b"end.").unwrap();
@@ -53,7 +54,7 @@ fn the_programs_floating_point_traps_are_not_ours() {
 #[test]
 fn loads_parks_and_is_woken() {
     let mut target = start(&["2", "cond"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let library = Library::File(compiled("agent", true));
     let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
     let first = entered.agent_tid;
@@ -95,7 +96,7 @@ fn loads_parks_and_is_woken() {
 #[test]
 fn one_at_a_time() {
     let target = start(&["0", "cond"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let library = Library::File(compiled("agent", true));
     let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
     let socket = hello(&entered);
@@ -109,7 +110,7 @@ fn one_at_a_time() {
 #[test]
 fn a_library_that_is_there_is_used_again_and_another_build_refused() {
     let target = start(&["0", "cond"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let built = |number: &str| {
         let flags = ["-shared", "-fPIC", "-Wl,--build-id", number];
         Library::File(compiled_with("agent", &flags))
@@ -142,7 +143,7 @@ fn a_library_that_is_there_is_used_again_and_another_build_refused() {
 #[test]
 fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
     let mut target = start(&["0", "cond"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     check(&mut target);
     let before = Snapshot::take(pid).unwrap();
     let entered = enter(
@@ -190,7 +191,7 @@ fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
 #[test]
 fn an_attacher_that_dies_while_waking_leaves_it_parked_or_woken() {
     let mut target = start(&["0", "cond"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let library = Library::File(compiled("agent", true));
     let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
     hello(&entered).write_all(b"park").unwrap();

@@ -1,5 +1,6 @@
 //! Limits that are met in the middle of an entry: named, and everything as it was.
 
+use crate::common::{Pid, pid_of};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -29,7 +30,7 @@ fn limit(resource: libc::__rlimit_resource_t, value: u64) -> std::io::Result<()>
 }
 
 /// A field of the status, in bytes.
-fn status(pid: i32, key: &str) -> u64 {
+fn status(pid: Pid, key: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(key));
     let number = line.and_then(|line| line.split_ascii_whitespace().nth(1));
@@ -37,7 +38,7 @@ fn status(pid: i32, key: &str) -> u64 {
 }
 
 /// Lowers a limit of a running process of the same user.
-fn lower(pid: i32, name: &str, value: u64) {
+fn lower(pid: Pid, name: &str, value: u64) {
     let mut command = Command::new("prlimit");
     command.args(["--pid", &pid.to_string(), &format!("--{name}={value}:")]);
     run(command, PATIENCE).unwrap().success().unwrap();
@@ -46,7 +47,7 @@ fn lower(pid: i32, name: &str, value: u64) {
 /// Entering fails, three times in the same way, and nothing of the process is different afterwards.
 fn fails(target: &mut Target, expected: impl Fn(&EnterError) -> bool) {
     check(target);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
     for _ in 0..3 {
         let error = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap_err();
@@ -88,7 +89,11 @@ fn no_more_threads_for_this_user() {
 #[test]
 fn no_more_address_space() {
     let mut target = start(&["0", "cond"]);
-    lower(target.pid(), "as", status(target.pid(), "VmSize") + 4096);
+    lower(
+        pid_of(&target),
+        "as",
+        status(pid_of(&target), "VmSize") + 4096,
+    );
     fails(&mut target, |error| {
         matches!(
             error,
@@ -124,9 +129,9 @@ fn no_more_memory_may_be_locked() {
     // SAFETY: as above.
     unsafe { command.pre_exec(|| limit(libc::RLIMIT_STACK, 128 << 10)) };
     let mut target = start_with(command, &["0", "cond"]);
-    let locked = status(target.pid(), "VmLck");
+    let locked = status(pid_of(&target), "VmLck");
     assert!(locked > 1 << 20, "{locked}");
-    lower(target.pid(), "memlock", locked + (512 << 10));
+    lower(pid_of(&target), "memlock", locked + (512 << 10));
     fails(&mut target, |error| {
         matches!(
             error,
@@ -142,7 +147,7 @@ fn no_more_memory_may_be_locked() {
 #[test]
 fn no_more_descriptors() {
     let mut target = start(&["0", "cond"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let open = midair_procinfo::task::descriptors(pid).unwrap();
     let first_free = (0..).find(|fd| !open.contains(fd)).unwrap();
     lower(pid, "nofile", first_free as u64);

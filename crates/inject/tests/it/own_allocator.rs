@@ -1,6 +1,7 @@
 //! Programs that bring their own allocator: a thread inside of it is not borrowed, whether its functions have names or not, and
 //! code of its file is not taken for safe.
 
+use crate::common::pid_of;
 use std::process::Command;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ fn start(kind: &str, flags: &[&str]) -> Target {
 
 /// The refusal; the process is as before.
 fn refused(target: Target) -> String {
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let quick = Options {
         find: Duration::from_millis(400),
         looks: 12,
@@ -36,7 +37,7 @@ fn refused(target: Target) -> String {
 
 fn asleep(kind: &str, flags: &[&str]) -> Target {
     let target = start(kind, flags);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     until("its sleep inside malloc", || {
         let doing = midair_procinfo::task::doing(pid)?;
         Ok(matches!(doing, Doing::Syscall(call) if matches!(call.number, 35 | 230)))

@@ -1,5 +1,6 @@
 //! Targets of another user, in another pid namespace, and AMD's own runtimes in another root.
 
+use crate::common::{Pid, pid_of};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -26,7 +27,7 @@ fn for_all() -> (tempfile::TempDir, Command) {
     (dir, Command::new(program))
 }
 
-fn enters(target: &mut Target, pid: i32) {
+fn enters(target: &mut Target, pid: Pid) {
     check(target);
     let before = Snapshot::take(pid).unwrap();
     let seen = look(pid).unwrap();
@@ -35,7 +36,7 @@ fn enters(target: &mut Target, pid: i32) {
     let during = Snapshot::take(pid).unwrap();
     assert_eq!(
         during.named("midair-worker").collect::<Vec<_>>(),
-        [entered.agent_tid]
+        [entered.agent_tid.raw()]
     );
     entered.withdraw(&options()).unwrap();
     let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
@@ -55,7 +56,7 @@ fn a_process_of_user_1000() {
     command.args(["1", "cond"]);
     let mut target = Target::spawn(command).unwrap();
     target.expect("ready").unwrap();
-    let pid = target.pid();
+    let pid = pid_of(&target);
     assert_eq!(look(pid).unwrap().status.uid[1], 1000);
     enters(&mut target, pid);
     end(target);
@@ -71,7 +72,7 @@ fn a_process_in_another_pid_namespace() {
         .args(["--pid", "--fork", "--mount-proc"])
         .arg(compiled("target", false));
     let mut target = start_with(command, &["1", "cond"]);
-    let pid = target.only_child().unwrap();
+    let pid = target.only_child().map(Pid::try_from).unwrap().unwrap();
     let seen = look(pid).unwrap();
     assert!(
         !seen.access.same_pid_namespace && seen.status.ns_pid.len() == 2,
@@ -95,9 +96,9 @@ fn processes_in_namespaces_of_their_own() {
             .arg(compiled("target", false));
         let mut target = start_with(command, &["1", "cond"]);
         let pid = if is_parent {
-            target.only_child().unwrap()
+            target.only_child().map(Pid::try_from).unwrap().unwrap()
         } else {
-            target.pid()
+            pid_of(&target)
         };
         enters(&mut target, pid);
         end(target);
@@ -112,7 +113,7 @@ fn a_process_that_loses_its_proc_meanwhile() {
     let mut command = Command::new("unshare");
     command.arg("-m").arg(compiled("target", false));
     let target = start_with(command, &["1", "cond"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
     let seen = look(pid).unwrap();
     let in_its_mounts = |arguments: &[&str]| {
@@ -137,8 +138,9 @@ fn a_process_that_loses_its_proc_meanwhile() {
 #[test]
 fn any_thread_id_names_its_process() {
     let mut target = start_with(Command::new(compiled("target", false)), &["0", "cond"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let other = Snapshot::take(pid).unwrap().named("cond").next().unwrap();
+    let other = Pid::try_from(other).unwrap();
     assert_eq!(look(other).unwrap().pid, pid);
     enters(&mut target, other);
     end(target);

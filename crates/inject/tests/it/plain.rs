@@ -1,5 +1,6 @@
 //! Entering plain C programs: one thread of ours comes and goes, and all is as before.
 
+use crate::common::{Pid, pid_of};
 use std::time::Duration;
 
 use crate::common::{Snapshot, check, end, start};
@@ -13,7 +14,7 @@ fn options() -> Options {
 }
 
 /// Enters and withdraws; gives the tier and the name of the thread that was borrowed.
-fn in_and_out(pid: i32) -> (Tier, String) {
+fn in_and_out(pid: Pid) -> (Tier, String) {
     let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     let via = entered.via.clone();
     let during = Snapshot::take(pid).unwrap();
@@ -27,7 +28,7 @@ fn in_and_out(pid: i32) -> (Tier, String) {
 
 fn leaves_nothing(args: &[&str], tier: Tier) {
     let mut target = start(args);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     check(&mut target);
     let before = Snapshot::take(pid).unwrap();
     for _ in 0..5 {
@@ -90,11 +91,14 @@ fn the_listener_is_preferred() {
 #[test]
 fn a_thread_that_would_notice_is_the_last_choice() {
     let mut target = start(&["0", "epoll"]);
-    assert_eq!(in_and_out(target.pid()).0, Tier::Parked(Grade::Disturbed));
+    assert_eq!(
+        in_and_out(pid_of(&target)).0,
+        Tier::Parked(Grade::Disturbed)
+    );
     check(&mut target);
     end(target);
     let mut target = start(&["0", "epoll", "cond"]);
-    assert_eq!(in_and_out(target.pid()).1, "cond");
+    assert_eq!(in_and_out(pid_of(&target)).1, "cond");
     check(&mut target);
     end(target);
 }
@@ -103,7 +107,7 @@ fn a_thread_that_would_notice_is_the_last_choice() {
 fn threads_of_the_modelled_gpu_are_never_borrowed() {
     let target = start(&["0", "gpu-model-queue", "cond"]);
     for _ in 0..5 {
-        assert_eq!(in_and_out(target.pid()).1, "cond");
+        assert_eq!(in_and_out(pid_of(&target)).1, "cond");
     }
     end(target);
 }
@@ -115,7 +119,7 @@ fn a_program_that_allocates_on_eight_threads() {
         .and_then(|text| text.parse().ok())
         .unwrap_or(40);
     let mut target = start(&["8", "cond", "poll", "nanosleep"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let mut stopped = Vec::new();
     for _ in 0..cycles {
         let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();

@@ -1,5 +1,6 @@
 //! Who is not entered, and with which words.
 
+use crate::common::{Pid, pid_of};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,7 +21,7 @@ fn quick() -> Options {
 
 fn none_parked(args: &[&str]) -> String {
     let mut target = start(args);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
     let error = enter(&look(pid).unwrap(), &Library::Nothing, &quick()).unwrap_err();
     assert!(matches!(error, EnterError::NoneParked { .. }), "{error}");
@@ -61,7 +62,7 @@ fn a_wait_for_the_allocators_lock_is_not_parked() {
 #[test]
 fn a_thread_whose_arena_is_locked_for_good_is_taken_back() {
     let mut target = start(&["0", "arena-held"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
     let error = enter(&look(pid).unwrap(), &Library::Nothing, &quick()).unwrap_err();
     assert!(matches!(error, EnterError::StubBlocked { .. }), "{error}");
@@ -73,10 +74,12 @@ fn a_thread_whose_arena_is_locked_for_good_is_taken_back() {
 
 #[test]
 fn no_process_and_no_user_process() {
-    assert!(matches!(look(0), Err(Refusal::NoProcess { pid: 0 })));
-    assert!(matches!(look(-1), Err(Refusal::NoProcess { .. })));
-    assert!(matches!(look(i32::MAX), Err(Refusal::NoProcess { .. })));
-    let kthreadd = look(2).unwrap_err();
+    assert!(Pid::try_from(0).is_err() && Pid::try_from(-1).is_err());
+    assert!(matches!(
+        look(Pid::MAX),
+        Err(Refusal::NoProcess { pid: Pid::MAX })
+    ));
+    let kthreadd = look(Pid::new(2).unwrap()).unwrap_err();
     assert!(
         matches!(&kthreadd, Refusal::KernelThread { name, .. } if name == "kthreadd"),
         "{kthreadd}"
@@ -86,7 +89,7 @@ fn no_process_and_no_user_process() {
 #[test]
 fn a_zombie() {
     let mut child = Command::new("true").stdin(Stdio::null()).spawn().unwrap();
-    let pid = child.id().cast_signed();
+    let pid = Pid::of_child(&child);
     until("its end", || {
         Ok(matches!(look(pid), Err(Refusal::Zombie { .. })))
     })
@@ -103,7 +106,7 @@ fn a_zombie() {
 #[test]
 fn a_stopped_process_stays_stopped() {
     let mut target = start(&["0", "cond"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     target.signal(19).unwrap();
     until("its stop", || {
         Ok(matches!(look(pid), Err(Refusal::Stopped { .. })))
@@ -117,7 +120,7 @@ fn a_stopped_process_stays_stopped() {
 #[test]
 fn a_traced_process_names_its_tracer() {
     let mut target = start(&["0", "cond"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let error = on_own_thread(|| {
         let _seized = Seized::seize(pid, false).unwrap();
         look(pid).unwrap_err()
@@ -148,7 +151,7 @@ fn a_static_program() {
         .unwrap();
     assert!(done.success());
     let mut child = Command::new(&program).spawn().unwrap();
-    let pid = child.id().cast_signed();
+    let pid = Pid::of_child(&child);
     // Until it has become the program.
     until("its start", || {
         Ok(std::fs::read_link(format!("/proc/{pid}/exe"))? == program.canonicalize()?)
@@ -182,21 +185,24 @@ fn another_users_process() {
     let copy = dir.path().join("attacher");
     std::fs::copy(env!("CARGO_BIN_EXE_midair-enter"), &copy).unwrap();
     let mut command = Command::new(&copy);
-    command.arg(target.pid().to_string()).uid(65534).gid(65534);
+    command
+        .arg(pid_of(&target).to_string())
+        .uid(65534)
+        .gid(65534);
     let exit = run(command, PATIENCE).unwrap();
     let said = exit.stdout.join("\n");
     assert!(
         !exit.status.success() && said.contains("it belongs to user 0 and we are user 65534"),
         "{exit}"
     );
-    let _ = (attacher(target.pid(), &[]), compiled("target", false));
+    let _ = (attacher(pid_of(&target), &[]), compiled("target", false));
     end(target);
 }
 
 #[test]
 fn a_thread_that_does_not_stop_in_time_is_not_left_stopped() {
     let mut target = start(&["4", "cond", "sem"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
     let hasty = Options {
         stop: Duration::ZERO,

@@ -1,5 +1,6 @@
 //! Programs of which no thread parks: one that runs is borrowed at a safe point, or none is and it says where each stood.
 
+use crate::common::pid_of;
 use std::process::Command;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ fn end(target: Target) {
 /// Enters `cycles` times by a safe point (or a thread that happened to park); what is left is as before.
 fn enters(kind: &str, threads: u32, flags: &[&str], cycles: u32) {
     let target = start(kind, threads, flags);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     // The C library makes a signal of its own ready when a process makes its first thread, and keeps that.
     let first = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     first.withdraw(&options()).unwrap();
@@ -87,7 +88,7 @@ fn a_function_that_the_c_library_calls_back() {
 #[test]
 fn threads_that_nap_for_microseconds() {
     let target = start("naps", 2, &[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     for _ in 0..5 {
         let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
         entered.withdraw(&options()).unwrap();
@@ -98,7 +99,7 @@ fn threads_that_nap_for_microseconds() {
 #[test]
 fn the_attacher_may_die_after_every_operation() {
     let target = start("compute", 2, &[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let first = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     first.withdraw(&options()).unwrap();
     let before = Snapshot::take(pid).unwrap();
@@ -137,7 +138,7 @@ fn the_attacher_may_die_after_every_operation() {
 #[test]
 fn none_where_all_is_inside_the_c_library_says_so() {
     let target = start("copy", 1, &[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let few = Options {
         find: Duration::from_millis(500),
         looks: 5,

@@ -1,6 +1,7 @@
 //! Processes under system call filters: entered where the filter lets everything pass that is needed, else refused by the name of
 //! the call, before anything was done.
 
+use crate::common::pid_of;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -49,7 +50,7 @@ fn options() -> Options {
 
 /// Enters with a real library, withdraws; the target is as it was and works.
 fn is_entered(mut target: Target) {
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
     let library = Library::File(compiled("agent", true));
     let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
@@ -65,7 +66,7 @@ fn is_entered(mut target: Target) {
 
 /// Is refused; nothing at all has changed and the target works.
 fn is_refused(mut target: Target) -> Refusal {
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
     let refusal = match look(pid) {
         Err(refusal) => refusal,
@@ -175,8 +176,8 @@ fn strict_mode_and_dispatch_are_refused() {
 /// Its main thread may only read, write and end.
 fn is_refused_strict() -> Refusal {
     let target = start(&["strict".to_owned()]);
-    let refusal = look(target.pid()).unwrap_err();
-    assert!(Snapshot::take(target.pid()).is_ok());
+    let refusal = look(pid_of(&target)).unwrap_err();
+    assert!(Snapshot::take(pid_of(&target)).is_ok());
     drop(target);
     refusal
 }
@@ -202,25 +203,25 @@ fn filters_that_may_not_be_read() {
     // Both of one user without a capability, the target under a filter.
     let mut target = Target::spawn(as_nobody(&[&program, under, &program])).unwrap();
     target.expect("ready").unwrap();
-    let pid = target.pid().to_string();
+    let pid = pid_of(&target).to_string();
     let pid = std::path::Path::new(&pid);
     until("the filter", || {
-        Ok(midair_procinfo::task::status(target.pid())?.seccomp == 2)
+        Ok(midair_procinfo::task::status(pid_of(&target))?.seccomp == 2)
     })
     .unwrap();
-    let before = Snapshot::take(target.pid()).unwrap();
+    let before = Snapshot::take(pid_of(&target)).unwrap();
     let exit = run(as_nobody(&[&attacher, pid]), PATIENCE).unwrap();
     let said = exit.stdout.join("\n");
     assert!(
         said.contains("cannot be read: that needs CAP_SYS_ADMIN"),
         "{exit}"
     );
-    let diff = before.diff(&Snapshot::take(target.pid()).unwrap());
+    let diff = before.diff(&Snapshot::take(pid_of(&target)).unwrap());
     assert!(diff.is_empty(), "{diff}");
     // Under as many filters ourselves, as in a container: they are taken for the same.
     let exit = run(as_nobody(&[&program, under, &attacher, pid]), PATIENCE).unwrap();
     assert!(exit.status.success(), "{exit}");
-    until_alone(target.pid());
+    until_alone(pid_of(&target));
     check(&mut target);
     end(target);
 }

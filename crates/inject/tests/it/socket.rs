@@ -3,6 +3,7 @@
 mod peers;
 mod rights;
 
+use crate::common::{Pid, pid_of};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
@@ -44,10 +45,10 @@ fn start(words: &[&str]) -> Target {
 fn listen(target: &mut Target) {
     target.send("register").unwrap();
     assert_eq!(target.expect("registered").unwrap(), "registered 1");
-    reachable(target.pid());
+    reachable(pid_of(&target));
 }
 
-fn reachable(pid: i32) {
+fn reachable(pid: Pid) {
     until("listening", || Ok(approach(pid)?.door.is_some())).unwrap();
 }
 
@@ -69,7 +70,7 @@ fn hello(entered: &Entered) -> UnixStream {
 }
 
 /// Enters by the socket and nothing else; the library says its first word.
-fn over_the_socket(pid: i32) -> (Entered, UnixStream) {
+fn over_the_socket(pid: Pid) -> (Entered, UnixStream) {
     let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
     assert_eq!(entered.via.tier, Tier::Socket, "{:?}", entered.via);
     assert_eq!(entered.times, Times::default(), "nothing was stopped");
@@ -83,12 +84,12 @@ fn over_the_socket(pid: i32) -> (Entered, UnixStream) {
     (entered, socket)
 }
 
-fn park((_entered, mut socket): (Entered, UnixStream), pid: i32) {
+fn park((_entered, mut socket): (Entered, UnixStream), pid: Pid) {
     socket.write_all(b"park").unwrap();
     parked(pid);
 }
 
-fn parked(pid: i32) {
+fn parked(pid: Pid) {
     until("parking", || {
         Ok(look(pid)?.agent.is_some_and(|agent| agent.is_parked()))
     })
@@ -98,7 +99,7 @@ fn parked(pid: i32) {
 #[test]
 fn two_hundred_sessions_leave_it_as_one_did() {
     let target = start(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     park(over_the_socket(pid), pid);
     let first = look(pid).unwrap().agent.unwrap().tid;
     let before = Snapshot::take(pid).unwrap();
@@ -118,7 +119,7 @@ fn two_hundred_sessions_leave_it_as_one_did() {
 #[test]
 fn the_socket_and_tracing_take_turns() {
     let target = start(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     park(over_the_socket(pid), pid);
     for _ in 0..3 {
         let entered = enter(&look(pid).unwrap(), &library(), &options()).unwrap();
@@ -131,7 +132,7 @@ fn the_socket_and_tracing_take_turns() {
     end(target);
     // The other way round: a thread that was made by tracing is woken over the socket.
     let target = start(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let entered = enter(&look(pid).unwrap(), &library(), &options()).unwrap();
     assert_eq!(entered.via.tier, Tier::Listener, "{:?}", entered.via);
     let made = entered.agent_tid;
@@ -149,7 +150,7 @@ fn the_socket_and_tracing_take_turns() {
 #[test]
 fn of_two_at_once_one_wins_and_one_is_told() {
     let target = start(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     for round in 0..20 {
         let results: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..2)
@@ -175,7 +176,7 @@ fn of_two_at_once_one_wins_and_one_is_told() {
 #[test]
 fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
     let target = start(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let broken = Library::Bytes(b"no library".to_vec());
     let failed = |library: &Library| {
         let entered = enter_by(&approach(pid).unwrap(), library, &options()).unwrap();
@@ -218,8 +219,8 @@ fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
 #[test]
 fn a_child_of_fork_has_a_listener_of_its_own() {
     let mut target = start(&[]);
-    let parent = target.pid();
-    let fork = |target: &mut Target| -> i32 {
+    let parent = pid_of(&target);
+    let fork = |target: &mut Target| -> Pid {
         target.send("fork").unwrap();
         let line = target.expect("child").unwrap();
         line.split(' ').nth(1).unwrap().parse().unwrap()
@@ -235,7 +236,7 @@ fn a_child_of_fork_has_a_listener_of_its_own() {
     assert_eq!(before.named("midair-worker").count(), 0);
     let (entered, socket) = over_the_socket(late);
     assert_eq!(entered.via.doing, "it has made our thread");
-    let libraries = |pid| {
+    let libraries = |pid: Pid| {
         let maps = Snapshot::take(pid).unwrap().maps;
         let ours = maps
             .into_iter()
@@ -253,7 +254,7 @@ fn a_child_of_fork_has_a_listener_of_its_own() {
     }
     for child in [early, late] {
         // SAFETY: takes numbers; a child of our own target.
-        unsafe { libc::kill(child, libc::SIGKILL) };
+        unsafe { libc::kill(child.raw(), libc::SIGKILL) };
     }
     end(target);
 }
@@ -263,7 +264,7 @@ fn children_that_exec_or_exit_at_once_are_not_held_up() {
     let mut target = start(&[]);
     target.send("storm 100").unwrap();
     assert_eq!(target.expect("storm").unwrap(), "storm 0");
-    let pid = target.pid();
+    let pid = pid_of(&target);
     park(over_the_socket(pid), pid);
     target.send("storm 100").unwrap();
     assert_eq!(target.expect("storm").unwrap(), "storm 0");
@@ -274,7 +275,7 @@ fn children_that_exec_or_exit_at_once_are_not_held_up() {
 #[test]
 fn a_program_that_closes_everything_keeps_its_own_and_can_be_traced() {
     let mut target = start(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     target.send("close").unwrap();
     assert_eq!(target.expect("closed").unwrap(), "closed 0");
     // Whoever knocks wakes the listener, which finds that the number is somebody else's.
@@ -303,7 +304,7 @@ fn one_that_is_not_to_be_attached_to_has_no_socket() {
     target.expect("ready").unwrap();
     target.send("register").unwrap();
     target.expect("registered").unwrap();
-    let Approach { door, look, .. } = approach(target.pid()).unwrap();
+    let Approach { door, look, .. } = approach(pid_of(&target)).unwrap();
     assert!(door.is_none() && look.unwrap().listener.is_none());
     end(target);
 }

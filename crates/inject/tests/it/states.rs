@@ -1,6 +1,7 @@
 //! Processes in difficult states: signals, floating point units, small stacks, vfork, threads with a name like ours; and attachers that
 //! come all at once.
 
+use crate::common::{Pid, pid_of};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ fn options() -> Options {
     }
 }
 
-fn once(pid: i32) {
+fn once(pid: Pid) {
     let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     entered.withdraw(&options()).unwrap();
     until_alone(pid);
@@ -34,7 +35,7 @@ fn once(pid: i32) {
 /// Enters `rounds` times; everything is as before, and the program finds nothing wrong.
 fn enter_and_check(kind: &str, rounds: u32) {
     let (mut target, _) = start(kind, "ready");
-    let pid = target.pid();
+    let pid = pid_of(&target);
     // The C library puts a handler of its own for signals 32 and 33 with a process's first thread.
     once(pid);
     let before = Snapshot::take(pid).unwrap();
@@ -91,20 +92,20 @@ fn floating_point_units_direction_and_stacks() {
 fn in_vfork() {
     // Another thread is taken; that in vfork stays in it.
     let (mut target, child) = start("vfork", "child");
-    let child: i32 = child.trim_start_matches("child ").parse().unwrap();
-    let pid = target.pid();
+    let child: Pid = child.trim_start_matches("child ").parse().unwrap();
+    let pid = pid_of(&target);
     let in_vfork = || midair_procinfo::task::stat(pid).is_ok_and(|stat| stat.state == b'D');
     until("vfork", || Ok(in_vfork())).unwrap();
     // A thread begins with all signals blocked.
     until("the other threads at rest", || {
         let others = midair_tests::held::threads(pid)?;
-        let mut others = others.into_iter().filter(|tid| *tid != pid);
+        let mut others = others.into_iter().filter(|tid| *tid != pid.leader());
         Ok(others.all(|tid| midair_procinfo::task::stat(tid).is_ok_and(|stat| stat.state == b'S')))
     })
     .unwrap();
     let before = Snapshot::take(pid).unwrap();
     let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
-    assert_ne!(entered.via.tid, pid);
+    assert_ne!(entered.via.tid, pid.leader());
     entered.withdraw(&options()).unwrap();
     until_alone(pid);
     assert!(in_vfork());
@@ -124,7 +125,7 @@ fn in_vfork() {
 #[test]
 fn alone_in_vfork() {
     let (mut target, _) = start("vfork-alone", "child");
-    let pid = target.pid();
+    let pid = pid_of(&target);
     until("vfork", || {
         Ok(midair_procinfo::task::stat(pid)?.state == b'D')
     })
@@ -141,7 +142,7 @@ fn alone_in_vfork() {
     );
     assert!(began.elapsed() < Duration::from_secs(20));
     let status = midair_procinfo::task::status(pid).unwrap();
-    assert_eq!((status.tracer, status.state), (0, b'D'));
+    assert_eq!((status.tracer, status.state), (None, b'D'));
     target.send("go on").unwrap();
     assert_eq!(target.expect("checked").unwrap(), "checked 0");
     target.wait(PATIENCE).unwrap().success().unwrap();
@@ -151,7 +152,7 @@ fn alone_in_vfork() {
 #[test]
 fn a_thread_with_our_name() {
     let (mut target, _) = start("named", "ready");
-    let pid = target.pid();
+    let pid = pid_of(&target);
     until("its name", || {
         Ok(Snapshot::take(pid)?.named("midair-worker").next().is_some())
     })
@@ -172,7 +173,7 @@ fn attachers_all_at_once() {
     // Waits without a time limit: where our stop has to last longer than the stub's patience, a thread that restores itself gets EINTR
     // from a wait with one, and eight attachers with real-time priority make that happen on two cores.
     let mut target = crate::common::start(&["1", "cond", "read", "sem"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
     let (mut entered, mut refused) = (0, 0);
     let rounds = match midair_tests::long() {

@@ -4,13 +4,20 @@ use super::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+const fn id(number: u32) -> Pid {
+    match Pid::new(number) {
+        Some(pid) => pid,
+        None => panic!("a process id"),
+    }
+}
+
 /// What the fake target does, by pid.
-const LIVES: i32 = 1;
-const REFUSES: i32 = 2;
-const ENDS: i32 = 3;
-const PANICS: i32 = 4;
-const BREAKS: i32 = 5;
-const LOSES: i32 = 6;
+const LIVES: Pid = id(1);
+const REFUSES: Pid = id(2);
+const ENDS: Pid = id(3);
+const PANICS: Pid = id(4);
+const BREAKS: Pid = id(5);
+const LOSES: Pid = id(6);
 
 #[derive(Default)]
 struct Fake {
@@ -21,14 +28,14 @@ struct Fake {
 }
 
 struct FakeLive {
-    pid: i32,
+    pid: Pid,
     fake: &'static Fake,
     owner: std::thread::ThreadId,
     seen: Arc<AtomicU32>,
 }
 
 impl Engine for Fake {
-    fn attach(&self, pid: i32, settings: Settings) -> Result<Box<dyn LiveSession>, Failure> {
+    fn attach(&self, pid: Pid, settings: Settings) -> Result<Box<dyn LiveSession>, Failure> {
         if pid == REFUSES {
             return Err(Failure::new(Kind::NotGpu, "no GPU runtime").hint("pick another"));
         }
@@ -51,21 +58,21 @@ impl Engine for Fake {
         }))
     }
 
-    fn descendants(&self, pid: i32) -> Vec<i32> {
+    fn descendants(&self, pid: Pid) -> Vec<Pid> {
         match pid {
             // Of two generations; one without a runtime, and one that somebody else has.
-            LIVES => vec![11, REFUSES, 12],
-            LAUNCHES => vec![13, HOLDS, 14],
+            LIVES => vec![id(11), REFUSES, id(12)],
+            LAUNCHES => vec![id(13), HOLDS, id(14)],
             _ => Vec::new(),
         }
     }
 }
 
 /// As the root of a tree: a launcher without a runtime, whose children live, or of which some refuse.
-const LAUNCHES: i32 = 7;
+const LAUNCHES: Pid = id(7);
 
 /// Somebody else's.
-const HOLDS: i32 = 8;
+const HOLDS: Pid = id(8);
 
 impl LiveSession for FakeLive {
     fn follow(&mut self) -> Result<Progress, Failure> {
@@ -126,17 +133,17 @@ fn a_session_is_followed_and_finished_on_one_thread() {
 fn what_cannot_be_is_refused_by_its_own_words() {
     let (sessions, fake) = (Sessions::new(), fake());
     for pid in [0, -1, i32::MIN] {
-        assert_eq!(
-            sessions.attach(fake, pid, settings()).unwrap_err().kind,
-            Kind::Usage
-        );
+        assert_eq!(named(pid).unwrap_err().kind, Kind::Usage);
     }
     assert_eq!(
         sessions.attach(fake, REFUSES, settings()).unwrap_err().kind,
         Kind::NotGpu
     );
     let (pid, failure) = sessions.last_refusal().unwrap();
-    assert_eq!((pid, failure.what.as_str()), (REFUSES, "no GPU runtime"));
+    assert_eq!(
+        (pid, failure.what.as_str()),
+        (REFUSES.raw(), "no GPU runtime")
+    );
     assert_eq!(sessions.detach(REFUSES).unwrap_err().kind, Kind::Usage);
 
     sessions.attach(fake, LIVES, settings()).unwrap();
@@ -171,7 +178,7 @@ fn trouble_is_never_a_success() {
         std::thread::yield_now();
     }
     let endings = sessions.detach_all();
-    let kinds: Vec<(i32, Kind)> = endings
+    let kinds: Vec<(Pid, Kind)> = endings
         .into_iter()
         .map(|(pid, ending)| (pid, ending.unwrap_err().kind))
         .collect();
@@ -190,16 +197,16 @@ fn trouble_is_never_a_success() {
 fn a_tree_is_attached_and_detached_as_it_was() {
     let (fake, sessions) = (fake(), Sessions::new());
     sessions.attach_tree(fake, LIVES, &settings()).unwrap();
-    assert!([LIVES, 11, 12].iter().all(|pid| sessions.has(*pid)) && !sessions.has(REFUSES));
+    assert!([LIVES, id(11), id(12)].iter().all(|pid| sessions.has(*pid)) && !sessions.has(REFUSES));
     let twice = sessions.attach_tree(fake, LIVES, &settings()).unwrap_err();
     assert_eq!(twice[0].1.kind, Kind::Usage);
     // One that was detached from alone is left out.
-    sessions.detach(11).unwrap();
+    sessions.detach(id(11)).unwrap();
     let mut endings = sessions.detach_tree(LIVES).unwrap();
     endings.sort_by_key(|(pid, _)| *pid);
     assert_eq!(
         endings.iter().map(|(pid, _)| *pid).collect::<Vec<_>>(),
-        [LIVES, 12]
+        [LIVES, id(12)]
     );
     assert!(endings.iter().all(|(_, ending)| ending.is_ok()));
     assert_eq!(sessions.detach_tree(LIVES).unwrap_err().kind, Kind::Usage);
@@ -213,9 +220,9 @@ fn a_launcher_is_passed_over_and_a_root_that_fails_otherwise_is_not() {
         .unwrap_err();
     assert_eq!(failures.len(), 1);
     assert_eq!((failures[0].0, failures[0].1.kind), (HOLDS, Kind::Busy));
-    assert!(sessions.has(13) && sessions.has(14) && !sessions.has(LAUNCHES));
+    assert!(sessions.has(id(13)) && sessions.has(id(14)) && !sessions.has(LAUNCHES));
     assert_eq!(sessions.detach_tree(LAUNCHES).unwrap().len(), 2);
-    for root in [REFUSES, HOLDS, 0] {
+    for root in [REFUSES, HOLDS] {
         let failures = sessions.attach_tree(fake, root, &settings()).unwrap_err();
         assert_eq!((failures.len(), failures[0].0), (1, root));
         assert!(!sessions.has(root));

@@ -4,13 +4,13 @@ use super::Lines;
 use crate::cupti;
 use crate::request::Request;
 use midair_failure::Failure;
-use midair_procinfo::Tid;
 use midair_procinfo::module::Modules;
+use midair_procinfo::{Pid, Tid};
 
 /// Adds one line for each.
 pub(super) fn lines(
     request: &Request,
-    (pid, tid): (Tid, Tid),
+    (pid, tid): (Pid, Tid),
     modules: &Modules,
     lines: &mut Lines,
 ) {

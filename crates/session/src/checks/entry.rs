@@ -3,9 +3,10 @@
 use super::Lines;
 use crate::explain::{busy, not_entered, not_gpu};
 use midair_inject::{Approach, Grade, Look, Options, survey};
+use midair_procinfo::Pid;
 
 /// The worker thread of an earlier session.
-pub(super) fn agent(pid: u32, look: &Look, lines: &mut Lines) {
+pub(super) fn agent(pid: Pid, look: &Look, lines: &mut Lines) {
     const NAME: &str = "our thread";
     match &look.agent {
         None => lines.pass(NAME, "none is there: nobody of ours has attached yet"),
@@ -33,7 +34,7 @@ pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) 
         (Ok(here), look) => {
             let mut found = "it answers, and lets us in: nothing is stopped or traced".to_owned();
             if look.is_err() && !here.gpu {
-                return lines.fail(NAME, not_gpu(approach.pid.cast_unsigned()));
+                return lines.fail(NAME, not_gpu(approach.pid));
             }
             if let Some(tid) = door.listener() {
                 found.push_str(&format!(" (thread {tid})"));

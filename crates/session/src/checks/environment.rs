@@ -11,7 +11,7 @@ use midair_inject::Look;
 use midair_procinfo::limits;
 use midair_procinfo::room::Left;
 use midair_procinfo::status::Status;
-use midair_procinfo::{Tid, task};
+use midair_procinfo::{Pid, Tid, task};
 use midair_results::Identity;
 
 fn mib(bytes: u64) -> String {
@@ -72,7 +72,7 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
     }
     let there: u64 = crate::find::pids()
         .into_iter()
-        .filter_map(|pid| task::status(Tid::try_from(pid).ok()?).ok())
+        .filter_map(|pid| task::status(pid).ok())
         .filter(|status| status.uid[0] == uid)
         .map(|status| status.threads)
         .sum();
@@ -80,19 +80,20 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
         let what = format!(
             "user {uid} has {there} threads and may have {limit}: no thread of ours can be made"
         );
-        let hint = format!("prlimit --pid {} --nproc={}:", status.tgid, there + 64);
+        let hint = format!(
+            "prlimit --pid {} --nproc={}:",
+            status.tgid.map_or(tid, Pid::leader),
+            there + 64
+        );
         return lines.fail(NAME, Failure::new(Kind::NoRoom, what).hint(hint));
     }
     lines.pass(NAME, format!("user {uid} has {there} threads of {limit}"));
 }
 
 /// Where results would be written.
-pub(super) fn results(request: &Request, (pid, tid): (Tid, Tid), lines: &mut Lines) {
+pub(super) fn results(request: &Request, (pid, tid): (Pid, Tid), lines: &mut Lines) {
     const NAME: &str = "results";
-    match results_fit(
-        request,
-        &Identity::read(pid.cast_unsigned(), tid.cast_unsigned()),
-    ) {
+    match results_fit(request, &Identity::read(pid, tid)) {
         Ok(directory) => {
             let free =
                 nix::sys::statvfs::statvfs(nearest(&directory)).map_or(String::new(), |fs| {

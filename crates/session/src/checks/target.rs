@@ -9,66 +9,63 @@ use midair_procinfo::elf::ElfFile;
 use midair_procinfo::libc_kind::{self, LibcKind};
 use midair_procinfo::module::Modules;
 use midair_procinfo::status::Status;
-use midair_procinfo::{Tid, access, show, task};
+use midair_procinfo::{Pid, Tid, access, show, task};
 use std::fs::File;
 use std::io;
 
 /// Whether the process exists: its number, and a live thread of it.
-pub(super) fn lives(asked: u32, lines: &mut Lines) -> Option<(Tid, Tid)> {
+pub(super) fn lives(asked: Pid, lines: &mut Lines) -> Option<(Pid, Tid)> {
     const NAME: &str = "process";
     let nobody = |lines: &mut Lines| {
         lines.fail(NAME, no_process(asked));
         None
     };
-    if asked == std::process::id() {
+    if asked == Pid::own() {
         lines.fail(NAME, itself(asked));
         return None;
     }
-    let Some(number) = Tid::try_from(asked).ok().filter(|number| *number > 0) else {
-        return nobody(lines);
-    };
-    let Ok(stat) = task::stat(number) else {
+    let Ok(stat) = task::stat(asked) else {
         return nobody(lines);
     };
     let name = show(&stat.comm);
     if stat.is_kernel_thread() {
         lines.fail(
             NAME,
-            explain::refused(&Refusal::KernelThread { pid: number, name }),
+            explain::refused(&Refusal::KernelThread { pid: asked, name }),
         );
         return None;
     }
     let zombie = |lines: &mut Lines| {
-        lines.fail(NAME, explain::refused(&Refusal::Zombie { pid: number }));
+        lines.fail(NAME, explain::refused(&Refusal::Zombie { pid: asked }));
         None
     };
-    let Ok(Some(tid)) = task::live(number) else {
+    let Ok(Some(tid)) = task::live(asked) else {
         return zombie(lines);
     };
     let Ok(status) = task::status(tid) else {
         return zombie(lines);
     };
-    let pid = status.tgid;
+    let pid = status.tgid.unwrap_or(asked);
     let mut found = format!("{pid} ({name}) lives, with {} threads", status.threads);
-    if number != pid {
-        found = format!("{number} is a thread of process {pid} ({name}), which is meant");
-    } else if tid != pid {
+    if asked != pid {
+        found = format!("{asked} is a thread of process {pid} ({name}), which is meant");
+    } else if tid != pid.leader() {
         found.push_str(&format!(
             "; its first thread has ended, and thread {tid} stands for it"
         ));
-    } else if pid == 1 {
+    } else if pid.get() == 1 {
         found.push_str("; it is the first process of this pid namespace");
     }
     lines.pass(NAME, found);
     Some((pid, tid))
 }
 
-fn no_process(pid: u32) -> Failure {
-    explain::no_process(pid).hint("midair ps lists the processes that use a GPU")
+fn no_process(pid: Pid) -> Failure {
+    explain::no_process(pid.get())
 }
 
 /// Users, capabilities, Yama, dumpable, user namespaces.
-pub(super) fn permission(pid: Tid, tid: Tid, lines: &mut Lines) {
+pub(super) fn permission(pid: Pid, tid: Tid, lines: &mut Lines) {
     const NAME: &str = "permission";
     let access = match access::look(tid) {
         Ok(access) => access,
@@ -118,26 +115,19 @@ fn rights(tid: Tid, lines: &mut Lines) {
 }
 
 /// A debugger, or another tracer.
-pub(super) fn tracer(pid: Tid, status: &Status, lines: &mut Lines) {
+pub(super) fn tracer(pid: Pid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "tracer";
-    if status.tracer == 0 {
+    let Some(by) = status.tracer else {
         return lines.pass(NAME, "nobody traces it");
-    }
-    let name = task::comm(status.tracer).map_or_else(|_| "unknown".into(), |name| show(&name));
-    lines.against(
-        NAME,
-        &Refusal::Traced {
-            pid,
-            by: status.tracer,
-            name,
-        },
-    );
+    };
+    let name = task::comm(by).map_or_else(|_| "unknown".into(), |name| show(&name));
+    lines.against(NAME, &Refusal::Traced { pid, by, name });
 }
 
 /// Job control.
-pub(super) fn running(pid: Tid, status: &Status, lines: &mut Lines) {
+pub(super) fn running(pid: Pid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "state";
-    if matches!(status.state, b'T' | b't') && status.tracer == 0 {
+    if matches!(status.state, b'T' | b't') && status.tracer.is_none() {
         return lines.against(NAME, &Refusal::Stopped { pid });
     }
     lines.pass(
@@ -147,7 +137,7 @@ pub(super) fn running(pid: Tid, status: &Status, lines: &mut Lines) {
 }
 
 /// System call filters.
-pub(super) fn seccomp(pid: Tid, status: &Status, lines: &mut Lines) {
+pub(super) fn seccomp(pid: Pid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "seccomp";
     match status.seccomp {
         0 => lines.pass(NAME, "no filter"),
@@ -160,7 +150,7 @@ pub(super) fn seccomp(pid: Tid, status: &Status, lines: &mut Lines) {
 }
 
 /// Machine type of the program.
-pub(super) fn machine(pid: Tid, tid: Tid, lines: &mut Lines) {
+pub(super) fn machine(pid: Pid, tid: Tid, lines: &mut Lines) {
     const NAME: &str = "machine";
     match File::open(format!("/proc/{tid}/exe")).map(ElfFile::open) {
         Ok(Ok(_)) => lines.pass(NAME, format!("a program for {}", std::env::consts::ARCH)),
@@ -173,7 +163,7 @@ pub(super) fn machine(pid: Tid, tid: Tid, lines: &mut Lines) {
 }
 
 /// Kind and version of the C library.
-pub(super) fn c_library(pid: Tid, modules: &Modules, lines: &mut Lines) {
+pub(super) fn c_library(pid: Pid, modules: &Modules, lines: &mut Lines) {
     const NAME: &str = "C library";
     /// The oldest glibc that our libraries run on (`midair-inject`'s `code`).
     const OLDEST: (u32, u32) = (2, 34);
@@ -196,7 +186,7 @@ pub(super) fn c_library(pid: Tid, modules: &Modules, lines: &mut Lines) {
 }
 
 /// HIP, HSA and CUDA.
-pub(super) fn runtimes(asked: u32, modules: &Modules, copies: &[String], lines: &mut Lines) {
+pub(super) fn runtimes(pid: Pid, modules: &Modules, copies: &[String], lines: &mut Lines) {
     const NAME: &str = "runtime";
     let files = |names: &[String]| -> String {
         let named = modules
@@ -207,9 +197,8 @@ pub(super) fn runtimes(asked: u32, modules: &Modules, copies: &[String], lines: 
         paths.join(", ")
     };
     let runtimes = Runtimes::of(modules);
-    let pid = asked.cast_signed();
     match runtimes.choose(copies, pid) {
-        Ok(None) => lines.fail(NAME, not_gpu(asked)),
+        Ok(None) => lines.fail(NAME, not_gpu(pid)),
         Err(failure) => lines.fail(NAME, failure),
         Ok(Some((platform, other))) => {
             let recorded = match platform {

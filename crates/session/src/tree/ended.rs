@@ -6,14 +6,14 @@ use crate::process::live;
 use crate::rights;
 use midair_failure::{Failure, Kind};
 use midair_output::table;
-use midair_procinfo::Tid;
+use midair_procinfo::Pid;
 use midair_results::{Finished, Identity, Together, Written};
 
 /// One process's part.
 #[derive(Debug)]
 pub struct Part {
     /// Which process.
-    pub pid: u32,
+    pub pid: Pid,
     /// Its name.
     pub name: String,
     /// What its session recorded, or why there was none.
@@ -25,7 +25,7 @@ pub struct Part {
 pub struct GroupCollected {
     request: GroupRequest,
     parts: Vec<Part>,
-    watched: Vec<(u32, String)>,
+    watched: Vec<(Pid, String)>,
     lead: Option<Identity>,
 }
 
@@ -33,13 +33,13 @@ impl GroupCollected {
     pub(super) fn new(
         request: GroupRequest,
         mut parts: Vec<Part>,
-        watched: Vec<(u32, String)>,
+        watched: Vec<(Pid, String)>,
     ) -> GroupCollected {
         // By process. Sessions of one process stay in order: they were pushed as they ended.
         parts.sort_by_key(|part| part.pid);
         let lead = match request.selection {
             Selection::Tree(root) => {
-                let tid = live(root).map_or(root, Tid::cast_unsigned);
+                let tid = live(root).unwrap_or(root.leader());
                 Some(Identity::read(root, tid)).filter(|lead| lead.keys.pid != 0)
             }
             _ => None,
@@ -86,7 +86,7 @@ impl GroupCollected {
             ));
         }
         let mut failed = Vec::new();
-        let mut finished: Vec<(u32, String, Finished)> = Vec::new();
+        let mut finished: Vec<(Pid, String, Finished)> = Vec::new();
         for part in std::mem::take(&mut self.parts) {
             match part.collected {
                 Ok(collected) => finished.push((part.pid, part.name, collected.finished)),

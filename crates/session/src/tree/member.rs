@@ -4,6 +4,7 @@ use crate::collected::Collected;
 use crate::request::{Entry, Event, Request};
 use crate::session::Session;
 use midair_failure::{Failure, Kind};
+use midair_procinfo::Pid;
 use midair_results::End;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -93,7 +94,7 @@ pub(super) struct Counters {
 /// One member, seen from the group.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) pid: u32,
+    pub(super) pid: Pid,
     pub(super) name: String,
     pub(super) counters: Arc<Counters>,
     /// It has sent [`Report::Ending`].

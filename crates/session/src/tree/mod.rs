@@ -14,6 +14,7 @@ pub use watch::{Selection, tree};
 use crate::request::{Entry, Event, Request};
 use member::{Member, Report, Shared};
 use midair_failure::{Failure, Kind};
+use midair_procinfo::Pid;
 use midair_results::End;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -35,8 +36,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub struct GroupRequest {
     /// Which.
     pub selection: Selection,
-    /// For each of them. Its pid is that of the process that names a result of all, or 0 for the first that
-    /// is attached.
+    /// For each of them, whose pid takes the place of this one's.
     pub each: Request,
     /// Wait where no process has a runtime yet, and for what a process that calls exec becomes. Otherwise the
     /// first case is a refusal, and the second ends the group when nothing else is attached.
@@ -49,7 +49,7 @@ pub struct GroupRequest {
 #[derive(Debug, Clone)]
 pub struct Notice {
     /// Which process.
-    pub pid: u32,
+    pub pid: Pid,
     /// Its name.
     pub name: String,
     /// What.
@@ -85,7 +85,7 @@ pub struct Group {
     reports: Sender<(usize, Report)>,
     incoming: Receiver<(usize, Report)>,
     members: BTreeMap<usize, Member>,
-    attempts: BTreeMap<u32, Attempts>,
+    attempts: BTreeMap<Pid, Attempts>,
     parts: Vec<Part>,
     news: Vec<Notice>,
     /// Attaches that are under way.
@@ -106,11 +106,9 @@ impl Group {
     pub fn attach(mut request: GroupRequest) -> Result<Group, Failure> {
         // The number of any thread stands for its process.
         if let Selection::Tree(root) = &mut request.selection
-            && let Some(status) = i32::try_from(*root)
-                .ok()
-                .and_then(|root| midair_procinfo::task::status(root).ok())
+            && let Ok(status) = midair_procinfo::task::status(*root)
         {
-            *root = u32::try_from(status.tgid).unwrap_or(*root);
+            *root = status.tgid.unwrap_or(*root);
         }
         let (reports, incoming) = channel();
         let mut group = Group {
@@ -282,7 +280,7 @@ impl Group {
     }
 
     /// After a failed attach: refuses the process, or schedules another attempt.
-    fn retry_or_refuse(&mut self, pid: u32, name: String, failure: Failure) {
+    fn retry_or_refuse(&mut self, pid: Pid, name: String, failure: Failure) {
         let attempts = self.attempts.get(&pid);
         let (made, from_the_start) =
             attempts.map_or((1, false), |tried| (tried.made, tried.from_the_start));
@@ -298,7 +296,7 @@ impl Group {
         }
     }
 
-    fn refuse(&mut self, pid: u32, name: String, failure: Failure) {
+    fn refuse(&mut self, pid: Pid, name: String, failure: Failure) {
         self.watch.give_up(pid);
         self.news.push(Notice {
             pid,

@@ -6,7 +6,8 @@
 
 use crate::find::{self, Found};
 use midair_failure::{Failure, Kind};
-use midair_procinfo::{Tid, task};
+use midair_procinfo::{Pid, task};
+use midair_ptrace::share_memory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ const SETTLED: Duration = Duration::from_millis(80);
 #[derive(Debug, Clone)]
 pub enum Selection {
     /// A process and all that descend from it.
-    Tree(u32),
+    Tree(Pid),
     /// Every process that has a GPU runtime.
     All,
     /// Those whose name or command line the expression matches, and all that descend from them.
@@ -83,7 +84,7 @@ enum Stage {
 /// A process that can be attached to now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ready {
-    pub(super) pid: u32,
+    pub(super) pid: Pid,
     pub(super) name: String,
 }
 
@@ -91,7 +92,7 @@ pub(super) struct Ready {
 #[derive(Debug)]
 pub(super) struct Watch {
     selection: Selection,
-    known: BTreeMap<u32, Known>,
+    known: BTreeMap<Pid, Known>,
     next: Instant,
     first: bool,
 }
@@ -126,14 +127,14 @@ impl Watch {
     }
 
     /// A member attaches to this process, whatever was found out about it.
-    pub(super) fn mark_attaching(&mut self, pid: u32) {
+    pub(super) fn mark_attaching(&mut self, pid: Pid) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.stage = Stage::Attaching;
         }
     }
 
     /// It could not be entered: it is tried again after a while.
-    pub(super) fn retry_after(&mut self, pid: u32, after: Duration) {
+    pub(super) fn retry_after(&mut self, pid: Pid, after: Duration) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.stage = Stage::Watched;
             known.pages = 0;
@@ -142,20 +143,20 @@ impl Watch {
     }
 
     /// It has become another program: the next scan inspects it again.
-    pub(super) fn rescan(&mut self, pid: u32) {
+    pub(super) fn rescan(&mut self, pid: Pid) {
         self.retry_after(pid, Duration::ZERO);
     }
 
     /// Nothing more is to be done with this process.
-    pub(super) fn give_up(&mut self, pid: u32) {
+    pub(super) fn give_up(&mut self, pid: Pid) {
         if let Some(known) = self.known.get_mut(&pid) {
             known.stage = Stage::Abandoned;
         }
     }
 
     /// Processes of the group that run and have no runtime so far, with their names.
-    pub(super) fn watched(&self) -> Vec<(u32, String)> {
-        let watched = |(pid, known): (&u32, &Known)| {
+    pub(super) fn watched(&self) -> Vec<(Pid, String)> {
+        let watched = |(pid, known): (&Pid, &Known)| {
             (known.chosen && known.stage == Stage::Watched).then(|| (*pid, known.name.clone()))
         };
         self.known.iter().filter_map(watched).collect()
@@ -168,19 +169,16 @@ impl Watch {
 
     fn forget_ended(&mut self) {
         self.known.retain(|pid, known| {
-            let stat = Tid::try_from(*pid)
-                .ok()
-                .and_then(|pid| task::stat(pid).ok());
-            stat.is_some_and(|stat| {
+            task::stat(*pid).is_ok_and(|stat| {
                 // Other threads may run on where the leader has ended.
                 stat.start_ticks == known.start_ticks
-                    && (!stat.is_dead() || task::live(*pid as Tid).is_ok_and(|tid| tid.is_some()))
+                    && (!stat.is_dead() || task::live(*pid).is_ok_and(|tid| tid.is_some()))
             })
         });
     }
 
-    fn discover(&mut self, pid: u32, by_descent: bool) {
-        if pid == std::process::id() {
+    fn discover(&mut self, pid: Pid, by_descent: bool) {
+        if pid == Pid::own() {
             return;
         }
         let Some(found) = find::process(pid) else {
@@ -225,8 +223,8 @@ impl Watch {
     /// since stays in the group.
     fn discover_descendants(&mut self) {
         let chosen = self.known.iter().filter(|(_, known)| known.chosen);
-        let mut open: Vec<u32> = chosen.map(|(pid, _)| *pid).collect();
-        let mut seen: BTreeSet<u32> = open.iter().copied().collect();
+        let mut open: Vec<Pid> = chosen.map(|(pid, _)| *pid).collect();
+        let mut seen: BTreeSet<Pid> = open.iter().copied().collect();
         let mut by_parent = None;
         while let Some(parent) = open.pop() {
             for child in children(parent, &mut by_parent) {
@@ -283,27 +281,26 @@ fn used() -> Duration {
 }
 
 /// Pages of its address space; 0 when that cannot be read.
-fn pages(pid: u32) -> u64 {
+fn pages(pid: Pid) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let first = text.split_ascii_whitespace().next();
     first.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// A child of `vfork` runs in its parent's memory until it execs: entering it would enter the parent.
-fn shares_memory(pid: u32, parent: u32) -> bool {
-    const KCMP_VM: libc::c_int = 1;
-    // SAFETY: a system call without pointers. It fails where the kernel lacks it or we may not look, which tells nothing.
-    parent != 0 && unsafe { libc::syscall(libc::SYS_kcmp, pid, parent, KCMP_VM, 0, 0) } == 0
+/// A child of `vfork` runs in its parent's memory until it execs: entering it would enter the parent. Where the
+/// kernel does not tell, the child is taken for a process of its own.
+fn shares_memory(pid: Pid, parent: Option<Pid>) -> bool {
+    parent.is_some_and(|parent| share_memory(pid, parent) == Some(true))
 }
 
 /// The root and all its descendants at present, the root first; empty when the root does not exist.
-pub fn tree(root: u32) -> Vec<Found> {
+pub fn tree(root: Pid) -> Vec<Found> {
     let mut found: Vec<Found> = find::process(root).into_iter().collect();
     let mut by_parent = None;
     let mut next = 0;
     while let Some(parent) = found.get(next) {
         for child in children(parent.pid, &mut by_parent) {
-            if child == std::process::id() || found.iter().any(|known| known.pid == child) {
+            if child == Pid::own() || found.iter().any(|known| known.pid == child) {
                 continue;
             }
             found.extend(find::process(child));
@@ -315,14 +312,14 @@ pub fn tree(root: u32) -> Vec<Found> {
 
 /// Children of any thread of a process. On a kernel without the lists of children (CONFIG_PROC_CHILDREN) this
 /// takes one pass over all processes, which is cached in `by_parent`.
-fn children(pid: u32, by_parent: &mut Option<BTreeMap<u32, Vec<u32>>>) -> Vec<u32> {
+fn children(pid: Pid, by_parent: &mut Option<BTreeMap<Pid, Vec<Pid>>>) -> Vec<Pid> {
     let mut all = Vec::new();
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
     for thread in threads.into_iter().flatten().flatten() {
         match fs::read_to_string(thread.path().join("children")) {
             Ok(text) => all.extend(
                 text.split_ascii_whitespace()
-                    .filter_map(|word| word.parse::<u32>().ok()),
+                    .filter_map(|word| word.parse::<Pid>().ok()),
             ),
             // The thread has ended, or the kernel has no such file.
             Err(_) if thread.path().exists() => {
@@ -335,11 +332,10 @@ fn children(pid: u32, by_parent: &mut Option<BTreeMap<u32, Vec<u32>>>) -> Vec<u3
     all
 }
 
-fn all_by_parent() -> BTreeMap<u32, Vec<u32>> {
-    let mut by_parent: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+fn all_by_parent() -> BTreeMap<Pid, Vec<Pid>> {
+    let mut by_parent: BTreeMap<Pid, Vec<Pid>> = BTreeMap::new();
     for pid in find::pids() {
-        let stat = Tid::try_from(pid).ok().and_then(|pid| task::stat(pid).ok());
-        if let Some(parent) = stat.and_then(|stat| u32::try_from(stat.parent).ok()) {
+        if let Some(parent) = task::stat(pid).ok().and_then(|stat| stat.parent) {
             by_parent.entry(parent).or_default().push(pid);
         }
     }
@@ -373,26 +369,26 @@ mod tests {
         let shell = family();
         let deadline = Instant::now() + Duration::from_secs(20);
         let found = loop {
-            let found = tree(shell.0.id());
+            let found = tree(Pid::of_child(&shell.0));
             if found.len() == 3 && found[2].name == "cat" {
                 break found;
             }
             assert!(Instant::now() < deadline, "{found:?}");
             std::thread::sleep(Duration::from_millis(5));
         };
-        assert_eq!(found[0].pid, shell.0.id());
-        assert_eq!(found[1].parent, found[0].pid);
+        assert_eq!(found[0].pid, Pid::of_child(&shell.0));
+        assert_eq!(found[1].parent, Some(found[0].pid));
         let by_parent = all_by_parent();
         for pair in found.windows(2) {
             assert_eq!(by_parent[&pair[0].pid], [pair[1].pid]);
         }
-        assert!(tree(u32::MAX).is_empty());
+        assert!(tree(Pid::MAX).is_empty());
     }
 
     #[test]
     fn those_without_a_runtime_are_watched_until_they_end() {
         let shell = family();
-        let mut watch = Watch::new(Selection::Tree(shell.0.id()));
+        let mut watch = Watch::new(Selection::Tree(Pid::of_child(&shell.0)));
         let deadline = Instant::now() + Duration::from_secs(20);
         while watch.alive() < 3 {
             assert!(watch.scan().is_empty());
@@ -412,7 +408,7 @@ mod tests {
     #[test]
     fn names_choose() {
         let shell = family();
-        let pid = shell.0.id();
+        let pid = Pid::of_child(&shell.0);
         let wanted = regex_lite::Regex::new("sh -c sh -c 'cat; true'; true").unwrap();
         let mut watch = Watch::new(Selection::Named(wanted));
         watch.scan();

@@ -9,6 +9,7 @@
 #[path = "../../../inject/tests/bin/strike.rs"]
 mod strike;
 
+use midair_session::Pid;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,7 +44,7 @@ fn install() -> Result<Install, Error> {
     })
 }
 
-fn request(pid: u32, directory: &str, lease: Duration) -> Request {
+fn request(pid: Pid, directory: &str, lease: Duration) -> Request {
     let mut settings = Settings::new();
     for (name, value) in [
         ("ROCPROF_KERNEL_TRACE", "1"),
@@ -67,7 +68,7 @@ fn run(args: Vec<String>) -> Result<(), Error> {
         return serve(&install);
     }
     let mut words = args.into_iter();
-    let pid: u32 = words.next().ok_or("no process named")?.parse()?;
+    let pid: Pid = words.next().ok_or("no process named")?.parse()?;
     let directory = words.next().ok_or("no directory named")?;
     let (mut lease, mut largest, mut die_after) = (Duration::from_secs(5), None, u64::MAX);
     while let Some(word) = words.next() {
@@ -151,9 +152,9 @@ fn serve(install: &Install) -> Result<(), Error> {
         let [number, what, pid, control, directory] = words[..] else {
             return Err(format!("what is {line:?}?").into());
         };
-        let pid: i32 = pid.parse()?;
+        let pid: Pid = pid.parse()?;
         let struck = strike::arm(number.parse()?, what, pid, Path::new(control))?;
-        let request = request(pid.unsigned_abs(), directory, Duration::from_secs(5));
+        let request = request(pid, directory, Duration::from_secs(5));
         let done = attach(&request, install, Some(&struck), None);
         let (_, _) = fault::disarm();
         let (took, step) = match struck.told() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+pub use midair_procinfo::Pid;
 pub use midair_tests::snapshot::Snapshot;
 pub use midair_tests::target::{Exit, PATIENCE, Target, run, until};
 
@@ -115,6 +116,11 @@ pub fn start_with(mut command: Command, args: &[&str]) -> Target {
     target
 }
 
+/// The process of a target.
+pub fn pid_of(target: &Target) -> Pid {
+    Pid::try_from(target.pid()).expect("a process has an id")
+}
+
 /// Has the target check all its threads; it must find nothing wrong.
 pub fn check(target: &mut Target) {
     target.send("check").expect("the target listens");
@@ -132,14 +138,14 @@ pub fn end(target: Target) -> Exit {
 }
 
 /// An attacher of its own.
-pub fn attacher(pid: i32, args: &[&str]) -> Command {
+pub fn attacher(pid: Pid, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_midair-enter"));
     command.arg(pid.to_string()).args(args);
     command
 }
 
 /// Waits until no thread of ours is in the target.
-pub fn until_alone(pid: i32) {
+pub fn until_alone(pid: Pid) {
     until("the end of our thread", || {
         Ok(Snapshot::take(pid)?.named("midair-worker").next().is_none())
     })

@@ -5,10 +5,10 @@ use midair_ptrace::{connect_abstract, memfd_with, send_bytes, send_with_descript
 use midair_record::knock::{Knock, NAMES, name, purpose};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
-fn names(pid: i32) -> Vec<String> {
+fn names(pid: Pid) -> Vec<String> {
     let start = midair_procinfo::task::stat(pid).unwrap().start_ticks;
     (0..NAMES)
-        .map(|which| name(pid.cast_unsigned(), start, which, 0))
+        .map(|which| name(pid.get(), start, which, 0))
         .collect()
 }
 
@@ -34,7 +34,7 @@ fn squat(name: &str) -> OwnedFd {
 fn who_sits_on_its_names_gets_nothing() {
     // On the first: the process takes the next.
     let mut target = begin(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let held = squat(&names(pid)[0]);
     target.send("register").unwrap();
     target.expect("registered").unwrap();
@@ -48,7 +48,7 @@ fn who_sits_on_its_names_gets_nothing() {
     end(target);
     // On all: it is traced, and that is said.
     let mut target = begin(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let held: Vec<_> = names(pid).iter().map(|name| squat(name)).collect();
     target.send("register").unwrap();
     target.expect("registered").unwrap();
@@ -63,7 +63,7 @@ fn who_sits_on_its_names_gets_nothing() {
     end(target);
 }
 
-fn connect(pid: i32) -> OwnedFd {
+fn connect(pid: Pid) -> OwnedFd {
     let mut last = None;
     until("a connection", || {
         // The backlog is short: others may be before us.
@@ -83,7 +83,7 @@ fn connect(pid: i32) -> OwnedFd {
 #[test]
 fn garbage_and_silence_harm_nobody() {
     let target = start(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     park(over_the_socket(pid), pid);
     let before = Snapshot::take(pid).unwrap();
     let good = Knock::new(purpose::ENTER).bytes();

@@ -6,7 +6,7 @@ use midair_ptrace::{Deadline, Seized};
 use std::path::Path;
 
 /// A program of ours without the right to trace, of this user.
-fn without_ptrace(user: &str, pid: i32, more: &[&str]) -> crate::common::Exit {
+fn without_ptrace(user: &str, pid: Pid, more: &[&str]) -> crate::common::Exit {
     let agent = compiled("agent", true);
     let mut words = vec!["--any-way", "--library", agent.to_str().unwrap()];
     words.extend(more);
@@ -26,7 +26,7 @@ fn open_to_all() {
     for file in [
         compiled("agent", true),
         compiled("without_ptrace", false),
-        attacher(0, &[]).get_program().into(),
+        attacher(Pid::MAX, &[]).get_program().into(),
         listening("listening"),
     ] {
         let mut at: &Path = &file;
@@ -46,7 +46,7 @@ fn a_user_without_capabilities_needs_no_right_to_trace() {
     }
     open_to_all();
     let target = start(&["drop", "1000", "dumpable"]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     // Somebody traces it all the time: no second tracer could enter.
     let _held = Seized::seize(pid, false).unwrap();
     let before = Snapshot::take(pid).unwrap();
@@ -93,7 +93,7 @@ fn who_gave_up_rights_is_for_root_only() {
         ),
     ] {
         let target = start(&words);
-        let pid = target.pid();
+        let pid = pid_of(&target);
         let exit = without_ptrace("1000", pid, &[]);
         assert_eq!(exit.status.code(), Some(1), "{words:?}: {exit}");
         assert!(exit.stdout[0].contains(why), "{words:?}: {exit}");
@@ -103,7 +103,7 @@ fn who_gave_up_rights_is_for_root_only() {
     }
     // A process of root's is not for others.
     let target = start(&[]);
-    let exit = without_ptrace("1000", target.pid(), &[]);
+    let exit = without_ptrace("1000", pid_of(&target), &[]);
     assert!(exit.stdout[0].contains("its listener refuses"), "{exit}");
     end(target);
 }
@@ -120,7 +120,7 @@ fn a_filter_in_the_process_is_no_hindrance() {
             target.send("filter").unwrap();
             target.expect("filtered").unwrap();
         }
-        let pid = target.pid();
+        let pid = pid_of(&target);
         for _ in 0..2 {
             let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
             assert_eq!(entered.via.tier, Tier::Socket, "{later}: {:?}", entered.via);
@@ -147,7 +147,7 @@ fn it_serves_under_a_debugger_while_it_runs() {
         return;
     }
     let target = start(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let mut command = Command::new("gdb");
     command
         .args([
@@ -193,7 +193,7 @@ fn it_serves_under_a_debugger_while_it_runs() {
 #[test]
 fn one_that_is_stopped_is_named_with_who_stopped_it() {
     let target = start(&[]);
-    let pid = target.pid();
+    let pid = pid_of(&target);
     let seen = approach(pid).unwrap();
     let listener = seen.door.as_ref().and_then(midair_inject::Door::listener);
     let seized = Seized::seize(listener.unwrap(), false).unwrap();
