@@ -7,6 +7,7 @@
 //! * [`AtomicEnum`]: a state machine in one `u32` word; [`word_enum!`] makes the enum.
 //! * [`Slot`] and [`SlotTable`]: entries with a state word ([`AtomicEnum`]) or a key ([`AtomicKey`]), parts that everybody may
 //!   read, and a private part that belongs to whoever holds the entry ([`Held`]).
+//! * [`WordQueue`]: a bounded queue of words for many producers and consumers.
 //!
 //! The atomics come from [`mod@sync`], which takes them from `loom` in builds with `--cfg loom`. The models in `tests/` then run
 //! under every interleaving; `cargo xtask test` does that.
@@ -18,8 +19,10 @@ mod key;
 mod slot;
 pub mod sync;
 mod table;
+mod word_queue;
 
 pub use atomic_enum::{AtomicEnum, WordEnum};
 pub use key::AtomicKey;
 pub use slot::{Held, Slot, SlotState, SlotWord};
 pub use table::SlotTable;
+pub use word_queue::{Cell, WordQueue};

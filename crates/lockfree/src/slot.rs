@@ -128,6 +128,15 @@ impl<W: SlotWord, S, P> Slot<W, S, P> {
             .then(|| Held { slot: self, from })
     }
 
+    /// Takes hold of the slot if it is free. Looks first: a compare-and-exchange that fails would take the cache line from the
+    /// thread that uses the slot.
+    #[inline]
+    pub fn claim(&self) -> Option<Held<'_, W, S, P>> {
+        (self.word.load(Relaxed) == W::FREE)
+            .then(|| self.hold(W::FREE))
+            .flatten()
+    }
+
     /// Frees the slot, except where a thread holds it. Whether it is free now.
     pub(crate) fn clear(&self) -> bool {
         loop {

@@ -8,6 +8,15 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence}
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;
 
+/// Another thread has changed a word meanwhile: the caller is about to read it again.
+#[cfg(not(loom))]
+#[inline]
+pub(crate) fn pause() {
+    core::hint::spin_loop();
+}
+#[cfg(loom)]
+pub(crate) use loom::thread::yield_now as pause;
+
 /// A cell with the interface of `loom`'s, which checks accesses there.
 #[cfg(not(loom))]
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use core::fmt::{Debug, Formatter};
 /// `N` slots that threads claim and release while others scan them. See [`Slot`] for the parameters.
 ///
 /// Entries with a state word are claimed anywhere and scanned up to the highest that was ever claimed. Entries with a key are
-/// found by probing: from a first slot, which the user computes from the key, over a bounded number of slots.
+/// found by probing a bounded number of slots from the key's [`home`](SlotTable::home) on. `N` is a power of two.
 pub struct SlotTable<W, const N: usize, S = (), P = ()> {
     slots: [Slot<W, S, P>; N],
     /// One past the highest slot that was ever claimed.
@@ -55,7 +55,7 @@ impl<W: SlotWord, const N: usize, S, P> SlotTable<W, N, S, P> {
     pub fn claim_from(&self, first: usize, most: usize) -> Option<(usize, Held<'_, W, S, P>)> {
         let claimed = self
             .probe(first, most)
-            .find_map(|(index, slot)| Some((index, slot.hold(W::FREE)?)))?;
+            .find_map(|(index, slot)| Some((index, slot.claim()?)))?;
         // Before the entry is published: a scan that begins later covers it. Where the mark is high enough already, whoever sees
         // the published entry sees that mark, too.
         if self.high.load(Relaxed) <= claimed.0 {
@@ -97,14 +97,21 @@ impl<W: SlotWord, const N: usize, S, P> SlotTable<W, N, S, P> {
 }
 
 impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
-    /// The slot of `key`. The search ends at a free slot: use it where slots are removed by [`remove`](Self::remove) only, or
-    /// not at all.
+    /// Where the search for `key` begins: a multiplicative hash, of which the high bits count.
     #[inline]
-    pub fn find(&self, key: u64, first: usize, most: usize) -> Option<&Slot<AtomicKey, S, P>> {
+    pub fn home(key: u64) -> usize {
+        const { assert!(N.is_power_of_two() && N > 1) }
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - N.trailing_zeros())) as usize
+    }
+
+    /// The slot of `key` among the `most` from its home on. The search ends at a free slot: use it where entries are removed by
+    /// [`remove`](Self::remove) only, or not at all.
+    #[inline]
+    pub fn find(&self, key: u64, most: usize) -> Option<&Slot<AtomicKey, S, P>> {
         if !AtomicKey::is_key(key) {
             return None;
         }
-        for (_, slot) in self.probe(first, most) {
+        for (_, slot) in self.probe(Self::home(key), most) {
             match slot.state() {
                 AtomicKey::FREE => return None,
                 known if known == key => return Some(slot),
@@ -114,19 +121,15 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
         None
     }
 
-    /// The slot of `key`, where it is or in the first free slot, and whether it is new. None when there is no room, or the number
-    /// is not a key. A new entry is visible to others at once, with the shared part as its last owner left it.
+    /// The slot of `key`, where it is or in the first free slot, and whether it is new. None when the `most` slots from its home
+    /// on have other keys, or the number is not a key. A new entry is visible to others immediately, with the shared part as the
+    /// slot's last owner left it.
     #[inline]
-    pub fn find_or_insert(
-        &self,
-        key: u64,
-        first: usize,
-        most: usize,
-    ) -> Option<(&Slot<AtomicKey, S, P>, bool)> {
+    pub fn find_or_insert(&self, key: u64, most: usize) -> Option<(&Slot<AtomicKey, S, P>, bool)> {
         if !AtomicKey::is_key(key) {
             return None;
         }
-        for (_, slot) in self.probe(first, most) {
+        for (_, slot) in self.probe(Self::home(key), most) {
             match slot.insert(key) {
                 Ok(()) => return Some((slot, true)),
                 Err(known) if known == key => return Some((slot, false)),
@@ -136,10 +139,14 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
         None
     }
 
-    /// Claims a slot for a key that is not in the table: a free one, or one that was removed. Publish it with the key.
+    /// Claims a slot for a key that is not in the table: a free one, or one whose entry was removed. Publish it with the key. None
+    /// when the `most` slots from its home on are in use, or the number is not a key.
     #[inline]
-    pub fn claim_key(&self, first: usize, most: usize) -> Option<Held<'_, AtomicKey, S, P>> {
-        self.probe(first, most).find_map(|(_, slot)| {
+    pub fn claim_key(&self, key: u64, most: usize) -> Option<Held<'_, AtomicKey, S, P>> {
+        if !AtomicKey::is_key(key) {
+            return None;
+        }
+        self.probe(Self::home(key), most).find_map(|(_, slot)| {
             let state = slot.state();
             (state == AtomicKey::FREE || state == AtomicKey::REMOVED)
                 .then(|| slot.hold(state))
@@ -149,22 +156,17 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
 
     /// Takes hold of the entry of `key`, also behind free slots. None when it is not there, or is held.
     #[inline]
-    pub fn hold_key(
-        &self,
-        key: u64,
-        first: usize,
-        most: usize,
-    ) -> Option<Held<'_, AtomicKey, S, P>> {
+    pub fn hold_key(&self, key: u64, most: usize) -> Option<Held<'_, AtomicKey, S, P>> {
         if !AtomicKey::is_key(key) {
             return None;
         }
-        self.probe(first, most)
+        self.probe(Self::home(key), most)
             .find_map(|(_, slot)| (slot.state() == key).then(|| slot.hold(key)).flatten())
     }
 
     /// Removes the entry of `key`, if it is there and not held. Look-ups find what lies behind it.
-    pub fn remove(&self, key: u64, first: usize, most: usize) {
-        if let Some(slot) = self.find(key, first, most)
+    pub fn remove(&self, key: u64, most: usize) {
+        if let Some(slot) = self.find(key, most)
             && let Some(held) = slot.hold(key)
         {
             held.publish(AtomicKey::REMOVED);

@@ -6,7 +6,9 @@ use loom::sync::Arc;
 use loom::thread;
 use midair_lockfree::sync::AtomicU64;
 use midair_lockfree::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use midair_lockfree::{AtomicEnum, AtomicKey, Slot, SlotState, SlotTable, word_enum};
+use midair_lockfree::{
+    AtomicEnum, AtomicKey, Cell, Slot, SlotState, SlotTable, WordQueue, word_enum,
+};
 
 word_enum! {
     enum Stage else Free {
@@ -31,6 +33,13 @@ fn stages<const N: usize>() -> Arc<Stages<N>> {
 }
 
 type Keys<const N: usize> = SlotTable<AtomicKey, N, AtomicU64>;
+
+/// Different keys with the same home.
+fn rivals<const N: usize, const COUNT: usize>() -> [u64; COUNT] {
+    let home = Keys::<N>::home(5);
+    let mut all = (5..).filter(|key| Keys::<N>::home(*key) == home);
+    std::array::from_fn(|_| all.next().unwrap())
+}
 
 fn keys<const N: usize>() -> Arc<Keys<N>> {
     Arc::new(SlotTable::new(std::array::from_fn(|_| {
@@ -178,65 +187,68 @@ fn a_key_that_two_insert_has_one_slot() {
         let other = {
             let table = table.clone();
             thread::spawn(move || {
-                let (slot, new) = table.find_or_insert(5, 0, 2).unwrap();
+                let (slot, new) = table.find_or_insert(5, 2).unwrap();
                 slot.shared().fetch_add(1, AcqRel);
                 new
             })
         };
-        let (slot, new) = table.find_or_insert(5, 0, 2).unwrap();
+        let (slot, new) = table.find_or_insert(5, 2).unwrap();
         slot.shared().fetch_add(1, AcqRel);
         assert_ne!(other.join().unwrap(), new);
-        assert_eq!(table.find(5, 0, 2).unwrap().shared().load(Acquire), 2);
+        assert_eq!(table.find(5, 2).unwrap().shared().load(Acquire), 2);
     });
 }
 
 #[test]
-fn two_keys_of_one_place_have_a_slot_each() {
+fn two_keys_with_one_home_have_a_slot_each() {
     loom::model(|| {
         let table = keys::<2>();
+        let [first, second, third] = rivals::<2, 3>();
         let other = {
             let table = table.clone();
             thread::spawn(move || {
-                let (slot, _) = table.find_or_insert(5, 1, 2).unwrap();
-                slot.shared().store(50, Release);
+                let (slot, _) = table.find_or_insert(first, 2).unwrap();
+                slot.shared().store(first * 10, Release);
             })
         };
-        let (slot, _) = table.find_or_insert(6, 1, 2).unwrap();
-        slot.shared().store(60, Release);
+        let (slot, _) = table.find_or_insert(second, 2).unwrap();
+        slot.shared().store(second * 10, Release);
         other.join().unwrap();
-        for key in [5, 6] {
-            let slot = table.find(key, 1, 2).unwrap();
+        for key in [first, second] {
+            let slot = table.find(key, 2).unwrap();
             assert_eq!(slot.shared().load(Acquire), key * 10);
         }
-        assert!(table.find_or_insert(7, 1, 2).is_none());
+        assert!(table.find_or_insert(third, 2).is_none());
     });
 }
 
 #[test]
 fn a_look_up_finds_what_lies_behind_a_removed_key() {
     loom::model(|| {
-        let table = keys::<3>();
-        for key in [5, 6] {
-            let held = table.claim_key(0, 3).unwrap();
+        let table = keys::<4>();
+        let [first, second, third] = rivals::<4, 3>();
+        for key in [first, second] {
+            let held = table.claim_key(key, 4).unwrap();
             held.shared().store(key * 10, Relaxed);
             held.publish(key);
         }
         let other = {
             let table = table.clone();
             thread::spawn(move || {
-                table.remove(5, 0, 3);
-                // A third key takes the slot.
-                let held = table.claim_key(0, 3).unwrap();
-                held.shared().store(70, Relaxed);
-                held.publish(7);
+                table.remove(first, 4);
+                // A third key takes its slot.
+                let held = table.claim_key(third, 4).unwrap();
+                held.shared().store(third * 10, Relaxed);
+                held.publish(third);
             })
         };
-        assert_eq!(table.find(6, 0, 3).unwrap().shared().load(Relaxed), 60);
-        if let Some(slot) = table.find(7, 0, 3) {
-            assert_eq!(slot.shared().load(Relaxed), 70);
+        let slot = table.find(second, 4).unwrap();
+        assert_eq!(slot.shared().load(Relaxed), second * 10);
+        if let Some(slot) = table.find(third, 4) {
+            assert_eq!(slot.shared().load(Relaxed), third * 10);
         }
         other.join().unwrap();
-        assert!(table.find(5, 0, 3).is_none() && table.find(7, 0, 3).is_some());
+        assert!(table.find(first, 4).is_none() && table.find(third, 4).is_some());
     });
 }
 
@@ -244,14 +256,58 @@ fn a_look_up_finds_what_lies_behind_a_removed_key() {
 fn an_entry_with_a_key_is_ended_by_one() {
     loom::model(|| {
         let table = keys::<2>();
-        let (_, held) = table.claim_from(1, 2).unwrap();
-        held.publish(9);
+        table.claim_key(9, 2).unwrap().publish(9);
         let other = {
             let table = table.clone();
-            thread::spawn(move || table.hold_key(9, 0, 2).map(|held| held.free()).is_some())
+            thread::spawn(move || table.hold_key(9, 2).map(|held| held.free()).is_some())
         };
-        let mine = table.hold_key(9, 0, 2).map(|held| held.free()).is_some();
+        let mine = table.hold_key(9, 2).map(|held| held.free()).is_some();
         assert_ne!(other.join().unwrap(), mine);
         assert!(table.slots().iter().all(|slot| slot.state() == 0));
+    });
+}
+
+#[test]
+fn every_word_of_a_queue_is_had_by_one() {
+    loom::model(|| {
+        let queue: Arc<WordQueue<2>> =
+            Arc::new(WordQueue::new(std::array::from_fn(|_| Cell::new())));
+        queue.put(7).unwrap();
+        let other = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let word = queue.take();
+                if let Some(word) = word {
+                    // The other cell is free, or about to be.
+                    let _ = queue.put(word + 10);
+                }
+                word
+            })
+        };
+        let mine = queue.take();
+        let others = other.join().unwrap();
+        let left = queue.take();
+        let mut all: Vec<u64> = [mine, others, left].into_iter().flatten().collect();
+        all.sort_unstable();
+        // What the other thread took went back once, to this thread or to the end.
+        assert!(all == [7] && others.is_none() || all == [7, 17] && others == Some(7));
+    });
+}
+
+#[test]
+fn two_that_put_at_one_time_lose_nothing() {
+    loom::model(|| {
+        let queue: Arc<WordQueue<2>> =
+            Arc::new(WordQueue::new(std::array::from_fn(|_| Cell::new())));
+        let other = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.put(1).unwrap())
+        };
+        queue.put(2).unwrap();
+        other.join().unwrap();
+        assert_eq!(queue.put(3), Err(3));
+        let all = [queue.take().unwrap(), queue.take().unwrap()];
+        assert!(all == [1, 2] || all == [2, 1]);
+        assert_eq!(queue.take(), None);
     });
 }
