@@ -1,145 +1,50 @@
-//! Signals of ours: made and put back by our own thread, taken by the application's threads without a lock.
-//!
-//! A bounded queue for many producers and consumers with a sequence number per cell (Dmitry Vyukov's design, in our words): a cell
-//! whose sequence equals the position may be filled, one that is a step ahead may be emptied.
+//! Our signals: created and destroyed by the worker thread, taken by the application's threads without a lock.
 
 use crate::layout::Signal;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use midair_lockfree::{Cell, WordQueue};
 
+/// A power of two, above the number of signals that we ever create.
 const CAPACITY: usize = 1 << 16;
 
-struct Cell {
-    sequence: AtomicUsize,
-    signal: AtomicU64,
-}
-
 /// Free signals.
-pub struct Pool {
-    cells: [Cell; CAPACITY],
-    head: AtomicUsize,
-    apart: [u64; 16],
-    tail: AtomicUsize,
-}
+#[derive(Debug)]
+pub struct Pool(WordQueue<CAPACITY>);
 
 /// The pool. Zero-initialised statics cost no memory until they are touched.
 pub static POOL: Pool = Pool::new();
 
-impl std::fmt::Debug for Pool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pool({} free, {:?})", self.len(), self.apart.first())
-    }
-}
-
 impl Pool {
     const fn new() -> Pool {
-        Pool {
-            // A cell's sequence is kept relative to its index, so that all-zero means empty.
-            cells: [const {
-                Cell {
-                    sequence: AtomicUsize::new(0),
-                    signal: AtomicU64::new(0),
-                }
-            }; CAPACITY],
-            head: AtomicUsize::new(0),
-            apart: [0; 16],
-            tail: AtomicUsize::new(0),
-        }
+        Pool(WordQueue::new([const { Cell::new() }; CAPACITY]))
     }
 
-    fn cell(&self, position: usize) -> (&Cell, usize) {
-        let index = position % CAPACITY;
-        #[expect(
-            clippy::indexing_slicing,
-            reason = "the index is reduced modulo the length"
-        )]
-        (&self.cells[index], index)
-    }
-
-    /// Free signals, about.
+    /// Free signals, approximately.
     pub fn len(&self) -> usize {
-        self.tail
-            .load(Relaxed)
-            .wrapping_sub(self.head.load(Relaxed))
-            .min(CAPACITY)
+        self.0.len()
     }
 
-    /// Whether none is free, about.
+    /// Whether none is free, approximately.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.0.is_empty()
     }
 
     /// Takes one.
     #[inline]
     pub fn take(&self) -> Option<Signal> {
-        let mut position = self.head.load(Relaxed);
-        loop {
-            let (cell, index) = self.cell(position);
-            let sequence = cell.sequence.load(Acquire).wrapping_add(index);
-            let ahead = sequence.wrapping_sub(position.wrapping_add(1)) as isize;
-            if ahead == 0 {
-                match self.head.compare_exchange_weak(
-                    position,
-                    position.wrapping_add(1),
-                    Relaxed,
-                    Relaxed,
-                ) {
-                    Ok(_) => {
-                        let signal = Signal(cell.signal.load(Relaxed));
-                        cell.sequence
-                            .store(position.wrapping_add(CAPACITY).wrapping_sub(index), Release);
-                        return Some(signal);
-                    }
-                    Err(now) => position = now,
-                }
-            } else if ahead < 0 {
-                return None;
-            } else {
-                position = self.head.load(Relaxed);
-            }
-        }
+        self.0.take().map(Signal)
+    }
+
+    /// Puts one in.
+    ///
+    /// # Errors
+    /// The signal, when the pool is full, or looks full because a thread is stopped in the middle of taking one.
+    pub fn put(&self, signal: Signal) -> Result<(), Signal> {
+        self.0.put(signal.0).map_err(Signal)
     }
 
     /// See [`crate::forked`]: signals of the parent's runtime are not touched.
     pub fn begin_anew(&self) {
-        if self.tail.load(Relaxed) == 0 {
-            return;
-        }
-        for cell in &self.cells {
-            cell.sequence.store(0, Relaxed);
-        }
-        self.head.store(0, Relaxed);
-        self.tail.store(0, Release);
-    }
-
-    /// Puts one in; gives it back when the pool is full, or looks so because a taker stands still in the middle of taking.
-    pub fn put(&self, signal: Signal) -> Result<(), Signal> {
-        let mut position = self.tail.load(Relaxed);
-        loop {
-            let (cell, index) = self.cell(position);
-            let sequence = cell.sequence.load(Acquire).wrapping_add(index);
-            let ahead = sequence.wrapping_sub(position) as isize;
-            if ahead == 0 {
-                match self.tail.compare_exchange_weak(
-                    position,
-                    position.wrapping_add(1),
-                    Relaxed,
-                    Relaxed,
-                ) {
-                    Ok(_) => {
-                        cell.signal.store(signal.0, Relaxed);
-                        cell.sequence
-                            .store(position.wrapping_add(1).wrapping_sub(index), Release);
-                        return Ok(());
-                    }
-                    Err(now) => position = now,
-                }
-            } else if ahead < 0 {
-                return Err(signal);
-            } else {
-                position = self.tail.load(Relaxed);
-            }
-        }
+        self.0.reset();
     }
 }
 
@@ -147,6 +52,7 @@ impl Pool {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::{Acquire, Release};
 
     #[test]
     fn every_signal_is_held_by_one_at_a_time() {
