@@ -8,22 +8,34 @@ use crate::layout::Signal;
 use crate::queue::harvest::Harvester;
 use crate::queue::watch::{self, Watcher};
 use crate::sink::Sink;
+use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
 use midair_record::event::{Copy, Header, Plain, Untimed, flag, kind};
 use midair_sdk_hot::wrappers::original;
-use std::cell::UnsafeCell;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Copies that can be under way at one time.
 const CAPACITY: usize = 1 << 13;
 
-mod stage {
-    pub const FREE: u32 = 0;
-    pub const FILLING: u32 = 1;
-    pub const UNDER_WAY: u32 = 2;
-    pub const READING: u32 = 3;
-    pub const SEEN: u32 = 4;
-    pub const UNTIMED: u32 = 5;
+/// Entries that are tried for a new copy.
+const TRIES: usize = 64;
+
+word_enum! {
+    enum Stage else Held {
+        /// No copy.
+        Free = 0,
+        /// One thread fills the entry, reads the times, or writes the record.
+        Held = 1,
+        /// The engine has not ended it, as far as anybody knows.
+        UnderWay = 2,
+        /// Its times are known, or that it will never have any.
+        Ended = 3,
+    }
+}
+
+impl SlotState for Stage {
+    const FREE: Stage = Stage::Free;
+    const HELD: Stage = Stage::Held;
 }
 
 /// What is known when a copy is asked for.
@@ -57,51 +69,52 @@ pub struct Facts {
     pub value: i64,
 }
 
+#[derive(Clone, Copy)]
 struct Entry {
-    stage: AtomicU32,
-    facts: UnsafeCell<Facts>,
-    start: AtomicU64,
-    end: AtomicU64,
-    reason: AtomicU32,
+    facts: Facts,
+    /// Start and end in the record clock, or the reason (an [`Untimed`]) why there are none. Once it has ended.
+    outcome: Outcome,
 }
 
-// SAFETY: `facts` is written by whoever moved the stage from FREE to FILLING, and read only from UNDER_WAY on.
-unsafe impl Sync for Entry {}
+/// See [`Entry::outcome`].
+type Outcome = Result<(u64, u64), Untimed>;
 
-static ENTRIES: [Entry; CAPACITY] = [const {
-    Entry {
-        stage: AtomicU32::new(stage::FREE),
-        facts: UnsafeCell::new(Facts {
-            dst: 0,
-            src: 0,
-            dst_agent: 0,
-            src_agent: 0,
-            bytes: 0,
-            correlation: 0,
-            stream: 0,
-            tid: 0,
-            flags: 0,
-            direction: 0,
-            rect: false,
-            signal: 0,
-            value: 0,
-        }),
-        start: AtomicU64::new(0),
-        end: AtomicU64::new(0),
-        reason: AtomicU32::new(0),
-    }
-}; CAPACITY];
+static COPIES: SlotTable<AtomicEnum<Stage>, CAPACITY, (), Entry> = SlotTable::new(
+    [const {
+        Slot::new(
+            AtomicEnum::new(),
+            (),
+            Entry {
+                facts: Facts {
+                    dst: 0,
+                    src: 0,
+                    dst_agent: 0,
+                    src_agent: 0,
+                    bytes: 0,
+                    correlation: 0,
+                    stream: 0,
+                    tid: 0,
+                    flags: 0,
+                    direction: 0,
+                    rect: false,
+                    signal: 0,
+                    value: 0,
+                },
+                outcome: Ok((0, 0)),
+            },
+        )
+    }; CAPACITY],
+);
+/// Where the search for a free entry begins: behind the entry that was claimed last.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// One past the highest entry ever used.
-static HIGH: AtomicUsize = AtomicUsize::new(0);
 /// Copies under way, about.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// A copy that is about to be asked for. `None` when there is no room.
+/// A copy that is about to be asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Ticket(usize);
 
-/// Enters a copy before the call. The watch begins here, since the copy may end before the call returns.
+/// Enters a copy before the call; `None` when too many are under way. The watch begins here, since the copy may end before the call returns.
 pub fn begin(mut facts: Facts) -> Option<Ticket> {
     if facts.signal != 0 {
         // An earlier copy or dispatch with this signal: its times are about to be overwritten.
@@ -109,92 +122,56 @@ pub fn begin(mut facts: Facts) -> Option<Ticket> {
         // SAFETY: the application passes it as a completion signal, so it is alive.
         facts.value = unsafe { Signal(facts.signal).value() };
     }
-    for _ in 0..64 {
-        let index = NEXT.fetch_add(1, Relaxed) % CAPACITY;
-        let entry = ENTRIES.get(index)?;
-        if entry
-            .stage
-            .compare_exchange(stage::FREE, stage::FILLING, AcqRel, Relaxed)
-            .is_ok()
-        {
-            // SAFETY: FILLING is ours alone.
-            unsafe { *entry.facts.get() = facts };
-            entry.start.store(0, Relaxed);
-            entry.end.store(0, Relaxed);
-            let untimed = facts.signal == 0;
-            entry.reason.store(Untimed::NoSignal as u32, Relaxed);
-            HIGH.fetch_max(index + 1, AcqRel);
-            COUNT.fetch_add(1, Relaxed);
-            entry.stage.store(
-                if untimed {
-                    stage::UNTIMED
-                } else {
-                    stage::UNDER_WAY
-                },
-                Release,
-            );
-            if !untimed {
-                watch::watch(facts.signal, Watcher::Copy(index));
-            }
-            return Some(Ticket(index));
-        }
+    let first = NEXT.load(Relaxed);
+    let Some((index, mut entry)) = COPIES.claim_from(first, TRIES) else {
+        NEXT.store(first.wrapping_add(TRIES), Relaxed);
+        return None;
+    };
+    NEXT.store(index + 1, Relaxed);
+    let outcome = Err(Untimed::NoSignal);
+    entry.with(|entry| *entry = Entry { facts, outcome });
+    COUNT.fetch_add(1, Relaxed);
+    if facts.signal == 0 {
+        entry.publish(Stage::Ended);
+    } else {
+        entry.publish(Stage::UnderWay);
+        watch::watch(facts.signal, Watcher::Copy(index));
     }
-    None
+    Some(Ticket(index))
 }
 
 /// The call failed: there is no copy.
 pub fn cancel(ticket: Ticket) {
-    let Some(entry) = ENTRIES.get(ticket.0) else {
+    let Some(slot) = COPIES.get(ticket.0) else {
         return;
     };
-    if entry
-        .stage
-        .compare_exchange(stage::UNDER_WAY, stage::READING, AcqRel, Relaxed)
-        .is_ok()
-        || entry
-            .stage
-            .compare_exchange(stage::UNTIMED, stage::READING, AcqRel, Relaxed)
-            .is_ok()
+    if let Some(mut entry) = slot
+        .hold(Stage::UnderWay)
+        .or_else(|| slot.hold(Stage::Ended))
     {
-        // SAFETY: READING is ours alone.
-        let signal = unsafe { (*entry.facts.get()).signal };
+        let signal = entry.with(|entry| entry.facts.signal);
         watch::release(signal, Watcher::Copy(ticket.0));
         COUNT.fetch_sub(1, Relaxed);
-        entry.stage.store(stage::FREE, Release);
+        entry.free();
     }
 }
 
-/// The signal of copy `index` is about to be used for something else: takes the times now.
+/// The signal of copy `index` is about to be used for something else: reads the times now.
 pub fn settle(index: usize) {
-    let Some(entry) = ENTRIES.get(index) else {
+    let Some(slot) = COPIES.get(index) else {
         return;
     };
-    if entry
-        .stage
-        .compare_exchange(stage::UNDER_WAY, stage::READING, AcqRel, Acquire)
-        .is_err()
-    {
+    let Some(mut entry) = slot.hold(Stage::UnderWay) else {
         for _ in 0..100_000 {
-            if entry.stage.load(Acquire) != stage::READING {
+            if slot.state() != Stage::Held {
                 break;
             }
             std::hint::spin_loop();
         }
         return;
-    }
-    // SAFETY: READING is ours alone.
-    let facts = unsafe { *entry.facts.get() };
-    match times(&facts) {
-        Some((start, end)) => {
-            entry.start.store(start, Relaxed);
-            entry.end.store(end, Relaxed);
-            entry.stage.store(stage::SEEN, Release);
-        }
-        None => {
-            entry.reason.store(Untimed::SignalReused as u32, Relaxed);
-            entry.stage.store(stage::UNTIMED, Release);
-        }
-    }
+    };
+    entry.with(|entry| entry.outcome = times(&entry.facts).ok_or(Untimed::SignalReused));
+    entry.publish(Stage::Ended);
 }
 
 /// Times in the record clock, when the copy has ended.
@@ -217,55 +194,42 @@ pub fn under_way() -> usize {
     COUNT.load(Relaxed)
 }
 
-/// One pass of our own thread; with `last`, ends what has not ended. Returns how many ended.
+/// One pass of the worker thread; with `last`, ends what has not ended. Returns how many ended.
 pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -> usize {
     if COUNT.load(Relaxed) == 0 {
         return 0;
     }
     let mut ended = 0;
-    for (index, entry) in ENTRIES.iter().enumerate().take(HIGH.load(Acquire)) {
-        let outcome = match entry.stage.load(Acquire) {
-            stage::SEEN => Ok((entry.start.load(Relaxed), entry.end.load(Relaxed))),
-            stage::UNTIMED => Err(entry.reason.load(Relaxed)),
-            stage::UNDER_WAY => {
-                if entry
-                    .stage
-                    .compare_exchange(stage::UNDER_WAY, stage::READING, AcqRel, Acquire)
-                    .is_err()
-                {
-                    continue;
-                }
-                // SAFETY: READING is ours alone.
-                let facts = unsafe { *entry.facts.get() };
-                // With `last` the hooks are out: the application may have destroyed the signal, or used it for something else.
-                match (last, if last.is_none() { times(&facts) } else { None }) {
-                    (Some(why), _) => {
-                        watch::release(facts.signal, Watcher::Copy(index));
-                        Err(why as u32)
-                    }
-                    (None, Some(times)) => {
-                        watch::release(facts.signal, Watcher::Copy(index));
-                        Ok(times)
-                    }
-                    (None, None) => {
-                        entry.stage.store(stage::UNDER_WAY, Release);
-                        continue;
-                    }
-                }
-            }
-            _ => continue,
+    for (index, slot) in COPIES.used() {
+        let stage = slot.state();
+        if !matches!(stage, Stage::UnderWay | Stage::Ended) {
+            continue;
+        }
+        let Some(mut entry) = slot.hold(stage) else {
+            continue;
         };
-        // SAFETY: SEEN, UNTIMED and READING entries are not written by anyone but us.
-        let facts = unsafe { *entry.facts.get() };
+        let Entry { facts, mut outcome } = entry.with(|entry| *entry);
+        if stage == Stage::UnderWay {
+            // With `last` the hooks are out: the application may have destroyed the signal, or used it for something else.
+            outcome = match last {
+                Some(why) => Err(why),
+                None => match times(&facts) {
+                    Some(times) => Ok(times),
+                    // Under way again.
+                    None => continue,
+                },
+            };
+            watch::release(facts.signal, Watcher::Copy(index));
+        }
         write(harvester, sink, &facts, outcome);
         COUNT.fetch_sub(1, Relaxed);
-        entry.stage.store(stage::FREE, Release);
+        entry.free();
         ended += 1;
     }
     ended
 }
 
-/// Whose memory an address is, as far as the runtime knows. Only our own thread asks: the runtime takes a lock for it.
+/// Whose memory an address is, as far as the runtime knows. Only the worker thread asks: the runtime takes a lock for it.
 fn owner(address: u64) -> Option<u64> {
     // hsa_amd_pointer_info_t: size and type in the first word, the owner in the sixth; seven words in all (source:
     // api/hsa_types.json).
@@ -289,17 +253,12 @@ fn owner(address: u64) -> Option<u64> {
     (status == 0 && first >> 32 != 0 && owner != 0).then_some(owner)
 }
 
-fn write(
-    harvester: &mut Harvester,
-    sink: &mut Sink,
-    facts: &Facts,
-    outcome: Result<(u64, u64), u32>,
-) {
+fn write(harvester: &mut Harvester, sink: &mut Sink, facts: &Facts, outcome: Outcome) {
     let outcome = outcome.and_then(|(start, end)| {
         if start != 0 && end >= start {
             Ok((start, end))
         } else {
-            Err(Untimed::BadTimes as u32)
+            Err(Untimed::BadTimes)
         }
     });
     let mut flags = facts.flags;
@@ -307,10 +266,10 @@ fn write(
         Ok((start, end)) => (start, end, 0),
         Err(why) => {
             flags |= flag::UNTIMED;
-            if why == Untimed::RunningAtDetach as u32 {
+            if why == Untimed::RunningAtDetach {
                 flags |= flag::OPEN_AT_DETACH;
             }
-            (0, 0, why)
+            (0, 0, why as u32)
         }
     };
     let mut node = |address: u64, agent: u64| {
@@ -350,10 +309,9 @@ fn write(
 
 /// See [`crate::forked`].
 pub fn begin_anew() {
-    for entry in &ENTRIES {
-        entry.stage.store(stage::FREE, Release);
-    }
-    for count in [&NEXT, &HIGH, &COUNT] {
+    // SAFETY: in a forked child before its first session: no thread holds an entry.
+    unsafe { COPIES.reset() };
+    for count in [&NEXT, &COUNT] {
         count.store(0, Relaxed);
     }
 }
