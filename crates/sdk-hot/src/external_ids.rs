@@ -1,74 +1,45 @@
 //! The external correlation id that goes with what a thread does now, for each context of a tool: a table without locks, which
 //! the application's threads read while a tool is told of their calls. The stacks of values are the tool-facing API's.
 
+use midair_lockfree::{AtomicKey, Slot, SlotTable};
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Contexts and threads with values of their own; a power of two.
-const PLACES: usize = 4096;
-/// How far from its own place an entry may be.
+const CAPACITY: usize = 4096;
+/// Slots that are searched for a context and thread.
 const PROBES: usize = 32;
 
-/// A top of a stack. A key is never taken out; the value of an empty stack is 0.
-#[derive(Debug)]
-struct Top {
-    key: AtomicU64,
-    value: AtomicU64,
-}
-
-static TOPS: [Top; PLACES] = [const {
-    Top {
-        key: AtomicU64::new(0),
-        value: AtomicU64::new(0),
-    }
-}; PLACES];
+/// By context and thread: the value on top of its stack, 0 for an empty one. A key is never taken out.
+static TOPS: SlotTable<AtomicKey, CAPACITY, AtomicU64> =
+    SlotTable::new([const { Slot::new(AtomicKey::new(), AtomicU64::new(0), ()) }; CAPACITY]);
 
 fn key(context: u64, tid: u64) -> u64 {
     context << 32 | tid & 0xffff_ffff
 }
 
-fn places(key: u64) -> impl Iterator<Item = &'static Top> {
-    let first = (key ^ key >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    (0..PROBES).filter_map(move |step| TOPS.get((first as usize + step) % PLACES))
-}
-
 /// The value that goes with what a thread does now. For the application's threads: no lock.
 pub fn current(context: u64, tid: u64) -> u64 {
-    let key = key(context, tid);
-    for top in places(key) {
-        match top.key.load(Acquire) {
-            0 => return 0,
-            there if there == key => return top.value.load(Acquire),
-            _ => {}
-        }
-    }
-    0
+    TOPS.find(key(context, tid), PROBES)
+        .map_or(0, |top| top.shared().load(Acquire))
 }
 
 /// Sets the value that goes with what a thread does from now on. False when too many contexts and threads have values.
 pub fn set_current(context: u64, tid: u64, value: u64) -> bool {
-    let key = key(context, tid);
-    let place = places(key).find(|top| {
-        let there = top.key.load(Acquire);
-        there == key
-            || there == 0
-                && match top.key.compare_exchange(0, key, AcqRel, Acquire) {
-                    Ok(_) => true,
-                    Err(other) => other == key,
-                }
-    });
-    if let Some(place) = place {
-        place.value.store(value, Release);
-    }
-    place.is_some()
+    let Some((top, _)) = TOPS.find_or_insert(key(context, tid), PROBES) else {
+        return false;
+    };
+    top.shared().store(value, Release);
+    true
 }
 
 /// Forgets all values. In a forked child before its first session: the only thread that uses them.
 pub fn begin_anew() {
-    for top in &TOPS {
-        top.value.store(0, Relaxed);
-        top.key.store(0, Release);
+    for top in TOPS.slots() {
+        top.shared().store(0, Relaxed);
     }
+    // SAFETY: no other thread is there, so none holds an entry.
+    unsafe { TOPS.reset() };
 }
 
 #[cfg(test)]
