@@ -1,51 +1,55 @@
 //! Executables that the application is about to destroy.
 //!
 //! What is destroyed cannot be asked for its name any more, and the next executable may be loaded at the same addresses. So the
-//! thread that destroys one waits until our thread has written what ended so far, told the executable's kernels, and taken
-//! them out of the book. The wait is bounded: after it the program goes on, and at worst kernels of it have no name.
+//! thread that destroys one waits until the worker thread has written what ended so far, told the executable's kernels, and taken
+//! them out of its tables. The wait is bounded: after it the program goes on, and at worst kernels of it have no name.
 //!
-//! Nor may one be destroyed while our thread asks the runtime about it: the runtime takes any handle for one of a live executable. Our
-//! thread says that it looks before it looks at the slots; the other one gives up its slot before it looks whether we look. So
-//! one of them sees the other. (The runtime's own lock does not help: its queries, made inside its list, wait for threads that
-//! are loading and wait for that list.)
+//! Nor may one be destroyed while the worker thread asks the runtime about it: the runtime takes any handle for one of a live
+//! executable. The worker thread stores [`LOOKING`] before it reads the slots; the other thread marks its slot as seen before it
+//! reads [`LOOKING`]. Both are sequentially consistent, so one of them sees the other. (The runtime's own lock does not help: its
+//! queries, made inside its list, wait for threads that are loading and wait for that list.)
 
+use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// Longest wait of the application's thread for names.
 const LIMIT: Duration = Duration::from_millis(100);
-/// Longest wait until our thread has looked. Its look takes as long as a list of executables; only one that gets no processor takes
-/// longer.
+/// Longest wait until the worker thread has read the list of executables. That takes longer only where the thread gets no
+/// processor.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
 /// How many may be destroyed at one time and be seen.
 const SLOTS: usize = 64;
 
-/// States of a slot.
-mod state {
-    pub const FREE: u32 = 0;
-    pub const CLAIMED: u32 = 1;
-    /// Our thread is asked to tell its kernels.
-    pub const ASKED: u32 = 2;
-    /// The executable may be gone at any moment, and is not looked at again.
-    pub const SEEN: u32 = 3;
-}
-
-struct Slot {
-    executable: AtomicU64,
-    state: AtomicU32,
-}
-
-static LEAVING: [Slot; SLOTS] = [const {
-    Slot {
-        executable: AtomicU64::new(0),
-        state: AtomicU32::new(state::FREE),
+word_enum! {
+    /// States of an executable that is being destroyed.
+    enum Stage else Claimed {
+        /// None.
+        Free = 0,
+        /// Its thread fills the slot.
+        Claimed = 1,
+        /// The worker thread is asked to tell its kernels.
+        Asked = 2,
+        /// The executable may be gone at any moment, and is not looked at again.
+        Seen = 3,
     }
-}; SLOTS];
+}
+
+impl SlotState for Stage {
+    const FREE: Stage = Stage::Free;
+    const HELD: Stage = Stage::Claimed;
+}
+
+/// An executable's handle, in a slot that tells how far it is.
+type Entry = Slot<AtomicEnum<Stage>, AtomicU64>;
+
+static LEAVING: SlotTable<AtomicEnum<Stage>, SLOTS, AtomicU64> =
+    SlotTable::new([const { Slot::new(AtomicEnum::new(), AtomicU64::new(0), ()) }; SLOTS]);
 
 static LOOKING: AtomicBool = AtomicBool::new(false);
 
-/// Our thread looks at executables, until this is dropped.
+/// The worker thread looks at executables, until this is dropped.
 #[derive(Debug)]
 pub struct Looking(());
 
@@ -66,26 +70,27 @@ impl Drop for Looking {
 /// An executable that is being destroyed, until this is dropped.
 #[derive(Debug)]
 pub struct Leaving {
-    slot: Option<usize>,
+    entry: Option<&'static Entry>,
 }
 
 impl Leaving {
-    /// Announces it and waits until our thread has seen that, within a limit. `wake` asks our thread to look and tells whether
-    /// one is there; it is asked again and again.
+    /// Announces it and waits until the worker thread has seen that, within a limit. `wake` asks the worker thread to look and
+    /// tells whether one is there; it is asked again and again.
     pub fn announce(executable: u64, wake: impl Fn() -> bool) -> Leaving {
-        let slot = LEAVING.iter().position(|slot| {
-            slot.state
-                .compare_exchange(state::FREE, state::CLAIMED, SeqCst, SeqCst)
-                .is_ok()
+        let entry = LEAVING.claim().and_then(|(index, claimed)| {
+            claimed.shared().store(executable, SeqCst);
+            claimed.publish(Stage::Asked);
+            LEAVING.get(index)
         });
-        if let Some(slot) = slot.and_then(|index| LEAVING.get(index)) {
-            slot.executable.store(executable, SeqCst);
-            slot.state.store(state::ASKED, SeqCst);
-            wait_while(LIMIT, || wake() && slot.state.load(SeqCst) == state::ASKED);
-            slot.state.store(state::SEEN, SeqCst);
+        if let Some(entry) = entry {
+            wait_while(LIMIT, || {
+                wake() && entry.word().load(SeqCst) == Stage::Asked
+            });
+            // Sequentially consistent, and before the look at LOOKING: see the module's description.
+            entry.word().store(Stage::Seen, SeqCst);
         }
         wait_while(LOOK_LIMIT, || wake() && LOOKING.load(SeqCst));
-        Leaving { slot }
+        Leaving { entry }
     }
 }
 
@@ -98,34 +103,36 @@ fn wait_while(limit: Duration, mut waits: impl FnMut() -> bool) {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot.and_then(|index| LEAVING.get(index)) {
-            slot.state.store(state::FREE, SeqCst);
+        if let Some(entry) = self.entry {
+            entry.word().store(Stage::Free, SeqCst);
         }
     }
 }
 
-/// Whether any waits to be seen.
-pub fn any() -> bool {
+/// Looks at all slots: the mark of those that were ever claimed is not sequentially consistent.
+fn is_any(stage: Stage, wanted: impl Fn(u64) -> bool) -> bool {
     LEAVING
+        .slots()
         .iter()
-        .any(|slot| slot.state.load(SeqCst) == state::ASKED)
+        .any(|entry| entry.word().load(SeqCst) == stage && wanted(entry.shared().load(SeqCst)))
 }
 
-/// Whether our thread has seen that this one leaves.
+/// Whether any waits to be seen.
+pub fn any() -> bool {
+    is_any(Stage::Asked, |_| true)
+}
+
+/// Whether the worker thread has seen that this one leaves.
 pub fn has_left(executable: u64) -> bool {
-    LEAVING.iter().any(|slot| {
-        slot.state.load(SeqCst) == state::SEEN && slot.executable.load(SeqCst) == executable
-    })
+    is_any(Stage::Seen, |leaving| leaving == executable)
 }
 
 /// Whether this one waits to be seen.
 pub fn is_asked(executable: u64) -> bool {
-    LEAVING.iter().any(|slot| {
-        slot.state.load(SeqCst) == state::ASKED && slot.executable.load(SeqCst) == executable
-    })
+    is_any(Stage::Asked, |leaving| leaving == executable)
 }
 
-/// Our thread has seen it: the thread that destroys it goes on.
+/// The worker thread has seen it: the thread that destroys it goes on.
 pub fn see(executable: u64) {
     see_if(|leaving| leaving == executable);
 }
@@ -136,12 +143,12 @@ pub fn see_all() {
 }
 
 fn see_if(wanted: impl Fn(u64) -> bool) {
-    for slot in &LEAVING {
-        if slot.state.load(SeqCst) == state::ASKED && wanted(slot.executable.load(SeqCst)) {
+    for entry in LEAVING.slots() {
+        if entry.word().load(SeqCst) == Stage::Asked && wanted(entry.shared().load(SeqCst)) {
             // A thread whose patience was over has freed it meanwhile, or another took it: then it is not ours to change.
-            let _ = slot
-                .state
-                .compare_exchange(state::ASKED, state::SEEN, SeqCst, SeqCst);
+            let _ = entry
+                .word()
+                .compare_exchange(Stage::Asked, Stage::Seen, SeqCst, SeqCst);
         }
     }
 }
