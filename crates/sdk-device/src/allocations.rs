@@ -1,19 +1,19 @@
 //! Memory that devices see: who allocated or released which bytes, of which agent.
 //!
 //! The call itself is the event, so the application's thread writes the record on its way out. Which agent owns a pool is learned by
-//! our own thread once the runtime is open ([`learn`]); an allocation from before that moment waits in a short list until our thread
-//! can tell ([`pass`]). Only calls that succeeded are told.
+//! the worker thread once the runtime is open ([`learn`]); an allocation from before that moment waits in a short list until the worker
+//! thread can tell ([`pass`]). Only calls that succeeded are recorded.
 
 use crate::sink::Sink;
 use crate::symbols;
+use midair_lockfree::{AtomicEnum, AtomicKey, Slot, SlotState, SlotTable, word_enum};
 use midair_record::event::{Allocation, Header, NO_NODE, Plain, kind};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::{self, original};
-use std::cell::UnsafeCell;
 use std::ffi::c_void;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// `rocprofiler_memory_allocation_operation_t` (source: api/rocprofiler_sdk.json).
 mod operation {
@@ -28,58 +28,62 @@ const POOLS: usize = 1024;
 /// Allocations that can wait for their pool's agent.
 const WAITING: usize = 1024;
 
-struct Pool {
-    handle: AtomicU64,
-    node: AtomicU32,
-}
-
-static POOL_LIST: [Pool; POOLS] = [const {
-    Pool {
-        handle: AtomicU64::new(0),
-        node: AtomicU32::new(0),
-    }
-}; POOLS];
-/// Pools in the list.
+/// By a pool's handle: its agent's node.
+static NODES: SlotTable<AtomicKey, POOLS, AtomicU32> =
+    SlotTable::new([const { Slot::new(AtomicKey::new(), AtomicU32::new(0), ()) }; POOLS]);
+/// Pools in that table.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
 
-mod stage {
-    pub const FREE: u32 = 0;
-    pub const FILLING: u32 = 1;
-    pub const WAITS: u32 = 2;
-}
-
-struct Entry {
-    stage: AtomicU32,
-    pool: AtomicU64,
-    record: UnsafeCell<Allocation>,
-}
-
-// SAFETY: `record` is written by whoever moved the stage from FREE to FILLING, and read by our own thread while it is WAITS.
-unsafe impl Sync for Entry {}
-
-static ENTRIES: [Entry; WAITING] = [const {
-    Entry {
-        stage: AtomicU32::new(stage::FREE),
-        pool: AtomicU64::new(0),
-        record: UnsafeCell::new(Allocation {
-            header: Header {
-                size: 0,
-                kind: 0,
-                flags: 0,
-                operation: 0,
-            },
-            start: 0,
-            end: 0,
-            correlation: 0,
-            ancestor: 0,
-            address: 0,
-            bytes: 0,
-            stream: 0,
-            node: 0,
-            tid: 0,
-        }),
+word_enum! {
+    enum Stage else Held {
+        /// Nothing.
+        Free = 0,
+        /// One thread fills the entry or writes its record.
+        Held = 1,
+        /// It waits for its pool's agent.
+        Waiting = 2,
     }
-}; WAITING];
+}
+
+impl SlotState for Stage {
+    const FREE: Stage = Stage::Free;
+    const HELD: Stage = Stage::Held;
+}
+
+/// An allocation whose pool's agent is not known.
+struct Waiting {
+    pool: u64,
+    record: Allocation,
+}
+
+static QUEUE: SlotTable<AtomicEnum<Stage>, WAITING, (), Waiting> = SlotTable::new(
+    [const {
+        Slot::new(
+            AtomicEnum::new(),
+            (),
+            Waiting {
+                pool: 0,
+                record: Allocation {
+                    header: Header {
+                        size: 0,
+                        kind: 0,
+                        flags: 0,
+                        operation: 0,
+                    },
+                    start: 0,
+                    end: 0,
+                    correlation: 0,
+                    ancestor: 0,
+                    address: 0,
+                    bytes: 0,
+                    stream: 0,
+                    node: 0,
+                    tid: 0,
+                },
+            },
+        )
+    }; WAITING],
+);
 /// Allocations that wait, about.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -87,12 +91,11 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 pub fn clear() {
     KNOWN.store(0, Release);
     COUNT.store(0, Relaxed);
-    for entry in &ENTRIES {
-        entry.stage.store(stage::FREE, Relaxed);
-    }
+    NODES.clear();
+    QUEUE.clear();
 }
 
-/// Learns which agent owns which pool. Only our own thread, once the runtime is open.
+/// Learns which agent owns which pool. Only on the worker thread, once the runtime is open.
 pub fn learn() {
     unsafe extern "C" fn each(handle: u64, data: *mut c_void) -> u32 {
         // SAFETY: `data` is the vector of the caller below, during the call only.
@@ -110,26 +113,21 @@ pub fn learn() {
             original::hsa_agent_iterate_regions(agent, each as *mut c_void, list);
         }
         for handle in handles {
-            let known = KNOWN.load(Relaxed);
             if node_of(handle).is_some() {
                 continue;
             }
-            let Some(place) = POOL_LIST.get(known) else {
-                return;
+            let Some(entry) = NODES.claim_key(handle, POOLS) else {
+                continue;
             };
-            place.node.store(node, Relaxed);
-            place.handle.store(handle, Relaxed);
-            KNOWN.store(known + 1, Release);
+            entry.shared().store(node, Relaxed);
+            entry.publish(handle);
+            KNOWN.fetch_add(1, Release);
         }
     }
 }
 
 fn node_of(pool: u64) -> Option<u32> {
-    POOL_LIST
-        .iter()
-        .take(KNOWN.load(Acquire))
-        .find(|known| known.handle.load(Relaxed) == pool)
-        .map(|known| known.node.load(Relaxed))
+    Some(NODES.find(pool, POOLS)?.shared().load(Relaxed))
 }
 
 /// Writes what waited for its pool; with `last`, also that of which no agent is known. Returns how many were written.
@@ -138,15 +136,19 @@ pub fn pass(sink: &mut Sink, last: bool) -> usize {
         return 0;
     }
     let mut written = 0;
-    for entry in &ENTRIES {
-        if entry.stage.load(Acquire) != stage::WAITS {
+    for (_, slot) in QUEUE.used() {
+        let Some(mut entry) = slot.hold(Stage::Waiting) else {
             continue;
-        }
-        // SAFETY: WAITS is ours alone.
-        let mut record = unsafe { *entry.record.get() };
-        record.node = node_of(entry.pool.load(Relaxed)).unwrap_or(NO_NODE);
-        sink.put(kind::MEMORY_ALLOCATION, record.bytes());
-        entry.stage.store(stage::FREE, Release);
+        };
+        entry.with(|waiting| {
+            let node = node_of(waiting.pool).unwrap_or(NO_NODE);
+            let record = Allocation {
+                node,
+                ..waiting.record
+            };
+            sink.put(kind::MEMORY_ALLOCATION, record.bytes());
+        });
+        entry.free();
         COUNT.fetch_sub(1, Relaxed);
         written += 1;
     }
@@ -154,21 +156,19 @@ pub fn pass(sink: &mut Sink, last: bool) -> usize {
 }
 
 fn wait(record: &Allocation, pool: u64) -> bool {
-    for entry in &ENTRIES {
-        if entry
-            .stage
-            .compare_exchange(stage::FREE, stage::FILLING, AcqRel, Relaxed)
-            .is_ok()
-        {
-            // SAFETY: FILLING is ours alone.
-            unsafe { *entry.record.get() = *record };
-            entry.pool.store(pool, Relaxed);
-            entry.stage.store(stage::WAITS, Release);
-            COUNT.fetch_add(1, Release);
-            return true;
-        }
-    }
-    false
+    let Some((_, mut entry)) = QUEUE.claim() else {
+        return false;
+    };
+    entry.with(|waiting| {
+        *waiting = Waiting {
+            pool,
+            record: *record,
+        };
+    });
+    // Before it can be seen: a pass that sees it takes it off the count.
+    COUNT.fetch_add(1, Relaxed);
+    entry.publish(Stage::Waiting);
+    true
 }
 
 /// A call under way.
