@@ -12,6 +12,7 @@ mod cuda_hostile;
 mod golden;
 mod hostile;
 mod pftrace;
+mod recordings;
 mod rocpd;
 mod rocpd_limits;
 mod rocpd_rows;
