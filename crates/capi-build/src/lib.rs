@@ -1,18 +1,20 @@
-//! What every C library of ours has in common: how it is linked ([`cdylib`], called by the build script of each `*-so` crate)
-//! and the edge between C and Rust ([`c_api!`], used where the exported functions are written).
+//! What every C library of this workspace has in common: how it is linked ([`cdylib`], called by
+//! the build script of each `*-so` crate), and the boundary between C and Rust ([`c_api!`], used
+//! where the exported functions are written).
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Tells cargo how to link the cdylib of the calling build script's crate.
+/// Tells cargo how to link the cdylib of the calling build script's crate:
 ///
-/// * the SONAME, since cargo can only make `libNAME.so`,
-/// * a Build-ID: injectors compare it across containers,
-/// * NODELETE: threads may be inside our code whenever somebody calls `dlclose`,
-/// * no text relocations and no lazy binding: the first call of a function must not take the loader's lock in an
-///   application's thread,
-/// * own definitions for own names (`-Bsymbolic`): where AMD's SDK is mapped as well, our table of functions and our tool would
-///   otherwise be bound to AMD's functions of the same names.
+/// * the SONAME, since cargo can only make `libNAME.so`;
+/// * a build id, which injectors compare across containers;
+/// * NODELETE, since threads may be inside our code when somebody calls `dlclose`;
+/// * no text relocations and no lazy binding: the first call of a function must not take the
+///   loader's lock on a thread of the application;
+/// * `-Bsymbolic`: our references to our own names bind to our own definitions. Where AMD's SDK is
+///   mapped as well, our function table and our tool would otherwise be bound to AMD's functions of
+///   the same names.
 pub fn cdylib(soname: &str) {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
     for argument in [
@@ -28,8 +30,8 @@ pub fn cdylib(soname: &str) {
     println!("cargo:rerun-if-changed=build.rs");
 }
 
-/// Runs the body of a C function and turns a panic into `on_panic`: nothing may unwind into C, or end the process that we are
-/// a guest in.
+/// Runs the body of a C function and turns a panic into `on_panic`. Nothing may unwind into C, and
+/// nothing may end the process that we run in.
 pub fn edge<R>(on_panic: R, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(on_panic)
 }
@@ -39,11 +41,11 @@ pub fn status<S: Into<c_int>>(body: impl FnOnce() -> Result<(), S>) -> c_int {
     edge(1, || body().map_or_else(S::into, |()| 0))
 }
 
-/// Makes a thread with every signal blocked: the application's signals must not be handled on a thread of ours. A panic of `body` ends
-/// the thread and nothing else.
+/// Makes a thread with every signal blocked: signals of the application must not be handled on a
+/// thread of ours. A panic of `body` ends the thread and nothing else.
 ///
 /// # Errors
-/// What the system said.
+/// The error of the system.
 pub fn quiet_thread(
     name: &str,
     stack: usize,
@@ -67,10 +69,12 @@ pub fn quiet_thread(
     made.map(drop)
 }
 
-/// Defines exported C functions that return a status. The body is a block of type `Result<(), S>` with `S: Into<c_int>`;
-/// `Ok` is 0, a panic is 1 (the plain error of every status enum of AMD's).
+/// Defines exported C functions that return a status. The body is a block of type `Result<(), S>`
+/// with `S: Into<c_int>`; `Ok` is 0, a panic is 1 (the general error of each of AMD's status
+/// enums).
 ///
-/// Pointers come from C and are only as good as the caller: each body says what it needs of them, and null is checked.
+/// Pointers come from C and are only as valid as the caller makes them: each body says what it
+/// needs of them, and checks for null.
 #[macro_export]
 macro_rules! c_api {
     ($( $(#[$meta:meta])* fn $name:ident ( $($argument:ident : $type:ty),* $(,)? ) $body:block )*) => { $(

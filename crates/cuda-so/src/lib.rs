@@ -1,12 +1,13 @@
-//! `libmidair-cuda.so`: the entry of our thread in a CUDA process.
+//! `libmidair-cuda.so`: the entry function of the worker thread in a CUDA process.
 
 use midair_record::boot::BootBlock;
 
-/// Entry of our thread in a target ([`midair_record::boot::ENTRY`]), called by the boot code. Returns when the thread shall
-/// end.
+/// Entry function of the worker thread in a target ([`midair_record::boot::ENTRY`]), called by the
+/// boot code. It returns when the thread is to end.
 ///
 /// # Safety
-/// `boot` must be the live boot block of the calling thread, mapped for ever.
+/// `boot` must be the live boot block of the calling thread, mapped for as long as the process
+/// lives.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn midair_agent_enter(boot: *mut BootBlock) {
     // SAFETY: the caller's promise is the same; panics are caught inside.

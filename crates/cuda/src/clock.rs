@@ -1,17 +1,20 @@
-//! CUPTI's time and ours: from nanoseconds of a clock of CUPTI's choice to CLOCK_BOOTTIME.
+//! Conversion from CUPTI's timestamps (nanoseconds of a clock that CUPTI chooses) to
+//! CLOCK_BOOTTIME.
 //!
-//! Pairs of both clocks are taken at the begin, with each flush and at the end. Between two pairs the difference is interpolated: it
-//! drifts by some ten ppm where CUPTI's clock is the wall clock, which is slewed. Where the wall clock was set in between, the two
-//! differences are far apart, and a moment has the one that puts it between the two pairs.
+//! Both clocks are read at the begin of a session, at each flush, and at the end; each reading is a
+//! [`Pair`]. Between two pairs the offset is interpolated: where CUPTI's clock is the wall clock,
+//! which is slewed, it drifts by some ten ppm. Where the wall clock was set between two pairs,
+//! their offsets differ by much; a timestamp then gets the offset that places it between the two.
 
-/// Pairs that are kept: what CUPTI may hold back, at one pair per flush.
+/// Number of pairs kept: CUPTI holds records back for at most so many flushes, with one pair for
+/// each flush.
 const KEPT: usize = 256;
-/// Differences that are further apart than this were not made by drift, in ns.
+/// A change of the offset beyond this was not caused by drift, in ns.
 const STEP: i64 = 1_000_000;
-/// Readings for one pair: the one with the narrowest bracket counts.
+/// Readings for one pair; the one with the narrowest bracket is used.
 const READINGS: usize = 5;
 
-/// One moment on both clocks.
+/// One moment, on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair {
     /// CUPTI's, ns.
@@ -21,7 +24,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Reads both clocks: CUPTI's between two readings of ours. `None` when CUPTI does not tell.
+    /// Reads both clocks, CUPTI's between two readings of ours. `None` when CUPTI returns no time.
     pub fn read(
         mut cupti: impl FnMut() -> Option<u64>,
         mut boot: impl FnMut() -> u64,
@@ -44,7 +47,7 @@ impl Pair {
     }
 }
 
-/// A stretch between two pairs.
+/// The interval between two pairs.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     from: Pair,
@@ -53,7 +56,7 @@ struct Stretch {
 
 impl Stretch {
     fn has(&self, time: u64) -> bool {
-        // A clock that was set back: the later pair may have the smaller time.
+        // Where the clock was set back, the later pair may have the smaller time.
         let (low, high) = (self.from.cupti, self.to.cupti);
         (low.min(high)..=low.max(high)).contains(&time)
     }
@@ -67,30 +70,31 @@ impl Stretch {
         if change.abs() > STEP {
             let late = time.wrapping_add_signed(last);
             let early = time.wrapping_add_signed(first);
-            // The clock was set within this stretch. Only one of both is possible where it was set by more than the stretch is long.
+            // The clock was set within this interval. Where it was set by more than the interval's
+            // length, only one of the two is possible.
             let possible = (self.from.boot..=self.to.boot).contains(&early);
             return if possible { early } else { late };
         }
         let length = self.to.cupti.wrapping_sub(self.from.cupti).cast_signed();
         let part = time.wrapping_sub(self.from.cupti).cast_signed();
-        // A stretch is at most hours (2^45 ns) long and the change below 2^20: no overflow.
+        // An interval is hours long at most (2^45 ns), and the change is below 2^20: no overflow.
         let share = part.saturating_mul(change) / length.max(1);
         time.wrapping_add_signed(first + share)
     }
 }
 
-/// All that is known of both clocks in a session.
+/// What a session knows of both clocks.
 #[derive(Debug, Default)]
 pub struct Clock {
     pairs: Vec<Pair>,
-    /// The stretch of the last conversion: the next one is nearly always in it.
+    /// Interval of the last conversion; the next timestamp is nearly always in it.
     last: Option<Stretch>,
-    /// How often the other clock was seen to have been set.
+    /// How many times CUPTI's clock was seen to have been set.
     pub steps: u32,
 }
 
 impl Clock {
-    /// Another pair.
+    /// Adds a pair.
     pub fn add(&mut self, pair: Pair) {
         if let Some(last) = self.pairs.last() {
             let change = pair.difference().wrapping_sub(last.difference());
@@ -103,12 +107,12 @@ impl Clock {
         self.last = None;
     }
 
-    /// Whether there is a pair at all.
+    /// Whether there is any pair.
     pub fn is_set(&self) -> bool {
         !self.pairs.is_empty()
     }
 
-    /// CUPTI's `time` as CLOCK_BOOTTIME; 0 stays 0 (no time).
+    /// Converts CUPTI's `time` to CLOCK_BOOTTIME. 0 means "no time" and stays 0.
     #[inline]
     pub fn convert(&mut self, time: u64) -> u64 {
         if time == 0 {
@@ -116,7 +120,8 @@ impl Clock {
         }
         match (self.last, self.pairs.last()) {
             (Some(stretch), _) if stretch.has(time) => stretch.convert(time),
-            // Later than the newest pair; where the clock was set back it may also be from before that.
+            // Later than the newest pair. Where the clock was set back, the time may also be from
+            // before that.
             (_, Some(newest)) if self.steps == 0 && time >= newest.cupti => {
                 time.wrapping_add_signed(newest.difference())
             }
@@ -132,7 +137,7 @@ impl Clock {
             }),
             _ => None,
         });
-        // The newest that fits.
+        // The newest interval that contains the time.
         if let Some(stretch) = stretches.rev().find(|stretch| stretch.has(time)) {
             self.last = Some(stretch);
             return stretch.convert(time);

@@ -1,18 +1,16 @@
-//! CUPTI: found in the process or on its disk, loaded, asked for its version, and its records read. It is never linked.
+//! CUPTI: found in the process or in its file system ([`midair_cupti_file`]), loaded, asked for its
+//! version; its records are read. It is never linked.
 //!
-//! * [`find`]: where to look, in which order; a pure function,
-//! * [`library`]: one file opened, its functions as methods; each reason why it does not do,
-//! * [`devices`]: what CUDA's driver tells of the GPUs,
+//! * [`library`]: one opened CUPTI, with its functions as methods, and each reason why a file is
+//!   not usable;
+//! * [`devices`]: what CUDA's driver says about the GPUs;
 //! * [`activity`], [`decode`]: records.
 
 pub mod activity;
 pub mod decode;
 pub mod devices;
-mod elf;
-pub mod find;
 pub mod functions;
 pub mod library;
-pub mod process;
 
 pub use activity::Activity;
 pub use decode::read;

@@ -1,4 +1,4 @@
-//! From CUPTI's records to ours.
+//! Converts CUPTI's records to midair's.
 
 use crate::clock::Clock;
 use crate::cupti::activity::{
@@ -18,23 +18,24 @@ use midair_record::event::{
 use std::collections::HashMap;
 use std::ffi::CStr;
 
-/// The node that stands for the host: the first processor.
+/// Node of the host: the first CPU.
 const HOST: u32 = 0;
-/// Bytes of a name that fit a record.
+/// Maximum length of a name in a record, in bytes.
 const MOST_NAME: usize = MAX_RECORD - size_of::<KernelSymbol>();
-/// Correlation ids of marks and ranges begin here: CUPTI's own have 32 bits.
+/// Correlation ids of marks and ranges begin here; CUPTI's own ids have 32 bits.
 const MARKER_IDS: u64 = 1 << 32;
 
-/// What a session has read so far.
+/// State of the conversion in a session.
 #[derive(Debug)]
 pub struct Drain {
-    /// Where it goes.
+    /// Destination of the records.
     pub sink: Sink,
-    /// CUPTI's clock and ours.
+    /// Conversion from CUPTI's clock.
     pub clock: Clock,
-    /// Calls are recorded: what names one has a caller.
+    /// Whether calls are recorded: then what a record names has a caller in the records.
     calls: bool,
-    /// Our own thread, which asks the driver for its GPUs and waits for the device: calls that the application did not make.
+    /// Thread id of the worker thread. Its own calls, which query GPUs and wait for the device, are
+    /// left out.
     own: u32,
     kernels: Kernels,
     markers: Markers,
@@ -42,24 +43,25 @@ pub struct Drain {
     last_queue: ((u32, u32), u32),
     dispatches: u64,
     marks: u64,
-    /// Kernels that CUPTI gave without their times.
+    /// Kernels that CUPTI delivered without times.
     pub untimed: u64,
-    /// The longest kernel so far, ns.
+    /// Duration of the longest kernel so far, ns.
     pub longest: u64,
-    /// A graph has launched something.
+    /// Whether a graph has launched anything.
     pub graphs: bool,
-    /// Whose threads are told by the low half of `pthread_self`: numbers of the system, by that half. `None` where CUPTI tells the system's.
+    /// Where CUPTI identifies threads by the low half of `pthread_self`: thread ids by that half.
+    /// `None` where CUPTI gives system thread ids.
     threads: Option<HashMap<u32, u32>>,
-    /// The thread that the present buffer belongs to: its half, and its number.
+    /// Owner of the current buffer: the low half of its `pthread_self`, and its thread id.
     owner: (u32, u32),
-    /// Records of kinds that nobody asked for.
+    /// Records of kinds that were not enabled.
     pub others: u64,
-    /// Names that were cut.
+    /// Kernel names that were truncated.
     pub cut: u64,
 }
 
 impl Drain {
-    /// Nothing read yet.
+    /// A conversion that has read nothing yet.
     pub fn new(sink: Sink, calls: bool) -> Drain {
         Drain {
             sink,
@@ -83,10 +85,11 @@ impl Drain {
         }
     }
 
-    /// Writes what a record of CUPTI's tells.
+    /// Converts one record and stores the result.
     ///
     /// # Safety
-    /// The texts that it points to are as CUPTI promises them: terminated, and there until its buffer is given back.
+    /// The texts that it points to are terminated and stay until its buffer is returned, as CUPTI
+    /// documents.
     #[inline]
     pub unsafe fn see(&mut self, activity: &Activity<'_>) {
         match activity {
@@ -104,12 +107,14 @@ impl Drain {
         }
     }
 
-    /// CUPTI tells threads by the low half of `pthread_self`; to tell the system's number costs it a system call for each record.
+    /// Selects identification by the low half of `pthread_self`. For system thread ids CUPTI makes
+    /// one system call for each record.
     pub fn threads_by_half(&mut self) {
         self.threads = Some(HashMap::new());
     }
 
-    /// The buffer that is read next belongs to a thread: the low half of its `pthread_self`, and its number.
+    /// Sets the owner of the buffer that is read next: the low half of its `pthread_self`, and its
+    /// thread id.
     pub fn owner(&mut self, half: u32, tid: u32) {
         self.owner = (half, tid);
         if let Some(threads) = &mut self.threads {
@@ -117,7 +122,7 @@ impl Drain {
         }
     }
 
-    /// The system's number of a thread.
+    /// The system's thread id for a thread as CUPTI identifies it.
     fn tid(&self, told: u32) -> u32 {
         match &self.threads {
             Some(_) if told == self.owner.0 => self.owner.1,
@@ -213,7 +218,7 @@ impl Drain {
         self.sink.put(&record, launch.bytes());
     }
 
-    /// The number of a stream; told where it is new.
+    /// Number of the queue that stands for a stream; a new one is recorded.
     #[inline]
     fn queue(&mut self, context: u32, stream: u32, device: u32) -> u32 {
         let key = (context, stream);
@@ -269,7 +274,8 @@ impl Drain {
 
     fn copy(&mut self, copy: &Memcpy) {
         let here = cuda_node(copy.device);
-        // The directions are AMD's: host to host, host to device, device to host, device to device.
+        // Operation numbers are AMD's: host to host, host to device, device to host, device to
+        // device.
         let (operation, src, dst) = match copy.kind {
             memcpy_kind::HTOH => (1, HOST, HOST),
             memcpy_kind::HTOD | memcpy_kind::HTOA => (2, HOST, here),
@@ -282,7 +288,7 @@ impl Drain {
                 let (from, to) = copy.peers.unwrap_or((copy.device, copy.device));
                 (4, cuda_node(from), cuda_node(to))
             }
-            // The driver chose: what the memories are says as much.
+            // The driver chose the direction: the kinds of memory tell it.
             _ => {
                 let place = |memory| if is_on_host(memory) { HOST } else { here };
                 let (src, dst) = (place(copy.src_kind), place(copy.dst_kind));
@@ -324,7 +330,7 @@ impl Drain {
         self.sink.put(&record, transfer.bytes());
     }
 
-    /// Start and end on our clock, or both 0 and why.
+    /// Start and end on our clock; or both 0, and the reason.
     fn times(&mut self, start: u64, end: u64) -> (u64, u64, Untimed) {
         if start == 0 || end == 0 {
             return (0, 0, Untimed::RunningAtDetach);
@@ -418,7 +424,7 @@ impl Drain {
             | unified_memory::THRASHING
             | unified_memory::THROTTLING
             | unified_memory::REMOTE_MAP => (cuda_node(moved.src), NO_NODE),
-            // Faults of a processor.
+            // Page faults of a CPU.
             _ => (NO_NODE, NO_NODE),
         };
         let record = event::UnifiedMemory {
@@ -475,7 +481,7 @@ impl Drain {
         self.sink.put_with_text(&record, &range.text);
     }
 
-    /// The session ends at `time`: ranges that are open are told, and what is to be said is said.
+    /// Ends the session at `time`: records the open ranges, and notes what the user must know.
     pub fn close(&mut self, time: u64) {
         for range in self.markers.close(time) {
             self.range(&range, flag::OPEN_AT_DETACH);
@@ -507,7 +513,7 @@ impl Drain {
     }
 }
 
-/// The bytes of a text, none where there is none.
+/// The bytes of a text; empty for null.
 ///
 /// # Safety
 /// As [`Text::get`].
@@ -516,7 +522,7 @@ unsafe fn bytes(text: Text<'_>) -> &[u8] {
     unsafe { text.get() }.map_or(&[], CStr::to_bytes)
 }
 
-/// Whether memory of a `CUpti_ActivityMemoryKind` is the host's.
+/// Whether a `CUpti_ActivityMemoryKind` is memory of the host.
 fn is_on_host(memory: u32) -> bool {
     matches!(memory, memory_kind::PAGEABLE | memory_kind::PINNED)
 }

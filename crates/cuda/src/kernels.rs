@@ -1,12 +1,13 @@
-//! Kernels by their names: a number for each, told once.
+//! Numbers of kernels by name; each kernel is described once.
 //!
-//! A record points to its name. The pointer is looked up first, and what is known of it compared with the text that is there now: a
-//! module that was unloaded may have left its place to another name.
+//! A record points to the name of its kernel. The pointer is looked up first, and what is known of
+//! it is compared with the text at that address: a module that was unloaded may have left its
+//! address to another name.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
 
-/// What makes two launches launches of one kernel, besides its name: modules may hold kernels of one name.
+/// What distinguishes kernels of one name: several modules may contain kernels of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Registers per thread.
@@ -29,11 +30,11 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// The number of a kernel, from 1; 0 where it has no name. `tell` writes its description and says whether there was room: it is asked
-    /// again at the next launch where not.
+    /// The number of a kernel, from 1; 0 where it has no name. `describe` stores its description
+    /// and returns whether that was stored; if not, it is called again at the next launch.
     ///
     /// # Safety
-    /// `name` is null or leads to a terminated text that stays during the call.
+    /// `name` is null or points to a terminated text that stays during the call.
     #[inline]
     pub unsafe fn number(
         &mut self,
@@ -45,7 +46,8 @@ impl Kernels {
             return 0;
         }
         if let Some(known) = self.by_place.get(&(name.addr(), shape)) {
-            // SAFETY: the caller's promise; strcmp reads no further than the first difference, or the end.
+            // SAFETY: the caller's promise; strcmp reads no further than the first difference, or
+            // the terminator.
             if unsafe { libc::strcmp(name, known.text.as_ptr()) } == 0 {
                 return known.id;
             }
@@ -70,19 +72,19 @@ impl Kernels {
                 self.by_text.insert(key, next);
                 next
             }
-            // Nobody would know the number.
+            // The number would mean nothing without its description.
             None => return 0,
         };
         self.by_place.insert((place, shape), Known { text, id });
         id
     }
 
-    /// How many are known.
+    /// How many kernels are known.
     pub fn len(&self) -> usize {
         self.by_text.len()
     }
 
-    /// Whether none is.
+    /// Whether no kernel is known.
     pub fn is_empty(&self) -> bool {
         self.by_text.is_empty()
     }

@@ -1,17 +1,20 @@
-//! The process ends while it is recorded: an exit handler of ours lets our thread finish first.
+//! The process exits while it is recorded: an exit handler of ours lets the worker thread finish
+//! first.
 //!
-//! It was registered after CUDA's own handlers and CUPTI's, so it runs before them, and CUPTI still works when our thread asks it for the rest.
+//! The handler is registered after those of CUDA and CUPTI, so it runs before them, and CUPTI still
+//! works when the worker thread collects the remaining records.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// How long the application's thread waits for us.
+/// How long the exiting thread of the application waits for the worker thread.
 const LIMIT: Duration = Duration::from_millis(1500);
 
-/// The pid of the process that is recorded, 0 when none: a forked child has a copy of this word and nothing of ours that runs.
+/// Pid of the process that is recorded, 0 when there is no session. A forked child has a copy of
+/// this word, but no worker thread.
 static SERVING: AtomicU32 = AtomicU32::new(0);
-/// The pid of the process that this library was first used in, 0 before.
+/// Pid of the process that first used this library, 0 before that.
 static HOME: AtomicU32 = AtomicU32::new(0);
 /// 1 once the process runs its exit handlers.
 static LEAVES: AtomicU32 = AtomicU32::new(0);
@@ -22,13 +25,13 @@ pub fn is_forked() -> bool {
     home != 0 && home != std::process::id()
 }
 
-/// Registers the handler. Once per CUPTI, behind its own.
+/// Registers the handler: once for each CUPTI, after its own handlers.
 pub fn register() {
     // SAFETY: a function of a library that is never unloaded.
     unsafe { libc::atexit(at_exit) };
 }
 
-/// A session begins or ends.
+/// Marks the begin or the end of a session.
 pub fn serve(on: bool) {
     if on {
         HOME.store(std::process::id(), SeqCst);
@@ -36,12 +39,12 @@ pub fn serve(on: bool) {
     SERVING.store(if on { std::process::id() } else { 0 }, SeqCst);
 }
 
-/// Whether the process is about to end.
+/// Whether the process is exiting.
 pub fn process_leaves() -> bool {
     LEAVES.load(SeqCst) != 0
 }
 
-/// In a forked child, before its first session.
+/// In a forked child, before its first session: resets the state.
 pub fn begin_anew() {
     for word in [&SERVING, &LEAVES, &HOME] {
         word.store(0, SeqCst);
@@ -54,7 +57,7 @@ extern "C" fn at_exit() {
     }
     LEAVES.store(1, SeqCst);
     let end = Instant::now() + LIMIT;
-    // The application's thread has nothing else to do: it is leaving.
+    // The application's thread has nothing else to do: the process is exiting.
     while SERVING.load(SeqCst) != 0 && Instant::now() < end {
         std::thread::sleep(Duration::from_micros(200));
     }

@@ -1,7 +1,9 @@
-//! A session in a CUDA process: CUPTI is found, switched on, drained and taken out again, all of it on our own thread.
+//! A session in a CUDA process: CUPTI is found, switched on, drained, and taken out again, all of
+//! it on the worker thread.
 //!
-//! Of this code only four functions run on other threads: those by which CUPTI asks for buffers and gives them back ([`pool`]), its
-//! clock, and the one that lets another profiler wait until we are gone ([`watch`]).
+//! Only four functions of this crate run on other threads: the two by which CUPTI requests and
+//! returns buffers ([`pool`]), its clock, and the one that makes another profiler wait until this
+//! session has ended ([`watch`]).
 
 pub mod choice;
 pub mod clock;
@@ -11,7 +13,6 @@ pub mod kernels;
 pub mod leave;
 pub mod markers;
 pub mod nvtx;
-pub mod others;
 pub mod pool;
 pub mod session;
 pub mod sink;

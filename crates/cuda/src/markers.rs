@@ -1,43 +1,43 @@
-//! NVTX ranges: CUPTI tells a begin and an end, we write one record.
+//! NVTX ranges: CUPTI delivers a begin and an end, and midair writes one record for both.
 //!
-//! A range that was pushed has the id 0 in both, and ends where its thread pops next in the same domain; one that was started has an id
-//! of its own. (Seen with CUPTI 13.0.)
+//! A pushed range has the id 0 in both, and ends where its thread pops next in the same domain. A
+//! started range has an id of its own (seen with CUPTI 13.0; docs/sources.md#nvtx).
 
 use std::collections::HashMap;
 
-/// Ranges that may be open at one time. What is beyond is counted.
+/// Maximum number of open ranges. Further ones are counted.
 const MOST_OPEN: usize = 65_536;
-/// Bytes of a message that are kept.
+/// Maximum length of a message, in bytes.
 const MOST_TEXT: usize = 1024;
 
-/// What a marker's record says, in AMD's numbers within `MARKER_CORE_RANGE_API`.
+/// Operation numbers of marker records: AMD's, within `MARKER_CORE_RANGE_API`.
 pub mod operation {
-    /// A moment.
+    /// A mark.
     pub const MARK: u32 = 0;
-    /// Pushed and popped by one thread.
+    /// A range that was pushed and popped by one thread.
     pub const THREAD_RANGE: u32 = 1;
-    /// Started and stopped, maybe by different threads.
+    /// A range that was started and stopped, possibly by different threads.
     pub const PROCESS_RANGE: u32 = 2;
 }
 
-/// What CUPTI told.
+/// A marker record as CUPTI delivers it.
 #[derive(Debug, Clone, Copy)]
 pub struct Told<'a> {
-    /// Which it is.
+    /// Mark, begin or end.
     pub what: What,
     /// CLOCK_BOOTTIME, ns.
     pub time: u64,
-    /// 0, or the id of a range that was started.
+    /// 0, or the id of a started range.
     pub id: u32,
-    /// The thread.
+    /// Thread id.
     pub tid: u32,
-    /// The message; nothing at an end.
+    /// The message; empty at an end.
     pub name: &'a [u8],
-    /// The domain's name; nothing for NVTX's own.
+    /// The domain's name; empty for the default domain.
     pub domain: &'a [u8],
 }
 
-/// Moment, begin or end.
+/// Kind of a marker record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A mark.
@@ -51,21 +51,21 @@ pub enum What {
 /// A mark, or a range that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
-    /// See [`operation`].
+    /// A number of [`operation`].
     pub operation: u32,
     /// Begin, ns.
     pub start: u64,
     /// End, ns.
     pub end: u64,
-    /// Its id, 0 for a pushed one.
+    /// Id; 0 for a pushed range.
     pub id: u32,
-    /// The thread that began it.
+    /// Id of the thread that began it.
     pub tid: u32,
     /// `domain:message`, or the message alone.
     pub text: Vec<u8>,
 }
 
-/// Ranges that are open, and what did not fit.
+/// Open ranges.
 #[derive(Debug, Default)]
 pub struct Markers {
     /// By thread and domain, innermost last.
@@ -75,12 +75,12 @@ pub struct Markers {
     open: usize,
     /// Ends whose begin was before the session.
     pub unseen_begins: u64,
-    /// Ranges that found no room.
+    /// Ranges beyond the maximum.
     pub too_many: u64,
 }
 
 impl Markers {
-    /// What CUPTI told; the record that is complete by it, if one is.
+    /// Takes a marker record, and returns the mark or range that it completes.
     pub fn see(&mut self, told: &Told<'_>) -> Option<Range> {
         match told.what {
             What::Moment => Some(begin(told, operation::MARK)),
@@ -122,7 +122,7 @@ impl Markers {
         }
     }
 
-    /// Those that are open at the end of the session, which is at `time`.
+    /// Takes the ranges that are open at the end of the session, at `time`.
     pub fn close(&mut self, time: u64) -> Vec<Range> {
         let pushed = self.pushed.drain().flat_map(|(_, stack)| stack);
         let mut left: Vec<Range> = pushed

@@ -1,13 +1,16 @@
-//! NVTX ranges of a process that made its first NVTX call before we came.
+//! NVTX ranges of a process that made its first NVTX call before the attach.
 //!
-//! NVTX is a header: each library that uses it has a table of its own, filled at its first call with a tool's functions, or with none
-//! for ever. CUPTI is such a tool, but nobody asks it any more. So the tables are found in the libraries' data ([`tables`]: by their own
-//! pointers into themselves), CUPTI is given a table of ours to fill ([`functions`]), and functions that lead there go into the places
-//! of theirs that are empty, one aligned store each. At the end what was there before is put back. A table that another tool has filled
-//! is not touched, nor the environment, by which NVTX could be told of a tool: other threads may be reading it.
+//! NVTX is a header: each library that uses it has a function table of its own. At its first call
+//! the table is filled with the functions of a tool, or stays empty as long as the process lives.
+//! CUPTI is such a tool, but nobody asks it any more. So the tables are found in the libraries'
+//! data ([`tables`], by their pointers into themselves), CUPTI is given a table of ours to fill
+//! ([`functions`]), and functions that forward to it are stored in the empty entries of theirs, one
+//! aligned store each. At the end the previous entries are restored. A table that another tool has
+//! filled is not touched. Neither is the environment, by which NVTX could be told of a tool: other
+//! threads may be reading it.
 //!
-//! What was named while nobody listened (domains, registered strings) is null to the application for ever: such a range is in the
-//! default domain, or has a text that says so.
+//! What was named while there was no tool (domains, registered strings) is null to the application
+//! from then on: such a range is in the default domain, or has a text that says so.
 
 pub mod functions;
 pub mod tables;
@@ -18,15 +21,15 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use tables::{COMPLETE, FRESH, Table};
 
-/// The tables that we have our functions in. Puts back what was there when it is dropped.
+/// The NVTX tables that contain our functions. Dropping it restores the previous entries.
 #[derive(Debug)]
 pub struct Nvtx {
     held: Vec<Held>,
-    /// Tables of another tool.
+    /// Number of tables of another tool.
     foreign: usize,
-    /// Tables that CUPTI filled itself, since it was there at their first call.
+    /// Number of tables that CUPTI filled itself, because it was there at their first call.
     heard: usize,
-    /// Whether CUPTI takes part.
+    /// Whether CUPTI supports NVTX in this way.
     listens: bool,
 }
 
@@ -38,7 +41,8 @@ struct Held {
 }
 
 impl Nvtx {
-    /// Lets CUPTI hear the marks and ranges of this process. To be called when the kind MARKER is on.
+    /// Makes CUPTI receive the marks and ranges of this process. To be called when the kind MARKER
+    /// is enabled.
     pub fn begin(cupti: &Cupti) -> Nvtx {
         let mut nvtx = Nvtx {
             held: Vec::new(),
@@ -58,7 +62,8 @@ impl Nvtx {
         for table in tables::find() {
             match owner(&table) {
                 None => {}
-                // It was told of CUPTI at its start: CUPTI hears it without us.
+                // It was initialised with CUPTI as its tool: CUPTI receives its ranges without our
+                // functions.
                 Some(function) if home.is_some() && self::home(function) == home => {
                     nvtx.heard += 1;
                     continue;
@@ -76,7 +81,8 @@ impl Nvtx {
         nvtx
     }
 
-    /// Puts our functions (again) into places that are empty: a library whose first call came meanwhile has emptied them.
+    /// Stores our functions again in entries that are empty: a library whose first call came
+    /// meanwhile has emptied them.
     pub fn tick(&mut self) {
         for held in &mut self.held {
             for (hook, before) in HOOKS.iter().zip(&mut held.before) {
@@ -85,7 +91,7 @@ impl Nvtx {
         }
     }
 
-    /// What the user must know at the begin, if anything.
+    /// A note for the user at the begin, if there is anything to say.
     pub fn note(&self) -> Option<String> {
         const AT_START: &str =
             "only of a process that was started with NVTX_INJECTION64_PATH naming its libcupti.so";
@@ -107,19 +113,20 @@ impl Nvtx {
         })
     }
 
-    /// What he must know at the end, if anything. To be asked before this is dropped.
+    /// A note for the user at the end, if there is anything to say. To be called before this is
+    /// dropped.
     pub fn last_note(&self) -> Option<&'static str> {
         (!self.held.is_empty() && !functions::is_filled()).then_some(
             "CUPTI did not take part in NVTX: ranges of libraries that had made their first call before the attach are missing",
         )
     }
 
-    /// Whether CUPTI itself filled a library's table.
+    /// Whether CUPTI itself has filled a library's table.
     pub fn is_cuptis(&self) -> bool {
         self.heard > 0
     }
 
-    /// Tables that have our functions.
+    /// Number of tables that contain our functions.
     pub fn tables(&self) -> usize {
         self.held.len()
     }
@@ -138,7 +145,7 @@ impl Drop for Nvtx {
     }
 }
 
-/// A function of somebody else's in a table that is done with its first call.
+/// A function of another tool in a table whose first call was made.
 fn owner(table: &Table) -> Option<usize> {
     if table.state() != COMPLETE {
         return None;
@@ -147,22 +154,23 @@ fn owner(table: &Table) -> Option<usize> {
     there.find(|function| *function != 0)
 }
 
-/// Where the library lies that a function is in.
+/// Load address of the library that contains a function.
 fn home(function: usize) -> Option<usize> {
     // SAFETY: all zero is a value of the struct.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked for; the answer has room.
+    // SAFETY: dladdr accepts any address; the out pointer is valid.
     let known = unsafe { libc::dladdr(std::ptr::without_provenance(function), &raw mut found) };
     (known != 0).then(|| found.dli_fbase.addr())
 }
 
 impl Table {
-    /// Puts our function in, where there is none. `before` is what the place had then.
+    /// Stores our function in an entry that has no tool's. `before` receives the previous value.
     fn take(&self, hook: &Hook, before: &mut Option<usize>) {
         let (place, ours) = (self.place(hook), hook.address());
         let there = place.load(Acquire);
         let state = self.state();
-        // Of a table whose first call is still to come, the function that makes it: it comes after us then.
+        // Before the first call, an entry contains the function that makes the table; that one then
+        // runs after ours.
         let free = (state == COMPLETE && there == 0) || (state == FRESH && there != 0);
         if there == ours || !free {
             return;
@@ -172,7 +180,7 @@ impl Table {
         }
     }
 
-    /// Puts back what was there, where ours still is.
+    /// Restores the previous value where ours is still there.
     fn give_back(&self, hook: &Hook, before: usize) {
         let (place, ours) = (self.place(hook), hook.address());
         if before != 0 && self.state() == FRESH {
@@ -180,7 +188,8 @@ impl Table {
             if self.state() == FRESH {
                 return;
             }
-            // The first call was made at this moment; its function must not be found again after it.
+            // The first call was made just now; the function that makes the table must not stay
+            // there after it.
             let _ = place.compare_exchange(before, 0, AcqRel, Acquire);
         }
         let _ = place.compare_exchange(ours, 0, AcqRel, Acquire);

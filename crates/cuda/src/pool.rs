@@ -1,55 +1,63 @@
 //! The buffers that CUPTI fills.
 //!
-//! CUPTI asks for a buffer on whatever thread is about to record, and gives it back filled on that thread or on its own. Both answers
-//! are a few atomic operations here: no allocation, no lock, no system call. Our thread takes the filled ones, reads them, and makes
-//! them free again. With none free CUPTI is given none: it drops records then and counts them.
+//! CUPTI requests a buffer on the thread that is about to record something, and returns it filled
+//! on that thread or on its own. Both callbacks are a few atomic operations here: no allocation, no
+//! lock, no system call. The worker thread takes the filled buffers, reads them, and frees them
+//! again. With no free buffer CUPTI gets none; it then drops records and counts them.
+//!
+//! A buffer is in one of three states, told by two bits: free, filled, or with CUPTI (neither bit).
+//! The bits of 64 buffers share a word, so that a search looks at two words; a table of slots with
+//! a word each would make it look at 128.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
-/// Bytes of a buffer: some 5,000 kernels, or 26,000 calls. What a thread has to wait for at once (CUPTI clears it) stays short.
+/// Size of a buffer: some 5,000 kernels, or 26,000 calls. CUPTI clears a buffer before use; at this
+/// size the thread that waits for it does not wait for long.
 pub const BUFFER: usize = 1 << 20;
-/// Buffers: each of an application's threads has one of its own. Those that are never asked for take no memory, only addresses.
+/// Number of buffers: each thread of the application has one of its own. Those that are never
+/// requested use no memory, only addresses.
 pub const BUFFERS: usize = 128;
 const WORDS: usize = BUFFERS / 64;
-/// Buffers of somebody else's that are read in a session.
+/// Number of buffers of another profiler that can be read in a session.
 const FOREIGN: usize = 16;
-/// Their number, as [`Filled::index`].
+/// Their index, in [`Filled::index`].
 const NOT_OURS: usize = usize::MAX;
 
-/// The buffers of a process. A static one: CUPTI's functions are told of nothing else.
+/// The buffers of a process. It is a static: CUPTI's callbacks get no data of the user's.
 #[derive(Debug)]
 pub struct Pool {
-    /// Start of the mapping, 0 while there is none.
+    /// Address of the mapping, 0 while there is none.
     base: AtomicUsize,
-    /// CUPTI may have buffers.
+    /// Whether CUPTI may take buffers.
     open: AtomicBool,
-    /// A bit for each buffer that nobody has. The lowest is taken first, so that few are ever touched.
+    /// A bit for each free buffer. The lowest is taken first, so that few are ever touched.
     free: [AtomicU64; WORDS],
-    /// A bit for each that CUPTI gave back and our thread has not taken.
+    /// A bit for each buffer that CUPTI returned and the worker thread has not taken yet.
     full: [AtomicU64; WORDS],
-    /// Valid bytes of those.
+    /// Valid bytes of the returned buffers.
     valid: [AtomicUsize; BUFFERS],
-    /// The order in which they came back.
+    /// Sequence numbers of their return.
     order: [AtomicU64; BUFFERS],
-    /// Who asked for each: see [`Pool::take`].
+    /// The thread that requested each: see [`Pool::take`].
     owner: [AtomicU64; BUFFERS],
-    /// One more than the highest that was ever taken: what is below may have memory.
+    /// One past the highest buffer that was ever taken: those below may use memory.
     touched: AtomicUsize,
     next: AtomicU64,
-    /// Requests that found none.
+    /// Requests that found no free buffer.
     refused: AtomicU64,
-    /// Buffers that came back and were not ours.
+    /// Number of returned buffers that are not from this pool.
     foreign: AtomicUsize,
-    /// The first of them.
+    /// The first of those.
     others: [Foreign; FOREIGN],
 }
 
-/// A buffer that another profiler gave to CUPTI, which filled it for us and gave it back to us: how that comes about is told at
-/// `is_alone` in [`crate::session`]. It is read, and stays where it is: its owner never hears of it again.
+/// A buffer that another profiler gave to CUPTI, and that CUPTI filled for us and returned to us;
+/// how that happens is told at `is_alone` in [`crate::session`]. It is read, and is not freed: its
+/// owner never gets it back.
 #[derive(Debug)]
 struct Foreign {
-    /// Where it is; 0 while there is none.
+    /// Its address; 0 while there is none.
     start: AtomicUsize,
     valid: AtomicUsize,
     order: AtomicU64,
@@ -65,16 +73,16 @@ impl Foreign {
     }
 }
 
-/// A buffer that CUPTI gave back.
+/// A buffer that CUPTI returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filled {
-    /// Which; `usize::MAX` for one that is not of this pool.
+    /// Its index; `usize::MAX` for one that is not from this pool.
     pub index: usize,
-    /// Where it is.
+    /// Its address.
     pub start: *mut u8,
     /// Bytes of records in it.
     pub valid: usize,
-    /// What [`Pool::take`] was told.
+    /// The owner that was given to [`Pool::take`].
     pub owner: u64,
     order: u64,
 }
@@ -86,7 +94,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// One without memory: every request is refused.
+    /// A pool without memory: every request is refused.
     pub const fn new() -> Pool {
         Pool {
             base: AtomicUsize::new(0),
@@ -104,8 +112,9 @@ impl Pool {
         }
     }
 
-    /// Our thread: maps the buffers where they are not mapped, and lets CUPTI have them. Those that it kept from an earlier session
-    /// stay with it. False when there is no room.
+    /// On the worker thread: maps the buffers if they are not mapped, and lets CUPTI take them.
+    /// Those that CUPTI has kept from an earlier session stay with it. Returns false when there is
+    /// no memory.
     pub fn open(&self) -> bool {
         let mut all = [u64::MAX; WORDS];
         if self.base.load(Acquire) == 0 {
@@ -125,7 +134,7 @@ impl Pool {
             }
             self.base.store(base.expose_provenance(), Release);
         } else {
-            // Closed with some outside: what came back since is in `full`.
+            // It was closed while CUPTI had some: those that came back since are in `full`.
             for (word, full) in all.iter_mut().zip(&self.full) {
                 *word = full.swap(0, AcqRel);
             }
@@ -145,7 +154,8 @@ impl Pool {
         true
     }
 
-    /// CUPTI, on any thread: a buffer, or none. `owner` says who asks, and comes back with the buffer.
+    /// For CUPTI, on any thread: takes a buffer, if one is free. `owner` tells who requests it, and
+    /// is returned with the buffer.
     pub fn take(&self, owner: impl FnOnce() -> u64) -> Option<*mut u8> {
         if self.open.load(Acquire) {
             for (place, word) in self.free.iter().enumerate() {
@@ -169,7 +179,7 @@ impl Pool {
         None
     }
 
-    /// CUPTI, on any thread: a buffer comes back with so many valid bytes.
+    /// For CUPTI, on any thread: returns a buffer with so many valid bytes.
     pub fn give(&self, buffer: *mut u8, valid: usize) {
         let offset = buffer.addr().wrapping_sub(self.base.load(Acquire));
         let index = offset / BUFFER;
@@ -192,7 +202,7 @@ impl Pool {
         word.fetch_or(1 << (index % 64), Release);
     }
 
-    /// Our thread: those that came back, in the order in which they did.
+    /// On the worker thread: takes the returned buffers, in the order of their return.
     pub fn filled(&self, into: &mut Vec<Filled>) {
         into.clear();
         for (place, word) in self.full.iter().enumerate() {
@@ -225,19 +235,20 @@ impl Pool {
         into.sort_unstable_by_key(|filled| filled.order);
     }
 
-    /// Our thread: it has been read, and may be filled again. One that is not ours is left to itself.
+    /// On the worker thread: frees a buffer that has been read. One that is not from this pool is
+    /// left alone.
     pub fn recycle(&self, filled: &Filled) {
         if let Some(word) = self.free.get(filled.index / 64) {
             word.fetch_or(1 << (filled.index % 64), Release);
         }
     }
 
-    /// Our thread: CUPTI gets no more. What is outside may still come back.
+    /// On the worker thread: CUPTI gets no more buffers. Those that it has may still come back.
     pub fn close(&self) {
         self.open.store(false, Release);
     }
 
-    /// How many CUPTI has.
+    /// How many buffers CUPTI has.
     pub fn outside(&self) -> usize {
         if self.base.load(Acquire) == 0 {
             return 0;
@@ -257,9 +268,10 @@ impl Pool {
             .sum()
     }
 
-    /// Our thread, after [`Pool::close`], when everything that came back was read: gives the memory back, but of those that CUPTI still
-    /// has. The addresses stay ours: a thread that was inside a call all the time may still write to the end of a buffer that CUPTI
-    /// made it give up, and finds a page there.
+    /// On the worker thread, after [`Pool::close`], when everything that came back was read:
+    /// releases the memory, except that of buffers that CUPTI still has. The addresses stay mapped:
+    /// a thread that was inside a call all the time may still write to the end of a buffer that
+    /// CUPTI made it give up, and must find a page there.
     pub fn rest(&self) {
         let base = self.base.load(Acquire);
         for index in 0..self.touched.swap(0, Relaxed).min(BUFFERS) {
@@ -270,12 +282,13 @@ impl Pool {
                 continue;
             }
             let at = std::ptr::with_exposed_provenance_mut(base + index * BUFFER);
-            // SAFETY: a part of our own mapping of which nothing is read any more.
+            // SAFETY: a part of our own mapping that nobody reads any more.
             unsafe { libc::madvise(at, BUFFER, libc::MADV_DONTNEED) };
         }
     }
 
-    /// In a forked child, before its first session: what its parent had is left where it is.
+    /// In a forked child, before its first session: forgets the parent's buffers, without unmapping
+    /// them.
     pub fn begin_anew(&self) {
         self.close();
         for words in [&self.free, &self.full] {
@@ -284,8 +297,8 @@ impl Pool {
         self.base.store(0, Release);
     }
 
-    /// Since the session began: requests that found no buffer, buffers of somebody else that came back, and further ones that nobody
-    /// took note of.
+    /// Counts since the session began: requests that found no buffer, returned buffers of another
+    /// profiler, and further ones of those that could not be noted.
     pub fn counts(&self) -> (u64, usize, usize) {
         let foreign = self.foreign.load(Relaxed);
         (
@@ -333,12 +346,12 @@ mod tests {
         pool.rest();
         assert!(pool.open());
         let buffer = pool.take(|| 7).unwrap();
-        // SAFETY: a buffer of ours.
+        // SAFETY: a buffer of this test.
         unsafe { buffer.cast::<u64>().write(7) };
         pool.give(buffer, 8);
         pool.close();
         pool.rest();
-        // SAFETY: still mapped, as a thread that comes too late needs it.
+        // SAFETY: still mapped, as a thread that comes late needs it.
         unsafe {
             assert_eq!(buffer.cast::<u64>().read(), 0);
             buffer.cast::<u64>().write(8);
@@ -369,7 +382,7 @@ mod tests {
         assert_eq!((pool.counts(), pool.outside()), ((0, 2, 0), 2));
         filled.iter().for_each(|it| pool.recycle(it));
         assert_eq!((pool.outside(), pool.left()), (0, BUFFERS));
-        // Each is told once, and of more than can be noted it is known how many.
+        // Each is returned once; of those that could not be noted, the number is known.
         (0..FOREIGN).for_each(|_| pool.give(theirs[0], 8));
         pool.filled(&mut filled);
         assert_eq!(filled.len(), FOREIGN - 2);
@@ -410,7 +423,7 @@ mod tests {
                                 continue;
                             };
                             let mark = worker << 32 | round;
-                            // SAFETY: a buffer of ours alone until it is given back.
+                            // SAFETY: a buffer that belongs to this thread until it is returned.
                             unsafe {
                                 buffer.cast::<u64>().write_volatile(mark);
                                 std::hint::spin_loop();

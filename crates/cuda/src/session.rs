@@ -13,7 +13,6 @@ mod workers;
 
 use crate::choice::Choice;
 use crate::clock::Pair;
-use crate::cupti::find::Origin;
 use crate::cupti::functions::UnifiedMemoryConfig;
 use crate::cupti::{Cupti, Status, decode};
 use crate::drain::Drain;
@@ -24,6 +23,7 @@ use crate::watch::Watch;
 use midair_abi::cupti::{
     activity_kind, attribute, result, thread_id_type, unified_memory, unified_memory_scope,
 };
+use midair_cupti_file::Origin;
 use midair_guest::{Refused, now};
 use midair_record::event::kind;
 use midair_record::spool::{Area, status};
@@ -147,7 +147,7 @@ impl Session {
         registered.map_err(|why| does_not_work(&cupti, "cuptiActivityRegisterCallbacks", why))?;
         self.pair();
         // What was dropped before is not ours.
-        let _ = cupti.dropped(std::ptr::null_mut(), 0);
+        let _ = cupti.dropped();
         if choice.memory
             && let Err(why) = cupti.configure_unified_memory(&mut unified_counters())
         {
@@ -259,8 +259,7 @@ impl Session {
         self.flushed_at = now();
         self.told("cuptiActivityFlushAll", flushed);
         self.pair();
-        // Buffers are not bound to contexts: null stands for all.
-        if let Ok(dropped) = self.cupti.dropped(std::ptr::null_mut::<c_void>(), 0) {
+        if let Ok(dropped) = self.cupti.dropped() {
             self.dropped += dropped as u64;
             self.drain.sink.lost(kind::KERNEL_DISPATCH, dropped as u64);
         }

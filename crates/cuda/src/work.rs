@@ -1,11 +1,13 @@
 //! What our thread does in a CUDA process.
 
 use crate::choice::Choice;
-use crate::cupti::process::Process;
+use crate::cupti::library::is_secure;
 use crate::cupti::{Cupti, Driver, load};
 use crate::session::{self, Session};
 use crate::sink::{Sink, header};
-use crate::{leave, others, watch};
+use crate::{leave, watch};
+use midair_cupti_file::Process;
+use midair_cupti_file::profilers::other_profiler;
 use midair_guest::{Own, Refused, Work, now};
 use midair_record::boot::BootBlock;
 use midair_record::event::{CudaDevice, RuntimeInit, kind};
@@ -163,8 +165,8 @@ impl Agent {
         let choice = Choice::of(&settings);
         let driver =
             Driver::open().ok_or_else(|| "the process has no libcuda.so.1 any more".to_owned())?;
-        let process = Process::own();
-        if let Some(text) = others::profiler(&process) {
+        let process = Process::own(is_secure());
+        if let Some(text) = other_profiler(&process) {
             return Err(Refused {
                 status: status::OTHER_PROFILER,
                 text,

@@ -1,11 +1,10 @@
 //! Which CUPTI a CUDA process would find, and who else profiles it, determined from outside. The search is
-//! the one that our library makes in the process (`midair-cuda`), over the process's own files.
+//! the one that our library makes in the process (`midair-cupti-file`), over the process's own files.
 
 use crate::cuda::{NO_CUPTI, OTHER_PROFILER};
 use crate::runtime::CUDA_NAME;
-use midair_cuda::cupti::find::{Files, Origin, search};
-use midair_cuda::cupti::process::Process;
-use midair_cuda::others;
+use midair_cupti_file::profilers;
+use midair_cupti_file::{Files, Origin, Process, search};
 use midair_failure::{Failure, Kind};
 use midair_inject::Look;
 use midair_procinfo::module::Modules;
@@ -73,7 +72,7 @@ fn process(tid: Tid, modules: &Modules) -> Process {
 
 /// Another profiler that the process was started with.
 pub(crate) fn other_profiler(pid: Pid, tid: Tid, modules: &Modules) -> Option<Failure> {
-    others::profiler(&process(tid, modules)).map(|why| {
+    profilers::other_profiler(&process(tid, modules)).map(|why| {
         let why: String = why.chars().filter(|c| !c.is_control()).collect();
         Failure::new(
             Kind::OtherProfiler,
@@ -103,13 +102,13 @@ pub(crate) fn first(
     for candidate in &search.candidates {
         let path = show(candidate.path.as_bytes());
         let how = match candidate.origin {
-            Origin::Wanted if !root.is_file(&candidate.path) => {
+            Origin::Named if !root.is_file(&candidate.path) => {
                 return Ok(Err(none(
                     pid,
                     &format!("it sees no file {path}, which --cupti names"),
                 )));
             }
-            Origin::Wanted => "as --cupti says",
+            Origin::Named => "as --cupti says",
             Origin::Mapped => "which it has loaded",
             Origin::Beside => "beside its CUDA libraries",
             Origin::Environment => "by its environment",

@@ -1,9 +1,9 @@
-//! CUPTI's activity records, as plain fields. [`super::decode`] reads them.
+//! CUPTI's activity records as plain fields. [`super::decode`] reads them.
 
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 
-/// A text that CUPTI points to. It lives as long as the buffer with the record, at least.
+/// A text that CUPTI points to. It lives at least as long as the buffer that contains the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text<'a> {
     pointer: *const c_char,
@@ -11,21 +11,23 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The text at an address, which nobody looks at yet.
+    /// A text at an address. Nothing is read yet.
     pub fn at(pointer: *const c_char) -> Text<'a> {
         Text {
             pointer,
             of: PhantomData,
         }
     }
-    /// Where it is: two records of one kernel have the same.
+    /// The address. Two records of one kernel have the same.
     pub fn pointer(self) -> *const c_char {
         self.pointer
     }
-    /// The text, or `None` where CUPTI gave none. Its length is counted first: look at the pointer before, where that does.
+    /// The text, or `None` where CUPTI gave none. Its length is computed first: compare
+    /// [`Text::pointer`] where that is enough.
     ///
     /// # Safety
-    /// The record came from CUPTI, and the buffer that it lies in has not been given back since.
+    /// The record came from CUPTI, and the buffer that contains it has not been returned to CUPTI
+    /// since.
     pub unsafe fn get(self) -> Option<&'a CStr> {
         if self.pointer.is_null() {
             return None;
@@ -35,34 +37,34 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A kernel that ran. Times are ns of CUPTI's clock, here and below.
+/// A kernel execution. Times are ns of CUPTI's clock, here and below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernel<'a> {
-    /// Start on the device; 0 where it is not known.
+    /// Start on the device; 0 where it is unknown.
     pub start: u64,
-    /// End on the device; likewise.
+    /// End on the device; 0 where it is unknown.
     pub end: u64,
-    /// When the kernels that it launched itself were done, too; 0 where that is not known.
+    /// When the kernels that this kernel launched had ended, too; 0 where it is unknown.
     pub completed: u64,
-    /// Of the launching call.
+    /// Correlation id of the launching call.
     pub correlation: u32,
-    /// Device, by CUDA's number.
+    /// Device ordinal of CUDA.
     pub device: u32,
-    /// CUPTI's id.
+    /// Context id of CUPTI.
     pub context: u32,
-    /// CUPTI's id.
+    /// Stream id of CUPTI.
     pub stream: u32,
-    /// Blocks.
+    /// Blocks per grid.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads per block.
     pub block: [u32; 3],
-    /// Bytes.
+    /// Static shared memory, bytes.
     pub static_shared: u32,
-    /// Bytes.
+    /// Dynamic shared memory, bytes.
     pub dynamic_shared: u32,
-    /// Bytes for each thread.
+    /// Local memory, bytes per thread.
     pub local_per_thread: u32,
-    /// For each thread.
+    /// Registers per thread.
     pub registers: u32,
     /// Mangled name.
     pub name: Text<'a>,
@@ -72,7 +74,7 @@ pub struct Kernel<'a> {
     pub graph_node: u64,
 }
 
-/// A copy.
+/// A copy of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memcpy {
     /// `CUpti_ActivityMemcpyKind`.
@@ -83,21 +85,21 @@ pub struct Memcpy {
     pub dst_kind: u32,
     /// `MEMCPY_ASYNC`, or 0.
     pub flags: u32,
-    /// How many.
+    /// Bytes copied.
     pub bytes: u64,
     /// Start on the device.
     pub start: u64,
     /// End on the device.
     pub end: u64,
-    /// Device that did it.
+    /// Device that performed it.
     pub device: u32,
-    /// CUPTI's id.
+    /// Context id of CUPTI.
     pub context: u32,
-    /// CUPTI's id.
+    /// Stream id of CUPTI.
     pub stream: u32,
-    /// Devices of source and destination, of a copy between devices.
+    /// Source and destination device, for a copy between devices.
     pub peers: Option<(u32, u32)>,
-    /// Of the launching call.
+    /// Correlation id of the launching call.
     pub correlation: u32,
     /// The graph that launched it, or 0.
     pub graph: u32,
@@ -105,24 +107,24 @@ pub struct Memcpy {
     pub graph_node: u64,
 }
 
-/// Memory that was filled.
+/// A fill of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memset {
-    /// With what.
+    /// Value that is written.
     pub value: u32,
-    /// How many.
+    /// Bytes filled.
     pub bytes: u64,
     /// Start on the device.
     pub start: u64,
     /// End on the device.
     pub end: u64,
-    /// Device that did it.
+    /// Device that performed it.
     pub device: u32,
-    /// CUPTI's id.
+    /// Context id of CUPTI.
     pub context: u32,
-    /// CUPTI's id.
+    /// Stream id of CUPTI.
     pub stream: u32,
-    /// Of the launching call.
+    /// Correlation id of the launching call.
     pub correlation: u32,
     /// `CUpti_ActivityMemoryKind`.
     pub memory_kind: u32,
@@ -132,22 +134,22 @@ pub struct Memset {
     pub graph_node: u64,
 }
 
-/// A call.
+/// A call of the runtime or the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Api {
-    /// Of the runtime, else of the driver.
+    /// Whether it is a call of the runtime; otherwise of the driver.
     pub runtime: bool,
-    /// Callback id: which function.
+    /// Callback id, which tells the function.
     pub cbid: u32,
-    /// Entry.
+    /// Time of entry.
     pub start: u64,
-    /// Return.
+    /// Time of return.
     pub end: u64,
-    /// Thread that called, by the kind of number that was asked for.
+    /// Calling thread, in the numbering that was selected.
     pub thread: u32,
-    /// The call's own.
+    /// Correlation id.
     pub correlation: u32,
-    /// What it returned: a `cudaError_t` or `CUresult`.
+    /// Result: a `cudaError_t` or `CUresult`.
     pub result: u32,
 }
 
@@ -156,84 +158,85 @@ pub struct Api {
 pub struct Marker<'a> {
     /// `MARKER_INSTANTANEOUS`, `MARKER_START` or `MARKER_END`.
     pub flags: u32,
-    /// When.
+    /// Time.
     pub timestamp: u64,
-    /// Joins both ends of a range.
+    /// Id that both ends of a range have in common.
     pub id: u32,
-    /// `CUpti_ActivityObjectKind`; `process` and `thread` mean something where it is `PROCESS` or `THREAD`.
+    /// `CUpti_ActivityObjectKind`; `process` and `thread` are valid where it is `PROCESS` or
+    /// `THREAD`.
     pub object_kind: u32,
     /// Process.
     pub process: u32,
     /// Thread.
     pub thread: u32,
-    /// What it says; nothing at a range's end.
+    /// Message; null at the end of a range.
     pub name: Text<'a>,
-    /// Name of its domain, or nothing.
+    /// Name of the domain; null for the default domain.
     pub domain: Text<'a>,
 }
 
-/// A wait.
+/// A synchronization call that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Synchronization {
     /// `CUpti_ActivitySynchronizationType`.
     pub kind: u32,
-    /// When it began.
+    /// Start.
     pub start: u64,
-    /// When it ended.
+    /// End.
     pub end: u64,
-    /// Of the call.
+    /// Correlation id of the call.
     pub correlation: u32,
-    /// CUPTI's id.
+    /// Context id of CUPTI.
     pub context: u32,
-    /// CUPTI's id, or `u32::MAX`.
+    /// Stream id of CUPTI, or `u32::MAX`.
     pub stream: u32,
-    /// CUPTI's id of the event, or `u32::MAX`.
+    /// Event id of CUPTI, or `u32::MAX`.
     pub event: u32,
 }
 
-/// Memory that was allocated or given back.
+/// Memory that was allocated or freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory<'a> {
     /// `CUpti_ActivityMemoryOperationType`.
     pub operation: u32,
     /// `CUpti_ActivityMemoryKind`.
     pub kind: u32,
-    /// Of the call.
+    /// Correlation id of the call.
     pub correlation: u32,
-    /// Where.
+    /// Address.
     pub address: u64,
-    /// How many.
+    /// Bytes.
     pub bytes: u64,
-    /// When.
+    /// Time.
     pub timestamp: u64,
     /// Device.
     pub device: u32,
-    /// CUPTI's id.
+    /// Context id of CUPTI.
     pub context: u32,
-    /// CUPTI's id, or `u32::MAX`.
+    /// Stream id of CUPTI, or `u32::MAX`.
     pub stream: u32,
-    /// Name of a variable, or nothing.
+    /// Name of a variable, or null.
     pub name: Text<'a>,
 }
 
-/// Unified memory that moved or was missed.
+/// A migration of unified memory, or a page fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnifiedMemory {
     /// `CUpti_ActivityUnifiedMemoryCounterKind`.
     pub kind: u32,
-    /// Bytes, or how often.
+    /// Bytes, or a count, depending on `kind`.
     pub value: u64,
-    /// When it began.
+    /// Start.
     pub start: u64,
-    /// When it ended.
+    /// End.
     pub end: u64,
-    /// Where.
+    /// Address.
     pub address: u64,
-    /// Device that it came from. For transfers to a device this is the host's number, which means nothing: `kind` tells.
+    /// Source device. In a transfer from the host it has no meaning: `kind` tells the direction.
     pub src: u32,
-    /// Device that it went to, likewise.
+    /// Destination device, likewise.
     pub dst: u32,
-    /// CUPTI's id of the stream that caused it, where one did.
+    /// Stream id of CUPTI of the stream that caused it, where one did.
     pub stream: u32,
 }
 
@@ -256,6 +259,6 @@ pub enum Activity<'a> {
     Memory(Memory<'a>),
     /// `UNIFIED_MEMORY_COUNTER`.
     UnifiedMemory(UnifiedMemory),
-    /// A kind that we do not read.
+    /// A kind that is not decoded.
     Other(u32),
 }

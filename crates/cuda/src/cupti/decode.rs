@@ -1,26 +1,28 @@
-//! Reads CUPTI's records by the layouts of the CUPTI that wrote them.
+//! Decodes CUPTI's records by the layouts of the CUPTI that wrote them.
 
 use super::activity::{
     Activity, Api, Kernel, Marker, Memcpy, Memory, Memset, Synchronization, Text, UnifiedMemory,
 };
 use midair_abi::cupti::{Layouts, Place, activity_kind};
 
-/// Reads a record.
+/// Decodes a record.
 ///
 /// # Safety
-/// `record` leads to a record of the CUPTI that `layouts` belongs to: it is as long as its kind is there, and stays unchanged during `'a`.
+/// `record` points to a record of the CUPTI that `layouts` belongs to: it has the full length of
+/// its kind, and stays unchanged during `'a`.
 pub unsafe fn read<'a>(layouts: &Layouts, record: *const u8) -> Activity<'a> {
     // SAFETY: every record begins with its kind, a number of 32 bits; the caller vouches for the record.
     let kind = unsafe { record.cast::<u32>().read_unaligned() };
     let Some(size) = size(layouts, kind) else {
         return Activity::Other(kind);
     };
-    // SAFETY: a record of this kind has that many bytes, and nobody changes them meanwhile: both the caller's promise.
+    // SAFETY: a record of this kind has that many bytes, and nobody changes them meanwhile, as the
+    // caller promises.
     let bytes = unsafe { std::slice::from_raw_parts(record, size) };
     decode(layouts, kind, bytes)
 }
 
-/// Bytes of a record of a kind; `None` for kinds that we do not read.
+/// Size of a record of a kind, in bytes; `None` for kinds that are not decoded.
 pub fn size(layouts: &Layouts, kind: u32) -> Option<usize> {
     Some(match kind {
         activity_kind::KERNEL | activity_kind::CONCURRENT_KERNEL => layouts.kernel.size,
@@ -36,7 +38,7 @@ pub fn size(layouts: &Layouts, kind: u32) -> Option<usize> {
     })
 }
 
-/// Reads a record of a kind from its bytes. A field that does not lie in them is 0.
+/// Decodes a record of a kind from its bytes. A field that lies outside of them is 0.
 pub fn decode<'a>(layouts: &Layouts, kind: u32, bytes: &'a [u8]) -> Activity<'a> {
     let fields = Fields(bytes);
     match kind {
@@ -210,12 +212,12 @@ fn unified_memory(layouts: &Layouts, r: Fields<'_>) -> UnifiedMemory {
     }
 }
 
-/// A record's bytes.
+/// The bytes of a record.
 #[derive(Clone, Copy)]
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// A number of 1, 2, 4 or 8 bytes.
+    /// An integer of 1, 2, 4 or 8 bytes.
     #[inline]
     fn long(self, place: Place) -> u64 {
         let at = usize::from(place.offset);
@@ -228,7 +230,7 @@ impl<'a> Fields<'a> {
         };
         number.unwrap_or(0)
     }
-    /// Its low 32 bits.
+    /// The low 32 bits of an integer.
     #[inline]
     fn word(self, place: Place) -> u32 {
         self.long(place) as u32

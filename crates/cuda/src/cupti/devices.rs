@@ -1,4 +1,5 @@
-//! What CUDA's driver tells of the GPUs. Nothing here initialises CUDA or makes a context: a driver that is not ready tells nothing.
+//! What CUDA's driver says about the GPUs. Nothing here initialises CUDA or creates a context: a
+//! driver that is not initialised returns nothing.
 
 use midair_record::event::CudaDevice;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -11,12 +12,12 @@ type Uuid = unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint;
 type Memory = unsafe extern "C" fn(*mut usize, c_int) -> c_uint;
 type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint;
 
-/// Devices that are asked for at most.
+/// Maximum number of devices that are queried.
 const MOST: c_int = 256;
-/// Bytes of a name at most, with its end.
+/// Maximum length of a name, in bytes, with its terminator.
 const NAME: usize = 256;
 
-/// Numbers of `CUdevice_attribute` (source: CUDA's public cuda.h, the same in 12 and 13).
+/// Values of `CUdevice_attribute` (source: CUDA's public cuda.h, the same in 12 and 13).
 mod attribute {
     pub const MAX_THREADS_PER_BLOCK: i32 = 1;
     pub const MAX_BLOCK_DIM: [i32; 3] = [2, 3, 4];
@@ -37,7 +38,7 @@ mod attribute {
     pub const MAX_REGISTERS_PER_MULTIPROCESSOR: i32 = 82;
 }
 
-/// The target's own driver library, and its functions that need no context.
+/// The driver library of the target, with those of its functions that need no context.
 #[derive(Debug, Clone, Copy)]
 pub struct Driver {
     version: Version,
@@ -50,23 +51,26 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The driver library that the process has; `None` where it has none. It is not loaded by this.
+    /// The driver library that the process has loaded; `None` where it has none. Nothing is loaded.
     pub fn open() -> Option<Driver> {
-        // SAFETY: a terminated name; only a library that is there already is answered. The handle is kept, so the functions stay.
+        // SAFETY: a terminated name; only a library that is loaded already is returned. The handle
+        // is kept, so the functions stay.
         let handle =
             unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             return None;
         }
-        // SAFETY: a handle of the loader that is never closed, and terminated names. Driver libraries export functions of these names
-        // and types since CUDA 4 (cuDeviceGetUuid_v2 since 11.4, with the older name before).
+        // SAFETY: a handle of the loader that is never closed, and terminated names. Driver
+        // libraries have exported functions of these names and types since CUDA 4
+        // (cuDeviceGetUuid_v2 since 11.4, under the older name before).
         unsafe { Driver::find(|name| libc::dlsym(handle, name.as_ptr())) }
     }
 
-    /// One by a look-up of its symbols: for tests, too.
+    /// Resolves the functions by a symbol look-up, which tests can replace.
     ///
     /// # Safety
-    /// What `look_up` finds are the driver's functions of these names, and they stay where they are.
+    /// What `look_up` finds are the driver's functions of these names, and they stay where they
+    /// are.
     pub unsafe fn find(look_up: impl Fn(&CStr) -> *mut c_void) -> Option<Driver> {
         let at = |names: &[&CStr]| {
             let mut found = names.iter().map(|name| look_up(name));
@@ -92,10 +96,11 @@ impl Driver {
         }
     }
 
-    /// The newest CUDA that it can do: 1000 * major + 10 * minor; 0 where it does not tell. Works before CUDA is initialised.
+    /// The newest CUDA version that the driver supports: 1000 * major + 10 * minor; 0 where it does
+    /// not say. Works before CUDA is initialised.
     pub fn version(&self) -> u32 {
         let mut version = 0;
-        // SAFETY: the driver's function, a place for a number.
+        // SAFETY: the driver's function, with a valid out pointer.
         let code = unsafe { (self.version)(&raw mut version) };
         if code == 0 {
             u32::try_from(version).unwrap_or(0)
@@ -104,14 +109,14 @@ impl Driver {
         }
     }
 
-    /// The GPUs that the process sees, with their names; none before it has initialised CUDA. What the driver does not tell is 0.
-    /// Header and `name_len` are the writer's.
+    /// The GPUs that the process sees, with their names; none before it has initialised CUDA. What
+    /// the driver does not report is 0. The header and `name_len` are left to the writer.
     pub fn devices(&self) -> Vec<(CudaDevice, String)> {
         let (Some(count), Some(get)) = (self.count, self.get) else {
             return Vec::new();
         };
         let mut devices = 0;
-        // SAFETY: the driver's function, a place for a number. It fails before cuInit.
+        // SAFETY: the driver's function, with a valid out pointer. It fails before cuInit.
         if unsafe { count(&raw mut devices) } != 0 {
             return Vec::new();
         }
@@ -119,7 +124,7 @@ impl Driver {
         ordinals
             .filter_map(|ordinal| {
                 let mut device = 0;
-                // SAFETY: the driver's function, a place for the handle.
+                // SAFETY: the driver's function, with a valid out pointer for the handle.
                 (unsafe { get(&raw mut device, ordinal) } == 0)
                     .then(|| self.device(device, ordinal.unsigned_abs()))
             })
@@ -132,7 +137,8 @@ impl Driver {
             let Some(attribute) = self.attribute else {
                 return 0;
             };
-            // SAFETY: the driver's function, a place for a number, a device that it gave.
+            // SAFETY: the driver's function, a valid out pointer, and a device handle that it
+            // returned.
             let code = unsafe { attribute(&raw mut value, which, device) };
             if code == 0 {
                 u32::try_from(value).unwrap_or(0)
@@ -142,14 +148,15 @@ impl Driver {
         };
         let mut memory = 0;
         if let Some(ask) = self.memory {
-            // SAFETY: the driver's function, a place for a number, a device that it gave.
+            // SAFETY: the driver's function, a valid out pointer, and a device handle that it
+            // returned.
             if unsafe { ask(&raw mut memory, device) } != 0 {
                 memory = 0;
             }
         }
         let mut uuid = [0; 16];
         if let Some(ask) = self.uuid {
-            // SAFETY: the driver's function, 16 bytes for it, a device that it gave.
+            // SAFETY: the driver's function, 16 bytes for it, and a device handle that it returned.
             if unsafe { ask(&raw mut uuid, device) } != 0 {
                 uuid = [0; 16];
             }
@@ -185,7 +192,7 @@ impl Driver {
         let Some(ask) = self.name else {
             return String::new();
         };
-        // SAFETY: the driver's function; it writes so many bytes at most, with the end.
+        // SAFETY: the driver's function; it writes at most so many bytes, with the terminator.
         if unsafe { ask(text.as_mut_ptr().cast(), NAME as c_int, device) } != 0 {
             return String::new();
         }

@@ -4,17 +4,17 @@ use midair_abi::cupti::result;
 use std::ffi::{c_char, c_void};
 use std::fmt;
 
-/// What a function of CUPTI returned, where it was not `CUPTI_SUCCESS`.
+/// Result of a function of CUPTI that is not `CUPTI_SUCCESS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status(pub u32);
 
 impl Status {
-    /// Somebody else has subscribed, and this CUPTI takes one only.
+    /// Another profiler is subscribed, and this CUPTI accepts only one.
     pub const OTHER_SUBSCRIBER: Status = Status(result::ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
-    /// Also what is said of a function that this CUPTI does not have.
+    /// Also returned for a function that this CUPTI does not have.
     pub const NOT_IMPLEMENTED: Status = Status(result::ERROR_API_NOT_IMPLEMENTED);
 
-    /// A return value.
+    /// Converts a return value.
     pub(crate) fn check(code: u32) -> Result<(), Status> {
         match code {
             result::SUCCESS => Ok(()),
@@ -32,16 +32,18 @@ impl fmt::Display for Status {
     }
 }
 
-/// Asks for a buffer: start, bytes, and how many records at most (0: as many as fit). A null start or no bytes: there is none.
+/// Requests a buffer: its address, its size in bytes, and the maximum number of records (0: as many
+/// as fit). A null address or a size of 0 means that there is none.
 pub type BufferRequested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-/// Gives one back: context and stream (neither is given any more), start, bytes, and how many of them are records.
+/// Returns a buffer: context and stream (both unused since CUDA 12), address, size in bytes, and
+/// bytes that contain records.
 pub type BufferCompleted = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
-/// A clock: nanoseconds.
+/// A clock: ns.
 pub type Clock = unsafe extern "C" fn() -> u64;
-/// A subscriber's function: what it gave, domain, callback id, data.
+/// A subscriber's function: its data, domain, callback id, data of the call.
 pub type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
-/// How unified memory is counted (`CUpti_ActivityUnifiedMemoryCounterConfig`).
+/// Selects a counter of unified memory (`CUpti_ActivityUnifiedMemoryCounterConfig`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnifiedMemoryConfig {
@@ -55,7 +57,7 @@ pub struct UnifiedMemoryConfig {
     pub enable: u32,
 }
 
-/// Defines the table, and how it is filled from a library's symbols.
+/// Defines the function table, and how it is filled from the symbols of a library.
 macro_rules! functions {
     (always { $( $(#[$meta:meta])* $name:ident = $symbol:literal : $ty:ty; )* }
      not_always { $( $(#[$ometa:meta])* $oname:ident = $osymbol:literal : $oty:ty; )* }) => {
@@ -67,13 +69,14 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// The table by a look-up of symbols.
+            /// Resolves the table by a symbol look-up.
             ///
             /// # Errors
-            /// The first symbol that is missing, of those that every CUPTI since 12.0 has.
+            /// The first missing symbol among those that every CUPTI since 12.0 has.
             ///
             /// # Safety
-            /// What `look_up` finds are CUPTI's functions of these names, and they stay where they are.
+            /// What `look_up` finds are CUPTI's functions of these names, and they stay where they
+            /// are.
             pub unsafe fn find(look_up: impl Fn(&std::ffi::CStr) -> *mut c_void) -> Result<Functions, &'static str> {
                 Ok(Functions {
                     $( $name: {
@@ -81,13 +84,13 @@ macro_rules! functions {
                         if at.is_null() {
                             return Err($symbol.to_str().unwrap_or("a function"));
                         }
-                        // SAFETY: CUPTI's function of this name has this type in all versions (api/cupti_1x.json); the caller vouches
-                        // that it is that one.
+                        // SAFETY: CUPTI's function of this name has this type in all versions
+                        // (api/cupti_1x.json); the caller vouches that it is that one.
                         unsafe { std::mem::transmute::<*mut c_void, $ty>(at) }
                     }, )*
                     $( $oname: {
                         let at = look_up($osymbol);
-                        // SAFETY: as above, where it is there; null is no function.
+                        // SAFETY: as above, where it exists; null is no function.
                         (!at.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, $oty>(at) })
                     }, )*
                 })
@@ -98,53 +101,54 @@ macro_rules! functions {
 
 functions! {
     always {
-    /// Version.
+    /// Returns the interface version.
     get_version = c"cuptiGetVersion": unsafe extern "C" fn(*mut u32) -> u32;
-    /// A result's name.
+    /// Name of a result.
     get_result_string = c"cuptiGetResultString": unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
     /// Makes a subscriber.
     subscribe = c"cuptiSubscribe": unsafe extern "C" fn(*mut *mut c_void, Option<Callback>, *mut c_void) -> u32;
-    /// Ends one.
+    /// Ends a subscription.
     unsubscribe = c"cuptiUnsubscribe": unsafe extern "C" fn(*mut c_void) -> u32;
-    /// Begins to record a kind.
+    /// Starts the recording of a kind.
     enable = c"cuptiActivityEnable": unsafe extern "C" fn(u32) -> u32;
-    /// Ends it.
+    /// Stops the recording of a kind.
     disable = c"cuptiActivityDisable": unsafe extern "C" fn(u32) -> u32;
-    /// Who gives buffers and takes them.
+    /// Registers the callbacks that provide and take back buffers.
     register_callbacks = c"cuptiActivityRegisterCallbacks":
         unsafe extern "C" fn(Option<BufferRequested>, Option<BufferCompleted>) -> u32;
-    /// Buffers with finished records come back; with 1 those with unfinished ones, too.
+    /// Returns buffers with completed records; with 1, those with incomplete ones, too.
     flush_all = c"cuptiActivityFlushAll": unsafe extern "C" fn(u32) -> u32;
-    /// Ends CUPTI in this process, until it is used again.
+    /// Removes CUPTI from this process until it is used again.
     finalize = c"cuptiFinalize": unsafe extern "C" fn() -> u32;
-    /// The record behind a record; the first behind null.
+    /// The record behind a record; the first one for null.
     next_record = c"cuptiActivityGetNextRecord": unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> u32;
-    /// Records that found no buffer since the last call.
+    /// Number of records that were dropped for lack of a buffer since the last call.
     dropped = c"cuptiActivityGetNumDroppedRecords": unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> u32;
-    /// Its clock.
+    /// Reads its clock.
     timestamp = c"cuptiGetTimestamp": unsafe extern "C" fn(*mut u64) -> u32;
     /// Reads an attribute.
     get_attribute = c"cuptiActivityGetAttribute": unsafe extern "C" fn(u32, *mut usize, *mut c_void) -> u32;
     /// Sets an attribute.
     set_attribute = c"cuptiActivitySetAttribute": unsafe extern "C" fn(u32, *mut usize, *mut c_void) -> u32;
-    /// Which number of a thread records have.
+    /// Selects the kind of thread id in records.
     set_thread_id_type = c"cuptiSetThreadIdType": unsafe extern "C" fn(u32) -> u32;
-    /// Which counters of unified memory are recorded.
+    /// Selects the counters of unified memory that are recorded.
     configure_unified_memory = c"cuptiActivityConfigureUnifiedMemoryCounter":
         unsafe extern "C" fn(*mut UnifiedMemoryConfig, u32) -> u32;
 
     }
     not_always {
-    /// Another clock for records.
+    /// Replaces the clock of records.
     register_timestamp_callback = c"cuptiActivityRegisterTimestampCallback":
         unsafe extern "C" fn(Option<Clock>) -> u32;
-    /// One call of the runtime more, or less.
+    /// Adds or removes one call of the runtime.
     enable_runtime_api = c"cuptiActivityEnableRuntimeApi": unsafe extern "C" fn(u32, u8) -> u32;
-    /// One call of the driver more, or less.
+    /// Adds or removes one call of the driver.
     enable_driver_api = c"cuptiActivityEnableDriverApi": unsafe extern "C" fn(u32, u8) -> u32;
     /// Milliseconds between flushes by CUPTI's own thread; 0: none.
     flush_period = c"cuptiActivityFlushPeriod": unsafe extern "C" fn(u32) -> u32;
-    /// CUPTI's side of NVTX: a library's functions, see `InitializeInjectionNvtx2` in NVTX's headers.
+    /// CUPTI's part in NVTX: fills a library's function table; see `InitializeInjectionNvtx2` in
+    /// NVTX's headers.
     initialize_nvtx = c"InitializeInjectionNvtx2":
         unsafe extern "C" fn(unsafe extern "C" fn(u32) -> *const c_void) -> i32;
     }

@@ -1,20 +1,19 @@
-//! One CUPTI, opened: its functions as methods, and each reason why a file does not do.
+//! One opened CUPTI, with its functions as methods, and each reason why a file is not usable.
 
-use super::find::{Candidate, Origin};
 use super::functions::{
-    BufferCompleted, BufferRequested, Callback, Clock, Functions, Status, UnifiedMemoryConfig,
+    BufferCompleted, BufferRequested, Clock, Functions, Status, UnifiedMemoryConfig,
 };
-use super::process::{Disk, Process};
-use super::{elf, find};
 use midair_abi::cupti::{Layouts, cuda_version, layouts_for, result};
+use midair_cupti_file::{Candidate, Disk, OLDEST, Origin, Process, elf, major_of, search};
 use std::ffi::{CStr, CString, c_void};
 use std::fmt::Write;
 
-/// A CUPTI of this process. It stays loaded for ever, so copies of its functions stay valid.
+/// A CUPTI of this process. It stays loaded as long as the process lives, so copies of its
+/// functions stay valid.
 #[derive(Debug, Clone)]
 pub struct Cupti {
     functions: Functions,
-    /// As the loader gave it; 0 where there is none (tests).
+    /// Handle of the loader; 0 where there is none (tests).
     handle: usize,
     path: String,
     origin: Origin,
@@ -22,25 +21,22 @@ pub struct Cupti {
     layouts: &'static Layouts,
 }
 
-/// What [`Cupti::subscribe`] gave.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Subscriber(*mut c_void);
-
-/// Bytes of a refusal's sentence.
+/// Maximum length of the text of a refusal, in bytes.
 const MOST_TEXT: usize = 900;
 
-/// Finds the CUPTI that fits this process and loads it: see [`find`] for the order. `wanted` is the path that the user gave, and then the
-/// only one that is tried. `driver` is what `cuDriverGetVersion` says (1000 * major + 10 * minor).
+/// Finds the CUPTI that fits this process, and loads it; [`midair_cupti_file`] has the order of the
+/// search. `wanted` is the path that the user named, and then the only one that is tried. `driver`
+/// is the result of `cuDriverGetVersion` (1000 * major + 10 * minor).
 ///
 /// # Errors
-/// What was tried and why each did not do: one sentence.
+/// What was tried, and why each candidate was not usable, in one sentence.
 ///
-/// Without a driver that works no CUPTI is brought in at all: the one of 13.2 calls itself in its first call until the stack ends then
-/// (seen with 13.2.23, 13.2.75 and 13.2.86).
+/// Without a working driver no CUPTI is loaded at all: the one of 13.2 then recurses in its first
+/// call until the stack overflows (seen with 13.2.23, 13.2.75 and 13.2.86; docs/sources.md#cupti).
 pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
     match driver / 1000 {
         0 => return Err(String::from("CUDA's driver does not tell its version")),
-        old @ ..find::OLDEST => {
+        old @ ..OLDEST => {
             return Err(format!(
                 "the driver has CUDA {old}.{}, and midair needs 12.0 or newer",
                 driver % 1000 / 10
@@ -48,8 +44,8 @@ pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
         }
         _ => {}
     }
-    let process = Process::own();
-    let search = find::search(wanted, &process, driver / 1000, &Disk);
+    let process = Process::own(is_secure());
+    let search = search(wanted, &process, driver / 1000, &Disk);
     let mut reasons: Vec<String> = Vec::new();
     for candidate in &search.candidates {
         match Cupti::open(candidate, driver) {
@@ -62,9 +58,13 @@ pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
         None => String::from("no CUPTI fits this process: "),
     };
     if wanted.is_none() {
-        let mut places = search.places.join(", ");
-        shorten(&mut places, MOST_TEXT / 3);
-        let _ = write!(text, "{}looked in {places}", mapped(&search.candidates));
+        let mut directories = search.directories.join(", ");
+        shorten(&mut directories, MOST_TEXT / 3);
+        let _ = write!(
+            text,
+            "{}looked in {directories}",
+            mapped(&search.candidates)
+        );
         if !reasons.is_empty() {
             text.push_str("; ");
         }
@@ -74,7 +74,13 @@ pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
     Err(text)
 }
 
-/// Whether one is mapped is the first thing to know.
+/// Whether the process runs with more rights than its caller has (`AT_SECURE`).
+pub fn is_secure() -> bool {
+    // SAFETY: reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Whether one is mapped is said first.
 fn mapped(candidates: &[Candidate]) -> &'static str {
     if candidates.iter().any(|it| it.origin == Origin::Mapped) {
         ""
@@ -83,7 +89,7 @@ fn mapped(candidates: &[Candidate]) -> &'static str {
     }
 }
 
-/// Cuts at a character, and says that it did.
+/// Truncates at a character boundary, and marks it.
 fn shorten(text: &mut String, most: usize) {
     if text.len() > most {
         let at = (0..=most).rev().find(|at| text.is_char_boundary(*at));
@@ -93,29 +99,32 @@ fn shorten(text: &mut String, most: usize) {
 }
 
 impl Cupti {
-    /// Opens one and looks whether it fits.
+    /// Opens a candidate and checks whether it fits.
     ///
     /// # Errors
-    /// Its name, and why it does not.
+    /// Its name, and why it is not usable.
     pub fn open(candidate: &Candidate, driver: u32) -> Result<Cupti, String> {
         let name = &candidate.path;
         let because = |why: &str| format!("{name}: {why}");
-        // By its name first: a library that cannot fit is not brought into the process.
-        if let Some(major) = find::major_of(name) {
+        // The name is checked first: a library that cannot fit is not loaded into the process.
+        if let Some(major) = major_of(name) {
             fits(major, None, driver).map_err(|why| because(&why))?;
         }
         if candidate.origin != Origin::Loader {
-            elf::whole(name).map_err(|why| because(&why))?;
+            elf::check(name).map_err(|why| because(&why))?;
         }
         let path = CString::new(name.as_str()).map_err(|_| because("is no path"))?;
-        // SAFETY: a terminated path. Constructors run, as for any library that a process loads; CUPTI's own start no thread.
+        // SAFETY: a terminated path. Constructors run, as for any library that a process loads;
+        // CUPTI's own start no thread.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             return Err(because(&format!("cannot be loaded ({})", loader_error())));
         }
-        // SAFETY: a handle of the loader, a terminated name. The handle is never closed: nothing in a target is unloaded.
+        // SAFETY: a handle of the loader and a terminated name. The handle is never closed: nothing
+        // in a target is unloaded.
         let look_up = |symbol: &CStr| unsafe { libc::dlsym(handle, symbol.as_ptr()) };
-        // SAFETY: the library calls itself CUPTI, and its symbols are CUPTI's; the version is asked before anything else.
+        // SAFETY: the library calls itself CUPTI, and its symbols are CUPTI's; its version is
+        // checked before anything else is called.
         let functions = unsafe { Functions::find(look_up) }
             .map_err(|missing| because(&format!("has no function {missing}")))?;
         // SAFETY: a handle of the loader, and CUPTI's own functions, as above.
@@ -129,16 +138,17 @@ impl Cupti {
         Ok(cupti)
     }
 
-    /// One from its functions alone: for tests, too. Its version is asked, and its layouts are chosen.
+    /// Makes one from its functions alone, as tests do. Its version is queried, and its layouts are
+    /// selected.
     ///
     /// # Errors
-    /// Why it does not fit.
+    /// Why it is not usable.
     ///
     /// # Safety
     /// The functions are those of one CUPTI that stays loaded, or behave like them.
     pub unsafe fn with_functions(functions: Functions) -> Result<Cupti, String> {
         let mut api = 0;
-        // SAFETY: CUPTI's function, a place for a number.
+        // SAFETY: CUPTI's function, with a valid out pointer.
         Status::check(unsafe { (functions.get_version)(&raw mut api) })
             .map_err(|status| format!("does not tell its version ({status})"))?;
         let layouts = layouts_for(api).ok_or_else(|| match cuda_version(api) {
@@ -159,19 +169,19 @@ impl Cupti {
         })
     }
 
-    /// What `cuptiGetVersion` says.
+    /// Interface version, as `cuptiGetVersion` returns it.
     pub fn api(&self) -> u32 {
         self.api
     }
-    /// CUDA's version that it belongs to.
+    /// The CUDA version that it belongs to.
     pub fn cuda(&self) -> (u32, u32) {
         cuda_version(self.api).unwrap_or(self.layouts.cuda)
     }
-    /// Where it lies: a path of this process's files, or a name for the loader.
+    /// Its path in this process's file system, or a name for the loader.
     pub fn path(&self) -> &str {
         &self.path
     }
-    /// How it was found; [`Origin::Mapped`] where the process had it.
+    /// How it was found; [`Origin::Mapped`] where the process had loaded it.
     pub fn origin(&self) -> Origin {
         self.origin
     }
@@ -198,81 +208,61 @@ impl Cupti {
         &self.functions
     }
 
-    /// Becomes the subscriber.
+    /// Starts the recording of a kind (`midair_abi::cupti::activity_kind`).
     ///
     /// # Errors
-    /// [`Status::OTHER_SUBSCRIBER`] where somebody else is.
-    #[expect(
-        clippy::not_unsafe_ptr_arg_deref,
-        reason = "CUPTI only hands it to the callback"
-    )]
-    pub fn subscribe(&self, callback: Callback, with: *mut c_void) -> Result<Subscriber, Status> {
-        let mut subscriber = std::ptr::null_mut();
-        // SAFETY: CUPTI's function; a place for the handle, and a function of the type that it calls.
-        let code = unsafe { (self.functions.subscribe)(&raw mut subscriber, Some(callback), with) };
-        Status::check(code).map(|()| Subscriber(subscriber))
-    }
-    /// Ends to be it.
-    ///
-    /// # Errors
-    /// What CUPTI says.
-    pub fn unsubscribe(&self, subscriber: Subscriber) -> Result<(), Status> {
-        // SAFETY: CUPTI's function, and the handle that it gave.
-        Status::check(unsafe { (self.functions.unsubscribe)(subscriber.0) })
-    }
-    /// Begins to record a kind (`midair_abi::cupti::activity_kind`).
-    ///
-    /// # Errors
-    /// What CUPTI says.
+    /// CUPTI's result.
     pub fn enable(&self, kind: u32) -> Result<(), Status> {
-        // SAFETY: CUPTI's function, a number.
+        // SAFETY: CUPTI's function, called with an integer.
         Status::check(unsafe { (self.functions.enable)(kind) })
     }
-    /// Ends it.
+    /// Stops the recording of a kind.
     ///
     /// # Errors
-    /// What CUPTI says.
+    /// CUPTI's result.
     pub fn disable(&self, kind: u32) -> Result<(), Status> {
-        // SAFETY: CUPTI's function, a number.
+        // SAFETY: CUPTI's function, called with an integer.
         Status::check(unsafe { (self.functions.disable)(kind) })
     }
-    /// Sets who gives buffers and takes them. They are called on any thread.
+    /// Registers the callbacks that provide and take back buffers. They are called on any thread.
     ///
     /// # Errors
-    /// What CUPTI says.
+    /// CUPTI's result.
     pub fn register_callbacks(
         &self,
         requested: BufferRequested,
         completed: BufferCompleted,
     ) -> Result<(), Status> {
-        // SAFETY: CUPTI's function; functions of the types that it calls, in a library that is never unloaded.
+        // SAFETY: CUPTI's function, and functions of the types that it calls, in a library that is
+        // never unloaded.
         Status::check(unsafe {
             (self.functions.register_callbacks)(Some(requested), Some(completed))
         })
     }
-    /// Buffers come back, also those with unfinished records where `forced`.
+    /// Makes CUPTI return buffers; with `forced`, those with incomplete records, too.
     ///
     /// # Errors
-    /// What CUPTI says.
+    /// CUPTI's result.
     pub fn flush_all(&self, forced: bool) -> Result<(), Status> {
-        // SAFETY: CUPTI's function, a number.
+        // SAFETY: CUPTI's function, called with an integer.
         Status::check(unsafe { (self.functions.flush_all)(forced.into()) })
     }
-    /// Ends CUPTI in this process.
+    /// Removes CUPTI from this process.
     ///
     /// # Errors
-    /// What CUPTI says.
+    /// CUPTI's result.
     pub fn finalize(&self) -> Result<(), Status> {
         // SAFETY: CUPTI's function.
         Status::check(unsafe { (self.functions.finalize)() })
     }
-    /// The record behind `record` in a buffer, the first behind null; `None` behind the last.
+    /// The record behind `record` in a buffer, or the first one for null; `None` behind the last.
     ///
     /// # Errors
-    /// What CUPTI says, of a buffer that is none.
+    /// CUPTI's result, for memory that is no buffer of its.
     ///
     /// # Safety
-    /// `buffer` is one that CUPTI gave back with so many valid bytes and that has not gone to it again, `record` null or of this buffer.
+    /// `buffer` was returned by CUPTI with so many valid bytes and has not been given to it again;
+    /// `record` is null or in this buffer.
     pub unsafe fn next_record(
         &self,
         buffer: *mut u8,
@@ -287,58 +277,59 @@ impl Cupti {
             other => Err(Status(other)),
         }
     }
-    /// Records that found no buffer since the last call. The context is null where buffers are for all.
+    /// Number of records that were dropped for lack of a buffer since the last call, for all
+    /// contexts and streams.
     ///
     /// # Errors
-    /// What CUPTI says.
-    #[expect(
-        clippy::not_unsafe_ptr_arg_deref,
-        reason = "to CUPTI a context is a name"
-    )]
-    pub fn dropped(&self, context: *mut c_void, stream: u32) -> Result<usize, Status> {
+    /// CUPTI's result.
+    pub fn dropped(&self) -> Result<usize, Status> {
         let mut dropped = 0;
-        // SAFETY: CUPTI's function, a place for the number; a context is a name to it.
-        Status::check(unsafe { (self.functions.dropped)(context, stream, &raw mut dropped) })?;
+        // SAFETY: CUPTI's function, with a valid out pointer. Buffers are not bound to contexts: null stands for all.
+        Status::check(unsafe {
+            (self.functions.dropped)(std::ptr::null_mut(), 0, &raw mut dropped)
+        })?;
         Ok(dropped)
     }
-    /// Its clock, ns: what records have.
+    /// CUPTI's clock, in ns, as records have it.
     ///
     /// # Errors
-    /// What CUPTI says.
+    /// CUPTI's result.
     pub fn timestamp(&self) -> Result<u64, Status> {
         let mut now = 0;
-        // SAFETY: CUPTI's function, a place for the number.
+        // SAFETY: CUPTI's function, with a valid out pointer.
         Status::check(unsafe { (self.functions.timestamp)(&raw mut now) })?;
         Ok(now)
     }
-    /// Gives it another clock, which it calls on any thread.
+    /// Replaces CUPTI's clock by a function, which it calls on any thread.
     ///
     /// # Errors
-    /// What CUPTI says; [`Status::NOT_IMPLEMENTED`] where it has no such function.
+    /// CUPTI's result; [`Status::NOT_IMPLEMENTED`] where it has no such function.
     pub fn register_timestamp_callback(&self, clock: Option<Clock>) -> Result<(), Status> {
         let register = self
             .functions
             .register_timestamp_callback
             .ok_or(Status::NOT_IMPLEMENTED)?;
-        // SAFETY: CUPTI's function; a function of the type that it calls, in a library that is never unloaded.
+        // SAFETY: CUPTI's function, and a function of the type that it calls, in a library that is
+        // never unloaded.
         Status::check(unsafe { register(clock) })
     }
     /// Reads an attribute (`midair_abi::cupti::attribute`) of the size of `T`, an integer.
     ///
     /// # Errors
-    /// What CUPTI says.
+    /// CUPTI's result.
     pub fn get_attribute<T: Attribute>(&self, attribute: u32) -> Result<T, Status> {
         let (mut size, mut value) = (size_of::<T>(), T::default());
-        // SAFETY: CUPTI's function; it writes at most `size` bytes, and every pattern of bytes is an integer.
+        // SAFETY: CUPTI's function; it writes at most `size` bytes, and every bit pattern is a
+        // valid integer.
         Status::check(unsafe {
             (self.functions.get_attribute)(attribute, &raw mut size, (&raw mut value).cast())
         })?;
         Ok(value)
     }
-    /// Sets one.
+    /// Sets an attribute.
     ///
     /// # Errors
-    /// What CUPTI says.
+    /// CUPTI's result.
     pub fn set_attribute<T: Attribute>(&self, attribute: u32, value: T) -> Result<(), Status> {
         let (mut size, mut value) = (size_of::<T>(), value);
         // SAFETY: CUPTI's function; it reads at most `size` bytes.
@@ -346,27 +337,27 @@ impl Cupti {
             (self.functions.set_attribute)(attribute, &raw mut size, (&raw mut value).cast())
         })
     }
-    /// Which number of a thread records have (`midair_abi::cupti::thread_id_type`).
+    /// Selects the kind of thread id in records (`midair_abi::cupti::thread_id_type`).
     ///
     /// # Errors
-    /// What CUPTI says.
+    /// CUPTI's result.
     pub fn set_thread_id_type(&self, kind: u32) -> Result<(), Status> {
-        // SAFETY: CUPTI's function, a number.
+        // SAFETY: CUPTI's function, called with an integer.
         Status::check(unsafe { (self.functions.set_thread_id_type)(kind) })
     }
-    /// Records one call of the runtime, or no longer. Instead of the whole kind.
+    /// Starts or stops the recording of one call of the runtime, independent of the whole kind.
     ///
     /// # Errors
-    /// What CUPTI says; [`Status::NOT_IMPLEMENTED`] before 12.6.
+    /// CUPTI's result; [`Status::NOT_IMPLEMENTED`] before 12.6.
     pub fn enable_runtime_api(&self, cbid: u32, on: bool) -> Result<(), Status> {
         let enable = self
             .functions
             .enable_runtime_api
             .ok_or(Status::NOT_IMPLEMENTED)?;
-        // SAFETY: CUPTI's function, numbers.
+        // SAFETY: CUPTI's function, called with integers.
         Status::check(unsafe { enable(cbid, on.into()) })
     }
-    /// Records one call of the driver, or no longer.
+    /// Starts or stops the recording of one call of the driver.
     ///
     /// # Errors
     /// As [`Cupti::enable_runtime_api`].
@@ -375,36 +366,36 @@ impl Cupti {
             .functions
             .enable_driver_api
             .ok_or(Status::NOT_IMPLEMENTED)?;
-        // SAFETY: CUPTI's function, numbers.
+        // SAFETY: CUPTI's function, called with integers.
         Status::check(unsafe { enable(cbid, on.into()) })
     }
-    /// Lets a thread of CUPTI's flush every so many milliseconds; 0 ends that.
+    /// Makes a thread of CUPTI's flush at this interval, in milliseconds; 0 turns that off.
     ///
     /// # Errors
-    /// What CUPTI says; [`Status::NOT_IMPLEMENTED`] where it has no such function.
+    /// CUPTI's result; [`Status::NOT_IMPLEMENTED`] where it has no such function.
     pub fn flush_period(&self, milliseconds: u32) -> Result<(), Status> {
         let period = self.functions.flush_period.ok_or(Status::NOT_IMPLEMENTED)?;
-        // SAFETY: CUPTI's function, a number.
+        // SAFETY: CUPTI's function, called with an integer.
         Status::check(unsafe { period(milliseconds) })
     }
-    /// Says which counters of unified memory are recorded.
+    /// Selects the counters of unified memory that are recorded.
     ///
     /// # Errors
-    /// What CUPTI says: some devices have none.
+    /// CUPTI's result: some devices have none.
     pub fn configure_unified_memory(
         &self,
         counters: &mut [UnifiedMemoryConfig],
     ) -> Result<(), Status> {
         let count = u32::try_from(counters.len()).unwrap_or(u32::MAX);
-        // SAFETY: CUPTI's function; an array of so many of its structs.
+        // SAFETY: CUPTI's function, with an array of so many of its structs.
         Status::check(unsafe {
             (self.functions.configure_unified_memory)(counters.as_mut_ptr(), count)
         })
     }
-    /// What CUPTI calls a result, where it knows it and we do not.
+    /// CUPTI's name for a result, where it knows it and we do not.
     pub fn result_text(&self, status: Status) -> String {
         let mut text = std::ptr::null();
-        // SAFETY: CUPTI's function, a place for a pointer.
+        // SAFETY: CUPTI's function, with a valid out pointer.
         let code = unsafe { (self.functions.get_result_string)(status.0, &raw mut text) };
         if code != result::SUCCESS || text.is_null() {
             return status.to_string();
@@ -415,7 +406,7 @@ impl Cupti {
     }
 }
 
-/// Integers that attributes have.
+/// Integer types of attributes.
 pub trait Attribute: Copy + Default {}
 impl Attribute for u8 {}
 impl Attribute for u32 {}
@@ -439,7 +430,7 @@ fn fits(major: u32, minor: Option<u32>, driver: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// What the loader says of the last failure on this thread.
+/// The loader's message about the last failure on this thread.
 fn loader_error() -> String {
     // SAFETY: a function without arguments.
     let text = unsafe { libc::dlerror() };

@@ -1,7 +1,9 @@
-//! What NVTX's places lead to: functions of ours that pass on to CUPTI's, with names in place of handles.
+//! The functions behind NVTX's table entries: they forward to CUPTI's, with names in place of
+//! handles.
 //!
-//! They run on the application's threads, in its NVTX calls: no lock, no allocation, no system call of ours. CUPTI's handles of strings
-//! and domains go with it; ours stay valid for ever, because an application keeps them.
+//! They run on threads of the application, in its NVTX calls: no lock, no allocation, no system
+//! call of ours. CUPTI's handles of strings and domains end with CUPTI. Ours stay valid as long as
+//! the process lives, because an application keeps them.
 
 use super::tables::{CORE, CORE2};
 use crate::cupti::Cupti;
@@ -10,20 +12,20 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// A place that we take, and with what.
+/// An entry that is hooked, and the function for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Hook {
     /// NVTX's number of the module.
     pub module: u32,
-    /// Its number of the function.
+    /// NVTX's number of the function.
     pub id: u32,
     ours: Ours,
 }
 
-/// A function of any type: only its address counts.
+/// A function of any type; only its address is used.
 #[derive(Debug, Clone, Copy)]
 struct Ours(*const c_void);
-// SAFETY: the address of a function.
+// SAFETY: the address of a function, which is never written to.
 unsafe impl Sync for Ours {}
 
 impl Hook {
@@ -34,14 +36,14 @@ impl Hook {
             ours: Ours(ours),
         }
     }
-    /// Where our function is.
+    /// Address of our function.
     pub fn address(&self) -> usize {
         self.ours.0.expose_provenance()
     }
 }
 
-/// All of them (numbers: `NvtxCallbackIdCore`, `NvtxCallbackIdCore2` in NVTX's nvtxTypes.h). Names in wide characters are left out
-/// where a handle would come of it.
+/// All hooked entries (numbers: `NvtxCallbackIdCore`, `NvtxCallbackIdCore2` in NVTX's nvtxTypes.h).
+/// Functions that would return a handle for a name in wide characters are left out.
 pub static HOOKS: [Hook; 19] = [
     Hook::new(CORE, 1, mark_ex as *const c_void),
     Hook::new(CORE, 2, mark_a as *const c_void),
@@ -64,16 +66,16 @@ pub static HOOKS: [Hook; 19] = [
     Hook::new(CORE2, 14, domain_destroy as *const c_void),
 ];
 
-/// Modules, and functions of the largest, with a place that has none.
+/// Number of modules, counted from 0, which is none; and entries of the largest module, likewise.
 const MODULES: usize = 7;
 const MOST: usize = 17;
-/// How many functions each module has, with the one that has none (`NVTX_CBID_*_SIZE`).
+/// Number of functions of each module, counted from 0, which is none (`NVTX_CBID_*_SIZE`).
 const SIZES: [u32; MODULES] = [0, 16, 9, 15, 7, 16, 7];
 
-/// What CUPTI fills in instead of a library's table.
+/// The function table that CUPTI fills in place of a library's.
 static PLACES: [[AtomicUsize; MOST]; MODULES] =
     [const { [const { AtomicUsize::new(0) }; MOST] }; MODULES];
-/// Addresses of those places, as NVTX hands them out: none at 0 and behind the last.
+/// Addresses of those entries, as NVTX exports them; null at 0 and behind the last.
 static LISTS: [[AtomicUsize; MOST + 1]; MODULES] =
     [const { [const { AtomicUsize::new(0) }; MOST + 1] }; MODULES];
 
@@ -136,7 +138,7 @@ unsafe extern "C" fn module_functions(
     {
         address.store(place.as_ptr().expose_provenance(), Release);
     }
-    // SAFETY: the tool gives places for both answers, or null for one that it does not want.
+    // SAFETY: the tool passes valid out pointers, or null for a result that it does not want.
     unsafe {
         if !list.is_null() {
             *list = addresses.as_ptr().cast();
@@ -148,10 +150,11 @@ unsafe extern "C" fn module_functions(
     1
 }
 
-/// CUPTI that was asked already: its functions stay where they are, also between two sessions.
+/// The entry function of the CUPTI that was connected. Its functions stay where they are, also
+/// between two sessions.
 static CONNECTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Lets CUPTI fill in its functions, once in a process. Whether it takes part.
+/// Makes CUPTI fill in its functions, once in a process. Returns whether it supports this.
 pub fn connect(cupti: &Cupti) -> bool {
     let Some(initialize) = cupti.functions().initialize_nvtx else {
         return false;
@@ -159,7 +162,8 @@ pub fn connect(cupti: &Cupti) -> bool {
     if CONNECTED.swap(initialize as usize, AcqRel) == initialize as usize {
         return true;
     }
-    // SAFETY: CUPTI's function for this, and ours of the type that it calls; what it leads to is static.
+    // SAFETY: CUPTI's function for this purpose, and ours of the type that it calls; everything
+    // that it can reach is static.
     let takes_part = unsafe { initialize(export) } == 1;
     if !takes_part {
         CONNECTED.store(0, Release);
@@ -167,13 +171,13 @@ pub fn connect(cupti: &Cupti) -> bool {
     takes_part
 }
 
-/// Whether CUPTI has filled in any.
+/// Whether CUPTI has filled in any function.
 pub fn is_filled() -> bool {
     let mut places = PLACES.iter().flatten();
     places.any(|place| place.load(Acquire) != 0)
 }
 
-/// CUPTI's function, where it has one.
+/// CUPTI's function of a number, where it has one.
 fn cuptis(module: u32, id: u32) -> Option<usize> {
     let place = PLACES.get(module as usize)?.get(id as usize)?;
     match place.load(Acquire) {
@@ -182,11 +186,12 @@ fn cuptis(module: u32, id: u32) -> Option<usize> {
     }
 }
 
-/// Calls CUPTI's function of a number with arguments, or answers what NVTX answers without a tool.
+/// Calls CUPTI's function of a number with arguments, or returns what NVTX returns without a tool.
 macro_rules! pass {
     ($module:expr, $id:literal, fn($($ty:ty),*) -> $out:ty, ($($arg:expr),*), $none:expr) => {
         match cuptis($module, $id) {
-            // SAFETY: CUPTI put a function of this type there, by NVTX's numbers; it is called with what the application gave.
+            // SAFETY: CUPTI stored a function of this type there, by NVTX's numbers; it is called
+            // with the application's arguments.
             Some(function) => unsafe {
                 let function = std::mem::transmute::<usize, unsafe extern "C" fn($($ty),*) -> $out>(function);
                 function($($arg),*)
@@ -196,11 +201,11 @@ macro_rules! pass {
     };
 }
 
-/// What a push answers where nobody counts (`NVTX_NO_PUSH_POP_TRACKING`).
+/// Result of a push that nobody tracks (`NVTX_NO_PUSH_POP_TRACKING`).
 const NOT_TRACKED: c_int = -2;
-/// Text of a range whose name was registered while nobody listened.
+/// Text of a range whose name was registered while there was no tool.
 const UNNAMED: &[u8] = b"(registered before the attach)\0";
-/// Message types.
+/// Types of messages.
 const ASCII: i32 = 1;
 const REGISTERED: i32 = 3;
 
@@ -208,35 +213,36 @@ const REGISTERED: i32 = 3;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Attributes {
-    /// NVTX's version, and bytes of this.
+    /// NVTX's version.
     pub version: u16,
-    /// Bytes.
+    /// Size of this struct, in bytes.
     pub size: u16,
     /// Category.
     pub category: u32,
     /// Type of the colour, and the colour.
     pub colour: [u32; 2],
-    /// Type of the payload, and nothing.
+    /// Type of the payload, and padding.
     pub payload_type: [i32; 2],
     /// Payload.
     pub payload: u64,
-    /// How `message` is meant.
+    /// Type of `message`.
     pub message_type: i32,
-    /// Text or handle.
+    /// A text, or a handle.
     pub message: *const c_char,
 }
 
-/// With a text in place of one of our handles.
+/// Calls `pass` with the event; a handle of ours in it is replaced by its text.
 fn with_text<R>(event: *const Attributes, pass: impl FnOnce(*const Attributes) -> R) -> R {
     if event.is_null() {
         return pass(event);
     }
-    // SAFETY: the application's own event, for this call; its first words are there in every version.
+    // SAFETY: the application's own event, valid for this call; its first fields exist in every
+    // version.
     let (size, whole) = unsafe { ((*event).size, event) };
     if usize::from(size) < size_of::<Attributes>() {
         return pass(event);
     }
-    // SAFETY: it says that it is as long.
+    // SAFETY: its size says that it is as large.
     let mut copy = unsafe { *whole };
     if copy.message_type != REGISTERED {
         return pass(event);
@@ -349,22 +355,24 @@ unsafe extern "C" fn domain_create_a(text: *const c_char) -> usize {
 }
 unsafe extern "C" fn domain_destroy(_: usize) {}
 
-/// Kinds of handle.
+/// Kinds of handles.
 const STRING: u32 = 1;
 const DOMAIN: u32 = 2;
-/// Handles of a process, and bytes of each one's text with its end. Beyond that an application gets none, as without a tool.
+/// Maximum number of handles in a process, and of bytes of each text with its terminator. Beyond
+/// that an application gets no handle, as without a tool.
 const HANDLES: usize = 1024;
 const TEXT: usize = 112;
 
-/// What a handle leads to. It stays for ever.
+/// The target of a handle. It is never freed.
 struct Named {
-    /// [`STRING`] or [`DOMAIN`], last of all.
+    /// [`STRING`] or [`DOMAIN`]; stored last.
     kind: AtomicU32,
     /// CUPTI's handle of the domain in this session, or 0: the default domain.
     domain: AtomicUsize,
     text: UnsafeCell<[u8; TEXT]>,
 }
-// SAFETY: the text is written by the one thread that took the place, before `kind` says so, and only read afterwards.
+// SAFETY: the text is written by the one thread that claimed the entry, before `kind` is stored,
+// and only read afterwards.
 unsafe impl Sync for Named {}
 
 static NAMES: [Named; HANDLES] = [const {
@@ -383,14 +391,14 @@ impl Named {
     fn handle(&self) -> usize {
         std::ptr::from_ref(self).expose_provenance()
     }
-    /// CUPTI makes its own handle of it.
+    /// Lets CUPTI make its own handle of the domain.
     fn tell_cupti(&self) {
         let domain = pass!(CORE2, 12, fn(*const c_char) -> usize, (self.text()), 0);
         self.domain.store(domain, Release);
     }
 }
 
-/// Takes a place for a name. `None` when there is none left, or no name.
+/// Claims an entry for a name. `None` when all are in use, or there is no name.
 fn name(kind: u32, text: *const c_char) -> Option<&'static Named> {
     if text.is_null() {
         return None;
@@ -398,7 +406,8 @@ fn name(kind: u32, text: *const c_char) -> Option<&'static Named> {
     let place = NAMES.get(NEXT.fetch_add(1, Relaxed).min(HANDLES))?;
     let to = place.text.get().cast::<c_char>();
     for at in 0..TEXT - 1 {
-        // SAFETY: the application's terminated text up to its end; the place is this thread's until `kind` is set.
+        // SAFETY: the application's terminated text up to its terminator; the entry belongs to this
+        // thread until `kind` is stored.
         unsafe {
             let letter = *text.add(at);
             if letter == 0 {
@@ -411,7 +420,7 @@ fn name(kind: u32, text: *const c_char) -> Option<&'static Named> {
     Some(place)
 }
 
-/// The place that a handle of ours leads to; `None` for what is no handle of ours.
+/// The entry of a handle; `None` for what is no handle of ours.
 fn named(handle: usize, kind: u32) -> Option<&'static Named> {
     let offset = handle.checked_sub(NAMES.as_ptr().addr())?;
     let place = NAMES.get(offset / size_of::<Named>())?;
@@ -423,7 +432,8 @@ fn domain_of(handle: usize) -> usize {
     named(handle, DOMAIN).map_or(0, |domain| domain.domain.load(Acquire))
 }
 
-/// Our thread, at the begin of a session: CUPTI learns the domains that applications have handles of.
+/// On the worker thread, at the begin of a session: tells CUPTI the domains that the application
+/// has handles of.
 pub fn name_domains() {
     for place in &NAMES {
         if place.kind.load(Acquire) == DOMAIN {
@@ -432,7 +442,7 @@ pub fn name_domains() {
     }
 }
 
-/// Our thread, at its end: CUPTI's handles go with it.
+/// On the worker thread, at the end of a session: CUPTI's handles end with it.
 pub fn forget_domains() {
     for place in &NAMES {
         place.domain.store(0, Release);

@@ -1,5 +1,6 @@
-//! NVTX's tables in the data of the libraries of this process (source of the layout: NVTX's public header nvtxImpl.h, the same in its
-//! versions from CUDA 12.9's to 13.5's; a table that is laid out otherwise is not recognised).
+//! NVTX's function tables in the data of the libraries of this process (source of the layout:
+//! NVTX's public header nvtxImpl.h, the same from CUDA 12.9 to 13.5; a table of another layout is
+//! not recognised).
 
 use std::ffi::CString;
 use std::fs::File;
@@ -7,30 +8,32 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Acquire;
 
-/// No call was made.
+/// State: no call was made.
 pub const FRESH: u32 = 0;
-/// The first call was made.
+/// State: the first call was made.
 pub const COMPLETE: u32 = 2;
 
-/// Words of a table: state; size and function of the export of functions; size, version and function of the export of the version;
-/// places of functions; for each module the addresses of its places, with null in front and behind.
+/// Words of a table: state; size and function of the callback export; size, version and function of
+/// the version export; functions of all modules; for each module the addresses of its entries, with
+/// null before and after them.
 const WORDS: usize = 146;
 const FIRST_PLACE: usize = 6;
-/// Functions of each module, in the order of their places: core, CUDA, OpenCL, CUDA runtime, core 2, synchronization.
+/// Number of functions of each module, in the order of their entries: core, CUDA, OpenCL, CUDA
+/// runtime, core 2, synchronization.
 const FUNCTIONS: [usize; 6] = [15, 8, 14, 6, 15, 6];
-/// Numbers of these modules.
+/// Module number of the core functions.
 pub const CORE: u32 = 1;
-/// Domains, and what is in them.
+/// Module number of the functions of domains.
 pub const CORE2: u32 = 5;
 /// NVTX's version, the only one that has such tables.
 const VERSION: u64 = 3;
 
-/// Bytes that are looked at in one piece.
+/// Bytes that are scanned at a time.
 const BLOCK: usize = 1 << 20;
-/// Bytes that are looked at in one mapping, and in all.
+/// Maximum number of bytes that are scanned in one mapping, and in all.
 const MOST: (u64, u64) = (64 << 20, 512 << 20);
 
-/// A library's table. The library stays loaded from here on.
+/// A library's table. The library stays loaded from then on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
     start: usize,
@@ -39,7 +42,8 @@ pub struct Table {
 /// Finds all tables of this process.
 pub fn find() -> Vec<Table> {
     let maps = std::fs::read_to_string("/proc/thread-self/maps").unwrap_or_default();
-    // Through the kernel: a library that is unloaded meanwhile is an error then, and no fault.
+    // Memory is read through the kernel: a library that is unloaded meanwhile then causes an error,
+    // and no fault.
     let Ok(memory) = File::open("/proc/thread-self/mem") else {
         return Vec::new();
     };
@@ -59,19 +63,19 @@ pub fn find() -> Vec<Table> {
     tables
 }
 
-/// Takes a reference on a library, so that it stays. The program itself always does.
+/// Takes a reference to a library, so that it stays loaded. The program itself always does.
 fn stays(path: &str) -> bool {
     let is_program = std::fs::read_link("/proc/thread-self/exe")
         .is_ok_and(|program| program.as_os_str() == path);
     let Ok(path) = CString::new(path) else {
         return false;
     };
-    // SAFETY: a terminated path; nothing is loaded that is not there.
+    // SAFETY: a terminated path; nothing is loaded that is not loaded already.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     is_program || !handle.is_null()
 }
 
-/// A library's data in memory.
+/// A mapping of a library's data.
 #[derive(Debug, PartialEq, Eq)]
 struct Data<'a> {
     start: u64,
@@ -80,7 +84,7 @@ struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Of a line of `maps`: writable, private, of a file.
+    /// From a line of `maps`: writable, private, of a file.
     fn of(line: &'a str) -> Option<Data<'a>> {
         let path = line.get(line.find('/')?..)?;
         let mut fields = line.split(' ');
@@ -110,13 +114,13 @@ impl<'a> Data<'a> {
             if length < BLOCK {
                 return;
             }
-            // A table that lies across the edge is seen whole in the next piece.
+            // A table that lies across the boundary is complete in the next block.
             at += (BLOCK - WORDS * 8) as u64;
         }
     }
 }
 
-/// Tables in the bytes at an address.
+/// Finds tables in the bytes at an address.
 fn look(bytes: &[u8], address: usize, tables: &mut Vec<Table>) {
     let words = bytes.len() / 8;
     let word = |at: usize| -> u64 {
@@ -136,7 +140,8 @@ fn look(bytes: &[u8], address: usize, tables: &mut Vec<Table>) {
     }
 }
 
-/// Whether each module's list has the addresses of its places, and null around them: 64 pointers that no other data has.
+/// Whether each module's list contains the addresses of its entries, and null around them: 64
+/// pointers that no other data has.
 fn points_into_itself(word: &dyn Fn(usize) -> u64, start: usize) -> bool {
     let mut place = FIRST_PLACE;
     let mut list = FIRST_PLACE + FUNCTIONS.iter().sum::<usize>();
@@ -153,15 +158,16 @@ fn points_into_itself(word: &dyn Fn(usize) -> u64, start: usize) -> bool {
 }
 
 impl Table {
-    /// Whether its library has made its first call.
+    /// The state of the table.
     pub fn state(&self) -> u32 {
-        // SAFETY: the table's first word, in the data of a library that stays loaded; NVTX reads and writes it as a whole, too.
+        // SAFETY: the table's first word, in the data of a library that stays loaded; NVTX accesses
+        // it as one word, too.
         let state =
             unsafe { AtomicUsize::from_ptr(std::ptr::with_exposed_provenance_mut(self.start)) };
         state.load(Acquire) as u32
     }
 
-    /// The place of a function, by its module's number ([`CORE`], [`CORE2`]) and its own.
+    /// The entry of a function, by the numbers of its module ([`CORE`], [`CORE2`]) and its own.
     pub fn slot(&self, module: u32, id: u32) -> &AtomicUsize {
         let before: usize = FUNCTIONS
             .iter()
@@ -170,7 +176,8 @@ impl Table {
         let last = FUNCTIONS.iter().sum::<usize>() - 1;
         let index = (before + (id as usize).saturating_sub(1)).min(last);
         let at = self.start + (FIRST_PLACE + index) * 8;
-        // SAFETY: a word of the table, in the data of a library that stays loaded. NVTX reads and writes it as a whole.
+        // SAFETY: a word of the table, in the data of a library that stays loaded; NVTX accesses it
+        // as one word, too.
         unsafe { AtomicUsize::from_ptr(std::ptr::with_exposed_provenance_mut(at)) }
     }
 

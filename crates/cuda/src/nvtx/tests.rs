@@ -1,4 +1,5 @@
-//! A table as NVTX's header lays it out, in the data of the test program, and a tool that counts.
+//! A table as NVTX's header lays it out, in the data of the test program, and a tool that counts
+//! its calls.
 
 use super::functions::{Attributes, connect};
 use super::tables::{COMPLETE, FRESH, find};
@@ -8,7 +9,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Words of a table, see [`tables`]; not all 0, so that it lies in the program's file and not in fresh memory.
+/// Words of a table, see [`tables`]. They are not all 0, so that they lie in the program's file and
+/// not in fresh memory.
 struct Image([AtomicUsize; 146]);
 static IMAGE: Image = Image([const { AtomicUsize::new(1) }; 146]);
 
@@ -38,7 +40,7 @@ fn lay_out(state: u32, places: usize) -> usize {
     start
 }
 
-/// What the tool heard.
+/// What the tool has received.
 static HEARD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn heard() -> Vec<String> {
@@ -166,7 +168,7 @@ fn push_in(domain: usize, string: usize) -> i32 {
 /// One test, because a process has one of everything here.
 #[test]
 fn tables_are_found_taken_and_given_back() {
-    // Not a table while a pointer leads elsewhere.
+    // It is no table while a pointer leads elsewhere.
     let start = lay_out(COMPLETE, 0);
     IMAGE.0[80].fetch_add(8, SeqCst);
     assert!(!find().iter().any(|table| table.start() == start));
@@ -179,7 +181,7 @@ fn tables_are_found_taken_and_given_back() {
         1
     );
 
-    // Done with its first call, without a tool.
+    // The first call was made, without a tool.
     let cupti = cupti();
     let nvtx = Nvtx::begin(&cupti);
     assert_eq!(
@@ -210,21 +212,22 @@ fn tables_are_found_taken_and_given_back() {
     let mut nvtx = Nvtx::begin(&cupti);
     assert_eq!(push_in(domain, string), 7);
     assert_eq!(heard(), ["7004: reduce"]);
-    // Somebody's first call empties the places: they are taken again.
+    // A first call empties the entries: they are hooked again.
     IMAGE.0[6 + 8].store(0, SeqCst);
     nvtx.tick();
     assert_eq!(push(c"again"), 5);
     drop(nvtx);
     assert_eq!(place(1, 9), 0);
 
-    // Before the first call: what makes it is put back.
+    // Before the first call: the function that makes the table is restored.
     lay_out(FRESH, 0x77);
     let nvtx = Nvtx::begin(&cupti);
     assert_eq!(push(c"early"), 5);
     assert_eq!(place(1, 12), 0x77);
     drop(nvtx);
     assert!((6..70).all(|at| IMAGE.0[at].load(SeqCst) == 0x77));
-    // It was made meanwhile: then what makes it must not come back.
+    // The first call was made meanwhile: then the function that makes the table must not be
+    // restored.
     let nvtx = Nvtx::begin(&cupti);
     IMAGE.0[0].store(COMPLETE as usize, SeqCst);
     drop(nvtx);

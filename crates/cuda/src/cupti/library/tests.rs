@@ -1,4 +1,4 @@
-//! What fits, what does not, and the reasons.
+//! Which files are usable and which are not, and the reasons.
 
 use super::*;
 use std::ffi::{c_char, c_int};
@@ -25,7 +25,7 @@ fn what_does_not_fit_is_told_with_its_reason() {
         assert!(text.contains(reason), "{text}");
         assert!(!text.contains('\n'));
     }
-    let libc = Process::own().mapped;
+    let libc = Process::own(false).mapped;
     let libc = libc.iter().find(|it| it.contains("libc.so")).unwrap();
     let text = why(libc, 13_000);
     assert!(text.contains("has no function cuptiGetVersion"), "{text}");
@@ -48,7 +48,7 @@ unsafe extern "C" fn none() -> u32 {
 }
 
 fn table(version: unsafe extern "C" fn(*mut u32) -> u32) -> Functions {
-    // SAFETY: only the version is asked for below.
+    // SAFETY: only the version function is called below.
     let functions = unsafe { Functions::find(|_| none as *mut c_void) };
     Functions {
         get_version: version,
@@ -116,14 +116,14 @@ fn a_missing_function_is_named() {
     assert!(old.unwrap().enable_runtime_api.is_none());
 }
 
-/// Real ones, where there are some: they tell their version without a GPU up to 13.1.
+/// Real libraries, where there are some: up to 13.1 they return their version without a GPU.
 #[test]
 #[ignore = "needs NVIDIA's libraries: MIDAIR_CUPTI_FILES=PATH:PATH..."]
 fn real_ones_are_opened() {
     let files = std::env::var("MIDAIR_CUPTI_FILES").unwrap();
     let mut versions = Vec::new();
     for path in files.split(':') {
-        let origin = Origin::Wanted;
+        let origin = Origin::Named;
         let path = path.to_owned();
         let cupti = Cupti::open(&Candidate { path, origin }, 13_000).unwrap();
         assert!(cupti.symbol(c"cuptiSubscribe").is_some());

@@ -1,5 +1,6 @@
-//! Whether a file is a whole library of this machine. The loader maps what the headers say without a look at the file's length: of a
-//! file that was cut off, the first touch of what is missing would end the process.
+//! Whether a file is a complete shared library for this machine. The loader maps what the headers
+//! say, without looking at the length of the file: in a truncated file, the first access to the
+//! missing part would end the process.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -9,21 +10,24 @@ const HEADER: usize = 64;
 const SEGMENT: usize = 56;
 const PT_LOAD: u32 = 1;
 const ET_DYN: u16 = 3;
-/// e_machine of this build.
+/// `e_machine` of this build.
 const MACHINE: u16 = if cfg!(target_arch = "aarch64") {
     183
 } else {
     62
 };
 
-/// Says what is wrong with a file, if anything is.
-pub fn whole(path: &str) -> Result<(), String> {
+/// Checks that a file is a complete shared library for this machine.
+///
+/// # Errors
+/// What is wrong with it, as the rest of a sentence that begins with its path.
+pub fn check(path: &str) -> Result<(), String> {
     if !path.starts_with('/') {
         return Err(String::from(
             "is not an absolute path of the target's files",
         ));
     }
-    // Asked before it is opened: to open a pipe would wait for its writer.
+    // Checked before the file is opened: opening a pipe would block until it has a writer.
     let kind = std::fs::metadata(path).map_err(|error| cannot(&error))?;
     if !kind.is_file() {
         return Err(String::from("is not a file"));
@@ -52,14 +56,14 @@ pub fn whole(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the table of segments is.
+/// Location of the program header table.
 struct Segments {
     start: u64,
     count: u64,
 }
 
 fn segments(header: &[u8; HEADER]) -> Result<Segments, String> {
-    // The magic, 64 bits, little endian.
+    // The magic number, 64 bits, little endian.
     if !header.starts_with(b"\x7fELF\x02\x01") {
         return Err(String::from("is not a 64-bit library"));
     }
@@ -78,7 +82,7 @@ fn segments(header: &[u8; HEADER]) -> Result<Segments, String> {
     })
 }
 
-/// A little-endian number of `N` bytes, at most 8; what lies outside is 0.
+/// A little-endian integer of `N` bytes, at most 8; bytes outside of the slice are 0.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
     let mut whole = [0; 8];
     for (to, from) in whole.iter_mut().zip(bytes.iter().skip(at).take(N)) {
@@ -108,7 +112,7 @@ mod tests {
     use std::io::Write;
 
     fn own() -> Vec<u8> {
-        let process = super::super::process::Process::own();
+        let process = crate::process::Process::own(false);
         let libc = process.mapped.iter().find(|it| it.contains("libc.so"));
         std::fs::read(libc.unwrap()).unwrap()
     }
@@ -116,14 +120,15 @@ mod tests {
     fn verdict(bytes: &[u8]) -> Result<(), String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        whole(file.path().to_str().unwrap())
+        check(file.path().to_str().unwrap())
     }
 
     #[test]
     fn a_library_is_whole_and_a_cut_one_is_not() {
         let libc = own();
         assert_eq!(verdict(&libc), Ok(()));
-        // Section headers and symbols for debuggers lie behind the last segment: they may be missing.
+        // Section headers and symbols for debuggers lie behind the last segment: they may be
+        // missing.
         for length in [0, 3, 63, 64, 200, 5000, libc.len() / 2] {
             let cut = verdict(&libc[..length]).unwrap_err();
             assert!(
@@ -142,11 +147,11 @@ mod tests {
         assert!(verdict(&other).unwrap_err().contains("64-bit"));
         assert!(verdict(&[b'x'; 4096]).unwrap_err().contains("64-bit"));
         assert!(
-            whole("/nowhere/libcupti.so.12")
+            check("/nowhere/libcupti.so.12")
                 .unwrap_err()
                 .contains("no such file")
         );
-        assert!(whole("/tmp").unwrap_err().contains("not a file"));
-        assert!(whole("libcupti.so.12").unwrap_err().contains("absolute"));
+        assert!(check("/tmp").unwrap_err().contains("not a file"));
+        assert!(check("libcupti.so.12").unwrap_err().contains("absolute"));
     }
 }

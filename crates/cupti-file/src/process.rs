@@ -1,23 +1,24 @@
-//! What the search looks at in this process: mapped files, environment, disk.
+//! The inputs of the search: mapped files and environment of a process, and its file system.
 
-use super::find::Files;
+use crate::search::Files;
 use std::path::Path;
 
-/// What is known of a process.
+/// What the search needs to know about a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
     /// Paths of mapped libraries, each once, in the order of their addresses.
     pub mapped: Vec<String>,
-    /// Variables that the process was started with. None where it runs with rights that its caller does not have.
+    /// Environment that the process was started with. Empty where it runs with more rights than its
+    /// caller has.
     pub environment: Vec<(String, String)>,
 }
 
 impl Process {
-    /// This one. Its environment is the one that it was started with: the present one may be changed by any thread while it is read.
-    pub fn own() -> Process {
+    /// The calling process. `secure` is its `AT_SECURE`: with it, the environment is not used. The
+    /// environment is the one that the process was started with: another thread may change the
+    /// present one while it is read.
+    pub fn own(secure: bool) -> Process {
         let maps = std::fs::read("/proc/thread-self/maps").unwrap_or_default();
-        // SAFETY: reads the auxiliary vector.
-        let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
         let environment = if secure {
             Vec::new()
         } else {
@@ -28,7 +29,7 @@ impl Process {
             environment: variables(&environment),
         }
     }
-    /// A variable that is not empty.
+    /// A variable that is set and not empty.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let found = self.environment.iter().find(|(it, _)| it == name)?;
         Some(found.1.as_str()).filter(|value| !value.is_empty())
@@ -63,7 +64,7 @@ fn variables(bytes: &[u8]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The disk as this process sees it.
+/// The file system as this process sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Disk;
 
@@ -107,11 +108,12 @@ mod tests {
 
     #[test]
     fn this_process_is_seen() {
-        let own = Process::own();
+        let own = Process::own(false);
         assert!(
             own.mapped.iter().any(|path| path.contains("libc.so")),
             "{own:?}"
         );
         assert!(own.variable("PATH").is_some());
+        assert!(Process::own(true).environment.is_empty());
     }
 }

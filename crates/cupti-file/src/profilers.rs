@@ -1,18 +1,19 @@
 //! Other profilers that a process was started with.
 
-use crate::cupti::process::Process;
+use crate::process::Process;
 
-/// Libraries by which profilers enter a CUDA process: Nsight Systems, Nsight Compute, nvprof and its kind.
+/// Libraries by which profilers enter a CUDA process: Nsight Systems, Nsight Compute, nvprof and
+/// its relatives.
 const LIBRARIES: &[(&str, &str)] = &[
     ("libToolsInjection", "Nsight Systems"),
     ("libcuda-injection", "Nsight Compute"),
     ("libcuinj64", "nvprof"),
 ];
-/// Variables by which the driver is told to load one.
+/// Variables that make the driver load a profiler.
 const VARIABLES: &[&str] = &["CUDA_INJECTION64_PATH", "CUDA_INJECTION32_PATH"];
 
-/// Words about another profiler that has the process, where one has.
-pub fn profiler(process: &Process) -> Option<String> {
+/// The other profiler that uses the process, described for the user; `None` where there is none.
+pub fn other_profiler(process: &Process) -> Option<String> {
     for path in &process.mapped {
         let name = path.rsplit('/').next().unwrap_or_default();
         if let Some((_, whose)) = LIBRARIES
@@ -43,13 +44,13 @@ mod tests {
             ],
             environment: vec![("CUDA_INJECTION64_PATH".to_owned(), String::new())],
         };
-        assert_eq!(profiler(&process), None);
+        assert_eq!(other_profiler(&process), None);
         process
             .environment
             .push(("CUDA_INJECTION64_PATH".to_owned(), "/a/b.so".to_owned()));
         process.environment.remove(0);
         assert!(
-            profiler(&process)
+            other_profiler(&process)
                 .unwrap()
                 .contains("CUDA_INJECTION64_PATH=/a/b.so")
         );
@@ -57,7 +58,7 @@ mod tests {
             .mapped
             .push("/opt/nsys/libToolsInjection64.so".to_owned());
         assert!(
-            profiler(&process)
+            other_profiler(&process)
                 .unwrap()
                 .starts_with("Nsight Systems has this process")
         );

@@ -1,51 +1,52 @@
-//! Where a CUPTI may lie, in the order in which it is tried. Nothing is loaded here, and the disk is asked through [`Files`].
+//! Where a CUPTI may be found, in the order in which the candidates are tried. Nothing is loaded
+//! here, and the file system is queried through [`Files`].
 
-use super::process::Process;
+use crate::process::Process;
 
-/// What the search asks of a disk.
+/// The queries that the search makes to a file system.
 pub trait Files {
-    /// Whether there is a file of this name, links followed.
+    /// Whether there is a regular file of this name; links are followed.
     fn is_file(&self, path: &str) -> bool;
     /// Names in a directory; none where there is no such directory.
     fn list(&self, directory: &str) -> Vec<String>;
 }
 
-/// How one was found.
+/// How a candidate was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The user named it.
-    Wanted,
-    /// The process has it.
+    Named,
+    /// The process has it mapped.
     Mapped,
-    /// Beside a library of CUDA's that the process has.
+    /// In a directory relative to a CUDA library that the process has mapped.
     Beside,
-    /// By a variable of the process.
+    /// In a directory that an environment variable of the process names.
     Environment,
-    /// In a toolkit's usual place.
+    /// In a usual directory of a CUDA toolkit.
     Toolkit,
-    /// By the loader's own search.
+    /// Left to the loader's own search.
     Loader,
 }
 
-/// A CUPTI that may do.
+/// A file that may be a usable CUPTI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Path, or the name for the loader's search.
+    /// Its path, or the name that the loader is to search for.
     pub path: String,
     /// How it was found.
     pub origin: Origin,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Search {
-    /// To be tried, in this order.
+    /// Candidates, in the order in which they are to be tried.
     pub candidates: Vec<Candidate>,
-    /// Where was looked, for the sentence that says that there was none.
-    pub places: Vec<String>,
+    /// Directories that were searched, for the message that none was found.
+    pub directories: Vec<String>,
 }
 
-/// Beginnings of the names of CUDA's libraries beside which a CUPTI may lie.
+/// Prefixes of the names of CUDA libraries whose directory is a starting point.
 const COMPANIONS: &[&str] = &[
     "libcudart.so",
     "libcublas.so",
@@ -60,8 +61,9 @@ const COMPANIONS: &[&str] = &[
     "libnccl.so",
     "libtorch_cuda.so",
 ];
-/// From such a library's folder to where a CUPTI lies: a toolkit's library folder; the folders of NVIDIA's Python packages, from one of
-/// themselves and from PyTorch's; a toolkit's own folder for CUPTI.
+/// Directories that may contain CUPTI, relative to such a library: the library directory of a
+/// toolkit; the directories of NVIDIA's Python packages, from one of themselves and from PyTorch's;
+/// the toolkit's own directory for CUPTI.
 const BESIDE: &[&str] = &[
     "",
     "/../../cuda_cupti/lib",
@@ -71,7 +73,7 @@ const BESIDE: &[&str] = &[
     "/../extras/CUPTI/lib64",
     "/../../../extras/CUPTI/lib64",
 ];
-/// Folders of a toolkit that has its root elsewhere.
+/// Directories below a toolkit's root.
 #[cfg(target_arch = "x86_64")]
 const IN_TOOLKIT: &[&str] = &[
     "/lib64",
@@ -79,7 +81,7 @@ const IN_TOOLKIT: &[&str] = &[
     "/targets/x86_64-linux/lib",
     "/lib",
 ];
-/// Folders of a toolkit that has its root elsewhere.
+/// Directories below a toolkit's root.
 #[cfg(not(target_arch = "x86_64"))]
 const IN_TOOLKIT: &[&str] = &[
     "/lib64",
@@ -87,17 +89,20 @@ const IN_TOOLKIT: &[&str] = &[
     "/targets/sbsa-linux/lib",
     "/lib",
 ];
-/// The first version that can be read.
+/// The oldest CUDA major version whose records can be read.
 pub const OLDEST: u32 = 12;
-/// Folders of one of its variables that are looked at, at most: it is the process's.
-const MOST_FOLDERS: usize = 64;
+/// Maximum number of directories of one environment variable that are searched: the variable is the
+/// process's own.
+const MOST_DIRECTORIES: usize = 64;
 
-/// The order: the user's word, and then nothing else; what the process has; beside CUDA's libraries that it has; what its variables name;
-/// the usual places; the loader. Within a folder the driver's own major version comes first. `major` is 0 where the driver does not tell.
-pub fn search(wanted: Option<&str>, process: &Process, major: u32, files: &dyn Files) -> Search {
+/// Searches. The order is: the file that the user named, and then nothing else; what the process
+/// has mapped; directories near its CUDA libraries; directories that its environment names; usual
+/// directories of toolkits; the loader's search. Within a directory, the driver's own major version
+/// comes first. `major` is 0 where the driver's version is unknown.
+pub fn search(named: Option<&str>, process: &Process, major: u32, files: &dyn Files) -> Search {
     let mut search = Search::default();
-    if let Some(path) = wanted {
-        search.push(path.to_owned(), Origin::Wanted);
+    if let Some(path) = named {
+        search.push(path.to_owned(), Origin::Named);
         return search;
     }
     for path in &process.mapped {
@@ -108,26 +113,26 @@ pub fn search(wanted: Option<&str>, process: &Process, major: u32, files: &dyn F
     let names: Vec<String> = majors(major)
         .map(|major| format!("libcupti.so.{major}"))
         .collect();
-    let look = |search: &mut Search, folder: String, origin| {
-        if search.places.contains(&folder) {
+    let try_directory = |search: &mut Search, directory: String, origin| {
+        if search.directories.contains(&directory) {
             return;
         }
         for name in names.iter().map(String::as_str).chain(["libcupti.so"]) {
-            let path = format!("{folder}/{name}");
+            let path = format!("{directory}/{name}");
             if files.is_file(&path) {
                 search.push(path, origin);
             }
         }
-        search.places.push(folder);
+        search.directories.push(directory);
     };
     for path in &process.mapped {
         let name = file_name(path);
         if COMPANIONS.iter().any(|start| name.starts_with(start)) {
-            let folder = path.get(..path.len() - name.len() - 1).unwrap_or_default();
-            for way in BESIDE {
-                look(
+            let directory = path.get(..path.len() - name.len() - 1).unwrap_or_default();
+            for relative in BESIDE {
+                try_directory(
                     &mut search,
-                    plain(&format!("{folder}{way}")),
+                    without_parents(&format!("{directory}{relative}")),
                     Origin::Beside,
                 );
             }
@@ -136,30 +141,32 @@ pub fn search(wanted: Option<&str>, process: &Process, major: u32, files: &dyn F
     for root in ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"] {
         if let Some(root) = process.variable(root).and_then(absolute) {
             for part in IN_TOOLKIT {
-                look(&mut search, format!("{root}{part}"), Origin::Environment);
+                try_directory(&mut search, format!("{root}{part}"), Origin::Environment);
             }
         }
     }
-    if let Some(folders) = process.variable("LD_LIBRARY_PATH") {
-        let folders = folders.split([':', ';']).filter_map(absolute);
-        for folder in folders.take(MOST_FOLDERS) {
-            look(&mut search, folder.to_owned(), Origin::Environment);
+    if let Some(directories) = process.variable("LD_LIBRARY_PATH") {
+        let directories = directories.split([':', ';']).filter_map(absolute);
+        for directory in directories.take(MOST_DIRECTORIES) {
+            try_directory(&mut search, directory.to_owned(), Origin::Environment);
         }
     }
     for root in toolkits(files) {
         for part in IN_TOOLKIT {
-            look(&mut search, format!("{root}{part}"), Origin::Toolkit);
+            try_directory(&mut search, format!("{root}{part}"), Origin::Toolkit);
         }
     }
     for name in names {
         search.push(name, Origin::Loader);
     }
-    search.places.push(String::from("the loader's own places"));
+    search
+        .directories
+        .push(String::from("the loader's own directories"));
     search
 }
 
 impl Search {
-    /// Adds one, but none twice: the first place in the order counts.
+    /// Adds a candidate, once: its first position in the order counts.
     fn push(&mut self, path: String, origin: Origin) {
         if !self.candidates.iter().any(|known| known.path == path) {
             self.candidates.push(Candidate { path, origin });
@@ -167,14 +174,15 @@ impl Search {
     }
 }
 
-/// Major version by the name: `libcupti.so.13` says 13. A toolkit's file `libcupti.so.2025.3.1` says its year, which is none.
+/// Major version in a file name: `libcupti.so.13` gives 13. The file `libcupti.so.2025.3.1` of a
+/// toolkit carries its year, which is none.
 pub fn major_of(path: &str) -> Option<u32> {
     let rest = file_name(path).strip_prefix("libcupti.so.")?;
     let major = rest.split('.').next()?.parse().ok()?;
     (major < 100).then_some(major)
 }
 
-/// From the driver's down; of a driver that does not tell, all that we know.
+/// From the driver's major version down; where it is unknown, all versions that can be read.
 fn majors(driver: u32) -> impl Iterator<Item = u32> {
     let newest = midair_abi::cupti::LAYOUTS
         .last()
@@ -187,7 +195,8 @@ fn majors(driver: u32) -> impl Iterator<Item = u32> {
     (OLDEST..=most).rev()
 }
 
-/// Roots of installed toolkits: `/usr/local/cuda` and its likes, the one without a version first, then the newest.
+/// Roots of installed toolkits: `/usr/local/cuda` and the like, the one without a version first,
+/// then the newest.
 fn toolkits(files: &dyn Files) -> Vec<String> {
     let mut roots = Vec::new();
     for parent in ["/usr/local", "/opt"] {
@@ -217,9 +226,9 @@ fn absolute(path: &str) -> Option<&str> {
     path.starts_with('/').then(|| path.trim_end_matches('/'))
 }
 
-/// Without `folder/..`: so that a place is looked at once. Only where no link changes what it means: the way back up is taken by name,
-/// which a linked folder would lead elsewhere; then the place is missed here and found by the loader's search.
-fn plain(path: &str) -> String {
+/// Removes `directory/..`, so that each directory is searched once. The path is resolved by name
+/// only: where a component is a link, the directory is missed here and left to the loader's search.
+fn without_parents(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -257,7 +266,7 @@ mod tests {
     }
 
     fn found(
-        wanted: Option<&str>,
+        named: Option<&str>,
         mapped: &[&str],
         environment: &[(&str, &str)],
         major: u32,
@@ -270,7 +279,7 @@ mod tests {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
         };
-        let search = search(wanted, &process, major, &Table(disk));
+        let search = search(named, &process, major, &Table(disk));
         search
             .candidates
             .into_iter()
@@ -288,7 +297,7 @@ mod tests {
             13,
             &["/usr/local/cuda/lib64/libcupti.so.13"],
         );
-        assert_eq!(all, [("/x/libcupti.so.13".to_owned(), Origin::Wanted)]);
+        assert_eq!(all, [("/x/libcupti.so.13".to_owned(), Origin::Named)]);
     }
 
     #[test]
