@@ -73,6 +73,7 @@ impl<E: SlotState> SlotWord for AtomicEnum<E> {
 ///
 /// Memory orders: whoever takes hold of a slot does so by an acquiring compare-and-exchange, and lets go by a releasing store.
 /// So each holder sees everything that the holders before it have written.
+#[repr(C)]
 pub struct Slot<W, S = (), P = ()> {
     word: W,
     shared: S,

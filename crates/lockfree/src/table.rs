@@ -9,7 +9,9 @@ use core::fmt::{Debug, Formatter};
 /// `N` slots that threads claim and release while others scan them. See [`Slot`] for the parameters.
 ///
 /// Entries with a state word are claimed anywhere and scanned up to the highest that was ever claimed. Entries with a key are
-/// found by probing a bounded number of slots from the key's [`home`](SlotTable::home) on. `N` is a power of two.
+/// found by probing a bounded number of slots from the key's [`home`](SlotTable::home) on (or, where keys are numbers in a row, from
+/// the slot of that number). `N` is a power of two. Where all-zero is a value of `S` and `P`, a table in zeroed memory is an empty one.
+#[repr(C)]
 pub struct SlotTable<W, const N: usize, S = (), P = ()> {
     slots: [Slot<W, S, P>; N],
     /// One past the highest slot that was ever claimed.
@@ -146,9 +148,22 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
         if !AtomicKey::is_key(key) {
             return None;
         }
-        self.probe(Self::home(key), most).find_map(|(_, slot)| {
+        self.claim_where(Self::home(key), most, |_| false)
+    }
+
+    /// Claims a slot among the `most` from `first` on: a free one, one whose entry was removed, or one whose entry is `stale`.
+    /// Dropped, the claim of a stale entry leaves that in the table.
+    #[inline]
+    pub fn claim_where(
+        &self,
+        first: usize,
+        most: usize,
+        stale: impl Fn(&S) -> bool,
+    ) -> Option<Held<'_, AtomicKey, S, P>> {
+        self.probe(first, most).find_map(|(_, slot)| {
             let state = slot.state();
-            (state == AtomicKey::FREE || state == AtomicKey::REMOVED)
+            let is_free = state == AtomicKey::FREE || state == AtomicKey::REMOVED;
+            (is_free || state != AtomicKey::HELD && stale(slot.shared()))
                 .then(|| slot.hold(state))
                 .flatten()
         })
@@ -157,11 +172,26 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
     /// Takes hold of the entry of `key`, also behind free slots. None when it is not there, or is held.
     #[inline]
     pub fn hold_key(&self, key: u64, most: usize) -> Option<Held<'_, AtomicKey, S, P>> {
+        self.hold_where(key, Self::home(key), most, |_| true)
+    }
+
+    /// The same for an entry that is `wanted`, among the `most` slots from `first` on.
+    #[inline]
+    pub fn hold_where(
+        &self,
+        key: u64,
+        first: usize,
+        most: usize,
+        wanted: impl Fn(&S) -> bool,
+    ) -> Option<Held<'_, AtomicKey, S, P>> {
         if !AtomicKey::is_key(key) {
             return None;
         }
-        self.probe(Self::home(key), most)
-            .find_map(|(_, slot)| (slot.state() == key).then(|| slot.hold(key)).flatten())
+        self.probe(first, most).find_map(|(_, slot)| {
+            (slot.state() == key && wanted(slot.shared()))
+                .then(|| slot.hold(key))
+                .flatten()
+        })
     }
 
     /// Removes the entry of `key`, if it is there and not held. Look-ups find what lies behind it.
