@@ -8,13 +8,14 @@
 use crate::layout::QueuePointer;
 use crate::queue::state;
 use crate::symbols;
+use midair_lockfree::{AtomicKey, Slot, SlotTable};
 use midair_record::event::{Header, Plain, Queue, Scratch, kind};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use std::ffi::c_void;
 use std::mem::transmute;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 type Status = u32;
 type Handler = unsafe extern "C-unwind" fn(*const c_void) -> Status;
@@ -32,48 +33,47 @@ const OPERATIONS: [u32; 3] = [1, 2, 3];
 static ORIGINALS: [AtomicPtr<()>; 6] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 6];
 
 /// A change under way.
+#[derive(Clone, Copy)]
 struct Change {
-    /// Queue's address, with the operation in its low bits; 0 = free.
-    key: AtomicU64,
-    generation: AtomicU64,
-    start: AtomicU64,
+    generation: u64,
+    start: u64,
 }
 
-static CHANGES: [Change; OPEN] = [const {
-    Change {
-        key: AtomicU64::new(0),
-        generation: AtomicU64::new(0),
-        start: AtomicU64::new(0),
-    }
-}; OPEN];
+/// By the queue's address, with the operation in its low bits.
+static CHANGES: SlotTable<AtomicKey, OPEN, (), Change> = SlotTable::new(
+    [const {
+        let none = Change {
+            generation: 0,
+            start: 0,
+        };
+        Slot::new(AtomicKey::new(), (), none)
+    }; OPEN],
+);
 
-/// A queue that had a change. Its id in `hsa_queue_t` is never given to another queue of the process, while its address may be.
+/// A queue that had a change.
 struct Known {
-    /// That id plus one; 0 = free.
-    id: AtomicU64,
     /// Our number for it.
     number: AtomicU32,
     node: AtomicU32,
 }
 
-static KNOWN: [Known; QUEUES] = [const {
-    Known {
-        id: AtomicU64::new(0),
-        number: AtomicU32::new(0),
-        node: AtomicU32::new(0),
-    }
-}; QUEUES];
+/// By the id in `hsa_queue_t`, plus one. That id is never given to another queue of the process, while the address may be.
+static KNOWN: SlotTable<AtomicKey, QUEUES, Known> = SlotTable::new(
+    [const {
+        let none = Known {
+            number: AtomicU32::new(0),
+            node: AtomicU32::new(0),
+        };
+        Slot::new(AtomicKey::new(), none, ())
+    }; QUEUES],
+);
 /// The next number of a queue that the dispatches' side does not know.
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// A new session. Only while none is on. `kernels`: the dispatches' side numbers queues, from 1.
 pub fn clear(kernels: bool) {
-    for change in &CHANGES {
-        change.key.store(0, Relaxed);
-    }
-    for known in &KNOWN {
-        known.id.store(0, Relaxed);
-    }
+    CHANGES.clear();
+    KNOWN.clear();
     let first = if kernels { state::MOST + 1 } else { 1 };
     NEXT.store(first as u32, Relaxed);
 }
@@ -96,18 +96,8 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
             .then(|| unsafe { state::learn(QueuePointer(queue), 0, None) })
             .flatten()
     });
-    let mut found = None;
-    for known in &KNOWN {
-        match known.id.load(Acquire) {
-            0 => break,
-            other if other == id => {
-                found = Some(known);
-                break;
-            }
-            _ => {}
-        }
-    }
-    if let Some(known) = found {
+    if let Some(entry) = KNOWN.find(id, QUEUES) {
+        let known = entry.shared();
         return (known.number.load(Relaxed), known.node.load(Relaxed));
     }
     // SAFETY: as above.
@@ -134,16 +124,11 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
             number
         }
     };
-    for known in &KNOWN {
-        // A thread that looks between the two stores finds a queue without a number for an instant; changes of one queue come one after
-        // the other, under the runtime's lock, so none looks for this one.
-        if known.id.load(Relaxed) == 0 {
-            known.number.store(number, Relaxed);
-            known.node.store(node, Relaxed);
-            if known.id.compare_exchange(0, id, AcqRel, Relaxed).is_ok() {
-                break;
-            }
-        }
+    // Changes of one queue come one after the other, under the runtime's lock, so no other thread makes this entry.
+    if let Some(entry) = KNOWN.claim_key(id, QUEUES) {
+        entry.shared().number.store(number, Relaxed);
+        entry.shared().node.store(node, Relaxed);
+        entry.publish(id);
     }
     (number, node)
 }
@@ -182,19 +167,18 @@ fn begins(event: Event, operation: u32) {
         return;
     }
     let key = event.queue | u64::from(operation);
-    let free = |change: &&Change| {
-        let old = change.key.load(Relaxed);
-        // One whose end never came is begun anew.
-        (old == 0 || old == key)
-            && change
-                .key
-                .compare_exchange(old, key, AcqRel, Relaxed)
-                .is_ok()
-    };
-    match CHANGES.iter().find(free) {
-        Some(change) => {
-            change.generation.store(busy.generation(), Relaxed);
-            change.start.store(now(), Release);
+    // One whose end never came begins anew.
+    let entry = CHANGES
+        .hold_key(key, OPEN)
+        .or_else(|| CHANGES.claim_key(key, OPEN));
+    match entry {
+        Some(mut entry) => {
+            let change = Change {
+                generation: busy.generation(),
+                start: now(),
+            };
+            entry.with(|entry| *entry = change);
+            entry.publish(key);
         }
         None => busy.dropped(kind::SCRATCH_MEMORY),
     }
@@ -206,14 +190,11 @@ fn ends(event: Event, operation: u32) {
         return;
     };
     let key = event.queue | u64::from(operation);
-    let Some(change) = CHANGES
-        .iter()
-        .find(|change| change.key.load(Acquire) == key)
-    else {
+    let Some(mut entry) = CHANGES.hold_key(key, OPEN) else {
         return;
     };
-    let (start, generation) = (change.start.load(Acquire), change.generation.load(Relaxed));
-    change.key.store(0, Release);
+    let Change { generation, start } = entry.with(|change| *change);
+    entry.free();
     if generation != busy.generation() {
         return;
     }
