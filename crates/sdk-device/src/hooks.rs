@@ -11,7 +11,7 @@ use crate::copies;
 use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueuePointer, Signal};
 use crate::queue::flight::Launch;
 use crate::queue::scan::{self, Ring};
-use crate::queue::state::{self, dead};
+use crate::queue::state::{self, Life};
 use crate::symbols;
 use midair_record::event::{flag, kind};
 use midair_sdk_hot::probe::Busy;
@@ -253,7 +253,7 @@ unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
     if let (0, Some((known, generation)), Some(busy)) = (status, buried, Busy::enter())
         && busy.generation() == generation
     {
-        known.dead.store(dead::GONE, Release);
+        known.life.store(Life::Gone, Release);
     }
     status
 }

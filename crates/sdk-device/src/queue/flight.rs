@@ -1,6 +1,7 @@
-//! Dispatches under way: one ring per queue, filled under the queue's spin word, emptied by our own thread.
+//! Dispatches under way: one ring per queue, filled under the queue's spin word, emptied by the worker thread.
 
 use crate::layout::{Dispatch, Signal};
+use midair_lockfree::{AtomicEnum, word_enum};
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -8,18 +9,20 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// Dispatches that one queue can have under way: as many packets as HIP's largest ring holds.
 pub const FLIGHTS: usize = 1 << 14;
 
-/// States of a [`Flight`].
-pub mod stage {
-    /// Waiting for the device.
-    pub const UNDER_WAY: u32 = 0;
-    /// Somebody reads its times.
-    pub const READING: u32 = 1;
-    /// Its ticks were read from its own signal before that was used again.
-    pub const SEEN: u32 = 2;
-    /// It will never have times; `reason` says why.
-    pub const UNTIMED: u32 = 3;
-    /// Its record is written.
-    pub const WRITTEN: u32 = 4;
+word_enum! {
+    /// States of a [`Flight`].
+    pub enum Stage else Written {
+        /// Waiting for the device.
+        UnderWay = 0,
+        /// One thread reads its times.
+        Reading = 1,
+        /// Its ticks were read from its own signal before that was used again.
+        Seen = 2,
+        /// It will never have times; `reason` says why.
+        Untimed = 3,
+        /// Its record is written.
+        Written = 4,
+    }
 }
 
 /// Who launched a packet.
@@ -62,13 +65,13 @@ pub struct Facts {
 #[derive(Debug)]
 pub struct Flight {
     facts: UnsafeCell<Facts>,
-    /// See [`stage`].
-    pub stage: AtomicU32,
+    /// See [`Stage`].
+    pub stage: AtomicEnum<Stage>,
     /// See [`midair_record::event::Untimed`].
     pub reason: AtomicU32,
-    /// Start ticks, with [`stage::SEEN`].
+    /// Start ticks, with [`Stage::Seen`].
     pub start: AtomicU64,
-    /// End ticks, with [`stage::SEEN`].
+    /// End ticks, with [`Stage::Seen`].
     pub end: AtomicU64,
 }
 
@@ -86,12 +89,12 @@ impl Flight {
     pub fn read_own_signal(&self) {
         if self
             .stage
-            .compare_exchange(stage::UNDER_WAY, stage::READING, AcqRel, Relaxed)
+            .compare_exchange(Stage::UnderWay, Stage::Reading, AcqRel, Relaxed)
             .is_err()
         {
-            // Our thread is reading it this instant: two loads. Without the wait the application could destroy the signal meanwhile.
+            // The worker thread is reading it: two loads. Without the wait the application could destroy the signal meanwhile.
             for _ in 0..100_000 {
-                if self.stage.load(Acquire) != stage::READING {
+                if self.stage.load(Acquire) != Stage::Reading {
                     break;
                 }
                 std::hint::spin_loop();
@@ -105,7 +108,7 @@ impl Flight {
         if end != 0 && end != facts.stale_end {
             self.start.store(start, Relaxed);
             self.end.store(end, Relaxed);
-            self.stage.store(stage::SEEN, Release);
+            self.stage.store(Stage::Seen, Release);
         } else {
             self.give_up(midair_record::event::Untimed::SignalReused);
         }
@@ -114,7 +117,7 @@ impl Flight {
     /// It will have no times.
     pub fn give_up(&self, why: midair_record::event::Untimed) {
         self.reason.store(why as u32, Relaxed);
-        self.stage.store(stage::UNTIMED, Release);
+        self.stage.store(Stage::Untimed, Release);
     }
 }
 
@@ -144,7 +147,7 @@ impl Flights {
     }
 
     /// Adds one. Only under the queue's spin word. `None` when the ring is full.
-    pub fn push(&self, facts: Facts, stage: u32, reason: u32) -> Option<&Flight> {
+    pub fn push(&self, facts: Facts, stage: Stage, reason: u32) -> Option<&Flight> {
         let tail = self.tail.load(Relaxed);
         if tail - self.head.load(Acquire) >= FLIGHTS as u64 {
             return None;
@@ -153,15 +156,16 @@ impl Flights {
         // SAFETY: the entry is outside head..tail, so nobody reads it, and the spin word makes us the only writer.
         unsafe { *entry.facts.get() = facts };
         entry.reason.store(reason, Relaxed);
-        entry.stage.store(stage, Relaxed);
+        // Released: a thread that still has this entry's address from an earlier lap sees the facts with the stage.
+        entry.stage.store(stage, Release);
         self.tail.store(tail + 1, Release);
         Some(entry)
     }
 
-    /// Frees written entries at the front. Only our own thread.
+    /// Frees written entries at the front. Only on the worker thread.
     pub fn retire(&self) {
         let mut range = self.range();
-        while range.start < range.end && self.at(range.start).stage.load(Acquire) == stage::WRITTEN
+        while range.start < range.end && self.at(range.start).stage.load(Acquire) == Stage::Written
         {
             range.start += 1;
         }

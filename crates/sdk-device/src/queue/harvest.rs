@@ -1,9 +1,9 @@
 //! Our own thread's side of the queues: keeps the pool filled, reads times, writes records, closes the books.
 
-use super::flight::{Flight, stage};
+use super::flight::{Flight, Stage};
 use super::pool::POOL;
 use super::scan;
-use super::state::{self, Locked, QueueState, dead};
+use super::state::{self, Life, Locked, QueueState};
 use super::watch::{self, Watcher};
 use crate::layout::Signal;
 use crate::sink::Sink;
@@ -222,7 +222,7 @@ impl Harvester {
                     self.write(queue, flight, outcome, sink);
                     ended += 1;
                 }
-                None if flight.stage.load(Relaxed) == stage::WRITTEN => {}
+                None if flight.stage.load(Relaxed) == Stage::Written => {}
                 None => {
                     open += 1;
                     if open > LOOK_AHEAD {
@@ -243,15 +243,15 @@ impl Harvester {
         last: Option<Untimed>,
     ) -> Option<Result<(u64, u64), Untimed>> {
         match flight.stage.load(Acquire) {
-            stage::SEEN => return Some(Ok((flight.start.load(Relaxed), flight.end.load(Relaxed)))),
-            stage::UNTIMED => return Some(Err(untimed(flight.reason.load(Relaxed)))),
-            stage::UNDER_WAY => {}
+            Stage::Seen => return Some(Ok((flight.start.load(Relaxed), flight.end.load(Relaxed)))),
+            Stage::Untimed => return Some(Err(untimed(flight.reason.load(Relaxed)))),
+            Stage::UnderWay => {}
             _ => return None,
         }
         let facts = flight.facts();
         let signal = Signal(facts.signal);
         // Before the look at the signal: what has not fired on a queue that is gone never will.
-        let gone = queue.dead.load(Acquire) == dead::GONE;
+        let gone = queue.life.load(Acquire) == Life::Gone;
         let has_ended = facts.index < queue.ended_below.load(Relaxed);
         if facts.ours {
             // SAFETY: a signal of ours, alive as long as its runtime.
@@ -276,7 +276,7 @@ impl Harvester {
         // Its own signal: the application may be about to change it; whoever gets the flight reads it.
         if flight
             .stage
-            .compare_exchange(stage::UNDER_WAY, stage::READING, AcqRel, Acquire)
+            .compare_exchange(Stage::UnderWay, Stage::Reading, AcqRel, Acquire)
             .is_err()
         {
             return None;
@@ -298,7 +298,7 @@ impl Harvester {
             watch::release(facts.signal, watcher);
             return Some(Err(Untimed::QueueDestroyed));
         }
-        flight.stage.store(stage::UNDER_WAY, Release);
+        flight.stage.store(Stage::UnderWay, Release);
         None
     }
 
@@ -378,7 +378,7 @@ impl Harvester {
             grid: facts.dispatch.grid,
         };
         sink.put(kind::KERNEL_DISPATCH, record.bytes());
-        flight.stage.store(stage::WRITTEN, Release);
+        flight.stage.store(Stage::Written, Release);
     }
 
     /// The session closes: nothing new is taken on. Looks at what was rung and not looked at (behind a gap), and rings it.
@@ -431,7 +431,7 @@ impl Harvester {
     /// After the hooks are out and everyone was seen outside: writes what still runs as such, and the books. Touches no queue.
     pub fn finish(&mut self, sink: &mut Sink) {
         for queue in state::all() {
-            let why = if queue.dead.load(Acquire) != dead::ALIVE {
+            let why = if queue.life.load(Acquire) != Life::Alive {
                 Untimed::QueueDestroyed
             } else {
                 Untimed::RunningAtDetach

@@ -1,6 +1,6 @@
 //! What happens at a doorbell: look at the packets since the last time, put our signals in, and decide how far to ring.
 
-use super::flight::{Facts, Launch, stage};
+use super::flight::{Facts, Launch, Stage};
 use super::pool::POOL;
 use super::state::{Inner, Locked, QueueState};
 use super::watch::{self, Watcher};
@@ -175,7 +175,7 @@ fn dispatch(
         ours: false,
         after_all,
     };
-    let (mut at, mut reason) = (stage::UNDER_WAY, Untimed::Timed);
+    let (mut at, mut reason) = (Stage::UnderWay, Untimed::Timed);
     if own.0 == 0 {
         match POOL.take() {
             Some(signal) => {
@@ -185,7 +185,7 @@ fn dispatch(
                 // that is mapped again takes packets without a doorbell), the signal never fires and is never used again.
                 unsafe { packet.set_completion(signal) };
             }
-            None => (at, reason) = (stage::UNTIMED, Untimed::NoSignal),
+            None => (at, reason) = (Stage::Untimed, Untimed::NoSignal),
         }
     } else {
         // Whoever waited for an earlier packet with this signal has its times read now, before they are overwritten.
@@ -235,7 +235,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
         };
         if state
             .flights
-            .push(facts, stage::UNTIMED, Untimed::PacketTakenFirst as u32)
+            .push(facts, Stage::Untimed, Untimed::PacketTakenFirst as u32)
             .is_none()
         {
             inner.overflown += 1;

@@ -6,6 +6,7 @@
 
 use super::flight::{Flights, Launch};
 use crate::layout::{QueuePointer, Signal};
+use midair_lockfree::{AtomicEnum, AtomicKey, Slot, SlotTable, word_enum};
 use midair_sdk_hot::wrappers::original;
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -39,14 +40,16 @@ pub struct Reservation {
     flags: AtomicU32,
 }
 
-/// States of [`QueueState::dead`].
-pub mod dead {
-    /// In use.
-    pub const ALIVE: u32 = 0;
-    /// The application destroys it: its memory must not be touched, and what runs on it may still end.
-    pub const DYING: u32 = 1;
-    /// Destroyed: nothing on it will end any more.
-    pub const GONE: u32 = 2;
+word_enum! {
+    /// Whether a queue may be touched.
+    pub enum Life else Gone {
+        /// In use.
+        Alive = 0,
+        /// The application destroys it: its memory must not be touched, and what runs on it may still end.
+        Dying = 1,
+        /// Destroyed: nothing on it will end any more.
+        Gone = 2,
+    }
 }
 
 /// What is only touched under the spin word.
@@ -100,8 +103,8 @@ pub struct QueueState {
     pub id: AtomicU32,
     /// 1: its doorbell is a user signal (an intercept queue).
     pub intercept: AtomicU32,
-    /// See [`dead`].
-    pub dead: AtomicU32,
+    /// See [`Life`].
+    pub life: AtomicEnum<Life>,
     /// 1 while our own thread touches its memory.
     pub visiting: AtomicU32,
     /// 1: we switched profiling on.
@@ -216,14 +219,14 @@ impl QueueState {
     /// Runs `look` on the queue's memory unless the application destroyed it. Only our own thread.
     pub fn visit<T>(&self, look: impl FnOnce(QueuePointer) -> T) -> Option<T> {
         self.visiting.store(1, SeqCst);
-        let seen = (self.dead.load(SeqCst) == dead::ALIVE).then(|| look(self.pointer()));
+        let seen = (self.life.load(SeqCst) == Life::Alive).then(|| look(self.pointer()));
         self.visiting.store(0, SeqCst);
         seen
     }
 
     /// The application is about to destroy the queue: from now on nobody touches its memory. Waits (briefly) for a visit to end.
     pub fn bury(&self) {
-        self.dead.store(dead::DYING, SeqCst);
+        self.life.store(Life::Dying, SeqCst);
         while self.visiting.load(SeqCst) != 0 {
             std::thread::yield_now();
         }
@@ -305,68 +308,31 @@ pub fn clear() {
     UNSEEN.store(0, Relaxed);
     BORN_HERE.store(false, Relaxed);
     INTERCEPTS.store(0, Relaxed);
-    for cell in &KEYS {
-        cell.key.store(0, Relaxed);
-        cell.state.store(0, Release);
-    }
+    KEYS.clear();
 }
 
 const KEY_COUNT: usize = 1 << 12;
-const TOMB: u64 = 1;
 
-struct Key {
-    key: AtomicU64,
-    state: AtomicUsize,
-}
-
-static KEYS: [Key; KEY_COUNT] = [const {
-    Key {
-        key: AtomicU64::new(0),
-        state: AtomicUsize::new(0),
-    }
-}; KEY_COUNT];
+/// By the address of a queue or the handle of its doorbell: the state's index.
+static KEYS: SlotTable<AtomicKey, KEY_COUNT, AtomicUsize> =
+    SlotTable::new([const { Slot::new(AtomicKey::new(), AtomicUsize::new(0), ()) }; KEY_COUNT]);
 static LEARNING: AtomicU32 = AtomicU32::new(0);
-
-fn keys(key: u64) -> impl Iterator<Item = &'static Key> {
-    let start = ((key >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize;
-    (0..KEY_COUNT).filter_map(move |step| KEYS.get((start + step) % KEY_COUNT))
-}
 
 /// The state of the queue, or of the doorbell, with this address.
 #[inline]
 pub fn find(key: u64) -> Option<&'static QueueState> {
-    for cell in keys(key) {
-        match cell.key.load(Acquire) {
-            0 => return None,
-            known if known == key => return state_at(cell.state.load(Relaxed)),
-            _ => {}
-        }
-    }
-    None
+    state_at(KEYS.find(key, KEY_COUNT)?.shared().load(Relaxed))
 }
 
 fn insert(key: u64, index: usize) {
-    for cell in keys(key) {
-        let known = cell.key.load(Acquire);
-        if known == 0 || known == TOMB {
-            cell.state.store(index, Relaxed);
-            cell.key.store(key, Release);
-            return;
-        }
+    if let Some(entry) = KEYS.claim_key(key, KEY_COUNT) {
+        entry.shared().store(index, Relaxed);
+        entry.publish(key);
     }
 }
 
 fn forget(key: u64) {
-    for cell in keys(key) {
-        match cell.key.load(Acquire) {
-            0 => return,
-            known if known == key => {
-                cell.key.store(TOMB, Release);
-                return;
-            }
-            _ => {}
-        }
-    }
+    KEYS.remove(key, KEY_COUNT);
 }
 
 /// The state of a queue, learned now if need be. `reserved` is the first index that the caller itself reserved, if it did. `None`
