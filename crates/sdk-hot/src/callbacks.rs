@@ -4,13 +4,13 @@
 //! [`Frame`] per thread and depth, whose state changes hands by compare-and-exchange:
 //!
 //! ```text
-//! FREE -> ENTERING -> OPEN -> EXITING -> FREE      the thread itself
-//!                     OPEN -> TAKEN   -> FREE      our own thread, at the end of a session
+//! Free -> Entering -> Open -> Exiting -> Free      the thread itself
+//!                     Open -> Taken   -> Free      the worker thread, at the end of a session
 //! ```
 //!
-//! `ENTERING` is set while the thread is busy in the sense of [`crate::probe`], the tool's function runs after that. So once nothing
+//! `Entering` is set while the thread is busy in the sense of [`crate::probe`], the tool's function runs after that. So once nothing
 //! new is told and everyone was seen outside, every frame that tool code may still run for can be seen. At the end of a session open
-//! calls get a moment to return; for those that stay, our own thread tells of the end in their thread's name (without a result). After
+//! calls get a moment to return; for those that stay, the worker thread tells of the end in their thread's name (without a result). After
 //! that no code of a tool runs on the application's threads.
 //!
 //! A call that a tool's function makes itself is not told, nor recorded.
@@ -28,11 +28,12 @@ use midair_abi::constants as c;
 use midair_abi::records::{CallbackRecord, CorrelationId};
 use midair_abi::tables::Function;
 use midair_domain::KindSet;
+use midair_lockfree::{AtomicEnum, word_enum};
 use midair_record::event::kind;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// Contexts that are told of one call.
@@ -199,21 +200,28 @@ static USED: AtomicBool = AtomicBool::new(false);
 /// Calls of which somebody could not be told.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
 
-/// States of a [`Frame`].
-mod frame_state {
-    pub const FREE: u32 = 0;
-    pub const ENTERING: u32 = 1;
-    pub const OPEN: u32 = 2;
-    pub const EXITING: u32 = 3;
-    pub const TAKEN: u32 = 4;
-    pub const GIVEN_UP: u32 = 5;
+word_enum! {
+    /// States of a [`Frame`].
+    enum FrameState else GivenUp {
+        /// Its thread's; no call.
+        Free = 0,
+        /// Its thread tells of the call's beginning.
+        Entering = 1,
+        /// The call runs.
+        Open = 2,
+        /// Its thread tells of the call's end.
+        Exiting = 3,
+        /// The worker thread tells of the call's end.
+        Taken = 4,
+        /// The session ended while the beginning was told of: nobody tells of the end.
+        GivenUp = 5,
+    }
 }
-use frame_state as fs;
 
 /// A call that was told of. Zeroed memory is a free one.
 #[repr(C)]
 struct Frame {
-    state: AtomicU32,
+    state: AtomicEnum<FrameState>,
     /// What only the state's holder touches.
     body: UnsafeCell<Body>,
 }
@@ -344,11 +352,11 @@ fn begin_frame(
     run(frame, c::ROCPROFILER_CALLBACK_PHASE_ENTER);
     if frame
         .state
-        .compare_exchange(fs::ENTERING, fs::OPEN, AcqRel, Relaxed)
+        .compare_exchange(FrameState::Entering, FrameState::Open, AcqRel, Relaxed)
         .is_err()
     {
         // Given up at the end of the session.
-        frame.state.store(fs::FREE, Release);
+        frame.state.store(FrameState::Free, Release);
     }
     true
 }
@@ -368,12 +376,12 @@ pub fn exit(call: Call, result: &[u64]) -> Call {
 
 /// Tells of the end of a call of the calling thread, if its beginning was told (in the session of `generation`, where one is named).
 fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
-    if frame.state.load(Relaxed) != fs::OPEN {
+    if frame.state.load(Relaxed) != FrameState::Open {
         return;
     }
     if frame
         .state
-        .compare_exchange(fs::OPEN, fs::EXITING, AcqRel, Relaxed)
+        .compare_exchange(FrameState::Open, FrameState::Exiting, AcqRel, Relaxed)
         .is_err()
     {
         return;
@@ -383,10 +391,10 @@ fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
     if generation.is_none_or(|generation| generation == body.generation) {
         put_result(body, result);
         run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
-        frame.state.store(fs::FREE, Release);
+        frame.state.store(FrameState::Free, Release);
     } else {
         // Another session's call at the same depth, further in.
-        frame.state.store(fs::OPEN, Release);
+        frame.state.store(FrameState::Open, Release);
     }
 }
 
@@ -419,7 +427,7 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
         .into_iter()
         .flatten()
         .filter(|service| service.operations.has(operation));
-    if frame.state.load(Acquire) != fs::FREE {
+    if frame.state.load(Acquire) != FrameState::Free {
         UNTOLD.fetch_add(1, Relaxed);
         return false;
     }
@@ -459,7 +467,7 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
         *size = (layout(record_kind).words * 8) as u64;
     }
     put(body);
-    frame.state.store(fs::ENTERING, SeqCst);
+    frame.state.store(FrameState::Entering, SeqCst);
     // `begun` says from here on that this thread is outside; the state is seen by then.
     true
 }
@@ -546,7 +554,7 @@ pub fn close(limit: Duration) -> Vec<String> {
         (0..threads::all().len())
             .flat_map(frames)
             .chain(ranges::frames(threads::all().len()))
-            .filter(|frame| frame.state.load(Acquire) != fs::FREE)
+            .filter(|frame| frame.state.load(Acquire) != FrameState::Free)
     };
     while live().next().is_some() && begun.elapsed() < GRACE {
         std::thread::sleep(Duration::from_micros(200));
@@ -556,31 +564,33 @@ pub fn close(limit: Duration) -> Vec<String> {
         loop {
             let expired = begun.elapsed() >= limit;
             match frame.state.load(Acquire) {
-                fs::OPEN
+                FrameState::Open
                     if frame
                         .state
-                        .compare_exchange(fs::OPEN, fs::TAKEN, AcqRel, Relaxed)
+                        .compare_exchange(FrameState::Open, FrameState::Taken, AcqRel, Relaxed)
                         .is_ok() =>
                 {
                     run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
-                    frame.state.store(fs::FREE, Release);
+                    frame.state.store(FrameState::Free, Release);
                     ended += 1;
                     break;
                 }
-                fs::ENTERING if expired => {
+                FrameState::Entering if expired => {
                     // Its thread will see this, and tell of no end.
-                    let _ =
-                        frame
-                            .state
-                            .compare_exchange(fs::ENTERING, fs::GIVEN_UP, AcqRel, Relaxed);
+                    let _ = frame.state.compare_exchange(
+                        FrameState::Entering,
+                        FrameState::GivenUp,
+                        AcqRel,
+                        Relaxed,
+                    );
                     stuck += 1;
                     break;
                 }
-                fs::EXITING if expired => {
+                FrameState::Exiting if expired => {
                     stuck += 1;
                     break;
                 }
-                fs::FREE | fs::GIVEN_UP => break,
+                FrameState::Free | FrameState::GivenUp => break,
                 _ if expired => {
                     stuck += 1;
                     break;

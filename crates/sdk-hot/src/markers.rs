@@ -1,7 +1,7 @@
 //! ROCTx: messages, and the two kinds of ranges, each one record when it ends.
 //!
 //! A *thread range* (push, pop) lives on its thread's own stack of ranges, with the message copied while the application's call
-//! holds it. A *process range* (start, stop) may end on another thread: its entry in a table is claimed and given up by one
+//! holds it. A *process range* (start, stop) may end on another thread: its entry in a table is claimed and freed by one
 //! compare-and-exchange each. [`legacy`] is for the old library, which has no tables. Both are bounded mappings that are touched lazily; what finds no room is counted.
 
 pub mod legacy;
@@ -9,9 +9,10 @@ pub mod legacy;
 use crate::probe::{Busy, Call, Ended, leave};
 use crate::threads::MAX_THREADS;
 use midair_domain::{KindSet, sets};
+use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::{Header, MAX_RECORD, Marker, Plain, flag, kind};
 use std::cell::UnsafeCell;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 /// Bytes of a message that are kept.
@@ -22,10 +23,8 @@ pub const MAX_LEVELS: usize = 128;
 const THREAD_TEXT: usize = 16 << 10;
 /// Process ranges that can be open at one time; a power of two.
 const MAX_PROCESS_RANGES: usize = 4096;
-/// How far from its own place in the table a process range may be kept. Ids count up, so places are taken in turn.
+/// Slots that are searched for a process range, from that of its id on. Ids count up, so slots are used in turn.
 const PROBES: usize = 64;
-/// [`ProcessRange::id`] of an entry that a thread is busy with.
-const CLAIMED: u64 = u64::MAX;
 
 const _: () =
     assert!(size_of::<Marker>() + MAX_MESSAGE <= MAX_RECORD && MAX_MESSAGE.is_multiple_of(8));
@@ -117,26 +116,21 @@ struct Stack {
     text: [u8; THREAD_TEXT],
 }
 
-/// An open process range. Zeroed memory is a free one.
-#[repr(C)]
+/// What only its holder touches of an open process range.
 struct ProcessRange {
-    /// Its id; 0 = free.
-    id: AtomicU64,
-    generation: AtomicU64,
-    range: UnsafeCell<Range>,
-    text: UnsafeCell<[u8; MAX_MESSAGE]>,
+    range: Range,
+    text: [u8; MAX_MESSAGE],
 }
 
-// SAFETY: the plain fields are touched only by the thread that has made `id` CLAIMED, and by our own thread once everyone was seen
-// outside.
-unsafe impl Sync for ProcessRange {}
+/// Open process ranges by their ids, with the session that each belongs to. Zeroed memory is an empty table.
+type ProcessRanges = SlotTable<AtomicKey, MAX_PROCESS_RANGES, AtomicU64, ProcessRange>;
 
 static STACKS: AtomicPtr<UnsafeCell<Stack>> = AtomicPtr::new(std::ptr::null_mut());
-static PROCESS: AtomicPtr<ProcessRange> = AtomicPtr::new(std::ptr::null_mut());
+static PROCESS: AtomicPtr<ProcessRanges> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Makes the memory. On our own thread, before a session that records markers. False when the system refuses.
 pub fn prepare() -> bool {
-    map(&STACKS, MAX_THREADS) && map(&PROCESS, MAX_PROCESS_RANGES)
+    map(&STACKS, MAX_THREADS) && map(&PROCESS, 1)
 }
 
 fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
@@ -190,13 +184,9 @@ pub fn notes() -> Vec<String> {
     .collect()
 }
 
-fn process_ranges() -> &'static [ProcessRange] {
-    let base = PROCESS.load(Acquire);
-    if base.is_null() {
-        return &[];
-    }
-    // SAFETY: the mapping made by `prepare`, which is never unmapped and holds that many.
-    unsafe { std::slice::from_raw_parts(base, MAX_PROCESS_RANGES) }
+fn process_ranges() -> Option<&'static ProcessRanges> {
+    // SAFETY: null, or the mapping made by `prepare`, which is never unmapped; zeroed memory is an empty table.
+    unsafe { PROCESS.load(Acquire).as_ref() }
 }
 
 fn stack_at(thread: usize) -> Option<*mut Stack> {
@@ -482,72 +472,48 @@ fn message_of<'a>(range: &Range, text: &'a [u8]) -> &'a [u8] {
         .unwrap_or_default()
 }
 
-/// The places that a process range may be in.
-fn places(id: u64) -> impl Iterator<Item = &'static ProcessRange> {
-    let all = process_ranges();
-    (0..PROBES).filter_map(move |step| all.get((id as usize + step) % MAX_PROCESS_RANGES))
-}
-
 /// # Safety
 /// The message's address must be one.
 unsafe fn start(busy: &mut Busy, event: &Event) -> bool {
     let id = event.retval;
-    if id == 0 || id == CLAIMED {
+    if !AtomicKey::is_key(id) {
         return false;
     }
     let generation = busy.generation();
-    for place in places(id) {
-        let there = place.id.load(Relaxed);
-        // An entry of an earlier session is free as well.
-        let free = there == 0 || there != CLAIMED && place.generation.load(Acquire) != generation;
-        if !free
-            || place
-                .id
-                .compare_exchange(there, CLAIMED, AcqRel, Relaxed)
-                .is_err()
-        {
-            continue;
-        }
-        // SAFETY: claimed: this thread alone touches them.
-        let (range, text) = unsafe { (&mut *place.range.get(), &mut *place.text.get()) };
+    // An entry of an earlier session is free as well.
+    let stale = |of: &AtomicU64| of.load(Acquire) != generation;
+    let Some(mut entry) =
+        process_ranges().and_then(|all| all.claim_where(id as usize, PROBES, stale))
+    else {
+        return false;
+    };
+    let range = event.range(busy.tid(), operation::RANGE_PROCESS);
+    entry.with(|entry| {
         // SAFETY: the caller's promise.
-        let len = unsafe { event.message(text) };
-        *range = Range {
-            len: len as u32,
-            ..event.range(busy.tid(), operation::RANGE_PROCESS)
-        };
-        place.generation.store(generation, Release);
-        place.id.store(id, Release);
-        return true;
-    }
-    false
+        let len = unsafe { event.message(&mut entry.text) } as u32;
+        entry.range = Range { len, ..range };
+    });
+    entry.shared().store(generation, Release);
+    entry.publish(id);
+    true
 }
 
 fn stop(busy: &mut Busy, event: &Event) {
     let id = event.first;
     let generation = busy.generation();
-    let found = (id != 0 && id != CLAIMED)
-        .then(|| {
-            places(id).find(|place| {
-                place.id.load(Acquire) == id
-                    && place.generation.load(Acquire) == generation
-                    && place
-                        .id
-                        .compare_exchange(id, CLAIMED, AcqRel, Relaxed)
-                        .is_ok()
-            })
-        })
-        .flatten();
-    let Some(place) = found else {
+    let ours = |of: &AtomicU64| of.load(Acquire) == generation;
+    let Some(mut entry) =
+        process_ranges().and_then(|all| all.hold_where(id, id as usize, PROBES, ours))
+    else {
         BEGUN_BEFORE.fetch_add(1, Relaxed);
         return;
     };
-    // SAFETY: claimed: this thread alone touches them.
-    let (range, text) = unsafe { (&*place.range.get(), &*place.text.get()) };
-    let message = message_of(range, text);
-    let record = range.record(event.start, 0, message);
-    busy.store(kind::MARKER_CORE_RANGE_API, [record.bytes(), message]);
-    place.id.store(0, Release);
+    entry.with(|entry| {
+        let message = message_of(&entry.range, &entry.text);
+        let record = entry.range.record(event.start, 0, message);
+        busy.store(kind::MARKER_CORE_RANGE_API, [record.bytes(), message]);
+    });
+    entry.free();
 }
 
 /// A thread ends: what it has not popped ends with it.
@@ -580,17 +546,15 @@ pub(crate) fn open_thread_ranges(
 
 /// Takes the process ranges that are still open. By our own thread when everyone was seen outside.
 pub(crate) fn open_process_ranges(generation: u64, mut take: impl FnMut(&Range, &[u8])) {
-    for place in process_ranges() {
-        let id = place.id.load(Acquire);
-        if id == 0 || place.generation.load(Acquire) != generation {
+    for slot in process_ranges().map_or(&[][..], SlotTable::slots) {
+        let id = slot.state();
+        if !AtomicKey::is_key(id) || slot.shared().load(Acquire) != generation {
             continue;
         }
-        if id != CLAIMED {
-            // SAFETY: nobody else is inside.
-            let (range, text) = unsafe { (&*place.range.get(), &*place.text.get()) };
-            take(range, message_of(range, text));
+        if let Some(mut entry) = slot.hold(id) {
+            entry.with(|entry| take(&entry.range, message_of(&entry.range, &entry.text)));
+            entry.free();
         }
-        place.id.store(0, Release);
     }
 }
 

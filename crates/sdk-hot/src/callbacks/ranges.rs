@@ -2,25 +2,24 @@
 //! range's beginning, its pop of the end, with the message and the user data kept in between; so do start and stop, which may be on
 //! different threads.
 
-use super::{Body, Frame, UNTOLD, begin_frame, finish, frame_state};
+use super::{Body, Frame, FrameState, UNTOLD, begin_frame, finish};
 use crate::markers::{copy_message, operation};
 use crate::probe::{self, Call};
 use crate::threads::MAX_THREADS;
+use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::kind;
 use std::cell::UnsafeCell;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU64};
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Ranges of one thread that tools are told of at one time.
 const LEVELS: usize = 32;
 /// Ranges over threads that tools are told of at one time; a power of two.
 const PROCESS: usize = 1024;
-/// How far from its own place such a range may be kept.
+/// Slots that are searched for such a range, from that of its id on.
 const PROBES: usize = 64;
 /// Bytes of a message, with its end.
 const TEXT: usize = 512;
-/// [`Anywhere::id`] of an entry that a thread is busy with.
-const CLAIMED: u64 = u64::MAX;
 
 /// A range and the copy of its message that tools are shown.
 #[repr(C)]
@@ -48,24 +47,21 @@ struct Open {
     beyond: usize,
 }
 
-/// A range that may end on another thread.
-#[repr(C)]
-struct Anywhere {
-    id: AtomicU64,
-    told: Told,
-}
+/// Ranges that may end on another thread, by their ids. Whoever holds an entry tells of its beginning or end. Zeroed memory is an
+/// empty table.
+type Anywhere = SlotTable<AtomicKey, PROCESS, Told>;
 
 // SAFETY: the fields in cells belong to whoever their descriptions name.
 unsafe impl Sync for Thread {}
-// SAFETY: as above; `id` says who.
-unsafe impl Sync for Anywhere {}
+// SAFETY: the text belongs to whoever the frame's state names, or to the holder of its entry in [`Anywhere`].
+unsafe impl Sync for Told {}
 
 static THREADS: AtomicPtr<Thread> = AtomicPtr::new(std::ptr::null_mut());
 static ANYWHERE: AtomicPtr<Anywhere> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Makes the memory. On our own thread. False when the system refuses.
 pub(super) fn prepare() -> bool {
-    map(&THREADS, MAX_THREADS) && map(&ANYWHERE, PROCESS)
+    map(&THREADS, MAX_THREADS) && map(&ANYWHERE, 1)
 }
 
 fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
@@ -98,13 +94,9 @@ fn thread(index: usize) -> Option<&'static Thread> {
     (!base.is_null() && index < MAX_THREADS).then(|| unsafe { &*base.add(index) })
 }
 
-fn anywhere() -> &'static [Anywhere] {
-    let base = ANYWHERE.load(Acquire);
-    if base.is_null() {
-        return &[];
-    }
-    // SAFETY: the mapping made by `prepare`, which is never unmapped and holds that many.
-    unsafe { std::slice::from_raw_parts(base, PROCESS) }
+fn anywhere() -> Option<&'static Anywhere> {
+    // SAFETY: null, or the mapping made by `prepare`, which is never unmapped; zeroed memory is an empty table.
+    unsafe { ANYWHERE.load(Acquire).as_ref() }
 }
 
 /// Every frame of the first `threads` threads, and of ranges that may end anywhere.
@@ -115,7 +107,12 @@ pub(super) fn frames(threads: usize) -> impl Iterator<Item = &'static Frame> {
             std::iter::once(&thread.moment.frame)
                 .chain(thread.levels.iter().map(|told| &told.frame))
         })
-        .chain(anywhere().iter().map(|entry| &entry.told.frame))
+        .chain(
+            anywhere()
+                .map_or(&[][..], SlotTable::slots)
+                .iter()
+                .map(|entry| &entry.shared().frame),
+        )
 }
 
 /// The operation of a call of the core table, and its thread's ranges; `None` for other tables.
@@ -238,45 +235,31 @@ pub fn exit(call: Call, words: &[u64], result: &[u64]) -> Call {
     call
 }
 
-fn places(id: u64) -> impl Iterator<Item = &'static Anywhere> {
-    (0..PROBES).filter_map(move |step| anywhere().get((id as usize + step) % PROCESS))
-}
-
 fn start(call: Call, id: u64, message: u64) {
-    if id == 0 || id == CLAIMED {
+    if !AtomicKey::is_key(id) {
         return;
     }
-    for entry in places(id) {
-        let there = entry.id.load(Acquire);
-        // Free, or left from an earlier session.
-        let free = there == 0
-            || there != CLAIMED && entry.told.frame.state.load(Acquire) == frame_state::FREE;
-        if free
-            && entry
-                .id
-                .compare_exchange(there, CLAIMED, AcqRel, Relaxed)
-                .is_ok()
-        {
-            let told = begin(call, &entry.told, operation::RANGE_PROCESS, message);
-            entry.id.store(if told { id } else { 0 }, Release);
-            return;
+    // An entry without an open frame is left from an earlier session.
+    let stale = |told: &Told| told.frame.state.load(Acquire) == FrameState::Free;
+    match anywhere().and_then(|all| all.claim_where(id as usize, PROBES, stale)) {
+        Some(entry) => {
+            if begin(call, entry.shared(), operation::RANGE_PROCESS, message) {
+                entry.publish(id);
+            } else {
+                entry.free();
+            }
+        }
+        None => {
+            UNTOLD.fetch_add(1, Relaxed);
         }
     }
-    UNTOLD.fetch_add(1, Relaxed);
 }
 
 fn stop(call: Call, id: u64) {
-    if id == 0 || id == CLAIMED {
-        return;
-    }
-    let mine = |entry: &&Anywhere| {
-        entry
-            .id
-            .compare_exchange(id, CLAIMED, AcqRel, Relaxed)
-            .is_ok()
-    };
-    if let Some(entry) = places(id).find(mine) {
-        finish(&entry.told.frame, Some(call.generation()), &[id]);
-        entry.id.store(0, Release);
+    if let Some(entry) =
+        anywhere().and_then(|all| all.hold_where(id, id as usize, PROBES, |_| true))
+    {
+        finish(&entry.shared().frame, Some(call.generation()), &[id]);
+        entry.free();
     }
 }
