@@ -11,6 +11,7 @@ use crate::install::{Installed, Need};
 use crate::runtimes;
 use crate::tables::{self, Live};
 use midair_domain::{KindSet, sets};
+use midair_lockfree::{AtomicEnum, word_enum};
 use midair_record::event::{Untimed, kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
@@ -41,8 +42,8 @@ pub static RUNTIME_LEAVES: AtomicU32 = AtomicU32::new(0);
 pub static PROCESS_LEAVES: AtomicU32 = AtomicU32::new(0);
 /// Whether a session collects.
 static COLLECTING: AtomicBool = AtomicBool::new(false);
-/// What [`look_again`] asks for, see [`look`].
-static LOOK: AtomicU32 = AtomicU32::new(look::NOTHING);
+/// What [`look_again`] asks for.
+static REQUEST: AtomicEnum<TableRequest> = AtomicEnum::new();
 /// 1 while the agent may wait for a lock of the HSA runtime's.
 static IN_RUNTIME: AtomicU32 = AtomicU32::new(0);
 /// The collection. Only the worker takes the lock, and the thread that sets a started process up in its stead.
@@ -54,13 +55,17 @@ pub fn with<T>(act: impl FnOnce(&mut Collection) -> T) -> T {
     act(guard.get_or_insert_with(Collection::default))
 }
 
-/// Values of [`LOOK`].
-mod look {
-    pub const NOTHING: u32 = 0;
-    /// Tables are to be looked for at once.
-    pub const TABLES: u32 = 1;
-    /// The HSA runtime registers: it is inside `hsa_init`, behind the loading of its own tools, so its slots can be taken.
-    pub const HSA: u32 = 2;
+word_enum! {
+    /// Which tables are to be hooked without waiting for the next look at the loaded libraries.
+    enum TableRequest else None {
+        /// None.
+        None = 0,
+        /// All that are there.
+        Tables = 1,
+        /// The same, while the HSA runtime registers: it is inside `hsa_init`, behind the loading of its own tools, so its slots can
+        /// be hooked.
+        Hsa = 2,
+    }
 }
 
 /// Whether a session collected in this process, or in its parent at the moment of the fork.
@@ -73,7 +78,8 @@ pub(crate) fn begin_anew() {
     COLLECTING.store(false, SeqCst);
     // SAFETY: in a forked child before its first session: the only thread that uses it.
     unsafe { midair_sdk_hot::fork::renew(&COLLECTION, None) };
-    for word in [&RUNTIME_LEAVES, &PROCESS_LEAVES, &LOOK, &IN_RUNTIME] {
+    REQUEST.store(TableRequest::None, SeqCst);
+    for word in [&RUNTIME_LEAVES, &PROCESS_LEAVES, &IN_RUNTIME] {
         word.store(0, SeqCst);
     }
     opening::begin_anew();
@@ -118,7 +124,7 @@ pub fn look_again(hsa: bool) {
     changes::wake();
     let end = std::time::Instant::now() + LEAVE_LIMIT;
     while (changes::is_served() || crate::local::is_on())
-        && LOOK.load(SeqCst) != look::NOTHING
+        && REQUEST.load(SeqCst) != TableRequest::None
         && IN_RUNTIME.load(SeqCst) == 0
         && std::time::Instant::now() < end
     {
@@ -128,17 +134,24 @@ pub fn look_again(hsa: bool) {
 
 /// Has the next look take tables at once, HSA's or others.
 pub fn ask_to_look(hsa: bool) {
-    LOOK.store(if hsa { look::HSA } else { look::TABLES }, SeqCst);
+    REQUEST.store(
+        if hsa {
+            TableRequest::Hsa
+        } else {
+            TableRequest::Tables
+        },
+        SeqCst,
+    );
 }
 
 /// Nobody is there to look.
 pub fn forget_to_look() {
-    LOOK.store(look::NOTHING, SeqCst);
+    REQUEST.store(TableRequest::None, SeqCst);
 }
 
 /// Whether [`look_again`] asks.
 pub fn is_asked_to_look() -> bool {
-    LOOK.load(SeqCst) != look::NOTHING
+    REQUEST.load(SeqCst) != TableRequest::None
 }
 
 /// A session that collects.
@@ -337,7 +350,7 @@ impl Collection {
             tools: None,
             hsa_up: false,
             // Whoever brings tables is inside `hsa_init`.
-            born_here: need.kernels && LOOK.load(SeqCst) == look::HSA,
+            born_here: need.kernels && REQUEST.load(SeqCst) == TableRequest::Hsa,
             hsa_final: false,
             hsa_open: false,
             hsa_ready: false,
@@ -353,8 +366,8 @@ impl Collection {
         DEVICE_PENDING.store(u32::from(need.device()), Release);
         // Before `hsa_init` is hooked: what returns through the hook finds it.
         HSA_CLOSED.store(1, Release);
-        match LOOK.swap(look::NOTHING, SeqCst) {
-            look::NOTHING => self.look_for_tables(),
+        match REQUEST.swap(TableRequest::None, SeqCst) {
+            TableRequest::None => self.look_for_tables(),
             asked => self.take_tables(asked),
         }
         probe::set_called(need.called);
@@ -389,9 +402,9 @@ impl Collection {
     }
 
     /// The same without a look at the device: whoever waits for it may be inside `hsa_init`.
-    fn take_tables(&mut self, asked: u32) {
+    fn take_tables(&mut self, asked: TableRequest) {
         self.find_tables();
-        if asked == look::HSA {
+        if asked == TableRequest::Hsa {
             self.hsa_slots_are_final();
         }
         self.take_slots();
@@ -561,10 +574,10 @@ impl Collection {
         if changes::is_pending() {
             let _ = self.apply();
         }
-        let asked = LOOK.load(SeqCst);
-        if asked != look::NOTHING {
+        let asked = REQUEST.load(SeqCst);
+        if asked != TableRequest::None {
             self.take_tables(asked);
-            LOOK.store(look::NOTHING, SeqCst);
+            REQUEST.store(TableRequest::None, SeqCst);
         }
         let Some(running) = &mut self.running else {
             return false;

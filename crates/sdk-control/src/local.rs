@@ -15,6 +15,7 @@ use crate::{capi, collect, runtimes, signals, tables};
 use midair_capi_build::{edge, quiet_thread};
 use midair_guest::only;
 use midair_guest::{BUSY_TICK, IDLE_TICK, wait_on};
+use midair_lockfree::{AtomicEnum, WordEnum, word_enum};
 use midair_record::boot::THREAD_NAME;
 use midair_record::spool::{Area, outcome};
 use midair_sdk_api::status::Status;
@@ -42,52 +43,56 @@ const LOADER_PATIENCE: Duration = Duration::from_secs(1);
 /// How often a process without a runtime is looked at.
 const WATCH_TICK: Duration = Duration::from_millis(20);
 
-/// What kind of session a tool is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Kind {
-    /// An attacher of ours reads the spool.
-    Engine = 0,
-    /// Somebody else's injector attached.
-    Attached = 1,
-    /// The process was started with the tool.
-    Launched = 2,
-    /// It was, and is about to become another program, with which it goes on.
-    Becoming = 3,
+word_enum! {
+    /// What kind of session a tool is in.
+    pub enum Kind else Engine {
+        /// An attacher of ours reads the spool.
+        Engine = 0,
+        /// Somebody else's injector attached.
+        Attached = 1,
+        /// The process was started with the tool.
+        Launched = 2,
+        /// It was, and is about to become another program, with which it goes on.
+        Becoming = 3,
+    }
 }
 
-/// Values of [`STATE`].
-mod state {
-    /// No thread.
-    pub const OFF: u32 = 0;
-    /// Setting up.
-    pub const STARTING: u32 = 1;
-    /// Launched; no runtime is loaded.
-    pub const WATCHING: u32 = 2;
-    /// Recording.
-    pub const ON: u32 = 3;
-    /// Recording has ended, nothing is hooked; what is left is to be finished by whoever asked.
-    pub const STOPPED: u32 = 4;
+word_enum! {
+    /// How far a session without an attacher is.
+    enum State else Off {
+        /// No thread.
+        Off = 0,
+        /// Setting up.
+        Starting = 1,
+        /// Launched; no runtime is loaded.
+        Watching = 2,
+        /// Recording.
+        On = 3,
+        /// Recording has ended, nothing is hooked; what is left is to be finished by whoever asked.
+        Stopped = 4,
+    }
 }
 
-/// Values of [`COMMAND`].
-mod command {
-    /// Go on.
-    pub const RUN: u32 = 0;
-    /// Stop, and detach the tools.
-    pub const DETACH: u32 = 1;
-    /// Stop; the asking thread ends the tools.
-    pub const LEAVE: u32 = 2;
-    /// Stop and end the tools: the asking thread cannot, it is inside a signal handler.
-    pub const FINISH: u32 = 3;
+word_enum! {
+    /// What the worker thread is to do.
+    enum Command else Run {
+        /// Go on.
+        Run = 0,
+        /// Stop, and detach the tools.
+        Detach = 1,
+        /// Stop; the asking thread ends the tools.
+        Leave = 2,
+        /// Stop and end the tools: the asking thread cannot, it is inside a signal handler.
+        Finish = 3,
+    }
 }
 
 /// Futex word.
-static STATE: AtomicU32 = AtomicU32::new(state::OFF);
-static COMMAND: AtomicU32 = AtomicU32::new(command::RUN);
+static STATE: AtomicEnum<State> = AtomicEnum::new();
+static COMMAND: AtomicEnum<Command> = AtomicEnum::new();
 /// The process that our thread was made in, 0 = none yet.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-static KIND: AtomicU32 = AtomicU32::new(Kind::Engine as u32);
+static KIND: AtomicEnum<Kind> = AtomicEnum::new();
 /// See [`Kind::Becoming`].
 static BECOMES: AtomicBool = AtomicBool::new(false);
 /// Status of a set-up that failed.
@@ -112,7 +117,7 @@ fn is_child() -> bool {
 pub fn is_on() -> bool {
     matches!(
         STATE.load(SeqCst),
-        state::STARTING | state::WATCHING | state::ON
+        State::Starting | State::Watching | State::On
     ) && !is_child()
 }
 
@@ -121,12 +126,8 @@ pub fn kind() -> Kind {
     if BECOMES.load(SeqCst) {
         return Kind::Becoming;
     }
-    if is_on() || STATE.load(SeqCst) == state::STOPPED {
-        match KIND.load(SeqCst) {
-            1 => Kind::Attached,
-            2 => Kind::Launched,
-            _ => Kind::Engine,
-        }
+    if is_on() || STATE.load(SeqCst) == State::Stopped {
+        KIND.load(SeqCst)
     } else {
         Kind::Engine
     }
@@ -170,13 +171,13 @@ fn futex_wake(word: &AtomicU32) {
     };
 }
 
-fn set_state(value: u32) {
+fn set_state(value: State) {
     STATE.store(value, SeqCst);
-    futex_wake(&STATE);
+    futex_wake(STATE.as_word());
 }
 
 /// Waits while the state is one of these. False when it still is at the end of the limit.
-fn wait_while(states: &[u32], limit: Duration) -> bool {
+fn wait_while(states: &[State], limit: Duration) -> bool {
     let end = Instant::now() + limit;
     loop {
         let state = STATE.load(SeqCst);
@@ -187,7 +188,7 @@ fn wait_while(states: &[u32], limit: Duration) -> bool {
         if left.is_zero() {
             return false;
         }
-        wait_on(&STATE, state, Some(left), true);
+        wait_on(STATE.as_word(), state.word(), Some(left), true);
     }
 }
 
@@ -222,16 +223,16 @@ pub fn attach(settings: Settings) -> Result<(), Status> {
     }
     setting::publish(settings);
     prepare(Kind::Attached)?;
-    STATE.store(state::STARTING, SeqCst);
+    STATE.store(State::Starting, SeqCst);
     make_thread(Kind::Attached).inspect_err(|_| give_up())?;
-    if !wait_while(&[state::STARTING], SET_UP) {
+    if !wait_while(&[State::Starting], SET_UP) {
         // It ends by itself as soon as it gets so far.
-        COMMAND.store(command::DETACH, SeqCst);
+        COMMAND.store(Command::Detach, SeqCst);
         changes::wake();
         return Err(Status::ERROR);
     }
     match STATE.load(SeqCst) {
-        state::ON => Ok(()),
+        State::On => Ok(()),
         _ => Err(match FAILURE.load(SeqCst) {
             0 => Status::ERROR,
             number => Status(number),
@@ -251,9 +252,9 @@ pub fn detach() -> Result<(), Status> {
     if !is_on() || kind() != Kind::Attached {
         return Err(Status::NOT_AVAILABLE);
     }
-    COMMAND.store(command::DETACH, SeqCst);
+    COMMAND.store(Command::Detach, SeqCst);
     changes::wake();
-    if wait_while(&[state::STARTING, state::ON, state::STOPPED], DETACH) {
+    if wait_while(&[State::Starting, State::On, State::Stopped], DETACH) {
         Ok(())
     } else {
         Err(Status::ERROR)
@@ -275,13 +276,13 @@ pub fn launch() {
         return;
     }
     if collect::is_asked_to_look() || tables::find().is_any() {
-        STATE.store(state::STARTING, SeqCst);
+        STATE.store(State::Starting, SeqCst);
         set_up_here();
     } else {
-        STATE.store(state::WATCHING, SeqCst);
+        STATE.store(State::Watching, SeqCst);
     }
     if is_on() && make_thread(Kind::Launched).is_err() {
-        finish(command::DETACH);
+        finish(Command::Detach);
         give_up();
     }
 }
@@ -291,9 +292,9 @@ fn set_up_here() {
     changes::i_am_the_worker();
     changes::serve(true);
     match set_up(Kind::Launched) {
-        Ok(()) => set_state(state::ON),
+        Ok(()) => set_state(State::On),
         Err(_) => {
-            finish(command::DETACH);
+            finish(Command::Detach);
             give_up();
         }
     }
@@ -382,7 +383,7 @@ pub(crate) fn runtime_is_here(hsa: bool) {
         set_up_here();
         changes::wake();
     } else {
-        wait_while(&[state::STARTING], LEAVE);
+        wait_while(&[State::Starting], LEAVE);
         collect::look_again(hsa);
     }
 }
@@ -390,7 +391,7 @@ pub(crate) fn runtime_is_here(hsa: bool) {
 /// Ends the waiting for a runtime; true for the one who is to set up.
 fn begin_watched() -> bool {
     STATE
-        .compare_exchange(state::WATCHING, state::STARTING, SeqCst, SeqCst)
+        .compare_exchange(State::Watching, State::Starting, SeqCst, SeqCst)
         .is_ok()
 }
 
@@ -399,13 +400,13 @@ fn begin_watched() -> bool {
 pub(crate) fn finish_within(limit: Duration) {
     if is_on()
         && COMMAND
-            .compare_exchange(command::RUN, command::FINISH, SeqCst, SeqCst)
+            .compare_exchange(Command::Run, Command::Finish, SeqCst, SeqCst)
             .is_ok()
     {
         changes::wake();
     }
     if !is_child() {
-        wait_while(&[state::STARTING, state::WATCHING, state::ON], limit);
+        wait_while(&[State::Starting, State::Watching, State::On], limit);
     }
 }
 
@@ -415,8 +416,8 @@ fn prepare(kind: Kind) -> Result<(), Status> {
         return Err(Status::CONFIGURATION_LOCKED);
     }
     PROCESS.store(here(), SeqCst);
-    KIND.store(kind as u32, SeqCst);
-    COMMAND.store(command::RUN, SeqCst);
+    KIND.store(kind, SeqCst);
+    COMMAND.store(Command::Run, SeqCst);
     FAILURE.store(0, SeqCst);
     *SPOOL.lock().unwrap_or_else(PoisonError::into_inner) = None;
     // The tools' own ends are called after ours: the last to be registered is the first to be called.
@@ -440,7 +441,7 @@ fn make_thread(kind: Kind) -> Result<(), Status> {
 /// No session any more.
 fn give_up() {
     only::release();
-    set_state(state::OFF);
+    set_state(State::Off);
 }
 
 unsafe extern "C" {
@@ -457,9 +458,9 @@ fn leave_at_exit() {
 extern "C" fn on_exit() {
     edge((), || {
         if is_on() {
-            COMMAND.store(command::LEAVE, SeqCst);
+            COMMAND.store(Command::Leave, SeqCst);
             changes::wake();
-            wait_while(&[state::STARTING, state::WATCHING, state::ON], LEAVE);
+            wait_while(&[State::Starting, State::Watching, State::On], LEAVE);
         }
     });
 }
@@ -471,7 +472,7 @@ extern "C" fn on_quick_exit() {
 /// Ends the session and the tools of a process that is about to end without its exit handlers, or to become another program: then only
 /// where something is being recorded.
 pub fn leave(becomes_another: bool) {
-    if is_on() && !(becomes_another && STATE.load(SeqCst) == state::WATCHING) {
+    if is_on() && !(becomes_another && STATE.load(SeqCst) == State::Watching) {
         BECOMES.store(becomes_another, SeqCst);
         on_exit();
         registration::finalize();
@@ -482,7 +483,7 @@ pub fn leave(becomes_another: bool) {
 fn serve(kind: Kind) {
     if kind == Kind::Launched && !watch() {
         // Over before it began.
-        if STATE.load(SeqCst) != state::OFF {
+        if STATE.load(SeqCst) != State::Off {
             give_up();
         }
         return;
@@ -491,21 +492,21 @@ fn serve(kind: Kind) {
     changes::serve(true);
     let set_up = match kind {
         Kind::Launched => Ok(()),
-        _ => set_up(kind).inspect(|()| set_state(state::ON)),
+        _ => set_up(kind).inspect(|()| set_state(State::On)),
     };
     let command = match set_up {
         Ok(()) => run(),
         Err(status) => {
             FAILURE.store(status.0, SeqCst);
-            command::DETACH
+            Command::Detach
         }
     };
     finish(command);
     only::release();
-    set_state(if command == command::LEAVE {
-        state::STOPPED
+    set_state(if command == Command::Leave {
+        State::Stopped
     } else {
-        state::OFF
+        State::Off
     });
 }
 
@@ -515,14 +516,19 @@ fn watch() -> bool {
     loop {
         let seen = changes::calls().load(SeqCst);
         match STATE.load(SeqCst) {
-            state::WATCHING => {}
-            state::STARTING => {
-                wait_on(&STATE, state::STARTING, Some(WATCH_TICK), true);
+            State::Watching => {}
+            State::Starting => {
+                wait_on(
+                    STATE.as_word(),
+                    State::Starting.word(),
+                    Some(WATCH_TICK),
+                    true,
+                );
                 continue;
             }
-            state => return state == state::ON,
+            state => return state == State::On,
         }
-        if COMMAND.load(SeqCst) != command::RUN {
+        if COMMAND.load(SeqCst) != Command::Run {
             return false;
         }
         let loaded = tables::loader_epoch();
@@ -583,12 +589,12 @@ fn set_up(kind: Kind) -> Result<(), Status> {
 }
 
 /// Until somebody asks for the end.
-fn run() -> u32 {
+fn run() -> Command {
     loop {
         let seen = changes::calls().load(SeqCst);
         let busy = collect::with(|collection| collection.tick());
         let command = COMMAND.load(SeqCst);
-        if command != command::RUN {
+        if command != Command::Run {
             return command;
         }
         if collect::RUNTIME_LEAVES.load(SeqCst) != 0 {
@@ -606,7 +612,7 @@ fn run() -> u32 {
 /// The application shuts its HSA runtime down, for good or only for a while: nothing is collected until it has.
 fn sit_out() {
     collect::with(|collection| collection.stop_all(now() + DRAIN.as_nanos() as u64));
-    while collect::RUNTIME_LEAVES.load(SeqCst) != 0 && COMMAND.load(SeqCst) == command::RUN {
+    while collect::RUNTIME_LEAVES.load(SeqCst) != 0 && COMMAND.load(SeqCst) == Command::Run {
         wait_on(
             changes::calls(),
             changes::calls().load(SeqCst),
@@ -614,12 +620,12 @@ fn sit_out() {
             true,
         );
     }
-    if COMMAND.load(SeqCst) == command::RUN {
+    if COMMAND.load(SeqCst) == Command::Run {
         let _ = collect::with(|collection| collection.apply());
     }
 }
 
-fn finish(command: u32) {
+fn finish(command: Command) {
     let deadline = now() + DRAIN.as_nanos() as u64;
     let said = collect::with(|collection| {
         collection.stop_all(deadline);
@@ -627,7 +633,7 @@ fn finish(command: u32) {
     });
     let spool = *SPOOL.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(spool) = spool {
-        let leaves = if command == command::DETACH {
+        let leaves = if command == Command::Detach {
             0
         } else {
             outcome::PROCESS_EXIT
@@ -640,10 +646,10 @@ fn finish(command: u32) {
     changes::serve(false);
     collect::with(|collection| collection.end());
     match command {
-        command::DETACH => {
+        Command::Detach => {
             let _ = registration::detach();
         }
-        command::FINISH => registration::finalize(),
+        Command::Finish => registration::finalize(),
         _ => {}
     }
     *SPOOL.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -651,10 +657,10 @@ fn finish(command: u32) {
 
 /// See [`crate::forked`].
 pub(crate) fn begin_anew() {
-    STATE.store(state::OFF, SeqCst);
-    COMMAND.store(command::RUN, SeqCst);
+    STATE.store(State::Off, SeqCst);
+    COMMAND.store(Command::Run, SeqCst);
     PROCESS.store(0, SeqCst);
-    KIND.store(Kind::Engine as u32, SeqCst);
+    KIND.store(Kind::Engine, SeqCst);
     BECOMES.store(false, SeqCst);
     FAILURE.store(0, SeqCst);
     // SAFETY: in a forked child before its first session: the only thread that uses it.

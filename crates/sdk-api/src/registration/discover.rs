@@ -8,19 +8,28 @@ use super::{Source, load};
 use crate::notes;
 use crate::setting;
 use midair_abi::private::SdkTable;
+use midair_lockfree::{AtomicEnum, word_enum};
 use midair_settings::Settings;
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Set by a registration library while it attaches: the tools of the list are then an attacher's.
 const TOOL_ATTACHED: &str = "ROCPROFILER_REGISTER_TOOL_ATTACHED";
 /// The list.
 const TOOL_LIBRARIES: &str = "ROCP_TOOL_LIBRARIES";
 
-const NOT_YET: u8 = 0;
-const UNDER_WAY: u8 = 1;
-const DONE: u8 = 2;
-static SEARCHED: AtomicU8 = AtomicU8::new(NOT_YET);
+word_enum! {
+    /// The search for tools, which is made once.
+    enum Search else Done {
+        /// Not begun.
+        NotYet = 0,
+        /// A thread searches.
+        UnderWay = 1,
+        /// It has ended.
+        Done = 2,
+    }
+}
+static SEARCH: AtomicEnum<Search> = AtomicEnum::new();
 
 /// An attacher's engine brought this library: nothing in the process asked for it.
 static ENTERED: AtomicBool = AtomicBool::new(false);
@@ -32,7 +41,7 @@ pub fn entered_by_engine() {
 
 /// Whether the search has ended, in this process or in the one that it was forked from.
 pub fn is_done() -> bool {
-    SEARCHED.load(Ordering::Acquire) == DONE
+    SEARCH.load(Ordering::Acquire) == Search::Done
 }
 
 /// The list of tools in the environment. A program that runs with more rights than its caller takes none from it.
@@ -70,8 +79,13 @@ pub fn settings_from_environment() {
 /// cannot be loaded or declines is noted among the session's records; the others go on. Tools of ours are bound to `host`.
 pub fn find_clients(host: &'static SdkTable) -> usize {
     if ENTERED.load(Ordering::Acquire)
-        || SEARCHED
-            .compare_exchange(NOT_YET, UNDER_WAY, Ordering::AcqRel, Ordering::Acquire)
+        || SEARCH
+            .compare_exchange(
+                Search::NotYet,
+                Search::UnderWay,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            )
             .is_err()
     {
         return 0;
@@ -109,7 +123,7 @@ pub fn find_clients(host: &'static SdkTable) -> usize {
             }
         }
     }
-    SEARCHED.store(DONE, Ordering::Release);
+    SEARCH.store(Search::Done, Ordering::Release);
     found
 }
 
