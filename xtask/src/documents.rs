@@ -115,6 +115,8 @@ fn links(pages: &[Page], mistakes: &mut Vec<String>) {
             let wrong = |what: &str| format!("{}: link to {link}: {what}", page.path.display());
             if in_book && !target.starts_with("docs") {
                 mistakes.push(wrong("it leads out of the book"));
+            } else if in_book && target.ends_with("README.md") {
+                mistakes.push(wrong("mdBook makes index.html of a README.md"));
             } else if !root().join(&target).exists() {
                 mistakes.push(wrong("there is no such file"));
             } else if !anchor.is_empty() {
@@ -402,7 +404,7 @@ mod tests {
             page("docs/SUMMARY.md", "[a](a.md)"),
             page(
                 "docs/a.md",
-                "[out](../README.md) [gone](gone.md) [self](#nothing)\n$ midair attach 1 --no-such-option\n",
+                "[out](../README.md) [in](README.md) [gone](gone.md) [self](#nothing)\n$ midair attach 1 --no-such-option\n",
             ),
             page("docs/b.md", "AMD-002"),
             page("docs/deviations/amd.md", &row.repeat(2)),
@@ -425,6 +427,7 @@ mod tests {
         });
         for part in [
             "leads out of the book",
+            "mdBook makes index.html",
             "gone.md: there is no such file",
             "#nothing: there is no such heading",
             "docs/b.md is not in docs/SUMMARY.md",

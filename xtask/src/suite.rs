@@ -54,6 +54,15 @@ const STEPS: &[Step] = &[
         needed: false,
     },
     Step {
+        name: "API documentation",
+        run: || {
+            let mut doc = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
+            doc.arg("--document-private-items");
+            run(doc.env("RUSTDOCFLAGS", "-D warnings")).map(|()| Done::Passed)
+        },
+        needed: false,
+    },
+    Step {
         name: "documents",
         run: || docs::docs_task(&["--check".to_owned()]).map(|()| Done::Passed),
         needed: false,
