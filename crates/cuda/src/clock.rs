@@ -5,6 +5,8 @@
 //! [`Pair`]. Between two pairs the offset is interpolated: where CUPTI's clock is the wall clock,
 //! which is slewed, it drifts by some ten ppm. Where the wall clock was set between two pairs,
 //! their offsets differ by much; a timestamp then gets the offset that places it between the two.
+//!
+//! Decisions: CUDA-016 (`docs/deviations/cuda.md`).
 
 /// Number of pairs kept: CUPTI holds records back for at most so many flushes, with one pair for
 /// each flush.

@@ -3,6 +3,8 @@
 //!
 //! The handler is registered after those of CUDA and CUPTI, so it runs before them, and CUPTI still
 //! works when the worker thread collects the remaining records.
+//!
+//! Decisions: CUDA-014 (`docs/deviations/cuda.md`).
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;

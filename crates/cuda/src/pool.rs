@@ -8,6 +8,8 @@
 //! A buffer is in one of three states, told by two bits: free, filled, or with CUPTI (neither bit).
 //! The bits of 64 buffers share a word, so that a search looks at two words; a table of slots with
 //! a word each would make it look at 128.
+//!
+//! Decisions: CUDA-015 (`docs/deviations/cuda.md`).
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};

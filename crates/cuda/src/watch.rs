@@ -8,6 +8,8 @@
 //! The jump is 5 bytes within the first 8 of a function that begins at a multiple of 8, so that one store puts it there and one takes it
 //! away: no thread ever sees half of it. These functions are called a few times in a process's life; a thread that stands within the
 //! first 8 bytes of one at that very moment is what remains, and is not looked for.
+//!
+//! Decisions: CUDA-012 (`docs/deviations/cuda.md`).
 
 #[cfg(target_arch = "x86_64")]
 #[path = "watch/x86_64.rs"]

@@ -1,4 +1,6 @@
 //! Other profilers that a process was started with.
+//!
+//! Decisions: CUDA-011 (`docs/deviations/cuda.md`).
 
 use crate::process::Process;
 

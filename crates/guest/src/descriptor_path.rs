@@ -2,6 +2,8 @@
 //!
 //! The loader knows libraries by the path that they were loaded from: `/proc/thread-self/fd/N` a second time gives the first library, whatever
 //! N is now. So each library needs a number of its own, also among those that an engine or another copy of this library has used.
+//!
+//! Decisions: ENG-012, ENG-013 (`docs/deviations/engine.md`).
 
 use crate::Own;
 use std::ffi::{CStr, c_int, c_void};

@@ -1,4 +1,6 @@
 //! Whether the attacher still lives, by a count that it moves on.
+//!
+//! Decisions: ENG-020 (`docs/deviations/engine.md`).
 
 /// What one round of ours can add to the attacher's silence, in ns. A round takes milliseconds; one that took longer was no silence that
 /// we listened to: we had no turn, and the attacher may have had none either (a machine that was suspended, a cgroup that was frozen).

@@ -3,6 +3,8 @@
 //! The numbers are the program's. It may close all that it does not know (`closefrom`) and open files of its own there, at any moment;
 //! so a number is proven to be ours before it is closed or spoken to. Between the proof and the call there is no wait, but no lock
 //! either: Linux has no call that does both.
+//!
+//! Decisions: ENG-014 (`docs/deviations/engine.md`).
 
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 

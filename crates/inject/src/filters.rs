@@ -3,6 +3,8 @@
 //!
 //! What the engine's own code, the loader, and our libraries call on our thread was recorded once by a filter that reports every
 //! call (`USER_NOTIF`), and is checked by a test whose target is killed at any other (`tests/seccomp.rs`).
+//!
+//! Decisions: ENG-023, ENG-024 (`docs/deviations/engine.md`).
 
 use midair_procinfo::bpf::{Action, Call, Instruction, decide};
 use midair_procinfo::status::Status;

@@ -1,11 +1,11 @@
 //! The attach engine: enter a running process through one parked thread.
 //!
-//! Two steps. [`look`] touches nothing and says what a process is, or why it cannot be entered. [`enter`] borrows *one* thread
+//! Two steps. [`look()`] touches nothing and says what a process is, or why it cannot be entered. [`enter()`] borrows *one* thread
 //! that is proven to be parked, for a fraction of a millisecond, to start one thread of ours; that one loads a library and
 //! talks to the caller over a socket ([`Entered::channel`]). If a thread of ours is parked there since an earlier session, it
 //! is woken instead and no thread of the program is touched.
 //!
-//! Where the process has a listener of ours, [`approach`] and [`enter_by`] need neither step's rights: it makes or wakes our thread
+//! Where the process has a listener of ours, [`approach()`] and [`enter_by`] need neither step's rights: it makes or wakes our thread
 //! itself, asked over a socket.
 //!
 //! Design constraints:

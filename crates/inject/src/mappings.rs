@@ -3,6 +3,8 @@
 //! One `mmap` makes all of it, readable and executable; the code's first act is to make all but its own page readable and
 //! writable instead. So nothing is ever writable and executable at once, and the borrowed thread, which is stopped twice for
 //! each system call that we make on it, makes only one.
+//!
+//! Decisions: ENG-001, ENG-011 (`docs/deviations/engine.md`).
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -1,4 +1,6 @@
 //! Which thread to borrow: only one that is proven to be parked.
+//!
+//! Decisions: ENG-006 (`docs/deviations/engine.md`).
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -13,6 +13,8 @@
 //!
 //! What is left out although it may be safe: code without a file outside of the list of mappings, the vdso, a restartable
 //! sequence (moving the thread would take the kernel's promise from it), threads of real-time policy.
+//!
+//! Decisions: ENG-004, ENG-005 (`docs/deviations/engine.md`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

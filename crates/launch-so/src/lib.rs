@@ -4,6 +4,8 @@
 //!
 //! Not covered, since nothing can stand before them: SIGKILL, system calls made by hand, and the `exec` functions that take a list
 //! (`execl`), whose C library does not call the others by name.
+//!
+//! Decisions: AMD-042 (`docs/deviations/amd.md`).
 
 use midair_abi::private::{LEAVE, Leave};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -2,6 +2,8 @@
 //!
 //! The lists of records are streamed, one walk over the records each. What we have to say beyond AMD's keys is in
 //! `metadata.midair` and nowhere else, so that a reader of AMD's files finds what it expects.
+//!
+//! Decisions: FMT-015, FMT-016 (`docs/deviations/formats.md`).
 
 mod agents;
 mod cuda;

@@ -69,7 +69,7 @@ pub(crate) fn demangle(symbol: &str) -> String {
     with_suffixes(name)
 }
 
-/// A name with the type that the function itself returns, and without those of functions around what is named in it ("f<int>()::{lambda()#1}"),
+/// A name with the type that the function itself returns, and without those of functions around what is named in it (`f<int>()::{lambda()#1}`),
 /// as GNU's demangler has them. Ours writes all of them (`full`) or none (`bare`).
 fn with_outer_type(full: String, bare: String) -> String {
     // Only templates have such a type.

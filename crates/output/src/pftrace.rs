@@ -4,6 +4,8 @@
 //! the sake of true data: nothing is buffered, so nothing is lost; times are those of the records, so overlapping kernels stand on
 //! tracks of the same name instead of being cut; the main thread is the process's own; counters count bytes and not kilobytes;
 //! kernels are named as in the other formats; allocations, releases and changes of scratch memory are slices as well.
+//!
+//! Decisions: FMT-013, FMT-014 (`docs/deviations/formats.md`).
 
 mod cuda;
 mod lanes;

@@ -7,6 +7,8 @@
 //!
 //! Work without times is a row with 0 for start and end, as in the other formats, and the reason in `extdata`; what else a
 //! reader must know is in `rocpd_metadata` under tags that begin with `midair_`.
+//!
+//! Decisions: FMT-006, FMT-007, FMT-008, FMT-010 (`docs/deviations/formats.md`).
 
 mod cuda;
 mod guid;

@@ -1,4 +1,6 @@
 //! Calls and times of each domain, by name: what `--stats` and `--summary` are made of.
+//!
+//! Decisions: FMT-002, FMT-003 (`docs/deviations/formats.md`).
 
 use crate::index::{Stat, is_hip, is_hsa, is_marker};
 use crate::job::Job;

@@ -10,6 +10,8 @@
 //! has lost its processor to it may hold a lock that the tracer needs, too (that of the mappings, which reading memory takes).
 //! The lender begins while the held thread is off its processor, and never again: beside an owner that runs the kernel has a waiter spin, for
 //! as long as it runs, and forgets its time.
+//!
+//! Decisions: ENG-003 (`docs/deviations/engine.md`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

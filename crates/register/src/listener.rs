@@ -8,6 +8,8 @@
 //! **fork.** A child has no such thread. A worker that never calls `exec` gets one from `pthread_atfork`, where the process's allocator
 //! is the C library's own: making a thread allocates, and of that allocator alone it is known that a child of many threads finds it
 //! usable at that point. Where it is another one the child is left as it is, and can still be entered by tracing.
+//!
+//! Decisions: ENG-031, ENG-032, ENG-035 (`docs/deviations/engine.md`).
 
 use crate::door::{self, Door};
 use crate::lock::listener_word;

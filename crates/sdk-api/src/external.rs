@@ -2,6 +2,8 @@
 //!
 //! Tools that are told of calls get the value as it is then, from a table without locks. Records in buffers get the value of the moment
 //! that they begin at, from the history of changes: what writes them does not look.
+//!
+//! Decisions: AMD-047 (`docs/deviations/amd.md`).
 
 use crate::state;
 use crate::status::Status;

@@ -4,6 +4,8 @@
 //! is made an intercept queue when there is a reason to: an SDK has asked to be told of queues or to intercept one, or
 //! `ROCPROFILER_REGISTER_ATTACHMENT_QUEUES_ENABLED` says that all shall be (AMD's helper makes all of them so). An SDK that
 //! wants to intercept a queue that was there before is refused by status ([`crate::status::NOT_AVAILABLE`]).
+//!
+//! Decisions: AMD-041 (`docs/deviations/amd.md`).
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};

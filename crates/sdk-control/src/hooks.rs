@@ -1,6 +1,8 @@
 //! Hooks of a session's life: the application opens and closes the HSA runtime, makes its first queue, destroys kernels.
 //!
 //! These wait for the worker thread. What records work is hooked in `midair-sdk-device`.
+//!
+//! Decisions: AMD-036, AMD-038 (`docs/deviations/amd.md`).
 
 use crate::collect;
 use midair_sdk_device::hooks::Hook;

@@ -10,6 +10,8 @@
 //!
 //! One session per process ([`midair_guest::only`]), whoever made it. A forked child has none, and gets none: locks may be held there by
 //! threads that it does not have.
+//!
+//! Decisions: AMD-021, AMD-022 (`docs/deviations/amd.md`).
 
 use crate::{capi, collect, runtimes, signals, tables};
 use midair_capi_build::{edge, quiet_thread};

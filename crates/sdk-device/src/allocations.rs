@@ -3,6 +3,8 @@
 //! The call itself is the event, so the application's thread writes the record on its way out. Which agent owns a pool is learned by
 //! the worker thread once the runtime is open ([`learn`]); an allocation from before that moment waits in a short list until the worker
 //! thread can tell ([`pass`]). Only calls that succeeded are recorded.
+//!
+//! Decisions: AMD-031 (`docs/deviations/amd.md`).
 
 use crate::sink::Sink;
 use crate::symbols;

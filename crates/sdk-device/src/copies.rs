@@ -3,6 +3,8 @@
 //! A copy always has a completion signal of the application's. It stays; it is put under watch, and its times are asked of the
 //! runtime when it has fired, or at the last moment before the application uses it for something else. Copies that the runtime does
 //! with a kernel ("blit") on a queue of its own look the same from here.
+//!
+//! Decisions: AMD-026, AMD-030 (`docs/deviations/amd.md`).
 
 use crate::layout::Signal;
 use crate::queue::harvest::Harvester;

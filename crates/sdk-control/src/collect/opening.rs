@@ -1,4 +1,6 @@
 //! An application that opens its runtime while a session is on: it waits until the runtime is hooked, or it is said that it did not.
+//!
+//! Decisions: AMD-037 (`docs/deviations/amd.md`).
 
 use midair_sdk_api::changes;
 use midair_sdk_hot::probe;

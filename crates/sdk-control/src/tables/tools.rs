@@ -4,6 +4,8 @@
 //! lies right before the core table, in one object (seen in 6.0 to 7.2.4: `HsaApiTableContainer` of api/hsa_api_tables.json); a
 //! register library may also have handed it over. Either is believed only if it proves to be the root: its version and its own size,
 //! and that it names the very tables that the exported functions jump through.
+//!
+//! Decisions: AMD-029 (`docs/deviations/amd.md`).
 
 use super::Live;
 use super::maps::Maps;

@@ -1,6 +1,8 @@
 //! The code that runs in the target before any library of ours is there: the stub on the parked thread, then the beginning
 //! of our own thread. It is position-independent, uses no stack of the application, and knows everything else from the boot
 //! block, which is in `rbx` throughout.
+//!
+//! Decisions: ENG-002, ENG-007 (`docs/deviations/engine.md`).
 
 // The bytes between two labels of the assembly below are taken by address; nothing else here is unsafe.
 #![allow(unsafe_code)]
