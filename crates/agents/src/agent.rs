@@ -9,7 +9,7 @@ pub enum AgentType {
     None = 0,
     /// Cores and no SIMDs.
     Cpu = 1,
-    /// SIMDs; an APU (both) counts as a GPU, as AMD has it.
+    /// SIMDs; an APU (both) counts as a GPU, as in AMD's tools.
     Gpu = 2,
 }
 
@@ -231,11 +231,11 @@ pub struct Agent {
     pub model_name: String,
     /// Number of the KFD node.
     pub node_id: u32,
-    /// Its place among the nodes that can be read, from 0.
+    /// Its index among the nodes that can be read, from 0.
     pub logical_node_id: i32,
-    /// Its place among those of its type, from 0.
+    /// Its index among those of its type, from 0.
     pub logical_node_type_id: i32,
-    /// Who sees it.
+    /// Which runtimes see it.
     pub runtime_visibility: Visibility,
     /// The unique id in the first eight bytes, least significant first.
     pub uuid: [u8; 16],

@@ -11,7 +11,7 @@ pub struct Cpu {
     pub model_name: String,
 }
 
-/// Parses the text; what is not understood is left out. Blocks without any of the fields are dropped.
+/// Parses the text; unknown fields are skipped. Blocks without any of the fields are dropped.
 pub(crate) fn parse(text: &str) -> Vec<Cpu> {
     text.split("\n\n")
         .filter_map(|block| {
@@ -33,8 +33,9 @@ pub(crate) fn parse(text: &str) -> Vec<Cpu> {
         .collect()
 }
 
-/// The processor that a node begins with. AMD leaves the names empty when no APIC id matches (a container or a machine
-/// model that hides processors); we then take the first processor, since sockets of one machine do not differ.
+/// The first processor of a node. AMD leaves the names empty when no APIC id matches (in a container or a
+/// virtual machine that hides processors). We take the first processor of the machine then, since the sockets
+/// of one machine do not differ.
 pub(crate) fn of_node(cpus: &[Cpu], cpu_core_id_base: u32) -> Option<&Cpu> {
     cpus.iter()
         .find(|cpu| cpu.apicid == Some(cpu_core_id_base))

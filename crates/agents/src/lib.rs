@@ -3,9 +3,9 @@
 //! Entry points: [`Sources::of_root`] names the files as a process sees them (through `/proc/PID/root`),
 //! [`Sources::read`] turns them into [`Agent`]s, [`visibility::apply`] adds what the process's environment hides.
 //!
-//! Files only: no ioctl, no libdrm, no runtime is asked, so this works for any process whose root can be read, and on a
-//! machine without a GPU. Where AMD asks libdrm, we read what libdrm itself reads or derive the same number; each such
-//! place says so ([`product`]).
+//! Only files are read: no ioctl, no libdrm and no runtime is used, so this works for any process whose root
+//! can be read, and on a machine without a GPU. Where AMD asks libdrm, we read what libdrm itself reads, or
+//! derive the same number; the comments there say so ([`product`]).
 //!
 //! The fields and their order are those of `rocprofiler_agent_v0_t` (source: api/rocprofiler_sdk.json).
 

@@ -28,7 +28,7 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// The files of one node and what else is known about its device.
+/// The files of one node, and what else is known about its device.
 pub(crate) struct NodeFiles<'a> {
     pub(crate) properties: Properties<'a>,
     pub(crate) name: &'a str,
@@ -40,7 +40,7 @@ pub(crate) struct NodeFiles<'a> {
     pub(crate) product: Option<String>,
 }
 
-/// What a node tells about its type.
+/// The agent's type, by its numbers of cores and SIMDs.
 pub(crate) fn agent_type(properties: &Properties<'_>) -> AgentType {
     match (
         properties.get64("cpu_cores_count"),
@@ -62,7 +62,7 @@ pub(crate) fn drm_render_minor(properties: &Properties<'_>) -> u32 {
     properties.get("drm_render_minor")
 }
 
-/// Puts an agent together. Ids and counters that depend on other nodes are the caller's.
+/// Builds an agent. The caller sets ids and counters that depend on other nodes.
 pub(crate) fn agent(files: &NodeFiles<'_>, cpus: &[cpuinfo::Cpu]) -> Agent {
     let p = &files.properties;
     let kind = agent_type(p);

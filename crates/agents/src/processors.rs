@@ -1,4 +1,4 @@
-//! Processors of a machine that has no KFD driver, from what every kernel tells.
+//! CPUs of a machine without the KFD driver, from files that every kernel has.
 
 use crate::agent::{Agent, Visibility};
 use crate::cpuinfo::Cpu;
@@ -6,7 +6,7 @@ use crate::node::{NodeFiles, Properties, agent};
 use crate::topology::{HANDLE_BASE, text};
 use std::path::Path;
 
-/// One agent per NUMA node below `numa` that has processors.
+/// One agent for each NUMA node below `numa` that has processors.
 pub(crate) fn agents(numa: &Path, cpus: &[Cpu]) -> Vec<Agent> {
     let mut nodes: Vec<(u32, Vec<u32>)> = std::fs::read_dir(numa)
         .into_iter()
@@ -52,9 +52,9 @@ pub(crate) fn agents(numa: &Path, cpus: &[Cpu]) -> Vec<Agent> {
     agents
 }
 
-/// Numbers in the kernel's form: `0-3,8`. Text that is none gives nothing.
+/// Numbers in the kernel's notation: `0-3,8`. Other text gives an empty list.
 fn processors(text: &str) -> Vec<u32> {
-    /// More than any kernel is built for (NR_CPUS_RANGE_END): the text is not trusted to be one.
+    /// More than any kernel is built for (NR_CPUS_RANGE_END), since the text is not trusted.
     const MOST: u32 = 1 << 16;
     let range = |part: &str| -> Option<std::ops::RangeInclusive<u32>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -107,7 +107,7 @@ mod tests {
             ]
         );
         assert_ne!(found[0].handle, found[1].handle);
-        // Without nodes, all in one.
+        // Without nodes, one agent has all of them.
         let none = agents(&dir.path().join("nowhere"), &cpus);
         assert_eq!((none.len(), none[0].cpu_cores_count), (1, 6));
         assert!(agents(&dir.path().join("nowhere"), &[]).is_empty());

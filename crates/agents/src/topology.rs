@@ -1,4 +1,4 @@
-//! The walk over the topology's directories.
+//! Walks the topology's directories.
 
 use crate::agent::{Agent, AgentType};
 use crate::node::{self, NodeFiles, Properties};
@@ -6,8 +6,8 @@ use crate::{cpuinfo, product};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Handle of the first agent. AMD draws a number between 255 and 65535 per process; ours is fixed, so that two traces of one
-/// machine agree.
+/// Handle of the first agent. AMD picks a number between 255 and 65535 for each process; ours is fixed, so
+/// that two traces of one machine agree.
 pub const HANDLE_BASE: u64 = 0x1000;
 
 /// The topology could not be read.
@@ -20,7 +20,7 @@ pub struct Error {
     pub source: io::Error,
 }
 
-/// Where the facts are. Every file but the nodes' is optional.
+/// The locations of the facts. Every file except the nodes' is optional.
 #[derive(Debug, Clone)]
 pub struct Sources {
     /// The directory that holds `nodes/` (or `nodes` itself).
@@ -36,7 +36,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The usual places below `root` (`/`, or `/proc/PID/root` for another process's view).
+    /// The usual locations below `root` (`/`, or `/proc/PID/root` for another process's view).
     pub fn of_root(root: &Path) -> Sources {
         let ids = [
             "usr/share/libdrm/amdgpu.ids",
@@ -52,15 +52,16 @@ impl Sources {
         }
     }
 
-    /// Another topology than the driver's (what `HSA_MODEL_TOPOLOGY` names for a modelled GPU).
+    /// Uses another topology than the driver's (the one that `HSA_MODEL_TOPOLOGY` names for a modelled GPU).
     #[must_use]
     pub fn with_topology(mut self, topology: impl Into<PathBuf>) -> Sources {
         self.topology = topology.into();
         self
     }
 
-    /// The topology that the process's environment names, if it does: the variables that AMD's SDK and runtime read for a
-    /// modelled GPU, in AMD's order. Paths are the process's, so they are taken below `root`.
+    /// Uses the topology that the process's environment names, if it does: AMD's SDK and runtime read these
+    /// variables for a modelled GPU, in this order. Paths are the process's, so they are resolved below
+    /// `root`.
     #[must_use]
     pub fn with_environment(self, root: &Path, env: impl Fn(&str) -> Option<String>) -> Sources {
         let named = [
@@ -121,8 +122,9 @@ impl Sources {
         Ok(agents)
     }
 
-    /// The processors alone, for a machine without the driver: one agent per NUMA node that has some, in the order of the nodes; one
-    /// for all where the kernel tells no nodes. Empty when nothing at all can be read.
+    /// The CPUs alone, for a machine without the driver: one agent for each NUMA node that has some, in the
+    /// order of the nodes, or one for all where the kernel has no nodes. Empty when nothing at all can be
+    /// read.
     pub fn processors(&self) -> Vec<Agent> {
         crate::processors::agents(&self.numa, &cpuinfo::parse(&text(&self.cpuinfo)))
     }
@@ -148,7 +150,7 @@ impl Sources {
         Some(node::agent(&files, cpus))
     }
 
-    /// The name in `amdgpu.ids`, else the one that the board's own memory has (sysfs `product_name`), else none.
+    /// The name in `amdgpu.ids`, else the one in the board's own memory (sysfs `product_name`), else none.
     fn product(&self, properties: &Properties<'_>, ids: &str) -> Option<String> {
         let device = self
             .drm

@@ -2,7 +2,7 @@
 
 use crate::agent::{Agent, AgentType, Visibility};
 
-/// Whether one variable lets an agent through, and as which index.
+/// Whether one variable makes an agent visible, and at which index.
 enum Listed {
     /// The variable is not set.
     Unset,
@@ -12,9 +12,10 @@ enum Listed {
     At(i32),
 }
 
-/// Sets [`Agent::runtime_visibility`] from ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES, else
-/// GPU_DEVICE_ORDINAL) of the process's environment. HIP counts among what ROCr lets through. Entries are GPU indices or
-/// `GPU-` and the unique id in hexadecimal. CPUs are always visible.
+/// Sets [`Agent::runtime_visibility`] from ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES (else
+/// CUDA_VISIBLE_DEVICES, else GPU_DEVICE_ORDINAL) in the process's environment. HIP counts among the agents
+/// that ROCr makes visible. Entries are GPU indices, or `GPU-` and the unique id in hexadecimal. CPUs are
+/// always visible.
 pub fn apply(agents: &mut [Agent], env: impl Fn(&str) -> Option<String>) {
     for agent in agents {
         agent.runtime_visibility = match agent.agent_type {

@@ -18,7 +18,7 @@ use midair_cli::engine::{
 use midair_failure::{Failure, Kind};
 use midair_session::Listing;
 
-/// Of Linux on the machines that this is built for.
+/// Linux's number on the machines that this is built for.
 const O_NONBLOCK: i32 = 0o4000;
 
 struct Fake {
@@ -138,7 +138,7 @@ impl Attached for FakeAttached {
     }
 
     fn detach(self: Box<Self>) -> Result<Box<dyn Trace>, Failure> {
-        // Tells the test how often the wait woke up.
+        // Tells the test how often the wait was woken.
         eprintln!("polls {}", self.polls);
         if self.does == "stay" {
             return Err(Failure::new(

@@ -1,4 +1,4 @@
-//! The way of one attach, from the request to the exit code.
+//! One attach, from the request to the exit code.
 
 use midair_session::Pid;
 use std::io::IsTerminal;
@@ -16,13 +16,13 @@ use crate::engine::{
 use crate::report::{Report, bytes};
 use crate::wait::{Ended, Input, Signals, wait};
 
-/// What a front says at each step; every text goes through its [`Report`].
+/// What a command line prints at each step, through its [`Report`].
 pub trait Messages {
     /// Before the attach.
     fn attaching(&self);
-    /// Records flow.
+    /// Records are being made.
     fn attached(&self, took: Duration, duration: Option<Duration>);
-    /// This process is recorded as a CUDA process.
+    /// The process is recorded as a CUDA process.
     fn cuda(&self, _pid: Pid) {}
     /// The wait is over.
     fn ended(&self, ended: Ended);
@@ -45,7 +45,7 @@ pub enum Job {
     Many(GroupRequest),
 }
 
-/// Attaches, waits, detaches, writes. The exit code.
+/// Attaches, waits, detaches, writes. Returns the exit code.
 pub fn run(
     engine: &dyn Engine,
     job: Job,
@@ -80,7 +80,7 @@ pub fn run(
             });
         }
     }
-    // Of the one process that was named only what is not told anyway.
+    // Some notices about the one process that was named would repeat other output.
     let named = match job {
         Job::Many(request) => match request.selection {
             Selection::Tree(root) => Some(root),
@@ -99,7 +99,7 @@ pub fn run(
     tell(&attached.news());
 
     let waited = wait_for_end(attached.as_mut(), &signals, duration, &tell, report);
-    // A wait that failed still detaches: the target must be free before anything is reported.
+    // A failed wait is followed by a detach: the target must be free before anything is reported.
     let (ended, mut code) = match waited {
         Ok(ended) => (Some(ended), 0),
         Err(failure) => (None, report.failure(&failure)),
@@ -132,16 +132,16 @@ pub fn run(
         Err(failure) => code = first_failure(code, report.failure(&failure)),
     }
     match ended {
-        // Where the results tell it already, it is not told twice.
+        // Not repeated where the results have reported it.
         Some(Ended::Target(end)) if code == 0 => target_code(end, report),
         _ => code,
     }
 }
 
-/// Threads that were not taken, of which each has a line of its own.
+/// How many of the threads that were not borrowed get a line of their own.
 const REJECTED_SHOWN: usize = 20;
 
-/// How the target was entered, what it cost, and what spoke against the threads that were not taken.
+/// Reports how the target was entered, for how long it was stopped, and why the other threads were not used.
 fn report_entry(entry: &Entry, report: &Report) {
     let stopped = entry.seize + entry.stub + entry.release;
     if stopped.is_zero() {
@@ -177,7 +177,7 @@ fn report_entry(entry: &Entry, report: &Report) {
     }
 }
 
-/// What happened to one of several processes.
+/// Reports what happened to one of several processes.
 fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) {
     let label = format!("process {} ({})", news.pid, news.name);
     match &news.what {
@@ -217,15 +217,15 @@ fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) {
     }
 }
 
-/// The code that was there first, unless it said success.
+/// The earlier exit code, unless it is success.
 fn first_failure(code: u8, next: u8) -> u8 {
     if code == 0 { next } else { code }
 }
 
-/// The exit code for a target that ended while attached, saying why where it is not 0.
+/// The exit code for a target that ended while attached, with the reason where it is not 0.
 fn target_code(end: End, report: &Report) -> u8 {
     let why = match end {
-        // As complete as it can be, and told among the warnings of the results.
+        // The trace is as complete as it can be; the warnings of the results say the rest.
         End::Exited(_) | End::Yielded | End::Lapsed => return 0,
         End::Signal(number) => {
             let name = Signal::try_from(number)
@@ -250,7 +250,7 @@ fn wait_for_end(
     report: &Report,
 ) -> Result<Ended, Failure> {
     let stdin = std::io::stdin();
-    // With a duration standard input belongs to whoever called: it may be a pipe that others read.
+    // With a duration, standard input belongs to the caller: it may be a pipe that others read.
     let input = if duration.is_some() {
         Input::ignored()
     } else {
@@ -311,7 +311,7 @@ fn detach(
     trace
 }
 
-/// The settings that the environment of this process brings, and its working directory.
+/// The settings in the environment of this process, and its working directory.
 pub fn environment() -> Result<(Settings, String), Failure> {
     let inherited = Settings::from_environment(std::env::vars_os()).map_err(|bad| {
         Failure::new(
@@ -335,7 +335,7 @@ pub fn environment() -> Result<(Settings, String), Failure> {
     Ok((inherited, cwd))
 }
 
-/// Says what of the user's wishes has no effect, and lists the settings where that was asked for.
+/// Reports which of the user's settings have no effect, and lists the settings if that was asked for.
 pub fn report_settings(resolved: &Resolved, log_word: Option<&str>, report: &Report) {
     for (variable, option) in &resolved.without_effect {
         report.warning(&format!(

@@ -1,4 +1,4 @@
-//! clap commands made from the table of options, and what was given, read back from them.
+//! clap commands built from the table of options, and the options read back from their matches.
 
 use std::ffi::OsString;
 
@@ -8,19 +8,19 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_failure::{Failure, Kind};
 use midair_settings::{Front, Given, Opt, Refusal, Shape, State, options};
 
-/// The options that a front has.
+/// The options of a command line.
 pub fn options_of(front: Front) -> impl Iterator<Item = &'static Opt> {
     options().filter(move |option| option.front == Front::Both || option.front == front)
 }
 
-/// Adds every option of a front to a command.
+/// Adds every option of a command line to a command.
 pub fn with_options(command: Command, front: Front) -> Command {
     options_of(front).fold(command, |command, option| {
         command.arg(argument(option, front))
     })
 }
 
-/// One option of a front.
+/// One option of a command line.
 pub fn argument(option: &'static Opt, front: Front) -> Arg {
     let built = option.is_built();
     let help = if built {
@@ -53,8 +53,8 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
         Some(short) => arg.short(short),
         None => arg,
     };
-    // rocprofv3 takes AMD's forms: `--opt true`, `-f csv json`. In midair a value that is optional stands behind `=` and a
-    // list is written with commas, so that the pid may stand anywhere.
+    // rocprofv3 takes AMD's forms: `--opt true`, `-f csv json`. In midair an optional value follows `=` and a
+    // list is written with commas, so that the pid may be anywhere.
     let amd = front == Front::Rocprofv3;
     let arg = match option.shape {
         Shape::Flag => return arg.action(ArgAction::SetTrue),
@@ -83,7 +83,7 @@ pub fn argument(option: &'static Opt, front: Front) -> Arg {
             .value_delimiter(',')
             .value_parser(choices(option, words)),
     };
-    // Whatever stands behind an option that is not built, the option is named in the refusal, not its words.
+    // Whatever follows an option that is not built, the refusal names the option and not its words.
     match (option.state, option.shape) {
         (State::Built, _) => arg,
         (_, Shape::Boolean) => arg.value_parser(clap::value_parser!(String)),
@@ -111,11 +111,11 @@ fn choices(option: &Opt, words: &'static [&'static str]) -> PossibleValuesParser
         .into()
 }
 
-/// Reads the options of a front back.
+/// Reads the options of a command line back.
 pub fn given(matches: &ArgMatches, front: Front) -> Result<Given, Failure> {
     let mut given = Given::new();
-    // A subcommand may leave some out. clap tells that only where it has its own assertions: without them it knows no such option is
-    // defined, and `get_flag` panics (`midair run` of a release build did).
+    // A subcommand may lack some options. clap reports that only with its own assertions on; without them,
+    // `get_flag` panics for an option that is not defined (`midair run` of a release build did).
     let defined = |option: &&Opt| matches.try_contains_id(option.long).is_ok();
     for option in options_of(front).filter(defined) {
         let present = match option.shape {
@@ -150,7 +150,7 @@ pub fn refused(refusal: Refusal) -> Failure {
     }
 }
 
-/// What came of a command line.
+/// The outcome of parsing a command line.
 #[derive(Debug)]
 pub enum Parsed {
     /// Something to do.
@@ -183,7 +183,7 @@ fn usage(error: &clap::Error) -> Failure {
         .filter(|line| !line.is_empty());
     let what = lines.next().unwrap_or("unusable command line");
     let mut what = what.strip_prefix("error: ").unwrap_or(what).to_owned();
-    // clap lists what is missing on lines of their own.
+    // clap lists missing arguments on lines of their own.
     if let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg)
         && error.kind() == ErrorKind::MissingRequiredArgument
     {

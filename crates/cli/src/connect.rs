@@ -1,4 +1,4 @@
-//! The attaching side of `midair-session`, as the command lines need it.
+//! Connects the command lines to `midair-session`.
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use crate::engine::{
     Attached, Check, Engine, Entry, Event, GroupRequest, Notice, Request, Style, Trace, Written,
 };
 
-/// SONAME of the library that AMD's messages name.
+/// SONAME of the library that is named in AMD's messages.
 const LIBRARY: &str = "librocprofiler-sdk-rocattach.so.1";
 
-/// Sessions of this build.
+/// The engine that attaches to real processes.
 #[derive(Debug, Default)]
 pub struct SessionEngine;
 

@@ -1,4 +1,4 @@
-//! `midair doctor`: every precondition of an attach as a line.
+//! `midair doctor`: every precondition of an attach, one line each.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use midair_failure::Failure;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::engine::{Check, Engine, Request, Verdict};
 use crate::report::Report;
 
-/// Version of the json's schema: raised when a member changes its meaning or goes.
+/// Version of the json's schema: raised when a member is removed or changes its meaning.
 const SCHEMA: u32 = 1;
 
 /// The option that both `doctor` and `ps` have.
@@ -41,7 +41,7 @@ pub(crate) fn run(
     check(request, matches.get_flag("json"), engine, report)
 }
 
-/// Prints each check; the exit code is that of the first that forbids the attach.
+/// Prints each check. The exit code is that of the first check that forbids the attach.
 pub(crate) fn check(
     request: &Request,
     as_json: bool,
@@ -83,8 +83,9 @@ fn lines(code: u8, checks: &[Check]) -> Vec<String> {
     lines
 }
 
-/// The schema: `version`; `pid` as asked for; `attachable`; `exit_code`, what an attach would end with; `checks`, each with `name`,
-/// `status` (pass, note, fail), `found`, and for fail `exit_code` and `hint`.
+/// The schema: `version`; `pid` as asked for; `attachable`; `exit_code`, the one that an attach would end
+/// with; `checks`, each with `name`, `status` (pass, note, fail), `found`, and for fail `exit_code` and
+/// `hint`.
 fn document(pid: Pid, code: u8, checks: &[Check]) -> Value {
     let checks: Vec<Value> = checks
         .iter()

@@ -1,4 +1,4 @@
-//! What the command lines need of the attaching side.
+//! What the command lines need from the engine, as traits.
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -14,15 +14,15 @@ use midair_session::Listing;
 
 /// Attaches to processes.
 pub trait Engine {
-    /// The library that is named in messages about the attach.
+    /// The library that messages about the attach name.
     fn library(&self) -> PathBuf;
-    /// Looks at every precondition and touches nothing.
+    /// Inspects every precondition and touches nothing.
     fn look(&self, request: &Request) -> Result<Vec<Check>, Failure>;
-    /// The processes that use a GPU runtime; with `all` those as well that cannot be looked at.
+    /// The processes that use a GPU runtime; with `all` also those that cannot be inspected.
     fn list(&self, all: bool) -> Listing;
-    /// Attaches. When it returns, records flow.
+    /// Attaches. When it returns, the target records.
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure>;
-    /// Attaches to many. An engine that knows of no trees attaches to the root.
+    /// Attaches to many. An engine without trees attaches to the root.
     fn attach_group(&self, request: GroupRequest) -> Result<Box<dyn Attached>, Failure> {
         match request.selection {
             Selection::Tree(root) => {
@@ -37,7 +37,7 @@ pub trait Engine {
 
 /// An attached process.
 pub trait Attached {
-    /// Takes over what is there and tells how it stands; does not wait.
+    /// Collects what is there and tells the state; does not wait.
     fn poll(&mut self) -> Result<Event, Failure>;
     /// A descriptor that becomes readable when [`Attached::poll`] should be called soon, such as at the target's end.
     fn wake(&self) -> Option<BorrowedFd<'_>> {
@@ -47,7 +47,7 @@ pub trait Attached {
     fn heartbeat(&self) -> Duration {
         Duration::from_millis(100)
     }
-    /// What has happened since this was asked last, where there are several processes.
+    /// What has happened since the last call, where there are several processes.
     fn news(&mut self) -> Vec<Notice> {
         Vec::new()
     }
@@ -59,12 +59,12 @@ pub trait Attached {
     fn detach(self: Box<Self>) -> Result<Box<dyn Trace>, Failure>;
 }
 
-/// A trace that has been collected and not been written.
+/// A trace that has been collected and not been written yet.
 pub trait Trace {
-    /// Why the detach is no success although there is a trace.
+    /// Why the detach failed although there is a trace.
     fn detach_failure(&self) -> Option<&Failure> {
         None
     }
-    /// Writes the results where the settings say; the style is that of the table.
+    /// Writes the results where the settings say, with the table in this style.
     fn write(self: Box<Self>, style: Style) -> Result<Written, Failure>;
 }

@@ -1,5 +1,6 @@
-//! Starting a program under the profiler: this process becomes the program, with our libraries preloaded. No process of ours stays
-//! between it and its caller, so its exit code, its signals and its terminal are its own.
+//! Starting a program under the profiler: this process becomes the program, with our libraries preloaded. No
+//! process of ours stays between the program and its caller, so exit code, signals and terminal are the
+//! program's own.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -14,14 +15,14 @@ use midair_settings::{Settings, inheritable};
 
 use crate::report::Report;
 
-/// Exit codes of whoever starts programs (POSIX: command not found, found and cannot be run).
+/// Exit codes of commands that start programs (POSIX: command not found, found and cannot be run).
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
-/// The ROCTx library that a program's own calls go to, below the library directory.
+/// The ROCTx library that a program's own calls go to, in the library directory.
 const ROCTX: &str = "librocprofiler-sdk-roctx.so.1";
-/// Ends the session where no exit handler runs; beside the tool.
+/// Ends the session where no exit handler runs; next to the tool.
 const LAUNCH_LIBRARY: &str = "libmidair-launch.so.1";
-/// Told to the tool: the process that says when there was nothing to record.
+/// Tells the tool which process reports that there was nothing to record.
 const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
 
 /// What is started, and how.
@@ -37,7 +38,7 @@ pub struct Launch<'a> {
     pub suppress_markers: bool,
 }
 
-/// Becomes the program. Returns only when that fails: the exit code.
+/// Becomes the program. Returns only when that fails, with the exit code.
 ///
 /// # Errors
 /// [`Kind::Usage`] without a program, [`Kind::Installation`] when our libraries are not there.
@@ -61,7 +62,7 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
     let error = command.exec();
     let name = program.to_string_lossy();
     let (code, what) = match error.kind() {
-        // As the interpreter of AMD's script says it.
+        // In the words of the interpreter that runs AMD's script.
         ErrorKind::NotFound => (
             NOT_FOUND,
             format!("[Errno 2] No such file or directory: '{name}'"),
@@ -73,10 +74,10 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// What the program's environment has that ours has not; `None` takes a variable away.
+/// Changes to the program's environment; `None` removes a variable.
 fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<OsString>)> {
     let mut variables: Vec<(OsString, Option<OsString>)> = Vec::new();
-    // An option that is off takes an inherited variable away.
+    // An option that is off removes an inherited variable.
     for (name, _) in std::env::vars_os() {
         let gone = name
             .to_str()
@@ -96,7 +97,7 @@ fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<Os
     let mut preload: Vec<OsString> = launch.preload.iter().map(OsString::from).collect();
     preload.extend(inherited("LD_PRELOAD"));
     preload.extend(wants_markers.then(|| roctx.into_os_string()));
-    // First of ours: it stands before the C library's functions of the same names.
+    // The first of our libraries: it must precede the C library's functions of the same names.
     let ends = install.tool.with_file_name(LAUNCH_LIBRARY);
     preload.extend(ends.is_file().then(|| ends.into_os_string()));
     preload.extend([
@@ -130,7 +131,7 @@ fn inherited(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Why nothing of the program itself will be seen, if that is so. What it starts may still be.
+/// Why the program itself cannot be profiled, if that is so. Programs that it starts may still be.
 fn unprofilable(program: &OsStr) -> Option<String> {
     let path = resolve(program)?;
     let mode = std::fs::metadata(&path).ok()?.permissions().mode();
@@ -159,12 +160,12 @@ fn resolve(program: &OsStr) -> Option<PathBuf> {
         })
 }
 
-/// An ELF program that names no loader.
+/// Whether this is an ELF program without a loader.
 fn is_static(path: &Path) -> bool {
     const PT_INTERP: u32 = 3;
     let mut head = vec![0; 64 * 1024];
     let Ok(read) = std::fs::File::open(path).and_then(|mut file| {
-        // One read gives the headers of any program that a linker made.
+        // One read contains the headers of any program that a linker made.
         std::io::Read::read(&mut file, &mut head)
     }) else {
         return false;
@@ -178,7 +179,7 @@ fn is_static(path: &Path) -> bool {
                 .fold(0, |number, byte| number << 8 | u64::from(*byte)),
         )
     };
-    // 64-bit, little-endian: what our libraries are.
+    // 64-bit and little-endian, as our libraries are.
     if head.get(..6) != Some(b"\x7fELF\x02\x01") {
         return false;
     }
@@ -202,7 +203,7 @@ mod tests {
         assert!(!is_static(Path::new("/dev/null")));
         let own = resolve(OsStr::new("sh")).expect("a shell");
         assert!(!is_static(&own));
-        // The loader itself names none.
+        // The loader itself names no loader.
         let loader = std::fs::read("/proc/self/maps").expect("own maps");
         let loader = String::from_utf8_lossy(&loader)
             .lines()

@@ -1,9 +1,13 @@
-//! The command lines: `rocprofv3`, spelled and worded as AMD's, and `midair`, the friendlier one over the same engine.
+//! The command lines: `rocprofv3`, with AMD's spelling and messages, and `midair`, the friendlier one over
+//! the same engine.
 //!
-//! * [`command`] makes clap commands from the table of options in `midair-settings`; nothing is listed here a second time.
-//! * [`engine`] is what the command lines need of the attaching side, as traits: the tests have an engine of their own.
+//! * [`command`] builds clap commands from the table of options in `midair-settings`; nothing is listed a
+//!   second time here.
+//! * [`engine`] is what the command lines need from the engine, as traits: the tests have an engine of their
+//!   own.
 //! * [`wait`] is the one wait of an attach: signals, standard input, time, the target's end.
-//! * [`attach`] is the way of one attach, which both fronts share; they differ in what they print ([`attach::Messages`]).
+//! * [`attach`] runs one attach for both command lines; they differ in what they print
+//!   ([`attach::Messages`]).
 //!
 //! Standard output carries what was asked for; notes, warnings, progress and errors go to standard error.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Manual pages, made from the same commands that parse.
+//! Manual pages, generated from the same clap commands that parse.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use clap::Command;
 
 use crate::{midair, rocprofv3};
 
-/// The pages there are, by their names.
+/// The names of the pages.
 pub const PAGES: [&str; 6] = [
     "midair",
     "midair-attach",

@@ -21,7 +21,7 @@ use crate::report::Report;
 use crate::wait::Ended;
 use crate::{doctor, man, ps, rocprofv3};
 
-/// Subcommands that are known and not built yet, with what they will do.
+/// Subcommands that are known but not built yet, with what they will do.
 const PLANNED: &[(&str, &str)] = &[
     ("top", "Watch kernels live"),
     ("convert", "Convert results to another format"),
@@ -35,7 +35,7 @@ fn pid_argument() -> Arg {
         .help("Process to look at")
 }
 
-/// `midair run`: the options that say what to record and where to write it, and the program.
+/// `midair run`: options that say what to record and where to write it, and the program.
 fn run_command() -> Command {
     let run = Command::new("run")
         .about("Start a program under the profiler: this process becomes the program")
@@ -134,7 +134,7 @@ pub fn command() -> Command {
     })
 }
 
-/// Runs the command line. The exit code.
+/// Runs the command line. Returns the exit code.
 pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
     let report = Report::new("midair");
     run(&words, engine, report).unwrap_or_else(|failure| report.failure(&failure))
@@ -169,12 +169,12 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
 }
 
 fn pid_of(matches: &ArgMatches) -> Result<Pid, Failure> {
-    // clap has checked it: it is required and a number above zero.
+    // clap has checked that it is there and above zero. Every engine refuses zero.
     named(matches.get_one::<u32>("PID").copied().unwrap_or_default())
 }
 
-/// The settings, where nothing was said about what to record: HIP calls, kernels and copies. (A CUDA process has a choice of its own.)
-/// Also whether that was so.
+/// The settings. Where the user did not say what to record: HIP calls, kernels and copies. (A CUDA process
+/// has a default of its own.) The boolean says whether that was so.
 fn resolve_with_defaults(
     given: &mut Given,
     report: Report,
@@ -218,7 +218,7 @@ fn start(matches: &ArgMatches, report: Report) -> Result<u8, Failure> {
 fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Result<u8, Failure> {
     let mut given = given(matches, Front::Midair)?;
     let target = target_of(matches, &given)?;
-    // Before what is switched on for want of a word.
+    // Before defaults are switched on.
     let by_name = given.traces_by_name();
     let (resolved, report, nothing) = resolve_with_defaults(&mut given, report)?;
     let mut request = Request::new(target.pid().unwrap_or_else(Pid::own), resolved.settings);
@@ -259,7 +259,7 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     ))
 }
 
-/// Whom `midair attach` is for.
+/// What `midair attach` attaches to.
 enum Target {
     One(Pid),
     Many(Selection),
@@ -310,7 +310,7 @@ fn target_of(matches: &ArgMatches, given: &Given) -> Result<Target, Failure> {
     }
 }
 
-/// What `midair attach` says: notes on standard error, the table and the files on standard output.
+/// What `midair attach` prints: notes on standard error, the table and the files on standard output.
 struct MidairMessages {
     whom: String,
     report: Report,
@@ -340,7 +340,7 @@ impl Messages for MidairMessages {
     fn ended(&self, ended: Ended) {
         match ended {
             Ended::Signal(signal) => self.report.note(&format!("{} came", signal.as_str())),
-            // The results tell it.
+            // The results report it.
             Ended::Target(End::Yielded | End::Lapsed) => {}
             Ended::Target(_) => self.report.note(&format!(
                 "{} has ended or shut its GPU runtime down",

@@ -13,7 +13,7 @@ use crate::doctor::json_argument;
 use crate::engine::Engine;
 use crate::report::Report;
 
-/// Version of the json's schema: raised when a member changes its meaning or goes.
+/// Version of the json's schema: raised when a member is removed or changes its meaning.
 const SCHEMA: u32 = 1;
 
 /// The clap command.
@@ -70,13 +70,13 @@ fn user(uid: u32) -> String {
     }
 }
 
-/// What a process calls itself may hold anything: nothing of it may steer the terminal.
+/// A process's name and command line may hold any bytes: none of them may control the terminal.
 fn harmless(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
 }
 
-/// How long ago, in two units at most.
+/// The age of a process, in two units at most.
 fn age(started: SystemTime, now: SystemTime) -> String {
     let seconds = now.duration_since(started).unwrap_or_default().as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
@@ -102,7 +102,7 @@ fn runtimes(listed: &Listed) -> String {
     harmless(&all.join(", "))
 }
 
-/// A word or two of why not; the whole reason is in doctor and json.
+/// The reason in a word or two; the whole reason is in doctor and json.
 fn attach(listed: &Listed) -> String {
     match &listed.attachable {
         Some(Ok(way)) => (*way).to_owned(),
@@ -178,7 +178,7 @@ fn table(
         let mut line = String::new();
         for (column, (text, width)) in row.iter().zip(&widths).enumerate() {
             let space = " ".repeat(width - length(text));
-            // Numbers end in one column, words begin in one.
+            // Numbers are right-aligned, words left-aligned.
             let (before, after) = if matches!(column, 0 | 3 | 4) {
                 (space.as_str(), "")
             } else {
@@ -195,9 +195,10 @@ fn table(
     rows.iter().map(line).collect()
 }
 
-/// The schema: `version`; `unreadable`, how many could not be looked at; `processes`, by `pid`, each with `inner_pid` (null where it is the
-/// same), `uid`, `name`, `command`, `threads`, `started` (seconds since 1970), `runtimes` (each `kind`, `version`, `path`, `deleted`),
-/// `attached` (no, parked, or what our thread there does), `attachable`, `way` or null, and `why`, `hint`, `exit_code` or null.
+/// The schema: `version`; `unreadable`, how many processes could not be inspected; `processes`, by `pid`,
+/// each with `inner_pid` (null where it is the same), `uid`, `name`, `command`, `threads`, `started` (seconds
+/// since 1970), `runtimes` (each `kind`, `version`, `path`, `deleted`), `attached` (no, parked, or what the
+/// worker thread does), `attachable`, `way` (the entry path) or null, and `why`, `hint`, `exit_code` or null.
 fn document(listing: &Listing) -> Value {
     let processes: Vec<Value> = listing.processes.iter().map(process).collect();
     json!({"version": SCHEMA, "unreadable": listing.unreadable, "processes": processes})

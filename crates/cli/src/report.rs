@@ -1,7 +1,7 @@
 //! Lines on standard output and standard error.
 //!
-//! Nothing here fails: when the reader of a pipe is gone, the line is lost and the work goes on, since a target that stays
-//! attached would be worse than a line that nobody reads.
+//! Nothing here fails. When the reader of a pipe has gone, the line is lost and the program continues, since
+//! a target that stays attached would be worse than a lost line.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -12,7 +12,7 @@ use midair_failure::Failure;
 use midair_session::{Console, Style};
 use midair_settings::{Settings, Verbosity};
 
-/// Where one command line's words go.
+/// Where the lines of one command go, and which of them are printed.
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
     program: &'static str,
@@ -22,7 +22,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// For the program of this name, as the environment and the terminal want it.
+    /// For the program of this name, according to the environment and the terminal.
     pub fn new(program: &'static str) -> Report {
         let terminal = std::io::stderr().is_terminal();
         Report {
@@ -33,7 +33,7 @@ impl Report {
         }
     }
 
-    /// With the level that the settings ask for.
+    /// At the level that the settings ask for.
     #[must_use]
     pub fn at_level_of(mut self, settings: &Settings) -> Report {
         let word = settings
@@ -43,26 +43,26 @@ impl Report {
         self
     }
 
-    /// With what the user can know, too.
+    /// Prints information, too.
     #[must_use]
     pub fn verbose(mut self) -> Report {
         self.verbosity = self.verbosity.max(Verbosity::Info);
         self
     }
 
-    /// A line of the result, on standard output, at once.
+    /// A line of the result, on standard output, flushed.
     pub fn line(&self, text: &str) {
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     }
 
-    /// Text of the result that brings its own line ends.
+    /// Text of the result that contains its own line ends.
     pub fn text(&self, text: &[u8]) {
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(text).and_then(|()| out.flush());
     }
 
-    /// The tables of a summary, on the console that they were asked for on.
+    /// The tables of a summary, on the console that the user chose.
     pub fn summary(&self, summary: Option<&(Console, String)>) {
         match summary {
             Some((Console::Stdout, tables)) => self.text(tables.as_bytes()),
@@ -74,7 +74,7 @@ impl Report {
         }
     }
 
-    /// A failure: what, and on a second line the remedy. Its exit code.
+    /// Prints a failure, and on a second line its remedy. Returns its exit code.
     pub fn failure(&self, failure: &Failure) -> u8 {
         self.marked("error", "31", &failure.what);
         if !failure.hint.is_empty() {
@@ -95,21 +95,22 @@ impl Report {
         }
     }
 
-    /// Something that the user can know.
+    /// Further information for the user.
     pub fn info(&self, text: &str) {
         if self.verbosity >= Verbosity::Info {
             self.marked("info", "2", text);
         }
     }
 
-    /// A note for a person, on standard error at every level above errors, without a mark.
+    /// A note on standard error without a mark, at every level above errors.
     pub fn note(&self, text: &str) {
         if self.verbosity >= Verbosity::Warning {
             self.beside(text);
         }
     }
 
-    /// Shows on a terminal that `what` still goes on, each second after the first, until the result is dropped.
+    /// Shows on a terminal, once a second after the first, that `what` is still under way, until the result
+    /// is dropped.
     pub fn progress(&self, what: &'static str) -> Progress {
         Progress::start(self.terminal.then_some(what))
     }
@@ -142,7 +143,7 @@ impl Report {
         }
     }
 
-    /// Whether somebody watches.
+    /// Whether standard error is a terminal.
     pub fn is_watched(&self) -> bool {
         self.terminal
     }
@@ -175,12 +176,12 @@ fn variable(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Whether the user or the terminal wants no colours.
+/// Whether the user or the terminal does not want colours.
 fn plain() -> bool {
     variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Whether the locale has characters beyond ASCII.
+/// Whether the locale is UTF-8.
 fn speaks_unicode() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
@@ -217,7 +218,7 @@ impl Progress {
                     replace_line("");
                 }
             };
-            // Without a thread there is no progress to see, and nothing else is lost.
+            // Without a thread no progress is shown, and nothing else is lost.
             let thread = std::thread::Builder::new()
                 .name("progress".into())
                 .spawn(show)
@@ -237,7 +238,7 @@ impl Drop for Progress {
     }
 }
 
-/// A number of bytes for people.
+/// A number of bytes, in a readable unit.
 pub fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;

@@ -38,7 +38,7 @@ pub fn command() -> Command {
     with_options(command, Front::Rocprofv3)
 }
 
-/// Runs the command line. The exit code.
+/// Runs the command line. Returns the exit code.
 pub fn main(words: Vec<OsString>, engine: &dyn Engine) -> u8 {
     let report = Report::new("rocprofv3");
     run(&words, engine, report).unwrap_or_else(|failure| report.failure(&failure))
@@ -104,7 +104,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         report,
         told_cuda: Cell::new(false),
     };
-    // AMD's default is the tree.
+    // AMD attaches to the tree by default.
     let alone = matches!(
         resolved.settings.boolean("ROCPROF_ATTACH_CHILDREN"),
         Ok(Some(false))
@@ -146,7 +146,8 @@ fn start(
     launch::run(&launch, report)
 }
 
-/// AMD's lines on standard output, word for word: scripts look for them (`docs/sources.md#rocprofv3`).
+/// AMD's lines on standard output, character for character: scripts look for them
+/// (`docs/sources.md#rocprofv3`).
 struct Lines {
     pid: Pid,
     library: String,
@@ -176,7 +177,7 @@ impl Messages for Lines {
     }
 
     fn cuda(&self, pid: Pid) {
-        // Of many the first stands for all.
+        // The first of many stands for all.
         if self.told_cuda.replace(true) {
             return;
         }
@@ -190,7 +191,7 @@ impl Messages for Lines {
             Ended::Signal(signal) => self
                 .report
                 .line(&format!("\nCaught signal {}", signal.as_str())),
-            // The results tell it.
+            // The results report it.
             Ended::Target(End::Yielded | End::Lapsed) => {}
             Ended::Target(_) => self.report.note(&format!(
                 "process {} has ended or shut its GPU runtime down",

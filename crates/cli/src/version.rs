@@ -1,6 +1,6 @@
 //! `rocprofv3 --version`.
 
-/// Version of the ROCm interfaces that this build speaks.
+/// Version of the ROCm interfaces that this build implements.
 const INTERFACES: &str = "7.2";
 
 /// AMD's nine lines, with our values.

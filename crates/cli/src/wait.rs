@@ -1,7 +1,8 @@
 //! The one wait of an attach.
 //!
-//! SIGINT, SIGTERM and SIGHUP are blocked before the attach begins and are read from a signalfd here, so that they can never
-//! end this process half way through an attach or a detach; one that comes early is seen when the wait begins.
+//! SIGINT, SIGTERM and SIGHUP are blocked before the attach begins and are read from a signalfd here, so that
+//! they never end this process in the middle of an attach or a detach. A signal that arrives early is seen
+//! when the wait begins.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -37,7 +38,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks them. To be called before any other thread exists: a thread without the block would get the signal.
+    /// Blocks them. Call it before any other thread exists: a thread that does not block them would get the
+    /// signal.
     pub fn block() -> Result<Signals, Failure> {
         let mut set = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
@@ -48,7 +50,8 @@ impl Signals {
         };
         set.thread_block()
             .map_err(|errno| failed("signals could not be blocked", errno))?;
-        // A write beyond the limit of file sizes is to fail by its error, also at the end, when results are written: never released.
+        // A write beyond the limit of file sizes is to fail with an error, even at the end, when results are
+        // written. So this signal stays blocked.
         let mut too_large = SigSet::empty();
         too_large.add(Signal::SIGXFSZ);
         too_large
@@ -59,14 +62,14 @@ impl Signals {
         Ok(Signals { set, fd })
     }
 
-    /// The next signal that has come, if one has.
+    /// The next pending signal, if there is one.
     pub fn next(&self) -> Option<Signal> {
         let info = self.fd.read_signal().ok().flatten()?;
         Signal::try_from(info.ssi_signo as i32).ok()
     }
 
-    /// Gives the signals their usual effect again, forgetting those that have come. Once the target is free, a further Ctrl-C
-    /// may end this process while it writes.
+    /// Unblocks the signals and forgets pending ones. Once the target is free, another Ctrl-C may end this
+    /// process while it writes.
     pub fn release(self) {
         while self.next().is_some() {}
         let _ = self.set.thread_unblock();
@@ -90,7 +93,8 @@ impl<'a> Input<'a> {
         Input { fd: None }
     }
 
-    /// The descriptor to wait for. A terminal that another job holds is left alone: reading it would stop this process.
+    /// The descriptor to wait for. A terminal whose foreground job is another one is left alone: reading it
+    /// would stop this process.
     fn ready_to_watch(&self) -> Option<BorrowedFd<'a>> {
         let fd = self.fd?;
         match nix::unistd::tcgetpgrp(fd) {
@@ -105,7 +109,8 @@ impl<'a> Input<'a> {
             Ok(0) => Some(Ended::EndOfInput),
             Ok(count) => chunk[..count].contains(&b'\n').then_some(Ended::Enter),
             Err(Errno::EAGAIN | Errno::EINTR) => None,
-            // Not readable at all, such as a terminal that is gone for an orphaned job: only the other ends are left.
+            // It cannot be read at all, such as the terminal of an orphaned job. Only the other reasons can
+            // end the attach then.
             Err(_) => {
                 self.fd = None;
                 None
@@ -114,8 +119,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Waits until something ends the attach. `seen` is called after every poll of the session, at least once per heartbeat, with what is
-/// new of several processes.
+/// Waits until something ends the attach. `seen` is called after every poll of the session, at least once per
+/// heartbeat, with the notices about several processes.
 pub fn wait(
     attached: &mut dyn Attached,
     signals: &Signals,
@@ -123,7 +128,7 @@ pub fn wait(
     duration: Option<Duration>,
     seen: &mut dyn FnMut(Event, &[Notice]),
 ) -> Result<Ended, Failure> {
-    // A duration too long for the clock never ends.
+    // A duration that exceeds the clock never ends.
     let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
     loop {
         let event = attached.poll()?;
@@ -136,7 +141,7 @@ pub fn wait(
             return Ok(Ended::Duration);
         }
         let pause = attached.heartbeat().min(left.unwrap_or(Duration::MAX));
-        // Rounded up: a wait of zero would spin through the last millisecond.
+        // Rounded up: a timeout of zero would spin through the last millisecond.
         let pause =
             PollTimeout::try_from(pause + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
 
@@ -155,7 +160,7 @@ pub fn wait(
         }
         let ready = |index: usize| fds.get(index).and_then(|fd| fd.any()).unwrap_or(false);
         let (signalled, typed) = (ready(0), watched.is_some() && ready(1));
-        // Where both came, the target's end is what happened: there is nothing to detach from.
+        // Where both happened, the target's end counts: there is nothing to detach from.
         if (signalled || typed)
             && let Event::TargetExited(end) = attached.poll()?
         {

@@ -1,5 +1,5 @@
-//! The command lines as processes: real pipes, real signals, exit codes. The engine is the example's, which attaches to
-//! nothing, so what is tested is everything but the attach. Every wait has a deadline; nothing sleeps.
+//! The command lines as processes: real pipes, real signals, exit codes. The engine is the example's, which
+//! attaches to nothing, so everything but the attach is tested. Every wait has a deadline; nothing sleeps.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,7 +20,7 @@ use nix::unistd::{Pid, mkfifo};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn example() -> PathBuf {
-    // target/PROFILE/deps/attach-HASH: examples lie beside deps.
+    // Examples are next to target/PROFILE/deps, where tests are.
     let tests = std::env::current_exe().unwrap();
     let path = tests
         .parent()
@@ -51,7 +51,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// How often the wait woke up.
+    /// How often the wait was woken.
     fn polls(&self) -> u64 {
         self.err
             .lines()
@@ -253,7 +253,7 @@ fn the_duration_rules_whatever_standard_input_is() {
         let words = [&ATTACH[..], &["--attach-duration-msec", "350"]].concat();
         let began = Instant::now();
         let mut run = Run::start(&words, "", stdin, None);
-        // A line, then the end of the input: neither counts.
+        // A line, then the end of the input: neither ends the attach.
         if let Some(mut stdin) = run.stdin.take() {
             stdin.write_all(b"\n").unwrap();
         }
@@ -264,7 +264,7 @@ fn the_duration_rules_whatever_standard_input_is() {
             end.out,
             [&BEGIN[..], &["Attaching for 350 msec...", ""], &END].concat()
         );
-        // Three heartbeats and the ends: a wait that turns round and round would have thousands.
+        // Three heartbeats and the ends: a busy loop would make thousands of polls.
         assert!((2..=12).contains(&end.polls()), "{} polls", end.polls());
     }
 }
@@ -288,7 +288,7 @@ fn the_end_of_the_target() {
         let end = run.end();
         assert_eq!(end.code, Some(code), "{word}: {}", end.err);
         assert_eq!(end.out, [&BEGIN[..], &[PROMPT, END[2]]].concat(), "{word}");
-        // It has not, when this side gave way to another profiler; the results tell of that.
+        // The process has not ended when this side yielded to another profiler; the results report that.
         assert_eq!(
             end.err.contains("process 4242 has ended or"),
             word != "yield",
@@ -341,7 +341,7 @@ fn refusals_and_failures_have_their_codes_and_lines() {
 
     assert_eq!(run("full").code, Some(33));
 
-    // A session that breaks is still detached, and its results are written.
+    // A session that fails is detached all the same, and its results are written.
     let end = run("break");
     assert_eq!(
         (end.code, end.out.last().map(String::as_str)),
@@ -396,7 +396,7 @@ fn words_that_end_before_an_attach() {
             end.err,
             end.out
         );
-        // One line for what, one for what to do.
+        // One line for the failure, one for the remedy.
         assert!(end.err.lines().count() <= 2, "{words:?}: {}", end.err);
     }
     let help = run(&[]);
@@ -462,7 +462,8 @@ fn midair_attach_ends_with_the_table_and_the_files() {
     ];
     let end = Run::start(&words, "", Stdio::null(), None).end();
     assert_eq!(end.code, Some(0), "{}", end.err);
-    // The fake's table lists the traces asked for: the default is what a user of HIP sees, of what is built.
+    // The fake's table lists the traces asked for: the default is what a user of HIP sees, as far as it is
+    // built.
     for trace in [
         "ROCPROF_HIP_COMPILER_API_TRACE",
         "ROCPROF_HIP_RUNTIME_API_TRACE",
@@ -558,7 +559,8 @@ fn a_cuda_process_is_told_in_one_line() {
         assert_eq!(end.code, Some(0), "{}", end.err);
         let told = end.err.lines().filter(|line| *line == LINE).count();
         assert_eq!(told, lines, "{front} {does}: {}", end.err);
-        // What was asked for and is not to be had is told at every level; what else there is, to who asks.
+        // What was asked for and is not available is reported at every level; other information on request
+        // only.
         let warning = format!("{front}: warning: there is no such trace");
         assert!(end.err.contains(&warning), "{}", end.err);
         assert!(!end.err.contains("there is another"), "{}", end.err);
@@ -707,10 +709,11 @@ fn a_terminal_sees_progress_and_colour() {
             .stdout(Stdio::null())
             .stderr(Stdio::from(terminal.slave));
         let mut child = command.spawn().unwrap();
-        // The command holds the other end of the terminal, too; without it, reading ends with the child.
+        // The command holds the other end of the terminal, too; after it is dropped, reading ends with the
+        // child.
         drop(command);
         let mut seen = Vec::new();
-        // A terminal whose last user is gone reads as an error, not as an end.
+        // A terminal whose last user has gone reads as an error, not as an end.
         let _ = File::from(terminal.master).read_to_end(&mut seen);
         assert_eq!(child.wait().unwrap().code(), Some(0));
         let seen = String::from_utf8(seen).unwrap();

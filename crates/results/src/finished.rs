@@ -15,19 +15,19 @@ use std::path::PathBuf;
 /// How the target ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// By itself; with its exit code where that could be learned.
+    /// By itself, with its exit code where that is known.
     Exited(Option<i32>),
     /// By this signal.
     Signal(i32),
     /// It became another program by `exec`.
     Exec,
-    /// It goes on; the session ended, since another profiler wanted the process and we gave way.
+    /// It runs on. The session ended because another profiler wanted the process and we yielded.
     Yielded,
-    /// It goes on; the session ended there, since this side was not heard of for longer than its lease.
+    /// It runs on. The session ended because its lease expired: the attacher was silent for too long.
     Lapsed,
 }
 
-/// How it ended, in words.
+/// Describes how the target ended.
 pub fn describe(end: End) -> String {
     match end {
         End::Exited(Some(code)) => format!("it exited with code {code}"),
@@ -50,11 +50,12 @@ pub struct Written {
     pub summary: Option<(Console, String)>,
     /// What the user should know about the results.
     pub warnings: Vec<String>,
-    /// Why the results are not whole, if they are not: they are save_to_temporary, records were lost, or the target was killed.
+    /// Why the results are incomplete, if they are: they were saved elsewhere, records were lost, or the
+    /// target was killed.
     pub incomplete: Option<Failure>,
 }
 
-/// What a session brought.
+/// What a session recorded.
 #[derive(Debug)]
 pub struct Finished {
     /// Who was traced, with the times of the session in it.
@@ -63,24 +64,24 @@ pub struct Finished {
     pub settings: Settings,
     /// What was recorded.
     pub records: RecordFile,
-    /// Records lost for want of room, by `midair_record::spool::drop_slot`.
+    /// Records that were dropped because the spool was full, by `midair_record::spool::drop_slot`.
     pub dropped: [u64; DROP_SLOTS],
-    /// What the target's side says of its end ([`outcome`]).
+    /// The reasons for its end that the target's side reports ([`outcome`]).
     pub outcome: u32,
     /// How the target ended, if it did.
     pub ended: Option<End>,
-    /// Why the detach did not come to its end, if it did not.
+    /// Why the detach did not complete, if it did not.
     pub failure: Option<Failure>,
-    /// Soft errors of whoever collected, in words.
+    /// Minor errors while collecting, in words.
     pub notes: Vec<String>,
 }
 
 impl Finished {
-    /// Writes the outputs where the settings say. `style` is that of the table.
+    /// Writes the outputs where the settings say, with the table in this `style`.
     ///
     /// # Errors
-    /// [`Kind::Output`], when no file could be written anywhere. Files that could not be written where they were wanted, but were saved
-    /// save_to_temporary, are told by [`Written::incomplete`].
+    /// [`Kind::Output`] when no file could be written anywhere. Files that could not be written to the
+    /// requested directory but were saved elsewhere are reported by [`Written::incomplete`].
     pub fn write(self, style: table::Style) -> Result<Written, Failure> {
         let plan = plan(&self.settings, &self.identity)?;
         let ready = self.ready(plan)?;
@@ -161,7 +162,8 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Writes the files where the plan says, else save_to_temporary, which is the failure then.
+    /// Writes the files where the plan says, or else into a temporary directory, which is the failure
+    /// returned then.
     pub(crate) fn write_files(
         &self,
         names: &Names,
@@ -177,7 +179,7 @@ impl Ready {
         }
     }
 
-    /// What the user should know, and why the results are not whole, if they are not.
+    /// Warnings about the results, and why they are incomplete, if they are.
     pub(crate) fn conclusion(
         &self,
         saved_elsewhere: Option<Failure>,
@@ -253,8 +255,8 @@ impl Ready {
     }
 }
 
-/// The place that was asked for cannot be written, and what was recorded cannot be recorded again: it goes to a directory of its own
-/// among the temporary ones, and the failure says so.
+/// Saves the results in a new directory below the temporary one, since the requested directory cannot be
+/// written and a recording cannot be repeated. The failure returned tells where they are.
 ///
 /// # Errors
 /// When that fails, too.
@@ -291,10 +293,10 @@ pub(crate) fn save_to_temporary(
     Ok((files, failure))
 }
 
-/// Whether results could be written where the settings say, found out before anything is recorded.
+/// Checks before anything is recorded whether results could be written where the settings say.
 ///
 /// # Errors
-/// [`Kind::Output`], or that a setting has no meaning.
+/// [`Kind::Output`], or a setting with a meaningless value.
 pub fn check(settings: &Settings, identity: &Identity) -> Result<PathBuf, Failure> {
     let plan = plan(settings, identity)?;
     midair_output::check(&plan).map_err(|error| {
@@ -335,7 +337,7 @@ fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {
     lost
 }
 
-/// Why a session that came to its end does not have all that happened, if that is so.
+/// Why a session that has ended lacks part of what happened, if it does.
 fn truncated(word: u32) -> Option<&'static str> {
     [
         (outcome::LEASE_EXPIRED, "the target's side ended the session by itself, since it had not heard of this side for too long: what the process did from then on is missing"),
@@ -346,7 +348,7 @@ fn truncated(word: u32) -> Option<&'static str> {
     .map(|(_, text)| text)
 }
 
-/// What the target's side had to say of its end.
+/// What the target's side reports about its end, in words.
 fn outcome_notes(word: u32) -> Vec<String> {
     [
         (outcome::SLOT_KEPT, "another library has put its wrapper over ours: ours stays below it and only passes calls on"),

@@ -1,4 +1,4 @@
-//! Who the target is, read while it lives: for the headers of outputs and the names of files.
+//! The identity of the target, read while it lives, for the headers of outputs and for file names.
 
 use midair_agents::{Agent, Sources};
 use midair_ids::{Pid, Tid};
@@ -6,22 +6,22 @@ use midair_output::names::Keys;
 use midair_output::{Node, Process};
 use std::path::{Path, PathBuf};
 
-/// What outputs say of the process and its machine.
+/// What outputs tell about the process and its machine.
 #[derive(Debug, Clone, Default)]
 pub struct Identity {
-    /// For the headers.
+    /// For the headers of outputs.
     pub process: Process,
-    /// For the names of files.
+    /// For file names.
     pub keys: Keys,
-    /// CPUs of its machine, and GPUs that AMD's driver knows.
+    /// The CPUs of its machine, and the GPUs that AMD's driver knows.
     pub agents: Vec<Agent>,
-    /// Why the GPUs are not known, in words: that driver is not there. It does not matter to a CUDA process.
+    /// Why the GPUs are not known: the driver is missing. It does not matter for a CUDA process.
     pub without_driver: Option<String>,
 }
 
 impl Identity {
-    /// Reads it. What cannot be read stays empty. `live` is a thread of it that has not ended: where the first one has, that one has neither
-    /// command nor environment nor root.
+    /// Reads the identity; what cannot be read stays empty. `live` is a thread of the process that has not
+    /// ended: a first thread that has ended has neither command nor environment nor root.
     pub fn read(pid: Pid, live: Tid) -> Identity {
         let proc = PathBuf::from(format!("/proc/{pid}"));
         let thread = proc.join(format!("task/{live}"));
@@ -34,7 +34,7 @@ impl Identity {
                 .map(str::trim)
                 .unwrap_or_default()
         };
-        // Records carry thread ids of the target's own pid namespace; so must the pid.
+        // Records carry thread ids of the target's own pid namespace, and so must the pid.
         let inner = field("NSpid")
             .split_ascii_whitespace()
             .last()
@@ -93,8 +93,9 @@ impl Identity {
     }
 }
 
-/// The GPU driver's topology as the target sees it, else as this process does (a container may hide /sys); or the one that the
-/// target's environment names, which its runtime uses as well. Where there is none, the processors alone, and why.
+/// The GPU driver's topology as the target sees it, or else as this process does (a container may hide /sys);
+/// or the one that the target's environment names, which its runtime uses as well. Without any, the CPUs
+/// alone, and why.
 fn agents(proc: &Path) -> (Vec<Agent>, Option<String>) {
     let theirs = proc.join("root");
     let hidden = !theirs.join("sys/class/kfd/kfd/topology").is_dir();
@@ -112,7 +113,7 @@ fn agents(proc: &Path) -> (Vec<Agent>, Option<String>) {
     let sources = Sources::of_root(root).with_environment(&theirs, variable);
     match sources.read() {
         Ok(agents) => (agents, None),
-        // Without the driver there are processors all the same.
+        // Without the driver there are CPUs all the same.
         Err(error) => (
             sources.processors(),
             Some(format!("the machine's AMD GPUs are not known: {error}")),

@@ -1,7 +1,7 @@
 //! From a finished session to files.
 //!
-//! Two sides end here: the attaching one (`midair-session`), and the default tool in a target where no attacher of ours reads the
-//! spool. So nothing of the engine is known in this crate, and nothing here ends the process or speaks for itself.
+//! Two sides use this: the attacher (`midair-session`), and the default tool in a target where no attacher of
+//! ours reads the spool. So this crate does not know the engine, never ends the process, and prints nothing.
 
 mod finished;
 mod identity;

@@ -62,10 +62,10 @@ fn summary_to(settings: &Settings) -> Result<SummaryTo, Failure> {
     }
 }
 
-/// What to write, from the settings.
+/// What to write and where, from the settings.
 ///
 /// # Errors
-/// [`Kind::NotBuilt`] for a format that is not built, [`Kind::Usage`] for words without a meaning.
+/// [`Kind::NotBuilt`] for a format that is not built, [`Kind::Usage`] for meaningless values.
 pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Failure> {
     let raw_directory = settings.text("ROCPROF_OUTPUT_PATH");
     let raw_prefix = settings.text("ROCPROF_OUTPUT_FILE_NAME");
@@ -107,7 +107,7 @@ pub(crate) fn plan(settings: &Settings, identity: &Identity) -> Result<Plan, Fai
     })
 }
 
-/// Said in json's list of settings, as it was given.
+/// Copied into json's list of settings.
 fn perfetto(settings: &Settings) -> PerfettoBuffers {
     let amds = PerfettoBuffers::default();
     let number = |name: &str| settings.number(name).ok().flatten();

@@ -1,4 +1,4 @@
-//! Several finished sessions: files of each, or one set of files of all, and one table.
+//! Several finished sessions: files for each, or one set of files for all, and one table.
 
 use crate::finished::{End, Finished, Written};
 use crate::identity::Identity;
@@ -11,24 +11,26 @@ use midair_settings::Settings;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// What a group of sessions brought.
+/// What a group of sessions recorded.
 #[derive(Debug)]
 pub struct Together {
-    /// Process, its name, and its session. Several sessions of one process are in the order of their times.
+    /// Process, its name, and its session. Several sessions of one process are in chronological order.
     pub parts: Vec<(Pid, String, Finished)>,
-    /// Processes that brought nothing, and why.
+    /// Processes without a session, and why.
     pub failed: Vec<(Pid, String, Failure)>,
-    /// The process that names results of all; else the first of the parts.
+    /// The process that names a result of all, or else the first of the parts.
     pub lead: Option<Identity>,
-    /// One set of files instead of one for each.
+    /// One set of files for all instead of one for each.
     pub merge: bool,
 }
 
 impl Together {
-    /// Writes everything. What went wrong with some of many is told by [`Written::incomplete`], and each of it by a warning.
+    /// Writes everything. [`Written::incomplete`] reports that some of many failed, and each of them has a
+    /// warning.
     ///
     /// # Errors
-    /// When no session brought anything: why the first did not. [`Kind::Output`] when the one set of files cannot be written.
+    /// When there was no session at all: why the first failed. [`Kind::Output`] when the one set of files
+    /// cannot be written.
     pub fn write(mut self, settings: &Settings, style: table::Style) -> Result<Written, Failure> {
         if self.parts.is_empty() {
             return Err(match self.failed.into_iter().next() {
@@ -38,7 +40,7 @@ impl Together {
         }
         let count = self.parts.len() + self.failed.len();
         for (_, _, finished) in &mut self.parts {
-            // Expected in a group: its next session, if it had one, is another part.
+            // Expected in a group: the next session of the process, if it had one, is another part.
             if finished.ended == Some(End::Exec) {
                 finished.ended = None;
                 finished.notes.push(
@@ -60,7 +62,7 @@ impl Together {
             .drain(..)
             .map(|(pid, name, failure)| (label(pid, &name), failure))
             .collect();
-        // A group of which nothing else went wrong keeps the failure of its one process.
+        // A group of one process keeps the failure of that process.
         let kinds = if self.merge {
             self.write_merged(settings, style, &mut written, &mut failures)?
         } else {
@@ -83,7 +85,7 @@ impl Together {
         Ok(written)
     }
 
-    /// Files of each. How many sessions there were.
+    /// Writes files for each. Returns how many sessions there were.
     fn write_each(
         &mut self,
         style: table::Style,
@@ -93,7 +95,7 @@ impl Together {
         let names = Names::amd();
         let lead = self.lead.as_ref().map(|lead| lead.keys.pid);
         let mut used = HashSet::new();
-        // The lead keeps the name that was asked for, whatever its number.
+        // The lead keeps the requested name, whatever its number.
         self.parts
             .sort_by_key(|(pid, _, finished)| (lead != Some(finished.identity.keys.pid), *pid));
         let mut done: Vec<(String, Index)> = Vec::new();
@@ -146,7 +148,7 @@ impl Together {
         Ok(done.len())
     }
 
-    /// One set of files. How many sessions there were.
+    /// Writes one set of files. Returns how many sessions there were.
     fn write_merged(
         &mut self,
         settings: &Settings,
@@ -192,7 +194,7 @@ impl Together {
     }
 }
 
-/// Writes all into the place that was asked for, else into a directory of its own.
+/// Writes all to the requested directory, or else to a temporary one.
 fn write_or_save(
     parts: &[(Trace, Index)],
     names: &Names,
@@ -214,9 +216,9 @@ fn label(pid: Pid, name: &str) -> String {
     format!("process {pid} ({name})")
 }
 
-/// No two sessions write to one place: where the user's name is the same for several, the lead keeps it, and the others have their
-/// process's number behind it.
-/// `inner` is the number in the process's own pid namespace, which the keys of names stand for.
+/// Gives every session file names of its own. Where the user's name is the same for several, the lead keeps
+/// it, and the others get their process's number appended. `inner` is the number in the process's own pid
+/// namespace, which the keys in names stand for.
 fn make_unique(
     plan: &mut Plan,
     (pid, inner): (Pid, u32),

@@ -39,7 +39,7 @@ impl LiveSession for Attached {
         for warning in &written.warnings {
             crate::say(&format!("rocattach: warning: {warning}"));
         }
-        // The files are there, but not whole: that is no success.
+        // The files exist but are incomplete, which is no success.
         written.incomplete.map_or(Ok(written.files), Err)
     }
 }

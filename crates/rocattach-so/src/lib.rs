@@ -1,9 +1,10 @@
 //! `librocprofiler-sdk-rocattach.so.1`: the C interface of attaching.
 //!
-//! Two generations of names over one engine: `rocattach_attach(int)` / `rocattach_detach(int)` with a status, and the older
-//! `attach(uint32_t)` / `detach()` without one. What the tool shall do is in the caller's environment, in every variable whose
-//! name begins with `ROCP`. Every failure is one line on standard error, `rocattach: error: ...`, with a `hint:` line where there
-//! is a remedy. When a detach returns the output files are complete.
+//! Two generations of names over one engine: `rocattach_attach(int)` / `rocattach_detach(int)` with a status,
+//! and the older `attach(uint32_t)` / `detach()` without one. What the tool shall do is in the caller's
+//! environment, in every variable whose name begins with `ROCP`. Every failure is one line on standard error,
+//! `rocattach: error: ...`, followed by a `hint:` line where there is a remedy. When a detach returns the
+//! output files are complete.
 
 mod connect;
 mod engine;
@@ -19,7 +20,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 static SESSIONS: Sessions = Sessions::new();
 
-/// The SDK's version whose interface this is: major, minor, patch.
+/// The version of the SDK that has this interface: major, minor, patch.
 const VERSION: (u32, u32, u32) = (1, 2, 1);
 
 /// `rocattach_version_triplet_t`.
@@ -36,12 +37,12 @@ pub struct VersionTriplet {
 
 const _: () = assert!(size_of::<VersionTriplet>() == 12);
 
-/// The edge between C and Rust: a panic becomes the plain error.
+/// The boundary between C and Rust: a panic becomes the general error.
 fn edge(body: impl FnOnce() -> u32) -> u32 {
     midair_capi_build::edge(status::ERROR, body)
 }
 
-/// Prints a failure and gives its status.
+/// Prints a failure and returns its status.
 fn report(failure: &Failure) -> u32 {
     say(&format!("rocattach: error: {}", failure.what));
     if !failure.hint.is_empty() {
@@ -50,7 +51,7 @@ fn report(failure: &Failure) -> u32 {
     midair_session::rocattach_status(failure.kind)
 }
 
-/// One write per line; a closed standard error is not our caller's failure.
+/// One write per line. A closed standard error is not our caller's failure.
 fn say(text: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
@@ -87,7 +88,7 @@ fn status_of(ending: Ending) -> u32 {
     }
 }
 
-/// Reports each ending; the first failure's status speaks for all.
+/// Reports each ending. The first failure's status is the result.
 fn statuses_of(endings: Vec<(Pid, Ending)>) -> u32 {
     endings
         .into_iter()
@@ -95,8 +96,8 @@ fn statuses_of(endings: Vec<(Pid, Ending)>) -> u32 {
         .fold(status::SUCCESS, |all, one| if all == 0 { one } else { all })
 }
 
-/// Attaches to a process. Returns when its calls are being recorded, or with a status that says why not; the process is then
-/// as it was.
+/// Attaches to a process. Returns when its calls are being recorded, or with a status that says why not; the
+/// process is then as it was before.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_attach(pid: c_int) -> u32 {
     edge(|| attach_to(pid))
@@ -117,9 +118,10 @@ pub extern "C" fn rocattach_detach(pid: c_int) -> u32 {
     })
 }
 
-/// Attaches to a process and all that descend from it at this moment. The process itself must succeed, else nothing stays attached;
-/// only where it has no GPU runtime and a descendant has one, it is passed over. Descendants without a runtime are no failure; where
-/// another fails the status is the last one's, and the rest stays attached.
+/// Attaches to a process and all its descendants at this moment. The process itself must succeed, or else
+/// nothing stays attached; it is skipped only where it has no GPU runtime and a descendant has one.
+/// Descendants without a runtime are no failure. Where another one fails, the status is the last one's and
+/// the rest stays attached.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_attach_tree(pid: c_int) -> u32 {
     edge(|| {
@@ -143,7 +145,8 @@ pub extern "C" fn rocattach_attach_tree(pid: c_int) -> u32 {
     })
 }
 
-/// Detaches from what [`rocattach_attach_tree`] attached to, and writes the outputs. Without such a session it is an invalid argument.
+/// Detaches from what [`rocattach_attach_tree`] attached to, and writes the outputs. Without such a session
+/// the argument is invalid.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocattach_detach_tree(pid: c_int) -> u32 {
     edge(|| {
@@ -221,7 +224,7 @@ pub extern "C" fn attach(pid: u32) {
     });
 }
 
-/// First generation: detaches from whatever was attached to, and writes the outputs.
+/// First generation: detaches from everything that was attached to, and writes the outputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn detach() {
     edge(|| {

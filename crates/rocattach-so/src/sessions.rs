@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a session's thread rests between two looks at the spool, unless a detach is asked for.
+/// The time between two polls of a session, unless a detach is asked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How a session ended.
@@ -19,15 +19,15 @@ pub type Ending = Result<Vec<PathBuf>, Failure>;
 
 #[derive(Debug)]
 enum Slot {
-    /// Somebody is attaching or detaching.
+    /// Another call is attaching or detaching.
     Busy,
-    /// On.
+    /// A session is on.
     Active(SessionThread),
 }
 
 #[derive(Debug)]
 struct SessionThread {
-    /// Dropped to ask for the detach.
+    /// Dropped to request the detach.
     go_on: Sender<()>,
     thread: JoinHandle<Ending>,
 }
@@ -38,7 +38,7 @@ pub struct Sessions {
     slots: Mutex<BTreeMap<Pid, Slot>>,
     /// Processes that were attached to as a tree, by its root.
     pub(crate) trees: Mutex<BTreeMap<Pid, Vec<Pid>>>,
-    /// The last attach that failed, for the words of a `detach()` that finds nothing.
+    /// The last attach that failed, for the message of a `detach()` that finds no session.
     refused: Mutex<Option<(i32, Failure)>>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Sessions {
-    /// None yet.
+    /// No sessions yet.
     pub const fn new() -> Sessions {
         Sessions {
             slots: Mutex::new(BTreeMap::new()),
@@ -60,7 +60,8 @@ impl Sessions {
     /// Attaches to `pid` and returns when the target records, or has refused.
     ///
     /// # Errors
-    /// [`Kind::Usage`] for a process that has a session here already; else what the engine says.
+    /// [`Kind::Usage`] for a number that is no pid, or a pid that has a session here already; otherwise the
+    /// engine's failure.
     pub fn attach(
         &self,
         engine: &'static dyn Engine,
@@ -111,7 +112,7 @@ impl Sessions {
     /// Detaches from `pid`; the files are complete when this returns.
     ///
     /// # Errors
-    /// [`Kind::Usage`] when there is no session with it; else how the session ended.
+    /// [`Kind::Usage`] when there is no session with it; otherwise how the session ended.
     pub fn detach(&self, pid: Pid) -> Ending {
         let session = {
             let mut slots = open(&self.slots);
@@ -127,7 +128,8 @@ impl Sessions {
                 }
                 Some(Slot::Active(_)) => {}
             }
-            // The place stays taken until the files are written: a new attach would find the target still busy.
+            // The slot stays busy until the files are written: a new attach would find the target still in
+            // use.
             match slots.insert(pid, Slot::Busy) {
                 Some(Slot::Active(session)) => session,
                 _ => {
@@ -144,7 +146,7 @@ impl Sessions {
         ending
     }
 
-    /// Detaches from every process, in order, and tells how each ended. Empty when there is no session.
+    /// Detaches from every process, in order, and returns how each ended. Empty when there is no session.
     pub fn detach_all(&self) -> Vec<(Pid, Ending)> {
         open(&self.trees).clear();
         let pids: Vec<Pid> = open(&self.slots)
@@ -201,7 +203,7 @@ fn start(
             .spawn(move || {
                 match engine.attach(pid, settings) {
                     Ok(live) => {
-                        // The attaching thread waits for this, so it is there.
+                        // The attaching thread waits for this message, so it is received.
                         let _ = tell.send(Ok(()));
                         follow(live, &stop)
                     }
@@ -238,13 +240,13 @@ fn follow(mut live: Box<dyn LiveSession>, stop: &Receiver<()>) -> Ending {
     };
     let ending = live.finish();
     match (ending, failed) {
-        // What was recorded is written, but following broke: that must not look like a success.
+        // What was recorded is written, but collecting failed: that must not look like success.
         (Ok(_), Some(failure)) => Err(failure),
         (ending, _) => ending,
     }
 }
 
-/// The host program's handlers run on its own threads, never on ours.
+/// The host program's signal handlers run on its own threads, never on ours.
 fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
     let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();

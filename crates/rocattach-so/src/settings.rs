@@ -1,13 +1,14 @@
-//! What the tool in the target is asked for: the caller's own environment.
+//! What is asked of the tool in the target: the caller's own environment.
 
 use midair_failure::{Failure, Kind};
 use midair_settings::Settings;
 use std::ffi::OsString;
 
-/// Names of libraries that the target will load. A set-user-id program must not take them from who started it.
+/// Names of libraries that the target will load. A set-user-id program must not take them from its caller.
 const LIBRARY_NAMES: &[&str] = &["ROCPROF_ATTACH_TOOL_LIBRARY", "ROCPROF_ATTACH_LIBRARY"];
 
-/// The settings in `environment`, and the names that were left out because this program runs with more rights than its caller.
+/// The settings in `environment`, and the names that were left out because this program runs with more rights
+/// than its caller.
 ///
 /// # Errors
 /// [`Kind::Usage`] for a value that cannot be passed on unharmed.
@@ -29,7 +30,7 @@ pub fn of(
     Ok((settings, left_out))
 }
 
-/// Whether this program runs with more rights than who started it (set-user-id, file capabilities).
+/// Whether this program runs with more rights than its caller (set-user-id, file capabilities).
 pub fn runs_with_more_rights() -> bool {
     // SAFETY: getauxval takes a number and reads the process's own auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

@@ -2,9 +2,9 @@
 
 use std::ffi::CStr;
 
-/// Done.
+/// Success.
 pub const SUCCESS: u32 = 0;
-/// Anything without a number of its own; the line on standard error says what.
+/// Any failure without a number of its own; the line on standard error tells which.
 pub const ERROR: u32 = 1;
 /// An argument that cannot be used, a pid without a session, or one that has a session already.
 pub const ERROR_INVALID_ARGUMENT: u32 = 2;

@@ -1,8 +1,10 @@
-//! A process and all that descend from it: AMD's contract of `rocattach_attach_tree`, over the sessions of single processes.
+//! A process and all its descendants: AMD's contract of `rocattach_attach_tree`, on top of sessions of single
+//! processes.
 //!
-//! The tree is what it is at the moment of the attach. The root must succeed, else nothing stays attached; but a root without a GPU
-//! runtime that has descendants with one is a launcher, and is passed over. Descendants without a runtime are no failure. What else
-//! fails of a descendant is told, and its status is the answer, while the others stay attached.
+//! The tree is what it is at the moment of the attach. The root must succeed, or else nothing stays attached;
+//! but a root without a GPU runtime whose descendants have one is a launcher, and is skipped. Descendants
+//! without a runtime are no failure. Any other failure of a descendant is reported, and its status is
+//! returned, while the others stay attached.
 
 use crate::engine::Engine;
 use crate::sessions::{Ending, Sessions, open};
@@ -10,17 +12,17 @@ use midair_failure::{Failure, Kind};
 use midair_session::Pid;
 use midair_settings::Settings;
 
-/// Attached at one time.
+/// How many processes are attached at one time.
 const CONCURRENCY: usize = 16;
-/// Where the files' name does not tell processes with_pid, this is put behind it.
+/// Appended to the files' name where it does not distinguish processes.
 const PID_SUFFIX: &str = "_%pid%";
 const NAME: &str = "ROCPROF_OUTPUT_FILE_NAME";
 
 impl Sessions {
-    /// Attaches to `root` and all that descend from it. Returns when all record, or have refused.
+    /// Attaches to `root` and all its descendants. Returns when all of them record, or have refused.
     ///
     /// # Errors
-    /// Each process that failed, with why; the root's first, and then nothing is attached.
+    /// Each process that failed, and why; the root comes first, and then nothing is attached.
     pub fn attach_tree(
         &self,
         engine: &'static dyn Engine,
@@ -70,7 +72,7 @@ impl Sessions {
                 for (pid, thread) in started {
                     match thread.join() {
                         Ok(Ok(())) => attached.push(pid),
-                        // It has no runtime, or is gone by now.
+                        // It has no runtime, or has ended meanwhile.
                         Ok(Err(failure))
                             if matches!(
                                 failure.kind,
@@ -97,7 +99,7 @@ impl Sessions {
         }
     }
 
-    /// Detaches from what [`Sessions::attach_tree`] attached to, in parallel, and tells how each ended.
+    /// Detaches from what [`Sessions::attach_tree`] attached to, in parallel, and returns how each ended.
     ///
     /// # Errors
     /// [`Kind::Usage`] when there is no such tree.
@@ -105,7 +107,7 @@ impl Sessions {
         let members = open(&self.trees)
             .remove(&root)
             .ok_or_else(|| no_tree(root.raw()))?;
-        // Some may have been detached from one by one.
+        // Some may have been detached individually.
         let members: Vec<Pid> = members.into_iter().filter(|pid| self.has(*pid)).collect();
         Ok(std::thread::scope(|scope| {
             let started: Vec<_> = members

@@ -1,25 +1,26 @@
 //! The environment buffer: how settings travel into a target.
 //!
-//! Layout (source: the documents of AMD's attachment, seeds/000): the number of variables as a little-endian `u32`, then each
-//! variable as its name, a NUL, its value, a NUL. There is no total length: `rocprofiler_register_attach` gets a bare pointer,
-//! so a reader must bound it by the mapping that it lies in, and bytes behind the last variable are not looked at.
+//! Layout (`docs/sources.md#register`): the number of variables as a little-endian `u32`, then each variable
+//! as its name, a NUL, its value, a NUL. There is no total length: `rocprofiler_register_attach` gets a bare
+//! pointer, so a reader must stay within the mapping that contains it. Bytes behind the last variable are
+//! ignored.
 
 use crate::Settings;
 
-/// Why a buffer is no environment buffer. Offsets count bytes from its start.
+/// Why bytes are not an environment buffer. Offsets count bytes from its start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BufferError {
     /// Fewer than four bytes.
     #[error("the environment buffer has {0} bytes, too few for its count")]
     NoCount(usize),
-    /// More variables announced than could fit.
+    /// It announces more variables than could fit.
     #[error(
         "the environment buffer announces {count} variables, more than its {bytes} bytes can hold"
     )]
     TooMany {
-        /// Announced.
+        /// The number announced.
         count: u32,
-        /// Bytes there.
+        /// The bytes available.
         bytes: usize,
     },
     /// The bytes end inside a variable.
@@ -55,17 +56,18 @@ pub enum BufferError {
 pub struct Decoded<'a> {
     /// Names and values, in the buffer's order.
     pub pairs: Vec<(&'a [u8], &'a [u8])>,
-    /// Bytes that belong to the buffer; what follows is somebody else's.
+    /// Bytes that belong to the buffer; what follows is not part of it.
     pub used: usize,
 }
 
-/// Reads a buffer. Every access is bounded by `bytes`; an announced count costs no memory before it proved possible.
+/// Reads a buffer. Every access is bounded by `bytes`; an announced count allocates nothing before it has
+/// proved possible.
 pub fn decode(bytes: &[u8]) -> Result<Decoded<'_>, BufferError> {
     let Some((head, mut rest)) = bytes.split_first_chunk::<4>() else {
         return Err(BufferError::NoCount(bytes.len()));
     };
     let count = u32::from_le_bytes(*head);
-    // The least that a variable takes: one byte of name and two NULs.
+    // The smallest variable: one byte of name and two NULs.
     if u64::from(count) * 3 > rest.len() as u64 {
         return Err(BufferError::TooMany {
             count,
@@ -117,7 +119,8 @@ impl Settings {
         Ok(bytes)
     }
 
-    /// The settings of an environment buffer. A name that comes twice has its last value, as repeated `setenv` would give.
+    /// The settings in an environment buffer. A name that occurs twice has its last value, as after repeated
+    /// `setenv`.
     pub fn decode(bytes: &[u8]) -> Result<Settings, BufferError> {
         let mut settings = Settings::new();
         for (index, (name, value)) in decode(bytes)?.pairs.into_iter().enumerate() {
@@ -216,7 +219,7 @@ mod tests {
         assert_eq!(settings.len(), 1);
     }
 
-    /// Any bytes: either refused, or read wholly within bounds and written back as they were.
+    /// Arbitrary bytes are either refused, or read wholly within bounds and written back unchanged.
     #[test]
     fn garbage_is_refused_or_read_within_bounds() {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -232,7 +235,7 @@ mod tests {
             let mut bytes: Vec<u8> = (0..len)
                 .map(|_| b"AB=\0\0C\xff1"[(next() % 8) as usize])
                 .collect();
-            // A small count, so that a good share gets past the first check.
+            // A small count, so that a good share passes the first check.
             let count = ((next() % 6) as u32).to_le_bytes();
             for (byte, of_count) in bytes.iter_mut().zip(count) {
                 *byte = of_count;

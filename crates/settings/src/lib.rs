@@ -1,15 +1,16 @@
-//! What the user asked for: options of the command lines, `ROCPROF_*` settings, and the buffer that carries settings into a
-//! target.
+//! What the user asked for: options of the command lines, `ROCPROF_*` settings, and the buffer that carries
+//! settings into a target.
 //!
-//! * [`options`] is the one table of options. The command line, its help, man pages, completions and the reference page are
-//!   all derived from it; nothing else in the workspace lists options.
-//! * [`resolve`] turns the options given, and the settings inherited from the environment, into one [`Settings`].
-//! * [`Settings`] is an ordered map of names to values with typed getters, under the names of AMD's tool and the older names
-//!   that its documents used.
+//! * [`options`] is the one table of options. The command line, its help, man pages, completions and the
+//!   reference page are all derived from it; nothing else in the workspace lists options.
+//! * [`resolve`] turns the options given, and the settings inherited from the environment, into one
+//!   [`Settings`].
+//! * [`Settings`] is an ordered map of names to values with typed getters, under the names of AMD's tool and
+//!   the older names that its documents used.
 //! * [`buffer`] is the encoding of settings that `rocprofiler_register_attach` takes.
 //!
-//! No I/O is done here and no unsafe code is allowed: everything is given in and handed back, so the same code runs in the
-//! attacher, in the target, and in tests.
+//! This crate does no I/O and has no unsafe code: everything is passed in and returned, so the same code runs
+//! in the attacher, in the target, and in tests.
 #![forbid(unsafe_code)]
 
 pub mod buffer;

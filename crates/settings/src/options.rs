@@ -1,8 +1,9 @@
 //! The one table of options.
 //!
-//! Each entry says how an option is spelled, what words it takes, which `ROCPROF_*` variables it sets and how, and whether it
-//! is built. Known options that are not built stay in the table, so that they are refused by name and never taken for a typing
-//! mistake. Source of spelling, shapes and variables: `docs/sources.md#rocprofv3`; the help texts are our own.
+//! Each entry says how an option is spelled, which words it takes, which `ROCPROF_*` variables it sets and
+//! how, and whether it is built. Known options that are not built stay in the table, so that they are refused
+//! by name and not taken for typing mistakes. Source of spelling, shapes and variables:
+//! `docs/sources.md#rocprofv3`; the help texts are our own.
 
 mod attach;
 mod collect;
@@ -17,7 +18,7 @@ mod trace;
 pub enum Category {
     /// Which process, for how long.
     Attach,
-    /// What many options at once switch on.
+    /// Options that switch on many others.
     Aggregate,
     /// What is recorded.
     Trace,
@@ -27,13 +28,13 @@ pub enum Category {
     Output,
     /// Tables and names.
     Summary,
-    /// What part is recorded.
+    /// Which part is recorded.
     Filter,
     /// Details of Perfetto traces.
     Perfetto,
     /// Thread trace.
     ThreadTrace,
-    /// Starting a program, and other things for the few.
+    /// Starting a program, and options that few people need.
     Advanced,
 }
 
@@ -74,7 +75,7 @@ impl Category {
 pub enum Front {
     /// `rocprofv3` and `midair attach`.
     Both,
-    /// `rocprofv3` only: AMD's spelling of something that `midair` says otherwise.
+    /// `rocprofv3` only: AMD's spelling of something that `midair` spells otherwise.
     Rocprofv3,
     /// `midair` only.
     Midair,
@@ -85,7 +86,7 @@ pub enum Front {
 pub enum Shape {
     /// None.
     Flag,
-    /// None, or one boolean word: on, off, or not said.
+    /// None, or one boolean word: on, off, or not given.
     Boolean,
     /// One text; the string is its name in the help.
     Text(&'static str),
@@ -93,9 +94,9 @@ pub enum Shape {
     Number {
         /// Name in the help.
         name: &'static str,
-        /// Least.
+        /// The least value.
         min: u64,
-        /// Greatest.
+        /// The greatest value.
         max: u64,
     },
     /// A duration ([`crate::duration_word`]).
@@ -113,7 +114,7 @@ pub enum Shape {
 pub enum Sets {
     /// It sets none.
     Nothing,
-    /// On is `1`; off takes the variable away, also an inherited one.
+    /// On is `1`; off removes the variable, even an inherited one.
     Switch(&'static str),
     /// On is `1`, off is `0`.
     Either(&'static str),
@@ -134,9 +135,9 @@ pub enum Sets {
 pub enum State {
     /// It does.
     Built,
-    /// Known, not built yet. Off is accepted where it can be said, since off is what happens.
+    /// Known, but not built yet. Off is accepted where it can be written, since off is what happens.
     Later,
-    /// It cannot go with an attach, in AMD's tool neither; the text says so in its words.
+    /// It cannot be combined with an attach, not in AMD's tool either; the text says so.
     NotWithAttach(&'static str),
 }
 
@@ -159,13 +160,13 @@ pub struct Opt {
     pub long_help: &'static str,
     /// Its settings.
     pub sets: Sets,
-    /// Other options that it switches on where nothing was said about them.
+    /// Other options that it switches on unless they were given explicitly.
     pub expands: &'static [&'static str],
-    /// Words of its shape that are known and not built.
+    /// Words of its shape that are known but not built.
     pub later_words: &'static [&'static str],
     /// Whether it works.
     pub state: State,
-    /// Who has it.
+    /// Which command lines have it.
     pub front: Front,
     /// Not shown in help.
     pub hidden: bool,
@@ -380,7 +381,8 @@ mod tests {
 
     #[test]
     fn variables_belong_to_one_option() {
-        // Three trace switches are also set by what is no option of its own upstream; none may be set by two entries here.
+        // Upstream, other switches set three of the trace variables as well. Here no two entries may set the
+        // same one.
         let mut seen = BTreeSet::new();
         for option in options() {
             for variable in option.variables() {
@@ -395,7 +397,7 @@ mod tests {
         }
     }
 
-    /// Names and variables of the contract, written down a second time: a slip in the table shows here.
+    /// Names and variables of AMD's command line, written down a second time: a slip in the table shows here.
     #[test]
     fn the_contract_is_covered() {
         let contract = "version input output-file output-directory output-format output-config log-level extra-counters \

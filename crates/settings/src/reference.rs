@@ -1,4 +1,4 @@
-//! The reference page, made from the table of options.
+//! The reference page, generated from the table of options.
 
 use crate::options::{Category, Front, Opt, Shape, State, options};
 

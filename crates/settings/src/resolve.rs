@@ -1,8 +1,9 @@
-//! From options given and settings inherited to the settings of one attach.
+//! From the options given and the settings inherited to the settings of one attach.
 //!
-//! Precedence, from strong to weak: an option given, an aggregate that switches it on, an inherited variable, a default. This
-//! is AMD's order but for two points, where AMD's differs by accident: an option that says *off* also takes an inherited
-//! variable away, and `--output-format` stands alone instead of being appended to the inherited formats.
+//! Precedence, from strong to weak: an option given, an aggregate that switches it on, an inherited variable,
+//! a default. This is AMD's order except in two points, where AMD's differs by accident: an option that says
+//! *off* also removes an inherited variable, and `--output-format` stands alone instead of being appended to
+//! the inherited formats.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::options::{self, Opt, Sets, Shape, State, option, options};
 use crate::settings::{CUPTI, Settings};
 use crate::words::{boolean_word, duration_word};
 
-/// Written when no format is asked for, as by AMD's tool.
+/// Used when no format is asked for, as in AMD's tool.
 const DEFAULT_FORMAT: &str = "rocpd";
 
 /// The value of one option.
@@ -28,20 +29,20 @@ pub enum Value {
     Texts(Vec<String>),
 }
 
-/// Why an option, or its words, cannot be had.
+/// Why an option or its words are refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A mistake in the words: exit code 2.
+    /// A usage error: exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// Known, not built: the option, spelled as AMD spells it.
+    /// Known, but not built: the option in AMD's spelling.
     #[error("{0} is known but not built yet")]
     NotBuilt(String),
 }
 
 impl Opt {
-    /// Reads the words that stood behind this option. `Ok(None)` says that the option asks for nothing: something that is not
-    /// built, switched off.
+    /// Reads the words that followed this option. `Ok(None)` says that the option asks for nothing: it is not
+    /// built, and it was switched off.
     pub fn read(&self, words: &[String]) -> Result<Option<Value>, Refusal> {
         let long = self.long;
         let usage = |text: String| Err(Refusal::Usage(text));
@@ -103,7 +104,7 @@ impl Opt {
             }
             Shape::Texts(_) => Value::Texts(words.to_vec()),
             Shape::SomeOf(_) => {
-                // A comma is AMD's separator in the variable; people type it on the command line, too.
+                // AMD's separator in the variable is a comma, and people type it on the command line, too.
                 let mut chosen: Vec<String> = Vec::new();
                 for word in words.iter().flat_map(|word| word.split(',')) {
                     self.check_choice(word)?;
@@ -152,7 +153,7 @@ impl Given {
         Ok(())
     }
 
-    /// What was said about an option.
+    /// The value given for an option.
     pub fn get(&self, long: &str) -> Option<&Value> {
         self.values.get(long)
     }
@@ -186,8 +187,8 @@ impl Given {
         self.get(long) == Some(&Value::Switch(true))
     }
 
-    /// The traces that were asked for one by one, or by the name of their runtime's calls, in the table's order: not what a wide
-    /// aggregate switches on.
+    /// The traces that were named individually, or through the aggregate of their runtime, in the order of
+    /// the table. Traces that only a wide aggregate switches on are left out.
     pub fn traces_by_name(&self) -> Vec<&'static str> {
         const WIDE: [&str; 2] = ["sys-trace", "runtime-trace"];
         options()
@@ -202,7 +203,7 @@ impl Given {
             .collect()
     }
 
-    /// Whether anything was said about what to record, aggregates included.
+    /// Whether any option says what to record, aggregates included.
     pub fn asks_for_traces(&self) -> bool {
         options().any(|option| {
             matches!(
@@ -220,7 +221,8 @@ pub struct Resolved {
     pub settings: Settings,
     /// Members of the aggregates that are not built and were left out, by long name.
     pub left_out: Vec<&'static str>,
-    /// Inherited variables that ask for something not built: name, and the option that it stands for.
+    /// Inherited variables that ask for something that is not built: the name, and the option that it stands
+    /// for.
     pub without_effect: Vec<(String, &'static str)>,
 }
 
@@ -241,11 +243,11 @@ pub(crate) fn trace_switches() -> impl Iterator<Item = (&'static Opt, &'static s
         })
 }
 
-/// Works out the settings. `cwd` is the attacher's working directory, absolute.
+/// Determines the settings. `cwd` is the attacher's working directory, absolute.
 pub fn resolve(given: &Given, inherited: &Settings, cwd: &str) -> Result<Resolved, Refusal> {
     let mut values = given.values.clone();
     let mut left_out = Vec::new();
-    // In table order: the wide aggregates stand before the narrow ones.
+    // In the order of the table: wide aggregates precede narrow ones.
     for option in options().filter(|option| !option.expands.is_empty()) {
         if values.get(option.long) == Some(&Value::Switch(true)) {
             expand(option, &mut values, &mut left_out);
@@ -312,7 +314,7 @@ fn apply(option: &Opt, value: &Value, settings: &mut Settings, cwd: &str) {
         (Sets::Prefixed(name, prefix), Value::Texts(words)) => {
             settings.set(name, format!("{prefix}{}", words.join(" ")))
         }
-        // These two words ask for a listing and are no levels.
+        // These two words ask for a listing and are not levels.
         (Sets::Words(..), Value::Text(word))
             if option.long == "log-level" && matches!(word.as_str(), "env" | "config") => {}
         (Sets::Words(names, separator), value) => {
@@ -331,8 +333,8 @@ fn apply(option: &Opt, value: &Value, settings: &mut Settings, cwd: &str) {
     }
 }
 
-/// A path made absolute. One that begins with a key (`%cwd%`, `{cwd}`, `$env{HOME}`) is left to whoever replaces keys: it may
-/// become absolute by that.
+/// Makes a path absolute. A path that begins with a key (`%cwd%`, `{cwd}`, `$env{HOME}`) is left to the code
+/// that replaces keys: the result may be absolute.
 fn absolute(path: &str, cwd: &str) -> String {
     if path.starts_with(['/', '%', '{', '$']) {
         return path.to_owned();
@@ -344,7 +346,7 @@ fn absolute(path: &str, cwd: &str) -> String {
     }
 }
 
-/// Variables that switch on what an option stands for, beside the one that its entry in the table names.
+/// Variables that switch on the same thing as an option, besides the variable in the option's entry.
 const COMPANIONS: &[(&str, &str)] = &[
     ("ROCPROF_OMPT_TRACE", "ompt-trace"),
     ("ROCPROF_COUNTER_COLLECTION", "pmc"),
@@ -360,7 +362,8 @@ fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
             let asks = match option.sets {
                 Sets::Switch(_) => inherited.is_on(variable),
                 Sets::Inverse(_) => inherited.boolean(variable) == Ok(Some(false)),
-                // Set to true by default upstream and harmless: only the process itself is attached to.
+                // Upstream sets it to true by default. It is harmless: only the process itself is attached
+                // to.
                 Sets::Either(_) => false,
                 _ => inherited.text(variable).is_some(),
             };
@@ -378,7 +381,7 @@ fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
     found
 }
 
-/// What a relative path would be relative to nobody could say: it is another process's.
+/// A relative path is refused: it would be relative to another process's directory.
 fn check_cupti(settings: &Settings) -> Result<(), Refusal> {
     match settings.text(CUPTI) {
         Some(path) if !path.starts_with('/') => Err(Refusal::Usage(format!(

@@ -1,12 +1,12 @@
-//! Names and values, as a tool in the target reads them.
+//! Names and values of settings, as a tool in the target reads them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use crate::words::tool_boolean;
 
-/// Names that older documents of AMD's used (seeds/000), and the names that its tool reads today. A current name that is set
-/// wins over an old one.
+/// Names in older documents of AMD's (`docs/sources.md#register`), and the names that its tool reads today. A
+/// current name that is set overrides an old one.
 pub const ALIASES: &[(&str, &[&str])] = &[
     (
         "ROCPROF_HIP_API_TRACE",
@@ -28,11 +28,12 @@ pub const ALIASES: &[(&str, &[&str])] = &[
     ("ROCPROF_LOGGING_LEVEL", &["ROCPROF_LOG_LEVEL"]),
 ];
 
-/// Variables with the right prefix that must not travel: one selects a library in the attacher only, the other would make
-/// the target's registration library load tools that the user did not name for this attach.
+/// Variables with the right prefix that must not travel. One selects a library in the attacher only. The
+/// other would make the target's registration library load tools that the user did not name for this attach.
 const STAY_HERE: &[&str] = &["ROCPROFILER_REGISTER_LIBRARY", "ROCP_TOOL_LIBRARIES"];
 
-/// Written by our attacher, whatever was in its environment: tools that the target's own loader shall find, a list with colons.
+/// Set by our attacher, whatever was in its environment: tools that the target's own loader shall find,
+/// separated by colons.
 pub const TOOLS_BY_NAME: &str = "ROCP_MIDAIR_TOOLS_BY_NAME";
 
 /// Calls of CUDA's runtime, and waits, are recorded (a switch).
@@ -41,28 +42,29 @@ pub const CUDA_RUNTIME_API_TRACE: &str = "MIDAIR_CUDA_RUNTIME_API_TRACE";
 pub const CUDA_DRIVER_API_TRACE: &str = "MIDAIR_CUDA_DRIVER_API_TRACE";
 /// The CUPTI to use in a CUDA process: an absolute path in its mount namespace.
 pub const CUPTI: &str = "MIDAIR_CUPTI";
-/// Settings that AMD has no name for.
+/// Settings without a name of AMD's.
 pub const OURS: [&str; 3] = [CUDA_RUNTIME_API_TRACE, CUDA_DRIVER_API_TRACE, CUPTI];
 
-/// Whether a variable of the attacher's environment travels with an attach: those that begin with `ROCP`, but for two, and [`OURS`].
+/// Whether a variable of the attacher's environment travels with an attach: those that begin with `ROCP`,
+/// except two, and [`OURS`].
 pub fn inheritable(name: &str) -> bool {
     (name.starts_with("ROCP") && !STAY_HERE.contains(&name)) || OURS.contains(&name)
 }
 
-/// A setting whose value does not say what its reader needs.
+/// A setting whose value is not what its reader needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}={value}: {wanted}")]
 pub struct BadValue {
     /// The variable.
     pub name: String,
-    /// What it holds.
+    /// Its value.
     pub value: String,
     /// What was wanted.
     pub wanted: String,
 }
 
 impl BadValue {
-    /// For readers with conversions of their own.
+    /// For readers that convert values themselves.
     pub fn new(name: &str, value: &str, wanted: &str) -> BadValue {
         BadValue {
             name: name.to_owned(),
@@ -72,7 +74,8 @@ impl BadValue {
     }
 }
 
-/// An ordered map of setting names to values. Getters know the old names of [`ALIASES`]; the map itself keeps what was set.
+/// An ordered map of setting names to values. The getters know the old names in [`ALIASES`]; the map itself
+/// keeps what was set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     values: BTreeMap<String, String>,
@@ -84,8 +87,8 @@ impl Settings {
         Settings::default()
     }
 
-    /// Takes the [`inheritable`] variables of an environment. One that is not UTF-8 is refused: it could only be passed on
-    /// damaged.
+    /// Takes the [`inheritable`] variables of an environment. A value that is not UTF-8 is refused, since it
+    /// would be damaged on the way.
     pub fn from_environment(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Settings, BadValue> {
@@ -111,8 +114,8 @@ impl Settings {
         self.values.insert(name.into(), value.into());
     }
 
-    /// Removes a value, and with it the old names that would speak for it. An old name that speaks for several settings goes
-    /// on speaking for the others.
+    /// Removes a value, together with old names that stand for it. An old name that stands for several
+    /// settings keeps standing for the others.
     pub fn remove(&mut self, name: &str) {
         for (old, current) in ALIASES {
             if current.contains(&name)
@@ -154,7 +157,7 @@ impl Settings {
         }
     }
 
-    /// Whether a setting is on. One that is not set, or empty, is off.
+    /// Whether a setting is on. A setting that is not set, or empty, is off.
     pub fn is_on(&self, name: &str) -> bool {
         matches!(self.boolean(name), Ok(Some(true)))
     }
@@ -194,14 +197,14 @@ impl Settings {
             .collect()
     }
 
-    /// Names and values, in the order of the names, as they were set (old names stay old).
+    /// Names and values in the order of the names, as they were set (old names stay old).
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.values
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// How many.
+    /// The number of settings.
     pub fn len(&self) -> usize {
         self.values.len()
     }

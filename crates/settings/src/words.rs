@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A BOOL option's word on the command line, or `None` if it is none (source: `docs/sources.md#rocprofv3`).
+/// A BOOL option's word on the command line, or `None` for another word (`docs/sources.md#rocprofv3`).
 pub fn boolean_word(word: &str) -> Option<bool> {
     match word.to_ascii_lowercase().as_str() {
         "y" | "yes" | "t" | "true" | "on" | "1" => Some(true),
@@ -11,8 +11,9 @@ pub fn boolean_word(word: &str) -> Option<bool> {
     }
 }
 
-/// A setting's value as AMD's tool reads booleans: digits are a number and mean "not zero", a few words mean no, every other
-/// word means yes. An empty value has no meaning (AMD's tool ends the process there; we never do).
+/// A setting's value as AMD's tool reads booleans: digits are a number and mean "not zero", a few words mean
+/// no, and every other word means yes. An empty value has no meaning (AMD's tool ends the process then; we
+/// never do).
 pub fn tool_boolean(value: &str) -> Option<bool> {
     if value.is_empty() {
         return None;
@@ -25,7 +26,8 @@ pub fn tool_boolean(value: &str) -> Option<bool> {
     Some(!no.contains(&value.to_ascii_lowercase().as_str()))
 }
 
-/// A duration such as `2s`, `1.5s`, `500ms`, `3m`, `1h`; a bare number counts seconds. Zero and less is refused.
+/// A duration such as `2s`, `1.5s`, `500ms`, `3m`, `1h`; a bare number counts seconds. Zero and negative
+/// durations are refused.
 pub fn duration_word(word: &str) -> Option<Duration> {
     let unit_at = word
         .find(|c: char| c.is_ascii_alphabetic())
@@ -44,10 +46,10 @@ pub fn duration_word(word: &str) -> Option<Duration> {
     (!duration.is_zero()).then_some(duration)
 }
 
-/// How much is said, from least to most.
+/// How much is printed, from least to most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Verbosity {
-    /// Only what ends the run.
+    /// Only what ends the program.
     Fatal,
     /// Errors.
     Error,

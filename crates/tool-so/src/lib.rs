@@ -2,7 +2,7 @@
 
 pub use midair_tool::capi;
 
-/// Run by the loader when the library is loaded: does nothing unless it was preloaded by itself.
+/// Run by the loader when the library is loaded. Does nothing unless the library was preloaded by itself.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = {

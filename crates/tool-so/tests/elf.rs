@@ -1,4 +1,4 @@
-//! The file itself: what loaders and SDKs see of it.
+//! The file itself, as loaders and SDKs see it.
 
 #![allow(
     clippy::unwrap_used,

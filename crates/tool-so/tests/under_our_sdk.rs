@@ -1,4 +1,5 @@
-//! The tool's library under our SDK: it is found, bound and configured, and each attach wants what its settings say.
+//! The tool's library under our SDK: it is found, bound and configured, and each attach records what its
+//! settings ask for.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,7 +29,7 @@ fn attach_with(pairs: &[(&str, &str)]) -> Vec<u8> {
 
 #[test]
 fn each_attach_wants_what_its_settings_say() {
-    // As the worker of a session that takes notes.
+    // In the role of a session's worker that takes notes.
     changes::i_am_the_worker();
     notes::open(true);
     assert_eq!(registration::attach(), Err(Status::NOT_AVAILABLE));
@@ -45,7 +46,8 @@ fn each_attach_wants_what_its_settings_say() {
     assert!(context::wanted().is_empty());
     assert_eq!(context::create(), Err(Status::CONFIGURATION_LOCKED));
 
-    // Old names work; one setting may speak for several. Which runtimes there are (17) goes with each.
+    // Old names work, and one setting may stand for several. Each context also records which runtimes there
+    // are (17).
     assert_eq!(attach_with(&[("ROCPROF_HIP_API_TRACE", "1")]), [17, 21, 22]);
     assert!(context::wanted().wants(21, 516));
     registration::detach().unwrap();

@@ -1,4 +1,4 @@
-//! What an SDK looks up in the tool's library.
+//! The functions that an SDK looks up in the tool's library.
 
 use crate::{sdk, session};
 use midair_abi::private::SdkTable;
@@ -9,7 +9,7 @@ use std::ffi::{c_char, c_int, c_void};
 /// Our name among an SDK's clients.
 const NAME: &std::ffi::CStr = c"midair";
 
-/// Binds the tool to our SDK: 0, or -1 for a table that is not of this build.
+/// Binds the tool to our SDK. Returns 0, or -1 for a table of another build.
 ///
 /// # Safety
 /// As [`sdk::bind`].
@@ -19,7 +19,7 @@ pub unsafe extern "C" fn midair_tool_bind(table: *const SdkTable) -> c_int {
     edge(-1, || if unsafe { sdk::bind(table) } { 0 } else { -1 })
 }
 
-/// Configures the tool. Null under an SDK that did not bind it: what it would call is then unknown.
+/// Configures the tool. Null under an SDK that did not bind it, whose functions are unknown.
 ///
 /// # Safety
 /// `id` must be null or the SDK's struct for this client.
@@ -48,10 +48,10 @@ pub unsafe extern "C" fn rocprofiler_configure(
     })
 }
 
-/// Configures the tool for attaching; null as [`rocprofiler_configure`].
+/// Configures the tool for attaching; null in the same case as [`rocprofiler_configure`].
 ///
 /// # Safety
-/// None needed: the arguments are not looked at.
+/// None needed: the arguments are not used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocprofiler_configure_attach(
     _version: u32,

@@ -1,9 +1,9 @@
-//! Writing the files ourselves, where no attacher of ours reads the spool: the process was started with the tool, or somebody else's
-//! injector attached.
+//! Writing the files ourselves, where no attacher of ours reads the spool: the process was started with the
+//! tool, or another injector attached.
 //!
-//! The tool is then both ends: it makes the spool, a thread of its own follows it into a file without a name while the session is on,
-//! and whoever ends the session has the files written before it goes on. The same code writes them as on the attaching side
-//! (`midair-results`).
+//! The tool is then both ends. It makes the spool, a thread of its own follows the spool into an unlinked
+//! file while the session is on, and whoever ends the session waits until the files are written. The code
+//! that writes them is the same as on the attaching side (`midair-results`).
 
 use crate::sdk::{Sdk, SdkError, SessionKind};
 use midair_capi_build::quiet_thread;
@@ -22,39 +22,39 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Of the thread that follows the spool.
+/// Name of the thread that follows the spool.
 const NAME: &str = "midair-records";
 const STACK: usize = 512 << 10;
-/// How often it looks.
+/// How often it reads the spool.
 const TICK: Duration = Duration::from_millis(20);
-/// How long it may take for what is left at the end.
+/// How long it may take to read the rest at the end.
 const FINISH_LIMIT: Duration = Duration::from_secs(60);
-/// Memory of the spool that is taken ahead of its use, so that an application's thread need not.
+/// Memory of the spool that is faulted in before its use, so that an application's thread need not do it.
 const PREFAULT_AHEAD: usize = 4 << 20;
-/// Set by the command line to its own pid, which the program then has: the one process that says that there was nothing to record.
-/// Others are children of it, such as those of a shell script.
+/// Set by the command line to its own pid, which the program then has: the one process that reports that
+/// there was nothing to record. Its children, such as those of a shell script, do not.
 const LAUNCHED: &str = "ROCPROF_LAUNCH_PID";
 
-/// A session that is being written.
+/// A session whose files we write.
 struct Recording {
     kind: SessionKind,
     settings: Settings,
     identity: Identity,
-    /// Dropping it ends the thread's waiting.
+    /// Dropping it ends the thread's wait.
     stop: Sender<()>,
     done: Receiver<Followed>,
 }
 
-/// What the thread that follows the spool gives back.
+/// What the thread that follows the spool returns.
 struct Followed {
     reader: Reader,
     records: RecordWriter,
-    /// Calls, dispatches and the like; not what only describes.
+    /// Calls, dispatches and the like, without descriptions.
     events: u64,
     failure: Option<Failure>,
 }
 
-/// Files of this process were written, or why not was said.
+/// Files of this process were written, or it was reported why not.
 static WROTE: AtomicBool = AtomicBool::new(false);
 const NOTHING: &str = "rocprofv3: nothing was recorded, no file is written: the process made no call and launched no kernel that was asked for";
 
@@ -79,10 +79,11 @@ fn settings(sdk: Sdk) -> Settings {
         .collect()
 }
 
-/// Makes ready for a session, if it is one in which we write: call it before the contexts are started.
+/// Prepares a session in which we write the files. Call it before the contexts are started.
 ///
 /// # Errors
-/// When there is no memory, no place for records, or no way to write what is asked for: better now than at the end.
+/// When there is no memory, no directory for records, or no way to write what is asked for: better now than
+/// at the end.
 pub fn begin(sdk: Sdk) -> Result<(), SdkError> {
     let kind = sdk.session_kind();
     if kind == SessionKind::Engine || recording().is_some() {
@@ -143,7 +144,7 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
     Ok(())
 }
 
-/// Where the file without a name may be.
+/// Directories in which the unlinked file may be.
 fn temporary_directories() -> impl Iterator<Item = PathBuf> {
     std::env::var_os("ROCPROF_TMPDIR")
         .map(PathBuf::from)
@@ -151,7 +152,7 @@ fn temporary_directories() -> impl Iterator<Item = PathBuf> {
         .chain([std::env::temp_dir(), PathBuf::from(".")])
 }
 
-/// Follows the spool until it is told to stop, then takes the rest.
+/// Follows the spool until it is told to stop, then reads the rest.
 fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) -> Followed {
     let mut events = 0;
     let mut failure = None;
@@ -171,7 +172,8 @@ fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) ->
                 records.append(bytes).map(drop)
             })
         };
-        // What cannot be kept is given up, so that the rest finds room; at the end everything that is there is taken.
+        // Records that cannot be stored are dropped, so that the spool has room for new ones. At the end
+        // everything that is there is read.
         while match drain() {
             Ok(taken) => ended && taken > 0,
             Err(error) => {
@@ -193,7 +195,7 @@ fn follow(mut reader: Reader, mut records: RecordWriter, stop: &Receiver<()>) ->
     }
 }
 
-/// Records of what happened among these: of traced kinds, but for the runtimes, which are there and do nothing.
+/// How many of these records tell what happened: those of traced kinds, except which runtimes are loaded.
 fn count_events(bytes: &[u8]) -> u64 {
     let (mut rest, mut count) = (bytes, 0);
     while let Ok((_, size)) = event::decode(rest) {
@@ -205,7 +207,7 @@ fn count_events(bytes: &[u8]) -> u64 {
     count
 }
 
-/// Writes the files of a session that is over. When it returns they are there.
+/// Writes the files of a session that is over. When it returns they exist.
 pub fn finish() {
     let Some(recording) = recording().take() else {
         return;
@@ -234,15 +236,15 @@ pub fn finish() {
     let head = reader.head();
     identity.process.init_time = head.attached_at.load(Relaxed);
     identity.process.fini_time = head.detached_at.load(Relaxed);
-    // That the process ends is how a launched session ends.
+    // A launched session normally ends with its process.
     let mut outcome_bits = head.outcome.load(Acquire) & !outcome::PROCESS_EXIT;
     if kind == SessionKind::Launched {
-        // Nor does it matter then what stays in the tables.
+        // Hooked slots do not matter then either.
         outcome_bits &= !outcome::SLOT_KEPT;
     }
     let dropped = reader.dropped();
     if outcome_bits & outcome::MEMORY_KEPT != 0 {
-        // A thread may still be inside a record store.
+        // A thread may still be storing a record.
         std::mem::forget(reader);
     } else {
         drop(reader);
@@ -274,7 +276,8 @@ pub fn finish() {
     }
 }
 
-/// The process ends: where there was nothing to write, that is said, by the one process that the user has started.
+/// Called at the end of the process: reports that there was nothing to write, in the one process that the
+/// user has started.
 pub fn report_if_empty(sdk: Sdk) {
     if is_first() && !WROTE.load(Relaxed) && sdk.session_kind() != SessionKind::Becoming {
         say(NOTHING);
@@ -293,13 +296,13 @@ fn is_verbose(settings: &Settings) -> bool {
     level.is_some_and(|level| level >= Verbosity::Info)
 }
 
-/// Whether the user has us speak: who started the program under the profiler does. Where somebody attached, standard error is the
-/// application's, and is written to only where that was asked for.
+/// Whether we may print: yes where the user started the program under the profiler. Where somebody attached,
+/// standard error is the application's, and is used only on request.
 fn may_print(kind: SessionKind, settings: &Settings) -> bool {
     kind == SessionKind::Launched || is_verbose(settings)
 }
 
-/// Summaries that were asked for on a console go to a file, `PREFIX_summary.txt`, where the consoles are the application's.
+/// Summaries for a console go to a file, `PREFIX_summary.txt`, where the consoles are the application's.
 fn with_summary_file(kind: SessionKind, settings: &Settings) -> Settings {
     const OUTPUT: &str = "ROCPROF_STATS_SUMMARY_OUTPUT";
     let mut settings = settings.clone();
@@ -318,17 +321,17 @@ fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
         say(&format!("rocprofv3: warning: {warning}"));
     }
     let printed = match &written.summary {
-        // As AMD's tool: on the standard output of the program that it started.
+        // As AMD's tool does: on the standard output of the program that it started.
         Some((Console::Stdout, tables)) if kind == SessionKind::Launched => {
             std::io::stdout().write_all(tables.as_bytes())
         }
         Some((_, tables)) => std::io::stderr().write_all(tables.as_bytes()),
         None => Ok(()),
     };
-    // One that cannot be printed is nobody's trouble.
+    // A summary that cannot be printed is not a failure.
     drop(printed);
     for file in &written.files {
-        // AMD's words: scripts look for them (`docs/sources.md#rocprofv3`).
+        // AMD's words, which scripts look for (`docs/sources.md#rocprofv3`).
         say(&format!("Opened result file: {}", file.display()));
     }
     if let Some(failure) = &written.incomplete {
@@ -345,7 +348,7 @@ fn say_failure(kind: SessionKind, settings: &Settings, failure: &Failure) {
     }
 }
 
-/// A line on standard error, in one piece. One that cannot be written is nobody's trouble.
+/// A line on standard error, in one write. A line that cannot be written is dropped.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }

@@ -1,14 +1,14 @@
 //! The default tool: collects what `ROCPROF_*` asks for into a spool.
 //!
 //! * [`domain`]: which setting asks for which kind of records,
-//! * [`session`]: a context per domain, made once, started and stopped as each attach asks,
+//! * [`session`]: a context for each domain, made once, started and stopped as each attach asks,
 //! * [`sdk`]: the table of functions that our SDK binds it to,
 //! * [`files`]: following the spool and writing the files, where no attacher of ours does,
 //! * [`preload`]: what it does when it is preloaded by itself,
-//! * [`capi`]: what the SDK looks up in the library.
+//! * [`capi`]: the functions that the SDK looks up in the library.
 //!
-//! Where an attacher of ours reads the spool it writes no files and runs no thread. It depends on no SDK library; under
-//! an SDK that does not bind it (AMD's), it declines to be configured.
+//! Where an attacher of ours reads the spool, the tool writes no files and runs no thread. It depends on no
+//! SDK library; an SDK that does not bind it (AMD's) cannot configure it.
 
 pub mod capi;
 pub mod domain;

@@ -1,15 +1,17 @@
-//! `LD_PRELOAD=librocprofiler-sdk-tool.so PROGRAM`, without our command line and without an SDK: the tool brings its own.
+//! `LD_PRELOAD=librocprofiler-sdk-tool.so PROGRAM`, without our command line and without an SDK: the tool
+//! loads the SDK itself.
 
 use midair_abi::private::{LAUNCH, Launch, TOOL_BIND};
 use std::ffi::{CStr, CString, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The SDK, from the tool's directory.
+/// The SDK, relative to the tool's directory.
 const SDK: &str = "../librocprofiler-sdk.so.1";
 
-/// Where this library is visible to all, which only a preloaded one is at a program's start: loads the SDK beside it, unless one is
-/// there, and has it serve the tools. An SDK that is not ours is left alone.
+/// Where this library's symbols are visible to all, which at a program's start only a preloaded library's
+/// are: loads the SDK next to it, unless an SDK is loaded, and lets it serve the tools. An SDK that is not
+/// ours is left alone.
 pub fn at_load() {
     let own = crate::capi::midair_tool_bind as *const ();
     if visible(TOOL_BIND).addr() != own.addr() {
@@ -23,7 +25,7 @@ pub fn at_load() {
         // SAFETY: a NUL-terminated path of a library of ours. Without it the program runs unprofiled.
         unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     }
-    // Not inside the dlopen: the loader is free for other threads.
+    // Not inside the dlopen, so that the loader's lock is free for other threads.
     let launch = visible(LAUNCH);
     if !launch.is_null() {
         // SAFETY: only our SDK exports this name, with this type.

@@ -8,16 +8,16 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SdkError(pub c_int);
 
-/// Who began the session.
+/// Who started the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionKind {
     /// An attacher of ours, which reads the spool.
     Engine,
-    /// Somebody else's injector.
+    /// Another injector.
     Attached,
     /// Whoever started the process.
     Launched,
-    /// The same, and the process is about to become another program.
+    /// The same, and the process is about to execute another program.
     Becoming,
 }
 
@@ -29,11 +29,12 @@ pub struct Sdk {
 
 static BOUND: OnceLock<Sdk> = OnceLock::new();
 
-/// Binds the tool to an SDK; false when the table is another build's, or it is bound to another one.
+/// Binds the tool to an SDK. Returns false when the table belongs to another build, or when the tool is bound
+/// to another table.
 ///
 /// # Safety
-/// `table` must be null or point to a table whose first two fields are those of [`SdkTable`], and which lives for ever; with
-/// our version number it must be an [`SdkTable`].
+/// `table` must be null or point to a table whose first two fields are those of [`SdkTable`] and which lives
+/// forever. With our version number it must be an [`SdkTable`].
 pub unsafe fn bind(table: *const SdkTable) -> bool {
     if table.is_null() || !table.is_aligned() {
         return false;
@@ -73,7 +74,7 @@ impl Sdk {
         }
         Ok(context)
     }
-    /// Has every operation of a buffer-tracing kind recorded while the context runs.
+    /// Records every operation of a buffer-tracing kind while the context runs.
     pub fn trace(&self, context: u64, kind: c_int) -> Result<(), SdkError> {
         // SAFETY: see above; no list of operations, no buffer.
         checked(unsafe {
@@ -104,7 +105,7 @@ impl Sdk {
             (!value.is_null()).then(|| CStr::from_ptr(value).to_string_lossy().into_owned())
         }
     }
-    /// In what kind of session the tool is.
+    /// The kind of session that the tool is in.
     pub fn session_kind(&self) -> SessionKind {
         // SAFETY: see above.
         match unsafe { (self.table.session_kind)() } {
@@ -114,7 +115,7 @@ impl Sdk {
             _ => SessionKind::Engine,
         }
     }
-    /// Hands over the spool that we read: its start and its bytes.
+    /// Hands over the spool that we read: its address and its size in bytes.
     ///
     /// # Safety
     /// It must be a spool that stays mapped until the session is over.
@@ -122,7 +123,7 @@ impl Sdk {
         // SAFETY: see above, and the caller's promise.
         checked(unsafe { (self.table.give_spool)(base, len) })
     }
-    /// Tells the user something.
+    /// Reports a note to the user.
     pub fn note(&self, text: &str) {
         let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
         // SAFETY: see above.

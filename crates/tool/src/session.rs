@@ -1,5 +1,5 @@
-//! Contexts: one per domain, made when the tool is initialised, since later none can be. Each attach starts those that its
-//! settings ask for.
+//! Contexts: one for each domain, made when the tool is initialised, since none can be made later. Each
+//! attach starts those that its settings ask for.
 
 use crate::domain::{DOMAINS, Domain, NOT_BUILT, WITH_ALL};
 use crate::files;
@@ -34,7 +34,7 @@ pub fn initialize(sdk: Sdk) -> Result<(), SdkError> {
     Ok(())
 }
 
-/// Whether a setting is on. A value without meaning is said and counts as off.
+/// Whether a setting is on. A meaningless value is reported and counts as off.
 fn is_on(sdk: Sdk, setting: &CStr) -> bool {
     let Some(value) = sdk.setting(setting) else {
         return false;
@@ -48,10 +48,10 @@ fn is_on(sdk: Sdk, setting: &CStr) -> bool {
     })
 }
 
-/// Starts what this session's settings ask for, and stops what they do not.
+/// Starts what this session's settings ask for, and stops the rest.
 ///
 /// # Errors
-/// The SDK's status when it refuses to start something; nothing is left running then.
+/// The SDK's status when it refuses to start a context; none is left running then.
 pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     let contexts = contexts();
     if contexts
@@ -91,7 +91,7 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     Ok(())
 }
 
-/// Stops everything that runs, and writes the files if that is ours to do.
+/// Stops all contexts, and writes the files if that is our task.
 pub fn detach(sdk: Sdk) {
     for (_, context) in contexts() {
         if sdk.is_active(context) {

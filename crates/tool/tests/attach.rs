@@ -1,5 +1,5 @@
-//! The tool under an SDK of the test's own: which contexts it makes, starts and stops for which settings. One test, since a
-//! tool is bound once per process.
+//! The tool under an SDK of the test's own: which contexts it makes, starts and stops for which settings. It
+//! is one test, since a tool is bound once per process.
 
 #![allow(
     clippy::unwrap_used,
@@ -149,7 +149,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
     };
     // SAFETY (whole test): the tool's functions with tables and data that live for ever.
     unsafe {
-        // Nobody bound it, or a table of another build did: it declines, and touches nothing.
+        // Unbound, or offered a table of another build: it declines, and touches nothing.
         assert_eq!(midair_tool_bind(std::ptr::null()), -1);
         assert_eq!(midair_tool_bind(&OTHER_BUILD), -1);
         assert!(rocprofiler_configure(10201, c"1.2.1".as_ptr(), 0, &raw mut id).is_null());
@@ -172,7 +172,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
                 [21, 22, 1, 2, 3, 4, 11, 10, 16, 12, 32, 8, 9]
             );
             assert_eq!(fake.spool.len(), 13);
-            // With each goes which runtimes there are.
+            // Each context also records which runtimes there are.
             assert!(fake.contexts.values().all(|kinds| kinds[1..] == [17]));
         });
         let on = |attach: &ConfigureAttachResult| {
@@ -189,7 +189,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
         assert_eq!(running(), [21, 11]);
         assert!(with(|fake| fake.notes.is_empty()));
 
-        // Another attach without a detach between: what is not asked for any more is stopped.
+        // Another attach without a detach in between: what is no longer asked for is stopped.
         settings(&[
             ("ROCPROF_HSA_CORE_API_TRACE", "True"),
             ("ROCPROF_KERNEL_TRACE", "0"),
@@ -199,7 +199,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
         off(&attach);
         assert!(running().is_empty());
 
-        // Nothing asked for, an empty value, something that is not built: attached, and said.
+        // Nothing asked for, an empty value, something that is not built: attached, and reported.
         settings(&[
             ("ROCPROF_KERNEL_TRACE", ""),
             ("ROCPROF_RCCL_API_TRACE", "1"),

@@ -1,4 +1,4 @@
-//! Sessions over an engine that is a script.
+//! Sessions over an engine that follows a script.
 
 use super::*;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Engine for Fake {
 
     fn descendants(&self, pid: Pid) -> Vec<Pid> {
         match pid {
-            // Of two generations; one without a runtime, and one that somebody else has.
+            // Two generations: one process without a runtime, and one that another attacher holds.
             LIVES => vec![id(11), REFUSES, id(12)],
             LAUNCHES => vec![id(13), HOLDS, id(14)],
             _ => Vec::new(),
@@ -68,10 +68,11 @@ impl Engine for Fake {
     }
 }
 
-/// As the root of a tree: a launcher without a runtime, whose children live, or of which some refuse.
+/// The root of a tree: a launcher without a runtime, all of whose children are attached, or some of which
+/// refuse.
 const LAUNCHES: Pid = id(7);
 
-/// Somebody else's.
+/// Attached by somebody else.
 const HOLDS: Pid = id(8);
 
 impl LiveSession for FakeLive {
@@ -124,7 +125,7 @@ fn a_session_is_followed_and_finished_on_one_thread() {
     assert_eq!(sessions.detach(LIVES).unwrap(), [PathBuf::from("out.csv")]);
     assert_eq!(fake.finished.load(Ordering::SeqCst), 1);
     assert!(fake.owner_is_one_thread.load(Ordering::SeqCst));
-    // And again.
+    // A second time.
     sessions.attach(fake, LIVES, settings()).unwrap();
     sessions.detach(LIVES).unwrap();
 }
@@ -173,7 +174,7 @@ fn trouble_is_never_a_success() {
     for pid in [PANICS, BREAKS, LOSES] {
         sessions.attach(fake, pid, settings()).unwrap();
     }
-    // Each is given the time to come to its trouble.
+    // Each session gets the time to run into its failure.
     while fake.followed.load(Ordering::SeqCst) < 6 {
         std::thread::yield_now();
     }
@@ -200,7 +201,7 @@ fn a_tree_is_attached_and_detached_as_it_was() {
     assert!([LIVES, id(11), id(12)].iter().all(|pid| sessions.has(*pid)) && !sessions.has(REFUSES));
     let twice = sessions.attach_tree(fake, LIVES, &settings()).unwrap_err();
     assert_eq!(twice[0].1.kind, Kind::Usage);
-    // One that was detached from alone is left out.
+    // A process that was detached individually is left out.
     sessions.detach(id(11)).unwrap();
     let mut endings = sessions.detach_tree(LIVES).unwrap();
     endings.sort_by_key(|(pid, _)| *pid);

@@ -30,7 +30,7 @@ fn the_interface_works_from_c() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("librocprofiler-sdk-rocattach.so.1");
     std::fs::copy(common::built(), &library).unwrap();
-    // An installation in name only: nothing here comes so far that it would be loaded.
+    // A dummy installation: nothing here gets far enough to load it.
     std::fs::create_dir(folder.path().join("rocprofiler-sdk")).unwrap();
     for name in [
         "librocprofiler-sdk.so.1",
@@ -56,7 +56,7 @@ fn the_interface_works_from_c() {
         String::from_utf8_lossy(&out.stderr),
     );
     assert!(out.status.success(), "{}\n{text}\n{errors}", out.status);
-    // Every failure that has no status says itself in one line.
+    // Every failure without a status of its own prints one line.
     let (_, first_generation) = errors.split_once("-- first generation\n").unwrap();
     assert_eq!(
         first_generation.lines().collect::<Vec<_>>(),

@@ -42,7 +42,7 @@ impl Stage {
             .collect()
     }
 
-    /// A command with only what it needs in its environment.
+    /// A command with only the environment that it needs.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -52,7 +52,7 @@ impl Stage {
         command
             .env("LD_LIBRARY_PATH", self.folder.path())
             .stdin(Stdio::null());
-        // Python's, where it is not the system's.
+        // The Python interpreter, where it is not the system's.
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
@@ -89,7 +89,7 @@ impl Stage {
     }
 }
 
-/// A process that waits for the end of its input, and has a library of a GPU runtime's name mapped.
+/// A process that waits for the end of its input, with a library mapped that has a GPU runtime's name.
 struct Target {
     child: Child,
     input: Option<ChildStdin>,
@@ -143,7 +143,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Starts, waits for a line of standard output, does `then`, and gives the whole output. Late is a failure.
+/// Starts a command, waits for a line of standard output, does `then`, and returns the whole output. Fails
+/// when that takes too long.
 fn run_and(mut command: Command, line: &str, then: impl FnOnce(&mut Child)) -> Output {
     let mut child = command
         .stdout(Stdio::piped())
@@ -476,7 +477,7 @@ fn the_attach_tool_does_the_whole_job() {
         .unwrap();
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     assert!(text(&out.stdout).ends_with("Profiling completed; output below ./attachment-output\n"));
-    // What the user set stays; the rest has defaults.
+    // Variables that the user set are kept; the others have defaults.
     assert_eq!(
         stage.log()[0],
         format!("rocattach_attach {pid} tools=- kernels=0 output=csv")

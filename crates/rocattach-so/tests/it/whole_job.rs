@@ -1,5 +1,5 @@
-//! The whole way, from a C++ program of ours over the C interface: AMD's runtimes in the lab on our register, attached, recorded,
-//! detached, files. The truth is the modelled GPU's log.
+//! A whole job from a C++ program of ours over the C interface: AMD's runtimes in the lab on our register
+//! library, attached, recorded, detached, written. The modelled GPU's log is the ground truth.
 
 use crate::common;
 use midair_tests::Result;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// `vadd` with our register library, its first iterations done.
+/// `vadd` with our register library, after its first iterations.
 fn vadd(lab: &Lab, iterations: u32, pause_us: u32) -> Result<LabTarget> {
     let libs = lab.scratch().join("libs");
     std::fs::create_dir_all(&libs)?;
@@ -64,7 +64,8 @@ fn times(trace: &Csv) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Every row is a dispatch of the log, none comes twice, and between the first and the last none of the log is missing.
+/// Every row is a dispatch in the log, none occurs twice, and none of the log is missing between the first
+/// and the last.
 fn compare(trace: &Csv, target: &LabTarget) -> Result<usize> {
     let log = target.model_log()?;
     let rows = times(trace);
@@ -174,7 +175,7 @@ fn rocprof_attach_ends_on_enter_and_leaves_the_process_alone() -> Result<()> {
         .env("PATH", std::env::var_os("PATH").unwrap_or_default());
     let mut attach = Target::spawn(command)?;
     attach.expect("Press Enter to detach...")?;
-    // Some iterations under the profiler: seen in the model's log.
+    // Wait for some iterations under the profiler, as seen in the model's log.
     let before = target.model_log()?.dispatches().count();
     midair_tests::target::until("work under the profiler", || {
         Ok(target.model_log()?.dispatches().count() > before + 60)

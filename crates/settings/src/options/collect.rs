@@ -1,4 +1,4 @@
-//! What part is recorded.
+//! Which part is recorded.
 
 use super::{Category::Filter, Opt, Sets, Shape};
 

@@ -1,13 +1,13 @@
-//! Starting a program, and other things for the few.
+//! Starting a program, and options that few people need.
 
 use super::{Category::Advanced, Front, Opt, Sets, Shape};
 
-/// One that works.
+/// An option that is built.
 const fn built(long: &'static str, shape: Shape, sets: Sets, help: &'static str) -> Opt {
     Opt::new(long, Advanced, shape, sets, help).front(Front::Rocprofv3)
 }
 
-/// One that does not yet.
+/// An option that is not built yet.
 const fn launch(long: &'static str, shape: Shape, sets: Sets, help: &'static str) -> Opt {
     Opt::new(long, Advanced, shape, sets, help)
         .later()

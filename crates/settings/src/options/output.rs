@@ -1,4 +1,4 @@
-//! Where results go, in which form, and what is said on the way.
+//! Where results go, in which form, and what is printed meanwhile.
 
 use super::{
     Category::{Advanced, Output, Perfetto, Summary},

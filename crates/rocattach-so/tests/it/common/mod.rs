@@ -1,4 +1,4 @@
-//! What the test files share.
+//! Helpers that the test files share.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +26,7 @@ pub fn source(name: &str) -> String {
     format!("{}/tests/c/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs a compiler and shows its words when it refuses.
+/// Runs a compiler, and shows its messages when it fails.
 pub fn compile(compiler: &str, arguments: &[&str]) {
     let out = Command::new(compiler)
         .args(["-Wall", "-Wextra", "-Werror", "-O1", "-I"])
