@@ -140,7 +140,7 @@ fn a_gpu_process_is_looked_at_and_not_touched() -> Result<()> {
         "C library",
         "runtime",
         "results",
-        "room",
+        "headroom",
         "kernel",
     ] {
         assert_eq!(check(&told, name)?["status"], "pass", "{name}: {told:#}");
@@ -148,7 +148,7 @@ fn a_gpu_process_is_looked_at_and_not_touched() -> Result<()> {
     for name in [
         "table source",
         "other profilers",
-        "our thread",
+        "worker thread",
         "listener",
         "threads",
         "namespaces",
@@ -277,7 +277,7 @@ fn ps_tells_who_uses_a_gpu_and_what_of_ours_is_there() -> Result<()> {
     let told = listed(pid)?.ok_or("the process is not listed")?;
     assert_eq!(
         (&told["attached"], &told["way"]),
-        (&"parked".into(), &"our parked thread".into()),
+        (&"parked".into(), &"parked worker thread".into()),
         "{told:#}"
     );
 

@@ -126,7 +126,7 @@ fn a_session_that_the_lease_ended_is_no_success() -> Result<()> {
     assert_eq!(recorded(&traced)?, seen, "{}", traced.exit);
     let said = traced.exit.stderr.join("\n");
     assert!(
-        said.contains("had not heard of this side"),
+        said.contains("this side was silent for too long"),
         "{}",
         traced.exit
     );

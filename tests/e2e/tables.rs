@@ -86,7 +86,7 @@ fn sessions(command: LabCommand<'_>) -> Result<[String; 2]> {
             assert!(diff.is_empty(), "a second session left something:\n{diff}");
         }
     }
-    let woken = "our own thread";
+    let woken = "the worker thread";
     let by_listener = "the listener of the process, over its socket";
     let expected = if ways[0].starts_with(by_listener) {
         by_listener

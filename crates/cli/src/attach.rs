@@ -151,7 +151,7 @@ fn report_entry(entry: &Entry, report: &Report) {
         ));
     } else {
         report.info(&format!(
-            "entered by {}; that thread stood for {} us (stop {}, stub {}, release {})",
+            "entered by {}; that thread was stopped for {} us (stop {}, stub {}, release {})",
             entry.via,
             stopped.as_micros(),
             entry.seize.as_micros(),
@@ -163,17 +163,17 @@ fn report_entry(entry: &Entry, report: &Report) {
     entry.notes.iter().for_each(|text| report.info(text));
     if entry.looks > 0 {
         report.info(&format!(
-            "before that, running threads were stopped {} times to see where they stood, for {} us together",
+            "before that, running threads were stopped {} times to find out where they were, for {} us together",
             entry.looks,
             entry.looked.as_micros()
         ));
     }
     for thread in entry.rejected.iter().take(REJECTED_SHOWN) {
-        report.info(&format!("not taken: {thread}"));
+        report.info(&format!("not used: {thread}"));
     }
     match entry.rejected.len().saturating_sub(REJECTED_SHOWN) {
         0 => {}
-        more => report.info(&format!("not taken: {more} more")),
+        more => report.info(&format!("not used: {more} more")),
     }
 }
 
@@ -205,10 +205,10 @@ fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) {
         )),
         NoticeKind::Ended(_) if named == Some(news.pid) => {}
         NoticeKind::Ended(End::Yielded) => report.note(&format!(
-            "{label} goes on; another profiler came, and this session gave way to it"
+            "{label} runs on; another profiler came, and this session gave way to it"
         )),
         NoticeKind::Ended(End::Lapsed) => report.note(&format!(
-            "{label} goes on; it had not heard of this side for too long, and its session is over"
+            "{label} runs on; this side was silent for too long, and its session is over"
         )),
         NoticeKind::Ended(_) => report.note(&format!("{label} has ended")),
         NoticeKind::Watched => report.note(&format!(

@@ -145,8 +145,9 @@ pub fn refused(refusal: Refusal) -> Failure {
     let text = refusal.to_string();
     match refusal {
         Refusal::Usage(_) => Failure::new(Kind::Usage, text),
-        Refusal::NotBuilt(_) => Failure::new(Kind::NotBuilt, text)
-            .hint("leave it away, or see --help for what is built"),
+        Refusal::NotBuilt(_) => {
+            Failure::new(Kind::NotBuilt, text).hint("omit it, or see --help for what is built")
+        }
     }
 }
 

@@ -32,7 +32,7 @@ fn pid_argument() -> Arg {
     Arg::new("PID")
         .required(true)
         .value_parser(clap::value_parser!(u32).range(1..))
-        .help("Process to look at")
+        .help("Process to inspect")
 }
 
 /// `midair run`: options that say what to record and where to write it, and the program.
@@ -231,7 +231,7 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     }
     if given.is_on("dry-run") {
         if target.pid().is_none() {
-            return Err(Failure::new(Kind::Usage, "--dry-run looks at one process")
+            return Err(Failure::new(Kind::Usage, "--dry-run checks one process")
                 .hint("midair ps lists the others"));
         }
         return doctor::check(&request, false, engine, report);

@@ -30,7 +30,7 @@ pub(crate) fn command() -> Command {
                 .short('a')
                 .long("all")
                 .action(ArgAction::SetTrue)
-                .help("Also those that cannot be looked at, of which nothing is known"),
+                .help("Also those that cannot be inspected, of which nothing is known"),
         )
         .arg(json_argument())
 }
@@ -57,8 +57,8 @@ pub(crate) fn run(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> 
 
 fn unreadable(count: usize) -> String {
     match count {
-        1 => "1 process cannot be looked at: run this as root".to_owned(),
-        _ => format!("{count} processes cannot be looked at: run this as root"),
+        1 => "1 process cannot be inspected: run this as root".to_owned(),
+        _ => format!("{count} processes cannot be inspected: run this as root"),
     }
 }
 
@@ -120,7 +120,7 @@ fn short(failure: &Failure) -> &'static str {
         Kind::Libc => "C library",
         Kind::Architecture => "machine type",
         Kind::Stopped => "stopped",
-        Kind::NoRoom => "no room",
+        Kind::NoHeadroom => "no headroom",
         Kind::NoCupti => "no CUPTI",
         Kind::OtherProfiler => "another profiler",
         Kind::Filtered => "filtered",

@@ -70,7 +70,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
             Kind::Usage,
             "either a program to start or a process to attach to",
         )
-        .hint("leave --pid away, or what stands behind --"));
+        .hint("omit --pid, or what follows --"));
     }
     if application.is_none() && pid.is_none() {
         return Err(Failure::new(

@@ -525,15 +525,15 @@ fn how_it_came_in_is_told_at_level_info() {
     let words = [&words[..], &["--log-level", "info"]].concat();
     let end = Run::start(&words, "entry", Stdio::null(), None).end();
     for line in [
-        "entered by a running thread at a safe point: 7 (work), in step; that thread stood for 123 us (stop 20, stub 100, release 3)",
-        "running threads were stopped 5 times to see where they stood, for 60 us together",
-        "not taken: 0 (busy) is running",
-        "not taken: 19 (busy) is running",
-        "not taken: 3 more",
+        "entered by a running thread at a safe point: 7 (work), in step; that thread was stopped for 123 us (stop 20, stub 100, release 3)",
+        "running threads were stopped 5 times to find out where they were, for 60 us together",
+        "not used: 0 (busy) is running",
+        "not used: 19 (busy) is running",
+        "not used: 3 more",
     ] {
         assert!(end.err.contains(line), "{line}: {}", end.err);
     }
-    assert!(!end.err.contains("not taken: 20 (busy)"), "{}", end.err);
+    assert!(!end.err.contains("not used: 20 (busy)"), "{}", end.err);
 }
 
 #[test]
@@ -629,12 +629,12 @@ fn midair_ps_tells_what_it_could_not_look_at() {
     assert_eq!((end.code, end.out.len()), (Some(0), 0));
     assert!(
         end.err
-            .contains("2 processes cannot be looked at: run this as root"),
+            .contains("2 processes cannot be inspected: run this as root"),
         "{}",
         end.err
     );
     let end = ps(&["midair", "ps", "-a"]);
-    assert!(!end.err.contains("cannot be looked at"), "{}", end.err);
+    assert!(!end.err.contains("cannot be inspected"), "{}", end.err);
     let end = ps(&["midair", "ps", "--json"]);
     let told: serde_json::Value = serde_json::from_str(&end.out[0]).unwrap();
     assert_eq!(

@@ -10,7 +10,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A mistake in the caller's words (options, values).
+    /// A mistake in the caller's options or values.
     Usage = 2,
     /// No such process.
     NoProcess = 10,
@@ -22,9 +22,9 @@ pub enum Kind {
     Zombie = 13,
     /// No GPU runtime is loaded in it.
     NotGpu = 14,
-    /// Somebody else's session is on, or another tracer holds the thread.
+    /// Another session is on, or another tracer holds the thread.
     Busy = 15,
-    /// Its C library is too old or of another kind than our libraries need.
+    /// Its C library is older than our libraries need, or of another kind.
     Libc = 16,
     /// No thread of it is parked where it is safe to enter.
     NoParkedThread = 17,
@@ -36,21 +36,21 @@ pub enum Kind {
     Installation = 20,
     /// The engine could not enter, for a reason that it names; the target was left as it was.
     Enter = 21,
-    /// The target refused or failed the set-up, for a reason that it names; it was undone.
+    /// The target refused the set-up or failed at it, for a reason that it names; the set-up was undone.
     Setup = 22,
-    /// There is not the room for it, under a limit of the process, of its memory cgroup, or of the attaching side.
-    NoRoom = 23,
+    /// A limit of the process, of its memory cgroup or of the attacher leaves too little headroom.
+    NoHeadroom = 23,
     /// The process does not see itself in `/proc`.
     NoProc = 24,
-    /// Something is there twice, and it cannot be told which is the one that counts.
+    /// Something is loaded twice, and it cannot be determined which copy is in use.
     Ambiguous = 25,
-    /// Its system calls are filtered or dispatched, and what we need is not let through, or that cannot be known.
+    /// Its system calls are filtered or dispatched, and a call that we need is not allowed, or that is not known.
     Filtered = 26,
-    /// No CUPTI that fits is to be had for a CUDA process.
+    /// There is no suitable CUPTI for a CUDA process.
     NoCupti = 27,
-    /// Another profiler has the process: CUPTI takes one at a time.
+    /// Another profiler is active in the process: CUPTI serves one at a time.
     OtherProfiler = 28,
-    /// The detach did not come to its end in time.
+    /// The detach did not complete in time.
     DetachFailed = 30,
     /// The target ended by a signal or exec; what was recorded is written.
     TargetKilled = 31,
@@ -60,7 +60,7 @@ pub enum Kind {
     Output = 33,
     /// A known option that is not built yet.
     NotBuilt = 34,
-    /// Of several processes some went as they should and some did not; each that did not is named.
+    /// Some of several processes succeeded and some failed; each that failed is named.
     Partial = 35,
 }
 
@@ -74,7 +74,7 @@ impl Kind {
 /// A failure: what, in one sentence, and what to do about it.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// Which one.
+    /// The kind of failure, which is its exit code.
     pub kind: Kind,
     /// One sentence without a full stop, lower case.
     pub what: String,
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_its_sentence_and_keeps_its_code_and_remedy() {
-        let failure = Failure::new(Kind::NoRoom, "no memory is left").hint("free some");
+        let failure = Failure::new(Kind::NoHeadroom, "no memory is left").hint("free some");
         assert_eq!(failure.to_string(), "no memory is left");
         assert_eq!(failure.kind.exit_code(), 23);
         assert_eq!(failure.hint, "free some");

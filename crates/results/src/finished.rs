@@ -223,7 +223,7 @@ impl Ready {
                 .collect();
             if index.unseen() > 0 {
                 lost.push(format!(
-                    "{} packets of queues, which were consumed before they could be looked at",
+                    "{} packets of queues, which were consumed before they could be inspected",
                     index.unseen()
                 ));
             }
@@ -301,7 +301,7 @@ pub fn check(settings: &Settings, identity: &Identity) -> Result<PathBuf, Failur
     let plan = plan(settings, identity)?;
     midair_output::check(&plan).map_err(|error| {
         Failure::new(Kind::Output, error.to_string())
-            .hint("name another place with --output-directory")
+            .hint("name another directory with --output-directory")
     })?;
     Ok(plan.directory)
 }
@@ -340,8 +340,8 @@ fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {
 /// Why a session that has ended lacks part of what happened, if it does.
 fn truncated(word: u32) -> Option<&'static str> {
     [
-        (outcome::LEASE_EXPIRED, "the target's side ended the session by itself, since it had not heard of this side for too long: what the process did from then on is missing"),
-        (outcome::HOOKED_LATE, "the process opened its GPU runtime and went on before the target's side had a turn to look at it: what it did at the beginning may be missing"),
+        (outcome::LEASE_EXPIRED, "the target's side ended the session by itself, since this side was silent for too long: what the process did from then on is missing"),
+        (outcome::HOOKED_LATE, "the process opened its GPU runtime and went on before the target's side could hook it: what it did at the beginning may be missing"),
     ]
     .into_iter()
     .find(|(bit, _)| word & bit != 0)
@@ -354,7 +354,7 @@ fn outcome_notes(word: u32) -> Vec<String> {
         (outcome::SLOT_KEPT, "another library has put its wrapper over ours: ours stays below it and only passes calls on"),
         (outcome::STILL_RUNNING, "work was still running on the device at the detach: it is recorded as such"),
         (outcome::RUNTIME_SHUT_DOWN, "the process shut its GPU runtime down: collecting ended there"),
-        (outcome::MEMORY_KEPT, "a thread of the process stood still inside a record store: some memory of ours stays mapped there"),
+        (outcome::MEMORY_KEPT, "a thread of the process was held up inside a record store: some memory of ours stays mapped there"),
         (outcome::YIELDED, "another profiler came, and this session gave way to it: what was recorded until then is whole"),
         (outcome::NO_TABLES, "no GPU runtime was in use in the process: nothing was there to record"),
     ]

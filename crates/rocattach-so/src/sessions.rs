@@ -186,7 +186,7 @@ pub(crate) fn no_session(pid: i32) -> Failure {
 pub(crate) fn thread_died(pid: Pid) -> Failure {
     Failure::new(
         Kind::Enter,
-        format!("the thread of the session with process {pid} came to an unforeseen end"),
+        format!("the thread of the session with process {pid} ended unexpectedly"),
     )
 }
 

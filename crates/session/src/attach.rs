@@ -232,7 +232,7 @@ fn approach_to(pid: Pid) -> Result<Approach, Failure> {
 fn via(via: &midair_inject::Via) -> String {
     let how = match via.tier {
         Tier::Socket => "the listener of the process, over its socket",
-        Tier::OwnThread => "our own thread of an earlier session",
+        Tier::OwnThread => "the worker thread of an earlier session",
         Tier::Listener => "the listener thread of a register library",
         Tier::Parked(_) => "a parked thread",
         Tier::SafePoint => "a running thread at a safe point",

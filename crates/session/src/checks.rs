@@ -89,14 +89,17 @@ impl Lines {
         self.checks.push(Check::fail(name, failure));
     }
     fn cannot_tell(&mut self, name: &str, why: &std::io::Error) {
-        self.note(name, format!("cannot be told: {why}"));
+        self.note(name, format!("cannot be determined: {why}"));
     }
     /// Reports a fact that forbids entering by ptrace. Whether it forbids the attach depends on the engine's
     /// inspection.
     fn against(&mut self, name: &str, refusal: &Refusal) {
         let failure = explain::refused(refusal);
         if self.enters {
-            let found = format!("{}; the way in does not need it otherwise", failure.what);
+            let found = format!(
+                "{}; the entry path that an attach would take does not need it",
+                failure.what
+            );
             self.note(name, found);
         } else {
             self.fail(name, failure);

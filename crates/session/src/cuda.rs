@@ -112,7 +112,7 @@ fn may_name_cupti(settings: &Settings, tid: Tid) -> Result<(), Failure> {
         Kind::NotPermitted,
         format!("{path} may not be loaded there: {why}"),
     )
-    .hint("leave --cupti away: the process's own is found; or run this as root"))
+    .hint("omit --cupti: the process's own is found; or run this as root"))
 }
 
 /// Settings, warnings, notes.

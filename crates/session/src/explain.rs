@@ -112,14 +112,14 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         }
         // Limits that were not checked, or that were met meanwhile. What was begun is undone.
         EnterError::ThreadRefused { errno } if *errno == libc::EAGAIN => (
-            Kind::NoRoom,
+            Kind::NoHeadroom,
             "its user has as many threads as allowed (RLIMIT_NPROC), or its pids cgroup is full: raise that limit",
         ),
         EnterError::SystemCall { errno, .. } | EnterError::Boot { errno, .. }
             if [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE].contains(errno) =>
         {
             (
-                Kind::NoRoom,
+                Kind::NoHeadroom,
                 "a limit of the process is met (address space, locked memory, mappings, descriptors): see midair doctor",
             )
         }

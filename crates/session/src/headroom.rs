@@ -70,8 +70,11 @@ pub(crate) fn check(
     let need = Need::of(look, platform, tools, spool, room.locks_all);
     match lacking(&room, &need) {
         Some((what, hint)) => Err(Failure::new(
-            Kind::NoRoom,
-            format!("process {} has no room for an attach: {what}", look.pid),
+            Kind::NoHeadroom,
+            format!(
+                "process {} lacks the headroom for an attach: {what}",
+                look.pid
+            ),
         )
         .hint(hint)),
         None => Ok(()),
@@ -83,7 +86,7 @@ fn lacking(room: &Room, need: &Need) -> Option<(String, &'static str)> {
     let mib = |bytes: u64| bytes.div_ceil(MIB);
     if let Some(left) = short(room.descriptors, need.descriptors) {
         let what = format!(
-            "{} of its {} descriptors (RLIMIT_NOFILE) are left, needed are {}",
+            "{} of its {} descriptors (RLIMIT_NOFILE) are left, and {} are needed",
             left.left(),
             left.limit,
             need.descriptors
@@ -92,7 +95,7 @@ fn lacking(room: &Room, need: &Need) -> Option<(String, &'static str)> {
     }
     if let Some(left) = short(room.mappings, need.mappings) {
         let what = format!(
-            "{} of its {} mappings (vm.max_map_count) are left, needed are {}",
+            "{} of its {} mappings (vm.max_map_count) are left, and {} are needed",
             left.left(),
             left.limit,
             need.mappings
@@ -101,7 +104,7 @@ fn lacking(room: &Room, need: &Need) -> Option<(String, &'static str)> {
     }
     let bytes = |left: Left, name: &str, need: u64| {
         format!(
-            "{} MiB of its {} MiB of {name} are left, needed are {}",
+            "{} MiB of its {} MiB of {name} are left, and {} are needed",
             left.left() / MIB,
             mib(left.limit),
             mib(need)
@@ -161,7 +164,7 @@ pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Re
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
     if limit.rlim_cur < largest {
         return Err(Failure::new(
-            Kind::NoRoom,
+            Kind::NoHeadroom,
             format!(
                 "the limit of file sizes of this process (RLIMIT_FSIZE) is {} bytes, and the largest file in memory that it needs has {largest}",
                 limit.rlim_cur
@@ -173,9 +176,9 @@ pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Re
     let us = midair_procinfo::Pid::own();
     if let Some(left) = room::memory(us).filter(|left| left.left() < need) {
         return Err(Failure::new(
-            Kind::NoRoom,
+            Kind::NoHeadroom,
             format!(
-                "{} MiB of the {} MiB of this process's memory cgroup are left, needed are {}",
+                "{} MiB of the {} MiB of this process's memory cgroup are left, and {} are needed",
                 left.left() / MIB,
                 left.limit.div_ceil(MIB),
                 need.div_ceil(MIB)

@@ -75,9 +75,9 @@ impl Install {
             rights::trusted(path).map_err(|why| {
                 Failure::new(
                     Kind::Installation,
-                    format!("this program has rights that you have not, and its libraries are not safe: {why}"),
+                    format!("this program has rights that you lack, and its libraries are not safe: {why}"),
                 )
-                .hint("install midair where only root can write, or take its file capabilities or set-uid bit away")
+                .hint("install midair where only root can write, or remove its file capabilities or set-uid bit")
             })?;
         }
         Ok(())
@@ -160,7 +160,7 @@ impl Install {
             return Err(Failure::new(
                 Kind::NotPermitted,
                 format!(
-                    "the tool library {} is a relative path, and this program has rights that you have not",
+                    "the tool library {} is a relative path, and this program has rights that you lack",
                     path.display()
                 ),
             )

@@ -100,7 +100,7 @@ fn way(approach: &Approach) -> Result<&'static str, Failure> {
     match agent {
         Some(agent) if !agent.is_parked() => Err(explain::busy(approach.pid, agent.state())),
         _ if approach.door.is_some() => Ok("listener's socket"),
-        Some(_) => Ok("our parked thread"),
+        Some(_) => Ok("parked worker thread"),
         None if look.is_some_and(|look| look.listener.is_some()) => Ok("listener"),
         None => Ok("a parked thread"),
     }

@@ -67,7 +67,7 @@ impl Caller {
                 return Some(format!("it is in group {gid} and you are not"));
             }
         }
-        (beyond != 0).then(|| format!("it has capabilities that you have not ({beyond:#x})"))
+        (beyond != 0).then(|| format!("it has capabilities that you lack ({beyond:#x})"))
     }
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn trusted(path: &Path) -> io::Result<File> {
 /// they are. A file there may have further hard links, made by somebody else.
 fn check(file: &File, holds_a_directory: bool) -> Result<(), &'static str> {
     let Ok(meta) = file.metadata() else {
-        return Err("cannot be looked at");
+        return Err("cannot be inspected");
     };
     if meta.uid() != 0 {
         return Err("does not belong to root");

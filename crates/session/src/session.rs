@@ -34,7 +34,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_millis(250);
 
 /// Reported where a process ended before its worker thread had completed the session.
-const CUT_SHORT: &str = "the process ended without its exit handlers, or before our thread in it had a turn: what its device did in its last milliseconds may be missing";
+const CUT_SHORT: &str = "the process ended without its exit handlers, or before its worker thread was scheduled: what its device did in its last milliseconds may be missing";
 
 /// How often the spool is read at the end, at most. The first round takes what is there.
 const LAST_ROUNDS: u32 = 64;
@@ -577,7 +577,7 @@ fn stopped(during: Phase) -> Failure {
         kind,
         format!("the process was stopped by job control during {phase}"),
     )
-    .hint("its side ends what was begun by itself when it goes on (kill -CONT)")
+    .hint("its side undoes what was begun when it runs again (kill -CONT)")
 }
 
 /// A copy of a library in memory, so that the target needs neither our path nor our file system, and a hash

@@ -24,7 +24,7 @@ pub const fn rocattach_status(kind: Kind) -> u32 {
         | Kind::Architecture
         | Kind::Installation
         | Kind::Setup
-        | Kind::NoRoom
+        | Kind::NoHeadroom
         | Kind::NoProc
         | Kind::Ambiguous
         | Kind::NoCupti

@@ -270,7 +270,7 @@ fn a_memory_cgroup_at_its_limit() -> Result<()> {
             &program,
             &everything,
             23,
-            "memory of its cgroup are left, needed are 8",
+            "memory of its cgroup are left, and 8 are needed",
         )?;
         assert_eq!(status(program.pid, "VmLck")?, 0);
     }

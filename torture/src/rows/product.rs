@@ -36,7 +36,7 @@ pub fn cells() -> Vec<Cell> {
             "nothing left to its memory cgroup; the whole product, on a HIP program (stand-in runtimes)",
             at_its_limit,
         )
-        .want(Want::InOr(&["NoRoom"])),
+        .want(Want::InOr(&["NoHeadroom"])),
     ]
 }
 
@@ -193,8 +193,8 @@ fn session(pid: i32, install: &Install) -> Cycle {
     let request = Request::new(id, settings);
     let session = match Session::attach_with(&request, install, &Options::default()) {
         Ok(session) => session,
-        Err(failure) if failure.kind == Kind::NoRoom => {
-            return Cycle::Refused("NoRoom".to_owned(), failure.to_string());
+        Err(failure) if failure.kind == Kind::NoHeadroom => {
+            return Cycle::Refused("NoHeadroom".to_owned(), failure.to_string());
         }
         Err(failure) => return Cycle::Failed(failure.to_string()),
     };

@@ -21,7 +21,7 @@ pub(super) fn lines(
         Err(why) => lines.cannot_tell("CUPTI", &why),
     }
     let other = cupti::other_profiler(pid, tid, modules);
-    let none = "none that it was started with; whether one has CUPTI now is told by an attach";
+    let none = "none that it was started with; an attach finds out whether one has CUPTI now";
     judge(
         "CUDA profilers",
         other.map_or(Ok(none.to_owned()), Err),

@@ -7,13 +7,13 @@ use midair_procinfo::Pid;
 
 /// The worker thread of an earlier session.
 pub(super) fn agent(pid: Pid, look: &Look, lines: &mut Lines) {
-    const NAME: &str = "our thread";
+    const NAME: &str = "worker thread";
     match &look.agent {
-        None => lines.pass(NAME, "none is there: nobody of ours has attached yet"),
+        None => lines.pass(NAME, "none is there: no attach has been made so far"),
         Some(agent) if agent.is_parked() => lines.pass(
             NAME,
             format!(
-                "thread {} waits there since an earlier session: it is woken, no other thread is touched",
+                "thread {} has been parked there since an earlier session: it is woken, and no other thread is touched",
                 agent.tid
             ),
         ),
@@ -32,7 +32,7 @@ pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) 
     };
     match (door.ask(options), &approach.look) {
         (Ok(here), look) => {
-            let mut found = "it answers, and lets us in: nothing is stopped or traced".to_owned();
+            let mut found = "it answers, and serves us: nothing is stopped or traced".to_owned();
             if look.is_err() && !here.gpu {
                 return lines.fail(NAME, not_gpu(approach.pid));
             }
@@ -98,6 +98,9 @@ pub(super) fn threads(look: &Look, lines: &mut Lines) {
         lines.pass(NAME, found);
     } else {
         // This changes from moment to moment, and an attach waits for such a thread.
-        lines.note(NAME, format!("{found}; an attach waits a moment for one"));
+        lines.note(
+            NAME,
+            format!("{found}; an attach waits a short time for one"),
+        );
     }
 }

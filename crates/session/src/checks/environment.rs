@@ -30,8 +30,11 @@ pub(super) fn headroom(
         let fits = headroom::check_ours(&platform.file(install), tools, request)
             .and_then(|()| headroom::check(look, platform, tools, request));
         match fits {
-            Ok(()) => lines.pass("room", "an attach fits under all limits, its and ours"),
-            Err(failure) => lines.fail("room", failure),
+            Ok(()) => lines.pass(
+                "headroom",
+                "an attach fits within all limits of the process and of this side",
+            ),
+            Err(failure) => lines.fail("headroom", failure),
         }
     }
     let left = match midair_procinfo::room::look(look.tid, look.modules.mappings.len()) {
@@ -85,7 +88,7 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
             status.tgid.map_or(tid, Pid::leader),
             there + 64
         );
-        return lines.fail(NAME, Failure::new(Kind::NoRoom, what).hint(hint));
+        return lines.fail(NAME, Failure::new(Kind::NoHeadroom, what).hint(hint));
     }
     lines.pass(NAME, format!("user {uid} has {there} threads of {limit}"));
 }
@@ -133,7 +136,7 @@ pub(super) fn spool(request: &Request, lines: &mut Lines) {
         ),
         None => lines.note(
             NAME,
-            format!("{size}; how much memory is free cannot be told"),
+            format!("{size}; how much memory is free cannot be determined"),
         ),
     }
 }

@@ -91,7 +91,7 @@ pub(super) fn permission(pid: Pid, tid: Tid, lines: &mut Lines) {
         found.push_str(&format!("; kernel.yama.ptrace_scope is {scope}"));
     }
     if access.target_more_capable {
-        found.push_str("; it has capabilities that we have not");
+        found.push_str("; it has capabilities that we lack");
     }
     lines.pass(NAME, found);
     rights(tid, lines);
@@ -144,7 +144,7 @@ pub(super) fn seccomp(pid: Pid, status: &Status, lines: &mut Lines) {
         1 => lines.against(NAME, &Refusal::Seccomp { pid }),
         _ => lines.note(
             NAME,
-            "a filter is on: what it does to the calls that we need is told when an attach begins, since reading it stops a thread",
+            "a filter is on: an attach finds out what it does to the calls that we need, since reading it stops a thread",
         ),
     }
 }

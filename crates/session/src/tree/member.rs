@@ -204,7 +204,7 @@ impl Work {
             if self.stop.asked.load(Relaxed) {
                 return Err(Failure::new(
                     Kind::Enter,
-                    "the group ended before its turn came",
+                    "the group ended before this attach began",
                 ));
             }
             Session::attach(&self.request)

@@ -403,7 +403,7 @@ impl Group {
                     name: member.name.clone(),
                     collected: Err(Failure::new(
                         Kind::Enter,
-                        "the thread of its session came to an unforeseen end",
+                        "the thread of its session ended unexpectedly",
                     )),
                 });
             }

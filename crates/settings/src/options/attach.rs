@@ -56,8 +56,8 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .more("When it is full, records are dropped and counted; the application is never made to wait.")
     .front(Front::Midair),
-    Opt::new("verbose", Attach, Shape::Flag, Sets::Nothing, "Say how the process was entered: by which thread, why, and what spoke against others")
-        .more("Says what --log-level info says of this side, and leaves the process's own level as it is.")
+    Opt::new("verbose", Attach, Shape::Flag, Sets::Nothing, "Print how the process was entered: by which thread, why, and why the other threads were not used")
+        .more("Prints what --log-level info prints about this side, and leaves the process's own level as it is.")
         .short('v')
         .front(Front::Midair),
     Opt::new("dry-run", Attach, Shape::Flag, Sets::Nothing, "Check every precondition and stop there, as midair doctor does")
@@ -112,7 +112,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "CUPTI library (libcupti.so.N) for a CUDA process, by its path as that process sees it",
     )
     .more(
-        "Without it, one is looked for that is mapped there already, beside the process's CUDA libraries, in its Python packages, in the          toolkit, and by its loader. The path is absolute. Where the process has rights that you have not, only root may name one.",
+        "Without it, a CUPTI is used that the process has mapped already, or one is searched for beside its CUDA libraries, in its Python packages, in the toolkit, and by its loader. The path is absolute. Where the process has rights that you lack, only root may name one.",
     ),
     Opt::new(
         "attach-sync-output",

@@ -45,7 +45,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Output,
         Shape::OneOf(&["fatal", "error", "warning", "info", "trace", "env", "config"]),
         Sets::Words(&["ROCPROF_LOG_LEVEL", "ROCPROFILER_LOG_LEVEL", "ROCTX_LOG_LEVEL"], ""),
-        "How much is said on standard error",
+        "How much is printed on standard error",
     )
     .more("The words env and config list the settings that go to the process and leave the level as it is."),
     Opt::new(
