@@ -43,7 +43,7 @@ impl Engine for Fake {
         PathBuf::from("libfake.so.1")
     }
 
-    fn look(&self, request: &Request) -> Result<Vec<Check>, Failure> {
+    fn inspect(&self, request: &Request) -> Result<Vec<Check>, Failure> {
         let found = format!("process {}", request.pid);
         let runtime = if self.does == "refuse" {
             let failure = Failure::new(Kind::NotGpu, "no GPU runtime").hint("start one");
@@ -88,8 +88,8 @@ impl Engine for Fake {
                 rejected: (0..23)
                     .map(|tid| format!("{tid} (busy) is running"))
                     .collect(),
-                looks: 5,
-                looked: Duration::from_micros(60),
+                unusable_stops: 5,
+                unusable_stop_time: Duration::from_micros(60),
                 seize: Duration::from_micros(20),
                 stub: Duration::from_micros(100),
                 release: Duration::from_micros(3),

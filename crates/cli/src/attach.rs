@@ -50,14 +50,14 @@ pub fn run(
     engine: &dyn Engine,
     job: Job,
     duration: Option<Duration>,
-    words: &dyn Messages,
+    messages: &dyn Messages,
     report: &Report,
 ) -> u8 {
     let signals = match Signals::block() {
         Ok(signals) => signals,
         Err(failure) => return report.failure(&failure),
     };
-    words.attaching();
+    messages.attaching();
     let began = Instant::now();
     let attached = {
         let _progress = report.progress("attaching");
@@ -70,11 +70,11 @@ pub fn run(
         Ok(attached) => attached,
         Err(failure) => return report.failure(&failure),
     };
-    words.attached(began.elapsed(), duration);
+    messages.attached(began.elapsed(), duration);
     if let Some(entry) = attached.entry() {
         report_entry(entry, report);
         if entry.cuda {
-            words.cuda(match &job {
+            messages.cuda(match &job {
                 Job::One(request) => request.pid,
                 Job::Many(request) => request.each.pid,
             });
@@ -88,27 +88,27 @@ pub fn run(
         },
         Job::One(_) => None,
     };
-    let tell = |news: &[Notice]| {
+    let show_notices = |news: &[Notice]| {
         for news in news {
             report_notice(news, named, report);
             if matches!(&news.what, NoticeKind::Attached(entry, _) if entry.cuda) {
-                words.cuda(news.pid);
+                messages.cuda(news.pid);
             }
         }
     };
-    tell(&attached.news());
+    show_notices(&attached.news());
 
-    let waited = wait_for_end(attached.as_mut(), &signals, duration, &tell, report);
+    let waited = wait_for_end(attached.as_mut(), &signals, duration, &show_notices, report);
     // A failed wait is followed by a detach: the target must be free before anything is reported.
     let (ended, mut code) = match waited {
         Ok(ended) => (Some(ended), 0),
         Err(failure) => (None, report.failure(&failure)),
     };
     if let Some(ended) = ended {
-        words.ended(ended);
+        messages.ended(ended);
     }
-    tell(&attached.news());
-    let trace = match detach(attached, ended, words, report) {
+    show_notices(&attached.news());
+    let trace = match detach(attached, ended, messages, report) {
         Ok(trace) => trace,
         Err(failure) => return first_failure(code, report.failure(&failure)),
     };
@@ -123,7 +123,7 @@ pub fn run(
                 .warnings
                 .iter()
                 .for_each(|warning| report.warning(warning));
-            words.written(&written);
+            messages.written(&written);
             report.summary(written.summary.as_ref());
             if let Some(failure) = &written.incomplete {
                 code = first_failure(code, report.failure(failure));
@@ -161,11 +161,11 @@ fn report_entry(entry: &Entry, report: &Report) {
     }
     entry.warnings.iter().for_each(|text| report.warning(text));
     entry.notes.iter().for_each(|text| report.info(text));
-    if entry.looks > 0 {
+    if entry.unusable_stops > 0 {
         report.info(&format!(
             "before that, running threads were stopped {} times to find out where they were, for {} us together",
-            entry.looks,
-            entry.looked.as_micros()
+            entry.unusable_stops,
+            entry.unusable_stop_time.as_micros()
         ));
     }
     for thread in entry.rejected.iter().take(REJECTED_SHOWN) {
@@ -246,7 +246,7 @@ fn wait_for_end(
     attached: &mut dyn Attached,
     signals: &Signals,
     duration: Option<Duration>,
-    tell: &dyn Fn(&[Notice]),
+    show_notices: &dyn Fn(&[Notice]),
     report: &Report,
 ) -> Result<Ended, Failure> {
     let stdin = std::io::stdin();
@@ -259,7 +259,7 @@ fn wait_for_end(
     let began = Instant::now();
     let mut shown_second = 0;
     let mut show = |event: Event, news: &[Notice]| {
-        tell(news);
+        show_notices(news);
         let second = began.elapsed().as_secs();
         if let Event::Running {
             records,
@@ -288,12 +288,12 @@ fn wait_for_end(
 fn detach(
     attached: Box<dyn Attached>,
     ended: Option<Ended>,
-    words: &dyn Messages,
+    messages: &dyn Messages,
     report: &Report,
 ) -> Result<Box<dyn Trace>, Failure> {
     let target_runs = !matches!(ended, Some(Ended::Target(_)));
     if target_runs {
-        words.detaching();
+        messages.detaching();
     }
     let began = Instant::now();
     let trace = {
@@ -302,11 +302,11 @@ fn detach(
     };
     match &trace {
         Ok(trace) => match trace.detach_failure() {
-            Some(failure) => words.detach_failed(failure),
-            None if target_runs => words.detached(began.elapsed()),
+            Some(failure) => messages.detach_failed(failure),
+            None if target_runs => messages.detached(began.elapsed()),
             None => {}
         },
-        Err(failure) => words.detach_failed(failure),
+        Err(failure) => messages.detach_failed(failure),
     }
     trace
 }

@@ -26,7 +26,7 @@ impl Engine for SessionEngine {
         installed.unwrap_or_else(|| PathBuf::from(LIBRARY))
     }
 
-    fn look(&self, request: &Request) -> Result<Vec<Check>, Failure> {
+    fn inspect(&self, request: &Request) -> Result<Vec<Check>, Failure> {
         Ok(midair_session::checks(request))
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn check(
     engine: &dyn Engine,
     report: Report,
 ) -> Result<u8, Failure> {
-    let checks = engine.look(request)?;
+    let checks = engine.inspect(request)?;
     let code = checks
         .iter()
         .find_map(Check::failure)

@@ -17,7 +17,7 @@ pub trait Engine {
     /// The library that messages about the attach name.
     fn library(&self) -> PathBuf;
     /// Inspects every precondition and touches nothing.
-    fn look(&self, request: &Request) -> Result<Vec<Check>, Failure>;
+    fn inspect(&self, request: &Request) -> Result<Vec<Check>, Failure>;
     /// The processes that use a GPU runtime; with `all` also those that cannot be inspected.
     fn list(&self, all: bool) -> Listing;
     /// Attaches. When it returns, the target records.

@@ -71,7 +71,7 @@ fn user(uid: u32) -> String {
 }
 
 /// A process's name and command line may hold any bytes: none of them may control the terminal.
-fn harmless(text: &str) -> String {
+fn sanitized(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
 }
@@ -99,7 +99,7 @@ fn runtimes(listed: &Listed) -> String {
             .to_owned()
     });
     let all: Vec<String> = known.collect();
-    harmless(&all.join(", "))
+    sanitized(&all.join(", "))
 }
 
 /// The reason in a word or two; the whole reason is in doctor and json.
@@ -153,13 +153,13 @@ fn table(
         };
         [
             pid,
-            harmless(&user(found.uid)),
+            sanitized(&user(found.uid)),
             runtimes(listed),
             listed.threads.to_string(),
             age(listed.started, now),
             listed.attached.to_owned(),
             attach(listed),
-            harmless(&command),
+            sanitized(&command),
         ]
     });
     let rows: Vec<[String; 8]> = std::iter::once(HEAD.map(str::to_owned))

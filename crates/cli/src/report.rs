@@ -78,7 +78,7 @@ impl Report {
     pub fn failure(&self, failure: &Failure) -> u8 {
         self.marked("error", "31", &failure.what);
         if !failure.hint.is_empty() {
-            self.beside(&format!("{} {}", self.painted("hint:", "36"), failure.hint));
+            self.print_line(&format!("{} {}", self.painted("hint:", "36"), failure.hint));
         }
         failure.kind.exit_code()
     }
@@ -105,7 +105,7 @@ impl Report {
     /// A note on standard error without a mark, at every level above errors.
     pub fn note(&self, text: &str) {
         if self.verbosity >= Verbosity::Warning {
-            self.beside(text);
+            self.print_line(text);
         }
     }
 
@@ -121,7 +121,7 @@ impl Report {
         let columns = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
         let mut style = Style {
             colour: terminal && !plain(),
-            unicode: speaks_unicode(),
+            unicode: is_utf8(),
             ..Style::default()
         };
         if let Some(columns) = columns.filter(|_| terminal) {
@@ -149,7 +149,7 @@ impl Report {
     }
 
     fn marked(&self, mark: &str, colour: &str, text: &str) {
-        self.beside(&format!(
+        self.print_line(&format!(
             "{}: {} {text}",
             self.program,
             self.painted(&format!("{mark}:"), colour)
@@ -164,7 +164,7 @@ impl Report {
         }
     }
 
-    fn beside(&self, text: &str) {
+    fn print_line(&self, text: &str) {
         if self.terminal {
             replace_line("");
         }
@@ -182,7 +182,7 @@ fn plain() -> bool {
 }
 
 /// Whether the locale is UTF-8.
-fn speaks_unicode() -> bool {
+fn is_utf8() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
         .find_map(variable)

@@ -102,7 +102,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
         pid,
         library: engine.library().display().to_string(),
         report,
-        told_cuda: Cell::new(false),
+        cuda_reported: Cell::new(false),
     };
     // AMD attaches to the tree by default.
     let alone = matches!(
@@ -152,7 +152,7 @@ struct Lines {
     pid: Pid,
     library: String,
     report: Report,
-    told_cuda: Cell<bool>,
+    cuda_reported: Cell<bool>,
 }
 
 impl Messages for Lines {
@@ -178,7 +178,7 @@ impl Messages for Lines {
 
     fn cuda(&self, pid: Pid) {
         // The first of many stands for all.
-        if self.told_cuda.replace(true) {
+        if self.cuda_reported.replace(true) {
             return;
         }
         self.report.note(&format!(

@@ -37,7 +37,7 @@ impl LiveSession for Attached {
     fn finish(self: Box<Self>) -> Result<Vec<PathBuf>, Failure> {
         let written = self.0.detach()?.write(Style::default())?;
         for warning in &written.warnings {
-            crate::say(&format!("rocattach: warning: {warning}"));
+            crate::print_line(&format!("rocattach: warning: {warning}"));
         }
         // The files exist but are incomplete, which is no success.
         written.incomplete.map_or(Ok(written.files), Err)

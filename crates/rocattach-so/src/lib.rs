@@ -44,15 +44,15 @@ fn edge(body: impl FnOnce() -> u32) -> u32 {
 
 /// Prints a failure and returns its status.
 fn report(failure: &Failure) -> u32 {
-    say(&format!("rocattach: error: {}", failure.what));
+    print_line(&format!("rocattach: error: {}", failure.what));
     if !failure.hint.is_empty() {
-        say(&format!("hint: {}", failure.hint));
+        print_line(&format!("hint: {}", failure.hint));
     }
     midair_session::rocattach_status(failure.kind)
 }
 
 /// One write per line. A closed standard error is not our caller's failure.
-fn say(text: &str) {
+fn print_line(text: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
@@ -62,7 +62,7 @@ fn settings_from_environment() -> Result<midair_settings::Settings, Failure> {
     let (settings, left_out) =
         settings::of(std::env::vars_os(), settings::runs_with_more_rights())?;
     for name in left_out {
-        say(&format!(
+        print_line(&format!(
             "rocattach: warning: {name} is ignored: this program runs with more rights than its caller"
         ));
     }

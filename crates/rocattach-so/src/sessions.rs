@@ -42,7 +42,7 @@ pub struct Sessions {
     refused: Mutex<Option<(i32, Failure)>>,
 }
 
-pub(crate) fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // The maps are valid after any panic: every change is one call.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -75,7 +75,7 @@ impl Sessions {
 
     /// Remembers how the last attach ended. `pid` is as the caller named it.
     pub(crate) fn note(&self, pid: i32, refused: Option<&Failure>) {
-        *open(&self.refused) = refused.map(|failure| (pid, failure.clone()));
+        *lock(&self.refused) = refused.map(|failure| (pid, failure.clone()));
     }
 
     fn attach_inner(
@@ -85,7 +85,7 @@ impl Sessions {
         settings: Settings,
     ) -> Result<(), Failure> {
         {
-            let mut slots = open(&self.slots);
+            let mut slots = lock(&self.slots);
             if slots.contains_key(&pid) {
                 return Err(Failure::new(
                     Kind::Usage,
@@ -96,7 +96,7 @@ impl Sessions {
             slots.insert(pid, Slot::Busy);
         }
         let started = start(engine, pid, settings);
-        let mut slots = open(&self.slots);
+        let mut slots = lock(&self.slots);
         match started {
             Ok(session) => {
                 slots.insert(pid, Slot::Active(session));
@@ -115,7 +115,7 @@ impl Sessions {
     /// [`Kind::Usage`] when there is no session with it; otherwise how the session ended.
     pub fn detach(&self, pid: Pid) -> Ending {
         let session = {
-            let mut slots = open(&self.slots);
+            let mut slots = lock(&self.slots);
             match slots.get(&pid) {
                 None => {
                     return Err(no_session(pid.raw()));
@@ -142,14 +142,14 @@ impl Sessions {
             .thread
             .join()
             .unwrap_or_else(|_| Err(thread_died(pid)));
-        open(&self.slots).remove(&pid);
+        lock(&self.slots).remove(&pid);
         ending
     }
 
     /// Detaches from every process, in order, and returns how each ended. Empty when there is no session.
     pub fn detach_all(&self) -> Vec<(Pid, Ending)> {
-        open(&self.trees).clear();
-        let pids: Vec<Pid> = open(&self.slots)
+        lock(&self.trees).clear();
+        let pids: Vec<Pid> = lock(&self.slots)
             .iter()
             .filter(|(_, s)| matches!(s, Slot::Active(_)))
             .map(|(pid, _)| *pid)
@@ -161,12 +161,12 @@ impl Sessions {
 
     /// Whether there is a session with `pid`.
     pub fn has(&self, pid: Pid) -> bool {
-        open(&self.slots).contains_key(&pid)
+        lock(&self.slots).contains_key(&pid)
     }
 
     /// The last attach, if it failed.
     pub fn last_refusal(&self) -> Option<(i32, Failure)> {
-        open(&self.refused).clone()
+        lock(&self.refused).clone()
     }
 }
 

@@ -7,7 +7,7 @@
 //! returned, while the others stay attached.
 
 use crate::engine::Engine;
-use crate::sessions::{Ending, Sessions, open};
+use crate::sessions::{Ending, Sessions, lock};
 use midair_failure::{Failure, Kind};
 use midair_session::Pid;
 use midair_settings::Settings;
@@ -29,7 +29,7 @@ impl Sessions {
         root: Pid,
         settings: &Settings,
     ) -> Result<(), Vec<(Pid, Failure)>> {
-        if open(&self.trees).contains_key(&root) {
+        if lock(&self.trees).contains_key(&root) {
             let failure = Failure::new(
                 Kind::Usage,
                 format!("process {root} and its descendants have a session already"),
@@ -91,7 +91,7 @@ impl Sessions {
             }
             _ => {}
         }
-        open(&self.trees).insert(root, attached);
+        lock(&self.trees).insert(root, attached);
         if failures.is_empty() {
             Ok(())
         } else {
@@ -104,7 +104,7 @@ impl Sessions {
     /// # Errors
     /// [`Kind::Usage`] when there is no such tree.
     pub fn detach_tree(&self, root: Pid) -> Result<Vec<(Pid, Ending)>, Failure> {
-        let members = open(&self.trees)
+        let members = lock(&self.trees)
             .remove(&root)
             .ok_or_else(|| no_tree(root.raw()))?;
         // Some may have been detached individually.

@@ -61,12 +61,12 @@ impl Session {
         // The worker thread of a session that is complete needs a moment to park, and longer where memory is
         // locked.
         let patience = Instant::now() + CLEARING;
-        while is_at_work(&approach) && Instant::now() < patience {
+        while worker_is_busy(&approach) && Instant::now() < patience {
             std::thread::sleep(CLEARING / 20);
             approach = approach_to(request.pid)?;
         }
         let (platform, other) =
-            runtime::chosen(&approach, options)?.ok_or_else(|| explain::not_gpu(request.pid))?;
+            runtime::detect(&approach, options)?.ok_or_else(|| explain::not_gpu(request.pid))?;
         let library = platform.library(install)?;
         let mut remarks = Remarks::from_warning(other);
         let for_cuda;
@@ -81,7 +81,7 @@ impl Session {
             Platform::Cuda => {
                 for_cuda = cuda::request(request, &tools, install, approach.tid)?;
                 if let Ok(look) = &approach.look {
-                    cupti::must_be_had(look, &request.settings)?;
+                    cupti::require_cupti(look, &request.settings)?;
                 }
                 remarks.add(&for_cuda);
                 tools = Tools::default();
@@ -119,8 +119,8 @@ impl Session {
             seize: entered.times.seize,
             stub: entered.times.stub,
             release: entered.times.release,
-            looks: entered.times.looks,
-            looked: entered.times.looked,
+            unusable_stops: entered.times.looks,
+            unusable_stop_time: entered.times.looked,
             cuda: platform == Platform::Cuda,
             warnings: remarks.warnings,
             notes: remarks.notes,
@@ -178,7 +178,7 @@ impl Remarks {
 const CLEARING: Duration = Duration::from_millis(400);
 
 /// Whether a worker thread is in the process that waits for nobody.
-fn is_at_work(approach: &Approach) -> bool {
+fn worker_is_busy(approach: &Approach) -> bool {
     let agent = approach.look.as_ref().ok().and_then(|look| look.agent);
     agent.is_some_and(|agent| !agent.is_parked() && agent.block.is_none())
 }
@@ -210,7 +210,7 @@ pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<Path
 /// Why this process cannot be attached to, as far as an inspection tells.
 pub(crate) fn refusal(pid: Pid) -> Option<Failure> {
     let seen =
-        approach_to(pid).and_then(|approach| runtime::chosen(&approach, &Options::default()));
+        approach_to(pid).and_then(|approach| runtime::detect(&approach, &Options::default()));
     match seen {
         Ok(Some(_)) => None,
         Ok(None) => Some(explain::not_gpu(pid)),

@@ -93,7 +93,7 @@ impl Lines {
     }
     /// Reports a fact that forbids entering by ptrace. Whether it forbids the attach depends on the engine's
     /// inspection.
-    fn against(&mut self, name: &str, refusal: &Refusal) {
+    fn forbids_tracing(&mut self, name: &str, refusal: &Refusal) {
         let failure = explain::refused(refusal);
         if self.enters {
             let found = format!(
@@ -121,11 +121,11 @@ pub fn checks(request: &Request) -> Vec<Check> {
     let platform = looked
         .as_ref()
         .ok()
-        .and_then(|approach| runtime::chosen(approach, &Options::default()).ok()?)
+        .and_then(|approach| runtime::detect(approach, &Options::default()).ok()?)
         .map_or(Platform::Amd, |(platform, _)| platform);
     let tools = libraries(request, platform, &mut lines);
-    if let Some((pid, tid)) = target::lives(request.pid, &mut lines) {
-        the_process(
+    if let Some((pid, tid)) = target::existence(request.pid, &mut lines) {
+        process_checks(
             request,
             pid,
             tid,
@@ -150,7 +150,7 @@ pub fn checks(request: &Request) -> Vec<Check> {
     lines.checks
 }
 
-fn the_process(
+fn process_checks(
     request: &Request,
     pid: Pid,
     tid: Tid,

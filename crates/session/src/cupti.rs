@@ -87,7 +87,7 @@ pub(crate) fn other_profiler(pid: Pid, tid: Tid, modules: &Modules) -> Option<Fa
 ///
 /// # Errors
 /// [`Kind::NoCupti`]; or the kernel's error, where the process's files cannot be read.
-pub(crate) fn first(
+pub(crate) fn first_candidate(
     pid: Pid,
     tid: Tid,
     modules: &Modules,
@@ -103,7 +103,7 @@ pub(crate) fn first(
         let path = show(candidate.path.as_bytes());
         let how = match candidate.origin {
             Origin::Named if !root.is_file(&candidate.path) => {
-                return Ok(Err(none(
+                return Ok(Err(no_cupti(
                     pid,
                     &format!("it sees no file {path}, which --cupti names"),
                 )));
@@ -134,14 +134,14 @@ pub(crate) fn first(
         }
     }
     Ok(Err(match loaders.is_empty() {
-        true => none(
+        true => no_cupti(
             pid,
             &format!(
                 "a CUPTI of CUDA 12 or later is needed, and its driver ({}) is older",
                 driver.unwrap_or_default()
             ),
         ),
-        false => none(
+        false => no_cupti(
             pid,
             &format!(
                 "no CUPTI is there ({}): none is loaded, beside its CUDA libraries, in a toolkit, or where its loader looks",
@@ -151,7 +151,7 @@ pub(crate) fn first(
     }))
 }
 
-fn none(pid: Pid, why: &str) -> Failure {
+fn no_cupti(pid: Pid, why: &str) -> Failure {
     Failure::new(
         Kind::NoCupti,
         format!("process {pid} cannot be recorded: {why}"),
@@ -164,11 +164,11 @@ fn none(pid: Pid, why: &str) -> Failure {
 ///
 /// # Errors
 /// [`Kind::OtherProfiler`], [`Kind::NoCupti`].
-pub(crate) fn must_be_had(look: &Look, settings: &Settings) -> Result<(), Failure> {
+pub(crate) fn require_cupti(look: &Look, settings: &Settings) -> Result<(), Failure> {
     if let Some(other) = other_profiler(look.pid, look.tid, &look.modules) {
         return Err(other);
     }
-    let found = first(look.pid, look.tid, &look.modules, settings);
+    let found = first_candidate(look.pid, look.tid, &look.modules, settings);
     found.map_or(Ok(()), |found| found.map(drop))
 }
 
@@ -282,7 +282,7 @@ mod tests {
         let modules = Modules::of(us).unwrap();
         let look = |named: &str| {
             let settings: Settings = [(CUPTI, named)].into_iter().collect();
-            first(us, us.leader(), &modules, &settings).unwrap()
+            first_candidate(us, us.leader(), &modules, &settings).unwrap()
         };
         let exe = std::env::current_exe().unwrap();
         let found = look(exe.to_str().unwrap()).unwrap();

@@ -51,7 +51,7 @@ impl Install {
         })?;
         if rights::is_privileged() {
             // Whoever may hard-link this program into another directory could otherwise choose our libraries.
-            found.must_be_trusted()?;
+            found.require_trusted()?;
         }
         Ok(found)
     }
@@ -69,7 +69,7 @@ impl Install {
         }
     }
 
-    fn must_be_trusted(&self) -> Result<(), Failure> {
+    fn require_trusted(&self) -> Result<(), Failure> {
         let cuda = Some(self.cuda()).filter(|path| path.exists());
         for path in [&self.sdk, &self.tool].into_iter().chain(&cuda) {
             rights::trusted(path).map_err(|why| {
@@ -212,13 +212,13 @@ impl Tools {
         }
         let exceeding = rights::exceeding(tid);
         let why = match exceeding {
-            Ok(None) => return self.can_be_read(install),
+            Ok(None) => return self.check_files_are_readable(install),
             Ok(Some(why)) => why,
             Err(why) => format!("its rights cannot be read: {why}"),
         };
         self.only_trusted = true;
         let Some(name) = self.names.first() else {
-            return self.look_at_files(&why, install);
+            return self.check_files_are_trusted(&why, install);
         };
         Err(Failure::new(
             Kind::NotPermitted,
@@ -228,7 +228,7 @@ impl Tools {
     }
 
     /// Reports a file that cannot be sent before anything is entered.
-    fn can_be_read(&self, install: &Install) -> Result<(), Failure> {
+    fn check_files_are_readable(&self, install: &Install) -> Result<(), Failure> {
         for path in &self.files {
             self.open(path, install)
                 .map_err(|error| unreadable(path, &error))?;
@@ -237,7 +237,7 @@ impl Tools {
     }
 
     /// Reports early what [`Tools::open`] would refuse.
-    fn look_at_files(&self, why: &str, install: &Install) -> Result<(), Failure> {
+    fn check_files_are_trusted(&self, why: &str, install: &Install) -> Result<(), Failure> {
         for path in self.files.iter().filter(|path| **path != install.tool) {
             rights::trusted(path).map_err(|bad| {
                 let what = format!(

@@ -56,7 +56,7 @@ fn listed(found: Found, clock: &Clock) -> Listed {
     let pid = found.pid;
     let status = task::status(pid).unwrap_or_default();
     let inner = status.ns_tgid.last().copied().filter(|inner| *inner != pid);
-    let mut attached = thread_of_ours(pid);
+    let mut attached = worker_by_name(pid);
     let attachable = (found.uses_a_gpu() || !found.readable).then(|| {
         let approach = approach(pid).map_err(|refusal| explain::refused(&refusal))?;
         let agent = approach
@@ -71,9 +71,9 @@ fn listed(found: Found, clock: &Clock) -> Listed {
             return Err(failure);
         }
         if let Ok(look) = &approach.look {
-            cuda_too(look)?;
+            check_cuda(look)?;
         }
-        way(&approach)
+        entry_path(&approach)
     });
     Listed {
         inner_pid: inner,
@@ -86,15 +86,15 @@ fn listed(found: Found, clock: &Clock) -> Listed {
 }
 
 /// Checks what a CUDA process needs in addition.
-fn cuda_too(look: &Look) -> Result<(), Failure> {
-    let Some((Platform::Cuda, _)) = runtime::of_look(look)? else {
+fn check_cuda(look: &Look) -> Result<(), Failure> {
+    let Some((Platform::Cuda, _)) = runtime::detect_mapped(look)? else {
         return Ok(());
     };
-    cupti::must_be_had(look, &Settings::new())
+    cupti::require_cupti(look, &Settings::new())
 }
 
 /// Which entry path an attach would try first, determined without contacting the listener.
-fn way(approach: &Approach) -> Result<&'static str, Failure> {
+fn entry_path(approach: &Approach) -> Result<&'static str, Failure> {
     let look = approach.look.as_ref().ok();
     let agent = look.and_then(|look| look.agent.as_ref());
     match agent {
@@ -107,7 +107,7 @@ fn way(approach: &Approach) -> Result<&'static str, Failure> {
 }
 
 /// Recognized by the thread's name alone, where nothing else can be read.
-fn thread_of_ours(pid: Pid) -> &'static str {
+fn worker_by_name(pid: Pid) -> &'static str {
     let tids = task::list(pid).unwrap_or_default();
     let ours = |tid: &Tid| task::comm(*tid).is_ok_and(|comm| comm == THREAD_NAME.as_bytes());
     if tids.iter().any(ours) { "there" } else { "no" }

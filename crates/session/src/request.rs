@@ -72,9 +72,9 @@ pub struct Entry {
     pub seize: Duration,
     /// Stops of running threads at points that were not safe, of the borrowed thread or of others. None where
     /// a parked thread was found.
-    pub looks: u32,
+    pub unusable_stops: u32,
     /// How long those stops lasted altogether.
-    pub looked: Duration,
+    pub unusable_stop_time: Duration,
     /// How long it ran our stub.
     pub stub: Duration,
     /// From the end of the stub until it ran its own code again.

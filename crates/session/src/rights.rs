@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn laid_down_rights_come_back() {
+    fn dropped_rights_come_back() {
         let before = capabilities().unwrap();
         // SAFETY: -1 is no id: only tells.
         let fsuid = || unsafe { libc::setfsuid(u32::MAX) };

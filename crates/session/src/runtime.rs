@@ -145,16 +145,16 @@ impl Runtimes {
 }
 
 /// The platform that would be recorded, and a warning about the other one.
-pub(crate) type Chosen = (Platform, Option<String>);
+pub(crate) type Detected = (Platform, Option<String>);
 
 /// Whether there is a GPU runtime, and which: from its mappings, or from its listener's reply where those may
 /// not be read.
 ///
 /// # Errors
 /// Where that cannot be determined, or the runtimes found cannot be recorded.
-pub(crate) fn chosen(approach: &Approach, options: &Options) -> Result<Option<Chosen>, Failure> {
+pub(crate) fn detect(approach: &Approach, options: &Options) -> Result<Option<Detected>, Failure> {
     match (&approach.look, &approach.door) {
-        (Ok(look), _) => of_look(look),
+        (Ok(look), _) => detect_mapped(look),
         // The listener of our register library knows AMD's runtimes only.
         (Err(_), Some(door)) => door
             .ask(options)
@@ -167,8 +167,8 @@ pub(crate) fn chosen(approach: &Approach, options: &Options) -> Result<Option<Ch
 /// The same from its mappings alone.
 ///
 /// # Errors
-/// As [`chosen`].
-pub(crate) fn of_look(look: &Look) -> Result<Option<Chosen>, Failure> {
+/// As [`detect`].
+pub(crate) fn detect_mapped(look: &Look) -> Result<Option<Detected>, Failure> {
     Runtimes::of(&look.modules).choose(&look.copies(), look.pid)
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn refuse_two_copies(pid: Pid, modules: &Modules) -> Result<(), Failu
 mod tests {
     use super::*;
 
-    fn choose(amd: bool, cuda: bool, copies: &[&str]) -> Result<Option<Chosen>, Kind> {
+    fn choose(amd: bool, cuda: bool, copies: &[&str]) -> Result<Option<Detected>, Kind> {
         let names = |there: bool, name: &str| there.then(|| name.to_owned()).into_iter().collect();
         let runtimes = Runtimes {
             amd: names(amd, "libamdhip64.so.7"),
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn amds_comes_first_unless_our_cuda_library_is_there() {
-        let platform = |chosen: Result<Option<Chosen>, Kind>| {
+        let platform = |chosen: Result<Option<Detected>, Kind>| {
             chosen.map(|it| it.map(|(platform, note)| (platform, note.is_some())))
         };
         assert_eq!(platform(choose(false, false, &["cuda"])), Ok(None));

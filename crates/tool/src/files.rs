@@ -93,7 +93,7 @@ pub fn begin(sdk: Sdk) -> Result<(), SdkError> {
     start(sdk, kind, settings.clone()).map_err(|failure| {
         sdk.note(&failure.what);
         WROTE.store(true, Relaxed);
-        say_failure(kind, &settings, &failure);
+        print_failure(kind, &settings, &failure);
         SdkError(-1)
     })
 }
@@ -225,7 +225,7 @@ pub fn finish() {
             Kind::Output,
             "what was recorded could not be taken over in time: nothing is written",
         );
-        return say_failure(kind, &settings, &failure);
+        return print_failure(kind, &settings, &failure);
     };
     let Followed {
         reader,
@@ -272,20 +272,21 @@ pub fn finish() {
         });
     match written {
         Ok(written) => announce(kind, &settings, &written),
-        Err(failure) => say_failure(kind, &settings, &failure),
+        Err(failure) => print_failure(kind, &settings, &failure),
     }
 }
 
 /// Called at the end of the process: reports that there was nothing to write, in the one process that the
 /// user has started.
 pub fn report_if_empty(sdk: Sdk) {
-    if is_first() && !WROTE.load(Relaxed) && sdk.session_kind() != SessionKind::Becoming {
-        say(NOTHING);
+    if is_launched_process() && !WROTE.load(Relaxed) && sdk.session_kind() != SessionKind::Becoming
+    {
+        print_line(NOTHING);
     }
 }
 
 /// Whether this is the process that the command line became.
-fn is_first() -> bool {
+fn is_launched_process() -> bool {
     std::env::var(LAUNCHED).is_ok_and(|pid| pid.parse() == Ok(std::process::id()))
 }
 
@@ -318,7 +319,7 @@ fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
         return;
     }
     for warning in &written.warnings {
-        say(&format!("rocprofv3: warning: {warning}"));
+        print_line(&format!("rocprofv3: warning: {warning}"));
     }
     let printed = match &written.summary {
         // As AMD's tool does: on the standard output of the program that it started.
@@ -332,23 +333,23 @@ fn announce(kind: SessionKind, settings: &Settings, written: &Written) {
     drop(printed);
     for file in &written.files {
         // AMD's words, which scripts look for (`docs/sources.md#rocprofv3`).
-        say(&format!("Opened result file: {}", file.display()));
+        print_line(&format!("Opened result file: {}", file.display()));
     }
     if let Some(failure) = &written.incomplete {
-        say_failure(kind, settings, failure);
+        print_failure(kind, settings, failure);
     }
 }
 
-fn say_failure(kind: SessionKind, settings: &Settings, failure: &Failure) {
+fn print_failure(kind: SessionKind, settings: &Settings, failure: &Failure) {
     if may_print(kind, settings) {
-        say(&format!("rocprofv3: error: {}", failure.what));
+        print_line(&format!("rocprofv3: error: {}", failure.what));
         if !failure.hint.is_empty() {
-            say(&format!("rocprofv3: hint: {}", failure.hint));
+            print_line(&format!("rocprofv3: hint: {}", failure.hint));
         }
     }
 }
 
 /// A line on standard error, in one write. A line that cannot be written is dropped.
-fn say(text: &str) {
+fn print_line(text: &str) {
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }

@@ -16,13 +16,13 @@ pub(super) fn lines(
 ) {
     asked_for(request, tid, lines);
     driver(modules, lines);
-    match cupti::first(pid, tid, modules, &request.settings) {
-        Ok(found) => judge("CUPTI", found, lines),
+    match cupti::first_candidate(pid, tid, modules, &request.settings) {
+        Ok(found) => report_result("CUPTI", found, lines),
         Err(why) => lines.cannot_tell("CUPTI", &why),
     }
     let other = cupti::other_profiler(pid, tid, modules);
     let none = "none that it was started with; an attach finds out whether one has CUPTI now";
-    judge(
+    report_result(
         "CUDA profilers",
         other.map_or(Ok(none.to_owned()), Err),
         lines,
@@ -31,7 +31,7 @@ pub(super) fn lines(
     sharing(tid, lines);
 }
 
-fn judge(name: &str, found: Result<String, Failure>, lines: &mut Lines) {
+fn report_result(name: &str, found: Result<String, Failure>, lines: &mut Lines) {
     match found {
         Ok(found) => lines.pass(name, found),
         Err(failure) => lines.fail(name, failure),

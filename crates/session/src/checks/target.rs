@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 
 /// Whether the process exists: its number, and a live thread of it.
-pub(super) fn lives(asked: Pid, lines: &mut Lines) -> Option<(Pid, Tid)> {
+pub(super) fn existence(asked: Pid, lines: &mut Lines) -> Option<(Pid, Tid)> {
     const NAME: &str = "process";
     let nobody = |lines: &mut Lines| {
         lines.fail(NAME, no_process(asked));
@@ -76,7 +76,7 @@ pub(super) fn permission(pid: Pid, tid: Tid, lines: &mut Lines) {
     }
     if !access.allowed {
         let (why, hint) = access.why_not();
-        return lines.against(NAME, &Refusal::NotPermitted { pid, why, hint });
+        return lines.forbids_tracing(NAME, &Refusal::NotPermitted { pid, why, hint });
     }
     if let Some(failure) = crate::rights::protected(tid) {
         return lines.fail(NAME, failure);
@@ -121,14 +121,14 @@ pub(super) fn tracer(pid: Pid, status: &Status, lines: &mut Lines) {
         return lines.pass(NAME, "nobody traces it");
     };
     let name = task::comm(by).map_or_else(|_| "unknown".into(), |name| show(&name));
-    lines.against(NAME, &Refusal::Traced { pid, by, name });
+    lines.forbids_tracing(NAME, &Refusal::Traced { pid, by, name });
 }
 
 /// Job control.
 pub(super) fn running(pid: Pid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "state";
     if matches!(status.state, b'T' | b't') && status.tracer.is_none() {
-        return lines.against(NAME, &Refusal::Stopped { pid });
+        return lines.forbids_tracing(NAME, &Refusal::Stopped { pid });
     }
     lines.pass(
         NAME,
@@ -141,7 +141,7 @@ pub(super) fn seccomp(pid: Pid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "seccomp";
     match status.seccomp {
         0 => lines.pass(NAME, "no filter"),
-        1 => lines.against(NAME, &Refusal::Seccomp { pid }),
+        1 => lines.forbids_tracing(NAME, &Refusal::Seccomp { pid }),
         _ => lines.note(
             NAME,
             "a filter is on: an attach finds out what it does to the calls that we need, since reading it stops a thread",
@@ -156,7 +156,7 @@ pub(super) fn machine(pid: Pid, tid: Tid, lines: &mut Lines) {
         Ok(Ok(_)) => lines.pass(NAME, format!("a program for {}", std::env::consts::ARCH)),
         Ok(Err(error)) => {
             let what = error.to_string();
-            lines.against(NAME, &Refusal::Architecture { pid, what });
+            lines.forbids_tracing(NAME, &Refusal::Architecture { pid, what });
         }
         Err(why) => lines.cannot_tell(NAME, &why),
     }
@@ -169,7 +169,7 @@ pub(super) fn c_library(pid: Pid, modules: &Modules, lines: &mut Lines) {
     const OLDEST: (u32, u32) = (2, 34);
     let what = match libc_kind::find(modules) {
         Ok(LibcKind::Glibc { version, .. }) if version < OLDEST => {
-            return lines.against(NAME, &Refusal::LibcTooOld { pid, version });
+            return lines.forbids_tracing(NAME, &Refusal::LibcTooOld { pid, version });
         }
         Ok(LibcKind::Glibc {
             version: (major, minor),
@@ -182,7 +182,7 @@ pub(super) fn c_library(pid: Pid, modules: &Modules, lines: &mut Lines) {
         Ok(LibcKind::Ambiguous) => "it has two C libraries",
         Err(why) => return lines.cannot_tell(NAME, &why),
     };
-    lines.against(NAME, &Refusal::LibcKind { pid, what });
+    lines.forbids_tracing(NAME, &Refusal::LibcKind { pid, what });
 }
 
 /// HIP, HSA and CUDA.

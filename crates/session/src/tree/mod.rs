@@ -167,12 +167,12 @@ impl Group {
         let refused = refused.map(|at| group.parts.swap_remove(at));
         Err(match refused.map(|part| part.collected) {
             Some(Err(failure)) => failure,
-            _ => group.nobody(),
+            _ => group.nothing_to_attach(),
         })
     }
 
     /// Why no process can be attached.
-    fn nobody(&self) -> Failure {
+    fn nothing_to_attach(&self) -> Failure {
         match &self.request.selection {
             // Inspected again as a single process, which gives the reason.
             Selection::Tree(root) => match crate::attach::refusal(*root) {

@@ -112,7 +112,7 @@ impl Watch {
         if Instant::now() < self.next {
             return Vec::new();
         }
-        let before = used();
+        let before = thread_cpu_time();
         self.forget_ended();
         match self.selection {
             Selection::Tree(root) if self.first => self.discover(root, false),
@@ -122,7 +122,7 @@ impl Watch {
         self.discover_descendants();
         let ready = self.take_ready();
         self.first = false;
-        self.next = Instant::now() + SHORTEST.max(used().saturating_sub(before) * SHARE);
+        self.next = Instant::now() + SHORTEST.max(thread_cpu_time().saturating_sub(before) * SHARE);
         ready
     }
 
@@ -275,7 +275,7 @@ impl Watch {
 
 /// Processor time of this thread. Elapsed time does not tell what a scan costs: on a starved machine it would
 /// postpone the next scan by minutes.
-fn used() -> Duration {
+fn thread_cpu_time() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
         .map_or(Duration::ZERO, Duration::from)
 }
