@@ -8,6 +8,7 @@
 //! derive the same number; the comments there say so ([`product`]).
 //!
 //! The fields and their order are those of `rocprofiler_agent_v0_t` (source: api/rocprofiler_sdk.json).
+#![forbid(unsafe_code)]
 
 mod agent;
 mod cpuinfo;

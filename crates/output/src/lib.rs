@@ -7,6 +7,7 @@
 //! Writers stream: memory depends on how many different kernels, streams and calls there are, not on how many records.
 //! They know records and names ([`Names`]), not runtimes. Each format is one module behind one trait; files appear whole or
 //! not at all.
+#![forbid(unsafe_code)]
 
 mod amd;
 mod api;

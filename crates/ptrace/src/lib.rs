@@ -25,6 +25,7 @@ mod local;
 mod memory;
 mod regs;
 mod stop;
+pub mod sys;
 mod urgent;
 
 pub use addr::RemoteAddr;

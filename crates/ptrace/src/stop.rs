@@ -114,14 +114,19 @@ pub struct Stopped {
     here: PhantomData<*const ()>,
 }
 
-pub(crate) fn request(
+/// Makes a ptrace request.
+///
+/// # Safety
+/// Where the request takes `addr` or `data` for an address in this process, it is that of a live object which the kernel may
+/// fill or read for the length that the request has.
+pub(crate) unsafe fn request(
     operation: &'static str,
     code: libc::c_uint,
     tid: Tid,
     addr: usize,
     data: usize,
 ) -> Result<()> {
-    // SAFETY: the callers below pass numbers, or pointers to live objects of the size that the request fills or reads.
+    // SAFETY: the caller's promise.
     let answer = unsafe {
         libc::ptrace(
             code as _,
@@ -133,6 +138,51 @@ pub(crate) fn request(
     if answer == -1 {
         Err(Error::last(operation, tid))
     } else {
+        Ok(())
+    }
+}
+
+/// Requests without an address in this process.
+#[derive(Debug, Clone, Copy)]
+enum Plain {
+    /// With these options.
+    Seize(i32),
+    Interrupt,
+    /// Runs on, delivering this signal (0: none).
+    Continue(i32),
+    /// The same, up to the next beginning or end of a system call.
+    ToSyscall(i32),
+    /// Ends the tracing, delivering this signal.
+    Detach(i32),
+}
+
+impl Plain {
+    const fn name(self) -> &'static str {
+        match self {
+            Plain::Seize(_) => "PTRACE_SEIZE",
+            Plain::Interrupt => "PTRACE_INTERRUPT",
+            Plain::Continue(_) => "PTRACE_CONT",
+            Plain::ToSyscall(_) => "PTRACE_SYSCALL",
+            Plain::Detach(_) => "PTRACE_DETACH",
+        }
+    }
+
+    fn make(self, tid: Tid) -> Result<()> {
+        let (code, data) = match self {
+            Plain::Seize(options) => (libc::PTRACE_SEIZE, options),
+            Plain::Interrupt => (libc::PTRACE_INTERRUPT, 0),
+            Plain::Continue(signal) => (libc::PTRACE_CONT, signal),
+            Plain::ToSyscall(signal) => (libc::PTRACE_SYSCALL, signal),
+            Plain::Detach(signal) => (libc::PTRACE_DETACH, signal),
+        };
+        // SAFETY: these requests take numbers only.
+        unsafe { request(self.name(), code, tid, 0, data as usize) }
+    }
+
+    /// Makes the request and counts it as a step.
+    fn step(self, tid: Tid) -> Result<()> {
+        self.make(tid)?;
+        fault::step(self.name());
         Ok(())
     }
 }
@@ -149,7 +199,7 @@ impl Seized {
         if suspend_seccomp {
             options |= libc::PTRACE_O_SUSPEND_SECCOMP;
         }
-        request("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, 0, options as usize)?;
+        Plain::Seize(options).make(tid)?;
         let seized = Seized {
             tid,
             released: false,
@@ -169,9 +219,7 @@ impl Seized {
     /// # Errors
     /// [`Error::Gone`].
     pub fn interrupt(&self) -> Result<()> {
-        request("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
-        fault::step("PTRACE_INTERRUPT");
-        Ok(())
+        Plain::Interrupt.step(self.tid)
     }
 
     /// Waits until it is stopped for any reason.
@@ -353,13 +401,16 @@ impl Stopped {
     /// [`Error::Gone`].
     pub fn signal_mask(&self) -> Result<SignalMask> {
         let mut mask = 0_u64;
-        request(
-            "PTRACE_GETSIGMASK",
-            PTRACE_GETSIGMASK,
-            self.tid,
-            8,
-            (&raw mut mask) as usize,
-        )?;
+        // SAFETY: the kernel fills the 8 bytes of `mask`.
+        unsafe {
+            request(
+                "PTRACE_GETSIGMASK",
+                PTRACE_GETSIGMASK,
+                self.tid,
+                8,
+                (&raw mut mask) as usize,
+            )
+        }?;
         Ok(SignalMask(mask))
     }
 
@@ -368,13 +419,16 @@ impl Stopped {
     /// # Errors
     /// [`Error::Gone`].
     pub fn set_signal_mask(&self, mask: SignalMask) -> Result<()> {
-        request(
-            "PTRACE_SETSIGMASK",
-            PTRACE_SETSIGMASK,
-            self.tid,
-            8,
-            (&raw const mask.0) as usize,
-        )?;
+        // SAFETY: the kernel reads the 8 bytes of `mask`.
+        unsafe {
+            request(
+                "PTRACE_SETSIGMASK",
+                PTRACE_SETSIGMASK,
+                self.tid,
+                8,
+                (&raw const mask.0) as usize,
+            )
+        }?;
         fault::step("PTRACE_SETSIGMASK");
         Ok(())
     }
@@ -419,15 +473,17 @@ impl Stopped {
     pub fn dispatches_calls(&self) -> bool {
         // struct ptrace_sud_config (linux/ptrace.h): mode, selector, offset, length. Mode 0 is off.
         let mut configuration = [0_u64; 4];
-        request(
-            "PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG",
-            PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG,
-            self.tid,
-            std::mem::size_of_val(&configuration),
-            (&raw mut configuration) as usize,
-        )
-        .is_ok()
-            && configuration[0] != 0
+        // SAFETY: the kernel fills `configuration`, whose length it is told.
+        let told = unsafe {
+            request(
+                "PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG",
+                PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG,
+                self.tid,
+                std::mem::size_of_val(&configuration),
+                (&raw mut configuration) as usize,
+            )
+        };
+        told.is_ok() && configuration[0] != 0
     }
 
     /// Where its restartable sequences area lies, how long it is, and the signature it was registered with; None when it registered none.
@@ -437,13 +493,16 @@ impl Stopped {
     pub fn restartable_sequences(&self) -> Result<Option<(RemoteAddr, u32, u32)>> {
         // struct ptrace_rseq_configuration (linux/ptrace.h): address, size, signature, flags, padding.
         let mut configuration = [0_u64; 3];
-        request(
-            "PTRACE_GET_RSEQ_CONFIGURATION",
-            PTRACE_GET_RSEQ_CONFIGURATION,
-            self.tid,
-            std::mem::size_of_val(&configuration),
-            (&raw mut configuration) as usize,
-        )?;
+        // SAFETY: the kernel fills `configuration`, whose length it is told.
+        unsafe {
+            request(
+                "PTRACE_GET_RSEQ_CONFIGURATION",
+                PTRACE_GET_RSEQ_CONFIGURATION,
+                self.tid,
+                std::mem::size_of_val(&configuration),
+                (&raw mut configuration) as usize,
+            )
+        }?;
         let [address, size_and_signature, _] = configuration;
         let (size, signature) = (size_and_signature as u32, (size_and_signature >> 32) as u32);
         Ok((address != 0).then_some((RemoteAddr::new(address), size, signature)))
@@ -454,7 +513,7 @@ impl Stopped {
     /// # Errors
     /// [`Error::Gone`].
     pub fn resume(self, signal: i32) -> Result<Seized> {
-        self.go("PTRACE_CONT", libc::PTRACE_CONT, signal)
+        self.go(Plain::Continue(signal))
     }
 
     /// Lets it run to the next beginning or end of a system call.
@@ -462,7 +521,7 @@ impl Stopped {
     /// # Errors
     /// [`Error::Gone`].
     pub fn resume_to_syscall(self) -> Result<Seized> {
-        self.go("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, 0)
+        self.go(Plain::ToSyscall(0))
     }
 
     /// The same, delivering `signal` on the way.
@@ -470,13 +529,13 @@ impl Stopped {
     /// # Errors
     /// [`Error::Gone`].
     pub fn resume_to_syscall_with(self, signal: i32) -> Result<Seized> {
-        self.go("PTRACE_SYSCALL", libc::PTRACE_SYSCALL, signal)
+        self.go(Plain::ToSyscall(signal))
     }
 
-    fn go(mut self, operation: &'static str, code: libc::c_uint, signal: i32) -> Result<Seized> {
-        request(operation, code, self.tid, 0, signal as usize)?;
+    fn go(mut self, how: Plain) -> Result<Seized> {
+        how.make(self.tid)?;
         self.released = true;
-        fault::step(operation);
+        fault::step(how.name());
         Ok(Seized {
             tid: self.tid,
             released: false,
@@ -489,9 +548,7 @@ impl Stopped {
     /// # Errors
     /// [`Error::Gone`].
     pub fn interrupt_again(&self) -> Result<()> {
-        request("PTRACE_INTERRUPT", libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
-        fault::step("PTRACE_INTERRUPT");
-        Ok(())
+        Plain::Interrupt.step(self.tid)
     }
 
     /// Ends the tracing. A signal that was about to be delivered is; a group stop stays one.
@@ -512,15 +569,7 @@ impl Stopped {
     /// [`Error::Gone`].
     pub fn detach_with(mut self, signal: i32) -> Result<()> {
         self.released = true;
-        request(
-            "PTRACE_DETACH",
-            libc::PTRACE_DETACH,
-            self.tid,
-            0,
-            signal as usize,
-        )?;
-        fault::step("PTRACE_DETACH");
-        Ok(())
+        Plain::Detach(signal).step(self.tid)
     }
 }
 
@@ -534,12 +583,6 @@ impl Drop for Stopped {
             _ => 0,
         };
         // Nothing to be done about a failure: the thread is gone then.
-        let _gone = request(
-            "PTRACE_DETACH",
-            libc::PTRACE_DETACH,
-            self.tid,
-            0,
-            signal as usize,
-        );
+        let _gone = Plain::Detach(signal).make(self.tid);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Two sides use this: the attacher (`midair-session`), and the default tool in a target where no attacher of
 //! ours reads the spool. So this crate does not know the engine, never ends the process, and prints nothing.
+#![forbid(unsafe_code)]
 
 mod finished;
 mod identity;

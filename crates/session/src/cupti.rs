@@ -9,10 +9,11 @@ use midair_failure::{Failure, Kind};
 use midair_inject::Look;
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, Tid, show};
+use midair_ptrace::sys;
 use midair_settings::{CUPTI, Settings};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 
 /// Where the loader searches by default, besides its cache.
 const LOADERS_FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
@@ -182,25 +183,7 @@ impl Root {
 
     fn open(&self, path: &str, flags: i32) -> io::Result<File> {
         let path = std::ffi::CString::new(path)?;
-        // SAFETY: all zero is a value of these integers.
-        let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-        how.flags = u64::from((flags | libc::O_CLOEXEC).cast_unsigned());
-        how.resolve = libc::RESOLVE_IN_ROOT;
-        // SAFETY: a live descriptor, a NUL-terminated path, and a struct of the length that is told.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_openat2,
-                self.0.as_raw_fd(),
-                path.as_ptr(),
-                &raw const how,
-                size_of::<libc::open_how>(),
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: openat2 gave a descriptor that nobody else owns.
-        Ok(unsafe { File::from_raw_fd(fd as i32) })
+        sys::open_in_root(&self.0, &path, flags)
     }
 
     /// The loader's cache, empty where there is none.

@@ -6,8 +6,7 @@
 
 use midair_failure::{Failure, Kind};
 use midair_procinfo::Pid;
-use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::fs::{File, TryLockError};
 
 /// The exclusive right to enter a process, until it is dropped.
 #[derive(Debug)]
@@ -25,11 +24,8 @@ impl EntryLock {
     pub(crate) fn acquire(pid: Pid) -> Result<EntryLock, Failure> {
         let file = File::open(format!("/proc/{pid}/stat"))
             .map_err(|_| Failure::new(Kind::NoProcess, format!("there is no process {pid}")))?;
-        // SAFETY: a system call with a descriptor of ours and a number.
-        let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
         // Where the file cannot be locked at all, only the guard inside the target protects.
-        let held = std::io::Error::last_os_error().raw_os_error() == Some(libc::EWOULDBLOCK);
-        if locked != 0 && held {
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             return Err(Failure::new(
                 Kind::Busy,
                 format!("process {pid} is attached already (another attach is under way)"),

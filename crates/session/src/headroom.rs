@@ -156,18 +156,13 @@ pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Re
         .collect();
     let spool = request.spool_bytes.saturating_add((HEAD + SETTINGS) as u64);
     let largest = libraries.iter().copied().max().unwrap_or(0).max(spool);
-    let mut limit = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    // SAFETY: a valid out pointer.
-    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
-    if limit.rlim_cur < largest {
+    let limit = midair_ptrace::sys::file_size_limit();
+    if limit < largest {
         return Err(Failure::new(
             Kind::NoHeadroom,
             format!(
                 "the limit of file sizes of this process (RLIMIT_FSIZE) is {} bytes, and the largest file in memory that it needs has {largest}",
-                limit.rlim_cur
+                limit
             ),
         )
         .hint("raise it (ulimit -f); a smaller spool needs less"));

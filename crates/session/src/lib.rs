@@ -4,6 +4,7 @@
 //! engine (`midair-inject`), passes the spool and the libraries, follows the spool into an unlinked file
 //! while the target runs, and ends with a [`Collected`] trace that `midair-results` writes. Every front end
 //! (`rocprofv3`, `midair`, the C API) uses this crate and nothing below it.
+#![forbid(unsafe_code)]
 
 mod attach;
 mod checks;

@@ -122,13 +122,11 @@ struct Clock {
 
 impl Clock {
     fn now() -> Clock {
-        // SAFETY: takes a number and tells one.
-        let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
         let boot = nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME);
         Clock {
             now: SystemTime::now(),
             since_boot: boot.map_or(Duration::ZERO, Duration::from),
-            ticks_per_second: u64::try_from(ticks).unwrap_or(100).max(1),
+            ticks_per_second: midair_ptrace::sys::clock_ticks_per_second(),
         }
     }
 

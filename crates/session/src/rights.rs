@@ -9,10 +9,10 @@
 use midair_failure::{Failure, Kind};
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
+use midair_ptrace::sys;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
@@ -21,9 +21,7 @@ use std::path::{Component, Path};
 /// kernel tells (`AT_SECURE`, see getauxval(3)). Inherited capabilities (root's, ambient ones) are the user's
 /// own.
 pub(crate) fn is_privileged() -> bool {
-    // SAFETY: reads a word of this process's auxiliary vector.
-    let secure = unsafe { libc::getauxval(libc::AT_SECURE) };
-    secure != 0
+    sys::is_secure()
 }
 
 /// The caller's real rights.
@@ -85,8 +83,7 @@ pub(crate) fn exceeding(tid: Tid) -> io::Result<Option<String>> {
 /// not be entered by this caller, who is not root. The kernel would let CAP_SYS_PTRACE alone pass. None where
 /// the process may be entered.
 pub(crate) fn protected(tid: Tid) -> Option<Failure> {
-    // SAFETY: takes nothing, cannot fail.
-    if unsafe { libc::getuid() } == 0 {
+    if sys::real_ids().0 == 0 {
         return None;
     }
     let target = task::status(tid).ok()?;
@@ -173,61 +170,12 @@ fn check(file: &File, holds_a_directory: bool) -> Result<(), &'static str> {
 
 fn open_at(directory: Option<&File>, name: &OsStr, flags: i32) -> io::Result<File> {
     let name = CString::new(name.as_bytes())?;
-    let directory = directory.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
-    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: a NUL-terminated name and a descriptor that lives for the call.
-    let raw = unsafe { libc::openat(directory, name.as_ptr(), flags) };
-    if raw < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: openat returned a descriptor that nobody else owns.
-    Ok(File::from(unsafe { OwnedFd::from_raw_fd(raw) }))
+    sys::open_at(directory, &name, flags)
 }
 
 /// Capabilities that override file permissions: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID,
 /// LINUX_IMMUTABLE, MKNOD (see capabilities(7)).
 const PAST_FILES: u32 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 9 | 1 << 27;
-
-/// `struct __user_cap_header_struct` and the two words of `__user_cap_data_struct` (linux/capability.h, version 3).
-#[repr(C)]
-struct CapHeader {
-    version: u32,
-    pid: i32,
-}
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct CapData {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
-}
-
-const CAP_VERSION: u32 = 0x2008_0522;
-
-fn capabilities() -> io::Result<[CapData; 2]> {
-    let header = CapHeader {
-        version: CAP_VERSION,
-        pid: 0,
-    };
-    let mut data = [CapData::default(); 2];
-    // SAFETY: a header of version 3 and room for the two parts that it has.
-    match unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) } {
-        0 => Ok(data),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn set_capabilities(data: [CapData; 2]) -> io::Result<()> {
-    let header = CapHeader {
-        version: CAP_VERSION,
-        pid: 0,
-    };
-    // SAFETY: as in capabilities(); only the calling thread's are set.
-    match unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
 
 /// The credentials by which the kernel checks this thread's file accesses, restored on drop.
 #[derive(Debug)]
@@ -240,26 +188,19 @@ struct FileIdentity {
 impl FileIdentity {
     /// Switches to the real user's.
     fn real() -> io::Result<FileIdentity> {
-        let mut data = capabilities()?;
-        // SAFETY: these take numbers, change this thread only (glibc makes the bare system calls) and return what was before.
-        let (uid, gid) = unsafe {
-            let gid = libc::setfsgid(libc::getgid());
-            (libc::setfsuid(libc::getuid()), gid)
-        };
+        let mut data = sys::capabilities()?;
+        let real = sys::real_ids();
+        let (uid, gid) = sys::set_file_ids(real.0, real.1);
         let before = FileIdentity {
-            uid: uid.cast_unsigned(),
-            gid: gid.cast_unsigned(),
+            uid,
+            gid,
             effective: data[0].effective,
         };
         // Leaving uid 0 removed these from the effective set; file capabilities have to be dropped here.
         data[0].effective &= !PAST_FILES;
-        set_capabilities(data)?;
+        sys::set_capabilities(data)?;
         // The calls do not tell of a failure: a second one tells what is now. `before` goes back if it is not what it should be.
-        // SAFETY: as above; -1 is no id, so nothing is changed.
-        let now = unsafe { (libc::setfsuid(u32::MAX), libc::setfsgid(u32::MAX)) };
-        // SAFETY: these take nothing and cannot fail.
-        let real = unsafe { (libc::getuid(), libc::getgid()) };
-        if (now.0.cast_unsigned(), now.1.cast_unsigned()) != real {
+        if sys::file_ids() != real {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         Ok(before)
@@ -268,15 +209,11 @@ impl FileIdentity {
 
 impl Drop for FileIdentity {
     fn drop(&mut self) {
-        // SAFETY: as in `real`.
-        unsafe {
-            libc::setfsuid(self.uid);
-            libc::setfsgid(self.gid);
-        }
-        if let Ok(mut data) = capabilities() {
+        sys::set_file_ids(self.uid, self.gid);
+        if let Ok(mut data) = sys::capabilities() {
             data[0].effective = self.effective & data[0].permitted;
             // They were ours a moment ago; without them less is possible, not more.
-            let _ = set_capabilities(data);
+            let _ = sys::set_capabilities(data);
         }
     }
 }
@@ -396,16 +333,17 @@ mod tests {
 
     #[test]
     fn dropped_rights_come_back() {
-        let before = capabilities().unwrap();
-        // SAFETY: -1 is no id: only tells.
-        let fsuid = || unsafe { libc::setfsuid(u32::MAX) };
-        let uid = fsuid();
+        let before = sys::capabilities().unwrap();
+        let ids = sys::file_ids();
         let during = {
             let _real = FileIdentity::real().unwrap();
-            capabilities().unwrap()[0].effective
+            sys::capabilities().unwrap()[0].effective
         };
         assert_eq!(during & PAST_FILES, 0);
-        assert_eq!(capabilities().unwrap()[0].effective, before[0].effective);
-        assert_eq!(fsuid(), uid);
+        assert_eq!(
+            sys::capabilities().unwrap()[0].effective,
+            before[0].effective
+        );
+        assert_eq!(sys::file_ids(), ids);
     }
 }

@@ -9,7 +9,7 @@ use crate::target::Target;
 use midair_failure::{Failure, Kind};
 use midair_output::RecordWriter;
 use midair_procinfo::Pid;
-use midair_ptrace::fault;
+use midair_ptrace::{fault, sys};
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions, command, outcome, state, status};
 use midair_results::{End, Finished, Identity, describe};
@@ -344,7 +344,7 @@ impl Session {
         let head = self.reader.head();
         head.command.store(command::DETACH, Release);
         fault::step("detach written");
-        wake(&head.command);
+        sys::futex_wake(&head.command);
         fault::step("detach told");
         let beyond = match self.entry.cuda {
             true => CUDA_DETACH_LIMIT,
@@ -428,11 +428,7 @@ impl Session {
 
     fn wait_for_state(&self, unwanted: u32, limit: Duration) {
         let word = &self.reader.head().state;
-        let time = libc::timespec {
-            tv_sec: limit.as_secs() as _,
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        };
-        futex(word, libc::FUTEX_WAIT, unwanted, Some(&time));
+        sys::futex_wait(word, unwanted, limit);
     }
 }
 
@@ -464,32 +460,6 @@ fn boottime() -> u64 {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
         .map(|time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
         .unwrap_or(0)
-}
-
-fn wake(word: &std::sync::atomic::AtomicU32) {
-    futex(word, libc::FUTEX_WAKE, i32::MAX as u32, None);
-}
-
-fn futex(
-    word: &std::sync::atomic::AtomicU32,
-    operation: i32,
-    value: u32,
-    limit: Option<&libc::timespec>,
-) {
-    let limit = limit.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: a futex word in a live shared mapping of ours, and a null or valid timeout; every return is fine with the callers,
-    // which look again.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            std::ptr::from_ref(word),
-            operation,
-            value,
-            limit,
-            0,
-            0,
-        )
-    };
 }
 
 /// Sends the spool and the tools, and waits for the answer.

@@ -2,7 +2,7 @@
 
 use midair_failure::{Failure, Kind};
 use midair_procinfo::{Pid, Tid};
-use midair_ptrace::pidfd_open;
+use midair_ptrace::{pidfd_open, sys};
 use midair_record::boot;
 use midair_results::End;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -126,7 +126,7 @@ impl Target {
 /// `PIDFD_GET_INFO` with `PIDFD_INFO_EXIT` (Linux 6.15) tells how a process ended even after it was reaped.
 /// On older kernels the zombie's stat tells, until its parent reaps it.
 fn exit_status(pidfd: BorrowedFd<'_>, pid: Pid) -> End {
-    let code = exit_code_by_pidfd(pidfd).or_else(|| {
+    let code = sys::exit_status(pidfd).or_else(|| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let after_name: Vec<&str> = stat.rsplit(") ").next()?.split_ascii_whitespace().collect();
         (*after_name.first()? == "Z").then_some(())?;
@@ -137,27 +137,4 @@ fn exit_status(pidfd: BorrowedFd<'_>, pid: Pid) -> End {
         Some(code) => End::Exited(Some(code >> 8 & 0xff)),
         None => End::Exited(None),
     }
-}
-
-fn exit_code_by_pidfd(pidfd: BorrowedFd<'_>) -> Option<i32> {
-    /// `struct pidfd_info` as of Linux 6.15 (uapi/linux/pidfd.h): 80 bytes. Later kernels accept a shorter
-    /// struct.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Info {
-        mask: u64,
-        cgroup: u64,
-        pids: [u32; 3],
-        ids: [u32; 8],
-        exit_code: i32,
-    }
-    const INFO_EXIT: u64 = 1 << 3;
-    nix::ioctl_readwrite!(get_info, 0xff, 11, Info);
-    let mut info = Info {
-        mask: INFO_EXIT,
-        ..Info::default()
-    };
-    // SAFETY: the ioctl number carries the struct's size, and the kernel writes no more than that.
-    let asked = unsafe { get_info(std::os::fd::AsRawFd::as_raw_fd(&pidfd), &mut info) };
-    (asked.is_ok() && info.mask & INFO_EXIT != 0).then_some(info.exit_code)
 }

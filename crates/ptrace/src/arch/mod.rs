@@ -45,13 +45,16 @@ pub(crate) fn read_set(
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
     };
-    request(
-        operation,
-        libc::PTRACE_GETREGSET,
-        tid,
-        set,
-        (&raw mut area) as usize,
-    )?;
+    // SAFETY: `area` is live, and names exactly the exclusive slice, which the kernel fills.
+    unsafe {
+        request(
+            operation,
+            libc::PTRACE_GETREGSET,
+            tid,
+            set,
+            (&raw mut area) as usize,
+        )
+    }?;
     Ok(area.iov_len.min(bytes.len()))
 }
 
@@ -61,11 +64,14 @@ pub(crate) fn write_set(operation: &'static str, tid: Tid, set: usize, bytes: &[
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
     };
-    request(
-        operation,
-        libc::PTRACE_SETREGSET,
-        tid,
-        set,
-        (&raw const area) as usize,
-    )
+    // SAFETY: `area` is live, and names exactly the slice, which the kernel reads.
+    unsafe {
+        request(
+            operation,
+            libc::PTRACE_SETREGSET,
+            tid,
+            set,
+            (&raw const area) as usize,
+        )
+    }
 }

@@ -49,24 +49,30 @@ impl Registers {
     pub(crate) fn read(tid: Tid) -> Result<Registers> {
         // SAFETY: an all-zero user_regs_struct is a valid value: it holds integers only.
         let mut regs: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-        request(
-            "PTRACE_GETREGS",
-            libc::PTRACE_GETREGS,
-            tid,
-            0,
-            (&raw mut regs) as usize,
-        )?;
+        // SAFETY: the kernel fills `regs`, which is of its type.
+        unsafe {
+            request(
+                "PTRACE_GETREGS",
+                libc::PTRACE_GETREGS,
+                tid,
+                0,
+                (&raw mut regs) as usize,
+            )
+        }?;
         Ok(Registers(regs))
     }
 
     pub(crate) fn write(&self, tid: Tid) -> Result<()> {
-        request(
-            "PTRACE_SETREGS",
-            libc::PTRACE_SETREGS,
-            tid,
-            0,
-            (&raw const self.0) as usize,
-        )
+        // SAFETY: the kernel reads the registers, which are of its type.
+        unsafe {
+            request(
+                "PTRACE_SETREGS",
+                libc::PTRACE_SETREGS,
+                tid,
+                0,
+                (&raw const self.0) as usize,
+            )
+        }
     }
 }
 

@@ -144,30 +144,7 @@ pub(super) fn spool(request: &Request, lines: &mut Lines) {
 /// System calls that entering depends on.
 pub(super) fn kernel(lines: &mut Lines) {
     const NAME: &str = "kernel";
-    // The arguments name nothing and change nothing: a kernel that has the call answers EBADF or EINVAL.
-    type Probe = (&'static str, fn() -> i64);
-    let calls: [Probe; 3] = [
-        // SAFETY: a system call with numbers only.
-        ("pidfd_open", || unsafe {
-            libc::syscall(libc::SYS_pidfd_open, -1, 0)
-        }),
-        // SAFETY: as before.
-        ("pidfd_getfd", || unsafe {
-            libc::syscall(libc::SYS_pidfd_getfd, -1, -1, 0)
-        }),
-        // SAFETY: the flags are looked at first and are none.
-        ("memfd_create", || unsafe {
-            libc::syscall(libc::SYS_memfd_create, c"".as_ptr(), u32::MAX)
-        }),
-    ];
-    let lacks = |call: &fn() -> i64| {
-        call() < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS)
-    };
-    let missing: Vec<&str> = calls
-        .iter()
-        .filter(|(_, call)| lacks(call))
-        .map(|(name, _)| *name)
-        .collect();
+    let missing = midair_ptrace::sys::missing_calls();
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
     if missing.is_empty() {

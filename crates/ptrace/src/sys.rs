@@ -1,0 +1,266 @@
+//! System calls of the attaching side that have no safe form in the standard library, as safe functions: so the crates above
+//! need no unsafe code of their own.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// The descriptor that a call returned, or its error.
+fn file(raw: libc::c_long) -> io::Result<File> {
+    match RawFd::try_from(raw) {
+        // SAFETY: the callers pass what an opening call of the kernel just returned: nobody else knows this descriptor.
+        Ok(fd) if fd >= 0 => Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) })),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether starting this program gave it rights that its user lacks (`AT_SECURE`, see getauxval(3)).
+pub fn is_secure() -> bool {
+    // SAFETY: reads a word of this process's auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The real user and group ids of this process.
+pub fn real_ids() -> (u32, u32) {
+    // SAFETY: these take nothing and cannot fail.
+    unsafe { (libc::getuid(), libc::getgid()) }
+}
+
+/// Opens `name` in a directory (without one: in the current directory, where the name is relative), following no link at the
+/// end and closed on exec.
+///
+/// # Errors
+/// The kernel's.
+pub fn open_at(directory: Option<&File>, name: &CStr, flags: i32) -> io::Result<File> {
+    let directory = directory.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
+    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: a NUL-terminated name and a descriptor that lives for the call.
+    file(libc::c_long::from(unsafe {
+        libc::openat(directory, name.as_ptr(), flags)
+    }))
+}
+
+/// Opens `path` below `root`, which stands for `/` on the way: also links and `..` stay inside.
+///
+/// # Errors
+/// The kernel's; ENOSYS before Linux 5.6.
+pub fn open_in_root(root: &File, path: &CStr, flags: i32) -> io::Result<File> {
+    // SAFETY: all zero is a value of these integers.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = u64::from((flags | libc::O_CLOEXEC).cast_unsigned());
+    how.resolve = libc::RESOLVE_IN_ROOT;
+    // SAFETY: a live descriptor, a NUL-terminated path, and a struct of the length that is told.
+    file(unsafe {
+        libc::syscall(
+            libc::SYS_openat2,
+            root.as_raw_fd(),
+            path.as_ptr(),
+            &raw const how,
+            size_of::<libc::open_how>(),
+        )
+    })
+}
+
+/// `struct __user_cap_header_struct` (linux/capability.h, version 3).
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: i32,
+}
+
+impl CapabilityHeader {
+    /// For the calling thread.
+    const OWN: CapabilityHeader = CapabilityHeader {
+        version: 0x2008_0522,
+        pid: 0,
+    };
+}
+
+/// One of the two halves of a thread's capabilities (`struct __user_cap_data_struct`).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Those that the kernel checks.
+    pub effective: u32,
+    /// Those that may be made effective.
+    pub permitted: u32,
+    /// Those that are kept over an exec.
+    pub inheritable: u32,
+}
+
+/// The calling thread's capabilities: 0 to 31, then 32 to 63.
+///
+/// # Errors
+/// The kernel's.
+pub fn capabilities() -> io::Result<[Capabilities; 2]> {
+    let header = CapabilityHeader::OWN;
+    let mut data = [Capabilities::default(); 2];
+    // SAFETY: a header of version 3, and space for the two parts that it has.
+    match unsafe { libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) } {
+        0 => Ok(data),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sets the calling thread's capabilities.
+///
+/// # Errors
+/// The kernel's.
+pub fn set_capabilities(data: [Capabilities; 2]) -> io::Result<()> {
+    let header = CapabilityHeader::OWN;
+    // SAFETY: a header of version 3 and the two parts that it has, both live for the call.
+    match unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sets the user and group by which the kernel checks this thread's file accesses; returns the previous ones. A failure is not
+/// reported: [`file_ids`] tells what is in force.
+pub fn set_file_ids(uid: u32, gid: u32) -> (u32, u32) {
+    // SAFETY: these take numbers and change this thread only: glibc makes the bare system calls.
+    let (gid, uid) = unsafe { (libc::setfsgid(gid), libc::setfsuid(uid)) };
+    (uid.cast_unsigned(), gid.cast_unsigned())
+}
+
+/// The user and group by which the kernel checks this thread's file accesses.
+pub fn file_ids() -> (u32, u32) {
+    // -1 is no id, so nothing is changed.
+    set_file_ids(u32::MAX, u32::MAX)
+}
+
+/// How many clock ticks a second has in `/proc`.
+pub fn clock_ticks_per_second() -> u64 {
+    // SAFETY: takes a number and returns one.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).unwrap_or(100).max(1)
+}
+
+/// The soft limit of file sizes of this process (`RLIMIT_FSIZE`), bytes.
+pub fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: a valid out pointer.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    limit.rlim_cur
+}
+
+/// Names of the system calls that entering a process depends on and this kernel lacks.
+pub fn missing_calls() -> Vec<&'static str> {
+    // The arguments name nothing and change nothing: a kernel that has the call answers EBADF or EINVAL.
+    let lacks = |answer: libc::c_long| {
+        answer < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS)
+    };
+    let mut missing = Vec::new();
+    // SAFETY: a system call with numbers only.
+    if lacks(unsafe { libc::syscall(libc::SYS_pidfd_open, -1, 0) }) {
+        missing.push("pidfd_open");
+    }
+    // SAFETY: as before.
+    if lacks(unsafe { libc::syscall(libc::SYS_pidfd_getfd, -1, -1, 0) }) {
+        missing.push("pidfd_getfd");
+    }
+    // SAFETY: the flags are checked first and are not valid; the name is a C string.
+    if lacks(unsafe { libc::syscall(libc::SYS_memfd_create, c"".as_ptr(), u32::MAX) }) {
+        missing.push("memfd_create");
+    }
+    missing
+}
+
+/// The wait status of the process that `pidfd` names, once it has ended, also after it was reaped (`PIDFD_GET_INFO` with
+/// `PIDFD_INFO_EXIT`). None before Linux 6.15.
+pub fn exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    /// `struct pidfd_info` as of Linux 6.15 (uapi/linux/pidfd.h): 80 bytes. Later kernels accept a shorter struct.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Info {
+        mask: u64,
+        cgroup: u64,
+        pids: [u32; 3],
+        ids: [u32; 8],
+        exit_code: i32,
+    }
+    const INFO_EXIT: u64 = 1 << 3;
+    /// `_IOWR(0xff, 11, struct pidfd_info)`.
+    const GET_INFO: libc::c_ulong =
+        3 << 30 | (size_of::<Info>() as libc::c_ulong) << 16 | 0xff << 8 | 11;
+    let mut info = Info {
+        mask: INFO_EXIT,
+        ..Info::default()
+    };
+    // SAFETY: the request's number carries the struct's size, and the kernel writes no more than that.
+    let answer = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO, &raw mut info) };
+    (answer >= 0 && info.mask & INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// Waits while `word` is `unwanted`, for at most `limit`. May return earlier: the caller reads the word again.
+pub fn futex_wait(word: &AtomicU32, unwanted: u32, limit: Duration) {
+    let limit = libc::timespec {
+        tv_sec: limit.as_secs() as libc::time_t,
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    };
+    // SAFETY: a live futex word, and a valid time.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            unwanted,
+            &raw const limit,
+            0,
+            0,
+        )
+    };
+}
+
+/// Wakes all threads, of any process, that wait on `word`.
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: a live futex word; waking does not change it.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE,
+            i32::MAX,
+            0,
+            0,
+            0,
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn links_stay_inside_the_root() {
+        let root = File::open("/proc/self").unwrap();
+        assert!(open_in_root(&root, c"/status", libc::O_RDONLY).is_ok());
+        assert!(open_in_root(&root, c"/../../../etc/passwd", libc::O_RDONLY).is_err());
+        assert!(
+            open_at(Some(&root), c"exe", libc::O_RDONLY).is_err(),
+            "it is a link"
+        );
+        assert!(open_at(Some(&root), c"status", libc::O_RDONLY).is_ok());
+    }
+
+    #[test]
+    fn how_a_child_ended_is_told() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "exit 3"])
+            .spawn()
+            .unwrap();
+        let pidfd = crate::pidfd_open(crate::Pid::of_child(&child)).unwrap();
+        child.wait().unwrap();
+        // Kernels before 6.15 do not tell.
+        assert!(matches!(exit_status(pidfd.as_fd()), None | Some(0x300)));
+        assert!(missing_calls().is_empty());
+    }
+}
