@@ -2,7 +2,7 @@
 //! again and takes everything back, so that one process can be entered many times.
 
 use crate::report::Table;
-use midair_inject::{Library, Options, Times, enter, look};
+use midair_inject::{Library, Options, Times, enter, inspect};
 use midair_session::Pid;
 use midair_tests::Result;
 use midair_tests::caller::Caller;
@@ -26,7 +26,7 @@ fn entries(pid: i32) -> Result<Vec<Entry>> {
     let mut all = Vec::new();
     for _ in 0..ENTRIES {
         let began = Instant::now();
-        let look = look(Pid::try_from(pid)?).map_err(|refusal| refusal.to_string())?;
+        let look = inspect(Pid::try_from(pid)?).map_err(|refusal| refusal.to_string())?;
         let entered = enter(&look, &Library::Nothing, &options)?;
         let (times, attach) = (entered.times, began.elapsed());
         entered.withdraw(&options)?;

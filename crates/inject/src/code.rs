@@ -1,5 +1,6 @@
-//! Addresses in the target's own C library: the functions that the stub and our thread call, and two pieces of code that
-//! system calls are made with. Found in its file, then compared with its memory.
+//! Addresses in the target's own C library: the functions that the stub and the worker thread call,
+//! and two pieces of code that system calls are made with. Found in its file, then compared with
+//! its memory.
 
 use std::io;
 
@@ -11,7 +12,8 @@ use midair_ptrace::{Memory, RemoteAddr};
 use crate::arch;
 use crate::error::Refusal;
 
-/// Oldest version that our libraries run on; since this one, threads and dlopen are in libc.so.6 itself.
+/// Oldest version that our libraries run on; since this one, threads and dlopen are in libc.so.6
+/// itself.
 const OLDEST: (u32, u32) = (2, 34);
 
 /// Addresses in the target.

@@ -4,36 +4,36 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use midair_procinfo::{Pid, Tid, task};
-use midair_ptrace::{Deadline, Pace, fault, poll_readable};
+use midair_ptrace::{Deadline, fault, poll_readable};
 
-use crate::agent::Block;
-use crate::ending;
-use crate::enter::{DOUBT, borrow, unmap};
-use crate::error::{During, EnterError, Refusal, Seen};
-use crate::look::look;
+use crate::error::{During, EnterError, RejectedThread};
 use crate::mappings::Mappings;
-use crate::options::{FaultPoint, Options};
-use crate::parked::{Candidate, Grade, Judge};
-use crate::still::Still;
+use crate::options::Options;
+use crate::parked::{Candidate, Grade};
+use crate::process_image::ProcessImage;
+use crate::removal;
+use crate::reply;
+use crate::worker::Block;
 
 /// By which way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Via {
-    /// Which tier of the design.
-    pub tier: Tier,
+    /// Which entry path.
+    pub path: EntryPath,
     /// The thread that was stopped.
     pub tid: Tid,
     /// Its name.
     pub name: String,
     /// What it was parked in.
     pub doing: String,
-    /// Threads that were looked at and not taken, each with the reason. Empty where no thread had to be chosen.
-    pub rejected: Vec<Seen>,
+    /// Threads that were inspected and not taken, each with the reason. Empty where no thread had
+    /// to be chosen.
+    pub rejected: Vec<RejectedThread>,
 }
 
 /// How the process was entered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tier {
+pub enum EntryPath {
     /// T0: the process's own listener answered on its socket; no thread was stopped or traced.
     Socket,
     /// Our own thread of an earlier session was woken.
@@ -47,12 +47,12 @@ pub enum Tier {
 }
 
 impl Via {
-    pub(crate) fn of(candidate: &Candidate, seen: &[Seen]) -> Via {
+    pub(crate) fn of(candidate: &Candidate, seen: &[RejectedThread]) -> Via {
         Via {
-            tier: match candidate.grade {
-                Grade::Listener => Tier::Listener,
-                Grade::SafePoint => Tier::SafePoint,
-                grade => Tier::Parked(grade),
+            path: match candidate.grade {
+                Grade::Listener => EntryPath::Listener,
+                Grade::SafePoint => EntryPath::SafePoint,
+                grade => EntryPath::Parked(grade),
             },
             tid: candidate.tid,
             name: candidate.name.clone(),
@@ -78,7 +78,8 @@ pub struct Times {
     pub stub: Duration,
     /// The borrowed thread stopped: until it was let go.
     pub release: Duration,
-    /// Stops of running threads that were not at a safe point, of the borrowed one or others, before it was found.
+    /// Stops of running threads that were not at a safe point, of the borrowed one or others,
+    /// before it was found.
     pub looks: u32,
     /// How long they stood for these, all together.
     pub looked: Duration,
@@ -93,32 +94,34 @@ impl Times {
     }
 }
 
-/// A process that was entered: our thread runs in it, and this is the way to talk to it.
+/// A process that was entered: the worker thread runs in it, and this is the way to talk to it.
 #[derive(Debug)]
 pub struct Entered {
-    /// A sequenced-packet socket; the library in the target has the other end (`fd_near` of the boot block). It is closed
-    /// there when our thread parks or ends.
+    /// A sequenced-packet socket; the library in the target has the other end (`fd_near` of the
+    /// boot block). It is closed there when the worker thread parks or ends.
     pub channel: OwnedFd,
     /// The process.
     pub pid: Pid,
-    /// Our thread, by the id that this process knows it by.
-    pub agent_tid: Tid,
+    /// The worker thread, by the id that this process knows it by.
+    pub worker_tid: Tid,
     /// By which way.
     pub via: Via,
     /// Where the time went.
     pub times: Times,
     /// What was mapped now; None when a parked thread was woken.
     pub mappings: Option<Mappings>,
-    pub(crate) still: Still,
+    pub(crate) image: ProcessImage,
     /// None when the process's listener let us in: nothing is read or written there then.
     pub(crate) block: Option<Block>,
 }
 
 impl Entered {
-    /// Waits until the library has said its first word on the channel (which is left there to be read).
+    /// Waits until the library has said its first word on the channel (which is left there to be
+    /// read).
     ///
     /// # Errors
-    /// [`EnterError::Boot`] when it could not be loaded, [`EnterError::Silent`] at the deadline, [`EnterError::Gone`].
+    /// [`EnterError::Boot`] when it could not be loaded, [`EnterError::Silent`] at the deadline,
+    /// [`EnterError::Gone`].
     pub fn wait_for_word(&self, within: Duration) -> Result<(), EnterError> {
         const PHASE: &str = "waiting for the library";
         let readable =
@@ -129,54 +132,57 @@ impl Entered {
         if !readable {
             return Err(EnterError::Silent { at: "the library" });
         }
-        if !task::is_alive(self.agent_tid) {
+        if !task::is_alive(self.worker_tid) {
             return Err(EnterError::Gone { during: PHASE });
         }
         Ok(())
     }
 
-    /// What has become of the process, if it is not as it was: it has ended, is another program, or is stopped by job control.
+    /// What has become of the process, if it is not as it was: it has ended, is another program, or
+    /// is stopped by job control.
     pub fn interrupted(&self) -> Option<EnterError> {
         const PHASE: &str = "the set-up";
-        // A process that is being ended has closed its descriptors, the channel among them, before its threads are seen to be gone.
-        if task::is_alive(self.agent_tid) && !self.still.is_ending() {
-            return self.still.check(PHASE).err();
+        // A process that is being ended has closed its descriptors, the channel among them, before
+        // its threads are seen to be gone.
+        if task::is_alive(self.worker_tid) && !self.image.is_ending() {
+            return self.image.check(PHASE).err();
         }
         // It ends before its process does.
-        match self.still.explain(EnterError::Gone { during: PHASE }) {
-            // Our thread may end by itself, for its own reasons.
-            EnterError::Gone { .. } if self.still.check(PHASE).is_ok() => None,
+        match self.image.explain(EnterError::Gone { during: PHASE }) {
+            // The worker thread may end by itself, for its own reasons.
+            EnterError::Gone { .. } if self.image.check(PHASE).is_ok() => None,
             error => Some(error),
         }
     }
 
-    /// What our thread says that it failed at, if it did.
+    /// What the worker thread says that it failed at, if it did.
     pub fn failure(&self) -> Option<EnterError> {
         match &self.block {
             Some(block) => block.failure(),
-            None => crate::door::failure_on(&self.channel),
+            None => reply::failure_on(&self.channel),
         }
     }
 
-    /// Takes everything back, for a session that will not be: hangs up, and has our thread unmap what was mapped as its last act. A
-    /// library that was loaded stays. No thread of the program is stopped, but where our thread has ended already, or stands under
-    /// system call filters.
+    /// Takes everything back, for a session that will not be: hangs up, and has the worker thread
+    /// unmap what was mapped as its last act. A library that was loaded stays. No thread of the
+    /// program is stopped, but where the worker thread has ended already, or stands under system
+    /// call filters.
     ///
     /// # Errors
-    /// [`EnterError::Silent`] when our thread does not end in time; then its mappings stay.
+    /// [`EnterError::Silent`] when the worker thread does not end in time; then its mappings stay.
     pub fn withdraw(self, options: &Options) -> Result<(), EnterError> {
         let Entered {
             channel,
-            agent_tid,
+            worker_tid,
             mappings,
-            still,
+            image,
             block,
             ..
         } = self;
         match (mappings, block) {
             (Some(mappings), Some(block)) => {
-                unmap_after(&still, agent_tid, block, mappings, Some(channel), options)
-                    .map_err(|error| still.explain(error))
+                removal::unmap_after(&image, worker_tid, block, mappings, Some(channel), options)
+                    .map_err(|error| image.explain(error))
             }
             _ => {
                 drop(channel);
@@ -185,72 +191,4 @@ impl Entered {
             }
         }
     }
-}
-
-/// How long a process that stands still is waited for, to take back what was mapped.
-const MOMENT: Duration = Duration::from_millis(300);
-
-/// Hangs up, and unmaps at the end of our thread: by it, or where that cannot be, by a thread that is borrowed afterwards.
-pub(crate) fn unmap_after(
-    still: &Still,
-    agent: Tid,
-    block: Block,
-    mappings: Mappings,
-    mut channel: Option<OwnedFd>,
-    options: &Options,
-) -> Result<(), EnterError> {
-    const PHASE: &str = "waiting for the end of our thread";
-    let pid = still.pid();
-    // It is on its way to its end, and a machine that gives it no turn gives it one later: to give up half way helps nobody.
-    let deadline = Deadline::after(options.boot.saturating_add(options.held));
-    // Its own word for itself, so that another thread that got the same number is not waited for.
-    let inside = block.own_tid();
-    let there = || {
-        inside.is_some()
-            && task::status(agent)
-                .is_ok_and(|status| status.own_tid() == inside && status.tgid == Some(pid))
-    };
-    // A failure is that of this way: whatever has become of the process, the other one finds out.
-    let unmapped = there()
-        && ending::unmap(agent, block, &mappings, &mut channel, deadline, options).unwrap_or(false);
-    if channel.take().is_some() {
-        fault::step("hung up");
-    }
-    let mut pace = Pace::new();
-    let mut doubt = Deadline::after(DOUBT);
-    while there() {
-        if deadline.passed() {
-            return Err(EnterError::Silent { at: "its end" });
-        }
-        if doubt.passed() {
-            still.check(PHASE)?;
-            doubt = Deadline::after(DOUBT);
-        }
-        pace.rest();
-    }
-    fault::step("our thread has ended");
-    if unmapped {
-        return Ok(());
-    }
-    let moment = Deadline::after(MOMENT);
-    let look = loop {
-        match look(pid) {
-            // What stops or traces it may be gone the next moment. If not, the next attach takes our memory away.
-            Err(Refusal::Stopped { .. } | Refusal::Traced { .. }) if !moment.passed() => {
-                pace.rest();
-            }
-            other => break other?,
-        }
-    };
-    if look.still != *still {
-        return Err(EnterError::Replaced { during: PHASE });
-    }
-    let mut judge = Judge::new(&look);
-    borrow(&look, &mut judge, options, |_, _, mut hold, _| {
-        // While a thread of it is held it cannot become another program, whose memory this would be.
-        still.check(PHASE)?;
-        unmap(&mut hold, &mappings)?;
-        options.reached(FaultPoint::Unmapped);
-        hold.release()
-    })
 }

@@ -1,15 +1,15 @@
-//! Refusals and failures, each with its data and its sentence (lower case, no full stop).
+//! Refusals and failures, each with its data and its sentence (lower case, no full stop). What to do
+//! about one is said where failures are made of them, by a match over all variants
+//! (`midair-session`, `explain`).
 
 use std::fmt;
 use std::io;
 
 use midair_procinfo::bpf::Action;
+use midair_procinfo::{Pid, Tid};
 use midair_record::boot::step;
 
-use crate::agent::step_words;
-use midair_procinfo::{Pid, Tid};
-
-/// Why a process cannot be entered, told by looking alone: it was not touched.
+/// Why a process cannot be entered, found by inspection alone: nothing was changed.
 #[derive(Debug)]
 pub enum Refusal {
     /// There is no such process.
@@ -29,7 +29,7 @@ pub enum Refusal {
         /// Its name.
         name: String,
     },
-    /// This user may not.
+    /// This user is not permitted to.
     NotPermitted {
         /// The process.
         pid: Pid,
@@ -94,12 +94,14 @@ pub enum Refusal {
         /// What the filter would do.
         action: Action,
     },
-    /// It has its system calls turned into signals (syscall user dispatch), and would take ours for its own.
+    /// It has its system calls turned into signals (syscall user dispatch), and would take ours for
+    /// its own.
     Dispatches {
         /// The process.
         pid: Pid,
     },
-    /// It runs in the memory of its parent: a child of `vfork` that has not started its program yet.
+    /// It runs in the memory of its parent: a child of `vfork` that has not started its program
+    /// yet.
     SharesMemory {
         /// The process.
         pid: Pid,
@@ -205,7 +207,7 @@ impl std::error::Error for Refusal {}
 
 /// One thread and why it was not borrowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct RejectedThread {
     /// The thread.
     pub tid: Tid,
     /// Its name.
@@ -214,7 +216,7 @@ pub struct Seen {
     pub doing: String,
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for RejectedThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}) {}", self.tid, self.name, self.doing)
     }
@@ -228,23 +230,24 @@ pub enum EnterError {
     /// No thread of it was parked where it is safe to borrow one, until the deadline.
     NoneParked {
         /// What each was doing when last seen.
-        threads: Vec<Seen>,
+        threads: Vec<RejectedThread>,
     },
-    /// Somebody else's session is on, or is being set up.
+    /// Another session is on, or is being set up.
     Busy {
-        /// Our thread there.
+        /// The worker thread there.
         tid: Tid,
         /// What its boot block says.
         state: &'static str,
     },
     /// The thread that is parked there belongs to another build of midair.
     OtherVersion {
-        /// Our thread there.
+        /// The worker thread there.
         tid: Tid,
         /// Its layout version.
         version: u32,
     },
-    /// It was forked from a process that another build of midair had entered, and has that build's hooks.
+    /// It was forked from a process that another build of midair had entered, and has that build's
+    /// hooks.
     OtherBuild {
         /// The process.
         pid: Pid,
@@ -254,7 +257,8 @@ pub enum EnterError {
         /// During what.
         during: &'static str,
     },
-    /// The target became another program (`exec`) meanwhile: what was ours in it went with the old one.
+    /// The target became another program (`exec`) meanwhile: what was ours in it went with the old
+    /// one.
     Replaced {
         /// During what.
         during: &'static str,
@@ -278,22 +282,24 @@ pub enum EnterError {
         /// Where.
         at: u64,
     },
-    /// `pthread_create` did not return in time. The thread was let go and will go on by itself once it does.
+    /// `pthread_create` did not return in time. The thread was let go and will go on by itself once
+    /// it does.
     StubLeft {
         /// The thread.
         tid: Tid,
     },
-    /// `pthread_create` waited for a lock of the allocator that did not come free; the thread was taken back.
+    /// `pthread_create` waited for a lock of the allocator that did not come free; the thread was
+    /// taken back.
     StubBlocked {
         /// The thread.
         tid: Tid,
     },
-    /// Our thread did not come to the point named, in time.
+    /// The worker thread did not come to the point named, in time.
     Silent {
         /// Which point.
         at: &'static str,
     },
-    /// Our thread in the target failed.
+    /// The worker thread in the target failed.
     Boot {
         /// At which step.
         step: &'static str,
@@ -302,18 +308,19 @@ pub enum EnterError {
         /// Words of the dynamic loader, if it is one that refused.
         text: String,
     },
-    /// Our thread in the target could not open the path of the library, since the process does not see itself in `/proc`.
+    /// The worker thread in the target could not open the path of the library, since the process
+    /// does not see itself in `/proc`.
     PathUnseen {
         /// Words of the dynamic loader.
         text: String,
     },
     /// Its listener is there but cannot be used, and no other way in is.
-    NoDoor {
+    ListenerUnusable {
         /// Why.
         why: String,
     },
     /// It is stopped, so that its listener cannot answer.
-    Standing {
+    TargetStopped {
         /// The process.
         pid: Pid,
         /// Stopped by whom.
@@ -336,7 +343,8 @@ pub enum EnterError {
 }
 
 impl EnterError {
-    /// What our thread in the target failed at, by the [`step`] that it tells of. All are the target's words and may be anything.
+    /// What the worker thread in the target failed at, by the [`step`] that it tells of. All are
+    /// the target's words and may be anything.
     pub(crate) fn at_step(code: u32, errno: i32, text: String) -> EnterError {
         match code {
             step::THREAD => EnterError::ThreadRefused { errno },
@@ -415,10 +423,13 @@ impl fmt::Display for EnterError {
                 "thread {tid} would have waited for a lock of the allocator that does not come free; it was taken back"
             ),
             EnterError::Silent { at } => {
-                write!(f, "our thread in the target did not answer in time ({at})")
+                write!(
+                    f,
+                    "the worker thread in the target did not answer in time ({at})"
+                )
             }
             EnterError::Boot { step, errno, text } => {
-                write!(f, "our thread in the target failed at {step}")?;
+                write!(f, "the worker thread in the target failed at {step}")?;
                 if *errno != 0 {
                     write!(f, ": {}", io::Error::from_raw_os_error(*errno))?;
                 }
@@ -429,11 +440,11 @@ impl fmt::Display for EnterError {
             }
             EnterError::PathUnseen { text } => write!(
                 f,
-                "our thread in the target failed at {}: {text}",
+                "the worker thread in the target failed at {}: {text}",
                 step_words(step::PATH)
             ),
-            EnterError::NoDoor { why } => f.write_str(why),
-            EnterError::Standing { pid, words } => {
+            EnterError::ListenerUnusable { why } => f.write_str(why),
+            EnterError::TargetStopped { pid, words } => {
                 write!(f, "process {pid} is {words}: its listener cannot answer")
             }
             EnterError::Engine { during, source } => write!(f, "{during}: {source}"),
@@ -447,6 +458,19 @@ impl std::error::Error for EnterError {}
 impl From<Refusal> for EnterError {
     fn from(refusal: Refusal) -> Self {
         EnterError::Refused(refusal)
+    }
+}
+
+/// A step of the boot code, as text.
+pub(crate) fn step_words(code: u32) -> &'static str {
+    match code {
+        step::SOCKET => "making a socket pair",
+        step::SILENCE => "waiting for the library",
+        step::RECEIVE => "receiving the library",
+        step::LOAD | step::PATH => "loading the library",
+        step::ENTRY => "finding the entry of the library",
+        step::THREAD => "making a thread",
+        _ => "an unknown step",
     }
 }
 

@@ -1,8 +1,10 @@
-//! System call filters (seccomp): every call that our way needs is put to the filters of the thread that we borrow, before anything
-//! is done. Our thread inherits them, and so does all that it does afterwards. A call that would end badly is named.
+//! System call filters (seccomp): before anything is done, the filters of the thread that is borrowed are
+//! evaluated for every system call that entering needs. The worker thread inherits these filters. A call
+//! that a filter would not let through is named.
 //!
-//! What the engine's own code, the loader, and our libraries call on our thread was recorded once by a filter that reports every
-//! call (`USER_NOTIF`), and is checked by a test whose target is killed at any other (`tests/seccomp.rs`).
+//! The calls of the engine's own code, the loader and our libraries on the worker thread were recorded
+//! once by a filter that reports every call (`USER_NOTIF`). A test whose target is killed at any other
+//! call checks the list (`tests/it/seccomp.rs`).
 //!
 //! Decisions: ENG-023, ENG-024 (`docs/deviations/engine.md`).
 
@@ -12,46 +14,9 @@ use midair_procinfo::{Pid, task};
 
 use crate::arch;
 use crate::error::Refusal;
+use crate::needs::{may, must};
 
-/// What a refused call means for us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Without {
-    /// Nothing works.
-    Nothing,
-    /// We go on without, as long as it only fails.
-    GoesOn,
-}
-
-/// A system call that our way makes in the target.
-#[derive(Debug, Clone, Copy)]
-pub struct Need {
-    /// Its name.
-    pub name: &'static str,
-    /// Its number.
-    pub number: i64,
-    /// Arguments that a filter may well look at; others are 0.
-    pub args: [u64; 6],
-    /// What if it is refused.
-    pub without: Without,
-}
-
-pub(crate) const fn must(name: &'static str, number: i64, args: [u64; 6]) -> Need {
-    Need {
-        name,
-        number,
-        args,
-        without: Without::Nothing,
-    }
-}
-
-pub(crate) const fn may(name: &'static str, number: i64, args: [u64; 6]) -> Need {
-    Need {
-        name,
-        number,
-        args,
-        without: Without::GoesOn,
-    }
-}
+pub use crate::needs::{Need, Without};
 
 const NONE: [u64; 6] = [0; 6];
 const LEN: u64 = 4096;
@@ -62,7 +27,8 @@ const PRIVATE: u64 = 2;
 const SHARED: u64 = 1;
 const ANONYMOUS: u64 = 0x4022;
 
-/// Calls that have one name everywhere. [`clone`](CLONE) is needed besides where `clone3` is not there.
+/// Calls that have one name everywhere. [`clone`](CLONE) is needed besides where `clone3` is not
+/// there.
 const COMMON: &[Need] = &[
     must(
         "mmap",
@@ -198,7 +164,8 @@ pub fn needed() -> impl Iterator<Item = Need> {
         .copied()
 }
 
-/// The first call that the filters do not let through, and what they would do. `pc`: where calls come from.
+/// The first call that the filters do not let through, and what they would do. `pc`: where calls
+/// come from.
 pub(crate) fn objection(filters: &[Vec<Instruction>], pc: u64) -> Option<(&'static str, Action)> {
     let answer = |need: &Need| {
         let call = Call {
@@ -234,7 +201,8 @@ pub(crate) fn objection(filters: &[Vec<Instruction>], pc: u64) -> Option<(&'stat
 
 const ENOSYS: u16 = 38;
 
-/// True when this process is under as many filters as that thread: those of a container that both are in.
+/// True when this process is under as many filters as that thread: those of a container that both
+/// are in.
 pub(crate) fn as_ours(status: &Status) -> bool {
     let ours = task::status(Pid::own());
     ours.is_ok_and(|ours| {

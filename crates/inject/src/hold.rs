@@ -1,9 +1,10 @@
 //! A borrowed thread: stopped, able to restore itself, and given back as it was.
 //!
-//! The order of operations is the safety of the whole engine. First the frame is written below the red zone of the thread's
-//! own stack. From then on the thread is only ever sent to code that ends in the frame: a `syscall; ret` of the C library
-//! that returns to the C library's restorer, or the stub, whose way out is the frame. So if this process dies between any two
-//! operations, the kernel lets the thread run and it puts itself back. No byte of existing code is changed.
+//! The order of operations makes the engine safe. First a signal frame is written below the red zone of
+//! the thread's own stack. From then on the thread only runs code that ends in that frame: a
+//! `syscall; ret` of the C library, which returns to the C library's restorer, or the stub, which leaves
+//! through the frame. So if this process dies between any two operations, the kernel resumes the thread
+//! and it restores itself. No byte of existing code is changed.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use crate::arch::{self, FrameLayout};
 use crate::code::TargetCode;
 use crate::error::{During, EnterError, Refusal};
 use crate::filters;
-use crate::look::Look;
+use crate::inspection::Inspection;
 use crate::parked::{self, Candidate};
 
 const EPERM: i32 = 1;
@@ -30,19 +31,20 @@ const SIGFPE: i32 = 8;
 const SIGSEGV: i32 = 11;
 
 /// Why a thread was not held.
-pub(crate) enum Miss {
+pub(crate) enum NotHeld {
     /// It is not what it was taken for; it was let go.
-    NotParked(&'static str),
+    Unsuitable(&'static str),
     Failed(EnterError),
 }
 
-impl From<EnterError> for Miss {
+impl From<EnterError> for NotHeld {
     fn from(error: EnterError) -> Self {
-        Miss::Failed(error)
+        NotHeld::Failed(error)
     }
 }
 
-/// A thread that stands still, proven to be parked or at a safe point. Nothing of it is changed yet.
+/// A thread that stands still, proven to be parked or at a safe point. Nothing of it is changed
+/// yet.
 #[derive(Debug)]
 pub(crate) struct Proven {
     stopped: Stopped,
@@ -72,20 +74,21 @@ pub(crate) fn stop(
     memory: Memory,
     suspend_seccomp: bool,
     deadline: Deadline,
-) -> Result<Proven, Miss> {
+) -> Result<Proven, NotHeld> {
     const PHASE: &str = "stopping a thread";
     let seized = match Seized::seize(candidate.tid, suspend_seccomp) {
         Ok(seized) => seized,
-        Err(error) if error.is_gone() => return Err(Miss::NotParked("it ended meanwhile")),
-        // Permission was looked at before. Another attacher has it for an instant, or a debugger for longer: the next look tells.
+        Err(error) if error.is_gone() => return Err(NotHeld::Unsuitable("it ended meanwhile")),
+        // Permission was inspected before. Another attacher has it briefly, or a debugger for
+        // longer: the next look tells.
         Err(error) if error.errno() == Some(EPERM) => {
-            return Err(Miss::NotParked("another process traces it"));
+            return Err(NotHeld::Unsuitable("another process traces it"));
         }
         Err(error) => {
             return Err(Err::<(), _>(error)
                 .during(PHASE)
                 .err()
-                .map_or(Miss::NotParked("it ended"), Miss::Failed));
+                .map_or(NotHeld::Unsuitable("it ended"), NotHeld::Failed));
         }
     };
     let stopped = match seized
@@ -94,32 +97,34 @@ pub(crate) fn stop(
     {
         Ok(stopped) => stopped,
         Err(midair_ptrace::Error::TimedOut { .. }) => {
-            return Err(Miss::NotParked("it did not stop in time"));
+            return Err(NotHeld::Unsuitable("it did not stop in time"));
         }
-        Err(error) if error.is_gone() => return Err(Miss::NotParked("it ended meanwhile")),
+        Err(error) if error.is_gone() => return Err(NotHeld::Unsuitable("it ended meanwhile")),
         Err(error) => {
-            return Err(Miss::Failed(EnterError::Engine {
+            return Err(NotHeld::Failed(EnterError::Engine {
                 during: PHASE,
                 source: error,
             }));
         }
     };
     if stopped.kind() != StopKind::Event {
-        return Err(Miss::NotParked("it is stopped by job control"));
+        return Err(NotHeld::Unsuitable("it is stopped by job control"));
     }
     let regs = stopped.registers().during(PHASE)?;
     if stopped.has_shadow_stack() {
-        return Err(Miss::NotParked("it has a shadow stack"));
+        return Err(NotHeld::Unsuitable("it has a shadow stack"));
     }
     let stack = memory.read_vec(RemoteAddr::new(regs.sp()), candidate.stack.len());
     let len = arch::SYSCALL_INSTRUCTION.len();
     let before = RemoteAddr::new(candidate.blocking.pc).minus(len as u64);
     let instruction = memory.read_vec(before, len);
     if !instruction.is_ok_and(|bytes| bytes == arch::SYSCALL_INSTRUCTION) {
-        return Err(Miss::NotParked("it does not stand behind a system call"));
+        return Err(NotHeld::Unsuitable(
+            "it does not stand behind a system call",
+        ));
     }
-    let stack = stack.map_err(|_| Miss::NotParked("its stack cannot be read"))?;
-    parked::unchanged(candidate, &regs, &stack).map_err(Miss::NotParked)?;
+    let stack = stack.map_err(|_| NotHeld::Unsuitable("its stack cannot be read"))?;
+    parked::unchanged(candidate, &regs, &stack).map_err(NotHeld::Unsuitable)?;
     Ok(Proven {
         stopped,
         regs,
@@ -127,7 +132,7 @@ pub(crate) fn stop(
     })
 }
 
-/// The registers of a candidate whose stack hangs on them: it is stopped for an instant and goes on.
+/// The registers of a candidate whose stack depends on them: it is stopped briefly and goes on.
 pub(crate) fn frame_registers(candidate: &Candidate, patience: Duration) -> Option<FrameRegisters> {
     let read = || {
         let seized = Seized::seize(candidate.tid, false).ok()?;
@@ -158,20 +163,21 @@ pub(crate) struct Hold {
     masked: bool,
     /// Nothing filters its system calls, as far as is known.
     unfiltered: bool,
-    /// It stands in the middle of the stub, perhaps with a lock: only the stub's own way leads back.
+    /// It stands in the middle of the stub, perhaps with a lock: only the stub's own way leads
+    /// back.
     in_stub: bool,
     /// How long each stop may take.
     patience: Duration,
 }
 
-/// When the stub's result is looked at for the first time, and how far apart then. Each look takes the lock of the target's mappings, and
-/// the stub needs that, too.
+/// When the stub's result is inspected for the first time, and how far apart then. Each look takes
+/// the lock of the target's mappings, and the stub needs that, too.
 const FIRST_LOOK: Duration = Duration::from_micros(30);
 const NEXT_LOOK: Duration = Duration::from_micros(10);
 
 /// What became of a stub.
 pub(crate) enum StubEnd {
-    /// It made our thread; the borrowed thread is held again.
+    /// It made the worker thread; the borrowed thread is held again.
     Made,
     /// It was refused; the borrowed thread is held again.
     Refused,
@@ -191,7 +197,7 @@ impl Hold {
         modules: &Modules,
         code: &TargetCode,
         patience: Duration,
-    ) -> Result<Hold, Miss> {
+    ) -> Result<Hold, NotHeld> {
         const PHASE: &str = "preparing the way back";
         let Proven {
             stopped,
@@ -205,7 +211,7 @@ impl Hold {
             .mapping_at(regs.sp())
             .is_some_and(|mapping| mapping.write && mapping.holds(layout.stack.get()));
         if !room {
-            return Err(Miss::NotParked("its stack has no room"));
+            return Err(NotHeld::Unsuitable("its stack has no room"));
         }
         let bytes = arch::frame_bytes(
             &layout,
@@ -217,7 +223,7 @@ impl Hold {
         );
         let under_frame = memory
             .read_vec(layout.stack, bytes.len())
-            .map_err(|_| Miss::NotParked("its stack has no room"))?;
+            .map_err(|_| NotHeld::Unsuitable("its stack has no room"))?;
         memory.write(layout.stack, &bytes).during(PHASE)?;
         Ok(Hold {
             stopped: Some(stopped),
@@ -250,8 +256,9 @@ impl Hold {
         self.stopped.take().ok_or(EnterError::Gone { during })
     }
 
-    /// Blocks signals once the thread stands in code of ours; before, the way back would not be the frame's. Where the program
-    /// has SIGTRAP blocked it stays so: one that is pending must not come now, and our code makes none.
+    /// Blocks signals once the thread stands in code of ours; before, the way back would not be the
+    /// frame's. Where the program has SIGTRAP blocked it stays so: one that is pending must not
+    /// come now, and our code makes none.
     fn block_signals(&mut self, during: &'static str) -> Result<(), EnterError> {
         if !self.masked {
             self.held(during)?
@@ -262,7 +269,8 @@ impl Hold {
         Ok(())
     }
 
-    /// Makes a system call on the thread and gives its result. The thread then stands at the end of the call.
+    /// Makes a system call on the thread and gives its result. The thread then stands at the end of
+    /// the call.
     pub(crate) fn system_call(
         &mut self,
         during: &'static str,
@@ -324,7 +332,8 @@ impl Hold {
         }
     }
 
-    /// Runs the stub until `result` tells that it is done, then stops the thread again. `started` is called once it runs.
+    /// Runs the stub until `result` tells that it is done, then stops the thread again. `started`
+    /// is called once it runs.
     pub(crate) fn run_stub(
         &mut self,
         stub: Stub,
@@ -401,10 +410,11 @@ impl Hold {
         self.unfiltered
     }
 
-    /// What speaks against making system calls in its name, and on a thread that inherits its filters: nothing, or a refusal.
+    /// What speaks against making system calls in its name, and on a thread that inherits its
+    /// filters: nothing, or a refusal.
     pub(crate) fn objection(
         &mut self,
-        look: &Look,
+        look: &Inspection,
         tid: Tid,
     ) -> Result<Option<Refusal>, EnterError> {
         const PHASE: &str = "reading the thread's filters";
@@ -430,7 +440,8 @@ impl Hold {
                 .map(|filter| filter.into_iter().map(Instruction::parse).collect())
                 .collect(),
             Err(error) if error.is_gone() => return Err(EnterError::Gone { during: PHASE }),
-            // In a container both are under its filters: nobody may read them there, and we work under them ourselves.
+            // In a container both are under its filters: nobody may read them there, and we work
+            // under them ourselves.
             Err(_) if look.access.same_pid_namespace && filters::as_ours(&status) => {
                 return Ok(None);
             }
@@ -455,8 +466,8 @@ impl Hold {
             .during("reading registers")
     }
 
-    /// Gives up the stub in its middle, so that the thread can be given back. Only for one that waits for a lock and holds
-    /// none of its own.
+    /// Gives up the stub in its middle, so that the thread can be given back. Only for one that
+    /// waits for a lock and holds none of its own.
     pub(crate) fn abandon_stub(&mut self) {
         self.in_stub = false;
     }
@@ -477,8 +488,8 @@ impl Hold {
                 .during(PHASE)?;
         }
         if matches!(self.held(PHASE)?.kind(), StopKind::Syscall) {
-            // Registers that ask for a restart must not be set here: only on the way out of a stop for signals does the
-            // kernel look at them.
+            // Registers that ask for a restart must not be set here: only on the way out of a stop
+            // for signals does the kernel look at them.
             let stopped = self.take(PHASE)?;
             stopped.interrupt_again().during(PHASE)?;
             let running = stopped.resume(0).during(PHASE)?;
@@ -499,7 +510,8 @@ impl Hold {
 }
 
 impl Drop for Hold {
-    /// On a failure half way: the thread is given back as it was, if it stands. If it runs, the frame brings it back.
+    /// On a failure half way: the thread is given back as it was, if it stands. If it runs, the
+    /// frame brings it back.
     fn drop(&mut self) {
         if !self.in_stub && self.stopped.is_some() && self.restore().is_ok() {
             // Detached by the drop of `Stopped`, delivering nothing.

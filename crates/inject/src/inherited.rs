@@ -1,7 +1,9 @@
-//! A copy of our library that a process has without a thread of ours: its parent had been attached to when it was forked.
+//! A copy of our library in a process without a worker thread: the process was forked from one that had
+//! been attached to.
 //!
-//! Our hooks are in its tables, and lead into that copy; a second copy beside it would take the first one's for the runtime's own, and
-//! its tools would find the first one by its name. So that copy is used again, if it is of this very build.
+//! Our hooks are in its tables and lead to that copy. A second copy would take the first one's hooks for
+//! the runtime's own functions, and its tools would find the first copy by name. So the copy that is
+//! there is used again, provided that it is of this very build.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -10,16 +12,17 @@ use midair_procinfo::elf::ElfFile;
 use midair_ptrace::{RemoteAddr, memfd_with};
 use midair_record::boot::ENTRY;
 
-use crate::enter::Payload;
 use crate::error::{During, EnterError};
-use crate::look::Look;
+use crate::inspection::Inspection;
+use crate::payload::Payload;
 
 /// What the file names of such copies begin with.
 const NAME: &[u8] = b"memfd:midair-agent-";
 
-impl Look {
-    /// The libraries of ours that are there, whether with a thread or not, each by its word ([`crate::Library::Other`]): empty for the
-    /// usual one. The names are the target's to choose, so they say what to expect and prove nothing.
+impl Inspection {
+    /// The libraries of ours that are there, whether with a thread or not, each by its word
+    /// ([`crate::Library::Other`]): empty for the usual one. The names are the target's to choose,
+    /// so they say what to expect and prove nothing.
     pub fn copies(&self) -> Vec<String> {
         let mut words: Vec<String> = self
             .modules
@@ -47,7 +50,7 @@ fn word_of(name: &[u8]) -> Option<String> {
 /// # Errors
 /// [`EnterError::OtherBuild`] when what is there is another build.
 pub(crate) fn entry(
-    look: &Look,
+    look: &Inspection,
     library: Option<&Payload>,
 ) -> Result<Option<RemoteAddr>, EnterError> {
     const PHASE: &str = "looking for a copy of our library";

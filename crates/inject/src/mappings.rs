@@ -1,8 +1,9 @@
-//! The memory that the engine maps in a target, and what is written into it.
+//! The memory that the engine maps in a target, and what is written to it.
 //!
-//! One `mmap` makes all of it, readable and executable; the code's first act is to make all but its own page readable and
-//! writable instead. So nothing is ever writable and executable at once, and the borrowed thread, which is stopped twice for
-//! each system call that we make on it, makes only one.
+//! One `mmap` makes all of it, readable and executable. The first thing that the code does is to make
+//! all but its own page readable and writable instead. So nothing is ever writable and executable at
+//! once, and the borrowed thread, which is stopped twice for each system call that it makes for us, makes
+//! only one.
 //!
 //! Decisions: ENG-001, ENG-011 (`docs/deviations/engine.md`).
 
@@ -17,17 +18,18 @@ use midair_record::VERSION;
 use midair_record::boot::{BootBlock, MAGIC};
 
 use crate::arch;
-use crate::look::Look;
+use crate::inspection::Inspection;
 use crate::options::Options;
 
 const PAGE: u64 = arch::PAGE;
 /// Stack of the stub: pthread_create and an allocator run on it.
 const STUB_STACK: u64 = 64 * 1024;
-/// Stack of our thread: dlopen, constructors, and what the library does.
+/// Stack of the worker thread: dlopen, constructors, and what the library does.
 const THREAD_STACK: u64 = 1024 * 1024;
-/// How long the stub keeps its processor while it waits to be taken back, which usually takes less; then it gives it away, and so with each
-/// turn that it gets again. Not at once: a thread that no priority is lent to (the attacher has no right to any) then waits for its next turn,
-/// 3 ms beside one other thread.
+/// How long the stub keeps its processor while it waits to be taken back, which usually takes less;
+/// then it yields it, and again in each time slice that it gets. Not immediately: a thread that
+/// no priority is lent to (the attacher has no right to any) then waits for its next slice, 3 ms
+/// beside one other thread.
 const STUB_TURN_US: u64 = 250;
 
 /// Length of the code mapping, bytes.
@@ -98,9 +100,10 @@ fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
 /// So many threads' processors are asked for at most.
 const ASKED: usize = 64;
 
-/// Where our thread may run: wherever some thread of the process may. The borrowed one may be pinned, as may the first; ours, and the
-/// threads that CUPTI makes of it, would then take turns with the application's on that processor.
-fn processors(look: &Look) -> Vec<u8> {
+/// Where the worker thread may run: wherever some thread of the process may. The borrowed one may
+/// be pinned, as may the first; ours, and the threads that CUPTI makes of it, would then take turns
+/// with the application's on that processor.
+fn processors(look: &Inspection) -> Vec<u8> {
     let mut all = cpu_mask(&look.status.cpus_allowed);
     let threads = task::list(look.tid).unwrap_or_default();
     for status in threads.into_iter().take(ASKED).map(task::status) {
@@ -112,9 +115,10 @@ fn processors(look: &Look) -> Vec<u8> {
 }
 
 impl Draft {
-    /// Fills in all that does not hang on the mappings, so that no time goes into it while a thread is held.
+    /// Fills in all that does not depend on the mappings, so that no time goes into it while a
+    /// thread is held.
     pub(crate) fn new(
-        look: &Look,
+        look: &Inspection,
         options: &Options,
         library_fd: i32,
         entry: Option<RemoteAddr>,
@@ -157,8 +161,8 @@ impl Draft {
     }
 
     /// What is to be written at the base of the mappings: the page of code, then the block.
-    /// `borrowed` is the thread that makes ours, by the id that the target knows it by (0: not known); `may_yield` tells that nothing
-    /// filters its system calls.
+    /// `borrowed` is the thread that makes ours, by the id that the target knows it by (0: not
+    /// known); `may_yield` tells that nothing filters its system calls.
     pub(crate) fn finish(
         mut self,
         mappings: &Mappings,
@@ -189,10 +193,11 @@ impl Draft {
     }
 }
 
-/// A descriptor number for the library that no earlier load had: glibc knows libraries by the path they were loaded from,
-/// and each of ours tells its number in the name of its memory file, which `maps` shows as long as it is loaded. One of the highest
-/// that are free, by chance: of two attachers at one moment the second would else be given the library of the first.
-pub(crate) fn library_fd(look: &Look) -> i32 {
+/// A descriptor number for the library that no earlier load had: glibc knows libraries by the path
+/// they were loaded from, and each of ours tells its number in the name of its memory file, which
+/// `maps` shows as long as it is loaded. One of the highest that are free, by chance: of two
+/// attachers at the same time the second would else be given the library of the first.
+pub(crate) fn library_fd(look: &Inspection) -> i32 {
     let limit = task::descriptor_limit(look.tid).unwrap_or(256).min(1024);
     let top = i32::try_from(limit).unwrap_or(256) - 1;
     let mut used: HashSet<i32> = task::descriptors(look.tid)
@@ -229,7 +234,8 @@ fn number_in(path: &[u8]) -> Option<i32> {
 /// What the names of these memory files begin with.
 const MEMFD: &str = "midair-agent";
 
-/// Name of the memory file for a library at this number; `word` tells which library, and is empty for the usual one.
+/// Name of the memory file for a library at this number; `word` tells which library, and is empty
+/// for the usual one.
 pub(crate) fn memfd_name(word: &str, fd: i32) -> String {
     match word {
         "" => format!("{MEMFD}-{fd}.so"),

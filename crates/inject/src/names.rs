@@ -1,12 +1,13 @@
 //! Functions on a stack that say whether a thread may be borrowed.
 //!
-//! The borrowed thread calls `pthread_create`, which allocates and takes the C library's list of threads. A thread that holds,
-//! or waits for, a lock of the allocator or of the loader must not do so; one in the middle of fork or exit, or of setting up
-//! what these call, must not, either. Locks of stdio do not matter: nothing that is called takes them.
+//! The borrowed thread calls `pthread_create`, which allocates and takes the C library's list of
+//! threads. A thread that holds, or waits for, a lock of the allocator or of the loader must not do
+//! so; one in the middle of fork or exit, or of setting up what these call, must not, either. Locks
+//! of stdio do not matter: nothing that is called takes them.
 
 /// Why a function on the stack rules a thread out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ground {
+pub enum Hazard {
     /// A memory allocator.
     Allocator,
     /// The dynamic loader.
@@ -19,15 +20,15 @@ pub enum Ground {
     ThreadCreation,
 }
 
-impl Ground {
+impl Hazard {
     /// The words for a message.
     pub fn words(self) -> &'static str {
         match self {
-            Ground::Allocator => "inside the memory allocator",
-            Ground::Loader => "inside the dynamic loader",
-            Ground::Fork => "inside fork",
-            Ground::Exit => "inside exit",
-            Ground::ThreadCreation => "making a thread",
+            Hazard::Allocator => "inside the memory allocator",
+            Hazard::Loader => "inside the dynamic loader",
+            Hazard::Fork => "inside fork",
+            Hazard::Exit => "inside exit",
+            Hazard::ThreadCreation => "making a thread",
         }
     }
 }
@@ -186,38 +187,38 @@ const EXIT: &[&str] = &[
 const THREAD: &[&str] = &["pthread_create", "__pthread_create_2_1", "thrd_create"];
 
 /// Judges a function by its name.
-pub fn function_ground(name: &str) -> Option<Ground> {
+pub fn function_hazard(name: &str) -> Option<Hazard> {
     // Symbol versions are not part of the names here, compiler suffixes are.
     let name = name.split('.').next().unwrap_or(name);
     let is = |list: &[&str], prefixes: &[&str]| {
         list.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
     };
     if is(ALLOCATOR, ALLOCATOR_PREFIXES) {
-        Some(Ground::Allocator)
+        Some(Hazard::Allocator)
     } else if is(LOADER, LOADER_PREFIXES) {
-        Some(Ground::Loader)
+        Some(Hazard::Loader)
     } else if is(FORK, &[]) {
-        Some(Ground::Fork)
+        Some(Hazard::Fork)
     } else if is(EXIT, &[]) {
-        Some(Ground::Exit)
+        Some(Hazard::Exit)
     } else if is(THREAD, &[]) {
-        Some(Ground::ThreadCreation)
+        Some(Hazard::ThreadCreation)
     } else {
         None
     }
 }
 
 /// Judges a whole library by its file name.
-pub fn file_ground(file_name: &[u8]) -> Option<Ground> {
+pub fn file_hazard(file_name: &[u8]) -> Option<Hazard> {
     if ALLOCATOR_FILES
         .iter()
         .any(|prefix| file_name.starts_with(prefix.as_bytes()))
     {
-        return Some(Ground::Allocator);
+        return Some(Hazard::Allocator);
     }
     // ld-linux-x86-64.so.2, ld-2.31.so, ld.so.1
     if file_name.starts_with(b"ld-") || file_name.starts_with(b"ld.so") {
-        return Some(Ground::Loader);
+        return Some(Hazard::Loader);
     }
     None
 }
@@ -307,7 +308,8 @@ pub fn wait_in(name: &str) -> Option<Wait> {
     }
 }
 
-/// The C library's own helpers around a futex or a cancellable call: they tell nothing, their caller does.
+/// The C library's own helpers around a futex or a cancellable call: they tell nothing, their
+/// caller does.
 pub fn is_helper(name: &str) -> bool {
     const HELPERS: &[&str] = &[
         "__futex_",
@@ -334,20 +336,20 @@ mod tests {
     #[test]
     fn grounds() {
         for (name, ground) in [
-            ("malloc", Ground::Allocator),
-            ("_Znwm", Ground::Allocator),
-            ("_int_malloc.constprop.0", Ground::Allocator),
-            ("je_arena_choose", Ground::Allocator),
-            ("__interceptor_pthread_create", Ground::Allocator),
-            ("_dl_open", Ground::Loader),
-            ("dl_iterate_phdr", Ground::Loader),
-            ("fork", Ground::Fork),
-            ("exit", Ground::Exit),
-            ("__cxa_atexit", Ground::Exit),
-            ("pthread_atfork", Ground::Fork),
-            ("pthread_create", Ground::ThreadCreation),
+            ("malloc", Hazard::Allocator),
+            ("_Znwm", Hazard::Allocator),
+            ("_int_malloc.constprop.0", Hazard::Allocator),
+            ("je_arena_choose", Hazard::Allocator),
+            ("__interceptor_pthread_create", Hazard::Allocator),
+            ("_dl_open", Hazard::Loader),
+            ("dl_iterate_phdr", Hazard::Loader),
+            ("fork", Hazard::Fork),
+            ("exit", Hazard::Exit),
+            ("__cxa_atexit", Hazard::Exit),
+            ("pthread_atfork", Hazard::Fork),
+            ("pthread_create", Hazard::ThreadCreation),
         ] {
-            assert_eq!(function_ground(name), Some(ground), "{name}");
+            assert_eq!(function_hazard(name), Some(ground), "{name}");
         }
         for name in [
             "main",
@@ -358,11 +360,11 @@ mod tests {
             "tcp_read",
             "midair",
         ] {
-            assert_eq!(function_ground(name), None, "{name}");
+            assert_eq!(function_hazard(name), None, "{name}");
         }
-        assert_eq!(file_ground(b"ld-linux-x86-64.so.2"), Some(Ground::Loader));
-        assert_eq!(file_ground(b"libjemalloc.so.2"), Some(Ground::Allocator));
-        assert_eq!(file_ground(b"libhsa-runtime64.so.1"), None);
+        assert_eq!(file_hazard(b"ld-linux-x86-64.so.2"), Some(Hazard::Loader));
+        assert_eq!(file_hazard(b"libjemalloc.so.2"), Some(Hazard::Allocator));
+        assert_eq!(file_hazard(b"libhsa-runtime64.so.1"), None);
     }
 
     #[test]

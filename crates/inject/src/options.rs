@@ -1,16 +1,21 @@
-//! What a caller may choose, and where a test may let the engine die.
+//! What a caller may choose, and the named points for fault injection.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use midair_ptrace::fault;
 
+/// Environment variable of the attacher: beginnings of names of threads that are never borrowed,
+/// separated by commas.
+pub const NEVER_BORROW: &str = "MIDAIR_NEVER_BORROW";
+
 /// Deadlines of the engine. Each wait has one.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// How long to look for a parked thread.
     pub find: Duration,
-    /// How long of that only parked threads count, before running ones are stopped for instants to find one at a safe point.
+    /// How long of that only parked threads count, before running ones are stopped briefly to find
+    /// one at a safe point.
     pub parked_only: Duration,
     /// How many times running threads may be stopped for that, all together.
     pub looks: u32,
@@ -18,27 +23,31 @@ pub struct Options {
     pub looked: Duration,
     /// How long a thread that nothing was done to may take to stop; then another is tried.
     pub stop: Duration,
-    /// How long each stop of a held thread may take. It is in the middle of our work then: on a machine that gives it no turn
-    /// waiting longer is the only right thing to do.
+    /// How long each stop of a held thread may take. It is in the middle of our work then: on a
+    /// machine that gives it no processor time waiting longer is the only right thing to do.
     pub held: Duration,
-    /// How long `pthread_create` may take: it may wait for a lock of the allocator that a running thread holds.
+    /// How long `pthread_create` may take: it may wait for a lock of the allocator that a running
+    /// thread holds.
     pub stub: Duration,
     /// How long the stub waits to be taken back before the thread restores itself.
     pub patience: Duration,
-    /// How long our new thread may take to open its socket, and it waits for our first words.
+    /// How long the new worker thread may take to open its socket, and it waits for our first
+    /// words.
     pub boot: Duration,
     /// Whether a listener's socket is used where there is one.
     pub socket: bool,
-    /// Dies at this point. For tests.
-    pub fault: Option<FaultPoint>,
+    /// Beginnings of names of threads that are never borrowed. Preset from [`NEVER_BORROW`].
+    pub never_borrow: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Options {
-            // A program that sleeps a millisecond at a time on a busy machine is caught after many tries; looking stops nothing.
+            // A program that sleeps a millisecond at a time on a busy machine is caught after many
+            // tries; looking stops nothing.
             find: Duration::from_secs(2),
-            // Looking at a thread costs it nothing, stopping it does; but a program that is busy on all threads stays so.
+            // Looking at a thread costs it nothing, stopping it does; but a program that is busy on
+            // all threads stays so.
             parked_only: Duration::from_millis(10),
             looks: 400,
             looked: Duration::from_millis(100),
@@ -48,17 +57,23 @@ impl Default for Options {
             patience: Duration::from_millis(20),
             boot: Duration::from_secs(5),
             socket: true,
-            fault: None,
+            never_borrow: std::env::var(NEVER_BORROW)
+                .unwrap_or_default()
+                .split(',')
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect(),
         }
     }
 }
 
-/// The library that our thread loads.
+/// The library that the worker thread loads.
 #[derive(Debug, Clone)]
 pub enum Library {
     /// A file of ours; its bytes are sent, its path means nothing to the target.
     File(PathBuf),
-    /// The same of a further library, which can be told by this word in the name of its copy ([`crate::Look::copies`]).
+    /// The same of a further library, which can be told by this word in the name of its copy
+    /// ([`crate::Inspection::copies`]).
     Other {
         /// The file.
         file: PathBuf,
@@ -67,11 +82,12 @@ pub enum Library {
     },
     /// These bytes.
     Bytes(Vec<u8>),
-    /// None: our thread ends again. Proves that entering works.
+    /// None: the worker thread ends again. Proves that entering works.
     Nothing,
 }
 
-/// Points at which the engine can be told to die by SIGKILL, in the order in which it comes to them.
+/// Named points of an attach, in the order in which the engine reaches them. Tests arm a fault
+/// there ([`midair_ptrace::fault::arm_at`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultPoint {
     /// A thread is chosen; nothing was touched.
@@ -86,19 +102,20 @@ pub enum FaultPoint {
     Written,
     /// The stub runs.
     Started,
-    /// Our thread was made; the stub waits.
+    /// The worker thread was made; the stub waits.
     Made,
     /// The borrowed thread was let go.
     Released,
-    /// Our thread has opened its socket.
+    /// The worker thread has opened its socket.
     Opened,
     /// We hold the far end.
     Taken,
     /// The library was sent.
     Sent,
-    /// In [`crate::Entered::withdraw`]: the mappings are gone, the thread that unmapped them is still held.
+    /// In [`crate::Entered::withdraw`]: the mappings are gone, the thread that unmapped them is
+    /// still held.
     Unmapped,
-    /// Waking a parked thread of ours: it is stopped.
+    /// Waking a parked worker thread: it is stopped.
     WakeStopped,
     /// Waking: its mailbox is written.
     WakeKicked,
@@ -128,13 +145,31 @@ impl FaultPoint {
         FaultPoint::Knocked,
         FaultPoint::Answered,
     ];
-}
 
-impl Options {
-    /// Dies here if told so.
-    pub(crate) fn reached(&self, point: FaultPoint) {
-        if self.fault == Some(point) {
-            fault::die();
+    /// The name by which a fault is armed here.
+    pub fn name(self) -> &'static str {
+        match self {
+            FaultPoint::Chosen => "Chosen",
+            FaultPoint::Proven => "Proven",
+            FaultPoint::Framed => "Framed",
+            FaultPoint::Mapped => "Mapped",
+            FaultPoint::Written => "Written",
+            FaultPoint::Started => "Started",
+            FaultPoint::Made => "Made",
+            FaultPoint::Released => "Released",
+            FaultPoint::Opened => "Opened",
+            FaultPoint::Taken => "Taken",
+            FaultPoint::Sent => "Sent",
+            FaultPoint::Unmapped => "Unmapped",
+            FaultPoint::WakeStopped => "WakeStopped",
+            FaultPoint::WakeKicked => "WakeKicked",
+            FaultPoint::Knocked => "Knocked",
+            FaultPoint::Answered => "Answered",
         }
+    }
+
+    /// The engine is here.
+    pub(crate) fn reached(self) {
+        fault::point(self.name());
     }
 }

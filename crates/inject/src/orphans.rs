@@ -1,27 +1,29 @@
-//! Memory of ours in a target that nobody uses: an attacher died between mapping it and the end of a thread in it. The next one
-//! that borrows a thread takes it away.
+//! Orphaned mappings: memory of ours in a target that no thread uses, since an attacher died between
+//! mapping it and the end of the worker thread there. The next attacher that borrows a thread unmaps it.
 //!
-//! The mapping is made at an address by which it is known again ([`hint`]), so also before anything was written into it. What
-//! is taken away is proven to be nobody's: no thread of the process is traced (nobody is at it), our thread in it never was or
-//! has ended, and the thread that was borrowed for it does not stand in it.
+//! The mappings have addresses that are recognised later ([`hint`]), even before anything was written to
+//! them. What is unmapped is proven to be unused: no thread of the process is traced (so no attacher is
+//! at work), the worker thread in it never existed or has ended, and the thread that was borrowed for it
+//! does not run in it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem::offset_of;
 use std::time::Duration;
 
 use midair_procinfo::maps::Mapping;
-use midair_procinfo::syscall::Doing;
+use midair_procinfo::syscall::Activity;
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{Deadline, Pace, RemoteAddr};
 use midair_record::boot::{BootBlock, MAGIC, mailbox};
 
-use crate::agent::Block;
-use crate::look::Look;
+use crate::inspection::Inspection;
 use crate::mappings::{CODE_LEN, Mappings, WHOLE_LEN};
+use crate::worker::Block;
 
-/// Where our mappings go, if there is room: "mi" in ASCII, far from where kernels put anything by themselves.
+/// Where our mappings go, if there is space: "mi" in ASCII, far from where kernels put anything by
+/// themselves.
 const FIRST: u64 = 0x6d69_0000_0000;
-/// Distance of two places.
+/// Distance of two addresses.
 const STRIDE: u64 = 2 << 20;
 /// How many there are: nobody shall know the address of executable memory beforehand.
 const PLACES: u64 = 1 << 16;
@@ -36,8 +38,8 @@ pub(crate) fn hint() -> u64 {
     FIRST + chance % PLACES * STRIDE
 }
 
-/// What of ours is nobody's.
-pub(crate) fn find(look: &Look) -> Vec<Mappings> {
+/// What of ours is unused.
+pub(crate) fn find(look: &Inspection) -> Vec<Mappings> {
     let mut ours = look
         .modules
         .mappings
@@ -46,7 +48,8 @@ pub(crate) fn find(look: &Look) -> Vec<Mappings> {
     let Some(first) = ours.next() else {
         return Vec::new();
     };
-    // Whoever made it after this look is not in the list; whoever made it before and is still at it traces a thread.
+    // What was mapped after this inspection is not in the list; who mapped it before and is at work
+    // traces a thread.
     let traced = |tid: Tid| task::status(tid).is_ok_and(|status| status.tracer.is_some());
     let Ok(tids) = task::list(look.tid) else {
         return Vec::new();
@@ -74,7 +77,7 @@ fn is_ours(mapping: &Mapping) -> bool {
         && (len == WHOLE_LEN || len == CODE_LEN)
 }
 
-fn is_nobodys(look: &Look, tids: &[Tid], mapping: &Mapping) -> bool {
+fn is_nobodys(look: &Inspection, tids: &[Tid], mapping: &Mapping) -> bool {
     let block = Block {
         memory: look.memory(),
         at: Mappings::at(RemoteAddr::new(mapping.start)).data,
@@ -102,7 +105,7 @@ fn is_nobodys(look: &Look, tids: &[Tid], mapping: &Mapping) -> bool {
         return false;
     }
     // Nobody can begin now, so what is read from here on stays true.
-    let (Some(made), Some(state), Some(agent)) = (
+    let (Some(made), Some(state), Some(worker)) = (
         word(offset_of!(BootBlock, stub_result)),
         block.mailbox().ok(),
         word(offset_of!(BootBlock, tid)),
@@ -112,22 +115,23 @@ fn is_nobodys(look: &Look, tids: &[Tid], mapping: &Mapping) -> bool {
     match state {
         // A thread that was made and has not come to run yet has no number.
         mailbox::EMPTY => made != 1,
-        mailbox::FAILED | mailbox::ENDED => agent != 0 && inside(agent).is_none(),
+        mailbox::FAILED | mailbox::ENDED => worker != 0 && inside(worker).is_none(),
         // A library was loaded here, or (in a forked child) is believed to be.
         _ => false,
     }
 }
 
-/// Whether a thread stands still outside of the mapping at `start`. It does not come back there by itself.
+/// Whether a thread stands still outside of the mapping at `start`. It does not come back there by
+/// itself.
 fn is_seen_outside(tid: Tid, start: u64) -> bool {
     let within = |address: u64| address.wrapping_sub(start) < WHOLE_LEN;
     let deadline = Deadline::after(PATIENCE);
     let mut pace = Pace::new();
     loop {
-        match task::doing(tid) {
-            Ok(Doing::Syscall(call)) => return !within(call.sp) && !within(call.pc),
-            Ok(Doing::Blocked { sp, pc }) => return !within(sp) && !within(pc),
-            Ok(Doing::Running) => {}
+        match task::activity(tid) {
+            Ok(Activity::Syscall(call)) => return !within(call.sp) && !within(call.pc),
+            Ok(Activity::Blocked { sp, pc }) => return !within(sp) && !within(pc),
+            Ok(Activity::Running) => {}
             Err(_) => return !task::is_alive(tid),
         }
         if deadline.passed() {

@@ -1,4 +1,4 @@
-//! Which thread to borrow: only one that is proven to be parked.
+//! Choosing the thread to borrow: only one that is proven to be parked.
 //!
 //! Decisions: ENG-006 (`docs/deviations/engine.md`).
 
@@ -8,21 +8,20 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use midair_procinfo::module::Modules;
-use midair_procinfo::stack::{Frame, Place, Walk, Walker};
-use midair_procinfo::syscall::{Blocking, Doing};
+use midair_procinfo::stack::{Frame, StackPosition, Walk, Walker};
+use midair_procinfo::syscall::{Activity, Blocking};
 use midair_procinfo::{Tid, show, task};
 use midair_ptrace::{FrameRegisters, Registers, pidfd_getfd, pidfd_open_thread};
 use midair_record::boot::THREAD_NAME;
 
 use crate::arch::{self, Blocked, RestartAs};
-use crate::error::Seen;
-use crate::look::{LISTENER_NAME, Look};
+use crate::error::RejectedThread;
+use crate::inspection::{Inspection, LISTENER_NAME};
 use crate::names::{self, Wait};
+use crate::options::{NEVER_BORROW, Options};
 
-/// Threads of the modelled GPU: a process with a real one has none, so nothing may be proven by them.
-const MODEL_PREFIX: &[u8] = b"gpu-model-";
-
-/// Frames of which it is looked up which function was called in them: an allocator is never far from the innermost.
+/// Frames of which it is looked up which function was called in them: an allocator is never far
+/// from the innermost.
 const CALLS_CHECKED: usize = 12;
 
 /// How good a thread is to borrow, best first.
@@ -70,7 +69,7 @@ pub struct Candidate {
     pub name: String,
     /// How good it is.
     pub grade: Grade,
-    /// What it is in, in words.
+    /// What it is in, as text.
     pub doing: String,
     pub(crate) blocking: Blocking,
     /// The registers that the stack could not be unwound without.
@@ -85,29 +84,32 @@ pub struct Candidate {
 /// What a look at one thread gave.
 pub(crate) enum Verdict {
     Parked(Candidate),
-    /// Its stack hangs on a register that only a stop can tell.
+    /// Its stack depends on a register that only a stop can tell.
     AskRegisters(Candidate),
-    Not(Seen),
+    Rejected(RejectedThread),
 }
 
-/// Looks at threads of one process, again and again; files are read once.
+/// Examines threads of one process repeatedly; files are read once.
 #[derive(Debug)]
 pub(crate) struct Judge<'a> {
-    pub(crate) look: &'a Look,
+    pub(crate) look: &'a Inspection,
+    options: &'a Options,
     pub(crate) modules: &'a Modules,
     pub(crate) walker: Walker<'a>,
     /// Voluntary switches when last seen.
     switches: HashMap<Tid, u64>,
-    /// Threads that the last survey found running, or in a call that a stop does not disturb: these may come to a safe point.
+    /// Threads that the last survey found running, or in a call that a stop does not disturb: these
+    /// may come to a safe point.
     pub(crate) moving: Vec<Tid>,
     /// Which modules bring an allocator, as far as it was asked.
     allocators: RefCell<HashMap<usize, bool>>,
 }
 
 impl<'a> Judge<'a> {
-    pub(crate) fn new(look: &'a Look) -> Self {
+    pub(crate) fn new(look: &'a Inspection, options: &'a Options) -> Self {
         Judge {
             look,
+            options,
             modules: &look.modules,
             walker: Walker::new(&look.modules, look.memory()),
             switches: HashMap::new(),
@@ -117,13 +119,13 @@ impl<'a> Judge<'a> {
     }
 
     /// All candidates, best first (of one grade, who slept longest), then why the others are none.
-    pub(crate) fn survey(&mut self) -> std::io::Result<(Vec<Verdict>, Vec<Seen>)> {
+    pub(crate) fn survey(&mut self) -> std::io::Result<(Vec<Verdict>, Vec<RejectedThread>)> {
         let mut good = Vec::new();
         let mut seen = Vec::new();
         self.moving.clear();
         for tid in task::list(self.look.tid)? {
             match self.judge(tid, None) {
-                Some(Verdict::Not(thread)) => seen.push(thread),
+                Some(Verdict::Rejected(thread)) => seen.push(thread),
                 Some(verdict) => good.push(verdict),
                 // It ended meanwhile.
                 None => {}
@@ -132,7 +134,7 @@ impl<'a> Judge<'a> {
         good.sort_by_key(|verdict| match verdict {
             Verdict::Parked(candidate) => (0, candidate.grade, candidate.switches),
             Verdict::AskRegisters(candidate) => (1, candidate.grade, candidate.switches),
-            Verdict::Not(_) => (2, Grade::Disturbed, 0),
+            Verdict::Rejected(_) => (2, Grade::Disturbed, 0),
         });
         Ok((good, seen))
     }
@@ -141,7 +143,7 @@ impl<'a> Judge<'a> {
     pub(crate) fn judge(&mut self, tid: Tid, frame: Option<FrameRegisters>) -> Option<Verdict> {
         let stat = task::stat(tid).ok()?;
         let not = |doing: String| {
-            Some(Verdict::Not(Seen {
+            Some(Verdict::Rejected(RejectedThread {
                 tid,
                 name: show(&stat.comm),
                 doing,
@@ -150,8 +152,9 @@ impl<'a> Judge<'a> {
         if stat.is_dead() {
             return None;
         }
-        if stat.comm.starts_with(MODEL_PREFIX) {
-            return not("belongs to the modelled GPU".into());
+        let excluded = |name: &String| stat.comm.starts_with(name.as_bytes());
+        if self.options.never_borrow.iter().any(excluded) {
+            return not(format!("is not to be borrowed ({NEVER_BORROW})"));
         }
         if stat.comm == THREAD_NAME.as_bytes() {
             return not("is ours".into());
@@ -168,15 +171,15 @@ impl<'a> Judge<'a> {
             b'T' | b't' => return not("is stopped".into()),
             _ => return not(format!("is in state {}", char::from(stat.state))),
         }
-        let blocking = match task::doing(tid) {
-            Ok(Doing::Syscall(blocking)) => blocking,
-            Ok(Doing::Running) => {
+        let blocking = match task::activity(tid) {
+            Ok(Activity::Syscall(blocking)) => blocking,
+            Ok(Activity::Running) => {
                 if !stat.is_real_time() {
                     self.moving.push(tid);
                 }
                 return not("is running".into());
             }
-            Ok(Doing::Blocked { .. }) => return not("is blocked outside system calls".into()),
+            Ok(Activity::Blocked { .. }) => return not("is blocked outside system calls".into()),
             Err(_) => return not("does not tell what it does".into()),
         };
         let Some((call, blocked)) = arch::blocked_in(blocking.number, &blocking.args) else {
@@ -203,7 +206,7 @@ impl<'a> Judge<'a> {
             .switches
             .insert(tid, status.voluntary_switches)
             .is_some_and(|before| before != status.voluntary_switches);
-        let place = Place {
+        let place = StackPosition {
             pc: blocking.pc,
             sp: blocking.sp,
             frame,
@@ -242,7 +245,7 @@ impl<'a> Judge<'a> {
     /// What on the stack speaks against the thread, whatever it waits for.
     pub(crate) fn objection(&self, walk: &Walk) -> Option<String> {
         let in_words =
-            |(what, ground): (String, names::Ground)| format!("{} ({what})", ground.words());
+            |(what, ground): (String, names::Hazard)| format!("{} ({what})", ground.words());
         walk.frames.iter().enumerate().find_map(|(depth, frame)| {
             if self.look.code.is_signal_return(frame.address) {
                 return Some("in a signal handler".to_owned());
@@ -260,13 +263,13 @@ impl<'a> Judge<'a> {
             let names = self.walker.names_at(called);
             names
                 .iter()
-                .find_map(|name| Some((name.clone(), names::function_ground(name)?)))
+                .find_map(|name| Some((name.clone(), names::function_hazard(name)?)))
                 .map(in_words)
         })
     }
 
-    /// True for a file that brings the allocator which the C library then uses, too: a function of it that has no name may be
-    /// a part of that. The C library's own is known by its names.
+    /// True for a file that brings the allocator which the C library then uses, too: a function of
+    /// it that has no name may be a part of that. The C library's own is known by its names.
     pub(crate) fn is_own_allocator(&self, module: Option<usize>) -> bool {
         let Some(index) = module.filter(|&index| index != self.look.code.module) else {
             return false;
@@ -327,14 +330,16 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether descriptor `fd` of thread `tid` is a socket with SO_RCVTIMEO or SO_SNDTIMEO. False where it cannot be had.
+    /// Whether descriptor `fd` of thread `tid` is a socket with SO_RCVTIMEO or SO_SNDTIMEO. False
+    /// where it cannot be had.
     fn has_time_limit(&self, tid: Tid, fd: u64) -> bool {
         let Ok(fd) = i32::try_from(fd) else {
             return false;
         };
         let copy = pidfd_open_thread(tid, self.look.pid)
             .and_then(|thread| pidfd_getfd(thread.as_fd(), tid, fd));
-        // Of what is no socket there are no limits to ask for, of any socket these two are asked alike.
+        // Of what is no socket there are no limits to ask for, of any socket these two are asked
+        // alike.
         copy.is_ok_and(|copy| {
             let socket = UnixStream::from(copy);
             [socket.read_timeout(), socket.write_timeout()]
@@ -343,14 +348,14 @@ impl<'a> Judge<'a> {
         })
     }
 
-    pub(crate) fn ground(&self, frame: &Frame) -> Option<(String, names::Ground)> {
+    pub(crate) fn ground(&self, frame: &Frame) -> Option<(String, names::Hazard)> {
         for name in &frame.names {
-            if let Some(ground) = names::function_ground(name) {
+            if let Some(ground) = names::function_hazard(name) {
                 return Some((name.clone(), ground));
             }
         }
         let module = self.modules.list.get(frame.module?)?;
-        names::file_ground(module.file_name()).map(|ground| (show(module.file_name()), ground))
+        names::file_hazard(module.file_name()).map(|ground| (show(module.file_name()), ground))
     }
 
     fn is_named(&self, frame: &Frame) -> bool {
@@ -358,9 +363,9 @@ impl<'a> Judge<'a> {
         !frame.names.is_empty() || frame.module == Some(self.look.code.module)
     }
 
-    /// The innermost function of the C library that has a name and is no mere helper, if it is one that waits. Functions
-    /// that have no symbol are helpers of the next outer one, or of one that jumped to them: then the call instruction of the
-    /// first frame outside tells what was called.
+    /// The innermost function of the C library that has a name and is no mere helper, if it is one
+    /// that waits. Functions that have no symbol are helpers of the next outer one, or of one that
+    /// jumped to them: then the call instruction of the first frame outside tells what was called.
     fn innermost(&self, walk: &Walk) -> Option<(String, Wait)> {
         let pick = |names: Vec<&String>| {
             names

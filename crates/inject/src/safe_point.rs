@@ -1,43 +1,48 @@
-//! A thread that runs, stopped for instants until it stands by chance where it holds nothing.
+//! T3: a running thread, stopped briefly and repeatedly until it happens to be where it holds nothing.
 //!
-//! Nothing is put into the program for this: no breakpoint in its code, which other threads run through, and none of the
-//! processor's, which would outlive us and kill it. A thread that is merely stopped goes on if we die.
+//! Nothing is put into the program for this: no breakpoint in its code, which other threads execute too,
+//! and no hardware breakpoint, which would outlive us and kill the process. A thread that is merely
+//! stopped runs on if we die.
 //!
-//! Where is safe? The borrowed thread calls `pthread_create`, so it must hold no lock of the allocator, the loader or the C
-//! library, and must not be half way through something that those keep per thread. Two places prove that:
-//! * user code outside the C library, with a stack that is known down to its root and has none of the frames that rule a
-//!   parked thread out either (`names`). Nobody's allocator is left half way there: its functions would be on the stack. Code
-//!   of a file that brings its own allocator is left out, since parts of that may be inlined anywhere in it;
-//! * just behind a system call that none of those makes under a lock ([`arch::plain_call`]), or waiting in one that would do
-//!   for a parked thread, on such a stack.
+//! The borrowed thread calls `pthread_create`. So it must hold no lock of the allocator, the loader or
+//! the C library, and must not be in the middle of changing what these keep for each thread. Two
+//! situations prove that:
+//! * It executes user code outside the C library, its stack is known down to its root, and none of the
+//!   frames rules a parked thread out (`names`). An allocator in the middle of its work would be on the
+//!   stack. Code of a file that brings its own allocator is excluded, since parts of the allocator may
+//!   be inlined anywhere in that file.
+//! * It has just returned from a system call that none of those makes under a lock
+//!   ([`arch::plain_call`]), or waits in one that would do for a parked thread, on such a stack.
 //!
-//! What is left out although it may be safe: code without a file outside of the list of mappings, the vdso, a restartable
-//! sequence (moving the thread would take the kernel's promise from it), threads of real-time policy.
+//! Excluded, although it may be safe: code without a file that is not in the list of mappings, the vdso,
+//! a restartable sequence (moving the thread would break the kernel's guarantee), and threads with a
+//! real-time policy.
 //!
 //! Decisions: ENG-004, ENG-005 (`docs/deviations/engine.md`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use midair_procinfo::stack::Place;
+use midair_procinfo::stack::StackPosition;
 use midair_procinfo::syscall::Blocking;
 use midair_procinfo::{Tid, show, task};
 use midair_ptrace::{Deadline, Registers, RemoteAddr, Seized, StopKind, Stopped, Waited};
 
 use crate::arch::{self, Standing};
-use crate::error::{During, EnterError, Seen};
-use crate::hold::{Miss, Proven};
+use crate::error::{During, EnterError, RejectedThread};
+use crate::hold::{NotHeld, Proven};
 use crate::names;
 use crate::options::Options;
 use crate::parked::{Candidate, Grade, Judge};
 
-/// Stops of one thread in a row, before another has its turn.
+/// Stops of one thread in a row, before another has its time slice.
 const LOOKS_IN_A_ROW: u32 = 24;
 /// A thread runs for at least so long between two stops, and for a multiple of the last stop.
 const LEAST_RUN: Duration = Duration::from_micros(100);
 /// How many times as long as it stood a thread runs before it is stopped again.
 const RUN_PER_STOP: u32 = 4;
-/// Longest time that a thread is waited for to come to a system call, before it is stopped where it is.
+/// Longest time that a thread is waited for to come to a system call, before it is stopped where it
+/// is.
 const CALL_WAIT: Duration = Duration::from_millis(1);
 /// System calls of other kinds that it is let through meanwhile.
 const CALLS_PASSED: u32 = 4;
@@ -83,12 +88,12 @@ pub(crate) struct Found {
 }
 
 /// Why a stop was none.
-enum No {
-    /// Where it stood, in words.
-    There(String),
+enum RejectReason {
+    /// Where it stood, as text.
+    HoldsSomething(String),
     /// This file has to be read first, and the thread must not wait for that.
-    Unread(usize),
-    /// It does not help to look at it again.
+    ModuleUnread(usize),
+    /// It does not help to inspect it again.
     Never(String),
 }
 
@@ -99,11 +104,11 @@ pub(crate) fn seek(
     options: &Options,
     suspend_seccomp: bool,
     budget: &mut Budget,
-) -> Result<Result<Found, Seen>, Miss> {
+) -> Result<Result<Found, RejectedThread>, NotHeld> {
     const PHASE: &str = "looking for a safe point";
     let name = task::comm(tid).map_or_else(|_| String::new(), |name| show(&name));
     let mut reasons = Reasons::default();
-    let seen = |reasons: &Reasons| Seen {
+    let seen = |reasons: &Reasons| RejectedThread {
         tid,
         name: name.clone(),
         doing: reasons.words(),
@@ -114,18 +119,18 @@ pub(crate) fn seek(
     }
     let mut running = match Seized::seize(tid, suspend_seccomp) {
         Ok(seized) => seized,
-        Err(error) if error.is_gone() => return Err(Miss::NotParked("it ended meanwhile")),
+        Err(error) if error.is_gone() => return Err(NotHeld::Unsuitable("it ended meanwhile")),
         Err(error) => {
-            return Err(Miss::Failed(EnterError::Engine {
+            return Err(NotHeld::Failed(EnterError::Engine {
                 during: PHASE,
                 source: error,
             }));
         }
     };
     let gone = |error: midair_ptrace::Error| match error {
-        midair_ptrace::Error::TimedOut { .. } => Miss::NotParked("it did not stop in time"),
-        error if error.is_gone() => Miss::NotParked("it ended meanwhile"),
-        source => Miss::Failed(EnterError::Engine {
+        midair_ptrace::Error::TimedOut { .. } => NotHeld::Unsuitable("it did not stop in time"),
+        error if error.is_gone() => NotHeld::Unsuitable("it ended meanwhile"),
+        source => NotHeld::Failed(EnterError::Engine {
             during: PHASE,
             source,
         }),
@@ -142,7 +147,7 @@ pub(crate) fn seek(
             (stopped, Instant::now())
         };
         if stopped.kind() != StopKind::Event {
-            return Err(Miss::NotParked("it is stopped by job control"));
+            return Err(NotHeld::Unsuitable("it is stopped by job control"));
         }
         let regs = stopped.registers().during(PHASE)?;
         let no = match judge.safe(tid, &name, &stopped, &regs) {
@@ -159,7 +164,8 @@ pub(crate) fn seek(
             Err(no) => no,
         };
         looks += 1;
-        let last = looks >= LOOKS_IN_A_ROW || matches!(no, No::Never(_)) || budget.looks <= 1;
+        let last =
+            looks >= LOOKS_IN_A_ROW || matches!(no, RejectReason::Never(_)) || budget.looks <= 1;
         // Now where it is, now behind its next system call.
         to_a_call = looks % 3 == 2;
         let go_on = |stopped: Stopped| match (last, to_a_call) {
@@ -172,8 +178,8 @@ pub(crate) fn seek(
         budget.take(stood);
         match no {
             // Not its fault: it may well be safe there.
-            No::Unread(module) => judge.learn(module),
-            No::There(why) | No::Never(why) => reasons.add(why),
+            RejectReason::ModuleUnread(module) => judge.learn(module),
+            RejectReason::HoldsSomething(why) | RejectReason::Never(why) => reasons.add(why),
         }
         match next {
             Some(seized) if !budget.is_spent() => running = seized,
@@ -187,8 +193,9 @@ pub(crate) fn seek(
     }
 }
 
-/// Waits until the thread has come through its next plain system call and stops it on its way back. If none comes soon, or one
-/// that it waits in, it is stopped where it is. It must have been resumed for system calls.
+/// Waits until the thread has come through its next plain system call and stops it on its way back.
+/// If none comes soon, or one that it waits in, it is stopped where it is. It must have been
+/// resumed for system calls.
 fn at_a_call(running: Seized, patience: Duration) -> midair_ptrace::Result<(Stopped, Instant)> {
     let soon = Deadline::after(CALL_WAIT);
     let tid = running.tid();
@@ -204,9 +211,9 @@ fn at_a_call(running: Seized, patience: Duration) -> midair_ptrace::Result<(Stop
                     death,
                 });
             }
-            Waited::TimedOut(still) => {
-                still.interrupt()?;
-                let stopped = still.wait_for_event(Deadline::after(patience))?;
+            Waited::TimedOut(image) => {
+                image.interrupt()?;
+                let stopped = image.wait_for_event(Deadline::after(patience))?;
                 return Ok((stopped, Instant::now()));
             }
             Waited::Stopped(stopped) => match stopped.kind() {
@@ -221,7 +228,7 @@ fn at_a_call(running: Seized, patience: Duration) -> midair_ptrace::Result<(Stop
                     };
                     calls += u32::from(inside);
                     if inside && (plain || calls >= CALLS_PASSED) {
-                        // Registers are only set at a stop for signals, which follows at once.
+                        // Registers are only set at a stop for signals, which follows immediately.
                         stopped.interrupt_again()?;
                         let running = stopped.resume(0)?;
                         return Ok((running.wait_for_event(Deadline::after(patience))?, began));
@@ -248,9 +255,9 @@ impl Judge<'_> {
         name: &str,
         stopped: &Stopped,
         regs: &Registers,
-    ) -> Result<Candidate, No> {
-        let there = |why: &str| No::There(why.to_owned());
-        let place = Place {
+    ) -> Result<Candidate, RejectReason> {
+        let there = |why: &str| RejectReason::HoldsSomething(why.to_owned());
+        let place = StackPosition {
             pc: regs.pc(),
             sp: regs.sp(),
             frame: Some(regs.frame()),
@@ -264,10 +271,12 @@ impl Judge<'_> {
             Standing::Waiting(number, args) => Some(
                 arch::blocked_in(number, &args)
                     .map(|(call, blocked)| (call, Some(blocked)))
-                    .ok_or_else(|| No::There(format!("in system call {number}")))?,
+                    .ok_or_else(|| {
+                        RejectReason::HoldsSomething(format!("in system call {number}"))
+                    })?,
             ),
             Standing::Unknown => {
-                return Err(No::Never(
+                return Err(RejectReason::Never(
                     "its registers do not tell where it stands".into(),
                 ));
             }
@@ -280,7 +289,7 @@ impl Judge<'_> {
                     .modules
                     .list
                     .get(index)
-                    .is_some_and(|module| names::file_ground(module.file_name()).is_some())
+                    .is_some_and(|module| names::file_hazard(module.file_name()).is_some())
                 {
                     return Err(there("inside the loader or an allocator"));
                 }
@@ -296,9 +305,12 @@ impl Judge<'_> {
         if call.is_none() {
             self.in_no_restartable_sequence(stopped, place.pc)?;
         }
-        let walk = self.walker.walk_known(place).map_err(No::Unread)?;
+        let walk = self
+            .walker
+            .walk_known(place)
+            .map_err(RejectReason::ModuleUnread)?;
         if let Some(objection) = self.objection(&walk) {
-            return Err(No::There(objection));
+            return Err(RejectReason::HoldsSomething(objection));
         }
         if !walk.rooted {
             return Err(there("where its stack cannot be followed to its root"));
@@ -306,9 +318,11 @@ impl Judge<'_> {
         let doing = match call {
             Some((call, None)) => format!("just back from {call}"),
             Some((call, Some(blocked))) => {
-                let (grade, what) = self.grade(&walk, call, blocked).map_err(No::There)?;
+                let (grade, what) = self
+                    .grade(&walk, call, blocked)
+                    .map_err(RejectReason::HoldsSomething)?;
                 if !matches!(grade, Grade::Call | Grade::Condition) {
-                    return Err(No::There(what));
+                    return Err(RejectReason::HoldsSomething(what));
                 }
                 what
             }
@@ -355,11 +369,12 @@ impl Judge<'_> {
         })
     }
 
-    /// The C library may call the program back (`qsort`); by its name it is known what it is about. The start of threads and
-    /// programs has none in a stripped file and is the outermost.
+    /// The C library may call the program back (`qsort`); by its name it is known what it is about.
+    /// The start of threads and programs has none in a stripped file and is the outermost.
     fn leaves_the_c_library_unnamed(&self, frames: &[midair_procinfo::stack::Frame]) -> bool {
         let libc = Some(self.look.code.module);
-        // The program's first instructions, which call the C library, are the outermost of its main thread.
+        // The program's first instructions, which call the C library, are the outermost of its main
+        // thread.
         let inner = frames.split_last().map_or(frames, |(_root, inner)| inner);
         let start = inner
             .iter()
@@ -371,19 +386,20 @@ impl Judge<'_> {
             .any(|frame| frame.module == libc && frame.names.is_empty())
     }
 
-    /// A thread whose instruction pointer is moved out of a restartable sequence and back would go on in it although the kernel
-    /// no longer watches over it.
-    fn in_no_restartable_sequence(&self, stopped: &Stopped, pc: u64) -> Result<(), No> {
+    /// A thread whose instruction pointer is moved out of a restartable sequence and back would go
+    /// on in it although the kernel no longer watches over it.
+    fn in_no_restartable_sequence(&self, stopped: &Stopped, pc: u64) -> Result<(), RejectReason> {
         /// Offset of `rseq_cs` in `struct rseq` (linux/rseq.h).
         const SEQUENCE: u64 = 8;
         let area = stopped.restartable_sequences().map_err(|_| {
-            No::Never("the kernel does not tell of its restartable sequences".into())
+            RejectReason::Never("the kernel does not tell of its restartable sequences".into())
         })?;
         let Some((area, ..)) = area else {
             return Ok(());
         };
         let memory = self.look.memory();
-        let unreadable = |_| No::There("its restartable sequence cannot be read".into());
+        let unreadable =
+            |_| RejectReason::HoldsSomething("its restartable sequence cannot be read".into());
         let sequence = memory.read_u64(area.plus(SEQUENCE)).map_err(unreadable)?;
         if sequence == 0 {
             return Ok(());
@@ -393,13 +409,15 @@ impl Judge<'_> {
         let start = memory.read_u64(at.plus(8)).map_err(unreadable)?;
         let len = memory.read_u64(at.plus(16)).map_err(unreadable)?;
         if pc.wrapping_sub(start) < len {
-            return Err(No::There("in a restartable sequence".into()));
+            return Err(RejectReason::HoldsSomething(
+                "in a restartable sequence".into(),
+            ));
         }
         Ok(())
     }
 }
 
-/// Where a thread stood when it was looked at, and how often.
+/// Where a thread stood when it was inspected, and how often.
 #[derive(Debug, Default)]
 struct Reasons(BTreeMap<String, u32>);
 

@@ -7,26 +7,30 @@ use midair_ptrace::{Deadline, Seized, StopKind, on_own_thread};
 use midair_record::VERSION;
 use midair_record::boot::{MAILBOX_OFFSET, mailbox};
 
-use crate::agent::{Agent, Block, mailbox_words};
-use crate::enter::meet;
-use crate::entered::{Entered, Tier, Times, Via};
+use crate::entered::{Entered, EntryPath, Times, Via};
 use crate::error::{During, EnterError};
-use crate::look::Look;
+use crate::handshake::meet;
+use crate::inspection::Inspection;
 use crate::options::{FaultPoint, Options};
+use crate::worker::{Block, Worker, mailbox_words};
 
 /// Wakes `agent`. No thread of the program is touched.
-pub(crate) fn wake(look: &Look, agent: &Agent, options: &Options) -> Result<Entered, EnterError> {
-    let tid = agent.tid;
-    let Some(at) = agent.block else {
+pub(crate) fn wake(
+    look: &Inspection,
+    worker: &Worker,
+    options: &Options,
+) -> Result<Entered, EnterError> {
+    let tid = worker.tid;
+    let Some(at) = worker.block else {
         return Err(EnterError::Busy {
             tid,
-            state: agent.state(),
+            state: worker.state(),
         });
     };
-    if agent.version != VERSION {
+    if worker.version != VERSION {
         return Err(EnterError::OtherVersion {
             tid,
-            version: agent.version,
+            version: worker.version,
         });
     }
     let block = Block {
@@ -34,9 +38,9 @@ pub(crate) fn wake(look: &Look, agent: &Agent, options: &Options) -> Result<Ente
         at,
     };
     let times = on_own_thread(|| kick(tid, block, options)).during(PHASE)??;
-    let (channel, agent_tid) = meet(look, block, options)?;
+    let (channel, worker_tid) = meet(look, block, options)?;
     let via = Via {
-        tier: Tier::OwnThread,
+        path: EntryPath::OwnThread,
         tid,
         name: midair_record::boot::THREAD_NAME.into(),
         doing: "parked".into(),
@@ -45,20 +49,21 @@ pub(crate) fn wake(look: &Look, agent: &Agent, options: &Options) -> Result<Ente
     Ok(Entered {
         channel,
         pid: look.pid,
-        agent_tid,
+        worker_tid,
         via,
         times,
         mappings: None,
-        still: look.still.clone(),
+        image: look.image.clone(),
         block: Some(block),
     })
 }
 
-/// Writes the mailbox while the thread is held for an instant.
+/// Writes the mailbox while the thread is held briefly.
 fn kick(tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> {
     let at = block.at;
     let began = Instant::now();
-    // Only one may trace a thread, so of two attachers one changes the mailbox and the other then sees it changed.
+    // Only one may trace a thread, so of two attachers one changes the mailbox and the other then
+    // sees it changed.
     let seized = match Seized::seize(tid, false) {
         Ok(seized) => seized,
         Err(error) if error.errno() == Some(EPERM) => {
@@ -73,7 +78,7 @@ fn kick(tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> 
     let stopped = seized
         .wait_for_event(Deadline::after(options.held))
         .during(PHASE)?;
-    options.reached(FaultPoint::WakeStopped);
+    FaultPoint::WakeStopped.reached();
     let seize = began.elapsed();
     let now = block.mailbox().during(PHASE)?;
     // After a refusal, which it shows for a while, it is as good as parked.
@@ -89,9 +94,10 @@ fn kick(tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> 
         .memory
         .write(at.plus(MAILBOX_OFFSET as u64), &mailbox::KICK.to_ne_bytes())
         .during(PHASE)?;
-    options.reached(FaultPoint::WakeKicked);
+    FaultPoint::WakeKicked.reached();
     let release_began = Instant::now();
-    // The stop itself made the kernel leave the wait; it looks at the word again before it waits on.
+    // The stop itself made the kernel leave the wait; it looks at the word again before it waits
+    // on.
     stopped.detach().during(PHASE)?;
     Ok(Times {
         find: Duration::ZERO,
@@ -102,5 +108,5 @@ fn kick(tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> 
     })
 }
 
-const PHASE: &str = "waking our thread";
+const PHASE: &str = "waking the worker thread";
 const EPERM: i32 = 1;

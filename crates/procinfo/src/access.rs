@@ -17,7 +17,8 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// What bears on the permission to trace a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// The kernel lets this process open the target's memory, which asks for the same right as tracing (Yama apart).
+    /// The kernel lets this process open the target's memory, which asks for the same right as
+    /// tracing (Yama apart).
     pub allowed: bool,
     /// It has no memory any more: it is about to end.
     pub ending: bool,
@@ -27,7 +28,8 @@ pub struct Access {
     pub target_uids: [u32; 3],
     /// We have CAP_SYS_PTRACE (in our user namespace).
     pub ptrace_capability: bool,
-    /// The kernel keeps the target's files in `/proc` for this other user, and we have no CAP_DAC_OVERRIDE.
+    /// The kernel keeps the target's files in `/proc` for this other user, and we have no
+    /// CAP_DAC_OVERRIDE.
     pub files_of_other: Option<u32>,
     /// We have CAP_SYS_ADMIN (in our user namespace).
     pub admin_capability: bool,
@@ -108,7 +110,8 @@ impl Access {
                 "run this as root",
             );
         }
-        // Who is given CAP_SYS_PTRACE alone may trace, but not open what belongs to somebody else.
+        // Who is given CAP_SYS_PTRACE alone may trace, but not open what belongs to another
+        // process.
         if let Some(owner) = self.files_of_other
             && self.ptrace_capability
         {

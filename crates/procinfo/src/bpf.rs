@@ -1,7 +1,9 @@
-//! Classic BPF as seccomp uses it: what a filter answers to a system call, found by running it here.
+//! Classic BPF as seccomp uses it: what a filter answers to a system call, found by running it
+//! here.
 //!
-//! Programs come from another process: nothing of them is believed. Jumps only lead forward, so every run ends (source:
-//! Documentation/userspace-api/seccomp_filter, net/core/filter.c, kernel/seccomp.c).
+//! Programs come from another process: nothing of them is believed. Jumps only lead forward, so
+//! every run ends (source: Documentation/userspace-api/seccomp_filter, net/core/filter.c,
+//! kernel/seccomp.c).
 
 /// One instruction (`struct sock_filter`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,8 +205,9 @@ impl Action {
     }
 }
 
-/// What all of a thread's filters together do with a call: the strictest counts, of equals the one that was installed last.
-/// `filters`: last installed first, as the kernel lists them. A program that makes no sense kills.
+/// What all of a thread's filters together do with a call: the strictest counts, of equals the one
+/// that was installed last. `filters`: last installed first, as the kernel lists them. A program
+/// that makes no sense kills.
 pub fn decide(filters: &[Vec<Instruction>], call: &Call) -> Action {
     let mut strictest = Action::Allow;
     for filter in filters {
@@ -280,7 +283,8 @@ mod tests {
         };
         assert_eq!(with(5), Action::KillThread);
         assert_eq!(with(3), Action::Allow);
-        // High half of an argument, through memory, X and every operation: ((high + 2) * 3 - 1) ^ 0xff, returned as it is.
+        // High half of an argument, through memory, X and every operation: ((high + 2) * 3 - 1) ^
+        // 0xff, returned as it is.
         let filter = [
             one(0x20, 0, 0, 20),
             one(0x02, 0, 0, 3),

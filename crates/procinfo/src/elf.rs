@@ -126,8 +126,9 @@ impl ElfFile {
         })
     }
 
-    /// Where the file lies in memory: what to add to a linked address, given one executable mapping of it. (Two segments of
-    /// different rights may share a page of the file, so the offset alone does not tell which one is mapped.)
+    /// Where the file lies in memory: what to add to a linked address, given one executable mapping
+    /// of it. (Two segments of different rights may share a page of the file, so the offset alone
+    /// does not tell which one is mapped.)
     pub fn bias(&self, start: u64, offset: u64) -> Option<u64> {
         const PAGE: u64 = 4096;
         self.segments
@@ -213,7 +214,8 @@ impl ElfFile {
         Ok(bytes)
     }
 
-    /// Linked addresses that a section covers, None when there is none of this name. Its bytes are not read.
+    /// Linked addresses that a section covers, None when there is none of this name. Its bytes are
+    /// not read.
     ///
     /// # Errors
     /// The kernel's; invalid data when the section table is broken.
@@ -231,7 +233,8 @@ impl ElfFile {
         }))
     }
 
-    /// Linked addresses of exported functions, in the order asked for. Of several versions of a name the default one counts.
+    /// Linked addresses of exported functions, in the order asked for. Of several versions of a
+    /// name the default one counts.
     ///
     /// # Errors
     /// The kernel's; invalid data when the tables are broken.
@@ -318,7 +321,8 @@ impl ElfFile {
             let table = sections
                 .symbols(endian, &data, kind)
                 .map_err(bad("symbols"))?;
-            // All names at once: there may be hundreds of thousands, and reading them one by one takes seconds.
+            // All names immediately: there may be hundreds of thousands, and reading them one by
+            // one takes seconds.
             let strings = sections
                 .section(table.string_section())
                 .ok()
@@ -361,7 +365,8 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// The names of the function that covers a linked address: several where it has aliases, none where it has no symbol.
+    /// The names of the function that covers a linked address: several where it has aliases, none
+    /// where it has no symbol.
     pub fn at(&self, address: u64) -> Vec<&[u8]> {
         let after = self
             .entries
@@ -369,7 +374,8 @@ impl Symbols {
         let mut names = Vec::new();
         let mut first = None;
         for entry in self.entries[..after].iter().rev() {
-            // Aliases share one address; what lies before cannot cover `address` unless functions nest.
+            // Aliases share one address; what lies before cannot cover `address` unless functions
+            // nest.
             if *first.get_or_insert(entry.address) != entry.address {
                 break;
             }

@@ -1,30 +1,32 @@
 //! What `/proc` and ELF files tell of a process, without touching it.
 //!
-//! Two layers: pure parsers that take bytes ([`maps`], [`stat`], [`status`], [`syscall`], [`link_map::parse`]), to be tested and
-//! fuzzed alone, and readers that ask the kernel ([`task`], [`module`], [`access`]). Everything is keyed on a *live thread id*: once a leader has
-//! exited, `/proc/PID/maps` is empty while `/proc/TID/maps` of another thread is not. Names and paths are bytes: a thread may
-//! be called anything.
+//! Two layers: pure parsers that take bytes ([`maps`], [`stat`], [`status`], [`syscall`],
+//! [`link_map::parse`]), to be tested and fuzzed alone, and readers that ask the kernel ([`task`],
+//! [`module`], [`access`]). Everything is keyed on a *live thread id*: once a leader has exited,
+//! `/proc/PID/maps` is empty while `/proc/TID/maps` of another thread is not. Names and paths are
+//! bytes: a thread may be called anything.
 //!
-//! Symbols come from the target's own files ([`elf`]), opened through `/proc/TID/map_files` (exactly the file that is mapped,
-//! also when it was deleted or lies in another mount namespace), else through `/proc/TID/root` and then checked.
+//! Symbols come from the target's own files ([`elf`]), opened through `/proc/TID/map_files`
+//! (exactly the file that is mapped, also when it was deleted or lies in another mount namespace),
+//! else through `/proc/TID/root` and then checked.
 #![forbid(unsafe_code)]
 
 pub mod access;
 mod arch;
 pub mod bpf;
 pub mod elf;
-mod harmless;
+pub mod headroom;
 pub mod libc_kind;
 pub mod limits;
 pub mod link_map;
 pub mod maps;
 pub mod module;
-pub mod room;
 pub mod stack;
 pub mod stat;
 pub mod status;
 pub mod syscall;
 pub mod task;
+mod unwind_limits;
 mod windows;
 
 pub use midair_ptrace::{InvalidId, Pid, Tid};

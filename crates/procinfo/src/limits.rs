@@ -1,8 +1,9 @@
-//! Numbers that limit a process or the machine and that [`crate::room`] does not weigh.
+//! Numbers that limit a process or the machine and that [`crate::headroom`] does not weigh.
 
 use crate::decimal;
 
-/// `RLIMIT_NPROC` in `/proc/TID/limits`: how many threads its real user may have, by the soft limit. None without a limit.
+/// `RLIMIT_NPROC` in `/proc/TID/limits`: how many threads its real user may have, by the soft
+/// limit. None without a limit.
 pub fn threads_of_user(text: &[u8]) -> Option<u64> {
     let lines = text.split(|&byte| byte == b'\n');
     // Columns: name, soft limit, hard limit, unit (source: proc(5)).

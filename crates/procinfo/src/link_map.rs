@@ -1,7 +1,9 @@
-//! The libraries that the dynamic loader of a program has loaded for it: the first list of `r_debug`, which debuggers use too.
+//! The libraries that the dynamic loader of a program has loaded for it: the first list of
+//! `r_debug`, which debuggers use too.
 //!
-//! A process may hold further copies of a library: in other namespaces of the loader (`dlmopen`), or mapped by hand. This tells which is
-//! the program's own. All of it is read from the target's memory and believed only as far as that goes.
+//! A process may hold further copies of a library: in other namespaces of the loader (`dlmopen`),
+//! or mapped explicitly. This tells which is the program's own. All of it is read from the target's
+//! memory and believed only as far as that goes.
 
 use midair_ptrace::{Memory, RemoteAddr};
 use std::collections::HashSet;
@@ -17,14 +19,15 @@ const PT_PHDR: u32 = 6;
 const DT_DEBUG: u64 = 21;
 /// Bytes of a program header, 64-bit.
 const HEADER: usize = 56;
-/// The kernel starts no program with more than 64 KiB of them (source: fs/binfmt_elf.c, `load_elf_phdrs`).
+/// The kernel starts no program with more than 64 KiB of them (source: fs/binfmt_elf.c,
+/// `load_elf_phdrs`).
 const MOST_HEADERS: usize = 65_536 / HEADER;
 /// No program has more of either; what claims to is broken.
 const MOST_ENTRIES: u64 = 1024;
 const MOST_LIBRARIES: usize = 16_384;
 
-/// Load addresses (biases) of the program and its libraries. None when there is no such list: a static program, another loader, or
-/// nonsense.
+/// Load addresses (biases) of the program and its libraries. None when there is no such list: a
+/// static program, another loader, or nonsense.
 pub fn biases(tid: impl Into<Tid>) -> Option<Vec<u64>> {
     let tid = tid.into();
     let auxv = std::fs::read(format!("/proc/{tid}/auxv")).ok()?;
@@ -34,8 +37,9 @@ pub fn biases(tid: impl Into<Tid>) -> Option<Vec<u64>> {
     })
 }
 
-/// The same from the bytes of `/proc/TID/auxv` and a function that reads the target's memory. It gets an address, which may be any, and
-/// fills all of the slice or returns None. It is called less than 18,000 times, for 64 KiB at most, also where memory changes meanwhile.
+/// The same from the bytes of `/proc/TID/auxv` and a function that reads the target's memory. It
+/// gets an address, which may be any, and fills all of the slice or returns None. It is called less
+/// than 18,000 times, for 64 KiB at most, also where memory changes meanwhile.
 pub fn parse(auxv: &[u8], mut read: impl FnMut(u64, &mut [u8]) -> Option<()>) -> Option<Vec<u64>> {
     // A header of another size is no 64-bit program's.
     if entry(auxv, AT_PHENT)? != HEADER as u64 {
@@ -52,12 +56,14 @@ pub fn parse(auxv: &[u8], mut read: impl FnMut(u64, &mut [u8]) -> Option<()>) ->
         .map_while(|index| words(&mut read, dynamic.wrapping_add(16 * index)))
         .take_while(|&[tag, _]| tag != 0)
         .find_map(|[tag, value]| (tag == DT_DEBUG).then_some(value))?;
-    // struct r_debug { int version; struct link_map *map; … }, struct link_map { addr, name, dynamic, next, … } (source: link.h).
+    // struct r_debug { int version; struct link_map *map; … }, struct link_map { addr, name,
+    // dynamic, next, … } (source: link.h).
     let [mut at] = words(&mut read, debug.wrapping_add(8))?;
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     while at != 0 {
-        // A list that leads back to itself or has no end is nobody's, and a part of it would tell of a library that it is not there.
+        // A list that leads back to itself or has no end is unused, and a part of it would tell of
+        // a library that it is not there.
         if found.len() == MOST_LIBRARIES || !seen.insert(at) {
             return None;
         }
@@ -146,8 +152,9 @@ mod tests {
         bytes(&[AT_PHDR, 0x1000, AT_PHENT, size, AT_PHNUM, count, 0, 0])
     }
 
-    /// What is read of a program with its dynamic section, `r_debug` and the first library at `places`, where `next` tells to which
-    /// entry one leads. An entry's bias is its address. With the reads that it took.
+    /// What is read of a program with its dynamic section, `r_debug` and the first library at
+    /// `places`, where `next` tells to which entry one leads. An entry's bias is its address. With
+    /// the reads that it took.
     fn read_from(
         auxv: &[u8],
         tag: u64,
@@ -219,7 +226,8 @@ mod tests {
         let last = u64::MAX;
         let (found, _) = read_from(&auxv(56, 1), DT_DEBUG, [last, last, last], |_| 0);
         assert_eq!(found, Some(vec![last]));
-        // The next entries of the dynamic section are behind the last address, and headers lie below their own.
+        // The next entries of the dynamic section are behind the last address, and headers lie
+        // below their own.
         let (found, _) = read_from(&auxv(56, 1), 1, [last - 8, last, last], |_| 0);
         assert_eq!(found, None);
         let mut header = bytes(&[PT_PHDR.into(), 0, last, 0, 0, 0, 0]);

@@ -23,7 +23,8 @@ pub struct Mapping {
     pub device: (u32, u32),
     /// Inode of the file, 0 when there is none.
     pub inode: u64,
-    /// Path as the kernel prints it (newlines are `\012`), or a name in brackets, or nothing. Without ` (deleted)`.
+    /// Path as the kernel prints it (newlines are `\012`), or a name in brackets, or nothing.
+    /// Without ` (deleted)`.
     pub path: Vec<u8>,
     /// The kernel said ` (deleted)`.
     pub deleted: bool,

@@ -42,7 +42,8 @@ impl Module {
             .next()
             .unwrap_or(&self.path)
     }
-    /// The Build-ID as the target's memory holds it, if its note lies in the first page. Reads no file.
+    /// The Build-ID as the target's memory holds it, if its note lies in the first page. Reads no
+    /// file.
     pub fn build_id(&self, memory: Memory) -> Option<Vec<u8>> {
         let mut page = vec![0; 4096];
         let n = memory
@@ -57,7 +58,8 @@ fn build_id_in(bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.get(..4)? != b"\x7fELF" {
         return None;
     }
-    // A note is: name size (4), description size, type (3), "GNU\0", description (source: the ELF gABI, binutils' --build-id).
+    // A note is: name size (4), description size, type (3), "GNU\0", description (source: the ELF
+    // gABI, binutils' --build-id).
     let at = bytes.windows(16).position(|note| {
         note[..4] == [4, 0, 0, 0] && note[5..8] == [0, 0, 0] && note[8..] == *b"\x03\0\0\0GNU\0"
     })?;
@@ -65,7 +67,7 @@ fn build_id_in(bytes: &[u8]) -> Option<Vec<u8>> {
     bytes.get(at + 16..at + 16 + len).map(<[u8]>::to_vec)
 }
 
-/// The modules of a process at one moment, with their files opened when first needed.
+/// The modules of a process at one time, with their files opened when first needed.
 #[derive(Debug)]
 pub struct Modules {
     tid: Tid,
@@ -138,7 +140,7 @@ impl Modules {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Arc<Loaded>>> {
-        // Whoever panicked left at most an entry out.
+        // A thread that panicked left at most an entry out.
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -178,8 +180,8 @@ impl Modules {
     }
 
     fn open(&self, module: &Module) -> io::Result<File> {
-        // map_files is the mapped file itself, whatever became of its name; it asks for CAP_SYS_ADMIN or
-        // CAP_CHECKPOINT_RESTORE.
+        // map_files is the mapped file itself, whatever became of its name; it asks for
+        // CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
         for part in &module.parts {
             let path = format!(
                 "/proc/{}/map_files/{:x}-{:x}",
@@ -189,22 +191,25 @@ impl Modules {
                 return Ok(file);
             }
         }
-        // The program itself has a way of its own, which works for everybody who may trace it, also when it was deleted.
+        // The program itself has a way of its own, which works for everybody who may trace it, also
+        // when it was deleted.
         if let Ok((_, file)) = open_file(Path::new(&format!("/proc/{}/exe", self.tid)))
             && (is_file(module, &file) || self.is_same_build(module, &file))
         {
             return Ok(file);
         }
-        // Below the target's root for one in another mount namespace. The kernel prints paths from the reader's root, though, so
-        // for one that has only changed its root (chroot) the path is ours.
+        // Below the target's root for one in another mount namespace. The kernel prints paths from
+        // the reader's root, though, so for one that has only changed its root (chroot) the path is
+        // ours.
         let root = PathBuf::from(format!("/proc/{}/root", self.tid));
         let mut trouble = io::Error::from(io::ErrorKind::NotFound);
         for name in spellings(module) {
             let inside = OsStr::from_bytes(name.strip_prefix(b"/").unwrap_or(&name));
             for path in [root.join(inside), Path::new("/").join(inside)] {
                 match open_file(&path) {
-                    // Overlay and btrfs print another device in maps than stat tells, so the number of the file alone may have to
-                    // do; the code that is used later is compared with the target's memory in any case.
+                    // Overlay and btrfs print another device in maps than stat tells, so the number
+                    // of the file alone may have to do; the code that is used later is compared
+                    // with the target's memory in any case.
                     Ok((inode, file)) if inode == module.identity.1 => return Ok(file),
                     Ok((_, file)) if self.is_same_build(module, &file) => return Ok(file),
                     Ok(_) => {
@@ -221,8 +226,8 @@ impl Modules {
         Err(trouble)
     }
 
-    /// Another file with the same contents, as an upgrade to the same version or a copy to an overlay's upper layer makes it: by the
-    /// Build-ID in the target's memory.
+    /// Another file with the same contents, as an upgrade to the same version or a copy to an
+    /// overlay's upper layer makes it: by the Build-ID in the target's memory.
     fn is_same_build(&self, module: &Module, file: &File) -> bool {
         let in_memory = module.build_id(Memory::of(self.tid));
         let in_file = file
@@ -246,7 +251,8 @@ fn is_file(module: &Module, file: &File) -> bool {
     })
 }
 
-/// Opens a regular file, and gives its inode. What else may lie at a path of somebody else's must not hold us up (a pipe).
+/// Opens a regular file, and gives its inode. What else may lie at a path of another process's must
+/// not hold us up (a pipe).
 fn open_file(path: &Path) -> io::Result<(u64, File)> {
     /// O_NONBLOCK (asm-generic/fcntl.h), the same on x86-64 and aarch64.
     const NONBLOCK: i32 = 0o4000;
@@ -262,7 +268,8 @@ fn open_file(path: &Path) -> io::Result<(u64, File)> {
     }
 }
 
-/// What the path of a module may be in full: the kernel prints a newline as `\012`, and " (deleted)" may be part of a name.
+/// What the path of a module may be in full: the kernel prints a newline as `\012`, and "
+/// (deleted)" may be part of a name.
 fn spellings(module: &Module) -> Vec<Vec<u8>> {
     let mut all = vec![module.path.clone()];
     if let Some(at) = module.path.windows(4).position(|part| part == b"\\012") {
@@ -291,8 +298,8 @@ fn spellings(module: &Module) -> Vec<Vec<u8>> {
     all
 }
 
-/// Puts the mappings of each file together. A second copy of a file (other namespaces of the dynamic loader) is a module of
-/// its own: offsets begin anew.
+/// Puts the mappings of each file together. A second copy of a file (other namespaces of the
+/// dynamic loader) is a module of its own: offsets begin anew.
 fn group(mappings: &[Mapping]) -> Vec<Module> {
     let mut list: Vec<Module> = Vec::new();
     for mapping in mappings.iter().filter(|mapping| mapping.is_file()) {

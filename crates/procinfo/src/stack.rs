@@ -6,8 +6,8 @@ use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module as FramehopModule
 use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
 
 use crate::arch::{self, FrameCache, FrameUnwinder};
-use crate::harmless::{Budget, Shared, Tables};
 use crate::module::Modules;
+use crate::unwind_limits::{Budget, Shared, Tables};
 
 /// Frames looked at; deeper stacks count as not unwound to their root.
 const MOST_FRAMES: usize = 4096;
@@ -20,12 +20,13 @@ const UNKNOWN_BYTES: u64 = 64 * 1024;
 
 /// Where a thread stands: the registers that unwinding begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct StackPosition {
     /// Address of the next instruction.
     pub pc: u64,
     /// Stack pointer.
     pub sp: u64,
-    /// The other registers that unwinding needs; None when they are not known (the thread was not stopped).
+    /// The other registers that unwinding needs; None when they are not known (the thread was not
+    /// stopped).
     pub frame: Option<FrameRegisters>,
 }
 
@@ -49,8 +50,8 @@ pub struct Walk {
     pub rooted: bool,
     /// The result hangs on registers that were not known.
     pub needs_frame_pointer: bool,
-    /// The stack bytes from the stack pointer to the outermost frame: as long as they and the registers are the same, so is
-    /// this result.
+    /// The stack bytes from the stack pointer to the outermost frame: as long as they and the
+    /// registers are the same, so is this result.
     pub bytes: Vec<u8>,
 }
 
@@ -61,7 +62,7 @@ pub struct Walker<'a> {
     unwinder: FrameUnwinder,
     cache: FrameCache,
     tried: HashSet<usize>,
-    /// Unwind tables of the modules that were added, to be looked at before they are evaluated.
+    /// Unwind tables of the modules that were added, to be inspected before they are evaluated.
     tables: HashMap<usize, Tables>,
 }
 
@@ -96,7 +97,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Unwinds the stack of a thread that sleeps at `place`.
-    pub fn walk(&mut self, place: Place) -> Walk {
+    pub fn walk(&mut self, place: StackPosition) -> Walk {
         loop {
             match self.walk_known(place) {
                 Ok(walk) => return walk,
@@ -108,8 +109,9 @@ impl<'a> Walker<'a> {
     /// The same without opening a file, for a thread that stands while we look.
     ///
     /// # Errors
-    /// The index of a module on the stack that was not read yet: [`Walker::learn`] it, and walk again.
-    pub fn walk_known(&mut self, place: Place) -> Result<Walk, usize> {
+    /// The index of a module on the stack that was not read yet: [`Walker::learn`] it, and walk
+    /// again.
+    pub fn walk_known(&mut self, place: StackPosition) -> Result<Walk, usize> {
         // A mapping that is newer than the list is read as far as it goes.
         let most = match self.modules.mapping_at(place.sp) {
             Some(mapping) => mapping.end.saturating_sub(place.sp).min(MOST_BYTES),
@@ -126,7 +128,8 @@ impl<'a> Walker<'a> {
             let all_there = readable == stack.len();
             stack.truncate(readable);
             let pass = self.pass(place, place.frame.unwrap_or(FrameRegisters::all(0)), &stack);
-            // Where the registers are not known, an answer that is the same for two of their values does not hang on them.
+            // Where the registers are not known, an answer that is the same for two of their values
+            // does not depend on them.
             let unknown = FrameRegisters::all(0x5a5a_5a5a_5a5a_5a58);
             let other = match place.frame {
                 Some(_) => None,
@@ -153,7 +156,7 @@ impl<'a> Walker<'a> {
 
     fn told(
         &self,
-        place: Place,
+        place: StackPosition,
         pass: Pass,
         needs_frame_pointer: bool,
         mut stack: Vec<u8>,
@@ -190,7 +193,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn pass(&mut self, place: Place, known: FrameRegisters, stack: &[u8]) -> Pass {
+    fn pass(&mut self, place: StackPosition, known: FrameRegisters, stack: &[u8]) -> Pass {
         let (mut highest, mut short) = (place.sp, false);
         let budget = Budget::of_a_pass();
         let mut read = |address: u64| {
@@ -270,7 +273,8 @@ impl<'a> Walker<'a> {
             eh_frame_hdr: header,
             ..Default::default()
         };
-        // framehop takes `base_svma` as lying at the base address, so the base is the bias, not the first mapping.
+        // framehop takes `base_svma` as lying at the base address, so the base is the bias, not the
+        // first mapping.
         self.unwinder.add_module(FramehopModule::new(
             crate::show(&module.path),
             module.base..end,
@@ -279,9 +283,10 @@ impl<'a> Walker<'a> {
         ));
     }
 
-    /// The function that the call instruction before a return address goes to: `address` is the last byte of that
-    /// instruction, as [`Frame::address`] has it. Calls through a procedure linkage table or a global offset table are
-    /// followed; others, and jumps through registers, are not known.
+    /// The function that the call instruction before a return address goes to: `address` is the
+    /// last byte of that instruction, as [`Frame::address`] has it. Calls through a procedure
+    /// linkage table or a global offset table are followed; others, and jumps through registers,
+    /// are not known.
     pub fn called(&self, address: u64) -> Option<u64> {
         let target = arch::called(self.memory, address.wrapping_add(1))?;
         Some(arch::through_linkage_table(self.memory, target).unwrap_or(target))
@@ -305,8 +310,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The unwind tables end a stack in `_start` of the program and in the C library's clone; a null frame pointer in code
-    /// without tables ends it, too, which proves nothing.
+    /// The unwind tables end a stack in `_start` of the program and in the C library's clone; a
+    /// null frame pointer in code without tables ends it, too, which proves nothing.
     fn is_root(&self, frame: &Frame) -> bool {
         let Some(index) = frame.module else {
             return false;
@@ -325,8 +330,8 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Whether the tables of the module that an address lies in may be evaluated for it. Those of a module that was not added are not: there
-/// the unwinder goes by frame pointers.
+/// Whether the tables of the module that an address lies in may be evaluated for it. Those of a
+/// module that was not added are not: there the unwinder goes by frame pointers.
 fn may_step(
     modules: &Modules,
     tables: &HashMap<usize, Tables>,

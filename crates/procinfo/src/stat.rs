@@ -7,7 +7,8 @@ use crate::{Pid, decimal};
 pub struct Stat {
     /// Name of the thread; may hold any byte, `)` too.
     pub comm: Vec<u8>,
-    /// One letter: R running, S sleeping, D uninterruptible, T stopped by job control, t by a tracer, Z zombie, X dead.
+    /// One letter: R running, S sleeping, D uninterruptible, T stopped by job control, t by a
+    /// tracer, Z zombie, X dead.
     pub state: u8,
     /// The parent process; none when it is outside of our pid namespace.
     pub parent: Option<Pid>,
@@ -19,12 +20,14 @@ pub struct Stat {
     pub start_ticks: u64,
     /// The processor that it runs on, or ran on last.
     pub processor: u64,
-    /// The kernel's `SCHED_` policy: 0 for ordinary threads, 1 and 2 for real-time ones, 6 for deadlines.
+    /// The kernel's `SCHED_` policy: 0 for ordinary threads, 1 and 2 for real-time ones, 6 for
+    /// deadlines.
     pub policy: u64,
 }
 
 impl Stat {
-    /// It runs before all ordinary threads, and somebody counts on that (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`).
+    /// It runs before all ordinary threads, and somebody counts on that (`SCHED_FIFO`, `SCHED_RR`,
+    /// `SCHED_DEADLINE`).
     pub fn is_real_time(&self) -> bool {
         matches!(self.policy, 1 | 2 | 6)
     }

@@ -4,7 +4,7 @@ use crate::hex;
 
 /// What a thread is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
+pub enum Activity {
     /// It runs, or was running when asked.
     Running,
     /// It is blocked, but in no system call (a page fault, an exception, a stop).
@@ -32,17 +32,17 @@ pub struct Blocking {
 }
 
 /// Parses the line.
-pub fn parse(text: &[u8]) -> Option<Doing> {
+pub fn parse(text: &[u8]) -> Option<Activity> {
     let text = text.trim_ascii();
     if text == b"running" {
-        return Some(Doing::Running);
+        return Some(Activity::Running);
     }
     let words: Vec<&[u8]> = text
         .split(|&byte| byte == b' ')
         .filter(|word| !word.is_empty())
         .collect();
     match words.as_slice() {
-        [b"-1", sp, pc] => Some(Doing::Blocked {
+        [b"-1", sp, pc] => Some(Activity::Blocked {
             sp: hex(sp)?,
             pc: hex(pc)?,
         }),
@@ -51,7 +51,7 @@ pub fn parse(text: &[u8]) -> Option<Doing> {
             for (value, word) in values.iter_mut().zip(args) {
                 *value = hex(word)?;
             }
-            Some(Doing::Syscall(Blocking {
+            Some(Activity::Syscall(Blocking {
                 number: crate::decimal(number)?,
                 args: values,
                 sp: hex(sp)?,
@@ -68,15 +68,15 @@ mod tests {
 
     #[test]
     fn three_forms() {
-        assert_eq!(parse(b"running\n"), Some(Doing::Running));
+        assert_eq!(parse(b"running\n"), Some(Activity::Running));
         assert_eq!(
             parse(b"-1 0x7ffe 0x40\n"),
-            Some(Doing::Blocked {
+            Some(Activity::Blocked {
                 sp: 0x7ffe,
                 pc: 0x40
             })
         );
-        let Some(Doing::Syscall(got)) =
+        let Some(Activity::Syscall(got)) =
             parse(b"202 0x1 0x2 0x3 0x4 0x5 0xffffffffffffffff 0x7f00 0x7f01\n")
         else {
             panic!("not a system call");

@@ -5,10 +5,11 @@ use std::io;
 
 use crate::stat::{self, Stat};
 use crate::status::{self, Status};
-use crate::syscall::{self, Doing};
+use crate::syscall::{self, Activity};
 use crate::{Tid, decimal};
 
-/// All thread ids of the process that `tid` belongs to, in the kernel's order. A snapshot: threads come and go.
+/// All thread ids of the process that `tid` belongs to, in the kernel's order. A snapshot: threads
+/// come and go.
 ///
 /// # Errors
 /// The kernel's; not found when the process is gone.
@@ -61,14 +62,14 @@ pub fn comm(tid: impl Into<Tid>) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// The kernel's; invalid data when the line is of no known form.
-pub fn doing(tid: impl Into<Tid>) -> io::Result<Doing> {
+pub fn activity(tid: impl Into<Tid>) -> io::Result<Activity> {
     let tid = tid.into();
     let path = format!("/proc/{tid}/syscall");
     syscall::parse(&fs::read(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// A thread of the process of `pid` that has not ended, the first one if it lives. None when all have. The id of any thread of
-/// the process does as well.
+/// A thread of the process of `pid` that has not ended, the first one if it lives. None when all
+/// have. The id of any thread of the process does as well.
 ///
 /// # Errors
 /// The kernel's; not found when there is no such process.

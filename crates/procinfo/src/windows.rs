@@ -1,8 +1,8 @@
 //! A file read in large windows that are kept.
 //!
-//! The ELF reader asks for each symbol's name by itself: of a C library with three thousand symbols that would be three thousand
-//! seeks and reads, tens of milliseconds of an attach. A mapping would do as well, but a file that somebody truncates would then end
-//! this process.
+//! The ELF reader asks for each symbol's name by itself: of a C library with three thousand symbols
+//! that would be three thousand seeks and reads, tens of milliseconds of an attach. A mapping would
+//! do as well, but a file that somebody truncates would then end this process.
 
 use object::read::{ReadCache, ReadRef};
 use std::cell::Cell;
@@ -77,8 +77,9 @@ impl Seek for Windows<'_> {
     }
 }
 
-/// Most bytes that are taken from one file at once, and in all: what a file announces may be anything (and a file with holes may be of any
-/// length), and this process must not fall to it. The largest libraries of GPU runtimes have some hundred MiB of code and tables.
+/// Most bytes that are taken from one file immediately, and in all: what a file announces may be
+/// anything (and a file with holes may be of any length), and this process must not fall to it. The
+/// largest libraries of GPU runtimes have some hundred MiB of code and tables.
 const MOST: u64 = 1 << 30;
 
 /// A file's bytes for the ELF reader, within [`MOST`].

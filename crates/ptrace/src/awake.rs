@@ -1,8 +1,8 @@
 //! Keeping a processor from sleep.
 //!
-//! A held thread is sent on several times, and each time its processor has nothing to do in between. One that sleeps has to be woken by the
-//! other: some microseconds on a bare machine, 0.2 to 1 ms where a host must first give a virtual processor its turn, and the held thread
-//! stands still for so long.
+//! A held thread is resumed several times, and in between its processor has nothing to do. A processor
+//! that sleeps has to be woken by another one. That takes some microseconds on a bare machine, and 0.2
+//! to 1 ms where a host must schedule a virtual processor first. The held thread is stopped for as long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,17 +10,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::boost::LENT;
-use crate::urgent::{Pace, allowed, be_idle_on, hurry, real_time_priority};
+use crate::urgent::{Pace, allowed, be_idle_on, raise_priority, real_time_priority};
 use crate::{Tid, own_tid};
 
-/// Longest that a processor is kept awake: as long as it may take until priority is lent, and as that lasts. After that the held thread would
-/// have to share with ours.
+/// Longest that a processor is kept awake: as long as it may take until priority is lent, and as
+/// that lasts. After that the held thread would have to share with ours.
 const LONGEST: Duration = LENT.saturating_mul(2);
 
-/// Keeps a processor awake until it is dropped, or for two milliseconds, by a thread that gives way to all others there (`SCHED_IDLE`).
-/// The kernel weighs that within a control group: to threads of another one ours is as good as any other of its group. So keep it only where
-/// the held thread has priority lent ([`crate::Boost::lends`]). Does nothing where we may not use that processor, or have no real-time
-/// priority.
+/// Keeps a processor awake until it is dropped, or for two milliseconds, by a thread that yields to
+/// all others there (`SCHED_IDLE`). The kernel weighs that within a control group: to threads of
+/// another one ours is as good as any other of its group. So keep it only where the held thread has
+/// priority lent ([`crate::Boost::lends`]). Does nothing where we may not use that processor, or
+/// have no real-time priority.
 #[derive(Debug)]
 pub struct Awake {
     thread: Option<(Arc<Shared>, JoinHandle<()>)>,
@@ -34,8 +35,8 @@ struct Shared {
 }
 
 impl Awake {
-    /// Begins. Call it when [`crate::Urgent`] already is: a thread like that comes to its end on a busy processor only if we may give it
-    /// another priority.
+    /// Begins. Call it when [`crate::Urgent`] already is: a thread like that comes to its end on a
+    /// busy processor only if we may give it another priority.
     pub fn keep(processor: u64) -> Awake {
         let (1.., Some(allowed)) = (real_time_priority(), allowed()) else {
             return Awake { thread: None };
@@ -65,13 +66,14 @@ impl Drop for Awake {
             return;
         };
         shared.over.store(true, Ordering::Relaxed);
-        // On a busy processor it would have no turn to see that, nor to end. More than once: it may only then come to lower its priority.
+        // On a busy processor it would not run to see that, nor to end. More than once: it may
+        // only then come to lower its priority.
         let until = Instant::now() + LONGEST;
         let mut pace = Pace::new();
         loop {
             let tid = Tid::new(shared.tid.load(Ordering::Acquire));
-            if tid.is_some_and(|tid| !hurry(tid)) {
-                // It has ended, or we may not: then it ends at its next turn.
+            if tid.is_some_and(|tid| !raise_priority(tid)) {
+                // It has ended, or we may not: then it ends when it runs next.
                 return;
             }
             if thread.is_finished() {
@@ -104,7 +106,7 @@ mod tests {
             .collect()
     }
 
-    /// A thread that was waited for may be listed for another moment.
+    /// A thread that was waited for may be listed a little longer.
     fn gone() -> bool {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(20) {
@@ -132,7 +134,8 @@ mod tests {
         }
         let began = Instant::now();
         let mut seen = false;
-        // The first processor may have other work for long: then its time is over before it was looked at.
+        // The first processor may have other work for long: then its time is over before it was
+        // inspected.
         while !seen && began.elapsed() < Duration::from_secs(20) {
             // SAFETY: takes nothing.
             let here = u64::try_from(unsafe { libc::sched_getcpu() }).unwrap();
@@ -144,7 +147,8 @@ mod tests {
             while !seen && Instant::now() < until {
                 seen = awake().contains(&("R".to_owned(), libc::SCHED_IDLE.to_string()));
             }
-            // As the engine does: an ordinary thread may have no turn for all the time that dropping takes.
+            // As the engine does: an ordinary thread may not run for all the time that
+            // dropping takes.
             let urgent = Urgent::begin();
             drop(kept);
             drop(urgent);

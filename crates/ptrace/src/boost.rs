@@ -1,15 +1,18 @@
 //! Lending priority to a held thread.
 //!
-//! On a machine whose processors are all busy, a thread that we stopped and sent on waits for its turn each time, and stands
-//! still for so long. Changing its scheduling would not be undone if we died. Priority inheritance would: a real-time thread of
-//! ours waits for a futex word of ours that names the held thread as the owner (`FUTEX_LOCK_PI2`, which takes the owner's id
-//! from the word), so the kernel runs the owner with our priority for as long as we wait, and not an instant longer.
+//! Where all processors are busy, a thread that we stopped and resumed waits for a time slice at every
+//! step. Changing its scheduling policy would not be undone if we died. Priority inheritance is: a
+//! real-time thread of ours waits for a futex word of ours that names the held thread as its owner
+//! (`FUTEX_LOCK_PI2`, which takes the owner's id from the word). The kernel then runs the owner with our
+//! priority for as long as we wait, and no longer.
 //!
-//! What is lent is less than what the tracer has, only where two processors are to be had, and for one wait of a millisecond. The
-//! bounds matter: whatever the held thread does with it, the tracer and the lender have their turns; and a thread of its process that
-//! has lost its processor to it may hold a lock that the tracer needs, too (that of the mappings, which reading memory takes).
-//! The lender begins while the held thread is off its processor, and never again: beside an owner that runs the kernel has a waiter spin, for
-//! as long as it runs, and forgets its time.
+//! The loan is limited. It is less than the tracer's own priority, is made only where two processors are
+//! available, and lasts for one wait of a millisecond. So the tracer and the lender still run, whatever
+//! the held thread does with it. The held thread may also have displaced a thread of its own process
+//! that holds a lock which the tracer needs: that of the mappings, which reading memory takes.
+//!
+//! The lender begins while the held thread is off its processor, and only then. Beside an owner that
+//! runs, the kernel makes a waiter spin for as long as the owner runs, and ignores its timeout.
 //!
 //! Decisions: ENG-003 (`docs/deviations/engine.md`).
 
@@ -21,11 +24,12 @@ use std::time::{Duration, Instant};
 use crate::urgent::{Pace, allowed, be_real_time, is_asleep, real_time_priority, runs};
 use crate::{Tid, own_tid};
 
-/// How long is lent. Nobody can call a waiter off, so this is also how much longer than wanted it may last.
+/// How long is lent. Nobody can call a waiter off, so this is also how much longer than wanted it
+/// may last.
 pub(crate) const LENT: Duration = Duration::from_millis(1);
 
-/// Lends real-time priority to a thread until it is dropped, or for a millisecond. Does nothing where we may not have more of that
-/// ourselves, or only one processor.
+/// Lends real-time priority to a thread until it is dropped, or for a millisecond. Does nothing
+/// where we may not have more of that ourselves, or only one processor.
 #[derive(Debug)]
 pub struct Boost {
     lender: Option<(Arc<Shared>, JoinHandle<()>)>,
@@ -39,12 +43,13 @@ struct Shared {
     lender: AtomicU32,
 }
 
-/// In place of a lender's id.
+/// Instead of a lender's id.
 const OVER: u32 = u32::MAX;
 
 impl Boost {
-    /// Lends to `tid`, an id in our own pid namespace; a thread that is stopped, or waits in a system call. Call it when
-    /// [`crate::Urgent`] already is: the lender has one priority less than the calling thread.
+    /// Lends to `tid`, an id in our own pid namespace; a thread that is stopped, or waits in a
+    /// system call. Call it when [`crate::Urgent`] already is: the lender has one priority less
+    /// than the calling thread.
     pub fn lend(tid: Tid) -> Boost {
         let priority = real_time_priority() - 1;
         let (1.., Some(processors)) = (priority, allowed().filter(|set| set.count() > 1)) else {
@@ -93,8 +98,8 @@ impl Boost {
 impl Drop for Boost {
     fn drop(&mut self) {
         if let Some((_, thread)) = self.lender.take() {
-            // Ends within a millisecond; whoever waits for us meanwhile is not the target. If the owner runs after all, the lender may spin
-            // as long: it is left to itself then.
+            // Ends within a millisecond; it is not the target that waits for us meanwhile. If the
+            // owner runs after all, the lender may spin as long: it is left to itself then.
             let until = Instant::now() + 2 * LENT;
             while !thread.is_finished() && Instant::now() < until {
                 std::thread::sleep(LENT / 10);
@@ -106,7 +111,8 @@ impl Drop for Boost {
     }
 }
 
-/// One wait. What comes of it does not matter: the time is over, the owner has ended, or the kernel will not.
+/// One wait. What comes of it does not matter: the time is over, the owner has ended, or the kernel
+/// refuses.
 fn lend(shared: &Shared) {
     let mut until = libc::timespec {
         tv_sec: 0,
@@ -124,9 +130,10 @@ fn lend(shared: &Shared) {
         libc::syscall(
             libc::SYS_futex,
             shared.word.as_ptr(),
-            // Not a private one: there the owner must be a thread of this process (EPERM, seen on Linux 6.18).
-            // And the second form, whose time is the monotonic clock's: by the other's a wall clock that is set back would make this wait
-            // as long as that. Before Linux 5.14 there is none, and nothing is lent.
+            // Not a private one: there the owner must be a thread of this process (EPERM, seen on
+            // Linux 6.18). And the second form, whose time is the monotonic clock's: by the other's
+            // a wall clock that is set back would make this wait as long as that. Before Linux 5.14
+            // there is none, and nothing is lent.
             libc::FUTEX_LOCK_PI2,
             0,
             &raw const until,
@@ -139,7 +146,8 @@ mod tests {
     use super::*;
     use crate::{Pid, Urgent};
 
-    /// The kernel's effective priority, field 18 of stat: 20 for ordinary threads, below zero for real-time ones.
+    /// The kernel's effective priority, field 18 of stat: 20 for ordinary threads, below zero for
+    /// real-time ones.
     fn priority(tid: Tid) -> i64 {
         let stat = std::fs::read_to_string(format!("/proc/{tid}/task/{tid}/stat")).unwrap();
         stat.rsplit(')')
@@ -152,7 +160,8 @@ mod tests {
             .unwrap()
     }
 
-    /// Root may have real-time priority, and it takes two processors. Asked where the thread is not urgent.
+    /// Root may have real-time priority, and it takes two processors. Asked where the thread is not
+    /// urgent.
     fn may_lend() -> bool {
         // SAFETY: asks about the calling thread.
         let ordinary_root =
@@ -179,8 +188,9 @@ mod tests {
         false
     }
 
-    /// The priority of a thread that sleeps: waits until it does. Nothing is lent to one that runs, and once the testing thread is urgent
-    /// that one may wait behind it for all the time of the test.
+    /// The priority of a thread that sleeps: waits until it does. Nothing is lent to one that runs,
+    /// and once the testing thread is urgent that one may wait behind it for all the time of the
+    /// test.
     fn at_rest(tid: Tid) -> i64 {
         let until = Instant::now() + Duration::from_secs(20);
         while !is_asleep(tid) {
@@ -209,7 +219,8 @@ mod tests {
         assert!(owner.join().unwrap().is_err());
     }
 
-    /// It was refused there for long, and nobody noticed: the kernel will not have a thread of another process own a private futex.
+    /// It was refused there for long, and nobody noticed: the kernel refuses have a thread of
+    /// another process own a private futex.
     #[test]
     fn priority_is_lent_to_another_process() {
         let mut owner = std::process::Command::new("sleep")

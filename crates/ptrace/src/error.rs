@@ -40,7 +40,7 @@ pub enum Error {
         /// Bytes asked for.
         wanted: usize,
     },
-    /// The kernel said no.
+    /// The kernel refused.
     #[error("{operation} on thread {tid}: {source}")]
     System {
         /// What was tried.
@@ -53,8 +53,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// From `errno`, for an operation that just failed. ESRCH means that the thread is gone, or is not stopped, which the
-    /// types rule out.
+    /// From `errno`, for an operation that just failed. ESRCH means that the thread is gone, or is
+    /// not stopped, which the types rule out.
     pub(crate) fn last(operation: &'static str, tid: Tid) -> Self {
         let source = io::Error::last_os_error();
         if source.raw_os_error() == Some(libc::ESRCH) {

@@ -1,21 +1,24 @@
-//! Named steps, and a fault right after the n-th of them. For tests.
+//! Fault injection: a fault after the n-th operation, or at a point with a name. For tests.
 //!
-//! Two promises need this: the attacher may die after *any* single operation and the target is unharmed; the target may end
-//! after any and the attacher comes back with the right error. Only a count can drive all of them, those that a later change
-//! adds included, so the count sits here, below the engine. Every operation that changes a target, or that a session hangs on,
-//! calls [`step`] (or [`count`]) when it is done. Programs that nobody armed pay one relaxed load for each.
+//! Two promises need this. The attacher may die after *any* single operation and the target is
+//! unharmed. The target may end after any operation and the attacher reports the right error. Only a
+//! count can cover all operations, including those that a later change adds, so the count is here,
+//! below the engine. Every operation that changes a target, or that a session depends on, calls [`step`]
+//! (or [`count`]) when it is done. Places that are no operation of their own, such as between a decision
+//! and the next call, are named by [`point`] and not counted. Where no fault is armed each costs one
+//! relaxed load.
 
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One step that was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// How many were done, with this one; the first is 1.
     pub number: u64,
-    /// What it was: a name, or the place in the source for those that were given none.
+    /// What it was: a name, or file and line of the source for those that were given none.
     pub name: String,
 }
 
@@ -45,18 +48,39 @@ impl fmt::Debug for Action {
 static ARMED: AtomicBool = AtomicBool::new(false);
 static DONE: AtomicU64 = AtomicU64::new(0);
 static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-static PLAN: Mutex<Option<(u64, Action)>> = Mutex::new(None);
+static PLAN: Mutex<Option<(When, Action)>> = Mutex::new(None);
 
-/// Arms the fault: `action` happens after `number` more steps (1 is the next one). What was armed before is forgotten.
+/// When an armed fault happens.
+#[derive(Debug)]
+enum When {
+    /// After the step of this number since it was armed; the first is 1.
+    Step(u64),
+    /// At the point, or after the step, of this name.
+    Named(String),
+}
+
+/// Arms the fault: `action` happens after `number` more steps (1 is the next one). What was armed
+/// before is forgotten.
 pub fn arm(number: u64, action: Action) {
+    arm_when(When::Step(number), action);
+}
+
+/// Arms the fault: `action` happens when the point or step of this name is reached next. What was
+/// armed before is forgotten.
+pub fn arm_at(name: &str, action: Action) {
+    arm_when(When::Named(name.to_owned()), action);
+}
+
+fn arm_when(when: When, action: Action) {
     let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
     DONE.store(0, Ordering::SeqCst);
     NAMES.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    *plan = Some((number, action));
+    *plan = Some((when, action));
     ARMED.store(true, Ordering::SeqCst);
 }
 
-/// Takes the fault back. Tells how many steps were done since it was armed, and whether it has happened.
+/// Takes the fault back. Tells how many steps were done since it was armed, and whether it has
+/// happened.
 pub fn disarm() -> (u64, bool) {
     let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
     ARMED.store(false, Ordering::SeqCst);
@@ -74,7 +98,7 @@ pub fn steps() -> Vec<String> {
     NAMES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// A step was done, named by its place in the source.
+/// A step was done, named by file and line.
 #[track_caller]
 pub fn count() {
     if ARMED.load(Ordering::Relaxed) {
@@ -90,15 +114,39 @@ pub fn step(name: &'static str) {
     }
 }
 
+/// The point of this name is reached. It is no operation, so it is not counted: only its name arms
+/// a fault here.
+pub fn point(name: &'static str) {
+    if ARMED.load(Ordering::Relaxed) {
+        let plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = DONE.load(Ordering::SeqCst);
+        strike(plan, name.to_owned(), number, false);
+    }
+}
+
 #[cold]
 fn happened(name: String) {
-    let mut plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
+    let plan = PLAN.lock().unwrap_or_else(PoisonError::into_inner);
     let number = DONE.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
     NAMES
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push(name.clone());
-    if plan.as_ref().is_none_or(|(when, _)| number != *when) {
+    strike(plan, name, number, true);
+}
+
+/// Does what is planned for this step or point, if anything is.
+fn strike(
+    mut plan: MutexGuard<'_, Option<(When, Action)>>,
+    name: String,
+    number: u64,
+    counted: bool,
+) {
+    let due = plan.as_ref().is_some_and(|(when, _)| match when {
+        When::Step(wanted) => counted && number == *wanted,
+        When::Named(wanted) => *wanted == name,
+    });
+    if !due {
         return;
     }
     let planned = plan.take();
@@ -126,7 +174,8 @@ pub fn signal(pid: crate::Pid, signal: i32) {
 
 /// Ends this process as a crash or the OOM killer would: no destructor runs.
 pub fn die() -> ! {
-    // SAFETY: kill and getpid take no pointers. SIGKILL to ourselves ends the process; the loop is for the instant before.
+    // SAFETY: kill and getpid take no pointers. SIGKILL to ourselves ends the process; the loop is
+    // for the instant before.
     unsafe {
         libc::kill(libc::getpid(), libc::SIGKILL);
     }
@@ -159,5 +208,17 @@ mod tests {
         assert_eq!(disarm(), (1, false));
         step("nobody is armed");
         assert_eq!(operations(), 1);
+        let (tell, told) = std::sync::mpsc::channel();
+        arm_at(
+            "here",
+            Action::Strike(Box::new(move |step| tell.send(step.clone()).unwrap())),
+        );
+        step("elsewhere");
+        point("there");
+        assert!(told.try_recv().is_err());
+        point("here");
+        assert_eq!(told.try_recv().unwrap().to_string(), "step 1: here");
+        point("here");
+        assert_eq!(disarm(), (1, true));
     }
 }

@@ -20,7 +20,8 @@ fn own(raw: libc::c_long, operation: &'static str, tid: Tid) -> Result<OwnedFd> 
     }
 }
 
-/// A pidfd of thread `tid` where the kernel has such (then it works with a leader that has ended), else of its process `pid`.
+/// A pidfd of thread `tid` where the kernel has such (then it works with a leader that has ended),
+/// else of its process `pid`.
 ///
 /// # Errors
 /// [`Error::Gone`], [`Error::System`].
@@ -43,7 +44,8 @@ pub fn pidfd_open(pid: Pid) -> Result<OwnedFd> {
     own(raw, "pidfd_open", pid.leader())
 }
 
-/// A copy of descriptor `fd` of the process that `pidfd` names; `tid` is the thread that it was opened for.
+/// A copy of descriptor `fd` of the process that `pidfd` names; `tid` is the thread that it was
+/// opened for.
 ///
 /// # Errors
 /// [`Error::System`]: EBADF when it has no such descriptor, EPERM, ENOSYS before Linux 5.6.
@@ -55,10 +57,11 @@ pub fn pidfd_getfd(pidfd: BorrowedFd<'_>, tid: Tid, fd: RawFd) -> Result<OwnedFd
     Ok(fd)
 }
 
-/// A memory file with these bytes, which can be read and mapped and never changed again. `name` is what `/proc/PID/maps` shows of it.
+/// A memory file with these bytes, which can be read and mapped and never changed again. `name` is
+/// what `/proc/PID/maps` shows of it.
 ///
 /// # Errors
-/// The kernel's, as `memfd_create` or `write` gives it.
+/// The kernel's error, as `memfd_create` or `write` gives it.
 pub fn memfd_with(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
     memfd_filled(name, |file| file.write_all(bytes))
 }
@@ -71,14 +74,14 @@ pub fn memfd_filled(
     name: &CStr,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<OwnedFd> {
-    /// `MFD_EXEC` (linux/memfd.h), since Linux 6.3: says that it is meant to be mapped executable, which `vm.memfd_noexec=1`
-    /// otherwise takes away.
+    /// `MFD_EXEC` (linux/memfd.h), since Linux 6.3: says that it is meant to be mapped executable,
+    /// which `vm.memfd_noexec=1` otherwise takes away.
     const MFD_EXEC: libc::c_uint = 0x10;
     const FLAGS: libc::c_uint = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: `name` is a C string that outlives the call.
     let mut raw = unsafe { libc::memfd_create(name.as_ptr(), FLAGS | MFD_EXEC) };
-    // An older kernel does not know the flag; `vm.memfd_noexec=2` refuses it. Without it the file has no execute permission there, which
-    // `mmap` does not ask for.
+    // An older kernel does not know the flag; `vm.memfd_noexec=2` refuses it. Without it the file
+    // has no execute permission there, which `mmap` does not ask for.
     if raw < 0
         && matches!(
             io::Error::last_os_error().raw_os_error(),
@@ -94,7 +97,8 @@ pub fn memfd_filled(
     // SAFETY: the descriptor was just made for us.
     let mut file = File::from(unsafe { OwnedFd::from_raw_fd(raw) });
     fill(&mut file)?;
-    // The target opens it by its path in /proc, maybe as another user: it may read and map it, and nobody can change it any more.
+    // The target opens it by its path in /proc, maybe as another user: it may read and map it, and
+    // nobody can change it any more.
     let mut mode = file.metadata()?.permissions();
     // Where execute permission is sealed off it stays off.
     mode.set_mode(mode.mode() & 0o111 | 0o444);
@@ -123,9 +127,10 @@ fn seal(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
 /// How long a page that somebody refers to may keep a file from being sealed.
 const SEALING: Duration = Duration::from_secs(3);
 
-/// Against all writing the kernel refuses to seal (EBUSY) while anybody refers to a page of the file, and waits some 200 ms for it by
-/// itself. On a busy machine its own housekeeping may refer to one for longer, for seconds where fifty threads want two processors:
-/// lists of pages of a processor that gets no turn, scans of memory. We have no mapping of it, so that ends.
+/// Against all writing the kernel refuses to seal (EBUSY) while anything refers to a page of the
+/// file, and waits some 200 ms for it by itself. On a busy machine its own housekeeping may refer
+/// to one for longer, for seconds where fifty threads want two processors: lists of pages of a
+/// processor that gets no processor time, scans of memory. We have no mapping of it, so that ends.
 fn seal_waiting(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<()> {
     let end = Instant::now() + SEALING;
     loop {
@@ -171,8 +176,9 @@ pub fn send_with_descriptor(
     };
     // u64 for the alignment that a control header needs; 24 bytes are CMSG_SPACE of one descriptor.
     let mut control = [0_u64; 3];
-    // SAFETY: msghdr is plain data. The pointers put into it are to `part` and `control`, which outlive sendmsg; the control
-    // buffer has room for one header and one descriptor, so CMSG_FIRSTHDR is not null and CMSG_DATA lies inside it.
+    // SAFETY: msghdr is plain data. The pointers put into it are to `part` and `control`, which
+    // outlive sendmsg; the control buffer has space for one header and one descriptor, so
+    // CMSG_FIRSTHDR is not null and CMSG_DATA lies inside it.
     let n = unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;
@@ -233,7 +239,8 @@ pub fn poll_readable(fd: BorrowedFd<'_>, deadline: Deadline) -> io::Result<bool>
         }
     }
 }
-/// Whether two processes run in the same memory (`vfork`, `clone` with CLONE_VM); None where the kernel does not tell.
+/// Whether two processes run in the same memory (`vfork`, `clone` with CLONE_VM); None where the
+/// kernel does not tell.
 pub fn share_memory(one: Pid, other: Pid) -> Option<bool> {
     /// KCMP_VM (linux/kcmp.h)
     const VM: libc::c_int = 1;
@@ -278,7 +285,8 @@ mod tests {
         assert_eq!(std::fs::read(path).unwrap(), b"whole");
     }
 
-    /// A mapping is what refers to pages for long: the kernel refuses to seal a file against all writing then, and waits first.
+    /// A mapping is what refers to pages for long: the kernel refuses to seal a file against all
+    /// writing then, and waits first.
     #[test]
     fn who_refers_to_a_page_does_not_keep_it_from_being_sealed() {
         let mut mapped = libc::MAP_FAILED;

@@ -1,18 +1,22 @@
 //! Type-state ptrace and access to another process's memory.
 //!
-//! A traced thread is either [`Seized`] (it runs, nothing may be asked of it but to stop) or [`Stopped`] (registers, signal
-//! mask and resumption are methods of this type only), so a ptrace request on a running thread does not compile. The end of
-//! the tracee is an outcome of its own ([`Waited::Gone`], [`Error::Gone`]), never a bare errno.
+//! A traced thread is either [`Seized`] (it runs, nothing may be asked of it but to stop) or
+//! [`Stopped`] (registers, signal mask and resumption are methods of this type only), so a ptrace
+//! request on a running thread does not compile. The end of the tracee is an outcome of its own
+//! ([`Waited::Gone`], [`Error::Gone`]), never a bare errno.
 //!
 //! Facts that shaped this crate:
-//! * the kernel binds a tracee to the tracing *thread*: both types are neither `Send` nor `Sync`, and that thread should end
-//!   soon ([`on_own_thread`]);
-//! * every wait takes a deadline, since a tracee in uninterruptible sleep may not stop for as long as it likes;
-//! * `PTRACE_SEIZE` is used, never `PTRACE_ATTACH` (no SIGSTOP is sent) and never `PTRACE_O_EXITKILL` (the tracee outlives us);
-//! * [`Memory`] is keyed on a live thread id: with a leader that has exited, the process id reads nothing.
+//! * the kernel binds a tracee to the tracing *thread*: both types are neither `Send` nor `Sync`,
+//!   and that thread should end soon ([`on_own_thread`]);
+//! * every wait takes a deadline, since a tracee in uninterruptible sleep may not stop for as long
+//!   as it likes;
+//! * `PTRACE_SEIZE` is used, never `PTRACE_ATTACH` (no SIGSTOP is sent) and never
+//!   `PTRACE_O_EXITKILL` (the tracee outlives us);
+//! * [`Memory`] is keyed on a live thread id: with a leader that has exited, the process id reads
+//!   nothing.
 //!
-//! Caller's part: what a stopped thread is made to do. This crate keeps no undo list; dropping [`Stopped`] or [`Seized`] lets
-//! the thread go as it then is.
+//! Caller's part: what a stopped thread is made to do. This crate keeps no undo list; dropping
+//! [`Stopped`] or [`Seized`] lets the thread go as it then is.
 
 mod addr;
 pub mod arch;
@@ -42,7 +46,7 @@ pub use memory::Memory;
 pub use midair_ids::{InvalidId, Pid, Tid};
 pub use regs::SignalMask;
 pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread};
-pub use urgent::{Pace, Urgent, keep_off};
+pub use urgent::{Pace, Urgent, avoid_processor};
 
 /// The calling thread.
 pub(crate) fn own_tid() -> Tid {

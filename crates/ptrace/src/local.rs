@@ -1,4 +1,5 @@
-//! Sockets of the abstract namespace: connecting to one, in a network namespace of the caller's choice, and asking who is there.
+//! Sockets of the abstract namespace: connecting to one, in a network namespace of the caller's choice,
+//! and asking which process listens.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::{Pid, fault};
 
-/// Who listens at the other end, by the kernel's word: as it was when it began to listen.
+/// Who listens at the other end, as the kernel tells: as it was when it began to listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     /// The process; none when it is outside of this one's pid namespace.
@@ -22,8 +23,8 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// Connects to the abstract sequenced-packet socket of this name (without its zero byte), in this process's network namespace. Never
-/// waits: where too many wait already it fails with EAGAIN.
+/// Connects to the abstract sequenced-packet socket of this name (without its zero byte), in this
+/// process's network namespace. Never waits: where too many wait already it fails with EAGAIN.
 ///
 /// # Errors
 /// The kernel's: ECONNREFUSED when nobody listens there.
@@ -66,7 +67,8 @@ pub fn connect_abstract(name: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// As [`connect_abstract`], from within the network namespace `namespace` (an open `/proc/PID/ns/net`), on a thread of its own.
+/// As [`connect_abstract`], from within the network namespace `namespace` (an open
+/// `/proc/PID/ns/net`), on a thread of its own.
 ///
 /// # Errors
 /// As there; EPERM without CAP_SYS_ADMIN.
@@ -105,7 +107,8 @@ pub fn listening_peer(connection: BorrowedFd<'_>) -> io::Result<Peer> {
     })
 }
 
-/// The next message, of at most `to.len()` bytes, without waiting: its length, 0 at the end. `leave` keeps it to be read again.
+/// The next message, of at most `to.len()` bytes, without waiting: its length, 0 at the end.
+/// `leave` keeps it to be read again.
 ///
 /// # Errors
 /// The kernel's: EAGAIN when there is none.
@@ -126,7 +129,8 @@ pub fn receive_now(connection: BorrowedFd<'_>, to: &mut [u8], leave: bool) -> io
             return Ok(got.unsigned_abs());
         };
         let error = io::Error::last_os_error();
-        // An end that was closed with words of ours unread says so once; its own last words come after.
+        // An end that was closed with words of ours unread says so once; its own last words come
+        // after.
         if error.raw_os_error() != Some(libc::ECONNRESET) || !once_more {
             return Err(error);
         }

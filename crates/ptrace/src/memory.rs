@@ -19,7 +19,8 @@ impl Memory {
     /// Reads exactly `into.len()` bytes, respecting page protections.
     ///
     /// # Errors
-    /// [`Error::Short`] when a page in the middle is not readable, [`Error::System`] with EFAULT when the first is not.
+    /// [`Error::Short`] when a page in the middle is not readable, [`Error::System`] with EFAULT
+    /// when the first is not.
     pub fn read(&self, at: RemoteAddr, into: &mut [u8]) -> Result<()> {
         let wanted = into.len();
         let done = self.read_some(at, into)?;
@@ -43,7 +44,8 @@ impl Memory {
             iov_len: into.len(),
         };
         self.through_any("process_vm_readv", |tid| {
-            // SAFETY: `local` covers exactly the exclusive slice; `remote` is only a number for the kernel, which checks it.
+            // SAFETY: `local` covers exactly the exclusive slice; `remote` is only a number for the
+            // kernel, which checks it.
             unsafe { libc::process_vm_readv(tid.raw(), &local, 1, &remote, 1, 0) }
         })
     }
@@ -96,15 +98,17 @@ impl Memory {
             iov_len: bytes.len(),
         };
         let done = self.through_any("process_vm_writev", |tid| {
-            // SAFETY: `local` covers exactly the shared slice and is only read; `remote` is a number that the kernel checks.
+            // SAFETY: `local` covers exactly the shared slice and is only read; `remote` is a
+            // number that the kernel checks.
             unsafe { libc::process_vm_writev(tid.raw(), &local, 1, &remote, 1, 0) }
         })?;
         fault::step("process_vm_writev");
         self.whole("process_vm_writev", at, done, bytes.len())
     }
 
-    /// Writes through `/proc/TID/mem`, which also reaches private pages that are not writable (our own code page, which is
-    /// never writable and executable at once). Only while a thread of the target is held by ptrace.
+    /// Writes through `/proc/TID/mem`, which also reaches private pages that are not writable (our
+    /// own code page, which is never writable and executable at once). Only while a thread of the
+    /// target is held by ptrace.
     ///
     /// # Errors
     /// [`Error::System`] when the kernel or its policy (`proc_mem.force_override`) refuses.
@@ -129,8 +133,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes `call` through the thread that this is keyed on, or through another one of its process once that has ended: a
-    /// leader may end at any time and leave a process that goes on.
+    /// Makes `call` through the thread that this is keyed on, or through another one of its process
+    /// once that has ended: a leader may end at any time and leave a process that goes on.
     fn through_any(&self, operation: &'static str, call: impl Fn(Tid) -> isize) -> Result<usize> {
         let answer = |tid: Tid| usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid));
         match answer(self.tid) {

@@ -9,7 +9,7 @@ impl SignalMask {
         SignalMask(self.0 | other.0)
     }
 
-    /// Every signal blocked but SIGTRAP. With SIGTRAP blocked the kernel would force a trap's delivery by resetting the
-    /// process-wide handler (`docs/sources.md#inject`).
+    /// Every signal blocked but SIGTRAP. With SIGTRAP blocked the kernel would force a trap's
+    /// delivery by resetting the process-wide handler (`docs/sources.md#inject`).
     pub const ALL_BUT_TRAP: SignalMask = SignalMask(!(1 << (libc::SIGTRAP - 1)));
 }

@@ -13,7 +13,7 @@ const PTRACE_SECCOMP_GET_FILTER: libc::c_uint = 0x420c;
 const PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG: libc::c_uint = 0x4211;
 const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
 
-/// The moment until which a wait may last.
+/// When a wait ends at the latest.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline(Instant);
 
@@ -78,9 +78,9 @@ pub enum Waited {
     Gone(Death),
 }
 
-/// Runs `work` on a thread of its own, for everything that traces. A thread that was asked to stop and has not by then cannot
-/// be let go, and would stand still from when it does stop; only the end of its tracer, which is a thread, takes that back.
-/// So no tracing thread outlives one borrowing.
+/// Runs `work` on a thread of its own, for everything that traces. A thread that was asked to stop
+/// and has not by then cannot be let go, and would stand still from when it does stop; only the end
+/// of its tracer, which is a thread, takes that back. So no tracing thread outlives one borrowing.
 ///
 /// # Errors
 /// When no thread can be made, or `work` panicked.
@@ -94,8 +94,8 @@ pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> 
     })
 }
 
-/// A traced thread that runs. Dropping it tries to stop it for an instant, to let it go; see [`on_own_thread`] for when that
-/// does not succeed.
+/// A traced thread that runs. Dropping it tries to stop it briefly, to let it go; see
+/// [`on_own_thread`] for when that does not succeed.
 #[derive(Debug)]
 pub struct Seized {
     tid: Tid,
@@ -105,7 +105,8 @@ pub struct Seized {
     here: PhantomData<*const ()>,
 }
 
-/// A traced thread that is stopped. Dropping it detaches: the thread goes on with the registers it has then.
+/// A traced thread that is stopped. Dropping it detaches: the thread goes on with the registers it
+/// has then.
 #[derive(Debug)]
 pub struct Stopped {
     tid: Tid,
@@ -117,8 +118,8 @@ pub struct Stopped {
 /// Makes a ptrace request.
 ///
 /// # Safety
-/// Where the request takes `addr` or `data` for an address in this process, it is that of a live object which the kernel may
-/// fill or read for the length that the request has.
+/// Where the request takes `addr` or `data` for an address in this process, it is that of a live
+/// object which the kernel may fill or read for the length that the request has.
 pub(crate) unsafe fn request(
     operation: &'static str,
     code: libc::c_uint,
@@ -188,8 +189,9 @@ impl Plain {
 }
 
 impl Seized {
-    /// Begins to trace `tid` without stopping it. With `suspend_seccomp` the thread's seccomp filters are off while it is
-    /// traced (CAP_SYS_ADMIN, and a tracer that is itself not filtered).
+    /// Begins to trace `tid` without stopping it. With `suspend_seccomp` the thread's seccomp
+    /// filters are off while it is traced (CAP_SYS_ADMIN, and a tracer that is itself not
+    /// filtered).
     ///
     /// # Errors
     /// [`Error::System`] with EPERM when it may not be traced or already is; [`Error::Gone`].
@@ -227,7 +229,8 @@ impl Seized {
     /// # Errors
     /// [`Error::System`] when waiting itself fails.
     pub fn wait(mut self, deadline: Deadline) -> Result<Waited> {
-        // Blocking for ever is not allowed here, and no descriptor becomes readable when a tracee stops.
+        // Blocking for ever is not allowed here, and no descriptor becomes readable when a tracee
+        // stops.
         let mut pace = Pace::beside(self.tid);
         loop {
             let mut status = 0;
@@ -271,10 +274,12 @@ impl Seized {
         }
     }
 
-    /// Waits for a stop that we asked for by [`Seized::interrupt`]. Signals that come first are handed on.
+    /// Waits for a stop that we asked for by [`Seized::interrupt`]. Signals that come first are
+    /// handed on.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] (the thread is still traced until this value's drop has let it go), [`Error::Gone`].
+    /// [`Error::TimedOut`] (the thread is still traced until this value's drop has let it go),
+    /// [`Error::Gone`].
     pub fn wait_for_event(self, deadline: Deadline) -> Result<Stopped> {
         let tid = self.tid;
         let operation = "PTRACE_INTERRUPT";
@@ -305,8 +310,9 @@ impl Drop for Seized {
         if self.released {
             return;
         }
-        // PTRACE_DETACH works on stopped threads only. If it does not stop in time (uninterruptible sleep, or it gets no
-        // turn), it stays traced until our thread ends, when the kernel lets it go.
+        // PTRACE_DETACH works on stopped threads only. If it does not stop in time (uninterruptible
+        // sleep, or it gets no processor time), it stays traced until the worker thread ends, when
+        // the kernel lets it go.
         let again = Seized {
             tid: self.tid,
             released: true,
@@ -338,7 +344,8 @@ fn decode(status: i32) -> std::result::Result<StopKind, Death> {
         (EVENT_STOP, other) => StopKind::Group(other),
         (0, other) if other == (libc::SIGTRAP | 0x80) => StopKind::Syscall,
         (0, other) => StopKind::Signal(other),
-        // No other event is asked for; the kernel would report it with SIGTRAP, which must not reach the program.
+        // No other event is asked for; the kernel would report it with SIGTRAP, which must not
+        // reach the program.
         (_, _) => StopKind::Event,
     })
 }
@@ -361,7 +368,7 @@ impl Stopped {
         Registers::read(self.tid)
     }
 
-    /// Sets its general registers, all at once.
+    /// Sets its general registers, all immediately.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -371,7 +378,8 @@ impl Stopped {
         Ok(())
     }
 
-    /// Its vector and floating-point state, of the size that the kernel reports; the format is the processor's.
+    /// Its vector and floating-point state, of the size that the kernel reports; the format is the
+    /// processor's.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -389,8 +397,8 @@ impl Stopped {
         Ok(())
     }
 
-    /// True when its return addresses are on a second stack, too, as far as a stop is needed to tell: such a thread cannot be
-    /// sent to other code.
+    /// True when its return addresses are on a second stack, too, as far as a stop is needed to
+    /// tell: such a thread cannot be sent to other code.
     pub fn has_shadow_stack(&self) -> bool {
         arch::shadow_stack(self.tid)
     }
@@ -433,15 +441,16 @@ impl Stopped {
         Ok(())
     }
 
-    /// Its seccomp filters, the last installed first: instructions of eight bytes each (`struct sock_filter`). Empty without any.
+    /// Its seccomp filters, the last installed first: instructions of eight bytes each (`struct
+    /// sock_filter`). Empty without any.
     ///
     /// # Errors
-    /// [`Error::System`] with EACCES without CAP_SYS_ADMIN or under a filter of one's own, EIO where the kernel cannot tell;
-    /// [`Error::Gone`].
+    /// [`Error::System`] with EACCES without CAP_SYS_ADMIN or under a filter of one's own, EIO
+    /// where the kernel cannot tell; [`Error::Gone`].
     pub fn seccomp_filters(&self) -> Result<Vec<Vec<[u8; 8]>>> {
         let get = |index: usize, to: *mut [u8; 8]| -> Result<usize> {
-            // SAFETY: `to` is null, which asks for the length, or has room for as many instructions as that said. Filters are
-            // never changed, and the thread stands still.
+            // SAFETY: `to` is null, which asks for the length, or has space for as many
+            // instructions as that said. Filters are never changed, and the thread stands still.
             let answer = unsafe {
                 libc::ptrace(
                     PTRACE_SECCOMP_GET_FILTER as _,
@@ -468,8 +477,9 @@ impl Stopped {
         Ok(filters)
     }
 
-    /// True when its system calls may be turned into signals (syscall user dispatch: Wine, emulators): calls from our code would be
-    /// taken for the program's. False where the kernel does not tell (before Linux 6.4).
+    /// True when its system calls may be turned into signals (syscall user dispatch: Wine,
+    /// emulators): calls from our code would be taken for the program's. False where the kernel
+    /// does not tell (before Linux 6.4).
     pub fn dispatches_calls(&self) -> bool {
         // struct ptrace_sud_config (linux/ptrace.h): mode, selector, offset, length. Mode 0 is off.
         let mut configuration = [0_u64; 4];
@@ -486,12 +496,14 @@ impl Stopped {
         told.is_ok() && configuration[0] != 0
     }
 
-    /// Where its restartable sequences area lies, how long it is, and the signature it was registered with; None when it registered none.
+    /// Where its restartable sequences area lies, how long it is, and the signature it was
+    /// registered with; None when it registered none.
     ///
     /// # Errors
     /// [`Error::System`] on kernels that do not tell (before Linux 5.13); [`Error::Gone`].
     pub fn restartable_sequences(&self) -> Result<Option<(RemoteAddr, u32, u32)>> {
-        // struct ptrace_rseq_configuration (linux/ptrace.h): address, size, signature, flags, padding.
+        // struct ptrace_rseq_configuration (linux/ptrace.h): address, size, signature, flags,
+        // padding.
         let mut configuration = [0_u64; 3];
         // SAFETY: the kernel fills `configuration`, whose length it is told.
         unsafe {
@@ -563,7 +575,7 @@ impl Stopped {
         self.detach_with(signal)
     }
 
-    /// Ends the tracing, delivering `signal` (0: none, also in the place of one that waits).
+    /// Ends the tracing, delivering `signal` (0: none, also instead of one that is pending).
     ///
     /// # Errors
     /// [`Error::Gone`].

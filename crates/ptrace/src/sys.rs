@@ -1,5 +1,5 @@
-//! System calls of the attaching side that have no safe form in the standard library, as safe functions: so the crates above
-//! need no unsafe code of their own.
+//! System calls of the attaching side that have no safe form in the standard library, as safe
+//! functions: so the crates above need no unsafe code of their own.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -11,13 +11,15 @@ use std::time::Duration;
 /// The descriptor that a call returned, or its error.
 fn file(raw: libc::c_long) -> io::Result<File> {
     match RawFd::try_from(raw) {
-        // SAFETY: the callers pass what an opening call of the kernel just returned: nobody else knows this descriptor.
+        // SAFETY: the callers pass what an opening call of the kernel just returned: nobody else
+        // knows this descriptor.
         Ok(fd) if fd >= 0 => Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) })),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Whether starting this program gave it rights that its user lacks (`AT_SECURE`, see getauxval(3)).
+/// Whether starting this program gave it rights that its user lacks (`AT_SECURE`, see
+/// getauxval(3)).
 pub fn is_secure() -> bool {
     // SAFETY: reads a word of this process's auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -29,8 +31,8 @@ pub fn real_ids() -> (u32, u32) {
     unsafe { (libc::getuid(), libc::getgid()) }
 }
 
-/// Opens `name` in a directory (without one: in the current directory, where the name is relative), following no link at the
-/// end and closed on exec.
+/// Opens `name` in a directory (without one: in the current directory, where the name is relative),
+/// following no link at the end and closed on exec.
 ///
 /// # Errors
 /// The kernel's.
@@ -118,8 +120,8 @@ pub fn set_capabilities(data: [Capabilities; 2]) -> io::Result<()> {
     }
 }
 
-/// Sets the user and group by which the kernel checks this thread's file accesses; returns the previous ones. A failure is not
-/// reported: [`file_ids`] tells what is in force.
+/// Sets the user and group by which the kernel checks this thread's file accesses; returns the
+/// previous ones. A failure is not reported: [`file_ids`] tells what is in force.
 pub fn set_file_ids(uid: u32, gid: u32) -> (u32, u32) {
     // SAFETY: these take numbers and change this thread only: glibc makes the bare system calls.
     let (gid, uid) = unsafe { (libc::setfsgid(gid), libc::setfsuid(uid)) };
@@ -152,7 +154,8 @@ pub fn file_size_limit() -> u64 {
 
 /// Names of the system calls that entering a process depends on and this kernel lacks.
 pub fn missing_calls() -> Vec<&'static str> {
-    // The arguments name nothing and change nothing: a kernel that has the call answers EBADF or EINVAL.
+    // The arguments name nothing and change nothing: a kernel that has the call answers EBADF or
+    // EINVAL.
     let lacks = |answer: libc::c_long| {
         answer < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS)
     };
@@ -172,10 +175,11 @@ pub fn missing_calls() -> Vec<&'static str> {
     missing
 }
 
-/// The wait status of the process that `pidfd` names, once it has ended, also after it was reaped (`PIDFD_GET_INFO` with
-/// `PIDFD_INFO_EXIT`). None before Linux 6.15.
+/// The wait status of the process that `pidfd` names, once it has ended, also after it was reaped
+/// (`PIDFD_GET_INFO` with `PIDFD_INFO_EXIT`). None before Linux 6.15.
 pub fn exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
-    /// `struct pidfd_info` as of Linux 6.15 (uapi/linux/pidfd.h): 80 bytes. Later kernels accept a shorter struct.
+    /// `struct pidfd_info` as of Linux 6.15 (uapi/linux/pidfd.h): 80 bytes. Later kernels accept a
+    /// shorter struct.
     #[repr(C)]
     #[derive(Default)]
     struct Info {
@@ -193,12 +197,14 @@ pub fn exit_status(pidfd: BorrowedFd<'_>) -> Option<i32> {
         mask: INFO_EXIT,
         ..Info::default()
     };
-    // SAFETY: the request's number carries the struct's size, and the kernel writes no more than that.
+    // SAFETY: the request's number carries the struct's size, and the kernel writes no more than
+    // that.
     let answer = unsafe { libc::ioctl(pidfd.as_raw_fd(), GET_INFO, &raw mut info) };
     (answer >= 0 && info.mask & INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// Waits while `word` is `unwanted`, for at most `limit`. May return earlier: the caller reads the word again.
+/// Waits while `word` is `unwanted`, for at most `limit`. May return earlier: the caller reads the
+/// word again.
 pub fn futex_wait(word: &AtomicU32, unwanted: u32, limit: Duration) {
     let limit = libc::timespec {
         tv_sec: limit.as_secs() as libc::time_t,

@@ -1,4 +1,5 @@
-//! Waiting closely: while a thread of the target is held, every microsecond on our side is one on its side.
+//! Waiting with low latency: while a thread of the target is held, every microsecond that the tracer
+//! loses is one that the thread is stopped.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -9,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use crate::Tid;
 
-/// Real-time priority of whoever traces; one less where the limit (RLIMIT_RTPRIO) allows no more. It is above what is lent to the
-/// held thread ([`crate::Boost`]), so that we can stop that thread wherever it runs.
+/// Real-time priority of the tracer; one less where the limit (RLIMIT_RTPRIO) allows no more.
+/// It is above what is lent to the held thread ([`crate::Boost`]), so that we can stop that thread
+/// wherever it runs.
 const PRIORITIES: [i32; 2] = [2, 1];
 
-/// Makes the calling thread quick to be scheduled until it is dropped: real-time priority where that is allowed, and exact
-/// timers. On a machine whose processors are all busy the kernel would else run somebody else between any two steps.
+/// Makes the calling thread quick to be scheduled until it is dropped: real-time priority where
+/// that is allowed, and exact timers. Where all processors are busy the kernel would else run
+/// another process between any two steps.
 #[derive(Debug)]
 pub struct Urgent {
     /// Policy and priority to go back to; None when nothing was changed.
@@ -114,7 +117,7 @@ impl Processors {
     /// All but one.
     fn without(mut self, processor: usize) -> Processors {
         if processor < size_of::<libc::cpu_set_t>() * 8 {
-            // SAFETY: the number was checked against the set's room.
+            // SAFETY: the number was checked against the set's capacity.
             unsafe { libc::CPU_CLR(processor, &mut self.0) };
         }
         self
@@ -140,10 +143,11 @@ pub(crate) fn allowed() -> Option<Processors> {
     ALLOWED.get().or_else(Processors::now)
 }
 
-/// Keeps the calling thread, and threads that it makes, off a processor for as long as it lives (or until it is to keep off another
-/// one), if it may use another one. A thread that is let go on begins where it last ran: if we wait for it there, each waits for the
-/// other's turn. True if it is elsewhere now.
-pub fn keep_off(processor: u64) -> bool {
+/// Keeps the calling thread, and threads that it makes, off a processor for as long as it lives (or
+/// until it is to keep off another one), if it may use another one. A thread that is let go on
+/// begins where it last ran: if we wait for it there, each waits for the other. True if it
+/// is elsewhere now.
+pub fn avoid_processor(processor: u64) -> bool {
     let (Ok(processor), Some(allowed)) = (usize::try_from(processor), allowed()) else {
         return false;
     };
@@ -151,14 +155,14 @@ pub fn keep_off(processor: u64) -> bool {
     allowed.without(processor).settle()
 }
 
-/// Has the calling thread run on this processor alone, one of those allowed, and only while nothing else wants to run there; false where
-/// that cannot be.
+/// Has the calling thread run on this processor alone, one of those allowed, and only while nothing
+/// else wants to run there; false where that cannot be.
 pub(crate) fn be_idle_on(processor: u64, allowed: Processors) -> bool {
     let Ok(processor) = usize::try_from(processor) else {
         return false;
     };
-    // SAFETY: the first acts on the calling thread, whose parameter is plain data and live; the set is plain data, and the number is
-    // checked against its room.
+    // SAFETY: the first acts on the calling thread, whose parameter is plain data and live; the set
+    // is plain data, and the number is checked against its capacity.
     unsafe {
         let param: libc::sched_param = std::mem::zeroed();
         let mut only = Processors(std::mem::zeroed());
@@ -167,13 +171,14 @@ pub(crate) fn be_idle_on(processor: u64, allowed: Processors) -> bool {
             return false;
         }
         libc::CPU_SET(processor, &mut only.0);
-        // There first: where it begins it may get no turn for long once it gives way to everything.
+        // There first: where it begins it may not run for long once it yields to everything.
         only.settle() && libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const param) == 0
     }
 }
 
-/// Gives a thread of this process that runs only where nothing else does its turn at once; false where we may not.
-pub(crate) fn hurry(tid: Tid) -> bool {
+/// Gives a thread of this process that runs only where nothing else does its time slice
+/// immediately; false where we may not.
+pub(crate) fn raise_priority(tid: Tid) -> bool {
     // SAFETY: the parameter is plain data and live; a thread that has ended is not found.
     unsafe {
         let mut param: libc::sched_param = std::mem::zeroed();
@@ -182,15 +187,15 @@ pub(crate) fn hurry(tid: Tid) -> bool {
     }
 }
 
-/// Where a thread runs, or ran last, and whether it does. Not procinfo's `task::stat`: that crate stands on this one, and this one keeps the
-/// file open to look again and again.
+/// Where a thread runs, or ran last, and whether it does. Not procinfo's `task::stat`: that crate
+/// stands on this one, and this one keeps the file open to look repeatedly.
 #[derive(Debug)]
-struct Whereabouts(File);
+struct ThreadPlacement(File);
 
-impl Whereabouts {
-    fn of(tid: Tid) -> Option<Whereabouts> {
+impl ThreadPlacement {
+    fn of(tid: Tid) -> Option<ThreadPlacement> {
         let file = File::open(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
-        Some(Whereabouts(file))
+        Some(ThreadPlacement(file))
     }
 
     /// The processor's number.
@@ -198,7 +203,8 @@ impl Whereabouts {
         self.field(39, |word| word.parse().ok())
     }
 
-    /// A field by its number, which is beyond 2 (proc_pid_stat(5)). The name before may be any bytes, parentheses, too.
+    /// A field by its number, which is beyond 2 (proc_pid_stat(5)). The name before may be any
+    /// bytes, parentheses, too.
     fn field<T>(&self, number: usize, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let mut room = [0_u8; 1024];
         let len = self.0.read_at(&mut room, 0).ok()?;
@@ -210,12 +216,14 @@ impl Whereabouts {
 
 /// Whether a thread sleeps in the kernel.
 pub(crate) fn is_asleep(tid: Tid) -> bool {
-    Whereabouts::of(tid).is_some_and(|stat| stat.field(3, |state| Some(state == "S")) == Some(true))
+    ThreadPlacement::of(tid)
+        .is_some_and(|stat| stat.field(3, |state| Some(state == "S")) == Some(true))
 }
 
 /// Whether a thread has a processor, or waits for one.
 pub(crate) fn runs(tid: Tid) -> bool {
-    Whereabouts::of(tid).is_some_and(|stat| stat.field(3, |state| Some(state == "R")) == Some(true))
+    ThreadPlacement::of(tid)
+        .is_some_and(|stat| stat.field(3, |state| Some(state == "R")) == Some(true))
 }
 
 /// The processor that the calling thread runs on.
@@ -224,29 +232,31 @@ fn here() -> Option<u64> {
     u64::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// How long a wait may spin. A processor that goes to sleep between two looks wakes up late, and whoever is waited for stands
-/// still meanwhile.
+/// How long a wait may spin. A processor that goes to sleep between two looks wakes up late, and
+/// the thread that is waited for is stopped meanwhile.
 const SPIN: Duration = Duration::from_micros(100);
-/// The same, where whoever is waited for may need this very processor.
+/// The same, where the thread that is waited for may need this very processor.
 const SPIN_ALONE: Duration = Duration::from_micros(5);
-/// How long after its begin the thread that is waited for should have answered, if it runs at once on another processor: then it is
-/// looked where it is.
+/// How long after its begin the thread that is waited for should have answered, if it runs at once
+/// on another processor: then it is looked where it is.
 const ASK_WHERE: Duration = Duration::from_micros(20);
-/// Naps after that, which grow from the one to the other. Short ones are worse than none: of ten microseconds in this thread's sleep another
-/// one gets hardly any of its processor, and whoever is waited for may be waiting for that one, with a lock. So a tracer of real-time priority
-/// kept stops going for 4 to 12 ms.
+/// Naps after that, which grow from the one to the other. Short ones are worse than none: of ten
+/// microseconds in this thread's sleep another one gets hardly any of its processor, and whoever is
+/// waited for may be waiting for that one, with a lock. So a tracer of real-time priority kept
+/// stops going for 4 to 12 ms.
 const NAP: Duration = Duration::from_micros(30);
 const LONGEST_NAP: Duration = Duration::from_micros(100);
 
-/// The pace of a loop that asks again and again: spins for an instant (the answer usually comes within microseconds from
-/// another processor), then sleeps in steps that grow, so that the other side gets the processor even where there is one.
+/// The pace of a loop that asks repeatedly: spins briefly (the answer usually comes within
+/// microseconds from another processor), then sleeps in steps that grow, so that the other side
+/// gets the processor even where there is one.
 #[derive(Debug)]
 pub struct Pace {
     began: Instant,
     spin: Duration,
     /// The thread that is waited for.
     beside: Option<Tid>,
-    whereabouts: Option<Whereabouts>,
+    placement: Option<ThreadPlacement>,
     /// When to look next where it is, since the beginning.
     ask: Duration,
     nap: Duration,
@@ -264,20 +274,20 @@ impl Pace {
             began: Instant::now(),
             spin: if several { SPIN } else { SPIN_ALONE },
             beside: None,
-            whereabouts: None,
+            placement: None,
             ask: ASK_WHERE,
             nap: NAP,
         }
     }
 
-    /// Begins to wait for this thread to do something. A calling thread that keeps off a processor ([`keep_off`]) keeps off the one where
-    /// that thread is, then; another one naps at once there.
+    /// Begins to wait for this thread to do something. A calling thread that keeps off a processor
+    /// ([`avoid_processor`]) keeps off the one where that thread is, then; another one naps at once there.
     pub fn beside(tid: Tid) -> Pace {
         Pace {
             began: Instant::now(),
             spin: SPIN,
             beside: Some(tid),
-            whereabouts: None,
+            placement: None,
             ask: ASK_WHERE,
             nap: NAP,
         }
@@ -288,10 +298,10 @@ impl Pace {
         let spent = self.began.elapsed();
         if self.beside.is_some() && spent >= self.ask {
             self.ask = spent + ASK_WHERE;
-            // The kernel takes a processor with a real-time thread on it for one with nothing to do, and may well put the thread that
-            // is let go on there.
+            // The kernel takes a processor with a real-time thread on it for one with nothing to
+            // do, and may well put the thread that is let go on there.
             if let Some(shared) = self.shared() {
-                if ALLOWED.get().is_some() && keep_off(shared) {
+                if ALLOWED.get().is_some() && avoid_processor(shared) {
                     self.began = Instant::now();
                     self.ask = ASK_WHERE;
                 } else {
@@ -308,30 +318,31 @@ impl Pace {
     }
 
     fn nap(&mut self) {
-        doze(self.nap);
+        sleep_for(self.nap);
         self.nap = (self.nap * 2).min(LONGEST_NAP);
     }
 
     /// The processor that we share with whom we wait for, if we do.
     fn shared(&mut self) -> Option<u64> {
-        if self.whereabouts.is_none() {
-            self.whereabouts = Whereabouts::of(self.beside?);
-            if self.whereabouts.is_none() {
+        if self.placement.is_none() {
+            self.placement = ThreadPlacement::of(self.beside?);
+            if self.placement.is_none() {
                 // Nothing tells: not asked again.
                 self.beside = None;
             }
         }
-        let there = self.whereabouts.as_ref()?.processor()?;
+        let there = self.placement.as_ref()?.processor()?;
         (here() == Some(there)).then_some(there)
     }
 }
 
-fn doze(span: Duration) {
+fn sleep_for(span: Duration) {
     let request = libc::timespec {
         tv_sec: 0,
         tv_nsec: i64::from(span.subsec_nanos()),
     };
-    // SAFETY: `request` is live; no remainder is asked for. A signal may end it early, which does no harm.
+    // SAFETY: `request` is live; no remainder is asked for. A signal may end it early, which does
+    // no harm.
     let result = unsafe { libc::nanosleep(&raw const request, std::ptr::null_mut()) };
     debug_assert!(result == 0 || io::Error::last_os_error().kind() == io::ErrorKind::Interrupted);
 }
@@ -357,7 +368,8 @@ mod tests {
         assert_eq!(state(), before);
     }
 
-    /// The kernel put held threads on their tracer's processor, where it gave them microseconds at a time: stops of 3 and 7 ms.
+    /// The kernel put held threads on their tracer's processor, where it gave them microseconds at
+    /// a time: stops of 3 and 7 ms.
     #[test]
     fn who_waits_for_a_thread_leaves_its_processor() {
         use std::os::unix::process::CommandExt;
@@ -385,7 +397,7 @@ mod tests {
         let ended = std::thread::scope(|scope| {
             let waits = |keeps_off: bool| {
                 if keeps_off {
-                    keep_off(u64::MAX);
+                    avoid_processor(u64::MAX);
                 }
                 assert!(only.settle());
                 let mut pace = Pace::beside(tid);

@@ -13,7 +13,7 @@ use crate::runtime::{self, Platform};
 use crate::session::{Prepared, Session, StartError};
 use crate::target::Target;
 use midair_failure::{Failure, Kind};
-use midair_inject::{Approach, Grade, Options, Tier, approach, enter_by};
+use midair_inject::{Approach, EntryPath, Grade, Options, approach, enter_by};
 use midair_procinfo::Pid;
 use midair_record::spool::SETTINGS;
 use midair_results::Identity;
@@ -73,14 +73,14 @@ impl Session {
         let request = match platform {
             Platform::Amd => {
                 tools.for_process(approach.tid, install)?;
-                if let Ok(look) = &approach.look {
+                if let Ok(look) = &approach.inspection {
                     runtime::refuse_two_copies(look.pid, &look.modules)?;
                 }
                 request
             }
             Platform::Cuda => {
                 for_cuda = cuda::request(request, &tools, install, approach.tid)?;
-                if let Ok(look) = &approach.look {
+                if let Ok(look) = &approach.inspection {
                     cupti::require_cupti(look, &request.settings)?;
                 }
                 remarks.add(&for_cuda);
@@ -97,7 +97,7 @@ impl Session {
         }
         check_request(request, &identity)?;
         headroom::check_ours(&platform.file(install), &tools, request)?;
-        if let Ok(look) = &approach.look {
+        if let Ok(look) = &approach.inspection {
             headroom::check(look, platform, &tools, request)?;
         }
         // The spool and the tools are prepared while the engine enters: neither depends on the other.
@@ -126,7 +126,7 @@ impl Session {
             notes: remarks.notes,
             ..Entry::default()
         };
-        let target = held.with_worker(entered.agent_tid);
+        let target = held.with_worker(entered.worker_tid);
         // Dropping `entered` closes our end of the channel, which ends the worker thread's wait for an offer:
         // it parks.
         match Session::over(target, &entered.channel, prepared?, request, entry) {
@@ -179,7 +179,11 @@ const CLEARING: Duration = Duration::from_millis(400);
 
 /// Whether a worker thread is in the process that waits for nobody.
 fn worker_is_busy(approach: &Approach) -> bool {
-    let agent = approach.look.as_ref().ok().and_then(|look| look.agent);
+    let agent = approach
+        .inspection
+        .as_ref()
+        .ok()
+        .and_then(|look| look.worker);
     agent.is_some_and(|agent| !agent.is_parked() && agent.block.is_none())
 }
 
@@ -230,17 +234,17 @@ fn approach_to(pid: Pid) -> Result<Approach, Failure> {
 }
 
 fn via(via: &midair_inject::Via) -> String {
-    let how = match via.tier {
-        Tier::Socket => "the listener of the process, over its socket",
-        Tier::OwnThread => "the worker thread of an earlier session",
-        Tier::Listener => "the listener thread of a register library",
-        Tier::Parked(_) => "a parked thread",
-        Tier::SafePoint => "a running thread at a safe point",
+    let how = match via.path {
+        EntryPath::Socket => "the listener of the process, over its socket",
+        EntryPath::OwnThread => "the worker thread of an earlier session",
+        EntryPath::Listener => "the listener thread of a register library",
+        EntryPath::Parked(_) => "a parked thread",
+        EntryPath::SafePoint => "a running thread at a safe point",
     };
-    let grade = match via.tier {
-        Tier::Parked(grade) => grade.words(),
-        Tier::SafePoint => Grade::SafePoint.words(),
-        Tier::Socket | Tier::OwnThread | Tier::Listener => "made for that",
+    let grade = match via.path {
+        EntryPath::Parked(grade) => grade.words(),
+        EntryPath::SafePoint => Grade::SafePoint.words(),
+        EntryPath::Socket | EntryPath::OwnThread | EntryPath::Listener => "made for that",
     };
     format!("{how}: {} ({}), {} ({grade})", via.tid, via.name, via.doing)
 }

@@ -16,7 +16,7 @@ use crate::process::{live, root_of};
 use crate::request::Request;
 use crate::runtime::{self, Platform};
 use midair_failure::{Failure, Kind};
-use midair_inject::{Approach, Look, Options, Refusal, approach};
+use midair_inject::{Approach, Inspection, Options, Refusal, approach};
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, Tid};
 
@@ -133,7 +133,11 @@ pub fn checks(request: &Request) -> Vec<Check> {
             platform,
             &mut lines,
         );
-        if let Some(look) = looked.as_ref().ok().and_then(|it| it.look.as_ref().ok()) {
+        if let Some(look) = looked
+            .as_ref()
+            .ok()
+            .and_then(|it| it.inspection.as_ref().ok())
+        {
             let tools = tools.as_ref().map(|(install, tools)| (install, tools));
             environment::headroom(request, look, platform, tools, &mut lines);
         }
@@ -158,7 +162,7 @@ fn process_checks(
     platform: Platform,
     lines: &mut Lines,
 ) {
-    let look: Option<&Look> = approach.and_then(|approach| approach.look.as_ref().ok());
+    let look: Option<&Inspection> = approach.and_then(|approach| approach.inspection.as_ref().ok());
     target::permission(pid, tid, lines);
     let status = midair_procinfo::task::status(tid).unwrap_or_default();
     target::tracer(pid, &status, lines);
@@ -178,7 +182,7 @@ fn process_checks(
     target::machine(pid, tid, lines);
     if let Some(modules) = modules {
         target::c_library(pid, modules, lines);
-        let copies = look.map(Look::copies).unwrap_or_default();
+        let copies = look.map(Inspection::copies).unwrap_or_default();
         target::runtimes(request.pid, modules, &copies, lines);
         match platform {
             Platform::Amd => target::table_source(modules, lines),
@@ -255,7 +259,7 @@ fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midair_procinfo::syscall::Doing;
+    use midair_procinfo::syscall::Activity;
     use midair_settings::Settings;
 
     fn of(pid: Pid) -> Vec<Check> {
@@ -318,11 +322,11 @@ mod tests {
             .unwrap();
         // Until then the child is still this program, or is being loaded.
         let pid = Pid::of_child(&child);
-        let sleeps = |doing: Doing| {
+        let sleeps = |doing: Activity| {
             let number = u64::try_from(libc::SYS_clock_nanosleep).unwrap();
-            matches!(doing, Doing::Syscall(call) if call.number == number)
+            matches!(doing, Activity::Syscall(call) if call.number == number)
         };
-        while !midair_procinfo::task::doing(pid).is_ok_and(sleeps) {
+        while !midair_procinfo::task::activity(pid).is_ok_and(sleeps) {
             std::thread::yield_now();
         }
         let found = of(pid);

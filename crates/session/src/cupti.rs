@@ -6,7 +6,7 @@ use crate::runtime::CUDA_NAME;
 use midair_cupti_file::profilers;
 use midair_cupti_file::{Files, Origin, Process, search};
 use midair_failure::{Failure, Kind};
-use midair_inject::Look;
+use midair_inject::Inspection;
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, Tid, show};
 use midair_ptrace::sys;
@@ -165,7 +165,7 @@ fn no_cupti(pid: Pid, why: &str) -> Failure {
 ///
 /// # Errors
 /// [`Kind::OtherProfiler`], [`Kind::NoCupti`].
-pub(crate) fn require_cupti(look: &Look, settings: &Settings) -> Result<(), Failure> {
+pub(crate) fn require_cupti(look: &Inspection, settings: &Settings) -> Result<(), Failure> {
     if let Some(other) = other_profiler(look.pid, look.tid, &look.modules) {
         return Err(other);
     }

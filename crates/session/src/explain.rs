@@ -73,8 +73,8 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
 /// Why entering failed. Where the listener did not serve, the failure is what forbids tracing, and its sentence also says
 /// why the listener did not serve.
 pub(crate) fn not_entered(approach: &Approach, error: &EnterError) -> Failure {
-    match (error, &approach.look) {
-        (EnterError::NoDoor { why }, Err(refusal)) => {
+    match (error, &approach.inspection) {
+        (EnterError::ListenerUnusable { why }, Err(refusal)) => {
             let mut failure = refused(refusal);
             failure.what = format!("{}; {why}", failure.what);
             failure
@@ -98,7 +98,7 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
             "use the midair that attached first, or restart the process",
         ),
         EnterError::Gone { .. } | EnterError::Replaced { .. } => (Kind::NoProcess, ""),
-        EnterError::Standing { .. } => (
+        EnterError::TargetStopped { .. } => (
             Kind::Stopped,
             "let it go on first: in its debugger, by kill -CONT, or by fg in its shell",
         ),
@@ -134,7 +134,7 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         | EnterError::StubLeft { .. }
         | EnterError::StubBlocked { .. }
         | EnterError::Silent { .. }
-        | EnterError::NoDoor { .. }
+        | EnterError::ListenerUnusable { .. }
         | EnterError::Engine { .. }
         | EnterError::Ours { .. } => (Kind::Enter, PROCESS_GOES_ON),
     };

@@ -8,8 +8,8 @@ use crate::install::Tools;
 use crate::request::Request;
 use crate::runtime::Platform;
 use midair_failure::{Failure, Kind};
-use midair_inject::Look;
-use midair_procinfo::room::{self, Left, Room};
+use midair_inject::Inspection;
+use midair_procinfo::headroom::{self, Headroom, Limit};
 use midair_record::spool::{HEAD, SETTINGS};
 use std::path::{Path, PathBuf};
 
@@ -27,10 +27,16 @@ struct Need {
 }
 
 impl Need {
-    fn of(look: &Look, platform: Platform, tools: &Tools, spool: u64, locks_all: bool) -> Need {
+    fn of(
+        look: &Inspection,
+        platform: Platform,
+        tools: &Tools,
+        spool: u64,
+        locks_all: bool,
+    ) -> Need {
         // The spool, libraries, the hooks' tables (reserved, hardly used), and a heap that glibc reserves for
         // the worker thread.
-        let fresh = !look.agent.is_some_and(|agent| agent.is_parked());
+        let fresh = !look.worker.is_some_and(|agent| agent.is_parked());
         let (address_space, data) = match (platform, fresh) {
             (Platform::Amd, true) => (spool + 320 * MIB, 224 * MIB),
             (Platform::Amd, false) => (spool + 8 * MIB, 8 * MIB),
@@ -57,12 +63,12 @@ impl Need {
 
 /// Refuses the attach where the process lacks the headroom.
 pub(crate) fn check(
-    look: &Look,
+    look: &Inspection,
     platform: Platform,
     tools: &Tools,
     request: &Request,
 ) -> Result<(), Failure> {
-    let Ok(room) = room::look(look.tid, look.modules.mappings.len()) else {
+    let Ok(room) = headroom::look(look.tid, look.modules.mappings.len()) else {
         // The process is about to end; the next step that touches it reports that.
         return Ok(());
     };
@@ -81,8 +87,8 @@ pub(crate) fn check(
     }
 }
 
-fn lacking(room: &Room, need: &Need) -> Option<(String, &'static str)> {
-    let short = |left: Option<Left>, need: u64| left.filter(|left| left.left() < need);
+fn lacking(room: &Headroom, need: &Need) -> Option<(String, &'static str)> {
+    let short = |left: Option<Limit>, need: u64| left.filter(|left| left.left() < need);
     let mib = |bytes: u64| bytes.div_ceil(MIB);
     if let Some(left) = short(room.descriptors, need.descriptors) {
         let what = format!(
@@ -102,7 +108,7 @@ fn lacking(room: &Room, need: &Need) -> Option<(String, &'static str)> {
         );
         return Some((what, "raise it: sysctl vm.max_map_count=N"));
     }
-    let bytes = |left: Left, name: &str, need: u64| {
+    let bytes = |left: Limit, name: &str, need: u64| {
         format!(
             "{} MiB of its {} MiB of {name} are left, and {} are needed",
             left.left() / MIB,
@@ -169,7 +175,7 @@ pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Re
     }
     let need = libraries.iter().sum::<u64>() + 8 * MIB;
     let us = midair_procinfo::Pid::own();
-    if let Some(left) = room::memory(us).filter(|left| left.left() < need) {
+    if let Some(left) = headroom::memory(us).filter(|left| left.left() < need) {
         return Err(Failure::new(
             Kind::NoHeadroom,
             format!(
@@ -198,53 +204,53 @@ mod tests {
         memory: 8 * MIB,
     };
 
-    fn said(room: Room) -> String {
+    fn said(room: Headroom) -> String {
         lacking(&room, &NEED).map_or_else(String::new, |(what, _)| what)
     }
 
     #[test]
     fn each_limit_is_named() {
-        let left = |limit, used| Some(Left { limit, used });
-        assert_eq!(said(Room::default()), "");
-        let none = Room::default;
+        let left = |limit, used| Some(Limit { limit, used });
+        assert_eq!(said(Headroom::default()), "");
+        let none = Headroom::default;
         let cases = [
             (
-                Room {
+                Headroom {
                     descriptors: left(1024, 1020),
                     ..none()
                 },
                 "4 of its 1024 descriptors",
             ),
             (
-                Room {
+                Headroom {
                     mappings: left(65530, 65500),
                     ..none()
                 },
                 "30 of its 65530 mappings",
             ),
             (
-                Room {
+                Headroom {
                     address_space: left(500 * MIB, 101 * MIB),
                     ..none()
                 },
                 "399 MiB of its 500 MiB of address space",
             ),
             (
-                Room {
+                Headroom {
                     data: left(MIB, 2 * MIB),
                     ..none()
                 },
                 "0 MiB of its 1 MiB of data",
             ),
             (
-                Room {
+                Headroom {
                     locked: left(MIB, 0),
                     ..none()
                 },
                 "RLIMIT_MEMLOCK",
             ),
             (
-                Room {
+                Headroom {
                     memory: left(64 * MIB, 57 * MIB),
                     ..none()
                 },
@@ -255,7 +261,7 @@ mod tests {
             assert!(said(room).contains(words), "{words}: {}", said(room));
         }
         let fine = left(u64::MAX, 0);
-        let room = Room {
+        let room = Headroom {
             address_space: fine,
             data: fine,
             locked: None,

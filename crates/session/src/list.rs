@@ -6,7 +6,7 @@ use crate::find::{Found, processes};
 use crate::rights;
 use crate::runtime::{self, Platform};
 use midair_failure::Failure;
-use midair_inject::{Approach, Look, approach};
+use midair_inject::{Approach, Inspection, approach};
 use midair_procinfo::{Pid, Tid, task};
 use midair_record::boot::THREAD_NAME;
 use midair_settings::Settings;
@@ -60,17 +60,17 @@ fn listed(found: Found, clock: &Clock) -> Listed {
     let attachable = (found.uses_a_gpu() || !found.readable).then(|| {
         let approach = approach(pid).map_err(|refusal| explain::refused(&refusal))?;
         let agent = approach
-            .look
+            .inspection
             .as_ref()
             .ok()
-            .and_then(|look| look.agent.as_ref());
+            .and_then(|look| look.worker.as_ref());
         if let Some(agent) = agent {
             attached = agent.state();
         }
         if let Some(failure) = rights::protected(approach.tid) {
             return Err(failure);
         }
-        if let Ok(look) = &approach.look {
+        if let Ok(look) = &approach.inspection {
             check_cuda(look)?;
         }
         entry_path(&approach)
@@ -86,7 +86,7 @@ fn listed(found: Found, clock: &Clock) -> Listed {
 }
 
 /// Checks what a CUDA process needs in addition.
-fn check_cuda(look: &Look) -> Result<(), Failure> {
+fn check_cuda(look: &Inspection) -> Result<(), Failure> {
     let Some((Platform::Cuda, _)) = runtime::detect_mapped(look)? else {
         return Ok(());
     };
@@ -95,11 +95,11 @@ fn check_cuda(look: &Look) -> Result<(), Failure> {
 
 /// Which entry path an attach would try first, determined without contacting the listener.
 fn entry_path(approach: &Approach) -> Result<&'static str, Failure> {
-    let look = approach.look.as_ref().ok();
-    let agent = look.and_then(|look| look.agent.as_ref());
+    let look = approach.inspection.as_ref().ok();
+    let agent = look.and_then(|look| look.worker.as_ref());
     match agent {
         Some(agent) if !agent.is_parked() => Err(explain::busy(approach.pid, agent.state())),
-        _ if approach.door.is_some() => Ok("listener's socket"),
+        _ if approach.endpoint.is_some() => Ok("listener's socket"),
         Some(_) => Ok("parked worker thread"),
         None if look.is_some_and(|look| look.listener.is_some()) => Ok("listener"),
         None => Ok("a parked thread"),

@@ -3,7 +3,7 @@
 use crate::explain;
 use crate::install::Install;
 use midair_failure::{Failure, Kind};
-use midair_inject::{Approach, Library, Look, Options};
+use midair_inject::{Approach, Inspection, Library, Options};
 use midair_procinfo::Pid;
 use midair_procinfo::module::Modules;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ const BY_FUNCTION: [&str; 3] = ["hsa_init", "hipGetDeviceCount", "cuInit"];
 const AMD_NAMES: [&[u8]; 2] = [b"libhsa-runtime64", b"libamdhip64"];
 /// Name of CUDA's driver library. `libcudart.so` and `libcudadebugger.so` are other libraries.
 pub(crate) const CUDA_NAME: &[u8] = b"libcuda.so";
-/// The word that identifies the copy of our CUDA library in a process ([`Look::copies`]).
+/// The word that identifies the copy of our CUDA library in a process ([`Inspection::copies`]).
 const CUDA_WORD: &str = "cuda";
 
 /// Which runtimes are recorded.
@@ -153,10 +153,10 @@ pub(crate) type Detected = (Platform, Option<String>);
 /// # Errors
 /// Where that cannot be determined, or the runtimes found cannot be recorded.
 pub(crate) fn detect(approach: &Approach, options: &Options) -> Result<Option<Detected>, Failure> {
-    match (&approach.look, &approach.door) {
+    match (&approach.inspection, &approach.endpoint) {
         (Ok(look), _) => detect_mapped(look),
         // The listener of our register library knows AMD's runtimes only.
-        (Err(_), Some(door)) => door
+        (Err(_), Some(endpoint)) => endpoint
             .ask(options)
             .map(|here| here.gpu.then_some((Platform::Amd, None)))
             .map_err(|error| explain::not_entered(approach, &error)),
@@ -168,7 +168,7 @@ pub(crate) fn detect(approach: &Approach, options: &Options) -> Result<Option<De
 ///
 /// # Errors
 /// As [`detect`].
-pub(crate) fn detect_mapped(look: &Look) -> Result<Option<Detected>, Failure> {
+pub(crate) fn detect_mapped(look: &Inspection) -> Result<Option<Detected>, Failure> {
     Runtimes::of(&look.modules).choose(&look.copies(), look.pid)
 }
 

@@ -2,7 +2,7 @@
 
 use midair_procinfo::elf::ElfFile;
 use midair_procinfo::module::Modules;
-use midair_procinfo::stack::{Place, Walk, Walker};
+use midair_procinfo::stack::{StackPosition, Walk, Walker};
 use midair_ptrace::{Memory, Pid};
 use std::fs::File;
 use std::io::Write;
@@ -107,7 +107,7 @@ pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
             function.map(|at| base as u64 + at.wrapping_sub(code.address & !0xfff) % len);
         let beginning = function.unwrap_or(base as u64);
         for pc in [beginning, base as u64 + len / 2, entry] {
-            let place = Place {
+            let place = StackPosition {
                 pc,
                 sp: stack.as_ptr() as u64,
                 frame: None,

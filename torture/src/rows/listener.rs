@@ -13,7 +13,7 @@ const NO_PTRACE: &[&str] = &[
 ];
 
 /// What a filter may come to.
-const FILTERED: &[&str] = &["Filtered", "NoDoor", "Boot"];
+const FILTERED: &[&str] = &["Filtered", "ListenerUnusable", "Boot"];
 
 /// The cells.
 pub fn cells() -> Vec<Cell> {

@@ -46,7 +46,7 @@ pub fn cells() -> Vec<Cell> {
             "stopped and continued every few milliseconds meanwhile",
             continued,
         )
-        .want(Want::InOr(&["Stopped", "Standing", "NoneParked"])),
+        .want(Want::InOr(&["Stopped", "TargetStopped", "NoneParked"])),
         Cell::special(23, "the attacher is stopped half way for 30 ms", held_up),
     ]
 }

@@ -69,7 +69,7 @@ pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
     let way = Way {
         attach,
         stopped: Some(entered.times.stopped()),
-        tier: word(&entered.via.tier),
+        tier: word(&entered.via.path),
         thread: Some(entered.via.tid.raw()),
         ..Way::default()
     };
@@ -120,13 +120,13 @@ fn name_of(error: &impl Debug) -> String {
     text[..end.unwrap_or(text.len())].to_owned()
 }
 
-fn word(tier: &midair_inject::Tier) -> String {
-    use midair_inject::Tier;
+fn word(tier: &midair_inject::EntryPath) -> String {
+    use midair_inject::EntryPath;
     match tier {
-        Tier::Socket => "T0".to_owned(),
-        Tier::OwnThread => "own".to_owned(),
-        Tier::Listener => "T1".to_owned(),
-        Tier::Parked(grade) => format!("T2 {grade:?}").to_lowercase().replace("t2", "T2"),
-        Tier::SafePoint => "T3".to_owned(),
+        EntryPath::Socket => "T0".to_owned(),
+        EntryPath::OwnThread => "own".to_owned(),
+        EntryPath::Listener => "T1".to_owned(),
+        EntryPath::Parked(grade) => format!("T2 {grade:?}").to_lowercase().replace("t2", "T2"),
+        EntryPath::SafePoint => "T3".to_owned(),
     }
 }

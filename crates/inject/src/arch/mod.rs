@@ -1,4 +1,5 @@
-//! What hangs on the processor: the code that runs in the target, signal frames, system call numbers, register set-up.
+//! What is architecture-specific: the code that runs in the target, signal frames, system call
+//! numbers, register set-up.
 //!
 //! Each processor has a module with the same items; everything above uses only these.
 
@@ -34,14 +35,15 @@ pub(crate) enum Blocked {
 pub(crate) enum RestartAs {
     /// The same call is made again.
     Again,
-    /// The kernel would go on with the rest of a timed wait; a thread that restores itself gets EINTR.
+    /// The kernel would go on with the rest of a timed wait; a thread that restores itself gets
+    /// EINTR.
     Interrupted,
     /// It has its result already.
     Done,
 }
 
-/// What a thread was doing that was stopped wherever it was. A processor whose registers do not tell must say
-/// [`Standing::Unknown`].
+/// What a thread was doing that was stopped wherever it was. A processor whose registers do not
+/// tell must say [`Standing::Unknown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "each processor makes its part of them")]
 pub(crate) enum Standing {
@@ -55,8 +57,8 @@ pub(crate) enum Standing {
     Unknown,
 }
 
-/// How to tell the kernel that a thread stands interrupted in a system call, where registers alone do not: a harmless call is
-/// made first, and these registers are set at its end.
+/// How to tell the kernel that a thread stands interrupted in a system call, where registers alone
+/// do not: a harmless call is made first, and these registers are set at its end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rearm {
     /// Number of the harmless call.

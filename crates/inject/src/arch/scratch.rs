@@ -1,4 +1,5 @@
-//! The part of the boot block that only the boot code uses: structures for its system calls, made ready by the attacher.
+//! The part of the boot block that only the boot code uses: structures for its system calls, made
+//! ready by the attacher.
 
 use std::mem::{offset_of, size_of};
 
@@ -7,7 +8,8 @@ use midair_record::boot::{BootBlock, ENTRY, THREAD_NAME};
 /// Layout of [`BootBlock::text`].
 #[repr(C)]
 pub(crate) struct Scratch {
-    /// `/proc/thread-self/fd/` (of a first thread that has ended, which `self` is, there are no descriptors) and room for the number.
+    /// `/proc/thread-self/fd/` (of a first thread that has ended, which `self` is, there are no
+    /// descriptors) and space for the number.
     pub(crate) path: [u8; 32],
     /// `struct msghdr`.
     pub(crate) message: [u64; 7],
@@ -25,22 +27,22 @@ pub(crate) struct Scratch {
     pub(crate) sched: [u32; 2],
     /// Every signal.
     pub(crate) all_signals: u64,
-    /// Name of our thread.
+    /// Name of the worker thread.
     pub(crate) name: [u8; 16],
     /// Name of the library's entry.
     pub(crate) entry: [u8; 32],
     /// `pthread_attr_t` (56 bytes on x86-64, 64 on aarch64).
     pub(crate) attributes: [u64; 8],
-    /// `pthread_t` of our thread.
+    /// `pthread_t` of the worker thread.
     pub(crate) thread: u64,
-    /// Page that gets no rights, below our thread's stack.
+    /// Page that gets no rights, below the worker thread's stack.
     pub(crate) guard_base: u64,
     /// Its length.
     pub(crate) guard_len: u64,
-    /// Inodes of what our descriptors mean: near end, far end, library. The numbers are the program's, which may close them and use
-    /// them itself.
+    /// Inodes of what our descriptors mean: near end, far end, library. The numbers are the
+    /// program's, which may close them and use them itself.
     pub(crate) inodes: [u64; 3],
-    /// Copy of dlerror's words, which are freed with our thread.
+    /// Copy of dlerror's words, which are freed with the worker thread.
     pub(crate) error: [u8; ERROR_BYTES],
 }
 
@@ -60,7 +62,8 @@ macro_rules! at {
 }
 pub(crate) use at;
 
-/// Writes the structures into `block`, the bytes of a boot block that will lie at `base` in the target.
+/// Writes the structures into `block`, the bytes of a boot block that will lie at `base` in the
+/// target.
 pub(crate) fn fill_scratch(block: &mut [u8], base: u64, guard: (u64, u64)) {
     let address = |offset: usize| base.wrapping_add(offset as u64).to_le_bytes();
     let mut put = |offset: usize, bytes: &[u8]| {
@@ -85,5 +88,5 @@ pub(crate) fn fill_scratch(block: &mut [u8], base: u64, guard: (u64, u64)) {
     put(at!(guard_len), &guard.1.to_le_bytes());
 }
 
-// Both end with a zero within their room.
+// Both end with a zero within their space.
 const _: () = assert!(THREAD_NAME.len() < 16 && ENTRY.len() < 32);

@@ -1,20 +1,24 @@
-//! An attacher as a process of its own: enters a process, says how it went, withdraws. The tests kill it half way.
+//! An attacher as a process of its own: enters a process, says how it went, withdraws. The tests
+//! kill it half way.
 //!
-//! `midair-enter serve`: attaches again and again, as lines of its standard input say ("N WHAT PID CONTROL": WHAT happens to process PID
-//! after step N, see `strike.rs`), and says after each how it went and what it has open.
+//! `midair-enter serve`: attaches repeatedly, as lines of its standard input say ("N WHAT PID
+//! CONTROL": WHAT happens to process PID after step N, see `strike.rs`), and says after each how it
+//! went and what it has open.
 //!
-//! `midair-enter PID [--library FILE] [--fault POINT] [--die-after N] [--cycles N] [--stay] [--any-way]`
+//! `midair-enter PID [--library FILE] [--fault POINT] [--die-after N] [--cycles N] [--stay]
+//! [--any-way]`
 
 mod strike;
 
 use midair_procinfo::Pid;
+use midair_ptrace::fault::{self, Action};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use midair_inject::{
-    EnterError, Entered, FaultPoint, Library, Options, approach, enter, enter_by, look,
+    EnterError, Entered, FaultPoint, Library, Options, approach, enter, enter_by, inspect,
 };
 
 fn main() -> ExitCode {
@@ -51,29 +55,30 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
                 let name = value()?;
                 let point = FaultPoint::ALL
                     .into_iter()
-                    .find(|point| format!("{point:?}") == name);
-                options.fault = Some(point.ok_or(format!("no point is called {name}"))?);
+                    .find(|point| point.name() == name)
+                    .ok_or(format!("no point is called {name}"))?;
+                fault::arm_at(point.name(), Action::DieHere);
             }
             other => return Err(format!("unknown word {other}").into()),
         }
     }
     if let Some(operations) = die_after {
-        midair_ptrace::fault::arm(operations, midair_ptrace::fault::Action::DieHere);
+        fault::arm(operations, Action::DieHere);
     }
     for _ in 0..cycles {
         let entered = if any_way {
             let seen = approach(pid)?;
-            enter_by(&seen, &library, &options).map_err(|error| match &seen.look {
+            enter_by(&seen, &library, &options).map_err(|error| match &seen.inspection {
                 Err(refusal) => format!("{error} (and {refusal})"),
                 Ok(_) => error.to_string(),
             })?
         } else {
-            enter(&look(pid)?, &library, &options)?
+            enter(&inspect(pid)?, &library, &options)?
         };
         println!(
             "entered agent={} via={:?} thread={} name={:?} doing={:?} find={} seize={} stub={} release={}",
-            entered.agent_tid,
-            entered.via.tier,
+            entered.worker_tid,
+            entered.via.path,
             entered.via.tid,
             entered.via.name,
             entered.via.doing,
@@ -88,10 +93,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
             std::io::stdin().lock().read_line(&mut line)?;
         }
         entered.withdraw(&options)?;
-        println!(
-            "withdrawn operations={}",
-            midair_ptrace::fault::operations()
-        );
+        println!("withdrawn operations={}", fault::operations());
     }
     Ok(())
 }
@@ -100,7 +102,7 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
 fn come_in(pid: Pid, socket: Option<&PathBuf>, options: &Options) -> Result<Entered, EnterError> {
     match socket {
         Some(library) => enter_by(&approach(pid)?, &Library::File(library.clone()), options),
-        None => enter(&look(pid)?, &Library::Nothing, options),
+        None => enter(&inspect(pid)?, &Library::Nothing, options),
     }
 }
 
@@ -119,7 +121,7 @@ fn serve(socket: Option<PathBuf>) -> Result<(), Box<dyn std::error::Error>> {
         let struck = strike::arm(number.parse()?, what, pid, Path::new(control))?;
         let done =
             come_in(pid, socket.as_ref(), &options).and_then(|entered| entered.withdraw(&options));
-        let (steps, _) = midair_ptrace::fault::disarm();
+        let (steps, _) = fault::disarm();
         let (took, step) = match struck.told() {
             Some((at, step)) => (at.elapsed(), step),
             None => (Duration::ZERO, String::new()),

@@ -1,5 +1,5 @@
-//! What a test lets happen to the target in the middle of an attach: shared by the attachers of the engine's and the session's
-//! tests, which are processes of their own.
+//! What a test lets happen to the target in the middle of an attach: shared by the attachers of the
+//! engine's and the session's tests, which are processes of their own.
 
 use std::io::Write;
 use std::path::Path;
@@ -28,8 +28,8 @@ impl Struck {
     }
 }
 
-/// Arms the fault: after `number` steps `kind` happens to the process `pid`. `control` is a pipe by which the process is told to
-/// do it itself, where it has to.
+/// Arms the fault: after `number` steps `kind` happens to the process `pid`. `control` is a pipe by
+/// which the process is told to do it itself, where it has to.
 pub fn arm(number: u64, kind: &str, pid: Pid, control: &Path) -> Result<Struck, String> {
     let letter = match kind {
         "kill" | "stop" => None,

@@ -1,5 +1,6 @@
-//! The attacher dies, by SIGKILL, after every single operation on the target and at every named point: the target lives, with
-//! its registers, masks, handlers and work as before, and can be entered again.
+//! The attacher dies, by SIGKILL, after every single operation on the target and at every named
+//! point: the target lives, with its registers, masks, handlers and work as before, and can be
+//! entered again.
 
 use crate::common::{Pid, pid_of};
 use std::os::unix::process::ExitStatusExt;
@@ -21,9 +22,9 @@ fn attempt(pid: Pid, extra: &[&str]) -> bool {
     exit.success().map(|_| true).unwrap()
 }
 
-/// All but leaked memory of ours is as before once our thread has given up.
+/// All but leaked memory of ours is as before once the worker thread has given up.
 fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
-    let pid = pid_of(&target);
+    let pid = pid_of(target);
     until("the borrowed thread's return", || {
         let now = Snapshot::take(pid)?;
         Ok(now.named("midair-worker").next().is_none() && now.tracer == 0)
@@ -96,7 +97,7 @@ fn at_every_named_point() {
     check(&mut target);
     let before = Snapshot::take(pid).unwrap();
     for point in FaultPoint::ALL {
-        // Only our thread is woken, and only a listener has a socket.
+        // Only the worker thread is woken, and only a listener has a socket.
         if matches!(
             point,
             FaultPoint::WakeStopped
@@ -106,18 +107,19 @@ fn at_every_named_point() {
         ) {
             continue;
         }
-        let name = format!("{point:?}");
+        let name = point.name();
         assert!(
-            !attempt(pid, &["--fault", &name]),
+            !attempt(pid, &["--fault", name]),
             "the engine never came to {name}"
         );
-        is_sound(&mut target, &before, &name);
+        is_sound(&mut target, &before, name);
         assert!(attempt(pid, &[]), "it can be entered again after {name}");
     }
     end(target);
 }
 
-/// Over the socket of the target's own listener: it lives, nothing of it was ever stopped, and the next one comes in.
+/// Over the socket of the target's own listener: it lives, nothing of it was ever stopped, and the
+/// next one enters.
 #[test]
 fn after_every_step_over_a_socket() {
     let mut target = Target::spawn(std::process::Command::new(crate::common::listening(
@@ -129,10 +131,10 @@ fn after_every_step_over_a_socket() {
     assert_eq!(target.expect("registered").unwrap(), "registered 1");
     let pid = pid_of(&target);
     until("listening", || {
-        Ok(midair_inject::approach(pid)?.door.is_some())
+        Ok(midair_inject::approach(pid)?.endpoint.is_some())
     })
     .unwrap();
-    let library = crate::common::compiled("agent", true);
+    let library = crate::common::compiled("library", true);
     let library = library.to_str().unwrap();
     let before = Snapshot::take(pid).unwrap();
     let mut deaths = 0;
@@ -150,7 +152,7 @@ fn after_every_step_over_a_socket() {
             break;
         }
         deaths += 1;
-        until("our thread's rest, and the next entry", || {
+        until("the worker thread's rest, and the next entry", || {
             let next = run(
                 attacher(pid, &["--any-way", "--library", library]),
                 PATIENCE,

@@ -1,5 +1,6 @@
-//! The target ends, becomes another program or is stopped after every single step of the attacher: the attacher comes back
-//! soon, with the right error, and keeps nothing; the target's end is its own.
+//! The target ends, becomes another program or is stopped after every single step of the attacher:
+//! the attacher comes back soon, with the right error, and keeps nothing; the target's end is its
+//! own.
 
 use crate::common::{Pid, pid_of};
 use std::os::unix::ffi::OsStrExt;
@@ -10,8 +11,9 @@ use std::time::Duration;
 use crate::common::{PATIENCE, Snapshot, Target, check, compiled, start_with, until};
 use midair_tests::long;
 
-/// Longest that the attacher may need after the target's end: a second; ten where other tests run beside this one, and after a stop,
-/// which may be over at any moment: our thread has five seconds for its first steps.
+/// Longest that the attacher may need after the target's end: a second; ten where other tests run
+/// beside this one, and after a stop, which may be over at any moment: the worker thread has five
+/// seconds for its first steps.
 fn soon(what: &str) -> Duration {
     Duration::from_secs(if long() && what != "stop" { 1 } else { 10 })
 }
@@ -42,7 +44,7 @@ impl Attacher {
         Attacher::start_with(None)
     }
 
-    /// With a library it comes in over the socket of the target's listener.
+    /// With a library it enters over the socket of the target's listener.
     fn start_with(library: Option<PathBuf>) -> Attacher {
         let dir = tempfile::tempdir().unwrap();
         let control = dir.path().join("control");
@@ -160,7 +162,8 @@ fn is_its_own(what: &str, mut target: Target, when: &str) {
 /// One target per step, until an attach comes to its end before the step.
 fn after_every_step(what: &str, kinds: &[&str]) {
     let mut attacher = Attacher::start();
-    // What stays for good (the allocator's arenas, the first thread's stack) is there after one attach.
+    // What stays for good (the allocator's arenas, the first thread's stack) is there after one
+    // attach.
     let first = attacher.target(kinds);
     let unharmed = attacher.round(u64::MAX, what, pid_of(&first));
     assert_eq!(unharmed.outcome, "ok", "{unharmed:?}");
@@ -260,7 +263,7 @@ fn listening() -> Target {
     assert_eq!(target.expect("registered").unwrap(), "registered 1");
     let pid = pid_of(&target);
     until("listening", || {
-        Ok(midair_inject::approach(pid)?.door.is_some())
+        Ok(midair_inject::approach(pid)?.endpoint.is_some())
     })
     .unwrap();
     target
@@ -269,7 +272,7 @@ fn listening() -> Target {
 /// Over the socket there are few steps, and nothing is ever stopped by us.
 #[test]
 fn over_the_socket_of_a_listener() {
-    let mut attacher = Attacher::start_with(Some(compiled("agent", true)));
+    let mut attacher = Attacher::start_with(Some(compiled("library", true)));
     let first = listening();
     let unharmed = attacher.round(u64::MAX, "kill", pid_of(&first));
     assert_eq!(unharmed.outcome, "ok", "{unharmed:?}");
@@ -295,7 +298,8 @@ fn over_the_socket_of_a_listener() {
     attacher.process.wait(PATIENCE).unwrap().success().unwrap();
 }
 
-/// A program of which no thread parks: it is entered by a thread that runs, borrowed at a safe point. It cannot be told anything.
+/// A program of which no thread parks: it is entered by a thread that runs, borrowed at a safe
+/// point. It cannot be told anything.
 fn running() -> Target {
     let mut command = Command::new(crate::common::compiled_with("busy", &[]));
     command.args(["compute", "1"]);
@@ -304,7 +308,8 @@ fn running() -> Target {
     target
 }
 
-/// How many steps it takes depends on how often it must be looked until the thread is at a safe point.
+/// How many steps it takes depends on how often it must be looked until the thread is at a safe
+/// point.
 #[test]
 fn by_a_safe_point() {
     let mut attacher = Attacher::start();

@@ -1,10 +1,11 @@
-//! AMD's real HIP and HSA runtimes: another root, a newer C library, threads that are not the program's own.
+//! AMD's real HIP and HSA runtimes: another root, a newer C library, threads that are not the
+//! program's own.
 
 use crate::common::pid_of;
 use std::time::Duration;
 
 use crate::common::{Snapshot, compiled};
-use midair_inject::{Library, Options, enter, look};
+use midair_inject::{Library, Options, enter, inspect};
 use midair_tests::lab::Lab;
 
 #[test]
@@ -26,10 +27,10 @@ fn vadd_is_entered_and_goes_on() {
         find: Duration::from_secs(20),
         ..Options::default()
     };
-    let library = Library::File(compiled("agent", true));
+    let library = Library::File(compiled("library", true));
     let mut ways = Vec::new();
     for _ in 0..8 {
-        let seen = look(pid).unwrap();
+        let seen = inspect(pid).unwrap();
         assert!(
             !seen.access.same_mounts && seen.code.version > (2, 36),
             "{:?}",

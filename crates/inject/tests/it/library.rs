@@ -10,7 +10,7 @@ use crate::common::{
     until_alone,
 };
 use crate::common::{Pid, pid_of};
-use midair_inject::{EnterError, Entered, Library, Options, Tier, enter, look};
+use midair_inject::{EnterError, Entered, EntryPath, Library, Options, enter, inspect};
 
 fn options() -> Options {
     Options {
@@ -34,7 +34,7 @@ fn hello(entered: &Entered) -> UnixStream {
 
 fn parked(pid: Pid) {
     until("parking", || {
-        Ok(look(pid)?.agent.is_some_and(|agent| agent.is_parked()))
+        Ok(inspect(pid)?.worker.is_some_and(|agent| agent.is_parked()))
     })
     .unwrap();
 }
@@ -43,8 +43,8 @@ fn parked(pid: Pid) {
 fn the_programs_floating_point_traps_are_not_ours() {
     let mut target = start(&["0", "traps"]);
     let pid = pid_of(&target);
-    let library = Library::File(compiled("agent", true));
-    let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
+    let library = Library::File(compiled("library", true));
+    let entered = enter(&inspect(pid).unwrap(), &library, &options()).unwrap();
     hello(&entered).write_all(b"end.").unwrap();
     until_alone(pid);
     check(&mut target);
@@ -55,9 +55,9 @@ fn the_programs_floating_point_traps_are_not_ours() {
 fn loads_parks_and_is_woken() {
     let mut target = start(&["2", "cond"]);
     let pid = pid_of(&target);
-    let library = Library::File(compiled("agent", true));
-    let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
-    let first = entered.agent_tid;
+    let library = Library::File(compiled("library", true));
+    let entered = enter(&inspect(pid).unwrap(), &library, &options()).unwrap();
+    let first = entered.worker_tid;
     hello(&entered).write_all(b"park").unwrap();
     parked(pid);
     let before = Snapshot::take(pid).unwrap();
@@ -77,10 +77,10 @@ fn loads_parks_and_is_woken() {
     );
     drop(entered);
     for _ in 0..20 {
-        let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
+        let entered = enter(&inspect(pid).unwrap(), &library, &options()).unwrap();
         assert_eq!(
-            (entered.via.tier, entered.agent_tid),
-            (Tier::OwnThread, first)
+            (entered.via.path, entered.worker_tid),
+            (EntryPath::OwnThread, first)
         );
         let mut socket = talk(&entered);
         socket.write_all(b"wake").unwrap();
@@ -97,10 +97,10 @@ fn loads_parks_and_is_woken() {
 fn one_at_a_time() {
     let target = start(&["0", "cond"]);
     let pid = pid_of(&target);
-    let library = Library::File(compiled("agent", true));
-    let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
+    let library = Library::File(compiled("library", true));
+    let entered = enter(&inspect(pid).unwrap(), &library, &options()).unwrap();
     let socket = hello(&entered);
-    let second = enter(&look(pid).unwrap(), &library, &options()).unwrap_err();
+    let second = enter(&inspect(pid).unwrap(), &library, &options()).unwrap_err();
     assert!(matches!(second, EnterError::Busy { .. }), "{second}");
     drop(socket);
     entered.withdraw(&options()).unwrap();
@@ -113,11 +113,11 @@ fn a_library_that_is_there_is_used_again_and_another_build_refused() {
     let pid = pid_of(&target);
     let built = |number: &str| {
         let flags = ["-shared", "-fPIC", "-Wl,--build-id", number];
-        Library::File(compiled_with("agent", &flags))
+        Library::File(compiled_with("library", &flags))
     };
     let library = built("-DNUMBER=1");
     for _ in 1..=3 {
-        let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
+        let entered = enter(&inspect(pid).unwrap(), &library, &options()).unwrap();
         hello(&entered).write_all(b"end").unwrap();
         until_alone(pid);
         entered.withdraw(&options()).unwrap();
@@ -132,7 +132,7 @@ fn a_library_that_is_there_is_used_again_and_another_build_refused() {
         names.dedup();
         assert_eq!(names.len(), 1, "{names:?}");
     }
-    let other = enter(&look(pid).unwrap(), &built("-DNUMBER=2"), &options());
+    let other = enter(&inspect(pid).unwrap(), &built("-DNUMBER=2"), &options());
     assert!(
         matches!(other, Err(EnterError::OtherBuild { .. })),
         "{other:?}"
@@ -147,7 +147,7 @@ fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
     check(&mut target);
     let before = Snapshot::take(pid).unwrap();
     let entered = enter(
-        &look(pid).unwrap(),
+        &inspect(pid).unwrap(),
         &Library::Bytes(b"no library".to_vec()),
         &options(),
     )
@@ -164,7 +164,7 @@ fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
     entered.withdraw(&options()).unwrap();
     // A library without our entry.
     let entered = enter(
-        &look(pid).unwrap(),
+        &inspect(pid).unwrap(),
         &Library::File(compiled("runtime", true)),
         &options(),
     )
@@ -192,8 +192,8 @@ fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
 fn an_attacher_that_dies_while_waking_leaves_it_parked_or_woken() {
     let mut target = start(&["0", "cond"]);
     let pid = pid_of(&target);
-    let library = Library::File(compiled("agent", true));
-    let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
+    let library = Library::File(compiled("library", true));
+    let entered = enter(&inspect(pid).unwrap(), &library, &options()).unwrap();
     hello(&entered).write_all(b"park").unwrap();
     parked(pid);
     let exit = run(attacher(pid, &["--fault", "WakeStopped"]), PATIENCE).unwrap();

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::{PATIENCE, Snapshot, Target, check, compiled, end, run, start, start_with};
-use midair_inject::{EnterError, Library, Options, enter, look};
+use midair_inject::{EnterError, Library, Options, enter, inspect};
 
 fn options() -> Options {
     Options {
@@ -47,10 +47,10 @@ fn lower(pid: Pid, name: &str, value: u64) {
 /// Entering fails, three times in the same way, and nothing of the process is different afterwards.
 fn fails(target: &mut Target, expected: impl Fn(&EnterError) -> bool) {
     check(target);
-    let pid = pid_of(&target);
+    let pid = pid_of(target);
     let before = Snapshot::take(pid).unwrap();
     for _ in 0..3 {
-        let error = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap_err();
+        let error = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap_err();
         assert!(expected(&error), "{error:?}");
         let diff = before.diff(&Snapshot::take(pid).unwrap());
         assert!(diff.is_empty(), "{error}:\n{diff}");
@@ -71,7 +71,7 @@ fn no_more_threads_for_this_user() {
     std::fs::copy(compiled("target", false), &program).unwrap();
     let mut command = Command::new(&program);
     command.args(["0", "cond"]).uid(61_235).gid(61_235);
-    // SAFETY: setrlimit is async-signal-safe and touches nothing of the parent.
+    // SAFETY: setrlimit is async-signal-safe and changes nothing of the parent.
     unsafe { command.pre_exec(|| limit(libc::RLIMIT_NPROC, 2)) };
     let mut target = Target::spawn(command).unwrap();
     target.expect("ready").unwrap();

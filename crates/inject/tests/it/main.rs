@@ -1,4 +1,5 @@
-//! The engine on programs of this machine. All tests are one program: its parts share what they compile, and link once.
+//! The engine on programs of this machine. All tests are one program: its parts share what they
+//! compile, and link once.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 mod common;

@@ -1,13 +1,13 @@
-//! Programs that bring their own allocator: a thread inside of it is not borrowed, whether its functions have names or not, and
-//! code of its file is not taken for safe.
+//! Programs that bring their own allocator: a thread inside of it is not borrowed, whether its
+//! functions have names or not, and code of its file is not taken for safe.
 
 use crate::common::pid_of;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::common::{Snapshot, Target, compiled_with, until};
-use midair_inject::{EnterError, Library, Options, enter, look};
-use midair_procinfo::syscall::Doing;
+use midair_inject::{EnterError, Library, Options, enter, inspect};
+use midair_procinfo::syscall::Activity;
 
 fn start(kind: &str, flags: &[&str]) -> Target {
     let mut command = Command::new(compiled_with("allocator", flags));
@@ -26,7 +26,7 @@ fn refused(target: Target) -> String {
         ..Options::default()
     };
     let before = Snapshot::take(pid).unwrap();
-    let error = enter(&look(pid).unwrap(), &Library::Nothing, &quick).unwrap_err();
+    let error = enter(&inspect(pid).unwrap(), &Library::Nothing, &quick).unwrap_err();
     assert!(matches!(error, EnterError::NoneParked { .. }), "{error}");
     let diff = before.diff(&Snapshot::take(pid).unwrap());
     assert!(diff.is_empty(), "{diff}");
@@ -39,8 +39,8 @@ fn asleep(kind: &str, flags: &[&str]) -> Target {
     let target = start(kind, flags);
     let pid = pid_of(&target);
     until("its sleep inside malloc", || {
-        let doing = midair_procinfo::task::doing(pid)?;
-        Ok(matches!(doing, Doing::Syscall(call) if matches!(call.number, 35 | 230)))
+        let doing = midair_procinfo::task::activity(pid)?;
+        Ok(matches!(doing, Activity::Syscall(call) if matches!(call.number, 35 | 230)))
     })
     .unwrap();
     target

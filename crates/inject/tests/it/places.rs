@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common::{Snapshot, Target, check, compiled, end, start_with};
-use midair_inject::{EnterError, Library, Options, enter, look};
+use midair_inject::{EnterError, Library, Options, enter, inspect};
 
 fn options() -> Options {
     Options {
@@ -30,13 +30,13 @@ fn for_all() -> (tempfile::TempDir, Command) {
 fn enters(target: &mut Target, pid: Pid) {
     check(target);
     let before = Snapshot::take(pid).unwrap();
-    let seen = look(pid).unwrap();
-    let entered = enter(&seen, &Library::File(compiled("agent", true)), &options()).unwrap();
+    let seen = inspect(pid).unwrap();
+    let entered = enter(&seen, &Library::File(compiled("library", true)), &options()).unwrap();
     entered.wait_for_word(crate::common::PATIENCE).unwrap();
     let during = Snapshot::take(pid).unwrap();
     assert_eq!(
         during.named("midair-worker").collect::<Vec<_>>(),
-        [entered.agent_tid.raw()]
+        [entered.worker_tid.raw()]
     );
     entered.withdraw(&options()).unwrap();
     let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
@@ -57,7 +57,7 @@ fn a_process_of_user_1000() {
     let mut target = Target::spawn(command).unwrap();
     target.expect("ready").unwrap();
     let pid = pid_of(&target);
-    assert_eq!(look(pid).unwrap().status.uid[1], 1000);
+    assert_eq!(inspect(pid).unwrap().status.uid[1], 1000);
     enters(&mut target, pid);
     end(target);
 }
@@ -73,7 +73,7 @@ fn a_process_in_another_pid_namespace() {
         .arg(compiled("target", false));
     let mut target = start_with(command, &["1", "cond"]);
     let pid = target.only_child().map(Pid::try_from).unwrap().unwrap();
-    let seen = look(pid).unwrap();
+    let seen = inspect(pid).unwrap();
     assert!(
         !seen.access.same_pid_namespace && seen.status.ns_pid.len() == 2,
         "{:?}",
@@ -115,14 +115,14 @@ fn a_process_that_loses_its_proc_meanwhile() {
     let target = start_with(command, &["1", "cond"]);
     let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
-    let seen = look(pid).unwrap();
+    let seen = inspect(pid).unwrap();
     let in_its_mounts = |arguments: &[&str]| {
         let mut command = Command::new("nsenter");
         command.args(["-t", &pid.to_string(), "-m"]).args(arguments);
         assert!(command.status().unwrap().success(), "{arguments:?}");
     };
     in_its_mounts(&["umount", "-l", "/proc"]);
-    let library = Library::File(compiled("agent", true));
+    let library = Library::File(compiled("library", true));
     let entered = enter(&seen, &library, &options()).unwrap();
     let error = entered.wait_for_word(crate::common::PATIENCE).unwrap_err();
     let EnterError::PathUnseen { text } = &error else {
@@ -141,7 +141,7 @@ fn any_thread_id_names_its_process() {
     let pid = pid_of(&target);
     let other = Snapshot::take(pid).unwrap().named("cond").next().unwrap();
     let other = Pid::try_from(other).unwrap();
-    assert_eq!(look(other).unwrap().pid, pid);
+    assert_eq!(inspect(other).unwrap().pid, pid);
     enters(&mut target, other);
     end(target);
 }

@@ -1,21 +1,22 @@
-//! Entering plain C programs: one thread of ours comes and goes, and all is as before.
+//! Entering plain C programs: one worker thread comes and goes, and all is as before.
 
 use crate::common::{Pid, pid_of};
 use std::time::Duration;
 
 use crate::common::{Snapshot, check, end, start};
-use midair_inject::{Grade, Library, Options, Tier, enter, look};
+use midair_inject::{EntryPath, Grade, Library, Options, enter, inspect};
 
 fn options() -> Options {
     Options {
         find: Duration::from_secs(20),
+        never_borrow: vec!["gpu-model-".to_owned()],
         ..Options::default()
     }
 }
 
 /// Enters and withdraws; gives the tier and the name of the thread that was borrowed.
-fn in_and_out(pid: Pid) -> (Tier, String) {
-    let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+fn in_and_out(pid: Pid) -> (EntryPath, String) {
+    let entered = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     let via = entered.via.clone();
     let during = Snapshot::take(pid).unwrap();
     assert_eq!(
@@ -23,10 +24,10 @@ fn in_and_out(pid: Pid) -> (Tier, String) {
         "no thread is traced once enter has returned"
     );
     entered.withdraw(&options()).unwrap();
-    (via.tier, via.name)
+    (via.path, via.name)
 }
 
-fn leaves_nothing(args: &[&str], tier: Tier) {
+fn leaves_nothing(args: &[&str], tier: EntryPath) {
     let mut target = start(args);
     let pid = pid_of(&target);
     check(&mut target);
@@ -44,48 +45,51 @@ fn leaves_nothing(args: &[&str], tier: Tier) {
 
 #[test]
 fn condition() {
-    leaves_nothing(&["0", "cond"], Tier::Parked(Grade::Condition));
+    leaves_nothing(&["0", "cond"], EntryPath::Parked(Grade::Condition));
 }
 
 #[test]
 fn semaphore() {
-    leaves_nothing(&["0", "sem"], Tier::Parked(Grade::Condition));
+    leaves_nothing(&["0", "sem"], EntryPath::Parked(Grade::Condition));
 }
 
 #[test]
 fn read() {
-    leaves_nothing(&["0", "read"], Tier::Parked(Grade::Call));
+    leaves_nothing(&["0", "read"], EntryPath::Parked(Grade::Call));
 }
 
 #[test]
 fn poll_with_a_timeout_goes_on_with_the_rest_of_it() {
-    leaves_nothing(&["0", "poll"], Tier::Parked(Grade::Call));
+    leaves_nothing(&["0", "poll"], EntryPath::Parked(Grade::Call));
 }
 
 #[test]
 fn nanosleep_is_not_cut_short() {
-    leaves_nothing(&["0", "nanosleep"], Tier::Parked(Grade::Call));
+    leaves_nothing(&["0", "nanosleep"], EntryPath::Parked(Grade::Call));
 }
 
 #[test]
 fn mutex_of_a_program_with_names() {
-    leaves_nothing(&["0", "mutex"], Tier::Parked(Grade::Lock));
+    leaves_nothing(&["0", "mutex"], EntryPath::Parked(Grade::Lock));
 }
 
 #[test]
 fn every_register_is_as_before() {
-    leaves_nothing(&["0", "regs"], Tier::Parked(Grade::Call));
+    leaves_nothing(&["0", "regs"], EntryPath::Parked(Grade::Call));
 }
 
 #[test]
 fn inside_a_runtime_library() {
-    leaves_nothing(&["0", "lib-poll"], Tier::Parked(Grade::Call));
-    leaves_nothing(&["0", "lib-cond"], Tier::Parked(Grade::Condition));
+    leaves_nothing(&["0", "lib-poll"], EntryPath::Parked(Grade::Call));
+    leaves_nothing(&["0", "lib-cond"], EntryPath::Parked(Grade::Condition));
 }
 
 #[test]
 fn the_listener_is_preferred() {
-    leaves_nothing(&["0", "rocp-bg-attach", "poll", "read"], Tier::Listener);
+    leaves_nothing(
+        &["0", "rocp-bg-attach", "poll", "read"],
+        EntryPath::Listener,
+    );
 }
 
 #[test]
@@ -93,7 +97,7 @@ fn a_thread_that_would_notice_is_the_last_choice() {
     let mut target = start(&["0", "epoll"]);
     assert_eq!(
         in_and_out(pid_of(&target)).0,
-        Tier::Parked(Grade::Disturbed)
+        EntryPath::Parked(Grade::Disturbed)
     );
     check(&mut target);
     end(target);
@@ -104,7 +108,7 @@ fn a_thread_that_would_notice_is_the_last_choice() {
 }
 
 #[test]
-fn threads_of_the_modelled_gpu_are_never_borrowed() {
+fn threads_that_are_excluded_by_name_are_never_borrowed() {
     let target = start(&["0", "gpu-model-queue", "cond"]);
     for _ in 0..5 {
         assert_eq!(in_and_out(pid_of(&target)).1, "cond");
@@ -122,7 +126,7 @@ fn a_program_that_allocates_on_eight_threads() {
     let pid = pid_of(&target);
     let mut stopped = Vec::new();
     for _ in 0..cycles {
-        let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+        let entered = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
         stopped.push((entered.times.stopped(), entered.times));
         entered.withdraw(&options()).unwrap();
     }

@@ -6,13 +6,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{PATIENCE, Snapshot, attacher, check, compiled, end, run, start, until};
-use midair_inject::{EnterError, Library, Options, Refusal, enter, look};
+use midair_inject::{EnterError, Library, Options, Refusal, enter, inspect};
 use midair_ptrace::{Seized, on_own_thread};
 
 fn quick() -> Options {
     Options {
         find: Duration::from_millis(300),
         stub: Duration::from_millis(300),
+        never_borrow: vec!["gpu-model-".to_owned()],
         // Running threads are left alone.
         looks: 0,
         ..Options::default()
@@ -23,7 +24,7 @@ fn none_parked(args: &[&str]) -> String {
     let mut target = start(args);
     let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
-    let error = enter(&look(pid).unwrap(), &Library::Nothing, &quick()).unwrap_err();
+    let error = enter(&inspect(pid).unwrap(), &Library::Nothing, &quick()).unwrap_err();
     assert!(matches!(error, EnterError::NoneParked { .. }), "{error}");
     let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
     assert!(diff.is_empty(), "{diff}");
@@ -40,7 +41,7 @@ fn none_parked_says_what_each_thread_does() {
         "{said}"
     );
     assert!(
-        said.contains("(gpu-model-queue) belongs to the modelled GPU"),
+        said.contains("(gpu-model-queue) is not to be borrowed (MIDAIR_NEVER_BORROW)"),
         "{said}"
     );
     assert!(said.contains("(target) is in system call 19"), "{said}");
@@ -64,7 +65,7 @@ fn a_thread_whose_arena_is_locked_for_good_is_taken_back() {
     let mut target = start(&["0", "arena-held"]);
     let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
-    let error = enter(&look(pid).unwrap(), &Library::Nothing, &quick()).unwrap_err();
+    let error = enter(&inspect(pid).unwrap(), &Library::Nothing, &quick()).unwrap_err();
     assert!(matches!(error, EnterError::StubBlocked { .. }), "{error}");
     let diff = before.diff(&Snapshot::take(pid).unwrap());
     assert!(diff.is_empty(), "{diff}");
@@ -76,10 +77,10 @@ fn a_thread_whose_arena_is_locked_for_good_is_taken_back() {
 fn no_process_and_no_user_process() {
     assert!(Pid::try_from(0).is_err() && Pid::try_from(-1).is_err());
     assert!(matches!(
-        look(Pid::MAX),
+        inspect(Pid::MAX),
         Err(Refusal::NoProcess { pid: Pid::MAX })
     ));
-    let kthreadd = look(Pid::new(2).unwrap()).unwrap_err();
+    let kthreadd = inspect(Pid::new(2).unwrap()).unwrap_err();
     assert!(
         matches!(&kthreadd, Refusal::KernelThread { name, .. } if name == "kthreadd"),
         "{kthreadd}"
@@ -91,7 +92,7 @@ fn a_zombie() {
     let mut child = Command::new("true").stdin(Stdio::null()).spawn().unwrap();
     let pid = Pid::of_child(&child);
     until("its end", || {
-        Ok(matches!(look(pid), Err(Refusal::Zombie { .. })))
+        Ok(matches!(inspect(pid), Err(Refusal::Zombie { .. })))
     })
     .unwrap();
     // And it stays one.
@@ -99,7 +100,7 @@ fn a_zombie() {
         Ok(midair_procinfo::task::stat(pid)?.is_dead())
     })
     .unwrap();
-    assert!(matches!(look(pid), Err(Refusal::Zombie { .. })));
+    assert!(matches!(inspect(pid), Err(Refusal::Zombie { .. })));
     child.wait().unwrap();
 }
 
@@ -109,7 +110,7 @@ fn a_stopped_process_stays_stopped() {
     let pid = pid_of(&target);
     target.signal(19).unwrap();
     until("its stop", || {
-        Ok(matches!(look(pid), Err(Refusal::Stopped { .. })))
+        Ok(matches!(inspect(pid), Err(Refusal::Stopped { .. })))
     })
     .unwrap();
     target.signal(18).unwrap();
@@ -123,11 +124,11 @@ fn a_traced_process_names_its_tracer() {
     let pid = pid_of(&target);
     let error = on_own_thread(|| {
         let _seized = Seized::seize(pid, false).unwrap();
-        look(pid).unwrap_err()
+        inspect(pid).unwrap_err()
     })
     .unwrap();
     assert!(matches!(error, Refusal::Traced { .. }), "{error}");
-    until("its release", || Ok(look(pid).is_ok())).unwrap();
+    until("its release", || Ok(inspect(pid).is_ok())).unwrap();
     check(&mut target);
     end(target);
 }
@@ -157,7 +158,7 @@ fn a_static_program() {
         Ok(std::fs::read_link(format!("/proc/{pid}/exe"))? == program.canonicalize()?)
     })
     .unwrap();
-    let error = look(pid).unwrap_err();
+    let error = inspect(pid).unwrap_err();
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(
@@ -210,7 +211,7 @@ fn a_thread_that_does_not_stop_in_time_is_not_left_stopped() {
     };
     let mut missed = 0;
     for _ in 0..10 {
-        match enter(&look(pid).unwrap(), &Library::Nothing, &hasty) {
+        match enter(&inspect(pid).unwrap(), &Library::Nothing, &hasty) {
             // Quick enough after all.
             Ok(entered) => drop(entered.withdraw(&hasty)),
             Err(_) => missed += 1,

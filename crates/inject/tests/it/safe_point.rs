@@ -1,11 +1,12 @@
-//! Programs of which no thread parks: one that runs is borrowed at a safe point, or none is and it says where each stood.
+//! Programs of which no thread parks: one that runs is borrowed at a safe point, or none is and it
+//! says where each stood.
 
 use crate::common::pid_of;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::common::{Snapshot, Target, attacher, compiled_with, run, until};
-use midair_inject::{EnterError, Library, Options, Tier, enter, look};
+use midair_inject::{EnterError, EntryPath, Library, Options, enter, inspect};
 use midair_tests::snapshot::What;
 
 fn options() -> Options {
@@ -31,24 +32,26 @@ fn end(target: Target) {
     crate::common::end(target);
 }
 
-/// Enters `cycles` times by a safe point (or a thread that happened to park); what is left is as before.
+/// Enters `cycles` times by a safe point (or a thread that happened to park); what is left is as
+/// before.
 fn enters(kind: &str, threads: u32, flags: &[&str], cycles: u32) {
     let target = start(kind, threads, flags);
     let pid = pid_of(&target);
-    // The C library makes a signal of its own ready when a process makes its first thread, and keeps that.
-    let first = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+    // The C library makes a signal of its own ready when a process makes its first thread, and
+    // keeps that.
+    let first = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     first.withdraw(&options()).unwrap();
     let before = Snapshot::take(pid).unwrap();
     let mut by_safe_point = 0;
     for cycle in 0..cycles {
-        let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+        let entered = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
         if cycle == 0 {
             eprintln!(
                 "{kind} {threads} {flags:?}: {} ({}) {:?}",
                 entered.via.name, entered.via.doing, entered.times
             );
         }
-        by_safe_point += u32::from(entered.via.tier == Tier::SafePoint);
+        by_safe_point += u32::from(entered.via.path == EntryPath::SafePoint);
         assert_eq!(Snapshot::take(pid).unwrap().tracer, 0);
         entered.withdraw(&options()).unwrap();
     }
@@ -90,7 +93,7 @@ fn threads_that_nap_for_microseconds() {
     let target = start("naps", 2, &[]);
     let pid = pid_of(&target);
     for _ in 0..5 {
-        let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+        let entered = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
         entered.withdraw(&options()).unwrap();
     }
     end(target);
@@ -100,7 +103,7 @@ fn threads_that_nap_for_microseconds() {
 fn the_attacher_may_die_after_every_operation() {
     let target = start("compute", 2, &[]);
     let pid = pid_of(&target);
-    let first = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+    let first = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     first.withdraw(&options()).unwrap();
     let before = Snapshot::take(pid).unwrap();
     let mut deaths = 0;
@@ -145,7 +148,7 @@ fn none_where_all_is_inside_the_c_library_says_so() {
         ..Options::default()
     };
     let mut before = Snapshot::take(pid).unwrap();
-    match enter(&look(pid).unwrap(), &Library::Nothing, &few) {
+    match enter(&inspect(pid).unwrap(), &Library::Nothing, &few) {
         // The few instructions between two copies.
         Ok(entered) => {
             entered.withdraw(&options()).unwrap();

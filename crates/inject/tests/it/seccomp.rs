@@ -1,5 +1,5 @@
-//! Processes under system call filters: entered where the filter lets everything pass that is needed, else refused by the name of
-//! the call, before anything was done.
+//! Processes under system call filters: entered where the filter lets everything pass that is
+//! needed, else refused by the name of the call, before anything was done.
 
 use crate::common::pid_of;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::common::{PATIENCE, Snapshot, Target, compiled, run, until, until_alone};
 use midair_inject::filters::{Without, needed};
-use midair_inject::{EnterError, Library, Options, Refusal, enter, look};
+use midair_inject::{EnterError, Library, Options, Refusal, enter, inspect};
 use midair_procinfo::bpf::Action;
 
 const ALLOW: u32 = 0x7fff_0000;
@@ -52,8 +52,8 @@ fn options() -> Options {
 fn is_entered(mut target: Target) {
     let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
-    let library = Library::File(compiled("agent", true));
-    let entered = enter(&look(pid).unwrap(), &library, &options()).unwrap();
+    let library = Library::File(compiled("library", true));
+    let entered = enter(&inspect(pid).unwrap(), &library, &options()).unwrap();
     entered.wait_for_word(Duration::from_secs(60)).unwrap();
     entered.withdraw(&options()).unwrap();
     until_alone(pid);
@@ -68,7 +68,7 @@ fn is_entered(mut target: Target) {
 fn is_refused(mut target: Target) -> Refusal {
     let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();
-    let refusal = match look(pid) {
+    let refusal = match inspect(pid) {
         Err(refusal) => refusal,
         Ok(look) => match enter(&look, &Library::Nothing, &options()).unwrap_err() {
             EnterError::Refused(refusal) => refusal,
@@ -120,7 +120,8 @@ fn a_call_of_the_borrowed_thread_is_named() {
     if !midair_tests::is_root_for("to read filters").unwrap() {
         return;
     }
-    // The first of ours, the one that the self-restoring frame ends in, and the one that makes our thread.
+    // The first of ours, the one that the self-restoring frame ends in, and the one that makes the
+    // worker thread.
     for (number, name) in [
         (libc::SYS_mmap, "mmap"),
         (libc::SYS_rt_sigreturn, "rt_sigreturn"),
@@ -139,7 +140,8 @@ fn filters_that_let_pass_what_is_needed() {
     if !midair_tests::is_root_for("to read filters").unwrap() {
         return;
     }
-    // Everything is logged; clone3 is not there (older container profiles); what we can do without fails.
+    // Everything is logged; clone3 is not there (older container profiles); what we can do without
+    // fails.
     is_entered(start(&words(0x7ffc_0000, &[])));
     is_entered(start(&words(ALLOW, &[(libc::SYS_clone3, 0x0005_0026)])));
     let mut fails: Vec<(i64, u32)> = needed()
@@ -150,7 +152,8 @@ fn filters_that_let_pass_what_is_needed() {
     is_entered(start(&words(ALLOW, &fails)));
 }
 
-/// The list of what is needed is whole: at any call that is not on it, but for the program's own, the process is killed.
+/// The list of what is needed is whole: at any call that is not on it, but for the program's own,
+/// the process is killed.
 #[test]
 fn what_is_not_on_the_list_is_not_called() {
     if !midair_tests::is_root_for("to read filters").unwrap() {
@@ -176,7 +179,7 @@ fn strict_mode_and_dispatch_are_refused() {
 /// Its main thread may only read, write and end.
 fn is_refused_strict() -> Refusal {
     let target = start(&["strict".to_owned()]);
-    let refusal = look(pid_of(&target)).unwrap_err();
+    let refusal = inspect(pid_of(&target)).unwrap_err();
     assert!(Snapshot::take(pid_of(&target)).is_ok());
     drop(target);
     refusal

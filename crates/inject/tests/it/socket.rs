@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crate::common::{PATIENCE, Snapshot, Target, compiled, listening, until};
 use midair_inject::{
-    Approach, EnterError, Entered, Library, Options, Tier, Times, approach, enter, enter_by, look,
+    Approach, EnterError, Entered, EntryPath, Library, Options, Times, approach, enter, enter_by,
+    inspect,
 };
 
 fn options() -> Options {
@@ -23,7 +24,7 @@ fn options() -> Options {
 }
 
 fn library() -> Library {
-    Library::File(compiled("agent", true))
+    Library::File(compiled("library", true))
 }
 
 /// Starts the program with these words; it has not registered yet.
@@ -45,11 +46,11 @@ fn start(words: &[&str]) -> Target {
 fn listen(target: &mut Target) {
     target.send("register").unwrap();
     assert_eq!(target.expect("registered").unwrap(), "registered 1");
-    reachable(pid_of(&target));
+    reachable(pid_of(target));
 }
 
 fn reachable(pid: Pid) {
-    until("listening", || Ok(approach(pid)?.door.is_some())).unwrap();
+    until("listening", || Ok(approach(pid)?.endpoint.is_some())).unwrap();
 }
 
 fn end(mut target: Target) {
@@ -72,11 +73,12 @@ fn hello(entered: &Entered) -> UnixStream {
 /// Enters by the socket and nothing else; the library says its first word.
 fn over_the_socket(pid: Pid) -> (Entered, UnixStream) {
     let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
-    assert_eq!(entered.via.tier, Tier::Socket, "{:?}", entered.via);
+    assert_eq!(entered.via.path, EntryPath::Socket, "{:?}", entered.via);
     assert_eq!(entered.times, Times::default(), "nothing was stopped");
     assert_eq!(entered.via.rejected, []);
     let mut socket: UnixStream = entered.channel.try_clone().unwrap().into();
-    // A thread that was woken waits for its attacher's first words; a new one does not read before it has spoken.
+    // A thread that was woken waits for its attacher's first words; a new one does not read before
+    // it has spoken.
     if entered.via.doing.contains("woken") {
         socket.write_all(b"wake").unwrap();
     }
@@ -91,7 +93,7 @@ fn park((_entered, mut socket): (Entered, UnixStream), pid: Pid) {
 
 fn parked(pid: Pid) {
     until("parking", || {
-        Ok(look(pid)?.agent.is_some_and(|agent| agent.is_parked()))
+        Ok(inspect(pid)?.worker.is_some_and(|agent| agent.is_parked()))
     })
     .unwrap();
 }
@@ -101,11 +103,11 @@ fn two_hundred_sessions_leave_it_as_one_did() {
     let target = start(&[]);
     let pid = pid_of(&target);
     park(over_the_socket(pid), pid);
-    let first = look(pid).unwrap().agent.unwrap().tid;
+    let first = inspect(pid).unwrap().worker.unwrap().tid;
     let before = Snapshot::take(pid).unwrap();
     for _ in 0..200 {
         let (entered, socket) = over_the_socket(pid);
-        assert_eq!(entered.agent_tid, first);
+        assert_eq!(entered.worker_tid, first);
         park((entered, socket), pid);
     }
     let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
@@ -122,8 +124,8 @@ fn the_socket_and_tracing_take_turns() {
     let pid = pid_of(&target);
     park(over_the_socket(pid), pid);
     for _ in 0..3 {
-        let entered = enter(&look(pid).unwrap(), &library(), &options()).unwrap();
-        assert_eq!(entered.via.tier, Tier::OwnThread);
+        let entered = enter(&inspect(pid).unwrap(), &library(), &options()).unwrap();
+        assert_eq!(entered.via.path, EntryPath::OwnThread);
         let mut socket: UnixStream = entered.channel.try_clone().unwrap().into();
         socket.write_all(b"wake").unwrap();
         park((entered, socket.try_clone().unwrap()), pid);
@@ -133,16 +135,16 @@ fn the_socket_and_tracing_take_turns() {
     // The other way round: a thread that was made by tracing is woken over the socket.
     let target = start(&[]);
     let pid = pid_of(&target);
-    let entered = enter(&look(pid).unwrap(), &library(), &options()).unwrap();
-    assert_eq!(entered.via.tier, Tier::Listener, "{:?}", entered.via);
-    let made = entered.agent_tid;
+    let entered = enter(&inspect(pid).unwrap(), &library(), &options()).unwrap();
+    assert_eq!(entered.via.path, EntryPath::Listener, "{:?}", entered.via);
+    let made = entered.worker_tid;
     let socket = hello(&entered);
     park((entered, socket), pid);
     let (entered, socket) = over_the_socket(pid);
-    assert_eq!(entered.agent_tid, made);
+    assert_eq!(entered.worker_tid, made);
     park((entered, socket), pid);
-    let entered = enter(&look(pid).unwrap(), &library(), &options()).unwrap();
-    assert_eq!(entered.via.tier, Tier::OwnThread);
+    let entered = enter(&inspect(pid).unwrap(), &library(), &options()).unwrap();
+    assert_eq!(entered.via.path, EntryPath::OwnThread);
     drop(entered);
     end(target);
 }
@@ -180,7 +182,7 @@ fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
     let broken = Library::Bytes(b"no library".to_vec());
     let failed = |library: &Library| {
         let entered = enter_by(&approach(pid).unwrap(), library, &options()).unwrap();
-        assert_eq!(entered.via.tier, Tier::Socket);
+        assert_eq!(entered.via.path, EntryPath::Socket);
         entered.wait_for_word(PATIENCE).unwrap_err()
     };
     failed(&broken);
@@ -206,7 +208,7 @@ fn a_library_that_cannot_be_loaded_says_why_and_leaves_nothing() {
         ),
         "{error}"
     );
-    // One that is only to prove that the way is open, and an attacher that goes away at once.
+    // One that is only to prove that the way is open, and an attacher that goes away immediately.
     drop(enter_by(&approach(pid).unwrap(), &Library::Nothing, &options()).unwrap());
     crate::common::until_alone(pid);
     let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
@@ -229,13 +231,14 @@ fn a_child_of_fork_has_a_listener_of_its_own() {
     reachable(early);
     park(over_the_socket(early), early);
     park(over_the_socket(parent), parent);
-    // Forked with our library and a parked thread in the parent: the child has the one and not the other.
+    // Forked with our library and a parked thread in the parent: the child has the one and not the
+    // other.
     let late = fork(&mut target);
     reachable(late);
     let before = Snapshot::take(late).unwrap();
     assert_eq!(before.named("midair-worker").count(), 0);
     let (entered, socket) = over_the_socket(late);
-    assert_eq!(entered.via.doing, "it has made our thread");
+    assert_eq!(entered.via.doing, "it has made the worker thread");
     let libraries = |pid: Pid| {
         let maps = Snapshot::take(pid).unwrap().maps;
         let ours = maps
@@ -278,16 +281,16 @@ fn a_program_that_closes_everything_keeps_its_own_and_can_be_traced() {
     let pid = pid_of(&target);
     target.send("close").unwrap();
     assert_eq!(target.expect("closed").unwrap(), "closed 0");
-    // Whoever knocks wakes the listener, which finds that the number is somebody else's.
+    // Whoever knocks wakes the listener, which finds that the number is another process's.
     let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
     let socket = hello(&entered);
     park((entered, socket), pid);
     until("the end of the socket", || {
-        Ok(approach(pid)?.door.is_none())
+        Ok(approach(pid)?.endpoint.is_none())
     })
     .unwrap();
     let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
-    assert_eq!(entered.via.tier, Tier::OwnThread);
+    assert_eq!(entered.via.path, EntryPath::OwnThread);
     let mut socket: UnixStream = entered.channel.try_clone().unwrap().into();
     socket.write_all(b"wake").unwrap();
     park((entered, socket), pid);
@@ -304,7 +307,11 @@ fn one_that_is_not_to_be_attached_to_has_no_socket() {
     target.expect("ready").unwrap();
     target.send("register").unwrap();
     target.expect("registered").unwrap();
-    let Approach { door, look, .. } = approach(pid_of(&target)).unwrap();
-    assert!(door.is_none() && look.unwrap().listener.is_none());
+    let Approach {
+        endpoint,
+        inspection,
+        ..
+    } = approach(pid_of(&target)).unwrap();
+    assert!(endpoint.is_none() && inspection.unwrap().listener.is_none());
     end(target);
 }

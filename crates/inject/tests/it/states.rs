@@ -1,14 +1,15 @@
-//! Processes in difficult states: signals, floating point units, small stacks, vfork, threads with a name like ours; and attachers that
-//! come all at once.
+//! Processes in difficult states: signals, floating point units, small stacks, vfork, threads with
+//! a name like ours; and attachers that come all immediately.
 
 use crate::common::{Pid, pid_of};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common::{PATIENCE, Snapshot, Target, attacher, compiled, until, until_alone};
-use midair_inject::{EnterError, Library, Options, Refusal, enter, look};
+use midair_inject::{EnterError, Library, Options, Refusal, enter, inspect};
 
-/// The signals of the program's storms, as masks show them: SIGALRM, SIGPROF, and the C library's SIGRTMIN + 3 (14, 27, 37).
+/// The signals of the program's storms, as masks show them: SIGALRM, SIGPROF, and the C library's
+/// SIGRTMIN + 3 (14, 27, 37).
 const STORMS: u64 = 1 << 13 | 1 << 26 | 1 << 36;
 
 fn start(kind: &str, first: &str) -> (Target, String) {
@@ -27,7 +28,7 @@ fn options() -> Options {
 }
 
 fn once(pid: Pid) {
-    let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+    let entered = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     entered.withdraw(&options()).unwrap();
     until_alone(pid);
 }
@@ -43,7 +44,8 @@ fn enter_and_check(kind: &str, rounds: u32) {
     for _ in 0..rounds {
         once(pid);
     }
-    // Where a storm's handler runs at this moment, its own signal is blocked; the program blocks none of them itself.
+    // Where a storm's handler runs at this moment, its own signal is blocked; the program blocks
+    // none of them itself.
     let storm = match kind {
         "alarms" | "flood" => STORMS,
         _ => 0,
@@ -104,7 +106,7 @@ fn in_vfork() {
     })
     .unwrap();
     let before = Snapshot::take(pid).unwrap();
-    let entered = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap();
+    let entered = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap();
     assert_ne!(entered.via.tid, pid.leader());
     entered.withdraw(&options()).unwrap();
     until_alone(pid);
@@ -112,7 +114,7 @@ fn in_vfork() {
     let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
     assert!(diff.is_empty(), "{diff}");
     // The child runs in its parent's memory.
-    let refusal = look(child).unwrap_err();
+    let refusal = inspect(child).unwrap_err();
     assert!(
         matches!(refusal, Refusal::SharesMemory { pid: found, with } if (found, with) == (child, pid)),
         "{refusal}"
@@ -135,7 +137,7 @@ fn alone_in_vfork() {
         ..Options::default()
     };
     let began = Instant::now();
-    let error = enter(&look(pid).unwrap(), &Library::Nothing, &quick).unwrap_err();
+    let error = enter(&inspect(pid).unwrap(), &Library::Nothing, &quick).unwrap_err();
     assert!(
         error.to_string().contains("uninterruptible wait"),
         "{error}"
@@ -148,7 +150,8 @@ fn alone_in_vfork() {
     target.wait(PATIENCE).unwrap().success().unwrap();
 }
 
-/// Nobody knows what it is: it is taken for a session that is on, nothing of the program is written to.
+/// Nobody knows what it is: it is taken for a session that is on, nothing of the program is written
+/// to.
 #[test]
 fn a_thread_with_our_name() {
     let (mut target, _) = start("named", "ready");
@@ -158,7 +161,7 @@ fn a_thread_with_our_name() {
     })
     .unwrap();
     let before = Snapshot::take(pid).unwrap();
-    let error = enter(&look(pid).unwrap(), &Library::Nothing, &options()).unwrap_err();
+    let error = enter(&inspect(pid).unwrap(), &Library::Nothing, &options()).unwrap_err();
     assert!(matches!(error, EnterError::Busy { .. }), "{error}");
     let diff = before.diff(&Snapshot::take(pid).unwrap());
     assert!(diff.is_empty(), "{diff}");
@@ -167,11 +170,12 @@ fn a_thread_with_our_name() {
     target.wait(PATIENCE).unwrap().success().unwrap();
 }
 
-/// Eight attachers at once, again and again: whatever each of them gets, the program is as it was.
+/// Eight attachers immediately, repeatedly: whatever each of them gets, the program is as it was.
 #[test]
 fn attachers_all_at_once() {
-    // Waits without a time limit: where our stop has to last longer than the stub's patience, a thread that restores itself gets EINTR
-    // from a wait with one, and eight attachers with real-time priority make that happen on two cores.
+    // Waits without a time limit: where our stop has to last longer than the stub's patience, a
+    // thread that restores itself gets EINTR from a wait with one, and eight attachers with
+    // real-time priority make that happen on two cores.
     let mut target = crate::common::start(&["1", "cond", "read", "sem"]);
     let pid = pid_of(&target);
     let before = Snapshot::take(pid).unwrap();

@@ -3,10 +3,11 @@
 use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
 use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
 
-pub(crate) type FrameUnwinder = UnwinderAarch64<crate::harmless::Shared>;
+pub(crate) type FrameUnwinder = UnwinderAarch64<crate::unwind_limits::Shared>;
 pub(crate) type FrameCache = CacheAarch64;
 
-/// Address bits of user code: above them a signed return address has its signature (Documentation/arch/arm64/memory: 52 at most).
+/// Address bits of user code: above them a signed return address has its signature
+/// (Documentation/arch/arm64/memory: 52 at most).
 const ADDRESS_BITS: u64 = (1 << 52) - 1;
 
 /// What unwinding begins with.
@@ -21,7 +22,8 @@ fn relative(from: u64, instruction: u32, shift: u32, bits: u32, scale: i64) -> u
     from.wrapping_add_signed(((field ^ sign) - sign).wrapping_mul(scale))
 }
 
-/// Where the call instruction that ends before `after` goes to (`bl`); calls through registers are not known.
+/// Where the call instruction that ends before `after` goes to (`bl`); calls through registers are
+/// not known.
 pub(crate) fn called(memory: Memory, after: u64) -> Option<u64> {
     let at = after.wrapping_sub(4);
     call_target(at, memory.read_u32(RemoteAddr::new(at)).ok()?)
@@ -31,7 +33,8 @@ fn call_target(at: u64, instruction: u32) -> Option<u64> {
     (instruction >> 26 == 0b10_0101).then(|| relative(at, instruction, 0, 26, 4))
 }
 
-/// Where an entry of a procedure linkage table jumps to: an optional `bti c`, then `adrp x16, page; ldr x17, [x16, #slot]`.
+/// Where an entry of a procedure linkage table jumps to: an optional `bti c`, then `adrp x16, page;
+/// ldr x17, [x16, #slot]`.
 pub(crate) fn through_linkage_table(memory: Memory, entry: u64) -> Option<u64> {
     let bytes = memory.read_vec(RemoteAddr::new(entry), 12).ok()?;
     let mut words = [0_u32; 3];

@@ -1,4 +1,5 @@
-//! What hangs on the processor in reading stacks: the unwinder's registers, and what a call instruction goes to.
+//! What is architecture-specific in reading stacks: the unwinder's registers, and what a call
+//! instruction goes to.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

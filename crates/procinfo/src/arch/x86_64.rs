@@ -3,7 +3,7 @@
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use midair_ptrace::{FrameRegisters, Memory, RemoteAddr};
 
-pub(crate) type FrameUnwinder = UnwinderX86_64<crate::harmless::Shared>;
+pub(crate) type FrameUnwinder = UnwinderX86_64<crate::unwind_limits::Shared>;
 pub(crate) type FrameCache = CacheX86_64;
 
 /// What unwinding begins with.
@@ -17,7 +17,8 @@ fn relative(from: u64, offset: &[u8]) -> Option<u64> {
     Some(from.wrapping_add_signed(i64::from(offset)))
 }
 
-/// Where the call instruction that ends before `after` goes to, directly or through a global offset table; others are not known.
+/// Where the call instruction that ends before `after` goes to, directly or through a global offset
+/// table; others are not known.
 pub(crate) fn called(memory: Memory, after: u64) -> Option<u64> {
     let before = memory
         .read_vec(RemoteAddr::new(after.wrapping_sub(6)), 6)
@@ -31,7 +32,8 @@ pub(crate) fn called(memory: Memory, after: u64) -> Option<u64> {
     }
 }
 
-/// Where an entry of a procedure linkage table jumps to: `endbr64`, `bnd` are optional before `jmp *slot(%rip)`.
+/// Where an entry of a procedure linkage table jumps to: `endbr64`, `bnd` are optional before `jmp
+/// *slot(%rip)`.
 pub(crate) fn through_linkage_table(memory: Memory, entry: u64) -> Option<u64> {
     let bytes = memory.read_vec(RemoteAddr::new(entry), 11).ok()?;
     let mut at = 0;

@@ -13,22 +13,27 @@ const NT_ARM_SYSTEM_CALL: usize = 0x404;
 const NT_ARM_SVE: usize = 0x405;
 const NT_ARM_GCS: usize = 0x410;
 
-/// Bytes of the floating-point set (`struct user_fpsimd_state`): 32 vector registers, status, control, padding.
+/// Bytes of the floating-point set (`struct user_fpsimd_state`): 32 vector registers, status,
+/// control, padding.
 pub const FPSIMD_BYTES: usize = 528;
-/// The largest SVE set: header, 32 registers of 256 bytes, 16 predicates and the first-fault register of 32, two words.
+/// The largest SVE set: header, 32 registers of 256 bytes, 16 predicates and the first-fault
+/// register of 32, two words.
 const SVE_MOST: usize = 16 + 32 * 256 + 17 * 32 + 64;
 
-/// General registers, as the kernel lays them out for ptrace, and the number of the system call that the thread is in.
+/// General registers, as the kernel lays them out for ptrace, and the number of the system call
+/// that the thread is in.
 #[derive(Debug, Clone, Copy)]
 pub struct Registers {
     /// x0 to x30, sp, pc, pstate.
     pub user: libc::user_regs_struct,
-    /// -1 in none. At a stop for signals the kernel has already forgotten the call that was interrupted: `pc` is then at the
-    /// instruction that makes it again, and x0 is its first argument.
+    /// -1 in none. At a stop for signals the kernel has already forgotten the call that was
+    /// interrupted: `pc` is then at the instruction that makes it again, and x0 is its first
+    /// argument.
     pub call: i32,
 }
 
-/// Registers that unwinding needs besides the program counter and the stack pointer. `/proc` does not tell them.
+/// Registers that unwinding needs besides the program counter and the stack pointer. `/proc` does
+/// not tell them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameRegisters {
     /// x29.
@@ -38,7 +43,7 @@ pub struct FrameRegisters {
 }
 
 impl FrameRegisters {
-    /// Every one of them this value: to see whether a result hangs on them.
+    /// Every one of them this value: to see whether a result depends on them.
     pub fn all(value: u64) -> Self {
         FrameRegisters {
             fp: value,
@@ -107,7 +112,8 @@ impl Registers {
     }
 }
 
-/// The floating-point set, then the SVE set where the processor has one (both as the kernel gives them).
+/// The floating-point set, then the SVE set where the processor has one (both as the kernel gives
+/// them).
 pub(crate) fn read_extended(tid: Tid) -> Result<Vec<u8>> {
     let mut bytes = vec![0_u8; FPSIMD_BYTES];
     read_set("PTRACE_GETREGSET", tid, NT_FPREGSET, &mut bytes)?;
@@ -128,10 +134,12 @@ pub(crate) fn write_extended(tid: Tid, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// True when the thread keeps its return addresses on a second stack, too (guarded control stack, `struct user_gcs`).
+/// True when the thread keeps its return addresses on a second stack, too (guarded control stack,
+/// `struct user_gcs`).
 pub(crate) fn shadow_stack(tid: Tid) -> bool {
     let mut gcs = [0_u8; 24];
-    // Refused where the processor or the kernel has none. The first word has the features that are on; bit 0 is the stack.
+    // Refused where the processor or the kernel has none. The first word has the features that are
+    // on; bit 0 is the stack.
     read_set("PTRACE_GETREGSET", tid, NT_ARM_GCS, &mut gcs).is_ok() && gcs[0] & 1 != 0
 }
 

@@ -1,5 +1,6 @@
-//! What hangs on the processor, one module for each: registers and how ptrace moves them, the clock that code in a target waits
-//! by, numbers of the ELF format. Everything above asks [`Registers`] by what a register is for, not by its name.
+//! What is architecture-specific, one module for each: registers and how ptrace moves them, the
+//! clock that code in a target waits by, numbers of the ELF format. Everything above asks
+//! [`Registers`] by what a register is for, not by its name.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -20,7 +21,8 @@ use std::time::{Duration, Instant};
 use crate::stop::request;
 use crate::{Result, Tid};
 
-/// Ticks of [`ticks`]'s clock in a millisecond, measured once against the monotonic clock over about 2 ms.
+/// Ticks of [`ticks`]'s clock in a millisecond, measured once against the monotonic clock over
+/// about 2 ms.
 pub fn ticks_per_millisecond() -> u64 {
     static TICKS: OnceLock<u64> = OnceLock::new();
     *TICKS.get_or_init(|| {

@@ -14,7 +14,8 @@ const NT_X86_XSTATE: usize = 0x202;
 #[derive(Debug, Clone, Copy)]
 pub struct Registers(pub libc::user_regs_struct);
 
-/// Registers that unwinding needs besides the program counter and the stack pointer. `/proc` does not tell them.
+/// Registers that unwinding needs besides the program counter and the stack pointer. `/proc` does
+/// not tell them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameRegisters {
     /// `rbp`.
@@ -22,7 +23,7 @@ pub struct FrameRegisters {
 }
 
 impl FrameRegisters {
-    /// Every one of them this value: to see whether a result hangs on them.
+    /// Every one of them this value: to see whether a result depends on them.
     pub fn all(value: u64) -> Self {
         FrameRegisters { fp: value }
     }
@@ -89,7 +90,8 @@ pub(crate) fn write_extended(tid: Tid, bytes: &[u8]) -> Result<()> {
     write_set("PTRACE_SETREGSET", tid, NT_X86_XSTATE, bytes)
 }
 
-/// True when the thread keeps its return addresses on a second stack, too. `/proc/TID/status` tells it here.
+/// True when the thread keeps its return addresses on a second stack, too. `/proc/TID/status` tells
+/// it here.
 pub(crate) fn shadow_stack(_tid: Tid) -> bool {
     false
 }
@@ -100,9 +102,10 @@ pub fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Bytes of the standard-format XSAVE area that hold every component of `xstate_bv` and all of the components in `xcr0`,
-/// less tile data when the thread has none. The kernel refuses a signal frame whose area is larger than what the thread may
-/// use, and a thread that never asked for AMX may not use tile data (source: Intel SDM vol. 1, 13.5; arch/x86 fpu/signal.c).
+/// Bytes of the standard-format XSAVE area that hold every component of `xstate_bv` and all of the
+/// components in `xcr0`, less tile data when the thread has none. The kernel refuses a signal frame
+/// whose area is larger than what the thread may use, and a thread that never asked for AMX may not
+/// use tile data (source: Intel SDM vol. 1, 13.5; arch/x86 fpu/signal.c).
 pub fn xsave_bytes_needed(xcr0: u64, xstate_bv: u64) -> usize {
     /// Tile configuration and tile data.
     const TILES: u64 = 0b11 << 17;

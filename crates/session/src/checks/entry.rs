@@ -2,13 +2,13 @@
 
 use super::Lines;
 use crate::explain::{busy, not_entered, not_gpu};
-use midair_inject::{Approach, Grade, Look, Options, survey};
+use midair_inject::{Approach, Grade, Inspection, Options, survey};
 use midair_procinfo::Pid;
 
 /// The worker thread of an earlier session.
-pub(super) fn agent(pid: Pid, look: &Look, lines: &mut Lines) {
+pub(super) fn agent(pid: Pid, look: &Inspection, lines: &mut Lines) {
     const NAME: &str = "worker thread";
-    match &look.agent {
+    match &look.worker {
         None => lines.pass(NAME, "none is there: no attach has been made so far"),
         Some(agent) if agent.is_parked() => lines.pass(
             NAME,
@@ -24,19 +24,19 @@ pub(super) fn agent(pid: Pid, look: &Look, lines: &mut Lines) {
 /// The endpoint of our register library's listener: asked whether it would serve us.
 pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) {
     const NAME: &str = "listener's socket";
-    let Some(door) = &approach.door else {
+    let Some(endpoint) = &approach.endpoint else {
         return lines.note(
             NAME,
             "none: no register library of ours serves attachers there",
         );
     };
-    match (door.ask(options), &approach.look) {
+    match (endpoint.ask(options), &approach.inspection) {
         (Ok(here), look) => {
             let mut found = "it answers, and serves us: nothing is stopped or traced".to_owned();
             if look.is_err() && !here.gpu {
                 return lines.fail(NAME, not_gpu(approach.pid));
             }
-            if let Some(tid) = door.listener() {
+            if let Some(tid) = endpoint.listener() {
                 found.push_str(&format!(" (thread {tid})"));
             }
             lines.pass(NAME, found);
@@ -48,7 +48,7 @@ pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) 
 }
 
 /// A listener of a register library.
-pub(super) fn listener(look: &Look, lines: &mut Lines) {
+pub(super) fn listener(look: &Inspection, lines: &mut Lines) {
     const NAME: &str = "listener";
     match look.listener {
         Some(tid) => lines.pass(NAME, format!("a register library's (thread {tid})")),
@@ -57,9 +57,9 @@ pub(super) fn listener(look: &Look, lines: &mut Lines) {
 }
 
 /// Which thread would be borrowed now.
-pub(super) fn threads(look: &Look, lines: &mut Lines) {
+pub(super) fn threads(look: &Inspection, lines: &mut Lines) {
     const NAME: &str = "threads";
-    let survey = match survey(look) {
+    let survey = match survey(look, &Options::default()) {
         Ok(survey) => survey,
         Err(why) => return lines.cannot_tell(NAME, &why),
     };
@@ -88,9 +88,9 @@ pub(super) fn threads(look: &Look, lines: &mut Lines) {
         found.push_str("; its call would return EINTR once");
     }
     if look
-        .agent
+        .worker
         .as_ref()
-        .is_some_and(midair_inject::Agent::is_parked)
+        .is_some_and(midair_inject::Worker::is_parked)
     {
         // The worker thread is woken, whatever the other threads do.
         lines.note(NAME, found);

@@ -7,9 +7,9 @@ use crate::install::{Install, Tools};
 use crate::request::Request;
 use crate::runtime::Platform;
 use midair_failure::{Failure, Kind};
-use midair_inject::Look;
+use midair_inject::Inspection;
+use midair_procinfo::headroom::Limit;
 use midair_procinfo::limits;
-use midair_procinfo::room::Left;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
 use midair_results::Identity;
@@ -21,7 +21,7 @@ fn mib(bytes: u64) -> String {
 /// Limits of the target: one line for each, and one that says whether an attach fits.
 pub(super) fn headroom(
     request: &Request,
-    look: &Look,
+    look: &Inspection,
     platform: Platform,
     tools: Option<(&Install, &Tools)>,
     lines: &mut Lines,
@@ -37,11 +37,11 @@ pub(super) fn headroom(
             Err(failure) => lines.fail("headroom", failure),
         }
     }
-    let left = match midair_procinfo::room::look(look.tid, look.modules.mappings.len()) {
+    let left = match midair_procinfo::headroom::look(look.tid, look.modules.mappings.len()) {
         Ok(left) => left,
         Err(why) => return lines.cannot_tell("limits", &why),
     };
-    let mut line = |name: &str, left: Option<Left>, unit: fn(u64) -> String| match left {
+    let mut line = |name: &str, left: Option<Limit>, unit: fn(u64) -> String| match left {
         Some(left) => lines.note(
             name,
             format!("{} are left of {}", unit(left.left()), unit(left.limit)),

@@ -1,9 +1,11 @@
-//! The code that runs in the target before any library of ours is there: the stub on the parked thread, then the beginning
-//! of our own thread. It is position-independent, uses no stack of the application, and knows everything else from the boot
-//! block, which is in `x19` throughout. Both places that a branch leads to begin with a landing pad (`bti c`, which processors
-//! without it pass over).
+//! The code that runs in the target before any library of ours is there: the stub on the parked
+//! thread, then the beginning of our own thread. It is position-independent, uses no stack of the
+//! application, and knows everything else from the boot block, which is in `x19` throughout. Both
+//! branch targets begin with a landing pad (`bti c`, which processors without it
+//! pass over).
 
-// The bytes between two labels of the assembly below are taken by address; nothing else here is unsafe.
+// The bytes between two labels of the assembly below are taken by address; nothing else here is
+// unsafe.
 #![allow(unsafe_code)]
 
 use std::arch::global_asm;
@@ -20,7 +22,8 @@ global_asm!(
     ".hidden midair_blob_begin",
     "midair_blob_begin:",
     // ---- The stub: make one detached thread, say so, wait to be taken back. All memory of ours is readable and
-    // executable at first: all but this page is made writable instead. Nothing was written yet, the stack included.
+    // executable at first: all but this page is made writable instead. Nothing was written yet, the
+    // stack included.
     "hint #34", // bti c
     "mov x8, #226", // mprotect(data, PROT_READ | PROT_WRITE)
     "ldr x0, [x19, #{data_base}]",
@@ -69,7 +72,8 @@ global_asm!(
     "ldr x10, [x19, #{stub_patience_ticks}]",
     "cmp x9, x10",
     "b.lo 4b",
-    // Nobody came: the thread puts itself back. (Also where nothing can be written, then with no word left.)
+    // Nobody came: the thread puts itself back. (Also where nothing can be written, then with no
+    // word left.)
     "5:",
     "ldr x9, [x19, #{sigframe}]",
     "mov sp, x9",
@@ -85,7 +89,8 @@ global_asm!(
     "stp x19, x20, [sp, #16]",
     "stp x21, x22, [sp, #32]",
     "mov x19, x0",
-    // The program's thread may have set traps or another rounding; a new thread begins with its maker's.
+    // The program's thread may have set traps or another rounding; a new thread begins with its
+    // maker's.
     "msr fpcr, xzr",
     "mov x8, #135", // rt_sigprocmask(SIG_SETMASK, all)
     "mov x0, #2",
@@ -139,7 +144,8 @@ global_asm!(
     "mov w9, #{OPEN}",
     "stlr w9, [x22]",
     "12:",
-    // The time limit as seconds and nanoseconds. The kernel writes back what is left, so a repetition begins where it was.
+    // The time limit as seconds and nanoseconds. The kernel writes back what is left, so a
+    // repetition begins where it was.
     "ldr w9, [x19, #{patience_ms}]",
     "mov w10, #1000",
     "udiv w11, w9, w10",
@@ -180,8 +186,9 @@ global_asm!(
     "bl 81f",
     "mov w9, #{TALKING}",
     "stlr w9, [x22]",
-    // Only now that nobody reads this process's memory while one of its threads is held: this takes the lock of the mappings, and a
-    // thread that loses its processor meanwhile would keep the attacher waiting.
+    // Only now that nobody reads this process's memory while one of its threads is held: this takes
+    // the lock of the mappings, and a thread that loses its processor meanwhile would keep the
+    // attacher waiting.
     "mov x8, #226", // mprotect(guard, PROT_NONE)
     "ldr x0, [x19, #{guard_base}]",
     "ldr x1, [x19, #{guard_len}]",
@@ -210,7 +217,8 @@ global_asm!(
     "str w0, [x19, #{library_fd}]",
     "bl 80f",
     "str x1, [x19, #{inodes} + 16]",
-    // The number in decimal, behind "/proc/thread-self/fd/": first how many digits, then from the last.
+    // The number in decimal, behind "/proc/thread-self/fd/": first how many digits, then from the
+    // last.
     "add x9, x19, #{path} + 21",
     "mov w10, #10",
     "mov w11, w0",
@@ -234,7 +242,8 @@ global_asm!(
     "mov x20, x0",
     "mov w23, #{STEP_LOAD}",
     "cbnz x0, 17f",
-    // Refused: can its path be opened at all? The same call as the loader's, so that no filter minds it more.
+    // Refused: can its path be opened at all? The same call as the loader's, so that no filter
+    // minds it more.
     "mov x8, #56", // openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC)
     "mov x0, #-100",
     "add x1, x19, #{path}",
@@ -409,8 +418,8 @@ unsafe extern "C" {
 pub(crate) fn code() -> &'static [u8] {
     let (begin, end) = (&raw const midair_blob_begin, &raw const midair_blob_end);
     let len = end as usize - begin as usize;
-    // SAFETY: the assembly above puts both labels into one read-only section of this program, `begin` first, with only
-    // initialised bytes between them.
+    // SAFETY: the assembly above puts both labels into one read-only section of this program,
+    // `begin` first, with only initialised bytes between them.
     unsafe { std::slice::from_raw_parts(begin, len) }
 }
 
@@ -446,11 +455,11 @@ mod tests {
         assert_eq!(bytes[bytes.len() - 4..], 0xd65f_03c0_u32.to_le_bytes());
     }
 
-    /// Runs all of the code in this process: the stub makes the thread and comes back by the frame, the thread talks to us. `talk` is
-    /// given a copy of the far end, and the numbers of both.
+    /// Runs all of the code in this process: the stub makes the thread and comes back by the frame,
+    /// the thread talks to us. `talk` is given a copy of the far end, and the numbers of both.
     fn run(with_entry: bool, talk: impl FnOnce(&OwnedFd, [RawFd; 2])) -> (u32, u32, i32) {
-        // SAFETY: everything below happens in one fresh mapping of ours, laid out as in a target, and in a frame that holds what
-        // this function's registers are.
+        // SAFETY: everything below happens in one fresh mapping of ours, laid out as in a target,
+        // and in a frame that holds what this function's registers are.
         unsafe {
             let whole = usize::try_from(WHOLE_LEN).unwrap();
             let (rw, private) = (
@@ -549,7 +558,8 @@ mod tests {
     fn it_runs_to_its_end() {
         let nothing = run(false, |far, _| send_bytes(far.as_fd(), b"none").unwrap());
         assert_eq!(nothing, (0, u32::MAX, 0));
-        // A descriptor that is no library; a library without our entry; an entry that is there already.
+        // A descriptor that is no library; a library without our entry; an entry that is there
+        // already.
         let not_one = File::open("/dev/null").unwrap();
         let bad = run(false, |far, _| {
             send_with_descriptor(far.as_fd(), b"library", not_one.as_fd()).unwrap();
@@ -569,11 +579,13 @@ mod tests {
         numbers_that_the_program_took_stay_open();
     }
 
-    /// Called by the one test that lets the code run, so that nobody else opens a descriptor meanwhile.
+    /// Called by the one test that lets the code run, so that nobody else opens a descriptor
+    /// meanwhile.
     fn numbers_that_the_program_took_stay_open() {
         let other = File::open("/dev/null").unwrap();
         let inode = other.metadata().unwrap().ino();
-        // Where its own end is the program's, the thread cannot receive; where the far one is, it only leaves that alone.
+        // Where its own end is the program's, the thread cannot receive; where the far one is, it
+        // only leaves that alone.
         for (taken, step) in [(0, step::RECEIVE), (1, 0)] {
             let mut number = -1;
             let done = run(false, |far, numbers| {
@@ -583,7 +595,8 @@ mod tests {
                 send_bytes(far.as_fd(), b"none").unwrap();
             });
             assert_eq!(done.0, step);
-            // SAFETY: if it is open it is the copy that was made above; if it is not, looking at it fails.
+            // SAFETY: if it is open it is the copy that was made above; if it is not, looking at it
+            // fails.
             let kept = File::from(unsafe { OwnedFd::from_raw_fd(number) });
             assert_eq!(kept.metadata().unwrap().ino(), inode, "end {taken}");
         }

@@ -1,10 +1,11 @@
 //! aarch64 (Linux, little-endian).
 //!
-//! What differs from x86-64: the kernel forgets an interrupted call *before* a tracer sees the thread. At the stop `pc` is back at
-//! the instruction, x0 is the first argument again, and no register says how the call would have ended, so that is known by
-//! its number ([`ending`]). Changing registers at such a stop loses it for good. Giving a thread back therefore puts it into
-//! a call once more ([`rearm`]), and the kernel itself decides anew: also between a restart and EINTR, where a signal has
-//! come meanwhile (source: arch/arm64/kernel/signal.c).
+//! What differs from x86-64: the kernel forgets an interrupted call *before* a tracer sees the
+//! thread. At the stop `pc` is back at the instruction, x0 is the first argument again, and no
+//! register says how the call would have ended, so that is known by its number ([`ending`]).
+//! Changing registers at such a stop loses it for good. Giving a thread back therefore puts it into
+//! a call once more ([`rearm`]), and the kernel itself decides anew: also between a restart and
+//! EINTR, where a signal has come meanwhile (source: arch/arm64/kernel/signal.c).
 
 mod blob;
 mod sigframe;
@@ -15,7 +16,7 @@ pub(crate) use sigframe::{FrameLayout, frame_bytes, lay_out};
 use midair_procinfo::syscall::Blocking;
 use midair_ptrace::{Registers, RemoteAddr};
 
-use crate::filters::{Need, must};
+use crate::needs::{Need, must};
 
 use super::{Blocked, Rearm, RestartAs, Standing};
 
@@ -59,8 +60,9 @@ pub(crate) const AUDIT: u32 = 0xc000_00b7;
 /// Calls that our way makes here only.
 pub(crate) const NEEDED: &[Need] = &[must("ppoll", libc::SYS_ppoll, [1, 1, 1, 0, 0, 0])];
 
-/// Judges a system call by number and arguments; None: not one to enter through. The groups are those that were measured on
-/// x86-64, see `docs/sources.md#inject`; the calls behind them are the kernel's common code.
+/// Judges a system call by number and arguments; None: not one to enter through. The groups are
+/// those that were measured on x86-64, see `docs/sources.md#inject`; the calls behind them are the
+/// kernel's common code.
 pub(crate) fn blocked_in(nr: u64, args: &[u64; 6]) -> Option<(&'static str, Blocked)> {
     use Blocked::{Disturbed, Futex, Restarted, Restarts};
     Some(match nr {
@@ -125,7 +127,8 @@ fn arguments(regs: &Registers) -> [u64; 6] {
 
 const INSTRUCTION: u64 = SYSCALL_INSTRUCTION.len() as u64;
 
-/// How the call comes back in which a thread was seen and is now stopped; None when it is not in that call any more.
+/// How the call comes back in which a thread was seen and is now stopped; None when it is not in
+/// that call any more.
 pub(crate) fn stands_in(regs: &Registers, call: &Blocking) -> Option<RestartAs> {
     if regs.sp() != call.sp || regs.user.regs[8] != call.number {
         return None;
@@ -140,8 +143,8 @@ pub(crate) fn stands_in(regs: &Registers, call: &Blocking) -> Option<RestartAs> 
     })
 }
 
-/// Number and arguments of a system call that a stop has interrupted and that will be made again, whichever it is. `instruction`
-/// tells what lies at an address.
+/// Number and arguments of a system call that a stop has interrupted and that will be made again,
+/// whichever it is. `instruction` tells what lies at an address.
 pub(crate) fn interrupted_call(
     regs: &Registers,
     instruction: impl Fn(u64) -> Option<[u8; SYSCALL_INSTRUCTION.len()]>,
@@ -150,8 +153,9 @@ pub(crate) fn interrupted_call(
     again.then(|| (regs.user.regs[8], arguments(regs)))
 }
 
-/// How to have the kernel find the thread interrupted in its call once more: getpid with the first argument of that call (which
-/// the kernel keeps by itself where no tracer reaches it), at whose end stands what the call would have ended with.
+/// How to have the kernel find the thread interrupted in its call once more: getpid with the first
+/// argument of that call (which the kernel keeps by itself where no tracer reaches it), at whose
+/// end stands what the call would have ended with.
 pub(crate) fn rearm(original: &Registers, call: Option<&Blocking>) -> Option<Rearm> {
     let call = call?;
     if !matches!(
@@ -171,8 +175,9 @@ pub(crate) fn rearm(original: &Registers, call: Option<&Blocking>) -> Option<Rea
     })
 }
 
-/// System calls that no allocator, loader or C library makes while it holds a lock that making a thread needs, by number. A
-/// thread that has just come back from one stands in a plain wrapper. Not `futex`, nor those that change mappings or threads.
+/// System calls that no allocator, loader or C library makes while it holds a lock that making a
+/// thread needs, by number. A thread that has just come back from one stands in a plain wrapper.
+/// Not `futex`, nor those that change mappings or threads.
 pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
     Some(match nr {
         29 => "ioctl",
@@ -206,8 +211,9 @@ pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
     })
 }
 
-/// What a stopped thread was doing. Only at the end of a call is that known: at a stop for signals the kernel has forgotten it, and
-/// a thread that comes back from a call looks like one in its own code. So no running thread is borrowed here.
+/// What a stopped thread was doing. Only at the end of a call is that known: at a stop for signals
+/// the kernel has forgotten it, and a thread that comes back from a call looks like one in its own
+/// code. So no running thread is borrowed here.
 pub(crate) fn standing(regs: &Registers) -> Standing {
     match u64::try_from(regs.call) {
         Ok(number) => Standing::Back(number),
@@ -215,7 +221,8 @@ pub(crate) fn standing(regs: &Registers) -> Standing {
     }
 }
 
-/// Bits of `pstate` that must be clear in our code: single step; the kind of branch that led here (landing pads).
+/// Bits of `pstate` that must be clear in our code: single step; the kind of branch that led here
+/// (landing pads).
 const CLEAR_STATE: u64 = 1 << 21 | 0b11 << 10;
 
 fn ours(base: &Registers, pc: RemoteAddr, stack: RemoteAddr, comes_back_to: u64) -> Registers {
@@ -228,8 +235,8 @@ fn ours(base: &Registers, pc: RemoteAddr, stack: RemoteAddr, comes_back_to: u64)
     regs
 }
 
-/// Registers for one system call made by the `svc #0; ret` at `gadget`, which returns to the restorer with the stack pointer at
-/// the frame.
+/// Registers for one system call made by the `svc #0; ret` at `gadget`, which returns to the
+/// restorer with the stack pointer at the frame.
 pub(crate) fn for_system_call(
     base: &Registers,
     gadget: RemoteAddr,
@@ -246,8 +253,9 @@ pub(crate) fn for_system_call(
     regs
 }
 
-/// There is none: the C library keeps the number of `exit` in x8 over its last loop, and a thread whose attacher dies behind another call
-/// would make that one for ever. The way out borrows a thread of the program here.
+/// There is none: the C library keeps the number of `exit` in x8 over its last loop, and a thread
+/// whose attacher dies behind another call would make that one for ever. The way out borrows a
+/// thread of the program here.
 pub(crate) fn last_call() -> Option<u64> {
     None
 }
@@ -257,15 +265,16 @@ pub(crate) fn call_begun(regs: &Registers) -> u64 {
     u64::from(regs.call.cast_unsigned())
 }
 
-/// Registers by which a thread that stands behind a system call leaves it out, if it has only begun, or makes none again.
+/// Registers by which a thread that stands behind a system call leaves it out, if it has only
+/// begun, or makes none again.
 pub(crate) fn without_call(base: &Registers) -> Registers {
     let mut regs = *base;
     regs.call = -1;
     regs
 }
 
-/// Registers for one system call by the instruction at `at`. All but the number, the arguments that are given and the place are as
-/// in `base`.
+/// Registers for one system call by the instruction at `at`. All but the number, the arguments that
+/// are given and the address are as in `base`.
 pub(crate) fn call_from(base: &Registers, at: RemoteAddr, nr: u64, args: &[u64]) -> Registers {
     let mut regs = without_call(base);
     regs.user.pc = at.get();

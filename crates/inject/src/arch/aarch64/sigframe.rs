@@ -1,8 +1,9 @@
-//! The prepared signal frame: by a plain `rt_sigreturn` the thread puts itself back into what it was doing, with nobody's
-//! help. It is what makes the attacher's death harmless at any moment.
+//! The prepared signal frame: by a plain `rt_sigreturn` the thread puts itself back into what it
+//! was doing, with no help from anybody. It is what makes the attacher's death harmless at any moment.
 //!
-//! Layout after linux/arch/arm64: `struct rt_sigframe` (kernel/signal.c), `struct sigcontext` and its records
-//! (uapi/asm/sigcontext.h). The kernel reads the records up to the terminator, not the whole of their room.
+//! Layout after linux/arch/arm64: `struct rt_sigframe` (kernel/signal.c), `struct sigcontext` and
+//! its records (uapi/asm/sigcontext.h). The kernel reads the records up to the terminator, not the
+//! whole of their space.
 
 use midair_procinfo::syscall::Blocking;
 use midair_ptrace::arch::FPSIMD_BYTES;
@@ -23,7 +24,8 @@ const RECORDS: usize = CONTEXT + 288;
 /// Room that the records have there; more of them lie behind a record that says so.
 const RECORDS_MOST: usize = 4096;
 
-/// No valid combination for `sigaltstack`: the kernel ignores the error and leaves the alternative stack as it is.
+/// No valid combination for `sigaltstack`: the kernel ignores the error and leaves the alternative
+/// stack as it is.
 const NO_ALTSTACK: u32 = 0x7;
 const FPSIMD_MAGIC: u32 = 0x4650_8001;
 const EXTRA_MAGIC: u32 = 0x4558_5401;
@@ -106,8 +108,8 @@ fn records(at: RemoteAddr, extended: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The bytes from `layout.stack` to `layout.end`, for a thread that stands in `call`, if it is in one. `_restorer` is reached by
-/// the link register.
+/// The bytes from `layout.stack` to `layout.end`, for a thread that stands in `call`, if it is in
+/// one. `_restorer` is reached by the link register.
 pub(crate) fn frame_bytes(
     layout: &FrameLayout,
     regs: &Registers,
@@ -125,8 +127,8 @@ pub(crate) fn frame_bytes(
     };
     let (mut first, mut pc) = (regs.user.regs[0], regs.user.pc);
     let comes_back = call.and_then(|call| Some((call, stands_in(regs, call)?)));
-    // The kernel forgets the rest of a timed wait at `rt_sigreturn`. In the other cases the registers are already those that make
-    // the call again, or that have its result.
+    // The kernel forgets the rest of a timed wait at `rt_sigreturn`. In the other cases the
+    // registers are already those that make the call again, or that have its result.
     if let Some((call, RestartAs::Interrupted)) = comes_back {
         first = (-EINTR).cast_unsigned();
         pc = call.pc;
@@ -153,7 +155,8 @@ mod tests {
     use super::*;
     use std::mem::offset_of;
 
-    /// What a signal handler gets here is what the kernel's layout is: libc's `ucontext_t` has it, too.
+    /// What a signal handler gets here is what the kernel's layout is: libc's `ucontext_t` has it,
+    /// too.
     #[test]
     fn offsets_are_those_of_the_c_library() {
         assert_eq!(MASK - SIGINFO, offset_of!(libc::ucontext_t, uc_sigmask));
@@ -201,7 +204,8 @@ mod tests {
         assert!(long.len() % 16 == 0);
     }
 
-    /// The proof by the kernel (or by what stands for it): a frame of ours in the place of a real one, and `rt_sigreturn` by it.
+    /// The proof by the kernel (or by what stands for it): a frame of ours in the place of a real
+    /// one, and `rt_sigreturn` by it.
     #[test]
     fn a_thread_goes_on_by_a_frame_of_ours() {
         use std::sync::atomic::{AtomicU64, Ordering};
@@ -211,8 +215,8 @@ mod tests {
             _info: *mut libc::siginfo_t,
             context: *mut libc::c_void,
         ) {
-            // SAFETY: the kernel gives a live context; a frame of ours is written over it, records included, within the room that
-            // the kernel has made for its own.
+            // SAFETY: the kernel gives a live context; a frame of ours is written over it, records
+            // included, within the space that the kernel has made for its own.
             unsafe {
                 let context = &mut *context.cast::<libc::ucontext_t>();
                 let machine = &context.uc_mcontext;
@@ -222,7 +226,7 @@ mod tests {
                     pc: machine.pc,
                     pstate: machine.pstate,
                 };
-                // x19 comes back as what we say, in the one place that reads it.
+                // x19 comes back as what we say, where it is read.
                 regs.regs[19] = 0x1234_5678;
                 let regs = Registers {
                     user: regs,
@@ -245,8 +249,8 @@ mod tests {
             SEEN.fetch_add(1, Ordering::SeqCst);
         }
         let (mut register, mut vector) = (7_u64, 0_u64);
-        // SAFETY: a handler of ours for a signal that this thread alone gets; the assembly sends it by `tgkill` and takes what the
-        // frame has put into x19 and v0.
+        // SAFETY: a handler of ours for a signal that this thread alone gets; the assembly sends it
+        // by `tgkill` and takes what the frame has put into x19 and v0.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as *const () as usize;

@@ -1,10 +1,11 @@
-//! The code that runs in the target before any library of ours is there: the stub on the parked thread, then the beginning
-//! of our own thread. It is position-independent, uses no stack of the application, and knows everything else from the boot
-//! block, which is in `rbx` throughout.
+//! The code that runs in the target before any library of ours is there: the stub on the parked
+//! thread, then the beginning of our own thread. It is position-independent, uses no stack of the
+//! application, and knows everything else from the boot block, which is in `rbx` throughout.
 //!
 //! Decisions: ENG-002, ENG-007 (`docs/deviations/engine.md`).
 
-// The bytes between two labels of the assembly below are taken by address; nothing else here is unsafe.
+// The bytes between two labels of the assembly below are taken by address; nothing else here is
+// unsafe.
 #![allow(unsafe_code)]
 
 use std::arch::global_asm;
@@ -21,7 +22,8 @@ global_asm!(
     ".hidden midair_blob_begin",
     "midair_blob_begin:",
     // ---- The stub: make one detached thread, say so, wait to be taken back. All memory of ours is readable and
-    // executable at first: all but this page is made writable instead. Nothing was written yet, the stack included.
+    // executable at first: all but this page is made writable instead. Nothing was written yet, the
+    // stack included.
     "mov eax, 10", // mprotect(data, PROT_READ | PROT_WRITE)
     "mov rdi, [rbx + {data_base}]",
     "mov rsi, [rbx + {data_len}]",
@@ -29,8 +31,9 @@ global_asm!(
     "syscall",
     "test eax, eax",
     "js 5f",
-    // A thread begins with the floating point control of the one that made it: a program that traps on division by zero, or
-    // flushes small numbers to zero, must not do so to our code. The borrowed thread gets its own back with the rest.
+    // A thread begins with the floating point control of the one that made it: a program that traps
+    // on division by zero, or flushes small numbers to zero, must not do so to our code. The
+    // borrowed thread gets its own back with the rest.
     "fninit",
     "mov dword ptr [rsp - 8], 0x1f80",
     "ldmxcsr [rsp - 8]",
@@ -80,7 +83,8 @@ global_asm!(
     "jae 5f",
     "cmp rax, r14",
     "jb 4b",
-    // Somebody who waits for this processor may have the lock of the mappings, which the attacher needs to see the result.
+    // Somebody who waits for this processor may have the lock of the mappings, which the attacher
+    // needs to see the result.
     "mov eax, 24", // sched_yield
     "syscall",
     "rdtsc",
@@ -90,7 +94,8 @@ global_asm!(
     "mov r14d, [rbx + {stub_turn_ticks}]",
     "add r14, rax",
     "jmp 4b",
-    // Nobody came: the thread puts itself back. (Also where nothing can be written, then with no word left.)
+    // Nobody came: the thread puts itself back. (Also where nothing can be written, then with no
+    // word left.)
     "5:",
     "mov rsp, [rbx + {sigframe}]",
     "mov eax, 15", // rt_sigreturn
@@ -182,14 +187,16 @@ global_asm!(
     "mov rsi, [rbx + {inodes} + 8]",
     "call 81f",
     "mov dword ptr [rbx + {mailbox}], {TALKING}",
-    // Only now that nobody reads this process's memory while one of its threads is held: this takes the lock of the mappings, and a
-    // thread that loses its processor meanwhile would keep the attacher waiting.
+    // Only now that nobody reads this process's memory while one of its threads is held: this takes
+    // the lock of the mappings, and a thread that loses its processor meanwhile would keep the
+    // attacher waiting.
     "mov eax, 10", // mprotect(guard, PROT_NONE)
     "mov rdi, [rbx + {guard_base}]",
     "mov rsi, [rbx + {guard_len}]",
     "xor edx, edx",
     "syscall",
-    // The library is there since before this process was forked: its entry is called, and nothing is loaded.
+    // The library is there since before this process was forked: its entry is called, and nothing
+    // is loaded.
     "mov rax, [rbx + {fn_entry}]",
     "test rax, rax",
     "jz 16f",
@@ -245,7 +252,8 @@ global_asm!(
     "mov r12d, {STEP_LOAD}",
     "test rax, rax",
     "jnz 17f",
-    // Refused: can its path be opened at all? The same call as the loader's, so that no filter minds it more.
+    // Refused: can its path be opened at all? The same call as the loader's, so that no filter
+    // minds it more.
     "mov eax, 257", // openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC)
     "mov edi, -100",
     "lea rsi, [rbx + {path}]",
@@ -313,8 +321,9 @@ global_asm!(
     "mov edi, [rbx + {fd_near}]",
     "cmp edi, -1",
     "je 42f",
-    // Nothing more comes from here: an empty message says so, as an end would. The thread waits until its attacher has gone, who may
-    // follow it to its end, and no longer than for anything else.
+    // Nothing more comes from here: an empty message says so, as an end would. The thread waits
+    // until its attacher has gone, who may follow it to its end, and no longer than for anything
+    // else.
     "call 80f",
     "cmp rax, [rbx + {inodes}]",
     "jne 44f",
@@ -452,7 +461,8 @@ unsafe extern "C" {
     static midair_blob_end: u8;
 }
 
-/// Offset of the instruction that makes a system call on a thread of ours that is about to end; it ends behind it.
+/// Offset of the instruction that makes a system call on a worker thread that is about to end; it
+/// ends behind it.
 pub(crate) fn last_call() -> Option<u64> {
     let (begin, call) = (&raw const midair_blob_begin, &raw const midair_blob_call);
     Some((call as u64).wrapping_sub(begin as u64))
@@ -462,8 +472,8 @@ pub(crate) fn last_call() -> Option<u64> {
 pub(crate) fn code() -> &'static [u8] {
     let (begin, end) = (&raw const midair_blob_begin, &raw const midair_blob_end);
     let len = end as usize - begin as usize;
-    // SAFETY: the assembly above puts both labels into one read-only section of this program, `begin` first, with only
-    // initialised bytes between them.
+    // SAFETY: the assembly above puts both labels into one read-only section of this program,
+    // `begin` first, with only initialised bytes between them.
     unsafe { std::slice::from_raw_parts(begin, len) }
 }
 

@@ -9,7 +9,7 @@ pub(crate) use sigframe::{FrameLayout, frame_bytes, lay_out};
 use midair_procinfo::syscall::Blocking;
 use midair_ptrace::{Registers, RemoteAddr};
 
-use crate::filters::{Need, may, must};
+use crate::needs::{Need, may, must};
 
 use super::{Blocked, Rearm, RestartAs, Standing};
 
@@ -49,8 +49,8 @@ pub(crate) const NEEDED: &[Need] = &[
     may("readlink", libc::SYS_readlink, [1, 1, 64, 0, 0, 0]),
 ];
 
-/// Judges a system call by number and arguments; None: not one to enter through. The three groups were measured, see
-/// `docs/sources.md#inject`.
+/// Judges a system call by number and arguments; None: not one to enter through. The three groups
+/// were measured, see `docs/sources.md#inject`.
 pub(crate) fn blocked_in(nr: u64, args: &[u64; 6]) -> Option<(&'static str, Blocked)> {
     use Blocked::{Disturbed, Futex, Restarted, Restarts};
     Some(match nr {
@@ -109,14 +109,15 @@ fn restart_as(regs: &Registers) -> Option<RestartAs> {
     }
 }
 
-/// How the call comes back in which a thread was seen and is now stopped; None when it is not in that call any more.
+/// How the call comes back in which a thread was seen and is now stopped; None when it is not in
+/// that call any more.
 pub(crate) fn stands_in(regs: &Registers, call: &Blocking) -> Option<RestartAs> {
     let same = regs.0.orig_rax == call.number && regs.0.rip == call.pc && regs.0.rsp == call.sp;
     same.then(|| restart_as(regs)).flatten()
 }
 
-/// Number and arguments of a system call that a stop has interrupted and that will be made again, whichever it is. `_instruction`
-/// tells what lies at an address.
+/// Number and arguments of a system call that a stop has interrupted and that will be made again,
+/// whichever it is. `_instruction` tells what lies at an address.
 pub(crate) fn interrupted_call(
     regs: &Registers,
     _instruction: impl Fn(u64) -> Option<[u8; SYSCALL_INSTRUCTION.len()]>,
@@ -132,8 +133,9 @@ pub(crate) fn rearm(_original: &Registers, _call: Option<&Blocking>) -> Option<R
     None
 }
 
-/// System calls that no allocator, loader or C library makes while it holds a lock that making a thread needs, by number. A
-/// thread that has just come back from one stands in a plain wrapper. Not `futex`, nor those that change mappings or threads.
+/// System calls that no allocator, loader or C library makes while it holds a lock that making a
+/// thread needs, by number. A thread that has just come back from one stands in a plain wrapper.
+/// Not `futex`, nor those that change mappings or threads.
 pub(crate) fn plain_call(nr: u64) -> Option<&'static str> {
     Some(match nr {
         0 => "read",
@@ -187,8 +189,9 @@ pub(crate) fn standing(regs: &Registers) -> Standing {
 /// Flags that must be clear in our code: direction, trap.
 const CLEAR_FLAGS: u64 = 0x400 | 0x100;
 
-/// Registers for one system call made by the `syscall; ret` at `gadget`, on the stack at `stack`. `orig_rax` is -1 so that
-/// the kernel does not take the interrupted call for the one to restart. The restorer's address is on the stack already.
+/// Registers for one system call made by the `syscall; ret` at `gadget`, on the stack at `stack`.
+/// `orig_rax` is -1 so that the kernel does not take the interrupted call for the one to restart.
+/// The restorer's address is on the stack already.
 pub(crate) fn for_system_call(
     base: &Registers,
     gadget: RemoteAddr,
@@ -212,15 +215,16 @@ pub(crate) fn call_begun(regs: &Registers) -> u64 {
     regs.0.orig_rax
 }
 
-/// Registers by which a thread that stands behind a system call leaves it out, if it has only begun, or makes none again.
+/// Registers by which a thread that stands behind a system call leaves it out, if it has only
+/// begun, or makes none again.
 pub(crate) fn without_call(base: &Registers) -> Registers {
     let mut regs = base.0;
     regs.orig_rax = u64::MAX;
     Registers(regs)
 }
 
-/// Registers for one system call by the instruction at `at`. All but the number, the arguments that are given and the place are as
-/// in `base`.
+/// Registers for one system call by the instruction at `at`. All but the number, the arguments that
+/// are given and the address are as in `base`.
 pub(crate) fn call_from(base: &Registers, at: RemoteAddr, nr: u64, args: &[u64]) -> Registers {
     let mut regs = base.0;
     regs.rip = at.get();
@@ -243,9 +247,9 @@ pub(crate) fn call_from(base: &Registers, at: RemoteAddr, nr: u64, args: &[u64])
 /// Bytes before and behind a system call that [`ends_in_exit`] looks at.
 pub(crate) const AROUND_EXIT: (usize, usize) = (16, 2);
 
-/// Whether the code around the `syscall` by which the C library ends a thread makes that call again if it comes back, whatever the
-/// call left in the registers that it changes (`rax`, `rcx`, `r11`) and `munmap` needs (`rdi`, `rsi`). `before` ends with the
-/// instruction.
+/// Whether the code around the `syscall` by which the C library ends a thread makes that call again
+/// if it comes back, whatever the call left in the registers that it changes (`rax`, `rcx`, `r11`)
+/// and `munmap` needs (`rdi`, `rsi`). `before` ends with the instruction.
 pub(crate) fn ends_in_exit(before: &[u8], after: &[u8]) -> bool {
     // jmp, by a signed byte, backwards.
     let &[0xeb, back] = after else { return false };
@@ -263,7 +267,8 @@ pub(crate) fn ends_in_exit(before: &[u8], after: &[u8]) -> bool {
     }
     let mut number = false;
     while code != SYSCALL_INSTRUCTION {
-        // Moves between registers, and nothing that touches memory. The number's comes from one that nobody changes.
+        // Moves between registers, and nothing that touches memory. The number's comes from one
+        // that nobody changes.
         let (is_number, rest) = match *code {
             [0x31, 0xff, ref rest @ ..] => (false, rest),
             // mov eax, 60
@@ -319,7 +324,8 @@ mod tests {
         let other = [0xb8, 60, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05];
         assert!(ends_in_exit(&other, &[0xeb, 0xf5]));
         for (before, after) in [
-            // Forwards, no jump, into the middle, past what was read, the number not loaded anew, from a register that changes.
+            // Forwards, no jump, into the middle, past what was read, the number not loaded anew,
+            // from a register that changes.
             (&debian[..], [0xeb, 0x08]),
             (&debian, [0x90, 0x90]),
             (&debian, [0xeb, 0xf9]),

@@ -1,4 +1,5 @@
-//! What the engine's tests share: C targets compiled and started, an attacher as a process of its own.
+//! What the engine's tests share: C targets compiled and started, an attacher as a process of its
+//! own.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "tests may panic")]
 
@@ -19,7 +20,7 @@ pub fn compiled(name: &str, shared: bool) -> PathBuf {
     } else {
         name.to_owned()
     });
-    // Each process compiles for itself and renames: several tests may do so at once.
+    // Each process compiles for itself and renames: several tests may do so immediately.
     let fresh = dir.join(format!("{name}.{}", std::process::id()));
     let newer = |path: &Path| {
         path.metadata()
@@ -75,7 +76,7 @@ pub fn listening(name: &str) -> PathBuf {
     let built = midair_tests::build_dir()
         .expect("the tests' own folder")
         .join("librocprofiler_register.so");
-    // Each process makes its own and renames: several tests may do so at once.
+    // Each process makes its own and renames: several tests may do so immediately.
     let put = |name: &str, from: &Path, make: &dyn Fn(&Path)| {
         let time = |path: &Path| path.metadata().and_then(|it| it.modified()).ok();
         let out = dir.join(name);
@@ -144,9 +145,9 @@ pub fn attacher(pid: Pid, args: &[&str]) -> Command {
     command
 }
 
-/// Waits until no thread of ours is in the target.
+/// Waits until no worker thread is in the target.
 pub fn until_alone(pid: Pid) {
-    until("the end of our thread", || {
+    until("the end of the worker thread", || {
         Ok(Snapshot::take(pid)?.named("midair-worker").next().is_none())
     })
     .expect("it ends");

@@ -12,7 +12,8 @@ fn names(pid: Pid) -> Vec<String> {
         .collect()
 }
 
-/// Sits on an abstract name, by a socket of the listener's kind: the kernel keeps those of other kinds apart.
+/// Sits on an abstract name, by a socket of the listener's kind: the kernel keeps those of other
+/// kinds apart.
 fn squat(name: &str) -> OwnedFd {
     // SAFETY: plain calls with a descriptor of our own and an address that outlives them.
     unsafe {
@@ -52,9 +53,9 @@ fn who_sits_on_its_names_gets_nothing() {
     let held: Vec<_> = names(pid).iter().map(|name| squat(name)).collect();
     target.send("register").unwrap();
     target.expect("registered").unwrap();
-    until("its listener", || Ok(look(pid)?.listener.is_some())).unwrap();
+    until("its listener", || Ok(inspect(pid)?.listener.is_some())).unwrap();
     let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
-    assert_eq!(entered.via.tier, Tier::Listener, "{:?}", entered.via);
+    assert_eq!(entered.via.path, EntryPath::Listener, "{:?}", entered.via);
     let said = entered.via.rejected[0].to_string();
     assert!(said.contains("was not used over its socket"), "{said}");
     let socket = hello(&entered);
@@ -113,7 +114,7 @@ fn garbage_and_silence_harm_nobody() {
         let peer = connect(pid);
         send_with_descriptor(peer.as_fd(), bytes, file.as_fd()).unwrap();
     }
-    // Gone at once, and many at a time.
+    // Gone immediately, and many at a time.
     for _ in 0..50 {
         drop(connect(pid));
     }
@@ -122,7 +123,7 @@ fn garbage_and_silence_harm_nobody() {
     // One that says nothing holds the others up for its time and no longer.
     let silent = connect(pid);
     until("the last one's end", || {
-        Ok(look(pid)?.agent.is_some_and(|agent| agent.is_parked()))
+        Ok(inspect(pid)?.worker.is_some_and(|agent| agent.is_parked()))
     })
     .unwrap();
     park(over_the_socket(pid), pid);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// A program of ours without the right to trace, of this user.
 fn without_ptrace(user: &str, pid: Pid, more: &[&str]) -> crate::common::Exit {
-    let agent = compiled("agent", true);
+    let agent = compiled("library", true);
     let mut words = vec!["--any-way", "--library", agent.to_str().unwrap()];
     words.extend(more);
     let plain = attacher(pid, &words);
@@ -24,7 +24,7 @@ fn let_in(exit: &crate::common::Exit) -> bool {
 /// What another user must reach for this: the programs of the test.
 fn open_to_all() {
     for file in [
-        compiled("agent", true),
+        compiled("library", true),
         compiled("without_ptrace", false),
         attacher(Pid::MAX, &[]).get_program().into(),
         listening("listening"),
@@ -123,7 +123,12 @@ fn a_filter_in_the_process_is_no_hindrance() {
         let pid = pid_of(&target);
         for _ in 0..2 {
             let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
-            assert_eq!(entered.via.tier, Tier::Socket, "{later}: {:?}", entered.via);
+            assert_eq!(
+                entered.via.path,
+                EntryPath::Socket,
+                "{later}: {:?}",
+                entered.via
+            );
             let mut socket: UnixStream = entered.channel.try_clone().unwrap().into();
             if entered.via.doing.contains("woken") {
                 socket.write_all(b"wake").unwrap();
@@ -168,7 +173,10 @@ fn it_serves_under_a_debugger_while_it_runs() {
     })
     .unwrap();
     let seen = approach(pid).unwrap();
-    assert!(seen.look.is_err() && seen.door.is_some(), "it is traced");
+    assert!(
+        seen.inspection.is_err() && seen.endpoint.is_some(),
+        "it is traced"
+    );
     let (entered, mut socket) = over_the_socket(pid);
     socket.write_all(b"park").unwrap();
     drop((entered, socket));
@@ -182,7 +190,7 @@ fn it_serves_under_a_debugger_while_it_runs() {
     };
     until("parking", || waits(pid)).unwrap();
     let (entered, mut socket) = over_the_socket(pid);
-    assert_eq!(entered.via.doing, "it has woken our thread");
+    assert_eq!(entered.via.doing, "it has woken the worker thread");
     socket.write_all(b"park").unwrap();
     until("parking", || waits(pid)).unwrap();
     gdb.signal(libc::SIGKILL).unwrap();
@@ -195,7 +203,10 @@ fn one_that_is_stopped_is_named_with_who_stopped_it() {
     let target = start(&[]);
     let pid = pid_of(&target);
     let seen = approach(pid).unwrap();
-    let listener = seen.door.as_ref().and_then(midair_inject::Door::listener);
+    let listener = seen
+        .endpoint
+        .as_ref()
+        .and_then(midair_inject::Endpoint::listener);
     let seized = Seized::seize(listener.unwrap(), false).unwrap();
     seized.interrupt().unwrap();
     let stopped = seized.wait_for_event(Deadline::after(PATIENCE)).unwrap();
@@ -204,7 +215,7 @@ fn one_that_is_stopped_is_named_with_who_stopped_it() {
         ..options()
     };
     let error = enter_by(&seen, &library(), &hasty).unwrap_err();
-    let EnterError::Standing { words, .. } = &error else {
+    let EnterError::TargetStopped { words, .. } = &error else {
         panic!("{error}")
     };
     // SAFETY: takes nothing.

@@ -1,5 +1,6 @@
-//! Whether a process is still the one that was looked at. It may end at any moment, become another program by `exec`, or be
-//! stopped by job control; what is then found at an address, or not found, must not be taken for an answer.
+//! Whether a process is still the one that was inspected. It may end at any time, become another program
+//! by `exec`, or be stopped by job control. What is then found at an address, or not found there, says
+//! nothing about the process that was inspected.
 
 use std::fs;
 use std::io;
@@ -10,12 +11,11 @@ use midair_ptrace::{Deadline, Pace};
 
 use midair_record::boot::step;
 
-use crate::agent::step_words;
-use crate::error::{EnterError, Refusal};
+use crate::error::{EnterError, Refusal, step_words};
 
-/// How it stands with the process.
+/// The state of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ImageState {
     /// As it was.
     Same,
     /// The same, stopped by job control.
@@ -28,10 +28,11 @@ pub(crate) enum Standing {
 
 /// One program image of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Still {
+pub(crate) struct ProcessImage {
     pid: Pid,
-    /// Its auxiliary vector: addresses of program, loader, vDSO and random bytes, which no two executions share but where
-    /// addresses are not random, and then those of the same program, where everything lies as before. Empty: not readable.
+    /// Its auxiliary vector: addresses of program, loader, vDSO and random bytes, which no two
+    /// executions share but where addresses are not random, and then those of the same program,
+    /// where everything lies as before. Empty: not readable.
     auxv: Vec<u8>,
 }
 
@@ -41,10 +42,10 @@ const SETTLING: Duration = Duration::from_millis(250);
 /// The same, once it has begun.
 const ENDING: Duration = Duration::from_secs(5);
 
-impl Still {
+impl ProcessImage {
     /// Remembers the process `pid`, whose live thread is `tid`.
-    pub(crate) fn of(pid: Pid, tid: Tid) -> Still {
-        Still {
+    pub(crate) fn of(pid: Pid, tid: Tid) -> ProcessImage {
+        ProcessImage {
             pid,
             auxv: auxv(tid),
         }
@@ -55,21 +56,21 @@ impl Still {
         self.pid
     }
 
-    /// Looks again.
-    pub(crate) fn standing(&self) -> Standing {
+    /// Checks again.
+    pub(crate) fn standing(&self) -> ImageState {
         let Ok(Some(tid)) = task::live(self.pid) else {
-            return Standing::Ended;
+            return ImageState::Ended;
         };
         let Ok(stat) = task::stat(tid) else {
-            return Standing::Ended;
+            return ImageState::Ended;
         };
         let now = auxv(tid);
         if !self.auxv.is_empty() && !now.is_empty() && now != self.auxv {
-            return Standing::Replaced;
+            return ImageState::Replaced;
         }
         match stat.state {
-            b'T' => Standing::Stopped,
-            _ => Standing::Same,
+            b'T' => ImageState::Stopped,
+            _ => ImageState::Same,
         }
     }
 
@@ -87,10 +88,10 @@ impl Still {
     /// Err once there is no use in waiting for it any longer.
     pub(crate) fn check(&self, during: &'static str) -> Result<(), EnterError> {
         match self.standing() {
-            Standing::Same => Ok(()),
-            Standing::Stopped => Err(Refusal::Stopped { pid: self.pid }.into()),
-            Standing::Ended => Err(EnterError::Gone { during }),
-            Standing::Replaced => Err(EnterError::Replaced { during }),
+            ImageState::Same => Ok(()),
+            ImageState::Stopped => Err(Refusal::Stopped { pid: self.pid }.into()),
+            ImageState::Ended => Err(EnterError::Gone { during }),
+            ImageState::Replaced => Err(EnterError::Replaced { during }),
         }
     }
 
@@ -101,7 +102,7 @@ impl Still {
             | EnterError::Engine { during, .. }
             | EnterError::SystemCall { call: during, .. }
             | EnterError::Silent { at: during } => during,
-            // Only our thread there has the other end.
+            // Only the worker thread there has the other end.
             EnterError::Ours { during, source } if hung_up(source) => during,
             EnterError::NoneParked { .. } => "looking for a thread",
             // Read from a thread that was held: it lived.
@@ -117,16 +118,17 @@ impl Still {
             EnterError::Refused(_) => "looking at it again",
             _ => return error,
         };
-        // The thread that we held ends first, when another one ends the process or executes a program.
+        // The thread that we held ends first, when another one ends the process or executes a
+        // program.
         let mut deadline = Deadline::after(SETTLING);
         let last = Deadline::after(ENDING);
         let mut pace = Pace::new();
         loop {
             match self.standing() {
-                Standing::Ended => return EnterError::Gone { during },
-                Standing::Replaced => return EnterError::Replaced { during },
-                Standing::Stopped => return Refusal::Stopped { pid: self.pid }.into(),
-                Standing::Same => {}
+                ImageState::Ended => return EnterError::Gone { during },
+                ImageState::Replaced => return EnterError::Replaced { during },
+                ImageState::Stopped => return Refusal::Stopped { pid: self.pid }.into(),
+                ImageState::Same => {}
             }
             let ending = matches!(
                 error,
@@ -137,7 +139,8 @@ impl Still {
                 error,
                 EnterError::Gone { .. } | EnterError::Ours { .. } | EnterError::Refused(_)
             )
-            // A thread that has ended cannot be traced (EPERM), which looks as if somebody else traced it.
+            // A thread that has ended cannot be traced (EPERM), which looks as if another process
+            // traced it.
             || (matches!(error, EnterError::Engine { .. }) && self.is_ending());
             // On a machine with too much to do an end takes its time, once it has begun.
             if deadline.passed() && !last.passed() && settles && self.is_ending() {
@@ -172,16 +175,16 @@ mod tests {
     #[test]
     fn we_are_who_we_are() {
         let me = Pid::own();
-        let still = Still::of(me, me.leader());
-        assert_eq!(still.standing(), Standing::Same);
-        let other = Still {
+        let image = ProcessImage::of(me, me.leader());
+        assert_eq!(image.standing(), ImageState::Same);
+        let other = ProcessImage {
             auxv: vec![1],
-            ..still.clone()
+            ..image.clone()
         };
-        assert_eq!(other.standing(), Standing::Replaced);
-        let gone = Still {
+        assert_eq!(other.standing(), ImageState::Replaced);
+        let gone = ProcessImage {
             pid: Pid::MAX,
-            ..still
+            ..image
         };
         assert!(matches!(
             gone.explain(EnterError::Silent { at: "its socket" }),

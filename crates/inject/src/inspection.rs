@@ -1,4 +1,4 @@
-//! The first step: look at a process, touching nothing.
+//! The first step: look at a process, changing nothing.
 
 use std::fs::File;
 use std::io;
@@ -11,17 +11,17 @@ use midair_procinfo::{Pid, Tid, show, task};
 use midair_ptrace::{Memory, share_memory};
 use midair_record::boot::THREAD_NAME;
 
-use crate::agent::{self, Agent};
 use crate::code::TargetCode;
 use crate::error::Refusal;
-use crate::still::Still;
+use crate::process_image::ProcessImage;
+use crate::worker::{self, Worker};
 
 /// Name of the listener thread that a register library of AMD's scheme (or ours) keeps.
 pub const LISTENER_NAME: &str = "rocp-bg-attach";
 
 /// What was seen of a process.
 #[derive(Debug)]
-pub struct Look {
+pub struct Inspection {
     /// The process, as this process sees it.
     pub pid: Pid,
     /// A live thread of it, the leader if that lives: what everything is keyed on.
@@ -36,21 +36,22 @@ pub struct Look {
     pub modules: Modules,
     /// Addresses in its C library.
     pub code: TargetCode,
-    /// Our thread in it, left by an earlier session or busy with one.
-    pub agent: Option<Agent>,
+    /// The worker thread in it, left by an earlier session or busy with one.
+    pub worker: Option<Worker>,
     /// The listener thread, if it has one.
     pub listener: Option<Tid>,
-    /// Start time of the process since boot, clock ticks: with the pid it names one process for good.
+    /// Start time of the process since boot, clock ticks: with the pid it names one process for
+    /// good.
     pub start_ticks: u64,
-    /// What it is known by again.
-    pub(crate) still: Still,
+    /// Identifies the process later.
+    pub(crate) image: ProcessImage,
 }
 
-/// Looks at the process of `pid` (any thread id of it will do).
+/// Inspects the process of `pid` (any thread id of it will do).
 ///
 /// # Errors
 /// A [`Refusal`]: why it cannot be entered.
-pub fn look(pid: Pid) -> Result<Look, Refusal> {
+pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
     let gone = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Refusal::NoProcess { pid },
         _ if error.raw_os_error() == Some(ESRCH) => Refusal::NoProcess { pid },
@@ -105,7 +106,7 @@ pub fn look(pid: Pid) -> Result<Look, Refusal> {
         what: error.to_string(),
     })?;
     // Before what it is compared for.
-    let still = Still::of(pid, tid);
+    let image = ProcessImage::of(pid, tid);
     let modules = Modules::of(tid).map_err(|source| Refusal::Unreadable {
         pid,
         what: "the mappings".into(),
@@ -123,8 +124,8 @@ pub fn look(pid: Pid) -> Result<Look, Refusal> {
         move |tid: &Tid| task::comm(*tid).is_ok_and(|comm| comm == name)
     };
     let listener = tids.iter().copied().find(named(LISTENER_NAME));
-    let agent = agent::find(memory, tids.iter().copied().filter(named(THREAD_NAME)));
-    Ok(Look {
+    let worker = worker::find(memory, tids.iter().copied().filter(named(THREAD_NAME)));
+    Ok(Inspection {
         pid,
         tid,
         name: show(&first.comm),
@@ -132,20 +133,20 @@ pub fn look(pid: Pid) -> Result<Look, Refusal> {
         access,
         modules,
         code,
-        agent,
+        worker,
         listener,
         start_ticks,
-        still,
+        image,
     })
 }
 
 const ESRCH: i32 = 3;
 
-/// What stands in the way of loading `/proc/self/fd/N`, if anything does: a root without /proc, or one with the /proc of another pid
-/// namespace (who was put into a container's mounts alone).
+/// What stands in the way of loading `/proc/self/fd/N`, if anything does: a root without /proc, or
+/// one with the /proc of another pid namespace (who was put into a container's mounts alone).
 fn blind(tid: Tid, status: &Status, start_ticks: u64) -> Option<&'static str> {
     let proc = std::path::PathBuf::from(format!("/proc/{tid}/root/proc"));
-    // Where it cannot be looked at, the load itself has to tell.
+    // Where it cannot be inspected, the load itself has to tell.
     match std::fs::symlink_metadata(proc.join("self")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Some("none is mounted in its root");
@@ -163,7 +164,8 @@ fn blind(tid: Tid, status: &Status, start_ticks: u64) -> Option<&'static str> {
         .then_some("the one in its root is of another pid namespace")
 }
 
-/// The number of the thread of `status` in the pid namespace where its process has the number `process`.
+/// The number of the thread of `status` in the pid namespace where its process has the number
+/// `process`.
 fn thread_in(status: &Status, process: Pid) -> Tid {
     let level = status.ns_tgid.iter().position(|&tgid| tgid == process);
     level
@@ -172,7 +174,7 @@ fn thread_in(status: &Status, process: Pid) -> Tid {
         .unwrap_or(process.leader())
 }
 
-impl Look {
+impl Inspection {
     /// The target's memory.
     pub fn memory(&self) -> Memory {
         Memory::of(self.tid)

@@ -1,35 +1,39 @@
-//! The way out by our own thread: it unmaps what was mapped as its last act, and no thread of the program is stopped.
+//! The worker thread unmaps its own memory as its last act, so that no thread of the program is stopped.
 //!
-//! It cannot do so by itself: it ends in the C library, on the very stack that is to go, and with its thread control block there. So it
-//! is traced to its end. At the beginning of its `exit` the C library is done with it. Then what the kernel itself would still write
-//! into that memory is called off: the area for restartable sequences (at any return to user code; a fault there kills the process),
-//! the word that is cleared at a thread's end, and the list of robust locks. The first two calls are made in our code page, behind whose
-//! instruction stands an `exit`; `munmap` is made by the C library's own last instruction, which stays. Behind it stands the C
-//! library's loop around `exit`, which is looked at before: so wherever this process dies, the thread ends.
+//! It cannot do this unaided. It ends in the C library, on the very stack that is to be unmapped, where
+//! its thread control block is as well. So it is traced to its end. When it enters its `exit`, the C
+//! library is done with it. The kernel itself would still write to that memory, which is prevented
+//! first: the area for restartable sequences is unregistered (the kernel writes there at every return to
+//! user code, and a fault there kills the process), as are the word that is cleared when a thread ends
+//! and the list of robust locks. The first two calls are made in our code page, where an `exit` follows
+//! the instruction. `munmap` is made by the C library's own last instruction, which stays mapped. The C
+//! library's loop around `exit` follows it, and is checked before. So wherever this process dies, the
+//! thread ends.
 
 use std::os::fd::OwnedFd;
 
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{
-    Boost, Deadline, Registers, RemoteAddr, Seized, StopKind, Stopped, Urgent, Waited, fault,
-    keep_off, on_own_thread,
+    Boost, Deadline, Registers, RemoteAddr, Seized, StopKind, Stopped, Urgent, Waited,
+    avoid_processor, fault, on_own_thread,
 };
 
-use crate::agent::Block;
 use crate::arch::{self, number};
 use crate::error::{During, EnterError};
 use crate::mappings::Mappings;
 use crate::options::{FaultPoint, Options};
+use crate::worker::Block;
 
-const PHASE: &str = "the end of our thread";
+const PHASE: &str = "the end of the worker thread";
 
-/// Hangs up (drops `channel`), follows `agent` to its end and has it unmap `mappings` there. False where it was left to end as ever: it
-/// is traced, under filters, or not what it is taken for.
+/// Hangs up (drops `channel`), follows `agent` to its end and has it unmap `mappings` there. False
+/// where it was left to end as ever: it is traced, under filters, or not what it is taken for.
 ///
 /// # Errors
-/// [`EnterError::Silent`] when it has not come to its end by `deadline`; [`EnterError::Gone`], [`EnterError::Engine`].
+/// [`EnterError::Silent`] when it has not come to its end by `deadline`; [`EnterError::Gone`],
+/// [`EnterError::Engine`].
 pub(crate) fn unmap(
-    agent: Tid,
+    worker: Tid,
     block: Block,
     mappings: &Mappings,
     channel: &mut Option<OwnedFd>,
@@ -40,7 +44,7 @@ pub(crate) fn unmap(
         return Ok(false);
     };
     // Filters were asked for what a thread's ordinary life needs.
-    if task::status(agent).is_ok_and(|status| status.seccomp != 0) {
+    if task::status(worker).is_ok_and(|status| status.seccomp != 0) {
         return Ok(false);
     }
     let way = Way {
@@ -50,7 +54,7 @@ pub(crate) fn unmap(
         deadline,
         options,
     };
-    on_own_thread(|| way.go(agent, channel)).during(PHASE)?
+    on_own_thread(|| way.go(worker, channel)).during(PHASE)?
 }
 
 struct Way<'a> {
@@ -63,21 +67,21 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    fn go(&self, agent: Tid, channel: &mut Option<OwnedFd>) -> Result<bool, EnterError> {
-        let Ok(seized) = Seized::seize(agent, false) else {
+    fn go(&self, worker: Tid, channel: &mut Option<OwnedFd>) -> Result<bool, EnterError> {
+        let Ok(seized) = Seized::seize(worker, false) else {
             return Ok(false);
         };
         seized.interrupt().during(PHASE)?;
         let mut stopped = seized
             .wait_for_event(Deadline::after(self.options.held))
             .during(PHASE)?;
-        // It stops at each of its last calls, and would wait for a turn at each where there are more threads than processors. What
-        // runs until its end is short.
-        if let Ok(stat) = task::stat(agent) {
-            keep_off(stat.processor);
+        // It stops at each of its last calls, and would wait for a time slice at each where there are
+        // more threads than processors. What runs until its end is short.
+        if let Ok(stat) = task::stat(worker) {
+            avoid_processor(stat.processor);
         }
         let _urgent = Urgent::begin();
-        let _boost = Boost::lend(agent);
+        let _boost = Boost::lend(worker);
         // Only now, so that it does not end before it is followed.
         if channel.take().is_some() {
             fault::step("hung up");
@@ -106,7 +110,8 @@ impl Way<'_> {
             };
             signal = match next.kind() {
                 StopKind::Syscall => return Ok(next),
-                // All that can be are blocked: a fault of its own, or SIGSTOP, which holds the whole process.
+                // All that can be are blocked: a fault of its own, or SIGSTOP, which holds the
+                // whole process.
                 StopKind::Signal(signal) => signal,
                 // Job control holds the program's threads, and not one that ends.
                 StopKind::Event | StopKind::Group(_) => 0,
@@ -163,7 +168,7 @@ impl Way<'_> {
             }
         }
         if done {
-            self.options.reached(FaultPoint::Unmapped);
+            FaultPoint::Unmapped.reached();
         }
         stopped
             .set_registers(&arch::call_from(base, exit, number::EXIT, &[0]))

@@ -1,8 +1,8 @@
-//! Our thread in a target: finding one, reading its boot block.
+//! The worker thread in a target: finding one, reading its boot block.
 
 use std::mem::offset_of;
 
-use midair_procinfo::syscall::Doing;
+use midair_procinfo::syscall::Activity;
 use midair_procinfo::{Tid, task};
 use midair_ptrace::{Memory, RemoteAddr};
 use midair_record::VERSION;
@@ -11,9 +11,9 @@ use midair_record::boot::{BootBlock, MAGIC, MAILBOX_OFFSET, mailbox, step};
 use crate::arch::number;
 use crate::error::EnterError;
 
-/// A thread of ours that was found in a process.
+/// A worker thread that was found in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Agent {
+pub struct Worker {
     /// The thread.
     pub tid: Tid,
     /// Its boot block, if it is parked on one.
@@ -24,12 +24,12 @@ pub struct Agent {
     pub mailbox: u32,
 }
 
-impl Agent {
+impl Worker {
     /// True when it waits to be woken by this build.
     pub fn is_parked(&self) -> bool {
         self.block.is_some() && self.version == VERSION && self.mailbox == mailbox::PARKED
     }
-    /// Its state in words.
+    /// Its state as text.
     pub fn state(&self) -> &'static str {
         if self.block.is_none() {
             "at work"
@@ -40,26 +40,26 @@ impl Agent {
 }
 
 /// The first parked one of `tids`, else the first.
-pub(crate) fn find(memory: Memory, tids: impl Iterator<Item = Tid>) -> Option<Agent> {
+pub(crate) fn find(memory: Memory, tids: impl Iterator<Item = Tid>) -> Option<Worker> {
     let mut any = None;
     for tid in tids {
-        let agent = examine(memory, tid);
-        if agent.is_parked() {
-            return Some(agent);
+        let worker = examine(memory, tid);
+        if worker.is_parked() {
+            return Some(worker);
         }
-        any = any.or(Some(agent));
+        any = any.or(Some(worker));
     }
     any
 }
 
-fn examine(memory: Memory, tid: Tid) -> Agent {
-    let busy = Agent {
+fn examine(memory: Memory, tid: Tid) -> Worker {
+    let busy = Worker {
         tid,
         block: None,
         version: 0,
         mailbox: mailbox::EMPTY,
     };
-    let Ok(Doing::Syscall(call)) = task::doing(tid) else {
+    let Ok(Activity::Syscall(call)) = task::activity(tid) else {
         return busy;
     };
     if call.number != number::FUTEX {
@@ -74,7 +74,7 @@ fn examine(memory: Memory, tid: Tid) -> Agent {
         block.word(offset_of!(BootBlock, version)),
         block.mailbox(),
     ) {
-        (Ok(MAGIC), Ok(version), Ok(mailbox)) => Agent {
+        (Ok(MAGIC), Ok(version), Ok(mailbox)) => Worker {
             tid,
             block: Some(block.at),
             version,
@@ -84,8 +84,8 @@ fn examine(memory: Memory, tid: Tid) -> Agent {
     }
 }
 
-/// What a boot block at this address says: its mailbox, and what its thread failed at. Both are the target's words and may be anything;
-/// this is here to be fuzzed.
+/// What a boot block at this address says: its mailbox, and what its thread failed at. Both are the
+/// target's words and may be anything; this is here to be fuzzed.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -119,12 +119,12 @@ impl Block {
         self.word(offset).map(u32::cast_signed)
     }
 
-    /// Our thread's id in its own pid namespace, once it has told it.
+    /// The worker thread's id in its own pid namespace, once it has told it.
     pub(crate) fn own_tid(&self) -> Option<Tid> {
         Tid::new(self.word(offset_of!(BootBlock, tid)).ok()?)
     }
 
-    /// What our thread says that it failed at, if it did.
+    /// What the worker thread says that it failed at, if it did.
     pub(crate) fn failure(&self) -> Option<EnterError> {
         let code = self.word(offset_of!(BootBlock, error_step)).ok()?;
         if code == 0 {
@@ -151,7 +151,7 @@ impl Block {
     }
 }
 
-/// A mailbox value in words.
+/// A mailbox value as text.
 pub(crate) fn mailbox_words(value: u32) -> &'static str {
     match value {
         mailbox::EMPTY => "not begun",
@@ -163,17 +163,5 @@ pub(crate) fn mailbox_words(value: u32) -> &'static str {
         mailbox::FAILED => "failed",
         mailbox::ENDED => "ending",
         _ => "in an unknown state",
-    }
-}
-
-pub(crate) fn step_words(code: u32) -> &'static str {
-    match code {
-        step::SOCKET => "making a socket pair",
-        step::SILENCE => "waiting for the library",
-        step::RECEIVE => "receiving the library",
-        step::LOAD | step::PATH => "loading the library",
-        step::ENTRY => "finding the entry of the library",
-        step::THREAD => "making a thread",
-        _ => "an unknown step",
     }
 }

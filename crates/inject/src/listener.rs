@@ -1,12 +1,13 @@
-//! T0: the process's own listener, reached over its socket. No right to trace is needed and nothing is stopped or traced.
+//! T0: the listener in the process, reached over its socket. No right to trace is needed, and nothing is
+//! stopped or traced.
 //!
-//! The listener is our register library's (`midair-register`); who may use it is decided there. Here the peer is proven to be the
-//! process that was meant, since anybody may listen under any name: the kernel tells who does.
+//! The listener belongs to our register library (`midair-register`), which decides who may use it. Here
+//! the peer is proven to be the process that was meant, since any process may bind any name: the kernel
+//! tells which one listens.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
 
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, show, task};
@@ -16,60 +17,63 @@ use midair_ptrace::{
 };
 use midair_record::knock::{self, ANSWER_LEN, Answer, Knock, NAMES, outcome, purpose, why};
 
-use crate::enter::{DOUBT, Payload, send};
-use crate::entered::{Entered, Tier, Times, Via};
+use crate::entered::{Entered, EntryPath, Times, Via};
 use crate::error::{During, EnterError};
-use crate::look::LISTENER_NAME;
+use crate::handshake::DOUBT;
+use crate::inspection::LISTENER_NAME;
 use crate::options::{FaultPoint, Options};
-use crate::still::{Standing, Still};
+use crate::payload::{Payload, send};
+use crate::process_image::{ImageState, ProcessImage};
+use crate::reply::{LAST_WORDS, boot_failure};
 
 /// A listener's socket that was seen.
 #[derive(Debug, Clone)]
-pub struct Door {
+pub struct Endpoint {
     pid: Pid,
     /// A thread of the process that lives.
     tid: Tid,
     /// The listener.
     listener: Option<Tid>,
-    /// Names that somebody listens under, and how many filters the listener had then: one of them is the process.
+    /// Names that somebody listens under, and how many filters the listener had then: one of them
+    /// is the process.
     names: Vec<(String, u32)>,
     /// How many system call filters the listener has now.
     filters: u32,
     /// Users of the process.
     uids: [u32; 4],
-    /// What the process is known by again.
-    still: Still,
+    /// Identifies the process later.
+    image: ProcessImage,
 }
 
 /// What the listener said without a session being asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Here {
+pub struct Accepted {
     /// A HIP or HSA runtime is in the process.
     pub gpu: bool,
 }
 
 /// Why it did not work.
 #[derive(Debug)]
-pub(crate) enum Shut {
-    /// There is no way in here, for this reason; another tier may have one.
-    Closed(String),
+pub(crate) enum NotServed {
+    /// There is no entry path here, for this reason; another path may be open.
+    Refused(String),
     /// The listener served, and this came of it.
     Failed(EnterError),
 }
 
-impl From<EnterError> for Shut {
-    fn from(error: EnterError) -> Shut {
-        Shut::Failed(error)
+impl From<EnterError> for NotServed {
+    fn from(error: EnterError) -> NotServed {
+        NotServed::Failed(error)
     }
 }
 
-fn closed(what: &str, error: &io::Error) -> Shut {
-    Shut::Closed(format!("{what}: {error}"))
+fn closed(what: &str, error: &io::Error) -> NotServed {
+    NotServed::Refused(format!("{what}: {error}"))
 }
 
-impl Door {
-    /// Looks whether somebody listens for this process. Nothing is touched.
-    pub(crate) fn find(pid: Pid, tid: Tid, status: &Status) -> Option<Door> {
+impl Endpoint {
+    /// Checks whether somebody listens for this process. Nothing is changed.
+    pub(crate) fn find(pid: Pid, tid: Tid, status: &Status) -> Option<Endpoint> {
         let inside = *status.ns_tgid.last().unwrap_or(&pid);
         // The process's own start, not that of the thread that stands for it.
         let start = task::stat(pid).ok()?.start_ticks;
@@ -83,28 +87,30 @@ impl Door {
                     .windows(before.len())
                     .position(|window| window == before)?;
                 let rest = std::str::from_utf8(line.get(at + before.len()..)?).ok()?;
-                // A listener that has its name and is not ready yet does not count, nor do connections, which have the name, too.
+                // A listener that has its name and is not ready yet does not count, nor do
+                // connections, which have the name, too.
                 listens(line).then_some(())?;
                 Some((format!("{prefix}{rest}"), knock::filters_in(rest)?))
             })
-            // Anybody may sit on as many as he likes.
+            // Any process may bind as many as it likes.
             .take(4 * NAMES as usize)
             .collect();
         names.sort();
         names.dedup();
         let listener = listener_of(tid);
-        (!names.is_empty()).then(|| Door {
+        (!names.is_empty()).then(|| Endpoint {
             pid,
             tid,
             listener,
             names,
             filters: filters_of(listener.unwrap_or(tid)),
             uids: status.uid,
-            still: Still::of(pid, tid),
+            image: ProcessImage::of(pid, tid),
         })
     }
 
-    /// The listener has got a system call filter since it listens. Serving us may be what that forbids, on pain of death.
+    /// The listener has got a system call filter since it listens. Serving us may be what that
+    /// forbids, on pain of death.
     pub(crate) fn is_filtered_later(&self) -> bool {
         self.names.iter().all(|(_, then)| *then != self.filters)
     }
@@ -117,23 +123,23 @@ impl Door {
     /// Asks the listener whether it would serve us, and what is there.
     ///
     /// # Errors
-    /// [`EnterError::NoDoor`] with the reason, or what the listener said.
-    pub fn ask(&self, options: &Options) -> Result<Here, EnterError> {
+    /// [`EnterError::ListenerUnusable`] with the reason, or what the listener said.
+    pub fn ask(&self, options: &Options) -> Result<Accepted, EnterError> {
         let asked = || {
             if self.is_filtered_later() {
-                return Err(Shut::Closed(FILTERED_LATER.into()));
+                return Err(NotServed::Refused(FILTERED_LATER.into()));
             }
             let connection = self.connect(options)?;
             let answer = self.exchange(&connection, purpose::ASK, options)?;
             until_hung_up(&connection);
             match answer.outcome {
-                outcome::HERE => Ok(Here {
+                outcome::HERE => Ok(Accepted {
                     gpu: answer.gpu != 0,
                 }),
                 _ => Err(self.refused(&answer)),
             }
         };
-        asked().map_err(Shut::into_error)
+        asked().map_err(NotServed::into_error)
     }
 
     /// Enters.
@@ -141,10 +147,10 @@ impl Door {
         &self,
         library: Option<&Payload>,
         options: &Options,
-    ) -> Result<Entered, Shut> {
+    ) -> Result<Entered, NotServed> {
         self.enter_as_it_was(library, options)
             .map_err(|shut| match shut {
-                Shut::Failed(error) => Shut::Failed(self.still.explain(error)),
+                NotServed::Failed(error) => NotServed::Failed(self.image.explain(error)),
                 closed => closed,
             })
     }
@@ -153,16 +159,16 @@ impl Door {
         &self,
         library: Option<&Payload>,
         options: &Options,
-    ) -> Result<Entered, Shut> {
+    ) -> Result<Entered, NotServed> {
         let connection = self.connect(options)?;
-        options.reached(FaultPoint::Knocked);
+        FaultPoint::Knocked.reached();
         let answer = self.exchange(&connection, purpose::ENTER, options)?;
-        options.reached(FaultPoint::Answered);
+        FaultPoint::Answered.reached();
         fault::step("the listener has answered");
         let fresh = match answer.outcome {
             outcome::SEND => {
                 send(&connection, library, answer.library_fd)?;
-                options.reached(FaultPoint::Sent);
+                FaultPoint::Sent.reached();
                 true
             }
             outcome::LOADED => true,
@@ -173,19 +179,20 @@ impl Door {
             }
         };
         // The listener serves peers of its own pid namespace only.
-        let agent_tid = Tid::new(answer.tid)
-            .ok_or_else(|| Shut::Closed("its listener did not name our thread".into()))?;
+        let worker_tid = Tid::new(answer.tid).ok_or_else(|| {
+            NotServed::Refused("its listener did not name the worker thread".into())
+        })?;
         let doing = if fresh {
-            "it has made our thread"
+            "it has made the worker thread"
         } else {
-            "it has woken our thread"
+            "it has woken the worker thread"
         };
         Ok(Entered {
             channel: connection,
             pid: self.pid,
-            agent_tid,
+            worker_tid,
             via: Via {
-                tier: Tier::Socket,
+                path: EntryPath::Socket,
                 tid: self.listener.unwrap_or(self.pid.leader()),
                 name: LISTENER_NAME.into(),
                 doing: doing.into(),
@@ -193,13 +200,13 @@ impl Door {
             },
             times: Times::default(),
             mappings: None,
-            still: self.still.clone(),
+            image: self.image.clone(),
             block: None,
         })
     }
 
     /// Connects, and proves who listens.
-    fn connect(&self, options: &Options) -> Result<OwnedFd, Shut> {
+    fn connect(&self, options: &Options) -> Result<OwnedFd, NotServed> {
         let namespace = self.other_namespace();
         let deadline = Deadline::after(options.boot);
         let mut squatter = None;
@@ -225,7 +232,7 @@ impl Door {
             };
             let connection = match connection {
                 Ok(connection) => connection,
-                // Whoever listened there has gone.
+                // The process that listened there is gone.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
                 Err(error) => return Err(closed("its listener cannot be reached", &error)),
             };
@@ -237,7 +244,7 @@ impl Door {
             }
             squatter = Some(peer.pid.map_or(0, Pid::get));
         }
-        Err(Shut::Closed(match squatter {
+        Err(NotServed::Refused(match squatter {
             Some(pid) => format!("process {pid} listens under its name"),
             None => "its listener has gone".into(),
         }))
@@ -256,8 +263,8 @@ impl Door {
         connection: &OwnedFd,
         purpose: u32,
         options: &Options,
-    ) -> Result<Answer, Shut> {
-        let hung_up = || Shut::Closed("its listener hung up".into());
+    ) -> Result<Answer, NotServed> {
+        let hung_up = || NotServed::Refused("its listener hung up".into());
         send_bytes(connection.as_fd(), &Knock::new(purpose).bytes()).or_else(|error| {
             // Its answer may be there already: then it says why.
             match error.raw_os_error() {
@@ -271,8 +278,9 @@ impl Door {
             if poll_readable(connection.as_fd(), slice).during("waiting for the listener")? {
                 break;
             }
-            // A process that stands still does not answer; whether it is job control or a tracer is told below.
-            if deadline.passed() || self.still.standing() != Standing::Same {
+            // A process that stands still does not answer; whether it is job control or a tracer is
+            // told below.
+            if deadline.passed() || self.image.standing() != ImageState::Same {
                 return Err(self.silent());
             }
         }
@@ -282,10 +290,10 @@ impl Door {
     }
 
     /// Why nobody answers: a process that is stopped cannot.
-    fn silent(&self) -> Shut {
+    fn silent(&self) -> NotServed {
         let thread = self.listener.unwrap_or(self.tid);
         let Ok(status) = task::status(thread) else {
-            return Shut::Failed(EnterError::Gone {
+            return NotServed::Failed(EnterError::Gone {
                 during: "waiting for the listener",
             });
         };
@@ -295,47 +303,47 @@ impl Door {
                 format!("stopped by {by} ({name}), which traces it")
             }
             (b'T' | b't', _) => "stopped".into(),
-            _ => return Shut::Closed("its listener does not answer".into()),
+            _ => return NotServed::Refused("its listener does not answer".into()),
         };
-        Shut::Failed(EnterError::Standing {
+        NotServed::Failed(EnterError::TargetStopped {
             pid: self.pid,
             words,
         })
     }
 
-    fn refused(&self, answer: &Answer) -> Shut {
+    fn refused(&self, answer: &Answer) -> NotServed {
         let tid = Tid::new(answer.tid);
         match answer.outcome {
-            outcome::BUSY => Shut::Failed(EnterError::Busy {
+            outcome::BUSY => NotServed::Failed(EnterError::Busy {
                 tid: tid.unwrap_or(self.pid.leader()),
                 state: "at work",
             }),
-            outcome::NOT_ALLOWED => Shut::Closed(format!(
+            outcome::NOT_ALLOWED => NotServed::Refused(format!(
                 "its listener refuses: {}",
                 why::words(answer.error)
             )),
             // The parked thread's; the listener's own is in the answer's head.
             outcome::OTHER_VERSION => match tid {
-                Some(tid) => Shut::Failed(EnterError::OtherVersion {
+                Some(tid) => NotServed::Failed(EnterError::OtherVersion {
                     tid,
                     version: answer.error.cast_unsigned(),
                 }),
-                None => Shut::Closed(format!(
+                None => NotServed::Refused(format!(
                     "its listener is of another build of midair (layout {})",
                     answer.version
                 )),
             },
-            outcome::FAILED => Shut::Failed(boot_failure(answer)),
-            other => Shut::Closed(format!("its listener gave the unknown answer {other}")),
+            outcome::FAILED => NotServed::Failed(boot_failure(answer)),
+            other => NotServed::Refused(format!("its listener gave the unknown answer {other}")),
         }
     }
 }
 
-impl Shut {
+impl NotServed {
     fn into_error(self) -> EnterError {
         match self {
-            Shut::Closed(why) => EnterError::NoDoor { why },
-            Shut::Failed(error) => error,
+            NotServed::Refused(why) => EnterError::ListenerUnusable { why },
+            NotServed::Failed(error) => error,
         }
     }
 }
@@ -347,7 +355,8 @@ pub(crate) const FILTERED_LATER: &str =
 const EPIPE: i32 = 32;
 const ECONNRESET: i32 = 104;
 
-/// Whether a line of `/proc/net/unix` is that of a socket that listens: number, uses, protocol, flags (`__SO_ACCEPTCON`).
+/// Whether a line of `/proc/net/unix` is that of a socket that listens: number, uses, protocol,
+/// flags (`__SO_ACCEPTCON`).
 fn listens(line: &[u8]) -> bool {
     let flags = line
         .split(u8::is_ascii_whitespace)
@@ -357,28 +366,10 @@ fn listens(line: &[u8]) -> bool {
     flags.is_some_and(|flags| flags & 0x1_0000 != 0)
 }
 
-/// Waits until the listener has closed its end of a connection that it has nothing more to say on: the process is as it was then.
+/// Waits until the listener has closed its end of a connection that it has nothing more to say on:
+/// the process is as it was then.
 fn until_hung_up(connection: &OwnedFd) {
     let _open_for_longer = poll_readable(connection.as_fd(), Deadline::after(LAST_WORDS));
-}
-
-/// How long our thread and its listener are given to say why they hung up.
-const LAST_WORDS: Duration = Duration::from_millis(200);
-
-/// What our thread says on the channel that it failed at, if it does; the message is left there.
-pub(crate) fn failure_on(channel: &OwnedFd) -> Option<EnterError> {
-    let readable = poll_readable(channel.as_fd(), Deadline::after(LAST_WORDS));
-    if !readable.is_ok_and(|readable| readable) {
-        return None;
-    }
-    let mut bytes = [0; ANSWER_LEN];
-    let got = receive_now(channel.as_fd(), &mut bytes, true).ok()?;
-    let answer = Answer::read(bytes.get(..got)?)?;
-    (answer.outcome == outcome::FAILED).then(|| boot_failure(&answer))
-}
-
-fn boot_failure(answer: &Answer) -> EnterError {
-    EnterError::at_step(answer.step, answer.error, show(answer.words()))
 }
 
 fn filters_of(tid: Tid) -> u32 {

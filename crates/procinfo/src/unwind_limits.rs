@@ -1,8 +1,9 @@
-//! Unwind tables that would keep us busy for ever, or for long, told before they are evaluated.
+//! Unwind tables that would take for ever, or very long, to evaluate are rejected before they are.
 //!
-//! The tables are the target's own. An expression in them may jump backwards, and the unwinder that we use evaluates expressions without
-//! a bound (framehop 0.16, `eval_expr`): one such entry would hang this process. So the entry for each address is looked at first, in the
-//! way in which framehop finds it. Compilers emit no such jumps.
+//! The tables are the target's own. An expression in them may jump backwards, and our unwinder evaluates
+//! expressions without a bound (framehop 0.16, `eval_expr`): one such entry would hang this process. So
+//! the entry for each address is checked first, and found in the same way as framehop finds it.
+//! Compilers emit no such jumps.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -47,7 +48,7 @@ pub(crate) struct Tables {
     /// None: the unwinder looks entries up by an index of its own.
     header: Option<Shared>,
     bases: BaseAddresses,
-    /// Without a header every entry was looked at once; otherwise each is when it is used.
+    /// Without a header every entry was looked immediately; otherwise each is when it is used.
     all: bool,
 }
 
@@ -85,7 +86,8 @@ impl Tables {
         table
     }
 
-    /// Whether the entry for a linked address may be evaluated. Where there is no entry there is nothing to evaluate.
+    /// Whether the entry for a linked address may be evaluated. Where there is no entry there is
+    /// nothing to evaluate.
     pub(crate) fn are_harmless_at(&self, address: u64, budget: &Budget) -> bool {
         match &self.header {
             Some(header) => self.entry_at(header, address, budget).unwrap_or(false),

@@ -1,6 +1,7 @@
-//! What room a process has left under its limits (`/proc/TID/limits`) and under its memory cgroups.
+//! How much a process has left under its limits (`/proc/TID/limits`) and under its memory cgroups.
 //!
-//! Nothing is touched. What cannot be read counts as no limit: the limit itself then says no, where it is met.
+//! Nothing is changed. What cannot be read counts as no limit: the limit itself then refuses where it is
+//! met.
 
 use std::fs;
 use std::io;
@@ -10,58 +11,59 @@ use crate::{Tid, decimal};
 
 /// One limit, and how far it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Left {
+pub struct Limit {
     /// The limit.
     pub limit: u64,
     /// In use.
     pub used: u64,
 }
 
-impl Left {
+impl Limit {
     /// What is left, 0 where more is used than allowed.
     pub fn left(&self) -> u64 {
         self.limit.saturating_sub(self.used)
     }
 }
 
-/// The room of one process. None: unlimited, or not to be known.
+/// The headroom of one process. None: unlimited, or not to be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Room {
+pub struct Headroom {
     /// Bytes of address space (`RLIMIT_AS`).
-    pub address_space: Option<Left>,
+    pub address_space: Option<Limit>,
     /// Bytes of private writable memory (`RLIMIT_DATA`).
-    pub data: Option<Left>,
-    /// Bytes that may be locked (`RLIMIT_MEMLOCK`), where the process has locked all it has (`mlockall`), and may not lock without
-    /// limit.
-    pub locked: Option<Left>,
+    pub data: Option<Limit>,
+    /// Bytes that may be locked (`RLIMIT_MEMLOCK`), where the process has locked all it has
+    /// (`mlockall`), and may not lock without limit.
+    pub locked: Option<Limit>,
     /// Descriptor numbers (`RLIMIT_NOFILE`).
-    pub descriptors: Option<Left>,
+    pub descriptors: Option<Limit>,
     /// Mappings (`vm.max_map_count`).
-    pub mappings: Option<Left>,
-    /// Bytes under the tightest memory cgroup that it is in. Used is what cannot be taken back: without the page cache of files.
-    pub memory: Option<Left>,
-    /// The process has locked all its memory, so that whatever is mapped is memory at once.
+    pub mappings: Option<Limit>,
+    /// Bytes under the tightest memory cgroup that it is in. Used is what cannot be taken back:
+    /// without the page cache of files.
+    pub memory: Option<Limit>,
+    /// The process has locked all its memory, so that whatever is mapped is memory immediately.
     pub locks_all: bool,
 }
 
 /// `CAP_IPC_LOCK`.
 const CAP_IPC_LOCK: u64 = 1 << 14;
 
-/// Looks at the process of a live thread, which has `mappings` mappings.
+/// Inspects the process of a live thread, which has `mappings` mappings.
 ///
 /// # Errors
 /// The kernel's; not found when it has ended.
-pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Room> {
+pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Headroom> {
     let tid = tid.into();
     let limits = fs::read(format!("/proc/{tid}/limits"))?;
     let status = fs::read(format!("/proc/{tid}/status"))?;
     let bytes = |key: &str| number_after(&status, key).unwrap_or(0).saturating_mul(1024);
     let left =
-        |name: &str, used: u64| number_after(&limits, name).map(|limit| Left { limit, used });
+        |name: &str, used: u64| number_after(&limits, name).map(|limit| Limit { limit, used });
     // Some mappings cannot be locked (of devices, of the kernel).
     let locks_all = bytes("VmLck:") > bytes("VmSize:") / 4 * 3;
     let unlimited = crate::status::parse(&status).cap_effective & CAP_IPC_LOCK != 0;
-    Ok(Room {
+    Ok(Headroom {
         address_space: left("Max address space", bytes("VmSize:")),
         data: left("Max data size", bytes("VmData:")),
         locked: left("Max locked memory", bytes("VmLck:")).filter(|_| locks_all && !unlimited),
@@ -69,7 +71,7 @@ pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Room> {
             number_after(&limits, "Max open files"),
             crate::task::descriptors(tid),
         ) {
-            (Some(limit), Ok(open)) => Some(Left {
+            (Some(limit), Ok(open)) => Some(Limit {
                 limit,
                 used: open.iter().filter(|&&fd| (fd as u64) < limit).count() as u64,
             }),
@@ -78,7 +80,7 @@ pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Room> {
         mappings: fs::read("/proc/sys/vm/max_map_count")
             .ok()
             .and_then(|text| decimal(&text))
-            .map(|limit| Left {
+            .map(|limit| Limit {
                 limit,
                 used: mappings as u64,
             }),
@@ -87,7 +89,8 @@ pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Room> {
     })
 }
 
-/// The number behind `key` at the beginning of a line. None for "unlimited", and where there is no such line.
+/// The number behind `key` at the beginning of a line. None for "unlimited", and where there is no
+/// such line.
 fn number_after(text: &[u8], key: &str) -> Option<u64> {
     let line = text
         .split(|&byte| byte == b'\n')
@@ -97,15 +100,15 @@ fn number_after(text: &[u8], key: &str) -> Option<u64> {
         .and_then(decimal)
 }
 
-/// What is left under the tightest memory cgroup of a process, see [`Room::memory`].
-pub fn memory(tid: impl Into<Tid>) -> Option<Left> {
+/// What is left under the tightest memory cgroup of a process, see [`Headroom::memory`].
+pub fn memory(tid: impl Into<Tid>) -> Option<Limit> {
     let tid = tid.into();
     let groups = fs::read(format!("/proc/{tid}/cgroup")).ok()?;
     let mounts = fs::read("/proc/self/mountinfo").ok()?;
     hierarchies(&groups, &mounts)
         .into_iter()
         .flat_map(|(top, path, files)| tightest(&top, &path, files))
-        .min_by_key(Left::left)
+        .min_by_key(Limit::left)
 }
 
 /// Names of a hierarchy's files.
@@ -130,7 +133,8 @@ const V2: Files = Files {
     reclaimable: ["inactive_file ", "active_file "],
 };
 
-/// Where the hierarchies that may limit memory are mounted: the mount point, the group's directory, names of files.
+/// Where the hierarchies that may limit memory are mounted: the mount point, the group's directory,
+/// names of files.
 fn hierarchies(groups: &[u8], mounts: &[u8]) -> Vec<(PathBuf, PathBuf, Files)> {
     let mut found = Vec::new();
     for line in groups.split(|&byte| byte == b'\n') {
@@ -187,7 +191,7 @@ fn mounted(line: &str, files: Files) -> Option<(&str, &str)> {
 }
 
 /// The limits on the way from `group` up to `top`.
-fn tightest(top: &Path, group: &Path, files: Files) -> Vec<Left> {
+fn tightest(top: &Path, group: &Path, files: Files) -> Vec<Limit> {
     group
         .ancestors()
         .take_while(|directory| directory.starts_with(top))
@@ -202,7 +206,7 @@ fn tightest(top: &Path, group: &Path, files: Files) -> Vec<Left> {
                 .iter()
                 .filter_map(|key| number_after(&stat, key))
                 .sum();
-            Some(Left {
+            Some(Limit {
                 limit,
                 used: used.saturating_sub(reclaimable),
             })
@@ -267,7 +271,7 @@ mod tests {
         put(&group, "max\n", "900\n", "");
         assert_eq!(
             tightest(top.path(), &group, V2),
-            [Left {
+            [Limit {
                 limit: 1000,
                 used: 920
             }]

@@ -1,0 +1,70 @@
+//! The first contact with a worker thread: it opens a socket pair, and the attacher takes the far
+//! end.
+
+use std::mem::offset_of;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use midair_procinfo::{Tid, task};
+use midair_ptrace::{Deadline, Pace, fault, pidfd_getfd, pidfd_open_thread};
+use midair_record::boot::{BootBlock, mailbox};
+
+use crate::error::{During, EnterError};
+use crate::inspection::Inspection;
+use crate::options::{FaultPoint, Options};
+use crate::worker::{Block, mailbox_words};
+
+/// How often a wait for the worker thread looks whether there still is a process that runs.
+pub(crate) const DOUBT: Duration = Duration::from_millis(20);
+
+/// Waits until the worker thread has opened its socket, and takes the far end.
+pub(crate) fn meet(
+    look: &Inspection,
+    block: Block,
+    options: &Options,
+) -> Result<(OwnedFd, Tid), EnterError> {
+    const PHASE: &str = "meeting the worker thread";
+    let deadline = Deadline::after(options.boot);
+    let mut pace = Pace::new();
+    let mut doubt = Deadline::after(DOUBT);
+    loop {
+        match block.mailbox().during(PHASE)? {
+            mailbox::OPEN => break,
+            mailbox::FAILED | mailbox::ENDED => {
+                return Err(block
+                    .failure()
+                    .unwrap_or(EnterError::Silent { at: "its socket" }));
+            }
+            other if deadline.passed() => {
+                return Err(EnterError::Silent {
+                    at: mailbox_words(other),
+                });
+            }
+            _ if doubt.passed() => {
+                look.image.check(PHASE)?;
+                doubt = Deadline::after(DOUBT);
+            }
+            _ => pace.rest(),
+        }
+    }
+    FaultPoint::Opened.reached();
+    fault::step("the worker thread has opened its socket");
+    let worker = find_worker(look, block).ok_or(EnterError::Gone { during: PHASE })?;
+    let pidfd = pidfd_open_thread(worker, look.pid).during(PHASE)?;
+    let far = block.signed(offset_of!(BootBlock, fd_far)).during(PHASE)?;
+    let channel = pidfd_getfd(pidfd.as_fd(), worker, far).during(PHASE)?;
+    FaultPoint::Taken.reached();
+    Ok((channel, worker))
+}
+
+/// The thread that the block names, by the id that this process knows it by: the block has the
+/// target's own.
+pub(crate) fn find_worker(look: &Inspection, block: Block) -> Option<Tid> {
+    let inside = block.own_tid()?;
+    let is_it = |&tid: &Tid| task::status(tid).is_ok_and(|status| status.own_tid() == Some(inside));
+    // In one pid namespace both are the same: no search.
+    if look.access.same_pid_namespace {
+        return Some(inside).filter(is_it);
+    }
+    task::list(look.tid).ok()?.into_iter().find(is_it)
+}

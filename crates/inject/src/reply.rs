@@ -1,0 +1,31 @@
+//! What a worker thread reports on the channel where its boot block may not be read.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use midair_procinfo::show;
+use midair_ptrace::{Deadline, poll_readable, receive_now};
+use midair_record::knock::{ANSWER_LEN, Answer, outcome};
+
+use crate::error::EnterError;
+
+/// How long the worker thread and its listener are given to say why they hung up.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// What the worker thread says on the channel that it failed at, if it does; the message is left
+/// there.
+pub(crate) fn failure_on(channel: &OwnedFd) -> Option<EnterError> {
+    let readable = poll_readable(channel.as_fd(), Deadline::after(LAST_WORDS));
+    if !readable.is_ok_and(|readable| readable) {
+        return None;
+    }
+    let mut bytes = [0; ANSWER_LEN];
+    let got = receive_now(channel.as_fd(), &mut bytes, true).ok()?;
+    let answer = Answer::read(bytes.get(..got)?)?;
+    (answer.outcome == outcome::FAILED).then(|| boot_failure(&answer))
+}
+
+/// The failure in an answer.
+pub(crate) fn boot_failure(answer: &Answer) -> EnterError {
+    EnterError::at_step(answer.step, answer.error, show(answer.words()))
+}
