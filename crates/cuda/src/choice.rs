@@ -1,58 +1,66 @@
-//! What is recorded: from the settings to kinds of activity.
+//! What is recorded: from the settings to domains.
 
-use midair_settings::{CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE, CUPTI, Settings};
+use midair_domain::{Domain, KindSet, built, domain, sets};
+use midair_settings::{CUPTI, Settings};
 
 /// What a session is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// Kernels.
-    pub kernels: bool,
-    /// Copies and fills of memory.
-    pub copies: bool,
-    /// Calls of the runtime.
-    pub runtime_calls: bool,
-    /// Calls of the driver.
-    pub driver_calls: bool,
-    /// NVTX marks and ranges.
-    pub markers: bool,
-    /// Allocations, releases, and moves of unified memory.
-    pub memory: bool,
+    /// The kinds of records that are wanted.
+    pub kinds: KindSet,
     /// The CUPTI that the user named: a path in the target's own file system.
     pub cupti: Option<String>,
 }
 
 impl Choice {
-    /// Calls of either, with which waits are recorded.
-    pub fn calls(&self) -> bool {
-        self.runtime_calls || self.driver_calls
+    /// Whether records of this kind are wanted.
+    pub fn has(&self, kind: u8) -> bool {
+        self.kinds.contains(kind)
     }
 
-    /// Reads the settings. Where none of the switches is on, kernels and copies are recorded, less what is switched off.
+    /// Calls of the runtime or of the driver, with which waits are recorded.
+    pub fn calls(&self) -> bool {
+        self.kinds.intersects(sets::CUDA_CALLS)
+    }
+
+    /// CUPTI's kinds of activities that are to be enabled, in the order in which users are told of them: kernels first.
+    pub fn activities(&self) -> Vec<u32> {
+        let mut domains: Vec<&Domain> = self.kinds.iter().filter_map(domain).collect();
+        domains.sort_by_key(|domain| domain.files.phrase.map(|phrase| phrase.rank));
+        domains
+            .iter()
+            .flat_map(|domain| domain.activities)
+            .copied()
+            .collect()
+    }
+
+    /// Reads the settings. Where none of the switches is on, the usual domains are recorded, less what is switched off.
     pub fn of(settings: &Settings) -> Choice {
-        let on = |name: &str| settings.is_on(name);
-        let mut choice = Choice {
-            kernels: on("ROCPROF_KERNEL_TRACE"),
-            copies: on("ROCPROF_MEMORY_COPY_TRACE"),
-            runtime_calls: on(CUDA_RUNTIME_API_TRACE),
-            driver_calls: on(CUDA_DRIVER_API_TRACE),
-            markers: on("ROCPROF_MARKER_API_TRACE"),
-            memory: on("ROCPROF_MEMORY_ALLOCATION_TRACE"),
-            cupti: settings.text(CUPTI).map(str::to_owned),
+        let cuda = || built().filter(|domain| domain.runtimes.cuda && !domain.asks().is_empty());
+        let is = |domain: &Domain, wanted: bool| {
+            let mut asks = domain.asks().iter();
+            asks.any(|ask| settings.boolean(ask.name()) == Ok(Some(wanted)))
         };
-        let nothing =
-            !(choice.kernels || choice.copies || choice.calls() || choice.markers || choice.memory);
-        if nothing {
-            let off = |name: &str| matches!(settings.boolean(name), Ok(Some(false)));
-            choice.kernels = !off("ROCPROF_KERNEL_TRACE");
-            choice.copies = !off("ROCPROF_MEMORY_COPY_TRACE");
+        let of = |domains: &mut dyn Iterator<Item = &'static Domain>| -> KindSet {
+            domains.map(|domain| domain.kind).collect()
+        };
+        let mut kinds = of(&mut cuda().filter(|domain| is(domain, true)));
+        if kinds.is_empty() {
+            kinds = of(&mut cuda().filter(|domain| domain.usual && !is(domain, false)));
         }
-        choice
+        Choice {
+            kinds,
+            cupti: settings.text(CUPTI).map(str::to_owned),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use midair_abi::cupti::activity_kind;
+    use midair_domain::kind;
+    use midair_settings::{CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE};
 
     fn of(words: &[(&str, &str)]) -> Choice {
         let mut settings = Settings::new();
@@ -65,11 +73,11 @@ mod tests {
     #[test]
     fn kernels_and_copies_where_nothing_is_said() {
         let choice = of(&[]);
-        assert!(choice.kernels && choice.copies);
-        assert!(!choice.calls() && !choice.markers && !choice.memory);
+        let usual = [kind::KERNEL_DISPATCH, kind::MEMORY_COPY, kind::MEMORY_SET];
+        assert_eq!(choice.kinds, KindSet::of(&usual));
         assert_eq!(choice.cupti, None);
         let choice = of(&[("ROCPROF_MEMORY_COPY_TRACE", "0")]);
-        assert!(choice.kernels && !choice.copies);
+        assert_eq!(choice.kinds, KindSet::of(&[kind::KERNEL_DISPATCH]));
     }
 
     #[test]
@@ -78,12 +86,44 @@ mod tests {
             (CUDA_DRIVER_API_TRACE, "1"),
             (CUPTI, "/opt/x/libcupti.so.13"),
         ]);
-        assert!(choice.calls() && !choice.runtime_calls && !choice.kernels && !choice.copies);
+        let driver = [kind::CUDA_DRIVER_API, kind::SYNCHRONIZATION];
+        assert_eq!(choice.kinds, KindSet::of(&driver));
+        assert!(choice.calls());
         assert_eq!(choice.cupti.as_deref(), Some("/opt/x/libcupti.so.13"));
         let choice = of(&[
             ("ROCPROF_MARKER_TRACE", "true"),
             ("ROCPROF_MEMORY_ALLOCATION_TRACE", "1"),
         ]);
-        assert!(choice.markers && choice.memory && !choice.kernels && !choice.calls());
+        let memory = [
+            kind::MARKER_CORE_RANGE_API,
+            kind::MEMORY_ALLOCATION,
+            kind::UNIFIED_MEMORY,
+        ];
+        assert_eq!(choice.kinds, KindSet::of(&memory));
+    }
+
+    #[test]
+    fn kernels_are_enabled_first_and_each_activity_once() {
+        let settings = [
+            ("ROCPROF_MARKER_API_TRACE", "1"),
+            ("ROCPROF_MEMORY_ALLOCATION_TRACE", "1"),
+            ("ROCPROF_MEMORY_COPY_TRACE", "1"),
+            ("ROCPROF_KERNEL_TRACE", "1"),
+            (CUDA_RUNTIME_API_TRACE, "1"),
+            (CUDA_DRIVER_API_TRACE, "1"),
+        ];
+        let all = [
+            activity_kind::CONCURRENT_KERNEL,
+            activity_kind::MEMCPY,
+            activity_kind::MEMCPY2,
+            activity_kind::MEMSET,
+            activity_kind::MARKER,
+            activity_kind::MEMORY2,
+            activity_kind::UNIFIED_MEMORY_COUNTER,
+            activity_kind::RUNTIME,
+            activity_kind::DRIVER,
+            activity_kind::SYNCHRONIZATION,
+        ];
+        assert_eq!(of(&settings).activities(), all);
     }
 }

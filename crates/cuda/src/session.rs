@@ -148,14 +148,14 @@ impl Session {
         self.pair();
         // What was dropped before is not ours.
         let _ = cupti.dropped();
-        if choice.memory
+        if choice.has(kind::UNIFIED_MEMORY)
             && let Err(why) = cupti.configure_unified_memory(&mut unified_counters())
         {
             let text = format!("moves of unified memory are not recorded: CUPTI says {why}");
             self.drain.sink.note(&text);
         }
         let mut last = None;
-        for wanted in kinds(choice) {
+        for wanted in choice.activities() {
             match cupti.enable(wanted) {
                 Ok(()) => self.enabled.push(wanted),
                 Err(why) => {
@@ -202,7 +202,7 @@ impl Session {
     /// With one buffer per thread, the thread that asks for it says both of its numbers, and CUPTI need not ask the system for one at each
     /// record (a system call, 4 % of a loop of launches on an H200). Without, it must.
     fn choose_thread_ids(&mut self, choice: &Choice) {
-        if !(choice.calls() || choice.markers) {
+        if !(choice.calls() || choice.has(kind::MARKER_CORE_RANGE_API)) {
             return;
         }
         let each = self
@@ -363,36 +363,6 @@ pub fn begin_anew() {
     POOL.begin_anew();
     USED.store(false, SeqCst);
     KEEP.store(true, SeqCst);
-}
-
-/// The kinds that a choice stands for.
-fn kinds(choice: &Choice) -> Vec<u32> {
-    let groups: [(bool, &[u32]); 7] = [
-        (choice.kernels, &[activity_kind::CONCURRENT_KERNEL]),
-        (
-            choice.copies,
-            &[
-                activity_kind::MEMCPY,
-                activity_kind::MEMCPY2,
-                activity_kind::MEMSET,
-            ],
-        ),
-        (choice.runtime_calls, &[activity_kind::RUNTIME]),
-        (choice.driver_calls, &[activity_kind::DRIVER]),
-        (choice.calls(), &[activity_kind::SYNCHRONIZATION]),
-        (choice.markers, &[activity_kind::MARKER]),
-        (
-            choice.memory,
-            &[
-                activity_kind::MEMORY2,
-                activity_kind::UNIFIED_MEMORY_COUNTER,
-            ],
-        ),
-    ];
-    let wanted = groups.iter().filter(|(on, _)| *on);
-    wanted
-        .flat_map(|(_, kinds)| kinds.iter().copied())
-        .collect()
 }
 
 /// All counters of unified memory, of all devices.

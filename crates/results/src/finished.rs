@@ -7,7 +7,6 @@ use midair_output::{
     Console, Format, Index, Names, Outcome, Plan, RecordFile, Trace, WriteError, console_summary,
     table,
 };
-use midair_record::event::kind;
 use midair_record::spool::{DROP_SLOTS, outcome};
 use midair_settings::Settings;
 use std::path::PathBuf;
@@ -306,26 +305,15 @@ pub fn check(settings: &Settings, identity: &Identity) -> Result<PathBuf, Failur
     Ok(plan.directory)
 }
 
+/// What the account of lost records calls those that only describe.
+const DESCRIPTIONS: &str = "descriptions of agents, queues or kernels";
+
 fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {
-    let what = |number: usize| match number as u8 {
-        kind::KERNEL_DISPATCH => "kernel dispatches",
-        kind::MEMORY_COPY => "copies",
-        kind::MEMORY_SET => "fills of memory",
-        kind::MEMORY_ALLOCATION => "allocations",
-        kind::SYNCHRONIZATION => "waits",
-        kind::UNIFIED_MEMORY => "moves of unified memory",
-        kind::CUDA_RUNTIME_API | kind::CUDA_DRIVER_API => "CUDA calls",
-        kind::SCRATCH_MEMORY => "changes of scratch memory",
-        kind::MARKER_CORE_API
-        | kind::MARKER_CONTROL_API
-        | kind::MARKER_NAME_API
-        | kind::MARKER_CORE_RANGE_API => "markers",
-        kind::HIP_RUNTIME_API_EXT | kind::HIP_COMPILER_API_EXT => "HIP calls",
-        kind::HSA_CORE_API
-        | kind::HSA_AMD_EXT_API
-        | kind::HSA_IMAGE_EXT_API
-        | kind::HSA_FINALIZE_EXT_API => "HSA calls",
-        _ => "descriptions of agents, queues or kernels",
+    let what = |number: usize| {
+        let domain = u8::try_from(number).ok().and_then(midair_domain::domain);
+        domain
+            .filter(|domain| domain.built)
+            .map_or(DESCRIPTIONS, |domain| domain.files.records)
     };
     let mut lost: Vec<(String, u64)> = Vec::new();
     for (number, count) in dropped.iter().enumerate().filter(|(_, count)| **count > 0) {

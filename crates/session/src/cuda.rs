@@ -3,9 +3,11 @@
 use crate::install::{Install, Tools};
 use crate::request::Request;
 use crate::rights;
+use midair_domain::{Domain, Ranked, built, of_setting};
 use midair_failure::{Failure, Kind};
 use midair_procinfo::Tid;
-use midair_settings::{CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE, CUPTI, Settings};
+use midair_settings::options::option;
+use midair_settings::{CUPTI, Settings};
 
 /// The remedy where there is no CUPTI.
 pub(crate) const NO_CUPTI: &str = "name one with --cupti PATH (as the process sees it), or install one there: pip install \
@@ -14,27 +16,25 @@ pub(crate) const NO_CUPTI: &str = "name one with --cupti PATH (as the process se
 pub(crate) const OTHER_PROFILER: &str =
     "CUPTI serves one profiler at a time: attach again when the other one is gone";
 
-/// What CUPTI tells.
-const THERE: [&str; 6] = [
-    "ROCPROF_KERNEL_TRACE",
-    "ROCPROF_MEMORY_COPY_TRACE",
-    "ROCPROF_MARKER_API_TRACE",
-    "ROCPROF_MEMORY_ALLOCATION_TRACE",
-    CUDA_RUNTIME_API_TRACE,
-    CUDA_DRIVER_API_TRACE,
-];
-/// What is recorded where nobody said what: the cheap part.
-const USUAL: [&str; 2] = ["ROCPROF_KERNEL_TRACE", "ROCPROF_MEMORY_COPY_TRACE"];
-/// What only AMD's runtimes have: variable, and the beginning of the options that ask for it by name.
-const NOT_THERE: [(&str, &str); 7] = [
-    ("ROCPROF_HIP_RUNTIME_API_TRACE", "hip-"),
-    ("ROCPROF_HIP_COMPILER_API_TRACE", "hip-"),
-    ("ROCPROF_HSA_CORE_API_TRACE", "hsa-"),
-    ("ROCPROF_HSA_AMD_EXT_API_TRACE", "hsa-"),
-    ("ROCPROF_HSA_IMAGE_EXT_API_TRACE", "hsa-"),
-    ("ROCPROF_HSA_FINALIZER_EXT_API_TRACE", "hsa-"),
-    ("ROCPROF_SCRATCH_MEMORY_TRACE", "scratch-"),
-];
+/// The domains that CUPTI tells of and that can be asked for.
+fn there() -> impl Iterator<Item = &'static Domain> {
+    built().filter(|domain| domain.runtimes.cuda && !domain.asks().is_empty())
+}
+
+/// The domains that only AMD's runtimes have, less those whose settings ask for something in a CUDA process, too.
+fn not_there() -> impl Iterator<Item = &'static Domain> {
+    built().filter(|domain| {
+        let mut asks = domain.asks().iter();
+        !domain.asks().is_empty()
+            && asks.all(|ask| of_setting(ask.name()).all(|other| !other.runtimes.cuda))
+    })
+}
+
+/// Whether a setting asks for a domain.
+fn is_on(settings: &Settings, domain: &Domain) -> bool {
+    let mut asks = domain.asks().iter();
+    asks.any(|ask| settings.is_on(ask.name()))
+}
 
 /// A request as it is carried out in a CUDA process.
 #[derive(Debug)]
@@ -85,17 +85,12 @@ pub(crate) fn settings_for(request: &Request, tid: Tid) -> Result<Told, Failure>
 
 /// What is recorded with such settings, in words.
 pub(crate) fn recorded(settings: &Settings) -> String {
-    const WORDS: [&str; 5] = ["kernels", "copies", "NVTX", "memory", "calls"];
-    let on: Vec<&str> = THERE
-        .iter()
-        .zip(WORDS)
-        .filter_map(|(variable, word)| settings.is_on(variable).then_some(word))
-        .collect();
+    let mut on: Vec<&Domain> = there().filter(|domain| is_on(settings, domain)).collect();
     if on.is_empty() {
         // The library's own choice then.
-        return WORDS[..USUAL.len()].join(", ");
+        on = there().filter(|domain| domain.usual).collect();
     }
-    on.join(", ")
+    phrases(&on).join(", ")
 }
 
 /// A CUPTI that the caller names is loaded with the process's rights, as a tool is.
@@ -120,40 +115,34 @@ pub(crate) type Told = (Settings, Vec<String>, Vec<String>);
 
 fn settings(request: &Request) -> Result<Told, Failure> {
     let mut settings = request.settings.clone();
-    let asked: Vec<(&str, &str)> = NOT_THERE
-        .into_iter()
-        .filter(|(variable, _)| settings.is_on(variable))
+    let asked: Vec<&Domain> = not_there()
+        .filter(|domain| is_on(&settings, domain))
         .collect();
     if request.asked.nothing {
-        for variable in THERE {
-            settings.remove(variable);
+        for ask in there().flat_map(Domain::asks) {
+            settings.remove(ask.name());
         }
-        for variable in USUAL {
-            settings.set(variable, "1");
+        for ask in there().filter(|domain| domain.usual).flat_map(Domain::asks) {
+            settings.set(ask.name(), "1");
         }
-    } else if !asked.is_empty() && !THERE.iter().any(|variable| settings.is_on(variable)) {
+    } else if !asked.is_empty() && !there().any(|domain| is_on(&settings, domain)) {
         return Err(Failure::new(
             Kind::Usage,
             format!(
                 "process {} is a CUDA process, and only {} were asked for",
                 request.pid,
-                words(asked.iter().map(|(_, option)| *option))
+                words(&asked)
             ),
         )
         .hint("--cuda-trace records calls of CUDA, --kernel-trace kernels, --memory-copy-trace copies"));
     }
-    for (variable, _) in NOT_THERE {
-        settings.remove(variable);
+    for ask in not_there().flat_map(Domain::asks) {
+        settings.remove(ask.name());
     }
-    let by_name: Vec<&str> = NOT_THERE
-        .into_iter()
-        .map(|(_, option)| option)
-        .filter(|option| {
-            request
-                .asked
-                .by_name
-                .iter()
-                .any(|long| long.starts_with(option))
+    let by_name: Vec<&Domain> = not_there()
+        .filter(|domain| {
+            let mut named = request.asked.by_name.iter();
+            named.any(|long| reaches(long, domain))
         })
         .collect();
     let (mut warnings, mut notes) = (Vec::new(), Vec::new());
@@ -165,33 +154,35 @@ fn settings(request: &Request) -> Result<Told, Failure> {
         warnings.push(format!(
             "process {} is a CUDA process, without {}: --cuda-trace records calls of CUDA",
             request.pid,
-            words(by_name.into_iter())
+            words(&by_name)
         ));
     } else if !asked.is_empty() {
-        notes.push(format!(
-            "a CUDA process has no {}",
-            words(asked.iter().map(|(_, option)| *option))
-        ));
+        notes.push(format!("a CUDA process has no {}", words(&asked)));
     }
     Ok((settings, warnings, notes))
 }
 
-/// Each group of options in words, once.
-fn words<'a>(options: impl Iterator<Item = &'a str>) -> String {
-    let mut said: Vec<&str> = Vec::new();
-    for option in options {
-        let word = match option {
-            "hip-" => "calls of HIP",
-            "hsa-" => "calls of HSA",
-            _ => "changes of scratch memory",
-        };
-        if !said.contains(&word) {
-            said.push(word);
-        }
-    }
-    match said.as_slice() {
+/// Whether an option of this name asks for a domain, by itself or by what it switches on.
+fn reaches(long: &str, domain: &Domain) -> bool {
+    option(long).is_some_and(|option| domain.asks().iter().any(|ask| option.reaches(ask.option)))
+}
+
+/// What domains are, each phrase once.
+fn phrases(domains: &[&Domain]) -> Vec<&'static str> {
+    let mut phrases: Vec<Ranked> = domains
+        .iter()
+        .filter_map(|domain| domain.files.phrase)
+        .collect();
+    phrases.sort_by_key(|phrase| phrase.rank);
+    phrases.dedup();
+    phrases.into_iter().map(|phrase| phrase.name).collect()
+}
+
+/// The same as a part of a sentence.
+fn words(domains: &[&Domain]) -> String {
+    match phrases(domains).as_slice() {
         [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        said => said.concat(),
+        phrases => phrases.concat(),
     }
 }
 
@@ -199,6 +190,12 @@ fn words<'a>(options: impl Iterator<Item = &'a str>) -> String {
 mod tests {
     use super::*;
     use crate::request::Asked;
+    use midair_domain::Ask;
+    use midair_settings::{CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE};
+
+    fn settings_there() -> Vec<&'static str> {
+        there().flat_map(Domain::asks).map(Ask::name).collect()
+    }
 
     fn told(on: &[&str], asked: Asked) -> Result<Told, Failure> {
         let settings: Settings = on.iter().map(|variable| (*variable, "1")).collect();
@@ -218,11 +215,8 @@ mod tests {
 
     #[test]
     fn without_a_word_kernels_and_copies_are_recorded() {
-        let all = [
-            &THERE[..],
-            &["ROCPROF_HIP_API_TRACE", "ROCPROF_SCRATCH_MEMORY_TRACE"],
-        ]
-        .concat();
+        let amds = ["ROCPROF_HIP_API_TRACE", "ROCPROF_SCRATCH_MEMORY_TRACE"];
+        let all = [&settings_there()[..], &amds].concat();
         let asked = Asked {
             nothing: true,
             by_name: Vec::new(),
@@ -237,6 +231,16 @@ mod tests {
         assert_eq!(recorded(&Settings::new()), "kernels, copies");
         let calls: Settings = [(CUDA_RUNTIME_API_TRACE, "1")].into_iter().collect();
         assert_eq!(recorded(&calls), "calls");
+        let calls: Settings = [(CUDA_DRIVER_API_TRACE, "1")].into_iter().collect();
+        assert_eq!(recorded(&calls), "calls");
+        let everything: Settings = settings_there()
+            .into_iter()
+            .map(|name| (name, "1"))
+            .collect();
+        assert_eq!(
+            recorded(&everything),
+            "kernels, copies, NVTX, memory, calls"
+        );
     }
 
     #[test]
@@ -267,7 +271,7 @@ mod tests {
             warnings[0].contains("without calls of HIP: --cuda-trace"),
             "{warnings:?}"
         );
-        let (_, warnings, notes) = told(&THERE, Asked::default()).unwrap();
+        let (_, warnings, notes) = told(&settings_there(), Asked::default()).unwrap();
         assert!(warnings.is_empty() && notes.is_empty());
     }
 

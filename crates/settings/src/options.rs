@@ -13,6 +13,8 @@ mod output;
 mod thread_trace;
 mod trace;
 
+use midair_domain::Ask;
+
 /// The headings of help, man page and reference, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Category {
@@ -220,6 +222,13 @@ impl Opt {
         self.state = State::Later;
         self
     }
+    /// Whether it works is said by the domain that it asks for.
+    const fn of(self, kind: u8) -> Opt {
+        match midair_domain::domain(kind) {
+            Some(domain) if domain.built => self,
+            _ => self.later(),
+        }
+    }
     const fn not_with_attach(mut self, why: &'static str) -> Opt {
         self.state = State::NotWithAttach(why);
         self
@@ -252,6 +261,16 @@ impl Opt {
         }
     }
 
+    /// Whether it is the option of this long name, or switches that one on where nothing was said about it.
+    pub fn reaches(&self, long: &str) -> bool {
+        self.long == long
+            || self
+                .expands
+                .iter()
+                .filter_map(|member| option(member))
+                .any(|member| member.reaches(long))
+    }
+
     /// Whether it takes more than one word.
     pub fn is_list(&self) -> bool {
         matches!(self.shape, Shape::Texts(_) | Shape::SomeOf(_))
@@ -263,6 +282,21 @@ impl Opt {
             Shape::OneOf(words) | Shape::SomeOf(words) => words,
             _ => &[],
         }
+    }
+}
+
+/// The option and the setting that ask for a domain first.
+pub(crate) const fn ask(kind: u8) -> Ask {
+    const NOBODY: Ask = Ask {
+        option: "",
+        setting: c"",
+    };
+    match midair_domain::domain(kind) {
+        Some(domain) => match domain.asks() {
+            [ask, ..] => *ask,
+            [] => NOBODY,
+        },
+        None => NOBODY,
     }
 }
 
@@ -395,6 +429,40 @@ mod tests {
                 assert!(seen.insert(variable), "{variable} is set by two options");
             }
         }
+    }
+
+    /// What a domain says of its options is true, and what options say of domains, too.
+    #[test]
+    fn options_and_domains_agree() {
+        for domain in &midair_domain::DOMAINS {
+            for ask in domain.asks() {
+                let option = option(ask.option)
+                    .unwrap_or_else(|| panic!("{} names --{}", domain.name, ask.option));
+                assert_eq!(option.is_built(), domain.built, "--{}", ask.option);
+            }
+        }
+        for option in options().filter(|option| option.category == Category::Trace) {
+            let mut domains = midair_domain::of_option(option.long).peekable();
+            assert!(domains.peek().is_some(), "--{} has no domain", option.long);
+            if let Sets::Switch(variable) = option.sets {
+                let mut asks = domains.flat_map(|domain| domain.asks());
+                assert!(
+                    asks.any(|ask| ask.option == option.long && ask.name() == variable),
+                    "--{} sets {variable}, which asks for nothing",
+                    option.long
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn aggregates_reach_their_members_and_no_others() {
+        let reaches = |long: &str, member: &str| option(long).is_some_and(|it| it.reaches(member));
+        assert!(reaches("hip-trace", "hip-runtime-trace"));
+        assert!(reaches("sys-trace", "hip-event-trace"));
+        assert!(reaches("kernel-trace", "kernel-trace"));
+        assert!(!reaches("hip-trace", "hsa-core-trace"));
+        assert!(!reaches("hip-runtime-trace", "hip-trace"));
     }
 
     /// Names and variables of AMD's command line, written down a second time: a slip in the table shows here.

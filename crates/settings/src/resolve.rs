@@ -5,6 +5,7 @@
 //! *off* also removes an inherited variable, and `--output-format` stands alone instead of being appended to
 //! the inherited formats.
 
+use midair_domain::{Ask, DOMAINS, Domain};
 use std::collections::BTreeMap;
 
 use crate::options::{self, Opt, Sets, Shape, State, option, options};
@@ -346,13 +347,12 @@ fn absolute(path: &str, cwd: &str) -> String {
     }
 }
 
-/// Variables that switch on the same thing as an option, besides the variable in the option's entry.
-const COMPANIONS: &[(&str, &str)] = &[
-    ("ROCPROF_OMPT_TRACE", "ompt-trace"),
-    ("ROCPROF_COUNTER_COLLECTION", "pmc"),
-    ("ROCPROF_COUNTER_GROUPS", "pmc"),
-    ("ROCPROF_SPM_COUNTER_COLLECTION", "spm"),
-];
+/// Settings that ask for a domain, beside the variable that the domain's option sets: with the option.
+fn companions() -> impl Iterator<Item = &'static Ask> {
+    DOMAINS.iter().flat_map(Domain::asks).filter(|ask| {
+        option(ask.option).is_some_and(|option| !option.variables().contains(&ask.name()))
+    })
+}
 
 /// The inherited variables that would switch on what is not built.
 fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
@@ -372,10 +372,10 @@ fn find_without_effect(inherited: &Settings) -> Vec<(String, &'static str)> {
             }
         }
     }
-    for (variable, long) in COMPANIONS {
-        let built = option(long).is_some_and(Opt::is_built);
-        if !built && inherited.is_on(variable) {
-            found.push(((*variable).to_owned(), long));
+    for ask in companions() {
+        let built = option(ask.option).is_some_and(Opt::is_built);
+        if !built && inherited.is_on(ask.name()) {
+            found.push((ask.name().to_owned(), ask.option));
         }
     }
     found

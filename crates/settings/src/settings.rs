@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
+use crate::options::ask;
 use crate::words::tool_boolean;
+use midair_domain::kind;
 
 /// Names in older documents of AMD's (`docs/sources.md#register`), and the names that its tool reads today. A
 /// current name that is set overrides an old one.
@@ -37,9 +39,9 @@ const STAY_HERE: &[&str] = &["ROCPROFILER_REGISTER_LIBRARY", "ROCP_TOOL_LIBRARIE
 pub const TOOLS_BY_NAME: &str = "ROCP_MIDAIR_TOOLS_BY_NAME";
 
 /// Calls of CUDA's runtime, and waits, are recorded (a switch).
-pub const CUDA_RUNTIME_API_TRACE: &str = "MIDAIR_CUDA_RUNTIME_API_TRACE";
+pub const CUDA_RUNTIME_API_TRACE: &str = ask(kind::CUDA_RUNTIME_API).name();
 /// Calls of CUDA's driver, and waits, are recorded (a switch).
-pub const CUDA_DRIVER_API_TRACE: &str = "MIDAIR_CUDA_DRIVER_API_TRACE";
+pub const CUDA_DRIVER_API_TRACE: &str = ask(kind::CUDA_DRIVER_API).name();
 /// The CUPTI to use in a CUDA process: an absolute path in its mount namespace.
 pub const CUPTI: &str = "MIDAIR_CUPTI";
 /// Settings without a name of AMD's.

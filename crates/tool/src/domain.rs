@@ -1,97 +1,84 @@
-//! Which setting asks for what.
+//! What the tool can collect, and what it is asked for in vain: both from the table of domains.
 
-use midair_abi::constants as c;
+use midair_domain::{Ask, Asked, DOMAINS, Domain, built};
 use std::ffi::{CStr, c_int};
 
-/// Something that can be collected.
+/// A domain that a setting asks for in a process with AMD's runtimes.
 #[derive(Debug, Clone, Copy)]
-pub struct Domain {
-    /// The setting that asks for it (source: `docs/sources.md#rocprofv3`). Older names are the SDK's to know.
-    pub setting: &'static CStr,
+pub struct Collected {
+    /// Its row of the table.
+    pub domain: &'static Domain,
     /// AMD's buffer-tracing kind.
     pub kind: c_int,
 }
 
-/// What goes with each domain: which runtimes were there, and which came. AMD's tool asks for it, too, and keeps it to itself.
-pub const WITH_ALL: c_int = c::ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION;
+impl Collected {
+    /// The settings that ask for it. Older names are the SDK's to know.
+    pub fn settings(&self) -> impl Iterator<Item = &'static CStr> {
+        self.domain.asks().iter().map(|ask| ask.setting)
+    }
+}
 
-/// What we collect.
-pub const DOMAINS: [Domain; 13] = [
-    Domain {
-        setting: c"ROCPROF_HIP_RUNTIME_API_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT,
-    },
-    Domain {
-        setting: c"ROCPROF_HIP_COMPILER_API_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT,
-    },
-    Domain {
-        setting: c"ROCPROF_HSA_CORE_API_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_HSA_CORE_API,
-    },
-    Domain {
-        setting: c"ROCPROF_HSA_AMD_EXT_API_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_HSA_AMD_EXT_API,
-    },
-    Domain {
-        setting: c"ROCPROF_HSA_IMAGE_EXT_API_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_HSA_IMAGE_EXT_API,
-    },
-    Domain {
-        setting: c"ROCPROF_HSA_FINALIZER_EXT_API_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_HSA_FINALIZE_EXT_API,
-    },
-    Domain {
-        setting: c"ROCPROF_KERNEL_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH,
-    },
-    Domain {
-        setting: c"ROCPROF_MEMORY_COPY_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_MEMORY_COPY,
-    },
-    Domain {
-        setting: c"ROCPROF_MEMORY_ALLOCATION_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION,
-    },
-    Domain {
-        setting: c"ROCPROF_SCRATCH_MEMORY_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY,
-    },
-    // As AMD's tool: ranges as one record each, and the calls of the two smaller tables.
-    Domain {
-        setting: c"ROCPROF_MARKER_API_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API,
-    },
-    Domain {
-        setting: c"ROCPROF_MARKER_API_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_MARKER_CONTROL_API,
-    },
-    Domain {
-        setting: c"ROCPROF_MARKER_API_TRACE",
-        kind: c::ROCPROFILER_BUFFER_TRACING_MARKER_NAME_API,
-    },
-];
+/// What the tool collects.
+pub fn collected() -> impl Iterator<Item = Collected> {
+    built()
+        .filter(|domain| !domain.asks().is_empty())
+        .filter_map(|domain| {
+            Some(Collected {
+                domain,
+                kind: domain.buffer_kind()?,
+            })
+        })
+}
 
-/// Settings that ask for something that we do not collect yet. The command line refuses them by name; who sets them by hand
-/// gets a note.
-pub const NOT_BUILT: [&CStr; 19] = [
-    c"ROCPROF_RCCL_API_TRACE",
-    c"ROCPROF_OMPT_TRACE",
-    c"ROCPROF_ROCDECODE_API_TRACE",
-    c"ROCPROF_ROCJPEG_API_TRACE",
-    c"ROCPROF_ROCSHMEM_API_TRACE",
-    c"ROCPROF_HIPFILE_API_TRACE",
-    c"ROCPROF_HIP_GRAPH_TRACE",
-    c"ROCPROF_HIP_EVENT_TRACE",
-    c"ROCPROF_KFD_PAGE_MIGRATION_TRACE",
-    c"ROCPROF_KFD_PAGE_MAPPING_TRACE",
-    c"ROCPROF_KFD_QUEUE_TRACE",
-    c"ROCPROF_KFD_DROPPED_EVENTS_TRACE",
-    c"ROCPROF_COUNTER_COLLECTION",
+/// The kinds that go with each domain: which runtimes were there, and which came.
+pub fn with_all() -> impl Iterator<Item = c_int> {
+    built()
+        .filter(|domain| domain.asked == Asked::WithAll)
+        .filter_map(Domain::buffer_kind)
+}
+
+/// Settings that change how something is collected, which is not built either.
+const MODES: [&CStr; 3] = [
     c"ROCPROF_KERNEL_REPLAY",
-    c"ROCPROF_SPM_COUNTER_COLLECTION",
-    c"ROCPROFILER_PC_SAMPLING_BETA_ENABLED",
-    c"ROCPROF_ADVANCED_THREAD_TRACE",
     c"ROCPROF_SELECTED_REGIONS",
     c"ROCPROF_KERNEL_RENAME",
 ];
+
+/// Settings that ask for something that is not collected yet, each once. The command line refuses them by name; whoever sets
+/// them in the environment gets a note.
+pub fn not_built() -> impl Iterator<Item = &'static CStr> {
+    let first = |domain: &'static Domain| domain.asks().first().map(|ask: &Ask| ask.setting);
+    let of_domains = DOMAINS
+        .iter()
+        .enumerate()
+        .filter(|(_, domain)| !domain.built)
+        .filter_map(move |(at, domain)| {
+            let setting = first(domain)?;
+            let earlier = DOMAINS.get(..at).unwrap_or_default();
+            let repeated = earlier
+                .iter()
+                .any(|earlier| first(earlier) == Some(setting));
+            (!repeated).then_some(setting)
+        });
+    of_domains.chain(MODES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_built_is_named_once() {
+        let mut settings: Vec<&CStr> = not_built().collect();
+        assert!(settings.contains(&c"ROCPROF_COUNTER_COLLECTION"));
+        assert!(settings.contains(&c"ROCPROFILER_PC_SAMPLING_BETA_ENABLED"));
+        assert!(settings.contains(&c"ROCPROF_KERNEL_RENAME"));
+        assert!(!settings.contains(&c"ROCPROF_KERNEL_TRACE"));
+        let all = settings.len();
+        settings.sort_unstable();
+        settings.dedup();
+        assert_eq!(settings.len(), all);
+        assert_eq!(with_all().count(), 1);
+    }
+}

@@ -1,6 +1,6 @@
 //! The default tool: collects what `ROCPROF_*` asks for into a spool.
 //!
-//! * [`domain`]: which setting asks for which kind of records,
+//! * [`domain`]: which setting asks for which domain,
 //! * [`session`]: a context for each domain, made once, started and stopped as each attach asks,
 //! * [`sdk`]: the table of functions that our SDK binds it to,
 //! * [`files`]: following the spool and writing the files, where no attacher of ours does,

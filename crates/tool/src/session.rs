@@ -1,7 +1,7 @@
 //! Contexts: one for each domain, made when the tool is initialised, since none can be made later. Each
 //! attach starts those that its settings ask for.
 
-use crate::domain::{DOMAINS, Domain, NOT_BUILT, WITH_ALL};
+use crate::domain::{Collected, collected, not_built, with_all};
 use crate::files;
 use crate::sdk::{Sdk, SdkError};
 use midair_settings::tool_boolean;
@@ -9,9 +9,9 @@ use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
 /// Domains and their contexts.
-static CONTEXTS: Mutex<Vec<(Domain, u64)>> = Mutex::new(Vec::new());
+static CONTEXTS: Mutex<Vec<(Collected, u64)>> = Mutex::new(Vec::new());
 
-fn contexts() -> Vec<(Domain, u64)> {
+fn contexts() -> Vec<(Collected, u64)> {
     CONTEXTS
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -23,11 +23,13 @@ fn contexts() -> Vec<(Domain, u64)> {
 /// # Errors
 /// The SDK's status when it refuses one.
 pub fn initialize(sdk: Sdk) -> Result<(), SdkError> {
-    let mut made = Vec::with_capacity(DOMAINS.len());
-    for domain in DOMAINS {
+    let mut made = Vec::new();
+    for domain in collected() {
         let context = sdk.create_spool_context()?;
         sdk.trace(context, domain.kind)?;
-        sdk.trace(context, WITH_ALL)?;
+        for kind in with_all() {
+            sdk.trace(context, kind)?;
+        }
         made.push((domain, context));
     }
     *CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner) = made;
@@ -54,20 +56,21 @@ fn is_on(sdk: Sdk, setting: &CStr) -> bool {
 /// The SDK's status when it refuses to start a context; none is left running then.
 pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
     let contexts = contexts();
+    let asked_for = |domain: &Collected| domain.settings().find(|setting| is_on(sdk, setting));
     if contexts
         .iter()
-        .any(|(domain, _)| is_on(sdk, domain.setting))
+        .any(|(domain, _)| asked_for(domain).is_some())
     {
         files::begin(sdk)?;
     }
     let mut any = false;
     for (domain, context) in &contexts {
-        if is_on(sdk, domain.setting) {
+        if let Some(setting) = asked_for(domain) {
             any = true;
             if let Err(error) = sdk.start(*context) {
                 sdk.note(&format!(
                     "{} cannot be collected (status {})",
-                    domain.setting.to_string_lossy(),
+                    setting.to_string_lossy(),
                     error.0
                 ));
                 detach(sdk);
@@ -77,7 +80,7 @@ pub fn attach(sdk: Sdk) -> Result<(), SdkError> {
             let _ = sdk.stop(*context);
         }
     }
-    for setting in NOT_BUILT {
+    for setting in not_built() {
         if is_on(sdk, setting) {
             sdk.note(&format!(
                 "{} is set, but this is not collected yet",

@@ -169,7 +169,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
                     .values()
                     .map(|kinds| kinds[0])
                     .collect::<Vec<_>>(),
-                [21, 22, 1, 2, 3, 4, 11, 10, 16, 12, 32, 8, 9]
+                [1, 2, 3, 4, 8, 9, 10, 11, 12, 16, 21, 22, 32]
             );
             assert_eq!(fake.spool.len(), 13);
             // Each context also records which runtimes there are.
@@ -186,7 +186,7 @@ fn each_attach_collects_what_its_settings_ask_for() {
             ("ROCPROF_MEMORY_COPY_TRACE", "off"),
         ]);
         assert_eq!(on(&attach), 0);
-        assert_eq!(running(), [21, 11]);
+        assert_eq!(running(), [11, 21]);
         assert!(with(|fake| fake.notes.is_empty()));
 
         // Another attach without a detach in between: what is no longer asked for is stopped.

@@ -4,6 +4,7 @@
 use super::fake::{self, Bytes, cupti, emit, layouts};
 use super::*;
 use midair_abi::cupti::{flag, result};
+use midair_domain::KindSet;
 use midair_record::event::{self, Record, cuda_node, cuda_stream};
 use midair_record::spool::{DROP_SLOTS, Reader, ReaderOptions};
 use std::collections::HashMap;
@@ -22,15 +23,15 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn choice(kernels: bool, copies: bool, calls: bool, markers: bool) -> Choice {
-    Choice {
-        kernels,
-        copies,
-        runtime_calls: calls,
-        driver_calls: calls,
-        markers,
-        memory: false,
-        cupti: None,
-    }
+    let kinds = KindSet::EMPTY
+        .with_if(kind::KERNEL_DISPATCH, kernels)
+        .with_if(kind::MEMORY_COPY, copies)
+        .with_if(kind::MEMORY_SET, copies)
+        .with_if(kind::CUDA_RUNTIME_API, calls)
+        .with_if(kind::CUDA_DRIVER_API, calls)
+        .with_if(kind::SYNCHRONIZATION, calls)
+        .with_if(kind::MARKER_CORE_RANGE_API, markers);
+    Choice { kinds, cupti: None }
 }
 
 struct Attacher {
@@ -338,9 +339,14 @@ fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
     assert!(finalized(&choice(true, false, true, false), 0));
     assert!(finalized(&choice(true, false, false, false), 0));
     assert!(finalized(&choice(true, false, false, true), 0));
+    let memory = KindSet::of(&[
+        kind::KERNEL_DISPATCH,
+        kind::MEMORY_ALLOCATION,
+        kind::UNIFIED_MEMORY,
+    ]);
     let memory = Choice {
-        memory: true,
-        ..choice(true, false, false, false)
+        kinds: memory,
+        cupti: None,
     };
     assert!(finalized(&memory, 0));
     assert!(finalized(&choice(true, false, false, false), 0));

@@ -1,6 +1,7 @@
 //! Hardware counters, counter streams and samples. None is built yet.
 
 use super::{Category::Counters, Opt, Sets, Shape};
+use midair_domain::kind;
 
 const INTERVAL: Shape = Shape::Number {
     name: "N",
@@ -16,7 +17,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Prefixed("ROCPROF_COUNTERS", "pmc: "),
         "Count these per kernel",
     )
-    .later(),
+    .of(kind::COUNTER_COLLECTION),
     Opt::new(
         "extra-counters",
         Counters,
@@ -49,7 +50,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Prefixed("ROCPROF_SPM_COUNTERS", "spm: "),
         "Stream these counters",
     )
-    .later(),
+    .of(kind::SPM_COUNTER_COLLECTION),
     Opt::new(
         "spm-beta-enabled",
         Counters,
@@ -81,7 +82,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Switch("ROCPROFILER_PC_SAMPLING_BETA_ENABLED"),
         "Allow sampling of program counters",
     )
-    .later(),
+    .of(kind::PC_SAMPLING_HOST_TRAP),
     Opt::new(
         "pc-sampling-unit",
         Counters,

@@ -1,6 +1,7 @@
 //! Thread trace. None is built yet.
 
 use super::{Category::ThreadTrace, Opt, Sets, Shape};
+use midair_domain::kind;
 
 const fn number(long: &'static str, variable: &'static [&'static str], help: &'static str) -> Opt {
     Opt::new(
@@ -25,7 +26,7 @@ const fn switch(long: &'static str, variable: &'static str, help: &'static str) 
         Sets::Switch(variable),
         help,
     )
-    .later()
+    .of(kind::THREAD_TRACE)
 }
 
 pub(super) const OPTIONS: &[Opt] = &[

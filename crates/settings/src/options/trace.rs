@@ -2,11 +2,21 @@
 
 use super::{
     Category::{Aggregate, Perfetto, Trace},
-    Opt, Sets, Shape,
+    Opt, Sets, Shape, ask,
 };
+use midair_domain::kind;
 
-const fn trace(long: &'static str, variable: &'static str, help: &'static str) -> Opt {
-    Opt::new(long, Trace, Shape::Boolean, Sets::Switch(variable), help)
+/// The switch of a domain: its name, its variable and whether it is built are the domain's.
+const fn trace(kind: u8, help: &'static str) -> Opt {
+    let ask = ask(kind);
+    Opt::new(
+        ask.option,
+        Trace,
+        Shape::Boolean,
+        Sets::Switch(ask.name()),
+        help,
+    )
+    .of(kind)
 }
 
 const fn aggregate(
@@ -84,25 +94,25 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .later(),
     aggregate("kokkos-trace", &["marker-trace", "kernel-rename"], "Record Kokkos regions as markers").later(),
-    trace("hip-runtime-trace", "ROCPROF_HIP_RUNTIME_API_TRACE", "Record calls of the HIP runtime")
+    trace(kind::HIP_RUNTIME_API_EXT, "Record calls of the HIP runtime")
         .expands(&["hip-graph-trace", "hip-event-trace"]),
-    trace("hip-compiler-trace", "ROCPROF_HIP_COMPILER_API_TRACE", "Record the calls that the HIP compiler inserts")
+    trace(kind::HIP_COMPILER_API_EXT, "Record the calls that the HIP compiler inserts")
         .more("These are calls such as __hipRegisterFunction and __hipPushCallConfiguration."),
-    trace("hsa-core-trace", "ROCPROF_HSA_CORE_API_TRACE", "Record calls of the HSA core API (hsa_*)"),
-    trace("hsa-amd-trace", "ROCPROF_HSA_AMD_EXT_API_TRACE", "Record calls of AMD's HSA extensions (hsa_amd_*)"),
-    trace("hsa-image-trace", "ROCPROF_HSA_IMAGE_EXT_API_TRACE", "Record calls of HSA's image extension"),
-    trace("hsa-finalizer-trace", "ROCPROF_HSA_FINALIZER_EXT_API_TRACE", "Record calls of HSA's finalizer extension"),
-    trace("cuda-runtime-trace", "MIDAIR_CUDA_RUNTIME_API_TRACE", "Record calls of the CUDA runtime, and waits"),
-    trace("cuda-driver-trace", "MIDAIR_CUDA_DRIVER_API_TRACE", "Record calls of the CUDA driver, and waits")
+    trace(kind::HSA_CORE_API, "Record calls of the HSA core API (hsa_*)"),
+    trace(kind::HSA_AMD_EXT_API, "Record calls of AMD's HSA extensions (hsa_amd_*)"),
+    trace(kind::HSA_IMAGE_EXT_API, "Record calls of HSA's image extension"),
+    trace(kind::HSA_FINALIZE_EXT_API, "Record calls of HSA's finalizer extension"),
+    trace(kind::CUDA_RUNTIME_API, "Record calls of the CUDA runtime, and waits"),
+    trace(kind::CUDA_DRIVER_API, "Record calls of the CUDA driver, and waits")
         .more("The runtime makes most of its calls by the driver: these are recorded a second time."),
-    trace("kernel-trace", "ROCPROF_KERNEL_TRACE", "Record kernels: which, where, when they began and ended")
+    trace(kind::KERNEL_DISPATCH, "Record kernels: which, where, when they began and ended")
         .more("Kernels on queues that were there before the attach are recorded as well."),
-    trace("memory-copy-trace", "ROCPROF_MEMORY_COPY_TRACE", "Record copies between host and devices"),
-    trace("marker-trace", "ROCPROF_MARKER_API_TRACE", "Record ROCTx marks and ranges; NVTX's in a CUDA process"),
-    trace("memory-allocation-trace", "ROCPROF_MEMORY_ALLOCATION_TRACE", "Record allocations and releases of device memory")
+    trace(kind::MEMORY_COPY, "Record copies between host and devices"),
+    trace(kind::MARKER_CORE_RANGE_API, "Record ROCTx marks and ranges; NVTX's in a CUDA process"),
+    trace(kind::MEMORY_ALLOCATION, "Record allocations and releases of device memory")
         .more("In a CUDA process moves and faults of unified memory, too."),
-    trace("scratch-memory-trace", "ROCPROF_SCRATCH_MEMORY_TRACE", "Record changes of queues' scratch memory"),
-    trace("rccl-trace", "ROCPROF_RCCL_API_TRACE", "Record calls of RCCL").later(),
+    trace(kind::SCRATCH_MEMORY, "Record changes of queues' scratch memory"),
+    trace(kind::RCCL_API, "Record calls of RCCL"),
     Opt::new(
         "ompt-trace",
         Trace,
@@ -110,17 +120,17 @@ pub(super) const OPTIONS: &[Opt] = &[
         Sets::Words(&["ROCPROF_OMPT_TRACE_OPERATIONS"], ","),
         "Record OpenMP events of these kinds",
     )
-    .later(),
-    trace("rocdecode-trace", "ROCPROF_ROCDECODE_API_TRACE", "Record calls of rocDecode").later(),
-    trace("rocjpeg-trace", "ROCPROF_ROCJPEG_API_TRACE", "Record calls of rocJPEG").later(),
-    trace("rocshmem-trace", "ROCPROF_ROCSHMEM_API_TRACE", "Record calls of rocSHMEM").later(),
-    trace("hipfile-trace", "ROCPROF_HIPFILE_API_TRACE", "Record calls of hipFile").later(),
-    trace("hip-graph-trace", "ROCPROF_HIP_GRAPH_TRACE", "Record launches of HIP graphs").later(),
-    trace("hip-event-trace", "ROCPROF_HIP_EVENT_TRACE", "Record HIP events").later(),
-    trace("kfd-page-migration-trace", "ROCPROF_KFD_PAGE_MIGRATION_TRACE", "Record migrations of pages").later(),
-    trace("kfd-page-mapping-trace", "ROCPROF_KFD_PAGE_MAPPING_TRACE", "Record page faults and unmaps").later(),
-    trace("kfd-queue-trace", "ROCPROF_KFD_QUEUE_TRACE", "Record evictions of queues").later(),
-    trace("kfd-dropped-events-trace", "ROCPROF_KFD_DROPPED_EVENTS_TRACE", "Record events that the driver dropped").later(),
+    .of(kind::OMPT),
+    trace(kind::ROCDECODE_API_EXT, "Record calls of rocDecode"),
+    trace(kind::ROCJPEG_API, "Record calls of rocJPEG"),
+    trace(kind::ROCSHMEM_API, "Record calls of rocSHMEM"),
+    trace(kind::HIPFILE_API, "Record calls of hipFile"),
+    trace(kind::HIP_GRAPH, "Record launches of HIP graphs"),
+    trace(kind::HIP_EVENT, "Record HIP events"),
+    trace(kind::KFD_PAGE_MIGRATE, "Record migrations of pages"),
+    trace(kind::KFD_PAGE_FAULT, "Record page faults and unmaps"),
+    trace(kind::KFD_QUEUE, "Record evictions of queues"),
+    trace(kind::KFD_EVENT_DROPPED_EVENTS, "Record events that the driver dropped"),
     Opt::new(
         "group-by-queue",
         Perfetto,
