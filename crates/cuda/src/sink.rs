@@ -67,7 +67,7 @@ impl Sink {
 
     /// Whether the reader has left room for so many bytes of records at once.
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.area.has_room(bytes)
+        self.area.has_capacity(bytes)
     }
 
     /// Nothing more comes.

@@ -9,8 +9,8 @@ use crate::api::has_message;
 use crate::cuda as names;
 use crate::record_file::{RecordFile, WalkError};
 use midair_record::event::{
-    Allocation, Api, Books, CodeObject, Copy, CudaTransfer, Header, Kernel, KernelSymbol, Marker,
-    Queue, Record, RuntimeInit, Scratch, Untimed, flag, kind,
+    Allocation, Api, CodeObject, Copy, CudaTransfer, Header, Kernel, KernelSymbol, Marker, Queue,
+    QueueCounts, Record, RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -174,8 +174,8 @@ pub struct Index {
     pub open_at_detach: u64,
     /// Dispatches and copies that no traced call launched.
     pub orphans: u64,
-    /// Books of the queues.
-    pub books: Vec<Books>,
+    /// What happened to the packets of each queue.
+    pub books: Vec<QueueCounts>,
     /// Soft errors, in words.
     pub notes: Vec<String>,
     /// Further notes that were only counted.
@@ -259,7 +259,7 @@ impl Index {
                     self.queues.insert(queue.queue_id, *queue);
                 }
             }
-            Record::Books(books) => {
+            Record::QueueCounts(books) => {
                 if self.books.len() < MOST_STREAMS {
                     self.books.push(*books);
                 }

@@ -28,9 +28,9 @@ pub mod kind {
     pub const KERNEL_SYMBOL: u8 = 130;
     /// A queue.
     pub const QUEUE: u8 = 131;
-    /// A queue's books at detach.
-    pub const BOOKS: u8 = 132;
-    /// A soft error, in words.
+    /// A queue's counts at detach.
+    pub const QUEUE_COUNTS: u8 = 132;
+    /// A message about an error that did not stop the session.
     pub const NOTE: u8 = 133;
     /// A GPU as CUDA knows it.
     pub const CUDA_DEVICE: u8 = 134;
@@ -40,7 +40,7 @@ pub mod kind {
 pub mod flag {
     /// The call had not returned, or the kernel not finished, when collection stopped.
     pub const OPEN_AT_DETACH: u8 = 1;
-    /// The dispatch was seen but has no times; the reason is in `untimed`.
+    /// The dispatch was seen but is untimed; the reason is in `untimed`.
     pub const UNTIMED: u8 = 2;
     /// The work was launched before the attach.
     pub const ORPHAN: u8 = 4;
@@ -48,15 +48,15 @@ pub mod flag {
     pub const NO_CALLER: u8 = 8;
 }
 
-/// Why a dispatch was seen but not timed ([`Kernel::untimed`]).
+/// Why a dispatch is untimed ([`Kernel::untimed`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Untimed {
-    /// It has times.
+    /// The dispatch is timed.
     Timed = 0,
-    /// The packet processor had the packet before our signal was in it.
+    /// The packet processor had read the packet before our signal was in it.
     PacketTakenFirst = 1,
-    /// The pool of signals was empty.
+    /// The pool of signals was exhausted.
     NoSignal = 2,
     /// Its own signal was reused or destroyed before its times could be read.
     SignalReused = 3,
@@ -79,7 +79,7 @@ impl Untimed {
         Untimed::QueueDestroyed,
         Untimed::BadTimes,
     ];
-    /// The reason in words.
+    /// The reason as text.
     pub fn text(self) -> &'static str {
         match self {
             Untimed::Timed => "timed",
@@ -115,7 +115,7 @@ pub struct Api {
     pub header: Header,
     /// Entry.
     pub start: u64,
-    /// Return (or the moment of the detach, with [`flag::OPEN_AT_DETACH`]).
+    /// Return, or the time of the detach with [`flag::OPEN_AT_DETACH`].
     pub end: u64,
     /// Correlation id, unique in the session.
     pub correlation: u64,
@@ -133,9 +133,10 @@ pub struct Api {
 
 /// A kernel dispatch. In a CUDA process a [`CudaLaunch`] follows.
 ///
-/// There `stream` is [`cuda_stream`], `queue_id` the number of that stream ([`Queue`]), `node` is [`cuda_node`] of the device,
-/// `private_segment` local memory per thread, `group_segment` static and dynamic shared memory together, `workgroup` the block; `grid`
-/// counts threads, as AMD's counts work items. `rung`, `kernel_object` and `packet_index` are 0.
+/// There the fields mean: `stream` is [`cuda_stream`], `queue_id` is the number of that stream ([`Queue`]), and `node` is
+/// [`cuda_node`] of the device. `private_segment` is the local memory of a thread, `group_segment` the static and the dynamic
+/// shared memory together, `workgroup` the block. `grid` counts threads, as AMD's counts work items. `rung`, `kernel_object`
+/// and `packet_index` are 0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Kernel {
@@ -177,7 +178,7 @@ pub struct Kernel {
     pub grid: [u32; 3],
 }
 
-/// An asynchronous copy. In a CUDA process a [`CudaTransfer`] follows; there `dst` and `src` are 0, for CUPTI does not tell them.
+/// An asynchronous copy. In a CUDA process a [`CudaTransfer`] follows, and `dst` and `src` are 0: CUPTI does not report them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Copy {
@@ -214,9 +215,9 @@ pub struct Marker {
     /// Common header; `operation` is AMD's within the kind (`MARKER_CORE_RANGE_API`: 0 mark, 1 thread range, 2 process range,
     /// 3 thread id).
     pub header: Header,
-    /// Entry, or where the range was pushed or started.
+    /// Entry, or when the range was pushed or started.
     pub start: u64,
-    /// Return, or where the range was popped or stopped (the moment of the detach with [`flag::OPEN_AT_DETACH`]).
+    /// Return, or when the range was popped or stopped; the time of the detach with [`flag::OPEN_AT_DETACH`].
     pub end: u64,
     /// Correlation id, unique in the session.
     pub correlation: u64,
@@ -285,23 +286,23 @@ pub struct Scratch {
     pub flags: u32,
 }
 
-/// A runtime whose API tables were taken.
+/// A runtime whose API tables were found.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RuntimeInit {
     /// Common header; `operation` is AMD's `rocprofiler_runtime_initialization_operation_t` (1 HSA, 2 HIP, 3 ROCTx, …).
     pub header: Header,
-    /// When its tables were taken.
+    /// When its tables were found.
     pub time: u64,
     /// Correlation id.
     pub correlation: u64,
-    /// Its version, 10000 * major + 100 * minor + patch; 0 where it cannot be told.
+    /// Its version, 10000 * major + 100 * minor + patch; 0 where it is not known.
     pub version: u64,
     /// Number of this instance of the library, from 0.
     pub instance: u64,
     /// Thread that handed the tables over.
     pub tid: u32,
-    /// Keeps the size.
+    /// Padding, 0.
     pub reserved: u32,
 }
 
@@ -327,7 +328,7 @@ pub struct CodeObject {
     pub header: Header,
     /// Number of ours, from 1.
     pub code_object_id: u64,
-    /// Where it lies in the agent's address space.
+    /// Its address in the agent's address space.
     pub load_base: u64,
     /// Its size there.
     pub load_size: u64,
@@ -393,18 +394,18 @@ pub struct Queue {
     pub intercept: u32,
 }
 
-/// A queue's books. They balance when
+/// What happened to the packets of a queue. The counts are complete when
 /// `last_index - first_index == dispatches + other_packets + lost` and `dispatches == timed + sum(untimed)`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Books {
+pub struct QueueCounts {
     /// Common header.
     pub header: Header,
     /// The queue.
     pub queue_id: u32,
-    /// Keeps the rest aligned.
+    /// Padding, 0.
     pub reserved: u32,
-    /// Index of the first packet that was ours to see.
+    /// Index of the first packet of the session.
     pub first_index: u64,
     /// One past the last packet that was rung before the detach.
     pub last_index: u64,
@@ -416,11 +417,11 @@ pub struct Books {
     pub timed: u64,
     /// Dispatches without, by [`Untimed`].
     pub untimed: [u64; 8],
-    /// Packets that went by unseen.
+    /// Packets that were never seen.
     pub lost: u64,
 }
 
-/// Words about something that went wrong without stopping the session. Followed by `len` bytes of text.
+/// A message about something that went wrong without stopping the session. Followed by `len` bytes of text.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Note {
@@ -428,7 +429,7 @@ pub struct Note {
     pub header: Header,
     /// Bytes of text that follow.
     pub len: u32,
-    /// Keeps the text aligned.
+    /// Padding, 0.
     pub reserved: u32,
 }
 
@@ -472,7 +473,7 @@ plain!(
     CodeObject,
     KernelSymbol,
     Queue,
-    Books,
+    QueueCounts,
     Note,
     MemorySet,
     Synchronization,
@@ -512,9 +513,9 @@ const _: () = assert!(size_of::<CudaLaunch>() == 32 && size_of::<CudaTransfer>()
 pub enum Record<'a> {
     /// An API call and its raw argument words (8 bytes each).
     Api(Api, &'a [u8]),
-    /// A kernel dispatch, and what CUDA tells of it.
+    /// A kernel dispatch, and what CUDA adds to it.
     Kernel(Kernel, Option<CudaLaunch>),
-    /// A copy, and what CUDA tells of it.
+    /// A copy, and what CUDA adds to it.
     Copy(Copy, Option<CudaTransfer>),
     /// A ROCTx mark, range or call, and its message.
     Marker(Marker, &'a [u8]),
@@ -522,7 +523,7 @@ pub enum Record<'a> {
     Allocation(Allocation),
     /// A change of scratch memory.
     Scratch(Scratch),
-    /// A runtime whose tables were taken.
+    /// A runtime whose tables were found.
     RuntimeInit(RuntimeInit),
     /// An agent.
     Agent(Agent),
@@ -532,9 +533,9 @@ pub enum Record<'a> {
     KernelSymbol(KernelSymbol, &'a [u8]),
     /// A queue.
     Queue(Queue),
-    /// A queue's books.
-    Books(Books),
-    /// A soft error.
+    /// What happened to the packets of a queue.
+    QueueCounts(QueueCounts),
+    /// A message about an error that did not stop the session.
     Note(&'a [u8]),
     /// Device memory was filled.
     MemorySet(MemorySet),
@@ -549,7 +550,7 @@ pub enum Record<'a> {
 /// What is wrong with bytes that should be a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Fewer bytes than the record says it has.
+    /// There are fewer bytes than the record's header says.
     #[error("a record is cut off")]
     Truncated,
     /// `size` is zero, odd, or does not fit the kind.
@@ -557,7 +558,7 @@ pub enum Malformed {
     Size {
         /// The kind.
         kind: u8,
-        /// The size it claims.
+        /// The size that its header gives.
         size: u16,
     },
     /// No such kind.
@@ -620,7 +621,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
         kind::KERNEL_SYMBOL => with_tail(body, |k: &KernelSymbol| k.name_len as usize)
             .map(|(k, t)| Record::KernelSymbol(k, t)),
         kind::QUEUE => Queue::read(body).map(Record::Queue),
-        kind::BOOKS => Books::read(body).map(Record::Books),
+        kind::QUEUE_COUNTS => QueueCounts::read(body).map(Record::QueueCounts),
         kind::NOTE => with_tail(body, |n: &Note| n.len as usize).map(|(_, t)| Record::Note(t)),
         kind::MEMORY_SET => MemorySet::read(body).map(Record::MemorySet),
         kind::SYNCHRONIZATION => Synchronization::read(body).map(Record::Synchronization),
@@ -632,8 +633,8 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
     record.map(|r| (r, size)).ok_or(bad)
 }
 
-/// Encodes a fixed part and its tail as one record with the right size, padded to 8 bytes. Allocates: for our own threads
-/// and for tests, never for the hot path.
+/// Encodes a fixed part and its tail as one record with the right size, padded to 8 bytes. Allocates: it is for the worker
+/// thread and for tests, never for the hot path.
 pub fn encode<T: Plain>(fixed: &T, tail: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(size_of::<T>() + tail.len() + 8);
     out.extend_from_slice(fixed.bytes());
@@ -646,7 +647,7 @@ pub fn encode<T: Plain>(fixed: &T, tail: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A soft error as a record; its words are cut where they would not fit. Allocates, as [`encode`].
+/// A message as a record; it is cut where it would not fit. Allocates, as [`encode`] does.
 pub fn note(text: &str) -> Vec<u8> {
     let text = text.as_bytes();
     let text = text.get(..text.len().min(2000)).unwrap_or_default();
@@ -683,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cuda_tells_besides_is_there_or_not() {
+    fn what_cuda_adds_is_optional() {
         let kernel = Kernel {
             header: Header {
                 kind: kind::KERNEL_DISPATCH,

@@ -10,8 +10,8 @@
 //!
 //! A thread of the target claims a chunk with one atomic add and one compare-and-swap, then fills it alone: store the record,
 //! then publish its bytes with one release store of `committed`. The reader follows `committed` of each chunk, copies the
-//! bytes out, and frees a sealed chunk that it has read whole. When no chunk is free the record is dropped and counted;
-//! nobody ever waits. What a killed target had committed stays readable.
+//! bytes out, and frees a sealed chunk when it has read all of it. When no chunk is free the record is dropped and counted:
+//! no thread ever waits. What a target had committed before it was killed stays readable.
 
 mod reader;
 mod writer;
@@ -36,7 +36,7 @@ pub const HEAD: usize = 4096;
 pub mod command {
     /// Go on.
     pub const RUN: u32 = 0;
-    /// Stop collecting, drain, restore, say so.
+    /// Stop collecting, drain, restore the slots, then report [`state::COMPLETE`](super::state::COMPLETE).
     pub const DETACH: u32 = 1;
 }
 
@@ -44,19 +44,19 @@ pub mod command {
 pub mod state {
     /// Set-up has not ended.
     pub const STARTING: u32 = 0;
-    /// Tables are in; calls are recorded.
+    /// The tables are hooked and calls are recorded.
     pub const ATTACHED: u32 = 1;
     /// Stopping.
     pub const DETACHING: u32 = 2;
-    /// Everything that will ever be in this spool is in it.
+    /// No more records will be written.
     pub const COMPLETE: u32 = 3;
-    /// Set-up failed and was undone; see `status` and `message`.
+    /// Set-up failed and was undone; see [`Head::status`](super::Head::status) and `message`.
     pub const FAILED: u32 = 4;
 }
 
 /// Bits of [`Head::outcome`], written by the target at its end.
 pub mod outcome {
-    /// A slot held somebody else's wrapper over ours: ours stays as a pass-through.
+    /// A slot held another tool's wrapper that calls ours: ours stays below it as a pass-through.
     pub const SLOT_KEPT: u32 = 1;
     /// The drain's deadline passed with work still running.
     pub const STILL_RUNNING: u32 = 2;
@@ -66,29 +66,30 @@ pub mod outcome {
     pub const PROCESS_EXIT: u32 = 8;
     /// The runtime was shut down.
     pub const RUNTIME_SHUT_DOWN: u32 = 16;
-    /// A thread stayed inside a record store past the deadline: its memory was left mapped.
+    /// A thread was still inside a record store at the deadline: the spool was left mapped.
     pub const MEMORY_KEPT: u32 = 32;
     /// No API table was found to hook (no runtime was loaded).
     pub const NO_TABLES: u32 = 64;
-    /// Another profiler appeared or asked for its turn, and we gave way: what was recorded until then is whole.
+    /// Another profiler started or asked for CUPTI, and the session ended early: the records up to then are complete.
     pub const YIELDED: u32 = 128;
-    /// A thread of the application opened its runtime and went on before the runtime was hooked: what it did may be missing.
+    /// A thread of the application opened its runtime and continued before the runtime was hooked: its first calls may be
+    /// missing.
     pub const HOOKED_LATE: u32 = 256;
 }
 
 /// Values of [`Head::status`], written by the target with [`state::FAILED`].
 pub mod status {
-    /// Nothing more exact than the words.
+    /// Nothing more exact than the message.
     pub const OTHER: u32 = 0;
-    /// There is no CUPTI that fits.
+    /// No suitable CUPTI was found.
     pub const NO_CUPTI: u32 = 1;
-    /// Another profiler has the process: CUPTI takes one subscriber.
+    /// Another profiler uses CUPTI, which takes one subscriber.
     pub const OTHER_PROFILER: u32 = 2;
 }
 
-/// Places of [`Head::dropped`].
+/// Number of counters in [`Head::dropped`].
 pub const DROP_SLOTS: usize = 64;
-/// Where dropped records of a kind are counted: each traced kind for itself, all descriptions together in the last place.
+/// The counter of dropped records of a kind: each domain has its own, all descriptions share the last one.
 pub const fn drop_slot(kind: u8) -> usize {
     if (kind as usize) < DROP_SLOTS {
         kind as usize
@@ -129,7 +130,7 @@ pub struct Head {
     pub state: AtomicU32,
     /// Ticked by the attaching side: a count that grows.
     pub lease_tick: AtomicU64,
-    /// Ticked by our thread in the target while a session is on.
+    /// Ticked by the worker thread while a session is on.
     pub target_tick: AtomicU64,
     /// Index of the next chunk to try.
     pub claim: AtomicU64,
@@ -139,7 +140,7 @@ pub struct Head {
     pub status: AtomicU32,
     /// See [`outcome`].
     pub outcome: AtomicU32,
-    /// CLOCK_BOOTTIME ns when the tables were in.
+    /// CLOCK_BOOTTIME ns when the tables were hooked.
     pub attached_at: AtomicU64,
     /// CLOCK_BOOTTIME ns when the tables were restored.
     pub detached_at: AtomicU64,
@@ -147,7 +148,7 @@ pub struct Head {
     pub message_len: AtomicU32,
     /// Slots hooked.
     pub slots: AtomicU32,
-    /// Words about a failure, UTF-8.
+    /// Message about a failure, UTF-8.
     pub message: [u8; 1024],
 }
 
@@ -155,11 +156,11 @@ const _: () = assert!(size_of::<Head>() <= HEAD);
 
 /// States of a chunk ([`ChunkHead::state`]).
 pub mod chunk {
-    /// Nobody's.
+    /// Owned by no thread.
     pub const FREE: u32 = 0;
     /// A thread fills it.
     pub const OPEN: u32 = 1;
-    /// Full, or its thread is gone: no more bytes will come.
+    /// Full, or its thread has ended: no more bytes will come.
     pub const SEALED: u32 = 2;
 }
 
@@ -169,15 +170,15 @@ pub mod chunk {
 pub struct ChunkHead {
     /// See [`chunk`].
     pub state: AtomicU32,
-    /// Bytes of records after this head that are whole.
+    /// Bytes of complete records after this head.
     pub committed: AtomicU32,
     /// Thread id of the owner.
     pub tid: AtomicU32,
-    /// Keeps `claimed` aligned.
+    /// Padding, 0.
     pub reserved: u32,
     /// Number of the claim that took it: the reader visits chunks in this order.
     pub claimed: AtomicU64,
-    /// Keeps the size.
+    /// Padding, 0.
     pub reserved_too: [u64; 5],
 }
 

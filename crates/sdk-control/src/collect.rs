@@ -313,7 +313,8 @@ impl Collection {
                 session: 0,
             };
             let reader = Reader::create(&options).map_err(|error| error.to_string())?;
-            let area = reader.area().ok_or("the private spool is not one")?;
+            // SAFETY: the reader goes into `route`. It is dropped only when every thread was seen outside, and leaked otherwise.
+            let area = unsafe { reader.area() }.ok_or("the private spool is not one")?;
             (
                 Route::Relay {
                     reader,

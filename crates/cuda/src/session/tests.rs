@@ -91,8 +91,7 @@ impl Attacher {
         notes
     }
     fn lost(&self) -> u64 {
-        let area = self.reader.area().unwrap();
-        let slots = area.head().dropped.iter().take(DROP_SLOTS);
+        let slots = self.reader.head().dropped.iter().take(DROP_SLOTS);
         slots
             .map(|slot| slot.load(std::sync::atomic::Ordering::Relaxed))
             .sum()

@@ -61,7 +61,8 @@ impl Attacher {
         Attacher(Reader::create(&options).unwrap())
     }
     fn agent(&self) -> Agent {
-        let area = self.0.area().unwrap();
+        // SAFETY: the reader outlives the area in each test.
+        let area = unsafe { self.0.area() }.unwrap();
         let plan = Plan {
             area,
             choice: Choice::of(&Settings::new()),

@@ -125,10 +125,10 @@ fn impossible_ids_and_endless_notes_are_limited() {
 #[test]
 fn books_are_checked() {
     let header = Header {
-        kind: kind::BOOKS,
+        kind: kind::QUEUE_COUNTS,
         ..Header::default()
     };
-    let books = Books {
+    let books = QueueCounts {
         header,
         queue_id: 3,
         first_index: 10,
@@ -137,9 +137,9 @@ fn books_are_checked() {
         other_packets: 3,
         lost: 1,
         timed: 6,
-        ..Books::default()
+        ..QueueCounts::default()
     };
-    let wrong = Books {
+    let wrong = QueueCounts {
         queue_id: 4,
         timed: 5,
         ..books

@@ -52,7 +52,7 @@ fn kind_of(number: u8) -> u8 {
         129 => kind::CODE_OBJECT,
         130 => kind::KERNEL_SYMBOL,
         131 => kind::QUEUE,
-        132 => kind::BOOKS,
+        132 => kind::QUEUE_COUNTS,
         133 => kind::NOTE,
         134 => kind::CUDA_DEVICE,
         other => panic!("a recording has the kind {other}"),

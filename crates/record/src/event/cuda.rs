@@ -1,10 +1,11 @@
-//! What only a CUDA process has. Layouts of CUPTI's own records are not here: they differ by version and are read in the target.
+//! Records and parts of records that only a CUDA process has. The layouts of CUPTI's own records are not here: they differ
+//! from version to version and are read in the target.
 
 use super::Header;
 #[cfg(doc)]
 use super::{Copy, Kernel, NO_NODE, Queue};
 
-/// What CUDA tells of a kernel besides ([`Kernel`]). Source of each: `CUpti_ActivityKernel*` in api/cupti_1x.json.
+/// What CUDA adds to a [`Kernel`]. Source of each field: `CUpti_ActivityKernel*` in api/cupti_1x.json.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CudaLaunch {
@@ -20,11 +21,11 @@ pub struct CudaLaunch {
     pub static_shared: u32,
     /// Dynamic shared memory, bytes.
     pub dynamic_shared: u32,
-    /// Keeps the size.
+    /// Padding, 0.
     pub reserved: u32,
 }
 
-/// What CUDA tells of a copy besides ([`Copy`]). Source: `CUpti_ActivityMemcpy*`.
+/// What CUDA adds to a [`Copy`]. Source: `CUpti_ActivityMemcpy*`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CudaTransfer {
@@ -68,7 +69,7 @@ pub struct MemorySet {
     pub node: u32,
     /// Thread that launched it, 0 where it is not known.
     pub tid: u32,
-    /// Keeps the size.
+    /// Padding, 0.
     pub reserved: u32,
 }
 
@@ -76,7 +77,8 @@ pub struct MemorySet {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Synchronization {
-    /// Common header; `operation` is the `CUpti_ActivitySynchronizationType` (1 event, 2 a stream waits for an event, 3 stream, 4 context).
+    /// Common header; `operation` is the `CUpti_ActivitySynchronizationType`: 1 event, 2 a stream waits for an event, 3 stream,
+    /// 4 context.
     pub header: Header,
     /// When the wait began.
     pub start: u64,
@@ -92,7 +94,7 @@ pub struct Synchronization {
     pub context: u32,
     /// Thread that called, 0 where it is not known.
     pub tid: u32,
-    /// Keeps the size.
+    /// Padding, 0.
     pub reserved: u32,
 }
 
@@ -108,17 +110,17 @@ pub struct UnifiedMemory {
     pub end: u64,
     /// Virtual address.
     pub address: u64,
-    /// Bytes moved, or how many faults.
+    /// Bytes moved, or the number of faults.
     pub value: u64,
     /// See [`cuda_stream`].
     pub stream: u64,
-    /// [`cuda_node`] of where it came from, [`NO_NODE`] for the host or none.
+    /// [`cuda_node`] of the source, [`NO_NODE`] for the host or none.
     pub src_node: u32,
-    /// [`cuda_node`] of where it went to, likewise.
+    /// [`cuda_node`] of the destination, likewise.
     pub dst_node: u32,
 }
 
-/// A GPU of a CUDA process. Followed by its name (`name_len` bytes). What CUDA did not tell is 0.
+/// A GPU of a CUDA process. Followed by its name (`name_len` bytes). What CUDA did not report is 0.
 /// Source: `cuDeviceGetAttribute` and its neighbours.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -167,20 +169,20 @@ pub struct CudaDevice {
     pub grid_limits: [u32; 3],
     /// Bytes of name that follow.
     pub name_len: u32,
-    /// Keeps the size.
+    /// Padding, 0.
     pub reserved: u32,
 }
 
-/// The first node id that stands for a CUDA device: no KFD node has so high a number.
+/// The first node id that stands for a CUDA device. KFD's node ids never get this large.
 pub const CUDA_NODE: u32 = 1 << 16;
 
-/// What stands in the place of a KFD node id for the CUDA device `ordinal`.
+/// The number that records have instead of a KFD node id for the CUDA device `ordinal`.
 pub const fn cuda_node(ordinal: u32) -> u32 {
     CUDA_NODE.saturating_add(ordinal)
 }
 
-/// What stands in the place of a stream's handle: CUPTI's ids of context and stream, which name it together. The default stream of the
-/// first context is not 0: CUPTI counts contexts from 1.
+/// The number that records have instead of a stream's handle: CUPTI's ids of the context and of the stream, which together
+/// name it. It is never 0, not even for the default stream of the first context: CUPTI counts contexts from 1.
 pub const fn cuda_stream(context: u32, stream: u32) -> u64 {
     (context as u64) << 32 | stream as u64
 }

@@ -1,4 +1,4 @@
-//! The attaching side: makes the spool, follows it live, and believes nothing it reads there.
+//! The attaching side: makes the spool, follows it live, and trusts nothing that it reads there.
 
 use super::{CHUNK, CHUNK_BODY, ChunkHead, DROP_SLOTS, HEAD, Head, MAGIC, SETTINGS, chunk};
 use std::fs::File;
@@ -47,13 +47,13 @@ pub struct Reader {
     fd: OwnedFd,
     /// What was read of each chunk so far. The target cannot change it.
     cursors: Vec<u32>,
-    // The target could rewrite the head; these copies are what we use.
+    // The target could rewrite the head, so this copy is used.
     chunks_at: usize,
-    /// Bytes from the start whose memory is there.
+    /// Bytes from the start whose pages are populated.
     faulted: usize,
 }
 
-/// Chunks whose memory is taken before the spool is passed on; taking all of it would cost tens of milliseconds.
+/// Chunks that are populated before the spool is passed on; populating all of them would cost tens of milliseconds.
 const FIRST_CHUNKS: usize = 64;
 
 // SAFETY: the mapping is owned by this value and unmapped only in drop; shared words in it are atomics.
@@ -171,8 +171,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Takes the memory of `bytes` more now, from our cgroup, instead of page by page from the application's threads. Call it until
-    /// it returns false. A kernel that cannot (before Linux 5.14) leaves it to the first touch.
+    /// Populates the pages of `bytes` more, charged to our cgroup, so that the application's threads do not fault them in one
+    /// by one. Call it until it returns false. A kernel before Linux 5.14 cannot, and leaves it to the first touch.
     pub fn fault_in(&mut self, bytes: usize) -> bool {
         let from = self.faulted;
         let upto = from
@@ -198,13 +198,17 @@ impl Reader {
         self.fd.as_fd()
     }
 
-    /// The spool as writers see it, for a spool that this process itself fills. The result must not outlive the reader.
-    pub fn area(&self) -> Option<super::Area> {
-        // SAFETY: the mapping lives as long as self; the caller keeps the result within that.
+    /// The spool as writers see it, for a spool that this process itself fills.
+    ///
+    /// # Safety
+    /// The result, its copies, and every [`ChunkWriter`](super::ChunkWriter) that stored to it must not be used after this
+    /// reader was dropped.
+    pub unsafe fn area(&self) -> Option<super::Area> {
+        // SAFETY: the mapping is page-aligned, of this length, and lives as long as self; the caller promises the rest.
         unsafe { super::Area::new(self.base, self.len) }
     }
 
-    /// Where it is mapped, for a writer in this process; valid as long as the reader.
+    /// Address and length of the mapping, for a writer in this process; valid as long as the reader.
     pub fn mapping(&self) -> (*mut u8, usize) {
         (self.base, self.len)
     }
@@ -220,7 +224,7 @@ impl Reader {
         unsafe { &*self.base.cast::<Head>() }
     }
 
-    /// The target's words about a failure, made printable.
+    /// The target's message about a failure, made printable.
     pub fn message(&self) -> String {
         let len = (self.head().message_len.load(Acquire) as usize).min(1024);
         let mut copy = vec![0_u8; len];
@@ -235,13 +239,13 @@ impl Reader {
             .collect()
     }
 
-    /// Copies out what was committed since the last call and frees chunks that are read whole. `sink` gets runs of whole
-    /// bytes as the target wrote them, one chunk's at a time and in order within it. Returns the number of bytes.
+    /// Copies out what was committed since the last call and frees chunks that are read completely. `sink` gets the bytes as
+    /// the target wrote them, one chunk at a time and in order within it. Returns the number of bytes.
     ///
     /// # Errors
     /// Whatever `sink` returns; the bytes it refused are not read again.
     pub fn drain<E>(&mut self, mut sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<usize, E> {
-        // In the order of the claims, so that one thread's records come in the order in which it made them.
+        // In the order of the claims, so that one thread's records keep their order.
         let mut order: Vec<(u64, usize)> = (0..self.cursors.len())
             .filter(|&index| self.chunk(index).0.state.load(Acquire) != chunk::FREE)
             .map(|index| (self.chunk(index).0.claimed.load(Relaxed), index))
@@ -294,7 +298,7 @@ impl Reader {
         }
     }
 
-    /// Records dropped for want of room, by [`super::drop_slot`].
+    /// Records that were dropped because no chunk was free, by [`super::drop_slot`].
     pub fn dropped(&self) -> [u64; DROP_SLOTS] {
         std::array::from_fn(|i| self.head().dropped.get(i).map_or(0, |d| d.load(Relaxed)))
     }
@@ -326,7 +330,7 @@ mod tests {
 
     fn area(reader: &Reader) -> Area {
         // SAFETY: the reader outlives the area in each test.
-        unsafe { Area::new(reader.base, reader.len) }.unwrap()
+        unsafe { reader.area() }.unwrap()
     }
 
     fn api(n: u64) -> Api {
@@ -380,7 +384,7 @@ mod tests {
         assert_eq!(reader.dropped().iter().sum::<u64>(), 0);
     }
 
-    /// Whoever has the descriptor could else let others open it by its number in `/proc`.
+    /// Otherwise a process with the descriptor could let others open it by its number in `/proc`.
     #[test]
     fn a_spool_is_for_its_owner() {
         let reader = small();

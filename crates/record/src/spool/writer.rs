@@ -3,11 +3,12 @@
 use super::{CHUNK, CHUNK_BODY, ChunkHead, HEAD, Head, MAGIC, chunk};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// How many chunks a claim tries before it gives up. A chunk can be taken still only when the reader is far behind or its
-/// thread writes little, so a few tries are enough to step over such threads.
+/// How many chunks a claim tries before it gives up. A chunk is still in use only when the reader is far behind or its
+/// thread writes little, so a few tries are enough to skip the chunks of such threads.
 const CLAIM_TRIES: u64 = 16;
 
-/// A spool mapped in this process. A copy of the address, not an owner: whoever mapped it unmaps it when nobody writes.
+/// A spool mapped in this process. It is a copy of the address, not an owner: the code that mapped the spool unmaps it when
+/// no thread writes to it any more.
 #[derive(Debug, Clone, Copy)]
 pub struct Area {
     base: *mut u8,
@@ -19,7 +20,7 @@ unsafe impl Send for Area {}
 unsafe impl Sync for Area {}
 
 impl Area {
-    /// Takes a mapped spool of `len` bytes; `None` when its head does not describe a spool of that size.
+    /// For a mapped spool of `len` bytes; `None` when its head does not describe a spool of that size.
     ///
     /// # Safety
     /// `base` must be the page-aligned start of a readable and writable mapping of `len` bytes that stays mapped while any
@@ -62,10 +63,10 @@ impl Area {
         }
     }
 
-    /// Writes words about a failure where the attaching side reads them. Only our own thread calls this.
+    /// Writes a message about a failure where the attaching side reads it. Only the worker thread calls this.
     pub fn set_message(&self, text: &str) {
         let len = text.len().min(1024);
-        // SAFETY: the field lies inside the mapped head, and only our thread writes it before publishing message_len.
+        // SAFETY: the field lies inside the mapped head, and only the worker thread writes it before publishing message_len.
         unsafe {
             let message = (&raw mut (*self.base.cast::<Head>()).message).cast::<u8>();
             std::ptr::copy_nonoverlapping(text.as_ptr(), message, len);
@@ -80,17 +81,16 @@ impl Area {
         }
     }
 
-    /// Whether `bytes` of records would find free chunks at this moment. Says nothing where other threads store, too: they may take
-    /// them first.
-    pub fn has_room(&self, bytes: usize) -> bool {
+    /// Whether there are free chunks now for `bytes` of records. Other threads that store may claim them first.
+    pub fn has_capacity(&self, bytes: usize) -> bool {
         let head = self.head();
-        // Of a very small spool half must do: the writer that asks may hold a chunk itself.
+        // Of a very small spool half is enough: the writer that asks may hold a chunk itself.
         let wanted = (bytes.div_ceil(CHUNK_BODY) as u64).min(head.chunk_count / 2);
         let next = head.claim.load(Relaxed);
         (0..wanted).all(|ahead| {
             let index = next.wrapping_add(ahead) % head.chunk_count;
             let offset = head.chunks_at as usize + index as usize * CHUNK;
-            // SAFETY: `new` checked that all chunks lie inside the mapping and are aligned to 64; only an atomic of it is read.
+            // SAFETY: `new` checked that all chunks lie inside the mapping, aligned to 64; only an atomic of it is read.
             let chunk_head = unsafe { &*self.base.add(offset).cast::<ChunkHead>() };
             chunk_head.state.load(Acquire) == chunk::FREE
         })
@@ -120,15 +120,15 @@ impl Area {
     }
 }
 
-/// One thread's place in the spool. Lives in that thread's slot; another thread may [`ChunkWriter::seal`] it only when the
-/// owner is gone or outside.
+/// One thread's chunk of the spool, and how much of it is used. It lives in that thread's slot; another thread may
+/// [`ChunkWriter::seal`] it only when the owner has ended or is outside.
 #[derive(Debug)]
 pub struct ChunkWriter {
     current: *mut ChunkHead,
     used: u32,
 }
 
-// SAFETY: a writer belongs to whoever holds it; nothing in it is bound to a thread.
+// SAFETY: a writer belongs to its holder; nothing in it is bound to a thread.
 unsafe impl Send for ChunkWriter {}
 
 impl ChunkWriter {
@@ -140,8 +140,8 @@ impl ChunkWriter {
         }
     }
 
-    /// Stores one record made of `parts` in order; their sizes must add up to the record's size (a multiple of 8). Drops and
-    /// counts it when there is no room.
+    /// Stores one record made of `parts` in order; their sizes must add up to the record's size (a multiple of 8). When no
+    /// chunk is free the record is dropped and counted.
     ///
     /// # Safety
     /// The chunk that this writer holds, if any, must be one of `area`, and `area` must still be mapped.
@@ -171,7 +171,7 @@ impl ChunkWriter {
         true
     }
 
-    /// Gives the chunk up: no more bytes will come.
+    /// Releases the chunk: no more bytes will come.
     ///
     /// # Safety
     /// The chunk's mapping must be live, and no [`ChunkWriter::store`] of this writer may run.
@@ -183,7 +183,7 @@ impl ChunkWriter {
         *self = Self::new();
     }
 
-    /// Forgets the chunk without touching it, for when its mapping is gone.
+    /// Forgets the chunk without accessing it, for when it is no longer mapped.
     pub fn forget(&mut self) {
         *self = Self::new();
     }

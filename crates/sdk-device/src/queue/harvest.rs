@@ -8,7 +8,7 @@ use super::watch::{self, Watcher};
 use crate::layout::Signal;
 use crate::sink::Sink;
 use crate::symbols;
-use midair_record::event::{Books, Header, Kernel, Plain, Queue, Untimed, flag, kind};
+use midair_record::event::{Header, Kernel, Plain, Queue, QueueCounts, Untimed, flag, kind};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::original;
 use std::collections::{HashMap, HashSet};
@@ -445,13 +445,13 @@ impl Harvester {
     fn books(&self, queue: &QueueState, sink: &mut Sink) {
         let Some(inner) = queue.lock_patiently() else {
             // Without its books nobody knows whether a queue's dispatches are all there.
-            sink.area.drop_record(kind::BOOKS);
+            sink.area.drop_record(kind::QUEUE_COUNTS);
             return;
         };
-        let record = Books {
+        let record = QueueCounts {
             header: Header {
-                size: size_of::<Books>() as u16,
-                kind: kind::BOOKS,
+                size: size_of::<QueueCounts>() as u16,
+                kind: kind::QUEUE_COUNTS,
                 ..Header::default()
             },
             queue_id: queue.id.load(Relaxed),
@@ -466,7 +466,7 @@ impl Harvester {
             }),
             lost: inner.lost + inner.overflown,
         };
-        sink.put(kind::BOOKS, record.bytes());
+        sink.put(kind::QUEUE_COUNTS, record.bytes());
     }
 }
 
