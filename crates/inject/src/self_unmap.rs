@@ -26,7 +26,7 @@ use crate::worker::Block;
 
 const PHASE: &str = "the end of the worker thread";
 
-/// Hangs up (drops `channel`), follows `agent` to its end and has it unmap `mappings` there. False
+/// Hangs up (drops `channel`), follows `worker` to its end and has it unmap `mappings` there. False
 /// where it was left to end as ever: it is traced, under filters, or not what it is taken for.
 ///
 /// # Errors

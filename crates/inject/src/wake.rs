@@ -14,7 +14,7 @@ use crate::inspection::Inspection;
 use crate::options::{FaultPoint, Options};
 use crate::worker::{Block, Worker, mailbox_words};
 
-/// Wakes `agent`. No thread of the program is touched.
+/// Wakes `worker`. No thread of the program is touched.
 pub(crate) fn wake(
     look: &Inspection,
     worker: &Worker,

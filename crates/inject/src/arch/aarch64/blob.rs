@@ -322,7 +322,8 @@ global_asm!(
     "ldp x29, x30, [sp], #64",
     "mov x0, #0",
     "ret",
-    // ---- x1 = the inode of the descriptor w0, 0 where there is none: newfstatat(w0, "", AT_EMPTY_PATH). Keeps w0; a system call
+    // ---- x1 = the inode of the descriptor w0, 0 where there is none:
+    // newfstatat(w0, "", AT_EMPTY_PATH). Keeps w0; a system call
     // keeps all but x0.
     "80:",
     "mov w10, w0",

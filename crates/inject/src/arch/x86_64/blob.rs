@@ -358,7 +358,8 @@ global_asm!(
     "pop rbx",
     "xor eax, eax",
     "ret",
-    // ---- The inode of the descriptor edi, 0 where there is none: newfstatat(edi, "", AT_EMPTY_PATH). Keeps edi and rsi.
+    // ---- The inode of the descriptor edi, 0 where there is none:
+    // newfstatat(edi, "", AT_EMPTY_PATH). Keeps edi and rsi.
     "80:",
     "push rsi",
     "sub rsp, 144", // struct stat
@@ -384,7 +385,8 @@ global_asm!(
     "syscall",
     "83:",
     "ret",
-    // ---- One system call of the attacher's on our thread, which is about to end: if it dies, the thread ends all the same.
+    // ---- One system call of the attacher's on the worker thread, which is about to end: if the
+    // attacher dies, the thread ends all the same.
     ".globl midair_blob_call",
     ".hidden midair_blob_call",
     "midair_blob_call:",
