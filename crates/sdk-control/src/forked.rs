@@ -26,7 +26,8 @@ pub fn begin_anew() {
     runtimes::begin_anew();
     midair_sdk_device::begin_anew();
     // Last: a thread that comes now gets a slot of the child's own.
-    if midair_sdk_hot::begin_anew() {
+    // SAFETY: a forked child before its first session: our thread is the only one that uses the state.
+    if unsafe { midair_sdk_hot::reset_after_fork() } {
         probe::is_ours();
     }
 }

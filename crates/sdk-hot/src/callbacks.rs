@@ -15,31 +15,30 @@
 //!
 //! A call that a tool's function makes itself is not told, nor recorded.
 
+pub(crate) mod frame;
+pub(crate) mod open_ranges;
 pub mod ranges;
+mod services;
+
+pub use services::{Service, Services};
 
 use crate::clock::now;
 use crate::external_ids;
 use crate::functions::function_of;
 use crate::markers;
-use crate::operations::{Opaque, OperationSet, TracingCallback};
 use crate::probe::{self, Call};
+use crate::state::STATE;
 use crate::threads::{self, MAX_OPEN, MAX_THREADS};
+use frame::{Body, Frame, FrameState, PAYLOAD};
 use midair_abi::constants as c;
 use midair_abi::records::{CallbackRecord, CorrelationId};
 use midair_abi::tables::Function;
 use midair_domain::KindSet;
-use midair_lockfree::{AtomicEnum, word_enum};
 use midair_record::event::kind;
-use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::time::{Duration, Instant};
 
-/// Contexts that are told of one call.
-const MAX_CONTEXTS: usize = 8;
-/// Words of the largest payload: HSA's (source: api/rocprofiler_sdk.json, `rocprofiler_callback_tracing_hsa_api_data_t`).
-const PAYLOAD: usize = 26;
 /// How long open calls get to return by themselves at the end of a session.
 const GRACE: Duration = Duration::from_millis(20);
 /// Record kinds whose calls can be told of.
@@ -143,108 +142,8 @@ const _: () = {
     assert!(theirs::rocprofiler_callback_tracing_marker_api_data_t::retval == 3 * 8);
 };
 
-/// Somebody who is told.
-#[derive(Debug, Clone, Copy)]
-pub struct Service {
-    /// Handle of the context.
-    pub context: u64,
-    /// Operations that it wants to be told of.
-    pub operations: OperationSet,
-    /// The tool's function.
-    pub callback: TracingCallback,
-    /// Its data.
-    pub data: Opaque,
-}
-
-/// What the running contexts want to be told of, by record kind. Never changed once published.
-#[derive(Debug, Clone)]
-pub struct Services {
-    by_kind: Vec<Vec<Service>>,
-    /// Kinds with a service.
-    kinds: KindSet,
-}
-
-impl Default for Services {
-    fn default() -> Services {
-        Services {
-            by_kind: vec![Vec::new(); usize::from(KindSet::LIMIT)],
-            kinds: KindSet::EMPTY,
-        }
-    }
-}
-
-impl Services {
-    /// Adds a service for calls of a record kind ([`record_kind`]).
-    pub fn add(&mut self, record_kind: u8, service: Service) {
-        if let Some(list) = self.by_kind.get_mut(usize::from(record_kind)) {
-            self.kinds = self.kinds.with(record_kind);
-            if record_kind == kind::MARKER_CORE_RANGE_API {
-                // Ranges are made from the calls that begin and end them.
-                self.kinds = self.kinds.with(kind::MARKER_CORE_API);
-            }
-            list.push(service);
-        }
-    }
-
-    /// Whether nobody is to be told of anything.
-    pub fn is_empty(&self) -> bool {
-        self.kinds.is_empty()
-    }
-}
-
-/// The one that applications' threads look at while they are busy; null when nobody is told.
-static SERVICES: AtomicPtr<Services> = AtomicPtr::new(std::ptr::null_mut());
-static FRAMES: AtomicPtr<[Frame; MAX_OPEN]> = AtomicPtr::new(std::ptr::null_mut());
-/// Somebody was told in this session.
-static USED: AtomicBool = AtomicBool::new(false);
-/// Calls of which somebody could not be told.
-static UNTOLD: AtomicU64 = AtomicU64::new(0);
-
-word_enum! {
-    /// States of a [`Frame`].
-    enum FrameState else GivenUp {
-        /// Its thread's; no call.
-        Free = 0,
-        /// Its thread tells of the call's beginning.
-        Entering = 1,
-        /// The call runs.
-        Open = 2,
-        /// Its thread tells of the call's end.
-        Exiting = 3,
-        /// The worker thread tells of the call's end.
-        Taken = 4,
-        /// The session ended while the beginning was told of: nobody tells of the end.
-        GivenUp = 5,
-    }
-}
-
-/// A call that was told of. Zeroed memory is a free one.
-#[repr(C)]
-struct Frame {
-    state: AtomicEnum<FrameState>,
-    /// What only the state's holder touches.
-    body: UnsafeCell<Body>,
-}
-
-struct Body {
-    generation: u64,
-    tid: u64,
-    correlation: CorrelationId,
-    kind: u8,
-    operation: u32,
-    count: usize,
-    contexts: [u64; MAX_CONTEXTS],
-    callbacks: [Option<(TracingCallback, Opaque)>; MAX_CONTEXTS],
-    user_data: [u64; MAX_CONTEXTS],
-    external: [u64; MAX_CONTEXTS],
-    payload: [u64; PAYLOAD],
-}
-
-// SAFETY: `body` belongs to whoever holds the state, see the module's description.
-unsafe impl Sync for Frame {}
-
 fn frames(thread: usize) -> &'static [Frame] {
-    let base = FRAMES.load(Acquire);
+    let base = STATE.frames.load(Acquire);
     if base.is_null() || thread >= MAX_THREADS {
         return &[];
     }
@@ -253,7 +152,7 @@ fn frames(thread: usize) -> &'static [Frame] {
 }
 
 fn make_frames() -> bool {
-    if !FRAMES.load(Acquire).is_null() {
+    if !STATE.frames.load(Acquire).is_null() {
         return true;
     }
     // SAFETY: a fresh private mapping at an address of the kernel's choice. Zeroed memory is a valid frame: numbers, and `None`
@@ -280,7 +179,7 @@ fn make_frames() -> bool {
             libc::MADV_WIPEONFORK,
         )
     };
-    FRAMES.store(base.cast(), Release);
+    STATE.frames.store(base.cast(), Release);
     true
 }
 
@@ -288,7 +187,7 @@ fn make_frames() -> bool {
 /// worker thread.
 pub fn publish(services: Services) -> KindSet {
     let services = Box::new(services);
-    let mut kinds = services.kinds;
+    let mut kinds = services.kinds();
     let prepared = kinds.is_empty() || make_frames() && ranges::prepare();
     if !prepared {
         kinds = KindSet::EMPTY;
@@ -298,10 +197,10 @@ pub fn publish(services: Services) -> KindSet {
     let new = if kinds.is_empty() {
         std::ptr::null_mut()
     } else {
-        USED.store(true, Relaxed);
+        STATE.told_anybody.store(true, Relaxed);
         Box::into_raw(services)
     };
-    let old = SERVICES.swap(new, AcqRel);
+    let old = STATE.services.swap(new, AcqRel);
     // Threads look at it while they are busy only. Should one not be seen outside, it stays.
     if !old.is_null() && probe::quiesce(Duration::from_millis(250)) {
         // SAFETY: made by `Box::into_raw` above, and nobody looks at it any more.
@@ -416,19 +315,16 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
         return false;
     };
     // SAFETY: null, or published and not freed before this thread, which is busy, is seen outside.
-    let Some(services) = (unsafe { SERVICES.load(Acquire).as_ref() }) else {
+    let Some(services) = (unsafe { STATE.services.load(Acquire).as_ref() }) else {
         return false;
     };
     let open = begun.open;
     let (record_kind, operation) = what.unwrap_or((open.kind, open.operation));
     let interested = services
-        .by_kind
-        .get(usize::from(record_kind))
-        .into_iter()
-        .flatten()
+        .of(record_kind)
         .filter(|service| service.operations.has(operation));
     if frame.state.load(Acquire) != FrameState::Free {
-        UNTOLD.fetch_add(1, Relaxed);
+        STATE.untold.fetch_add(1, Relaxed);
         return false;
     }
     // SAFETY: a free frame is its thread's.
@@ -443,7 +339,7 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
             body.callbacks.get_mut(at),
             body.user_data.get_mut(at),
         ) else {
-            UNTOLD.fetch_add(1, Relaxed);
+            STATE.untold.fetch_add(1, Relaxed);
             break;
         };
         (*context, *callback, *user_data) =
@@ -538,15 +434,15 @@ fn run(frame: &Frame, phase: i32) {
 
 /// A session begins.
 pub fn begin() {
-    USED.store(false, Relaxed);
-    UNTOLD.store(0, Relaxed);
+    STATE.told_anybody.store(false, Relaxed);
+    STATE.untold.store(0, Relaxed);
 }
 
 /// A session ends; nothing new is told any more, and everyone was seen outside. When it returns, no code of a tool runs on the
 /// application's threads, and everything that was told of has its end, but for what the notes say.
 pub fn close(limit: Duration) -> Vec<String> {
     publish_nothing();
-    if !USED.load(Relaxed) {
+    if !STATE.told_anybody.load(Relaxed) {
         return Vec::new();
     }
     let begun = Instant::now();
@@ -599,7 +495,7 @@ pub fn close(limit: Duration) -> Vec<String> {
             }
         }
     }
-    let untold = UNTOLD.load(Relaxed);
+    let untold = STATE.untold.load(Relaxed);
     let mut notes = Vec::new();
     let mut say = |count: u64, text: &str| {
         if count > 0 {
@@ -619,14 +515,9 @@ pub fn close(limit: Duration) -> Vec<String> {
 }
 
 fn publish_nothing() {
-    let old = SERVICES.swap(std::ptr::null_mut(), AcqRel);
+    let old = STATE.services.swap(std::ptr::null_mut(), AcqRel);
     if !old.is_null() && probe::quiesce(Duration::from_millis(250)) {
         // SAFETY: made by `Box::into_raw` in `publish`, and nobody looks at it any more.
         drop(unsafe { Box::from_raw(old) });
     }
-}
-
-/// See [`crate::forked`]. Frames are wiped by the fork; what was published is not read without a session.
-pub fn begin_anew() {
-    SERVICES.store(std::ptr::null_mut(), Release);
 }

@@ -1,6 +1,65 @@
-//! Locks of a forked child.
+//! State that a forked child replaces.
 
+use std::cell::UnsafeCell;
+use std::ops::Deref;
 use std::sync::{Mutex, TryLockError};
+
+/// All state of a crate, in one static.
+///
+/// A child that was forked while this library was in its parent has our memory as it was at that moment: locks that a lost
+/// thread held, lists that one was changing. Before the child's own first session each crate replaces its state whole
+/// ([`ForkState::replace`]), so a new piece of state cannot be forgotten. What the old state pointed to is leaked, since nobody
+/// knows in what condition it is.
+#[derive(Debug)]
+pub struct ForkState<T>(UnsafeCell<T>);
+
+// SAFETY: shared references are all that `get` gives out; `replace` is unsafe and asks for a caller that is alone.
+unsafe impl<T: Sync> Sync for ForkState<T> {}
+
+impl<T> ForkState<T> {
+    /// State as it is when the library is loaded.
+    pub const fn new(value: T) -> ForkState<T> {
+        ForkState(UnsafeCell::new(value))
+    }
+
+    /// Makes this state what `fresh` is, but for what `keep` hands over: it is given the old state before it goes, and what it
+    /// returns is given to `restore` with the new one. Pages that are as they should be are not touched.
+    ///
+    /// # Safety
+    /// No other thread uses this state: in a forked child that has had no session of its own. `fresh` is never used for
+    /// anything else.
+    pub unsafe fn replace<K>(
+        &'static self,
+        fresh: &'static ForkState<T>,
+        keep: impl FnOnce(&T) -> K,
+        restore: impl FnOnce(&T, K),
+    ) {
+        const PAGE: usize = 4096;
+        let kept = keep(self);
+        let (to, from) = (self.0.get().cast::<u8>(), fresh.0.get().cast::<u8>());
+        for start in (0..size_of::<T>()).step_by(PAGE) {
+            let len = PAGE.min(size_of::<T>() - start);
+            // SAFETY: inside both values, which are statics of the same type and do not overlap. The bytes of a fresh value are
+            // a value, and the old one's destructor is not run. Padding is compared and copied as whatever it contains.
+            unsafe {
+                let (to, from) = (to.add(start), from.add(start));
+                if libc::memcmp(to.cast(), from.cast(), len) != 0 {
+                    std::ptr::copy_nonoverlapping(from, to, len);
+                }
+            }
+        }
+        restore(self, kept);
+    }
+}
+
+impl<T> Deref for ForkState<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: only `replace` writes, whose caller is alone.
+        unsafe { &*self.0.get() }
+    }
+}
 
 /// Puts a new lock in the place of one whose holder may be gone. What the old one held is leaked.
 ///
@@ -27,17 +86,43 @@ pub unsafe fn renew_if_held<T>(lock: &'static Mutex<T>, value: T) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    struct Sample {
+        kept: AtomicU64,
+        list: Mutex<Vec<u32>>,
+        large: [AtomicU64; 2048],
+    }
+
+    impl Sample {
+        const fn new() -> Sample {
+            Sample {
+                kept: AtomicU64::new(0),
+                list: Mutex::new(Vec::new()),
+                large: [const { AtomicU64::new(0) }; 2048],
+            }
+        }
+    }
 
     #[test]
-    fn a_lock_whose_holder_is_gone_is_free_again() {
-        static LOCK: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-        LOCK.lock().unwrap().push(1);
+    fn a_replaced_state_is_fresh_but_for_what_is_kept() {
+        static STATE: ForkState<Sample> = ForkState::new(Sample::new());
+        static FRESH: ForkState<Sample> = ForkState::new(Sample::new());
+        STATE.kept.store(7, Relaxed);
+        STATE.large[2047].store(9, Relaxed);
+        STATE.list.lock().unwrap().push(1);
+        // A thread that the fork lost held the lock.
+        std::mem::forget(STATE.list.lock().unwrap());
         // SAFETY: no other thread uses it.
-        unsafe { renew_if_held(&LOCK, Vec::new()) };
-        assert_eq!(*LOCK.lock().unwrap(), [1]);
-        std::mem::forget(LOCK.lock().unwrap());
-        // SAFETY: as above.
-        unsafe { renew_if_held(&LOCK, vec![2]) };
-        assert_eq!(*LOCK.lock().unwrap(), [2]);
+        unsafe {
+            STATE.replace(
+                &FRESH,
+                |old| old.kept.load(Relaxed),
+                |new, kept| new.kept.store(kept, Relaxed),
+            );
+        }
+        assert!(STATE.list.try_lock().unwrap().is_empty());
+        assert_eq!(STATE.large[2047].load(Relaxed), 0);
+        assert_eq!(STATE.kept.load(Relaxed), 7);
     }
 }

@@ -1,14 +1,13 @@
 //! Functions of the API tables by the kind and operation of their records.
 
 use crate::markers::operation;
+use crate::state::STATE;
 use midair_abi::tables::{ALL, Function};
 use midair_record::event::kind;
-use std::sync::OnceLock;
 
 /// The function of a call's record.
 pub fn function_of(record_kind: u8, operation: u32) -> Option<&'static Function> {
-    static BY_KIND: OnceLock<Vec<Vec<Option<&'static Function>>>> = OnceLock::new();
-    let by_kind = BY_KIND.get_or_init(|| {
+    let by_kind = STATE.functions.get_or_init(|| {
         let mut kinds = vec![Vec::new(); usize::from(midair_domain::KindSet::LIMIT)];
         for table in ALL {
             let ids = table.functions.iter().map(|function| function.operation);

@@ -12,13 +12,8 @@ pub mod functions;
 pub mod markers;
 pub mod operations;
 pub mod probe;
+mod state;
 pub mod threads;
 pub mod wrappers;
 
-/// In a forked child before its first session. False when memory for its threads cannot be mapped.
-pub fn begin_anew() -> bool {
-    external_ids::begin_anew();
-    callbacks::begin_anew();
-    markers::begin_anew();
-    threads::begin_anew()
-}
+pub use state::reset_after_fork;

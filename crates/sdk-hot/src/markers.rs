@@ -5,29 +5,22 @@
 //! compare-and-exchange each. [`legacy`] is for the old library, which has no tables. Both are bounded mappings that are touched lazily; what finds no room is counted.
 
 pub mod legacy;
+pub(crate) mod open;
+
+pub use open::{MAX_LEVELS, MAX_MESSAGE, Range};
+use open::{ProcessRanges, Stack, THREAD_TEXT};
 
 use crate::probe::{Busy, Call, Ended, leave};
+use crate::state::STATE;
 use crate::threads::MAX_THREADS;
 use midair_domain::{KindSet, sets};
 use midair_lockfree::{AtomicKey, SlotTable};
-use midair_record::event::{Header, MAX_RECORD, Marker, Plain, flag, kind};
-use std::cell::UnsafeCell;
+use midair_record::event::{Header, Marker, Plain, flag, kind};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-/// Bytes of a message that are kept.
-pub const MAX_MESSAGE: usize = 1024;
-/// Ranges that can be open in one thread at one time.
-pub const MAX_LEVELS: usize = 128;
-/// Bytes for the messages of one thread's open ranges; a multiple of 8.
-const THREAD_TEXT: usize = 16 << 10;
-/// Process ranges that can be open at one time; a power of two.
-const MAX_PROCESS_RANGES: usize = 4096;
 /// Slots that are searched for a process range, from that of its id on. Ids count up, so slots are used in turn.
 const PROBES: usize = 64;
-
-const _: () =
-    assert!(size_of::<Marker>() + MAX_MESSAGE <= MAX_RECORD && MAX_MESSAGE.is_multiple_of(8));
 
 /// Operations of the core table and of the range kind (source: api/rocprofiler_sdk.json).
 pub mod operation {
@@ -43,13 +36,6 @@ pub mod operation {
     pub const RANGE_GET_THREAD_ID: u32 = 3;
 }
 
-/// Pops and stops whose push or start was not seen: ranges from before the session.
-static BEGUN_BEFORE: AtomicU64 = AtomicU64::new(0);
-/// Ranges that found no room.
-static NO_ROOM: AtomicU64 = AtomicU64::new(0);
-/// Messages that were cut.
-static CUT: AtomicU64 = AtomicU64::new(0);
-
 /// Kinds whose records are [`Marker`]s.
 pub const KINDS: KindSet = sets::MARKERS;
 
@@ -59,78 +45,9 @@ pub fn is_marker(record_kind: u8) -> bool {
     KINDS.contains(record_kind)
 }
 
-/// A range that has begun.
-#[derive(Debug, Clone, Copy)]
-pub struct Range {
-    /// When.
-    pub start: u64,
-    /// Correlation id of the call that began it.
-    pub correlation: u64,
-    /// Correlation id of the traced call around that one.
-    pub ancestor: u64,
-    /// Raw return value of that call: level or id.
-    pub retval: u64,
-    /// Thread that began it.
-    pub tid: u32,
-    /// Bytes of its message.
-    pub len: u32,
-    /// Operation of the record.
-    operation: u32,
-    /// Where the thread's text begins that is its.
-    text: u32,
-}
-
-impl Range {
-    /// Its record.
-    pub fn record(&self, end: u64, flags: u8, message: &[u8]) -> Marker {
-        Marker {
-            header: Header {
-                size: (size_of::<Marker>() + message.len()) as u16,
-                kind: kind::MARKER_CORE_RANGE_API,
-                flags,
-                operation: self.operation,
-            },
-            start: self.start,
-            end,
-            correlation: self.correlation,
-            ancestor: self.ancestor,
-            retval: self.retval,
-            tid: self.tid,
-            len: self.len,
-        }
-    }
-}
-
-/// A thread's open ranges. Zeroed memory is an empty one.
-#[repr(C)]
-struct Stack {
-    /// Session that the rest belongs to.
-    generation: u64,
-    /// Open ranges.
-    depth: usize,
-    /// Ranges pushed on top of these that found no room.
-    beyond: usize,
-    /// Bytes of text in use.
-    used: usize,
-    ranges: [Range; MAX_LEVELS],
-    text: [u8; THREAD_TEXT],
-}
-
-/// What only its holder touches of an open process range.
-struct ProcessRange {
-    range: Range,
-    text: [u8; MAX_MESSAGE],
-}
-
-/// Open process ranges by their ids, with the session that each belongs to. Zeroed memory is an empty table.
-type ProcessRanges = SlotTable<AtomicKey, MAX_PROCESS_RANGES, AtomicU64, ProcessRange>;
-
-static STACKS: AtomicPtr<UnsafeCell<Stack>> = AtomicPtr::new(std::ptr::null_mut());
-static PROCESS: AtomicPtr<ProcessRanges> = AtomicPtr::new(std::ptr::null_mut());
-
 /// Makes the memory. On our own thread, before a session that records markers. False when the system refuses.
 pub fn prepare() -> bool {
-    map(&STACKS, MAX_THREADS) && map(&PROCESS, 1)
+    map(&STATE.stacks, MAX_THREADS) && map(&STATE.process_ranges, 1)
 }
 
 fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
@@ -157,7 +74,11 @@ fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
 
 /// A session begins.
 pub fn begin() {
-    for count in [&BEGUN_BEFORE, &NO_ROOM, &CUT] {
+    for count in [
+        &STATE.ranges_begun_before,
+        &STATE.ranges_without_room,
+        &STATE.messages_cut,
+    ] {
         count.store(0, Relaxed);
     }
 }
@@ -170,14 +91,14 @@ pub fn notes() -> Vec<String> {
     };
     [
         say(
-            &BEGUN_BEFORE,
+            &STATE.ranges_begun_before,
             "ROCTx ranges ended that had begun before the recording: they are not in the trace",
         ),
         say(
-            &NO_ROOM,
+            &STATE.ranges_without_room,
             "ROCTx ranges found no room among the open ones: they are not in the trace",
         ),
-        say(&CUT, "ROCTx messages were cut"),
+        say(&STATE.messages_cut, "ROCTx messages were cut"),
     ]
     .into_iter()
     .flatten()
@@ -186,11 +107,11 @@ pub fn notes() -> Vec<String> {
 
 fn process_ranges() -> Option<&'static ProcessRanges> {
     // SAFETY: null, or the mapping made by `prepare`, which is never unmapped; zeroed memory is an empty table.
-    unsafe { PROCESS.load(Acquire).as_ref() }
+    unsafe { STATE.process_ranges.load(Acquire).as_ref() }
 }
 
 fn stack_at(thread: usize) -> Option<*mut Stack> {
-    let base = STACKS.load(Acquire);
+    let base = STATE.stacks.load(Acquire);
     if base.is_null() || thread >= MAX_THREADS {
         return None;
     }
@@ -227,7 +148,7 @@ pub(crate) unsafe fn copy_message(message: *const u8, into: &mut [u8]) -> usize 
         }
         // SAFETY: as above; the byte after the last that was read, which was not the end.
         if len == into.len() && unsafe { message.add(len).read() } != 0 {
-            CUT.fetch_add(1, Relaxed);
+            STATE.messages_cut.fetch_add(1, Relaxed);
         }
     }
     if let Some(rest) = into.get_mut(len..len.next_multiple_of(8).min(into.len())) {
@@ -402,7 +323,7 @@ unsafe fn range(busy: &mut Busy, event: &Event) {
                 }
             };
             if !begun {
-                NO_ROOM.fetch_add(1, Relaxed);
+                STATE.ranges_without_room.fetch_add(1, Relaxed);
                 busy.dropped(KIND);
             }
         }
@@ -446,7 +367,7 @@ fn pop(busy: &mut Busy, event: &Event) {
     let Some(depth) = at.depth.checked_sub(1) else {
         // A pop that ROCTx refuses ended nothing.
         if event.retval as i32 >= 0 {
-            BEGUN_BEFORE.fetch_add(1, Relaxed);
+            STATE.ranges_begun_before.fetch_add(1, Relaxed);
         }
         return;
     };
@@ -505,7 +426,7 @@ fn stop(busy: &mut Busy, event: &Event) {
     let Some(mut entry) =
         process_ranges().and_then(|all| all.hold_where(id, id as usize, PROBES, ours))
     else {
-        BEGUN_BEFORE.fetch_add(1, Relaxed);
+        STATE.ranges_begun_before.fetch_add(1, Relaxed);
         return;
     };
     entry.with(|entry| {
@@ -556,10 +477,4 @@ pub(crate) fn open_process_ranges(generation: u64, mut take: impl FnMut(&Range, 
             entry.free();
         }
     }
-}
-
-/// See [`crate::forked`]: ranges of the parent's threads are not the child's. New memory is mapped when it is needed.
-pub fn begin_anew() {
-    STACKS.store(std::ptr::null_mut(), Release);
-    PROCESS.store(std::ptr::null_mut(), Release);
 }

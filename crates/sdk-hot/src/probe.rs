@@ -11,51 +11,24 @@
 //! Cost per call: two clock reads, one atomic add (the correlation id), one record store. No lock, no allocation, no system call
 //! (but for a thread's very first call, which claims its slot).
 
+pub(crate) mod control;
+
 use crate::clock::now;
 use crate::markers;
+use crate::state::STATE;
 use crate::threads::{self, MAX_OPEN, OpenCall, Owned, ThreadSlot};
-use midair_domain::{AtomicKindSet, KindSet, sets};
+use control::Control;
+use midair_domain::{KindSet, sets};
 use midair_record::event::{Api, Header, Marker, Plain, flag, kind};
 use midair_record::spool::{Area, ChunkWriter};
-use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicPtr, AtomicU64, compiler_fence};
+use std::sync::atomic::compiler_fence;
 use std::time::{Duration, Instant};
-
-/// Shared state of a session, in a page of its own that a fork wipes (all zero = off).
-#[repr(C)]
-#[derive(Debug)]
-struct Control {
-    /// 0 = off, else the number of the session.
-    generation: AtomicU64,
-    /// 1 while new work is taken on; 0 while a session closes: then only what began before is brought to its end.
-    accepting: AtomicU64,
-    /// Kinds whose calls get a correlation id.
-    tracked: AtomicKindSet,
-    /// Kinds whose calls are recorded; a subset of `tracked`.
-    recorded: AtomicKindSet,
-    /// Kinds whose calls tools are told of; a subset of `tracked`.
-    called: AtomicKindSet,
-    /// Kinds of the device's work and memory that hooks look at, until the session's very end.
-    device: AtomicKindSet,
-    /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
-    area: UnsafeCell<Option<Area>>,
-    /// 1 since this process has made, or taken over, our state; a forked child finds 0.
-    ours: AtomicU64,
-    /// Keeps the counter, which every call writes, out of the cache line that every call reads.
-    apart: [u64; 20],
-    /// The next correlation id.
-    next_correlation: AtomicU64,
-}
-
-static CONTROL: AtomicPtr<Control> = AtomicPtr::new(std::ptr::null_mut());
-/// Number of the last session. Not in the wiped page: a child's own session must not repeat its parent's.
-static LAST_GENERATION: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
 fn control() -> Option<&'static Control> {
     // SAFETY: null, or a page made by `prepare` that is never unmapped and is valid when zeroed.
-    unsafe { CONTROL.load(Relaxed).as_ref() }
+    unsafe { STATE.control.load(Relaxed).as_ref() }
 }
 
 /// Makes the control page. On our own thread, before any wrapper is installed.
@@ -92,7 +65,7 @@ pub fn prepare() -> bool {
             0,
         )
     };
-    CONTROL.store(page.cast(), Release);
+    STATE.control.store(page.cast(), Release);
     is_ours();
     threads::prepare()
 }
@@ -116,7 +89,7 @@ pub fn is_ours() {
 /// `area` must stay mapped until [`quiesce`] has returned true after [`stop`].
 pub unsafe fn start(area: Area, first_correlation: u64) -> u64 {
     let Some(control) = control() else { return 0 };
-    let generation = LAST_GENERATION.fetch_add(1, Relaxed) + 1;
+    let generation = STATE.last_generation.fetch_add(1, Relaxed) + 1;
     // SAFETY: generation is 0 and everyone was seen outside, so no other thread reads `area`.
     unsafe { *control.area.get() = Some(area) };
     control.next_correlation.store(first_correlation, Relaxed);
@@ -350,7 +323,7 @@ impl Busy {
     /// Number of the calling thread's slot.
     #[inline]
     pub fn thread(&self) -> usize {
-        self.slot.index()
+        threads::index_of(self.slot)
     }
 
     /// Whether calls of this kind that begin now are recorded.
@@ -414,7 +387,7 @@ impl Call {
     }
     /// Number of its thread's slot, and its depth there.
     pub(crate) fn place(&self) -> Option<(usize, usize)> {
-        self.slot.map(|slot| (slot.index(), self.depth))
+        self.slot.map(|slot| (threads::index_of(slot), self.depth))
     }
     /// The same with the moment of its return.
     pub(crate) fn ended_at(self, end: u64) -> Call {
@@ -666,7 +639,7 @@ pub fn close_session(generation: u64, recorded: KindSet) {
             ancestor = open.correlation;
         }
         owned.depth = 0;
-        markers::open_thread_ranges(slot.index(), generation, |range, message| {
+        markers::open_thread_ranges(threads::index_of(slot), generation, |range, message| {
             let record = range.record(end, flag::OPEN_AT_DETACH, message);
             // SAFETY: as above.
             unsafe {

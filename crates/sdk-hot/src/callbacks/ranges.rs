@@ -2,66 +2,24 @@
 //! range's beginning, its pop of the end, with the message and the user data kept in between; so do start and stop, which may be on
 //! different threads.
 
-use super::{Body, Frame, FrameState, UNTOLD, begin_frame, finish};
+use super::frame::{Body, Frame, FrameState};
+use super::open_ranges::{Anywhere, Open, TEXT, Thread, Told};
+use super::{begin_frame, finish};
 use crate::markers::{copy_message, operation};
 use crate::probe::{self, Call};
+use crate::state::STATE;
 use crate::threads::MAX_THREADS;
 use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::kind;
-use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Ranges of one thread that tools are told of at one time.
-const LEVELS: usize = 32;
-/// Ranges over threads that tools are told of at one time; a power of two.
-const PROCESS: usize = 1024;
 /// Slots that are searched for such a range, from that of its id on.
 const PROBES: usize = 64;
-/// Bytes of a message, with its end.
-const TEXT: usize = 512;
-
-/// A range and the copy of its message that tools are shown.
-#[repr(C)]
-struct Told {
-    frame: Frame,
-    /// Touched by whoever puts a beginning into a free frame.
-    text: UnsafeCell<[u8; TEXT]>,
-}
-
-/// A thread's ranges. Zeroed memory is one without.
-#[repr(C)]
-struct Thread {
-    /// Touched by the thread alone.
-    open: UnsafeCell<Open>,
-    /// For marks, which begin and end in one call.
-    moment: Told,
-    levels: [Told; LEVELS],
-}
-
-struct Open {
-    generation: u64,
-    tid: u32,
-    depth: usize,
-    /// Ranges on top of these that found no room.
-    beyond: usize,
-}
-
-/// Ranges that may end on another thread, by their ids. Whoever holds an entry tells of its beginning or end. Zeroed memory is an
-/// empty table.
-type Anywhere = SlotTable<AtomicKey, PROCESS, Told>;
-
-// SAFETY: the fields in cells belong to whoever their descriptions name.
-unsafe impl Sync for Thread {}
-// SAFETY: the text belongs to whoever the frame's state names, or to the holder of its entry in [`Anywhere`].
-unsafe impl Sync for Told {}
-
-static THREADS: AtomicPtr<Thread> = AtomicPtr::new(std::ptr::null_mut());
-static ANYWHERE: AtomicPtr<Anywhere> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Makes the memory. On our own thread. False when the system refuses.
 pub(super) fn prepare() -> bool {
-    map(&THREADS, MAX_THREADS) && map(&ANYWHERE, 1)
+    map(&STATE.told_threads, MAX_THREADS) && map(&STATE.told_anywhere, 1)
 }
 
 fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
@@ -89,14 +47,14 @@ fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
 }
 
 fn thread(index: usize) -> Option<&'static Thread> {
-    let base = THREADS.load(Acquire);
+    let base = STATE.told_threads.load(Acquire);
     // SAFETY: inside the mapping made by `prepare`, which is never unmapped.
     (!base.is_null() && index < MAX_THREADS).then(|| unsafe { &*base.add(index) })
 }
 
 fn anywhere() -> Option<&'static Anywhere> {
     // SAFETY: null, or the mapping made by `prepare`, which is never unmapped; zeroed memory is an empty table.
-    unsafe { ANYWHERE.load(Acquire).as_ref() }
+    unsafe { STATE.told_anywhere.load(Acquire).as_ref() }
 }
 
 /// Every frame of the first `threads` threads, and of ranges that may end anywhere.
@@ -226,7 +184,7 @@ pub fn exit(call: Call, words: &[u64], result: &[u64]) -> Call {
             }
             None => {
                 open.beyond += 1;
-                UNTOLD.fetch_add(1, Relaxed);
+                STATE.untold.fetch_add(1, Relaxed);
             }
         },
         operation::START => start(call, result, first),
@@ -250,7 +208,7 @@ fn start(call: Call, id: u64, message: u64) {
             }
         }
         None => {
-            UNTOLD.fetch_add(1, Relaxed);
+            STATE.untold.fetch_add(1, Relaxed);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use super::{Event, operation, record};
 use crate::probe::Busy;
+use crate::state::STATE;
 use midair_domain::KindSet;
 use midair_record::event::kind;
 use std::sync::atomic::AtomicPtr;
@@ -30,7 +31,7 @@ impl Tap {
         let ours = legacy as *mut ();
         let before = cell(variable).load(Acquire);
         if before != ours {
-            BEFORE.store(before, Release);
+            STATE.legacy_roctx_before.store(before, Release);
             cell(variable)
                 .compare_exchange(before, ours, AcqRel, Relaxed)
                 .ok()?;
@@ -47,7 +48,7 @@ impl Tap {
     pub fn give_back(self) {
         let _ = cell(self.variable).compare_exchange(
             legacy as *mut (),
-            BEFORE.load(Acquire),
+            STATE.legacy_roctx_before.load(Acquire),
             AcqRel,
             Relaxed,
         );
@@ -68,15 +69,12 @@ const LEGACY_DOMAIN: u32 = 6;
 /// Type of the old library's callback: domain, operation, [`LegacyData`].
 type LegacyCallback = unsafe extern "C" fn(u32, u32, *const LegacyData) -> i32;
 
-/// Who had the old library's callback before us.
-static BEFORE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-
 /// Our callback for libroctx64.so.4 of the old roctracer, which has no tables: called at the beginning of each call.
 ///
 /// # Safety
 /// Only that library calls it.
 unsafe extern "C" fn legacy(domain: u32, operation: u32, data: *const LegacyData) -> i32 {
-    let before = BEFORE.load(Acquire);
+    let before = STATE.legacy_roctx_before.load(Acquire);
     let answer = if before.is_null() {
         0
     } else {

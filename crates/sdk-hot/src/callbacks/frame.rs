@@ -1,0 +1,53 @@
+//! A call that tools were told of, between its beginning and its end.
+
+use crate::operations::{Opaque, TracingCallback};
+use midair_abi::records::CorrelationId;
+use midair_lockfree::{AtomicEnum, word_enum};
+use std::cell::UnsafeCell;
+
+/// Contexts that are told of one call.
+pub const MAX_CONTEXTS: usize = 8;
+/// Words of the largest payload: HSA's (source: api/rocprofiler_sdk.json, `rocprofiler_callback_tracing_hsa_api_data_t`).
+pub const PAYLOAD: usize = 26;
+word_enum! {
+    /// States of a [`Frame`].
+    pub(crate) enum FrameState else GivenUp {
+        /// Its thread's; no call.
+        Free = 0,
+        /// Its thread tells of the call's beginning.
+        Entering = 1,
+        /// The call runs.
+        Open = 2,
+        /// Its thread tells of the call's end.
+        Exiting = 3,
+        /// The worker thread tells of the call's end.
+        Taken = 4,
+        /// The session ended while the beginning was told of: nobody tells of the end.
+        GivenUp = 5,
+    }
+}
+
+/// A call that was told of. Zeroed memory is a free one.
+#[repr(C)]
+pub(crate) struct Frame {
+    pub state: AtomicEnum<FrameState>,
+    /// What only the state's holder touches.
+    pub body: UnsafeCell<Body>,
+}
+
+pub(crate) struct Body {
+    pub generation: u64,
+    pub tid: u64,
+    pub correlation: CorrelationId,
+    pub kind: u8,
+    pub operation: u32,
+    pub count: usize,
+    pub contexts: [u64; MAX_CONTEXTS],
+    pub callbacks: [Option<(TracingCallback, Opaque)>; MAX_CONTEXTS],
+    pub user_data: [u64; MAX_CONTEXTS],
+    pub external: [u64; MAX_CONTEXTS],
+    pub payload: [u64; PAYLOAD],
+}
+
+// SAFETY: `body` belongs to whoever holds the state, see the module's description.
+unsafe impl Sync for Frame {}

@@ -1,0 +1,67 @@
+//! Who is to be told of which calls.
+
+use crate::operations::{Opaque, OperationSet, TracingCallback};
+use midair_domain::KindSet;
+use midair_record::event::kind;
+
+/// Somebody who is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Service {
+    /// Handle of the context.
+    pub context: u64,
+    /// Operations that it wants to be told of.
+    pub operations: OperationSet,
+    /// The tool's function.
+    pub callback: TracingCallback,
+    /// Its data.
+    pub data: Opaque,
+}
+
+/// What the running contexts want to be told of, by record kind. Never changed once published.
+#[derive(Debug, Clone)]
+pub struct Services {
+    by_kind: Vec<Vec<Service>>,
+    /// Kinds with a service.
+    kinds: KindSet,
+}
+
+impl Default for Services {
+    fn default() -> Services {
+        Services {
+            by_kind: vec![Vec::new(); usize::from(KindSet::LIMIT)],
+            kinds: KindSet::EMPTY,
+        }
+    }
+}
+
+impl Services {
+    /// Adds a service for calls of a record kind ([`record_kind`]).
+    pub fn add(&mut self, record_kind: u8, service: Service) {
+        if let Some(list) = self.by_kind.get_mut(usize::from(record_kind)) {
+            self.kinds = self.kinds.with(record_kind);
+            if record_kind == kind::MARKER_CORE_RANGE_API {
+                // Ranges are made from the calls that begin and end them.
+                self.kinds = self.kinds.with(kind::MARKER_CORE_API);
+            }
+            list.push(service);
+        }
+    }
+
+    /// Whether nobody is to be told of anything.
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+
+    /// The services for calls of a record kind.
+    pub(super) fn of(&self, record_kind: u8) -> impl Iterator<Item = &Service> {
+        self.by_kind
+            .get(usize::from(record_kind))
+            .into_iter()
+            .flatten()
+    }
+
+    /// Kinds with a service.
+    pub(super) fn kinds(&self) -> KindSet {
+        self.kinds
+    }
+}

@@ -1,0 +1,82 @@
+//! Ranges that have begun and not ended.
+
+use midair_lockfree::{AtomicKey, SlotTable};
+use midair_record::event::{Header, MAX_RECORD, Marker, kind};
+use std::sync::atomic::AtomicU64;
+
+/// Bytes of a message that are kept.
+pub const MAX_MESSAGE: usize = 1024;
+/// Ranges that can be open in one thread at one time.
+pub const MAX_LEVELS: usize = 128;
+/// Bytes for the messages of one thread's open ranges; a multiple of 8.
+pub const THREAD_TEXT: usize = 16 << 10;
+/// Process ranges that can be open at one time; a power of two.
+pub const MAX_PROCESS_RANGES: usize = 4096;
+const _: () =
+    assert!(size_of::<Marker>() + MAX_MESSAGE <= MAX_RECORD && MAX_MESSAGE.is_multiple_of(8));
+
+/// A range that has begun.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    /// When.
+    pub start: u64,
+    /// Correlation id of the call that began it.
+    pub correlation: u64,
+    /// Correlation id of the traced call around that one.
+    pub ancestor: u64,
+    /// Raw return value of that call: level or id.
+    pub retval: u64,
+    /// Thread that began it.
+    pub tid: u32,
+    /// Bytes of its message.
+    pub len: u32,
+    /// Operation of the record.
+    pub operation: u32,
+    /// Where the thread's text begins that is its.
+    pub text: u32,
+}
+
+impl Range {
+    /// Its record.
+    pub fn record(&self, end: u64, flags: u8, message: &[u8]) -> Marker {
+        Marker {
+            header: Header {
+                size: (size_of::<Marker>() + message.len()) as u16,
+                kind: kind::MARKER_CORE_RANGE_API,
+                flags,
+                operation: self.operation,
+            },
+            start: self.start,
+            end,
+            correlation: self.correlation,
+            ancestor: self.ancestor,
+            retval: self.retval,
+            tid: self.tid,
+            len: self.len,
+        }
+    }
+}
+
+/// A thread's open ranges. Zeroed memory is an empty one.
+#[repr(C)]
+pub(crate) struct Stack {
+    /// Session that the rest belongs to.
+    pub generation: u64,
+    /// Open ranges.
+    pub depth: usize,
+    /// Ranges pushed on top of these that found no room.
+    pub beyond: usize,
+    /// Bytes of text in use.
+    pub used: usize,
+    pub ranges: [Range; MAX_LEVELS],
+    pub text: [u8; THREAD_TEXT],
+}
+
+/// What only its holder touches of an open process range.
+pub(crate) struct ProcessRange {
+    pub range: Range,
+    pub text: [u8; MAX_MESSAGE],
+}
+
+/// Open process ranges by their ids, with the session that each belongs to. Zeroed memory is an empty table.
+pub(crate) type ProcessRanges = SlotTable<AtomicKey, MAX_PROCESS_RANGES, AtomicU64, ProcessRange>;

@@ -1,0 +1,32 @@
+//! The page that all threads look at.
+
+use midair_domain::AtomicKindSet;
+use midair_record::spool::Area;
+use std::cell::UnsafeCell;
+use std::sync::atomic::AtomicU64;
+
+/// Shared state of a session, in a page of its own that a fork wipes (all zero = off).
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// 0 = off, else the number of the session.
+    pub generation: AtomicU64,
+    /// 1 while new work is taken on; 0 while a session closes: then only what began before is brought to its end.
+    pub accepting: AtomicU64,
+    /// Kinds whose calls get a correlation id.
+    pub tracked: AtomicKindSet,
+    /// Kinds whose calls are recorded; a subset of `tracked`.
+    pub recorded: AtomicKindSet,
+    /// Kinds whose calls tools are told of; a subset of `tracked`.
+    pub called: AtomicKindSet,
+    /// Kinds of the device's work and memory that hooks look at, until the session's very end.
+    pub device: AtomicKindSet,
+    /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
+    pub area: UnsafeCell<Option<Area>>,
+    /// 1 since this process has made, or taken over, our state; a forked child finds 0.
+    pub ours: AtomicU64,
+    /// Keeps the counter, which every call writes, out of the cache line that every call reads.
+    pub apart: [u64; 20],
+    /// The next correlation id.
+    pub next_correlation: AtomicU64,
+}

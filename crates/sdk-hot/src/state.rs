@@ -1,0 +1,135 @@
+//! All state of this crate. [`ForkState`] says what a forked child does with it.
+//!
+//! What a slot of an API table held before ours is apart, in the generated wrappers: a fact of the process, which stays.
+
+use crate::callbacks::Services;
+use crate::callbacks::frame::Frame;
+use crate::callbacks::open_ranges::{Anywhere, Thread};
+use crate::fork::ForkState;
+use crate::markers::open::{ProcessRanges, Stack};
+use crate::probe::control::Control;
+use crate::threads::{self, MAX_OPEN, ThreadSlot};
+use midair_abi::tables::Function;
+use midair_lockfree::{AtomicKey, Slot, SlotTable};
+use std::cell::UnsafeCell;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+
+/// Contexts and threads with external correlation ids of their own; a power of two.
+const EXTERNAL_IDS: usize = 4096;
+
+/// A function of a call's record, by the record's kind and operation.
+type Functions = Vec<Vec<Option<&'static Function>>>;
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// The page that wrappers look at first; null until the first session. A fork wipes it.
+    pub control: AtomicPtr<Control>,
+    /// Number of the last session. Not in the wiped page: a child's own session must not repeat its parent's.
+    pub last_generation: AtomicU64,
+    /// Slots of threads, and how many were ever claimed.
+    pub slots: AtomicPtr<ThreadSlot>,
+    pub slots_used: AtomicUsize,
+    /// pthread key of a thread's slot; `u32::MAX` until it is made.
+    pub slot_key: AtomicU32,
+    /// Who is told of calls: what threads look at while they are busy; null when nobody is told.
+    pub services: AtomicPtr<Services>,
+    /// Calls that were told of, by thread and depth. A fork wipes them.
+    pub frames: AtomicPtr<[Frame; MAX_OPEN]>,
+    /// Ranges that were told of, of threads and of the process. A fork wipes them.
+    pub told_threads: AtomicPtr<Thread>,
+    pub told_anywhere: AtomicPtr<Anywhere>,
+    /// Somebody was told in this session.
+    pub told_anybody: AtomicBool,
+    /// Calls of which somebody could not be told.
+    pub untold: AtomicU64,
+    /// Open ranges, of threads and of the process.
+    pub stacks: AtomicPtr<UnsafeCell<Stack>>,
+    pub process_ranges: AtomicPtr<ProcessRanges>,
+    /// Pops and stops whose push or start was not seen: ranges from before the session.
+    pub ranges_begun_before: AtomicU64,
+    /// Ranges that found no room.
+    pub ranges_without_room: AtomicU64,
+    /// Messages that were cut.
+    pub messages_cut: AtomicU64,
+    /// Who had the old ROCTx library's callback before us.
+    pub legacy_roctx_before: AtomicPtr<()>,
+    /// By context and thread ([`crate::external_ids`]): the value on top of its stack, 0 for an empty one. A key is never taken out.
+    pub external_ids: SlotTable<AtomicKey, EXTERNAL_IDS, AtomicU64>,
+    /// See [`crate::functions`]; made once.
+    pub functions: OnceLock<Functions>,
+}
+
+impl State {
+    const fn new() -> State {
+        State {
+            control: AtomicPtr::new(std::ptr::null_mut()),
+            last_generation: AtomicU64::new(0),
+            slots: AtomicPtr::new(std::ptr::null_mut()),
+            slots_used: AtomicUsize::new(0),
+            slot_key: AtomicU32::new(u32::MAX),
+            services: AtomicPtr::new(std::ptr::null_mut()),
+            frames: AtomicPtr::new(std::ptr::null_mut()),
+            told_threads: AtomicPtr::new(std::ptr::null_mut()),
+            told_anywhere: AtomicPtr::new(std::ptr::null_mut()),
+            told_anybody: AtomicBool::new(false),
+            untold: AtomicU64::new(0),
+            stacks: AtomicPtr::new(std::ptr::null_mut()),
+            process_ranges: AtomicPtr::new(std::ptr::null_mut()),
+            ranges_begun_before: AtomicU64::new(0),
+            ranges_without_room: AtomicU64::new(0),
+            messages_cut: AtomicU64::new(0),
+            legacy_roctx_before: AtomicPtr::new(std::ptr::null_mut()),
+            external_ids: SlotTable::new(
+                [const { Slot::new(AtomicKey::new(), AtomicU64::new(0), ()) }; EXTERNAL_IDS],
+            ),
+            functions: OnceLock::new(),
+        }
+    }
+}
+
+pub(crate) static STATE: ForkState<State> = ForkState::new(State::new());
+static FRESH: ForkState<State> = ForkState::new(State::new());
+
+/// Replaces the state in a forked child. False when memory for its threads cannot be mapped: the child stays its parent's then.
+///
+/// # Safety
+/// In a forked child that has had no session of its own: no other thread uses the state.
+pub unsafe fn reset_after_fork() -> bool {
+    let key = STATE.slot_key.load(Acquire);
+    // What stays are pages that the fork has wiped, and facts of the process that are one word each.
+    // SAFETY: the caller's promise.
+    unsafe {
+        STATE.replace(
+            &FRESH,
+            |old| {
+                (
+                    old.control.load(Acquire),
+                    old.last_generation.load(Relaxed),
+                    old.frames.load(Acquire),
+                    (
+                        old.told_threads.load(Acquire),
+                        old.told_anywhere.load(Acquire),
+                    ),
+                    old.legacy_roctx_before.load(Acquire),
+                )
+            },
+            |new, (control, last_generation, frames, (told_threads, told_anywhere), before)| {
+                new.last_generation.store(last_generation, Relaxed);
+                new.frames.store(frames, Release);
+                new.told_threads.store(told_threads, Release);
+                new.told_anywhere.store(told_anywhere, Release);
+                new.legacy_roctx_before.store(before, Release);
+                new.control.store(control, Release);
+            },
+        );
+    }
+    if key == u32::MAX || threads::reset_after_fork(key) {
+        return true;
+    }
+    // Tried again at the next session.
+    STATE.slot_key.store(key, Release);
+    false
+}

@@ -1,0 +1,80 @@
+//! A thread's own state.
+
+use midair_record::spool::ChunkWriter;
+use std::cell::UnsafeCell;
+use std::sync::atomic::AtomicU32;
+
+/// Threads that can be traced at one time. Calls of further threads pass through and are counted as dropped.
+pub const MAX_THREADS: usize = 4096;
+/// Traced calls that can be open in one thread at one time (calls inside calls).
+pub const MAX_OPEN: usize = 16;
+
+/// A call that has begun and not ended.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenCall {
+    /// Entry, CLOCK_BOOTTIME ns.
+    pub start: u64,
+    /// Its correlation id.
+    pub correlation: u64,
+    /// Raw stream handle that it names.
+    pub stream: u64,
+    /// Stack address of its wrapper: what lies below it on the stack is gone when a younger call has a higher one.
+    pub frame: usize,
+    /// Operation id.
+    pub operation: u32,
+    /// Record kind.
+    pub kind: u8,
+}
+
+/// What belongs to the owning thread alone.
+#[derive(Debug)]
+pub struct Owned {
+    /// Session (generation) that `writer` and `open` belong to.
+    pub generation: u64,
+    /// Open calls.
+    pub depth: usize,
+    /// See [`OpenCall`]; `depth` of them are valid.
+    pub open: [OpenCall; MAX_OPEN],
+    /// Its chunk.
+    pub writer: ChunkWriter,
+}
+
+impl Owned {
+    /// Correlation id of the call at `depth`, and of the one around it, 0 for none.
+    pub fn ids(&self, depth: usize) -> Option<(u64, u64)> {
+        let around = depth.checked_sub(1).and_then(|above| self.open.get(above));
+        let call = self.open.get(depth)?;
+        Some((call.correlation, around.map_or(0, |call| call.correlation)))
+    }
+}
+
+/// A thread's state.
+#[derive(Debug)]
+pub struct ThreadSlot {
+    /// 0 = free, else the thread id.
+    pub tid: AtomicU32,
+    /// 1 while the owner is between a look at the generation and the end of what it does with it.
+    pub busy: AtomicU32,
+    /// Not 0 while the owner runs a tool's function.
+    pub telling: AtomicU32,
+    owned: UnsafeCell<Owned>,
+}
+
+// SAFETY: `owned` is touched by the owner while `busy` is 1, and by our own thread only after it moved the generation on, made
+// that visible to all threads (membarrier) and saw `busy` 0.
+unsafe impl Sync for ThreadSlot {}
+
+impl ThreadSlot {
+    /// The owner's data.
+    ///
+    /// # Safety
+    /// The caller is the owner with `busy` set, or our own thread after the protocol in [`crate::probe::quiesce`].
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "an UnsafeCell with the ownership protocol in the safety section"
+    )]
+    pub unsafe fn owned(&self) -> &mut Owned {
+        // SAFETY: the caller's promise makes this the only reference.
+        unsafe { &mut *self.owned.get() }
+    }
+}
