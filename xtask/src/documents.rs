@@ -58,6 +58,7 @@ pub fn check() -> Outcome<()> {
     contents(&pages, &mut mistakes);
     deviations(&pages, &sources, &mut mistakes);
     cited_topics(&pages, &sources, &mut mistakes);
+    named_files(&pages, &mut mistakes);
     sizes(&pages, &mut mistakes);
     commands(&pages, &mut mistakes);
     exit_codes(&pages, &sources, &mut mistakes);
@@ -279,6 +280,33 @@ fn cited_topics(pages: &[Page], sources: &[Page], mistakes: &mut Vec<String>) {
     }
 }
 
+/// Files of the repository that a page names in code spans exist.
+fn named_files(pages: &[Page], mistakes: &mut Vec<String>) {
+    const TOPS: [&str; 11] = [
+        "crates/",
+        "tests/",
+        "xtask/",
+        "sim/",
+        "torture/",
+        "bench-results/",
+        "examples/",
+        "api/",
+        "lab/",
+        "include/",
+        "docs/",
+    ];
+    for page in pages {
+        let spans = page.text.split('`').skip(1).step_by(2);
+        for path in spans.filter(|span| TOPS.iter().any(|top| span.starts_with(top))) {
+            let path = path.split('#').next().unwrap_or(path);
+            let plain = !path.contains([' ', '*', '{', '\n', '<']);
+            if plain && !root().join(path).exists() {
+                mistakes.push(format!("{}: there is no {path}", page.path.display()));
+            }
+        }
+    }
+}
+
 fn sizes(pages: &[Page], mistakes: &mut Vec<String>) {
     for page in pages {
         let (lines, bytes) = (page.text.lines().count(), page.text.len());
@@ -406,7 +434,7 @@ mod tests {
                 "docs/a.md",
                 "[out](../README.md) [in](README.md) [gone](gone.md) [self](#nothing)\n$ midair attach 1 --no-such-option\n",
             ),
-            page("docs/b.md", "AMD-002"),
+            page("docs/b.md", "AMD-002, `crates/no-such-crate`, `crates/*`"),
             page("docs/deviations/amd.md", &row.repeat(2)),
             page("docs/sources.md", "## hip\n"),
         ];
@@ -421,6 +449,7 @@ mod tests {
             contents(pages, out);
             deviations(pages, sources, out);
             cited_topics(pages, sources, out);
+            named_files(pages, out);
             sizes(pages, out);
             commands(pages, out);
             exit_codes(pages, sources, out);
@@ -435,6 +464,7 @@ mod tests {
             "there is no deviation AMD-002",
             "docs/deviations/engine.md is missing",
             "has no topic 'hop'",
+            "there is no crates/no-such-crate",
             "README.md has 120 lines",
             "ARCHITECTURE.md has 8193 bytes",
             "no option --no-such-option",
