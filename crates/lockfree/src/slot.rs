@@ -15,7 +15,7 @@ pub trait SlotState: WordEnum {
     const HELD: Self;
 }
 
-/// The word that tells whose a slot is: an [`AtomicEnum`] or an [`AtomicKey`](crate::AtomicKey).
+/// The word that tells whose a slot is: an [`AtomicEnum`] or an [`AtomicKey`].
 pub trait SlotWord {
     /// What it contains.
     type State: Copy + PartialEq + Debug;

@@ -171,7 +171,7 @@ fn c_agent(agent: midair_agents::Agent) -> Agent {
     }
 }
 
-/// See [`crate::forked`]: a list that is whole is the machine's, and stays.
+/// See `forked` in `midair-sdk-control`: a list that is whole is the machine's, and stays.
 pub fn begin_anew() {
     if LIST.get().is_none() {
         let place = std::ptr::from_ref(&LIST).cast_mut();

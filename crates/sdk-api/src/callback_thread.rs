@@ -116,7 +116,7 @@ fn with_signals_blocked<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// See [`crate::forked`].
+/// See `forked` in `midair-sdk-control`.
 pub fn begin_anew() {
     // SAFETY: in a forked child before its first session: the only thread that uses it.
     unsafe { midair_sdk_hot::fork::renew(&LISTENERS, Vec::new()) };

@@ -125,7 +125,7 @@ fn call(operation: i32, payload: *mut c_void) {
     }
 }
 
-/// See [`crate::forked`].
+/// See `forked` in `midair-sdk-control`.
 pub fn begin_anew() {
     // SAFETY: in a forked child before its first session: the only thread that uses it.
     unsafe { midair_sdk_hot::fork::renew(&HANDLES, None) };

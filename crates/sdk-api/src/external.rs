@@ -90,7 +90,7 @@ pub(crate) fn at(context: u64, tid: u64, time: u64) -> u64 {
         .map_or(0, |(_, value)| *value)
 }
 
-/// See [`crate::forked`].
+/// See `forked` in `midair-sdk-control`.
 pub fn begin_anew() {
     // SAFETY: in a forked child before its first session: the only thread that uses it.
     unsafe { midair_sdk_hot::fork::renew(&STACKS, None) };

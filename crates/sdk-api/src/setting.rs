@@ -56,7 +56,7 @@ pub fn get(name: &CStr) -> *const c_char {
     store.given.entry(name.to_owned()).or_insert(value).as_ptr()
 }
 
-/// See [`crate::forked`].
+/// See `forked` in `midair-sdk-control`.
 pub fn begin_anew() {
     // SAFETY: in a forked child before its first session: the only thread that uses it.
     unsafe { midair_sdk_hot::fork::renew(&STORE, None) };

@@ -81,7 +81,7 @@ pub(crate) fn index(handle: u64) -> Option<usize> {
     usize::try_from(handle).ok()?.checked_sub(1)
 }
 
-/// See [`crate::forked`]: the parent's tools are not the child's.
+/// See `forked` in `midair-sdk-control`: the parent's tools are not the child's.
 pub fn begin_anew() {
     // SAFETY: in a forked child before its first session: the only thread that uses it.
     unsafe { midair_sdk_hot::fork::renew(&STATE, State::new()) };

@@ -1,6 +1,6 @@
 //! A session of collecting: brings hooks, queues and spool into line with what the running contexts want.
 //!
-//! Only our own thread (the *agent*) changes anything; others ask through [`apply`] and wait. The order on the way in: originals
+//! Only our own thread (the *agent*) changes anything; others ask through [`changes`] and wait. The order on the way in: originals
 //! saved, signals ready, slots taken, recording opened. On the way out: nothing new taken on while the device's rest drains with the
 //! hooks still in, recording off, everyone seen outside, slots restored, books written, signals given back.
 

@@ -309,7 +309,7 @@ fn write(harvester: &mut Harvester, sink: &mut Sink, facts: &Facts, outcome: Out
     sink.put(kind::MEMORY_COPY, record.bytes());
 }
 
-/// See [`crate::forked`].
+/// See `forked` in `midair-sdk-control`.
 pub fn begin_anew() {
     // SAFETY: in a forked child before its first session: no thread holds an entry.
     unsafe { COPIES.reset() };

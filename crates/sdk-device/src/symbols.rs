@@ -591,7 +591,7 @@ fn registers(bytes: &[u8; 64]) -> Registers {
     }
 }
 
-/// See [`crate::forked`].
+/// See `forked` in `midair-sdk-control`.
 pub fn begin_anew() {
     // SAFETY: in a forked child before its first session: the only thread that uses it.
     unsafe { midair_sdk_hot::fork::renew(&KNOWN, None) };

@@ -1,9 +1,9 @@
 //! What the user asked for: options of the command lines, `ROCPROF_*` settings, and the buffer that carries
 //! settings into a target.
 //!
-//! * [`options`] is the one table of options. The command line, its help, man pages, completions and the
+//! * [`mod@options`] is the one table of options. The command line, its help, man pages, completions and the
 //!   reference page are all derived from it; nothing else in the workspace lists options.
-//! * [`resolve`] turns the options given, and the settings inherited from the environment, into one
+//! * [`mod@resolve`] turns the options given, and the settings inherited from the environment, into one
 //!   [`Settings`].
 //! * [`Settings`] is an ordered map of names to values with typed getters, under the names of AMD's tool and
 //!   the older names that its documents used.

@@ -25,7 +25,7 @@ pub struct CudaLaunch {
     pub reserved: u32,
 }
 
-/// What CUDA adds to a [`Copy`]. Source: `CUpti_ActivityMemcpy*`.
+/// What CUDA adds to a [`struct@Copy`]. Source: `CUpti_ActivityMemcpy*`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CudaTransfer {

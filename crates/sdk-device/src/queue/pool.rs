@@ -42,7 +42,7 @@ impl Pool {
         self.0.put(signal.0).map_err(Signal)
     }
 
-    /// See [`crate::forked`]: signals of the parent's runtime are not touched.
+    /// See `forked` in `midair-sdk-control`: signals of the parent's runtime are not touched.
     pub fn begin_anew(&self) {
         self.0.reset();
     }

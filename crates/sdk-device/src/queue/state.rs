@@ -414,7 +414,7 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, agent: u64, reserved: 
     }
 }
 
-/// See [`crate::forked`]. The rest is cleared when a session begins.
+/// See `forked` in `midair-sdk-control`. The rest is cleared when a session begins.
 pub fn begin_anew() {
     LEARNING.store(0, Release);
 }
