@@ -56,7 +56,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .more("When it is full, records are dropped and counted; the application is never made to wait.")
     .front(Front::Midair),
-    Opt::new("verbose", Attach, Shape::Flag, Sets::Nothing, "Print how the process was entered: by which thread, why, and why the other threads were not used")
+    Opt::new("verbose", Attach, Shape::Flag, Sets::Nothing, "Print by which thread the process was entered, and why the other threads were not used")
         .more("Prints what --log-level info prints about this side, and leaves the process's own level as it is.")
         .short('v')
         .front(Front::Midair),
