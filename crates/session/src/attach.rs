@@ -1,6 +1,6 @@
 //! Attaching to one process: inspect it, enter it, offer the session.
 
-use crate::cuda::{self, ForCuda};
+use crate::cuda::{self, CudaRequest};
 use crate::cupti;
 use crate::entry_lock::EntryLock;
 use crate::explain;
@@ -168,7 +168,7 @@ impl Remarks {
         }
     }
 
-    fn add(&mut self, adapted: &ForCuda) {
+    fn add(&mut self, adapted: &CudaRequest) {
         self.warnings.extend_from_slice(&adapted.warnings);
         self.notes.extend_from_slice(&adapted.notes);
     }

@@ -1,4 +1,4 @@
-//! What a request means for a CUDA process: one table of what there is (docs/cuda.md has it for people).
+//! What a request means for a CUDA process (docs/cuda.md describes it for users).
 
 use crate::install::{Install, Tools};
 use crate::request::Request;
@@ -12,16 +12,16 @@ use midair_settings::{CUPTI, Settings};
 /// The remedy where there is no CUPTI.
 pub(crate) const NO_CUPTI: &str = "name one with --cupti PATH (as the process sees it), or install one there: pip install \
     nvidia-cuda-cupti-cu12 for CUDA 12, nvidia-cuda-cupti for CUDA 13, or the CUDA toolkit";
-/// The remedy where another profiler is at work.
+/// The remedy where another profiler is active.
 pub(crate) const OTHER_PROFILER: &str =
     "CUPTI serves one profiler at a time: attach again when the other one is gone";
 
-/// The domains that CUPTI tells of and that can be asked for.
+/// The domains that CUPTI provides and that can be asked for.
 fn there() -> impl Iterator<Item = &'static Domain> {
     built().filter(|domain| domain.runtimes.cuda && !domain.asks().is_empty())
 }
 
-/// The domains that only AMD's runtimes have, less those whose settings ask for something in a CUDA process, too.
+/// The domains that only AMD's runtimes have, except those whose settings also ask for something in a CUDA process.
 fn not_there() -> impl Iterator<Item = &'static Domain> {
     built().filter(|domain| {
         let mut asks = domain.asks().iter();
@@ -36,27 +36,27 @@ fn is_on(settings: &Settings, domain: &Domain) -> bool {
     asks.any(|ask| settings.is_on(ask.name()))
 }
 
-/// A request as it is carried out in a CUDA process.
+/// A request as it applies to a CUDA process.
 #[derive(Debug)]
-pub(crate) struct ForCuda {
+pub(crate) struct CudaRequest {
     pub(crate) request: Request,
-    /// What the user asked for in so many words, and will not get.
+    /// What the user asked for explicitly and will not get.
     pub(crate) warnings: Vec<String>,
-    /// What he can know.
+    /// Further information.
     pub(crate) notes: Vec<String>,
 }
 
-/// Works it out for the process that `tid` is a live thread of.
+/// Adapts a request to the process that `tid` is a live thread of.
 ///
 /// # Errors
-/// [`Kind::Usage`] when all that was asked for is what only AMD's runtimes have, [`Kind::NotPermitted`] when a CUPTI was named that the
-/// caller's rights do not suffice for.
+/// [`Kind::Usage`] when only traces of AMD's runtimes were asked for, [`Kind::NotPermitted`] when a CUPTI was named for
+/// which the caller's rights do not suffice.
 pub(crate) fn request(
     request: &Request,
     tools: &Tools,
     install: &Install,
     tid: Tid,
-) -> Result<ForCuda, Failure> {
+) -> Result<CudaRequest, Failure> {
     let (settings, mut warnings, notes) = settings_for(request, tid)?;
     if *tools != install.default_tools() {
         warnings.push(
@@ -64,7 +64,7 @@ pub(crate) fn request(
                 .to_owned(),
         );
     }
-    Ok(ForCuda {
+    Ok(CudaRequest {
         request: Request {
             settings,
             ..request.clone()
@@ -74,20 +74,20 @@ pub(crate) fn request(
     })
 }
 
-/// The settings, what the user asked for and will not get, and what he can know.
+/// The adapted settings, with warnings about what the user will not get, and notes.
 ///
 /// # Errors
 /// As [`request()`].
-pub(crate) fn settings_for(request: &Request, tid: Tid) -> Result<Told, Failure> {
+pub(crate) fn settings_for(request: &Request, tid: Tid) -> Result<Adapted, Failure> {
     may_name_cupti(&request.settings, tid)?;
     settings(request)
 }
 
-/// What is recorded with such settings, in words.
+/// Describes what is recorded with these settings.
 pub(crate) fn recorded(settings: &Settings) -> String {
     let mut on: Vec<&Domain> = there().filter(|domain| is_on(settings, domain)).collect();
     if on.is_empty() {
-        // The library's own choice then.
+        // Then the library in the process uses its default.
         on = there().filter(|domain| domain.usual).collect();
     }
     phrases(&on).join(", ")
@@ -111,9 +111,9 @@ fn may_name_cupti(settings: &Settings, tid: Tid) -> Result<(), Failure> {
 }
 
 /// Settings, warnings, notes.
-pub(crate) type Told = (Settings, Vec<String>, Vec<String>);
+pub(crate) type Adapted = (Settings, Vec<String>, Vec<String>);
 
-fn settings(request: &Request) -> Result<Told, Failure> {
+fn settings(request: &Request) -> Result<Adapted, Failure> {
     let mut settings = request.settings.clone();
     let asked: Vec<&Domain> = not_there()
         .filter(|domain| is_on(&settings, domain))
@@ -197,7 +197,7 @@ mod tests {
         there().flat_map(Domain::asks).map(Ask::name).collect()
     }
 
-    fn told(on: &[&str], asked: Asked) -> Result<Told, Failure> {
+    fn told(on: &[&str], asked: Asked) -> Result<Adapted, Failure> {
         let settings: Settings = on.iter().map(|variable| (*variable, "1")).collect();
         settings_of(Request {
             asked,
@@ -205,7 +205,7 @@ mod tests {
         })
     }
 
-    fn settings_of(request: Request) -> Result<Told, Failure> {
+    fn settings_of(request: Request) -> Result<Adapted, Failure> {
         settings(&request)
     }
 
@@ -251,7 +251,7 @@ mod tests {
             "ROCPROF_HIP_COMPILER_API_TRACE",
             "ROCPROF_HSA_CORE_API_TRACE",
         ];
-        // By an aggregate: it can be known.
+        // Asked for by an aggregate: a note.
         let (settings, warnings, notes) = told(&asked, Asked::default()).unwrap();
         assert_eq!(on(&settings), ["ROCPROF_KERNEL_TRACE"]);
         assert!(warnings.is_empty());
@@ -259,7 +259,7 @@ mod tests {
             notes,
             ["a CUDA process has no calls of HIP and calls of HSA"]
         );
-        // By name: it should be known.
+        // Asked for by name: a warning.
         let by_name = Asked {
             nothing: false,
             by_name: vec!["kernel-trace", "hip-trace"],
@@ -282,7 +282,7 @@ mod tests {
             assert_eq!(failure.kind, Kind::Usage, "{failure}");
             assert!(failure.hint.contains("--cuda-trace"));
         }
-        // As AMD's command line without any option: the library in the process then takes the usual.
+        // As AMD's command line without any option: the library in the process then records its default.
         assert!(told(&[], Asked::default()).is_ok());
     }
 
@@ -292,7 +292,7 @@ mod tests {
         settings.set(CUPTI, "/x/libcupti.so.13");
         let us = midair_procinfo::Pid::own().leader();
         may_name_cupti(&settings, us).unwrap();
-        // A process that is not there has rights that nobody knows.
+        // The rights of a process that does not exist are unknown.
         let failure = may_name_cupti(&settings, Tid::MAX).unwrap_err();
         assert_eq!(failure.kind, Kind::NotPermitted);
         may_name_cupti(&Settings::new(), Tid::MAX).unwrap();
