@@ -1,8 +1,8 @@
 //! The log: one line of `key=value` words per record.
 //!
-//! Every line begins with `t` (CLOCK_BOOTTIME ns when the record was written: a packet's is written before its completion can
-//! be seen), `pid`, `q` (the queue's number in that process, which is also in the name of its thread) and `ev`. The other words
-//! depend on `ev`:
+//! Every line begins with `t` (CLOCK_BOOTTIME ns when the record was written: a packet's is written
+//! before its completion can be seen), `pid`, `q` (the queue's number in that process, which is
+//! also in the name of its thread) and `ev`. The other words depend on `ev`:
 //!
 //! | ev | words |
 //! |---|---|
@@ -19,12 +19,14 @@
 //! | `stop` | `ring idx code need have`: the packet processor stopped the queue and told the runtime why (`code`, as in the queue's inactive signal: 1 a dispatch needs more scratch memory, 512 scratch memory for one dispatch has been used); `need have` are bytes per work-item |
 //! | `unknown` | `ring idx word`: the packet's first word; the queue stops there |
 //!
-//! Packet words: `ring` (address, by which a queue is told from others in the process), `idx` (packet index, counting from 0
-//! when the queue was made), `hdr`, `sig` (completion signal or 0), `start end` (when it ran; a dispatch is taken off the ring at
-//! its start), `times` (`signal`: they were
-//! written into the signal, `none`: they were not), `db` (the highest index that the doorbell had told when the packet was taken, -1
-//! for none; in bytes for sdma; lower than `idx` in eager mode, and where a ring may have been overwritten by a lower one before
-//! the model saw it, which takes several producers on one queue). Numbers with `0x` are addresses, handles and headers.
+//! Packet words: `ring` (address, which identifies a queue in the process), `idx`
+//! (packet index, counting from 0 when the queue was made), `hdr`, `sig` (completion signal or 0),
+//! `start end` (when it ran; a dispatch is taken off the ring at its start), `times` (`signal`:
+//! they were written into the signal, `none`: they were not), `db` (the highest index that the
+//! doorbell had reported when the packet was taken, -1 for none; in bytes for sdma; lower than `idx` in
+//! eager mode, and where a ring may have been overwritten by a lower one before the model saw it,
+//! which takes several producers on one queue). Numbers with `0x` are addresses, handles and
+//! headers.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -46,7 +48,7 @@ pub struct Packet {
     pub end: u64,
     /// Whether start and end were written into the signal.
     pub times_written: bool,
-    /// The highest index that the doorbell had told when the packet was taken.
+    /// The highest index that the doorbell had reported when the packet was taken.
     pub doorbell: i64,
 }
 
@@ -78,7 +80,7 @@ pub struct Copy {
     pub ring: u64,
     /// Offset of the packet in bytes, not reduced to the ring's size.
     pub index: u64,
-    /// The highest index that the doorbell had told when the packet was taken.
+    /// The highest index that the doorbell had reported when the packet was taken.
     pub doorbell: i64,
     /// Rectangular, else linear.
     pub rect: bool,
@@ -156,7 +158,7 @@ pub enum Event {
         ring: u64,
         /// Offset of the packet in bytes.
         index: u64,
-        /// The highest index that the doorbell had told when the packet was taken.
+        /// The highest index that the doorbell had reported when the packet was taken.
         doorbell: i64,
         /// fence, trap, poll, add64, fill, timestamp, gcr, nop.
         op: &'static str,
@@ -171,7 +173,7 @@ pub enum Event {
         ring: u64,
         /// Index of the packet.
         index: u64,
-        /// What the runtime was told.
+        /// The code that the runtime was given.
         code: u64,
         /// Bytes of scratch memory per work-item that the packet needs.
         need: u32,

@@ -4,9 +4,9 @@ use crate::log::Event;
 
 /// Memory as packets name it, time, interrupts and the log.
 ///
-/// Addresses are those of the packets, which are also those that the application sees. An address that is not mapped is a
-/// fault of the application (or of a test), as it is on a GPU; implementations may do with it what they like short of
-/// undefined behaviour where they can tell.
+/// Addresses are those of the packets, which are also those that the application sees. An address
+/// that is not mapped is a fault of the application (or of a test), as it is on a GPU;
+/// implementations may do with it what they like short of undefined behaviour where they can tell.
 pub trait Machine {
     /// Loads 16 bits, with acquire order.
     fn load_u16(&self, at: u64) -> u16;

@@ -13,10 +13,11 @@ pub struct Settings {
     pub long_kernels: Vec<(u32, u64)>,
     /// `MODEL_JITTER=PERCENT`: kernels take a random time around theirs, with this spread (default 0: exactly theirs).
     pub jitter: u32,
-    /// `MODEL_EAGER=1`: valid packets up to the write index are taken at random moments, without waiting for the doorbell.
+    /// `MODEL_EAGER=1`: valid packets up to the write index are taken at random moments, without
+    /// waiting for the doorbell.
     pub eager: bool,
-    /// `MODEL_SEED`: seed of those moments (default 1). The same seed gives the same decisions, not the same interleaving
-    /// with the application's threads.
+    /// `MODEL_SEED`: seed of those moments (default 1). The same seed gives the same decisions, not
+    /// the same interleaving with the application's threads.
     pub seed: u64,
     /// `MODEL_ALWAYS_TIME=1`: times go into every completion signal, also where the queue's profiling is off.
     pub always_time: bool,

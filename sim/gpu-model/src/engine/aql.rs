@@ -1,12 +1,12 @@
 //! AQL queues.
 //!
-//! As on the device: a kernel dispatch leaves the ring when it is launched (its header becomes invalid, the read index moves),
-//! not when it ends; a barrier leaves it when it is passed. Packets of one queue run one after another, as if each had its
-//! barrier bit set.
+//! As on the device: a kernel dispatch leaves the ring when it is launched (its header becomes
+//! invalid, the read index moves), not when it ends; a barrier leaves it when it is passed. Packets
+//! of one queue run one after another, as if each had its barrier bit set.
 //!
-//! A dispatch that needs more scratch memory than its queue has stays in the ring: the queue stops and tells the runtime through its
-//! inactive signal, and goes on when the runtime has set that back to zero. Memory that the runtime gave for one dispatch only is
-//! given back in the same way.
+//! A dispatch that needs more scratch memory than its queue has stays in the ring: the queue stops
+//! and tells the runtime through its inactive signal, and goes on when the runtime has set that
+//! back to zero. Memory that the runtime gave for one dispatch only is returned in the same way.
 
 use super::{Dice, Place, Step, signal};
 use crate::log::{Dispatch, Event, Packet};
@@ -50,17 +50,18 @@ const ENABLE_PROFILING: u32 = 1 << 3;
 
 /// What the model leaves in a doorbell that it has read: nobody rings this value, so each ring is seen as a change.
 const READ: u64 = 1 << 63;
-/// How long a ring that was overwritten may hold up its packets, see [`Rung`]. Much longer than a thread with a packet written and
-/// not rung may be without its processor on a busy machine.
+/// How long a ring that was overwritten may hold up its packets, see [`Rung`]. Much longer than a
+/// thread with a packet written and not rung may be without its processor on a busy machine.
 const OVERWRITTEN_NS: u64 = 20_000_000;
 
 /// What the doorbell said so far.
 ///
-/// Several threads may write packets and ring out of order: the thread with packet 7 rings after the one with packet 9. A device
-/// sees each ring; in memory the 7 may overwrite the 9 before anybody looked, and packets 8 and 9 would wait for ever. So with
-/// each ring seen, the packets that were valid at that moment count as possibly rung, and are taken if nothing else comes within
-/// [`OVERWRITTEN_NS`]. A packet that became valid after the last ring is never taken (unless eager), which is what tests of a
-/// profiler's doorbells need.
+/// Several threads may write packets and ring out of order: the thread with packet 7 rings after
+/// the one with packet 9. A device sees each ring; in memory the 7 may overwrite the 9 before
+/// anybody looked, and packets 8 and 9 would wait for ever. So with each ring seen, the packets
+/// that were valid at that moment count as possibly rung, and are taken if nothing else comes
+/// within [`OVERWRITTEN_NS`]. A packet that became valid after the last ring is never taken (unless
+/// eager), which is what tests of a profiler's doorbells need.
 #[derive(Debug)]
 struct Rung {
     /// Highest index that was rung; -1 for none.
@@ -166,8 +167,9 @@ impl AqlQueue {
         machine.log(self.place.number, &Event::QueueEnd { index: self.read });
     }
 
-    /// Finds the doorbell, which the runtime makes just after the queue. A doorbell holds the index of the last packet rung,
-    /// and fresh memory is zero, which would ring packet 0 before anybody did: so an untouched doorbell is marked as read.
+    /// Finds the doorbell, which the runtime makes just after the queue. A doorbell holds the index
+    /// of the last packet rung, and fresh memory is zero, which would ring packet 0 before anybody
+    /// did: so an untouched doorbell is marked as read.
     fn find_doorbell(&mut self, machine: &impl Machine) -> Option<u64> {
         let mut at = self.place.doorbell_at;
         if at == 0 {
@@ -182,7 +184,8 @@ impl AqlQueue {
         }
         let unused = || machine.load_u64(self.place.write_index_at) == 0;
         if unused() && machine.swap_u64(at, 0, READ) && !unused() {
-            // Somebody began to use the queue meanwhile and may have rung 0 just before the swap; a later ring fails this one.
+            // Another thread began to use the queue meanwhile and may have rung 0 just before the swap; a
+            // later ring fails this one.
             machine.swap_u64(at, READ, 0);
         }
         self.doorbell_at = Some(at);
@@ -192,7 +195,7 @@ impl AqlQueue {
     /// Looks at the doorbell; returns the highest index rung.
     fn read_doorbell(&mut self, machine: &impl Machine, at: u64, written: u64) -> i64 {
         let value = machine.load_u64(at);
-        // If somebody rings between load and swap, the next look sees that ring.
+        // A ring between the load and the swap is seen by the next poll.
         if value != READ && machine.swap_u64(at, value, READ) {
             let packets = self.place.ring_bytes / PACKET;
             let mut possibly = self.read;

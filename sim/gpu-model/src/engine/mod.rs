@@ -1,7 +1,7 @@
 //! Packets and queues, over the [`Machine`] trait and free of C.
 //!
-//! An engine never blocks: [`Engine::step`] does one piece of work or says what it waits for, so that its thread can be
-//! stopped at any moment, and tests can interleave queues as they like.
+//! An engine never blocks: [`Engine::step`] does one piece of work or says what it waits for, so
+//! that its thread can be stopped at any moment, and tests can interleave queues as they like.
 
 mod aql;
 mod rect;
@@ -38,8 +38,8 @@ pub enum Step {
     Progress,
     /// The runtime has not finished making the queue: look again at once.
     Unready,
-    /// Nothing to do until memory changes. `near`: a packet is being written or waits for its doorbell, so it pays to look
-    /// again at once.
+    /// Nothing to do until memory changes. `near`: a packet is being written or waits for its
+    /// doorbell, so it pays to look again at once.
     Idle {
         /// See above.
         near: bool,
@@ -137,7 +137,8 @@ pub mod signal {
         if mailbox != 0 {
             machine.store_u64(mailbox, u64::from(event));
         }
-        // A device raises what it finds in the mailbox; ROCr's model mode makes events without mailboxes and goes by the id.
+        // A device raises what it finds in the mailbox; ROCr's model mode makes events without
+        // mailboxes and goes by the id.
         if event != 0 {
             machine.raise(event);
         }

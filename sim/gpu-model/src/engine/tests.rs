@@ -4,7 +4,7 @@ use super::*;
 use crate::log::{Event, Packet};
 use std::cell::{Cell, RefCell};
 
-/// Memory from address 0 on, a clock that only moves when told, and a log.
+/// Memory from address 0 on, a clock that only the test moves, and a log.
 struct Bench {
     memory: RefCell<Vec<u8>>,
     now: Cell<u64>,
@@ -347,7 +347,7 @@ fn eager_takes_what_is_valid_without_a_doorbell_and_nothing_that_is_not() {
 }
 
 #[test]
-fn a_ring_that_a_lower_one_overwrote_is_not_lost_and_one_that_never_came_is_not_made_up() {
+fn an_overwritten_doorbell_is_recovered_and_none_is_invented() {
     let bench = Bench::new();
     let settings = Settings {
         kernel_ns: 0,
@@ -613,7 +613,7 @@ const SCRATCH: u64 = QUEUE + 176;
 const INACTIVE: u64 = 0x5000;
 
 #[test]
-fn a_dispatch_without_enough_scratch_stops_the_queue_until_the_runtime_has_seen_to_it() {
+fn a_dispatch_without_enough_scratch_stops_the_queue_until_the_runtime_provides_it() {
     let bench = Bench::new();
     let mut queue = aql(&bench, Settings::default());
     bench.store_u64(QUEUE + 192, INACTIVE);

@@ -1,8 +1,9 @@
 //! The memory of the modelled machine.
 //!
-//! ROCr maps all memory that the device can reach a second time, at one base (the aperture); an address below the
-//! aperture's size is an offset into it, any other is an address of the process. Going through the aperture means that a
-//! packet which names freed memory still reads something instead of faulting, as on a device with its own page tables.
+//! ROCr maps all memory that the device can reach a second time, at one base (the aperture); an
+//! address below the aperture's size is an offset into it, any other is an address of the process.
+//! Going through the aperture means that a packet which names freed memory still reads something
+//! instead of faulting, as on a device with its own page tables.
 
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -17,8 +18,9 @@ macro_rules! access {
         pub(super) fn $load(&self, at: u64) -> $int {
             let at = self.host(at).cast::<$int>();
             if at.is_aligned() {
-                // SAFETY: aligned (checked); mapped, since it comes from a queue, packet or signal of the runtime, which has to
-                // keep them as long as the device may use them; shared with the application, hence atomic.
+                // SAFETY: aligned (checked); mapped, since it comes from a queue, packet or signal
+                // of the runtime, which has to keep them as long as the device may use them; shared
+                // with the application, hence atomic.
                 unsafe { <$atomic>::from_ptr(at) }.load(Ordering::Acquire)
             } else {
                 // SAFETY: mapped, as above; alignment is not needed.
@@ -91,7 +93,8 @@ impl Aperture {
     pub(super) fn fill(&self, to: u64, pattern: &[u8], bytes: u64) {
         let to = self.host(to);
         for (n, byte) in pattern.iter().cycle().take(bytes as usize).enumerate() {
-            // SAFETY: within the range that the application named in a fill packet and keeps mapped until it completes.
+            // SAFETY: within the range that the application named in a fill packet and keeps mapped
+            // until it completes.
             unsafe { to.add(n).write(*byte) };
         }
     }

@@ -1,5 +1,5 @@
-//! The same model without ROCr's interface, for a runtime of our own (`sim/hsa`): addresses are the process's, several devices may
-//! share one.
+//! The same model without ROCr's interface, for a runtime of our own (`sim/hsa`): addresses are the
+//! process's, several devices may share one.
 
 use super::worker::Worker;
 use super::{Raise, Shared, give_up};
@@ -17,11 +17,11 @@ pub struct Device(Arc<Shared>);
 pub struct Served(Worker);
 
 impl Device {
-    /// Reads the environment and opens the log. `raise` is called by the queues' threads with the event of each signal that they
-    /// complete.
+    /// Reads the environment and opens the log. `raise` is called by the queues' threads with the
+    /// event of each signal that they complete.
     ///
-    /// Ends the process when the settings cannot be understood or the log cannot be opened: a test must not run with another model
-    /// than it asked for.
+    /// Ends the process when the settings cannot be understood or the log cannot be opened: a test
+    /// must not run with another model than it asked for.
     pub fn of_environment(raise: unsafe extern "C" fn(*mut c_void, u32)) -> Device {
         let settings = Settings::from_lookup(|name| std::env::var(name).ok())
             .unwrap_or_else(|what| give_up(&what));

@@ -1,23 +1,30 @@
 //! The end of a process's last AQL queue, which ROCr 7.2 in its model mode gets wrong.
 //!
-//! It wakes its handler thread, which says "done" and then raises the queue's event once more; meanwhile the destroying thread
-//! destroys the queue, frees its ring and, after the last queue, destroys the event. A driver would answer the late call with an error
-//! that nobody reads; the model mode aborts the process ("event_id = 6 is not allocated").
+//! ROCr wakes its handler thread, which says "done" and then raises the queue's event once more.
+//! Meanwhile the destroying thread destroys the queue, frees its ring and, after the last queue,
+//! destroys the event. A driver would answer the late call with an error that nobody reads; the
+//! model mode aborts the process ("event_id = 6 is not allocated").
 //!
-//! All these calls take one mutex, and the thread that frees the ring holds it while the model is told. Seen there in every run: the
-//! handler is blocked at that mutex. So the model gives it away for a moment, and the handler raises an event that is still there.
-//! (Time alone does not help: while this thread sleeps with the mutex, the others wait for it, and then the fastest gets it.)
+//! All these calls take one mutex of ROCr's, and the thread that frees the ring holds it while it
+//! calls the model. In every run that was looked at, the handler was blocked at that mutex. So the
+//! model unlocks the mutex until the handler has had it, and the handler raises an event that still
+//! exists. (Sleeping does not help: this thread would sleep with the mutex held, and afterwards the
+//! fastest of the waiting threads gets it.)
+//!
+//! The thread may hold other mutexes that others wait for, such as one of the program's own that
+//! keeps its threads out of HIP while the process exits. Those stay locked: ROCr's mutex is a
+//! static variable, so it lies in the file of ROCr's own library.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long the handler may need until it is at the mutex.
+/// How long the handler may need to reach the mutex.
 const ON_ITS_WAY: Duration = Duration::from_millis(25);
-/// Longest that it is waited for where a thread of the process wants a processor: it may be the handler. A program whose own threads compute
-/// waits so long for nothing.
+/// Longest wait for the handler while a thread of the process runs or wants a processor: it may be
+/// the handler. A program whose own threads compute waits this long in vain.
 const STARVED: Duration = Duration::from_millis(500);
-/// Between two looks.
+/// Between two inspections of the threads.
 const NAP: Duration = Duration::from_millis(1);
 
 /// A mutex that the calling thread has locked and that others wait for.
@@ -26,18 +33,22 @@ struct Wanted(*mut libc::pthread_mutex_t);
 /// Another thread of this process.
 struct Other(PathBuf);
 
-/// Lets the handler come to its end. Called by the thread that frees the last ring.
-pub(super) fn let_handler_finish() {
+/// Lets the handler come to its end. Called by the thread that frees the last ring; `in_runtime` is
+/// any address in ROCr's library.
+pub(super) fn let_handler_finish(in_runtime: *const c_void) {
     let began = Instant::now();
-    let mut wanted = wanted();
+    let Some(runtime) = library_of(in_runtime) else {
+        return;
+    };
+    let mut wanted = wanted(runtime);
     while wanted.is_none() && (began.elapsed() < ON_ITS_WAY || is_starved(began)) {
         std::thread::sleep(NAP);
-        wanted = self::wanted();
+        wanted = self::wanted(runtime);
     }
     let Some(Wanted(mutex)) = wanted else {
         return;
     };
-    // It may be another thread that waits, and the handler is still on its way.
+    // The thread that waits may be another one, and the handler still on its way.
     while began.elapsed() < ON_ITS_WAY && others().any(|other| other.runs()) {
         std::thread::sleep(NAP);
     }
@@ -48,10 +59,13 @@ pub(super) fn let_handler_finish() {
             (other, turns)
         })
         .collect();
-    // SAFETY: a pthread mutex of ROCr's that this thread owns (its own words say so), which nobody destroys while others wait for it. What
-    // it protects is whole: ROCr calls the model between two steps of its own, and what comes now are the calls that raise and await events.
+    // SAFETY: a pthread mutex of ROCr's (it lies in ROCr's library) that this thread owns (its
+    // owner field says so), which nobody destroys while others wait for it. What it protects is
+    // consistent: ROCr calls the model between two steps of its own, and the calls that follow
+    // raise and await events.
     unsafe { libc::pthread_mutex_unlock(mutex) };
-    // Only until those that waited have had it: the program's own threads may make calls, too, for which it is late.
+    // Only until those that waited have had it: the program's own threads may make calls as well,
+    // which would come too late now.
     let until = Instant::now() + STARVED;
     let had_it = |(other, turns): &(Other, Option<u64>)| {
         other.turns() != *turns && other.waits_for() != Some(mutex.addr())
@@ -59,7 +73,7 @@ pub(super) fn let_handler_finish() {
     while !waiting.iter().all(had_it) && Instant::now() < until {
         std::thread::sleep(NAP / 10);
     }
-    // SAFETY: as above; this thread has it no more.
+    // SAFETY: as above; this thread no longer holds it.
     unsafe { libc::pthread_mutex_lock(mutex) };
 }
 
@@ -68,13 +82,28 @@ fn is_starved(began: Instant) -> bool {
     began.elapsed() < STARVED && others().any(|other| other.runs())
 }
 
-/// The mutex, if there is one.
-fn wanted() -> Option<Wanted> {
+/// Where the program or library begins that an address lies in. None: it lies in none, as on the heap.
+fn library_of(address: *const c_void) -> Option<usize> {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: an address that is only compared, and a valid out pointer.
+    if unsafe { libc::dladdr(address, found.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: dladdr filled it; zeroed, it was valid before, too.
+    Some(unsafe { found.assume_init() }.dli_fbase.addr())
+}
+
+/// The mutex of the library that begins at `runtime`, if a thread waits for one that this thread holds.
+fn wanted(runtime: usize) -> Option<Wanted> {
     others().find_map(|other| {
         let mutex =
             std::ptr::with_exposed_provenance_mut::<libc::pthread_mutex_t>(other.waits_for()?);
-        // glibc's layout: the lock word (2: others wait), a count, the owner.
-        // SAFETY: a thread waits at this address in the lock function of the C library, so a mutex is there; its words are read as they are.
+        if library_of(mutex.cast()) != Some(runtime) {
+            return None;
+        }
+        // glibc's layout: the lock word (2: others wait), a count, the owner. SAFETY: a thread
+        // waits at this address in the C library's lock function, so a mutex is there; its words
+        // are read as they are.
         let owner = unsafe { mutex.cast::<c_int>().add(2).read_volatile() };
         // SAFETY: takes nothing.
         (owner == unsafe { libc::gettid() }).then_some(Wanted(mutex))
@@ -91,13 +120,13 @@ impl Other {
         locking(&self.read("syscall")?)
     }
 
-    /// How often it has got a processor: the third number of `schedstat`. None when it has ended.
+    /// How often it has been scheduled: the third number of `schedstat`. None when it has ended.
     fn turns(&self) -> Option<u64> {
         let text = self.read("schedstat")?;
         text.split_ascii_whitespace().nth(2)?.parse().ok()
     }
 
-    /// It has a processor, or waits for one.
+    /// Whether it runs or waits for a processor.
     fn runs(&self) -> bool {
         self.read("stat").is_some_and(|stat| {
             stat.rsplit(") ")
@@ -107,8 +136,8 @@ impl Other {
     }
 }
 
-/// The address of the mutex that a thread in this system call waits for: `futex(address, FUTEX_WAIT | PRIVATE, 2)`. A wait for a condition is
-/// another operation.
+/// The address of the mutex that a thread in this system call waits for: `futex(address, FUTEX_WAIT
+/// | PRIVATE, 2)`. A wait for a condition variable is another operation.
 fn locking(call: &str) -> Option<usize> {
     let mut words = call.split_ascii_whitespace();
     let number: libc::c_long = words.next()?.parse().ok()?;
@@ -118,7 +147,7 @@ fn locking(call: &str) -> Option<usize> {
     (number == libc::SYS_futex && operation == waits && expected == 2).then_some(address)
 }
 
-/// All of them.
+/// All other threads of this process.
 fn others() -> impl Iterator<Item = Other> {
     // SAFETY: takes nothing.
     let own = unsafe { libc::gettid() }.to_string();
@@ -139,32 +168,54 @@ mod tests {
     // SAFETY: only touched by the pthread functions, which are made for sharing.
     unsafe impl Sync for Shared {}
 
-    #[test]
-    fn whoever_waits_for_the_mutex_has_had_it() {
-        static MUTEX: Shared = Shared(std::cell::UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
-        static HAD: AtomicBool = AtomicBool::new(false);
-        let mutex = MUTEX.0.get();
-        // SAFETY: a valid mutex that lives for ever, locked and unlocked in pairs by its owner.
-        unsafe { libc::pthread_mutex_lock(mutex) };
-        let other = std::thread::spawn(|| {
-            let mutex = MUTEX.0.get();
-            // SAFETY: as above.
-            unsafe {
-                libc::pthread_mutex_lock(mutex);
-                HAD.store(true, Ordering::Release);
-                libc::pthread_mutex_unlock(mutex);
-            }
+    impl Shared {
+        const fn new() -> Shared {
+            Shared(std::cell::UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
+        }
+        fn lock(&self) {
+            // SAFETY: a valid mutex that is never moved or freed.
+            assert_eq!(unsafe { libc::pthread_mutex_lock(self.0.get()) }, 0);
+        }
+        fn unlock(&self) {
+            // SAFETY: as above, locked by this thread.
+            assert_eq!(unsafe { libc::pthread_mutex_unlock(self.0.get()) }, 0);
+        }
+    }
+
+    /// Whether a thread that waits for this mutex, which this thread holds, has had it after a call
+    /// of `let_handler_finish`.
+    fn waiter_had_it(mutex: &'static Shared) -> bool {
+        let had = std::sync::Arc::new(AtomicBool::new(false));
+        mutex.lock();
+        let its = had.clone();
+        let other = std::thread::spawn(move || {
+            mutex.lock();
+            its.store(true, Ordering::Release);
+            mutex.unlock();
         });
+        let at = mutex.0.get().addr();
         let until = Instant::now() + Duration::from_secs(20);
-        while !others().any(|it| it.waits_for() == Some(mutex.addr())) && Instant::now() < until {
+        while !others().any(|it| it.waits_for() == Some(at)) && Instant::now() < until {
             std::thread::yield_now();
         }
-        assert!(!HAD.load(Ordering::Acquire));
-        let_handler_finish();
-        assert!(HAD.load(Ordering::Acquire));
-        // SAFETY: as above: it was locked again.
-        assert_eq!(unsafe { libc::pthread_mutex_unlock(mutex) }, 0);
+        assert!(!had.load(Ordering::Acquire));
+        let_handler_finish(waiter_had_it as *const c_void);
+        let result = had.load(Ordering::Acquire);
+        // Held again, whatever happened meanwhile.
+        mutex.unlock();
         other.join().unwrap();
+        result
+    }
+
+    #[test]
+    fn a_waiter_gets_the_mutex_of_the_runtime() {
+        static MUTEX: Shared = Shared::new();
+        assert!(waiter_had_it(&MUTEX));
+    }
+
+    #[test]
+    fn a_mutex_that_is_not_the_runtimes_stays_locked() {
+        assert!(!waiter_had_it(Box::leak(Box::new(Shared::new()))));
     }
 
     #[test]

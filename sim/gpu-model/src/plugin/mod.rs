@@ -1,8 +1,8 @@
 //! The C edge: what ROCr 7.2 looks up in the library that `HSA_MODEL_LIB` names.
 //!
-//! Interface 0.4 (observed, `docs/sources.md#hsa`): one exported function returns a table of functions. ROCr
-//! makes one model per process, tells it where all device memory is mapped, hands it each queue, and passes a function that
-//! raises events.
+//! Interface 0.4 (observed, `docs/sources.md#hsa`): one exported function returns a table of
+//! functions. ROCr makes one model per process, tells it where all device memory is mapped, hands
+//! it each queue, and passes a function that raises events.
 
 mod aperture;
 mod device;
@@ -250,8 +250,8 @@ extern "C" fn create() -> *mut Model {
 }
 
 unsafe extern "C" fn destroy(model: *mut Model) {
-    // SAFETY: ROCr passes what create() returned, once, after it destroyed the queues; threads that are left keep their own
-    // reference to what is shared.
+    // SAFETY: ROCr passes what create() returned, once, after it destroyed the queues; threads that
+    // are left keep their own reference to what is shared.
     drop(unsafe { Box::from_raw(model) });
 }
 
@@ -274,7 +274,14 @@ unsafe extern "C" fn freed_memory(model: *mut Model, at: *mut c_void, _: u64) {
                 .is_some()
     };
     if last {
-        last_ring::let_handler_finish();
+        let interrupt = model.shared.interrupt.lock();
+        let raise = match &*interrupt.unwrap_or_else(PoisonError::into_inner) {
+            Some(interrupt) => interrupt.raise,
+            // Without it there is no event to raise.
+            None => return,
+        };
+        // ROCr's own function, so it lies in ROCr's library.
+        last_ring::let_handler_finish(raise as *const c_void);
     }
 }
 // Both are for models that run elsewhere and have to be waited for; this one polls.

@@ -94,10 +94,11 @@ fn without_signals<T>(act: impl FnOnce() -> T) -> T {
 
 /// Raises an event again, some time after it was raised.
 ///
-/// ROCr 7.2's model mode sets an event's flag and wakes the waiters without holding their lock, so a thread that has just looked
-/// at the flag and is about to sleep misses it, and sleeps for ever (found by reading what its function does). Raising
-/// it again finds that thread asleep; for all others it is a spurious wake-up, after which they look at their signal. Only as
-/// long as the queue lives, since ROCr destroys its events after its queues.
+/// ROCr 7.2's model mode sets an event's flag and wakes the waiters without holding their lock, so
+/// a thread that has just looked at the flag and is about to sleep misses it, and sleeps for ever
+/// (found by reading what its function does). Raising it again finds that thread asleep; for all
+/// others it is a spurious wake-up, after which they look at their signal. Only as long as the
+/// queue lives, since ROCr destroys its events after its queues.
 pub(super) struct Echo {
     event: u32,
     since: Instant,
@@ -161,8 +162,9 @@ fn serve(shared: &Shared, mut engine: Engine, stop: &AtomicBool) {
                 looks += 1;
                 std::thread::yield_now();
             }
-            // In eager mode a packet that is being written is taken the moment it is valid: the hardest case for whoever
-            // edits it. Bounded, so that a producer that was descheduled in the middle does not cost a core.
+            // In eager mode a packet that is being written is taken the moment it is valid: the
+            // hardest case for whoever edits it. Bounded, so that a producer that was descheduled
+            // in the middle does not cost a core.
             Step::Idle { near: true } if shared.settings.eager && looks < 2_000 => {
                 looks += 1;
                 std::hint::spin_loop();
