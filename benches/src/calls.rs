@@ -1,5 +1,6 @@
-//! What a HIP call costs (`hipGetLastError`, one of the cheapest): in a process that was never attached to, and in another one
-//! attached for something else, traced, and after the detach. The states take turns, so that all see the same machine.
+//! What a HIP call costs (`hipGetLastError`, one of the cheapest): in a process that was never
+//! attached to, and in another one attached for something else, traced, and after the detach. The
+//! states take turns, so that all see the same machine.
 
 use crate::report::Table;
 use crate::session::{attach, settings};
@@ -29,7 +30,7 @@ pub fn run(table: &mut Table) -> Result<()> {
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     let mut untouched = Caller::start(Caller::command(&lab)?.log_name("untouched"))?;
     let mut columns: [Vec<f64>; 4] = Default::default();
-    // The first turn faults pages in, and makes the thread of ours that stays.
+    // The first round faults pages in, and starts the worker thread that stays.
     for turn in 0..=ROUNDS {
         let bare = ns_per_call(&mut untouched)?;
         let other = attached(&mut caller, "ROCPROF_HSA_CORE_API_TRACE")?;

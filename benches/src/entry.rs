@@ -1,5 +1,6 @@
-//! How long the borrowed thread of the application stands, in its three parts. Each entry starts a thread of ours that ends
-//! again and takes everything back, so that one process can be entered many times.
+//! How long the borrowed thread of the application is stopped, in three parts. Each entry starts a
+//! worker thread that ends again and removes everything, so that one process can be entered many
+//! times.
 
 use crate::report::Table;
 use midair_inject::{Library, Options, Times, enter, inspect};
@@ -14,11 +15,11 @@ use std::time::{Duration, Instant};
 
 /// Entries of each process.
 const ENTRIES: usize = 150;
-/// How long the machine's own gaps are looked for, each time, and the rest after it.
+/// How long a reader of the clock looks for gaps each time, and the pause after it.
 const LOOKS: Duration = Duration::from_micros(400);
 const APART: Duration = Duration::from_millis(10);
 
-/// One entry: its parts, how long it took until our thread could be spoken to, and until all was taken back.
+/// One entry: its parts, how long it took until the worker thread answered, and until everything was removed again.
 type Entry = (Times, Duration, Duration);
 
 fn entries(pid: i32) -> Result<Vec<Entry>> {
@@ -51,8 +52,9 @@ fn report(table: &mut Table, who: &str, all: &[Entry]) {
     table.times(&format!("{who}: in and out again"), &whole, "");
 }
 
-/// What the machine itself takes from a thread: one that only looks at the clock, for about as long as one of an application's stands
-/// in an entry. The longest time between two of its looks, each time.
+/// What the machine itself takes from a thread: one that only looks at the clock, for about as long
+/// as one of an application's stands in an entry. The longest time between two of its looks, each
+/// time.
 fn gaps() -> Vec<Duration> {
     let gap = |_| {
         let began = Instant::now();

@@ -53,6 +53,17 @@ impl Table {
 
     /// Prints all, and what the machine was doing meanwhile.
     pub fn print(&self) {
+        print!("{}", self.text());
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        println!(
+            "load {} on {cores} cores",
+            load.split(' ').take(3).collect::<Vec<_>>().join(" ")
+        );
+    }
+
+    /// All rows, a line each, with two spaces or more between cells.
+    pub fn text(&self) -> String {
         let width = |column: usize| {
             let widths = self
                 .rows
@@ -61,6 +72,7 @@ impl Table {
             widths.max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..6).map(width).collect();
+        let mut text = String::new();
         for row in &self.rows {
             let cells: Vec<String> = row
                 .iter()
@@ -71,14 +83,10 @@ impl Table {
                     _ => format!("{text:>width$}"),
                 })
                 .collect();
-            println!("{}", cells.join("  ").trim_end());
+            text.push_str(cells.join("  ").trim_end());
+            text.push('\n');
         }
-        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let cores = std::thread::available_parallelism().map_or(0, usize::from);
-        println!(
-            "load {} on {cores} cores",
-            load.split(' ').take(3).collect::<Vec<_>>().join(" ")
-        );
+        text
     }
 }
 

@@ -72,7 +72,8 @@ fn session(pid: i32) -> Result<Times> {
     })
 }
 
-/// On `vadd`, which launches all the time, with short pauses: on two cores a program that never sleeps has no parked thread.
+/// On `vadd`, which launches all the time, with short pauses: on two cores a program that never
+/// sleeps has no parked thread.
 pub fn run(table: &mut Table) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
