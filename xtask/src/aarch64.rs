@@ -1,7 +1,8 @@
 //! The engine for aarch64, built on this machine; its arch modules' tests under an emulator of user programs.
 //!
-//! What is shown this way: everything compiles and the boot code assembles; register layouts, signal frames and the boot code do
-//! what they shall. What is not: ptrace, for which an aarch64 kernel is needed.
+//! What is shown this way: everything compiles and the boot code assembles; register layouts,
+//! signal frames and the boot code do what they shall. What is not: ptrace, for which an aarch64
+//! kernel is needed.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,7 +14,7 @@ const LINKER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64-static";
 /// Where Debian's libc6-dev-arm64-cross lays out its libraries.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
-/// Who hangs on the processor: all that attaching is made of.
+/// The crates with architecture-specific parts, and those below them.
 const CRATES: [&str; 4] = [
     "midair-record",
     "midair-ptrace",
@@ -27,7 +28,7 @@ pub type LeftOut = Option<&'static str>;
 /// `cargo xtask aarch64`.
 pub fn aarch64_task(words: &[String]) -> Outcome<()> {
     if !words.is_empty() {
-        return failed("takes no words");
+        return failed("takes no arguments");
     }
     for (name, part) in [("build", build as fn() -> _), ("tests", tests)] {
         match part()? {
@@ -52,7 +53,7 @@ pub fn build() -> Outcome<LeftOut> {
             ));
         }
     }
-    let mut command = cargo(&["build", "--quiet", "--lib", "--target", TARGET]);
+    let mut command = cargo(&["build", "--lib", "--target", TARGET]);
     for name in CRATES {
         command.args(["-p", name]);
     }
@@ -116,7 +117,7 @@ fn manifest(name: &str) -> Outcome<PathBuf> {
                 let path = crates.join(ours);
                 manifest.push_str(&format!("{other} = {{ path = '{}' }}\n", path.display()));
             }
-            // Words of the package itself (edition.workspace) are no dependencies.
+            // Keys of the package itself (edition.workspace) are no dependencies.
             None => {
                 let line = known
                     .lines()

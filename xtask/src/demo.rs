@@ -1,5 +1,5 @@
-//! The demonstration: a HIP program that runs already, attached for two seconds. On the stand-in runtimes, which need only cargo and
-//! gcc; or on AMD's own, in the lab.
+//! The demonstration: a HIP program that runs already, attached for two seconds. On the stand-in
+//! runtimes, which need only cargo and gcc; or on AMD's own, in the lab.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,15 @@ use midair_stand_in::StandIn;
 use crate::run::{At, Failure, Outcome, cargo, failed, run, target_directory};
 use crate::{lab, stage};
 
-/// The program's own words once it works on the GPU.
+/// What the program prints once it works on the GPU.
 const WORKS: &str = "iter 2";
 /// How long it may take to come so far: real runtimes load for some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts the program (the words from the third on) with its output in the file `$0`, writes its process id into `$1`, and becomes
-/// the attaching process when it is told to. The program is then a child of the attaching process: that is whom a kernel with
-/// `kernel.yama.ptrace_scope` 1 (Ubuntu's default) allows to attach without root, with no preparation in the program.
+/// Starts the program (the arguments from the third on) with its output in the file `$0`, writes its
+/// process id into `$1`, and becomes the attaching process when it is told to. The program is then
+/// a child of the attaching process: that is whom a kernel with `kernel.yama.ptrace_scope` 1
+/// (Ubuntu's default) allows to attach without root, with no preparation in the program.
 const SCRIPT: &str = r#"out=$0 id=$1; shift
 "$@" >"$out" </dev/null & echo $! >"$id"
 read go || exit 1
@@ -46,9 +47,10 @@ impl Drop for Show {
 /// `cargo xtask demo`.
 pub fn demo_task(words: &[String]) -> Outcome<()> {
     if !words.is_empty() {
-        return failed("takes no words");
+        return failed("takes no arguments");
     }
-    let prefix = stage::stage(false)?;
+    println!("building midair and the stand-in runtimes; the first time this takes a few minutes");
+    let prefix = stage::stage(stage::Build::Debug)?;
     let stand_in = stand_in()?;
     let program = stand_in
         .workload()
@@ -71,7 +73,7 @@ pub fn demo_task(words: &[String]) -> Outcome<()> {
 
 /// Builds the stand-in runtimes and lays them out below the target directory.
 pub fn stand_in() -> Outcome<StandIn> {
-    let mut build = cargo(&["build", "--quiet"]);
+    let mut build = cargo(&["build"]);
     run(build.args(["--package", "midair-sim-hsa", "--package", "midair-sim-hip"]))?;
     let target = target_directory();
     StandIn::lay_out(&target.join("debug"), &target.join("stand-in"))
@@ -80,7 +82,8 @@ pub fn stand_in() -> Outcome<StandIn> {
 
 /// `cargo xtask lab` without a word: the same on AMD's own runtimes.
 pub fn on_amds_runtimes() -> Outcome<()> {
-    let prefix = stage::stage(false)?;
+    println!("building midair; the first time this takes a few minutes");
+    let prefix = stage::stage(stage::Build::Debug)?;
     let lab = lab::ready()?;
     println!(
         "starting a HIP program on AMD's own runtimes and a modelled GPU; nothing of midair is in it"

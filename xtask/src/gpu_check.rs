@@ -14,7 +14,7 @@ const RESULTS: &str = "bench-results";
 
 /// What was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Words {
+struct Arguments {
     /// Only pack, into this directory.
     pack: Option<PathBuf>,
     /// The product is staged there already.
@@ -24,13 +24,13 @@ struct Words {
 }
 
 /// `cargo xtask gpu-check`.
-pub fn gpu_check_task(words: &[String]) -> Outcome<()> {
-    let words = parse(words)?;
-    let prefix = match words.stage {
+pub fn gpu_check_task(arguments: &[String]) -> Outcome<()> {
+    let arguments = parse(arguments)?;
+    let prefix = match arguments.stage {
         Some(prefix) => prefix,
-        None => stage::stage(true)?,
+        None => stage::stage(stage::Build::Release)?,
     };
-    if let Some(directory) = words.pack {
+    if let Some(directory) = arguments.pack {
         pack(&prefix, &directory)?;
         println!(
             "packed: {0}\nthere: python3 {0}/gpu/check.py --stage {0}/stage --out RESULTS",
@@ -44,18 +44,18 @@ pub fn gpu_check_task(words: &[String]) -> Outcome<()> {
         .arg(&prefix)
         .arg("--out")
         .arg(root().join(RESULTS))
-        .args(words.rest))
+        .args(arguments.rest))
 }
 
-fn parse(given: &[String]) -> Outcome<Words> {
-    let mut words = Words::default();
+fn parse(given: &[String]) -> Outcome<Arguments> {
+    let mut arguments = Arguments::default();
     let mut given = given.iter();
     while let Some(word) = given.next() {
         let directory = match word.as_str() {
-            "--pack" => &mut words.pack,
-            "--staged" => &mut words.stage,
+            "--pack" => &mut arguments.pack,
+            "--staged" => &mut arguments.stage,
             _ => {
-                words.rest.push(word.clone());
+                arguments.rest.push(word.clone());
                 continue;
             }
         };
@@ -64,7 +64,7 @@ fn parse(given: &[String]) -> Outcome<Words> {
         };
         *directory = Some(std::path::absolute(path).at("finding", Path::new(path))?);
     }
-    Ok(words)
+    Ok(arguments)
 }
 
 /// Lays out what is carried to the machine with the GPU: the product without debugging information, and the scripts.
@@ -125,18 +125,18 @@ fn strip(from: &Path, to: &Path) -> Outcome<()> {
 mod tests {
     use super::*;
 
-    fn words(text: &[&str]) -> Outcome<Words> {
+    fn arguments(text: &[&str]) -> Outcome<Arguments> {
         parse(&text.iter().map(|&word| word.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn directories_are_absolute_and_the_rest_is_the_scripts() {
-        let parsed = words(&["--quick", "--pack", "/a/b", "--parts", "ac"]).unwrap();
+        let parsed = arguments(&["--quick", "--pack", "/a/b", "--parts", "ac"]).unwrap();
         assert_eq!(parsed.pack, Some(PathBuf::from("/a/b")));
         assert_eq!(parsed.stage, None);
         assert_eq!(parsed.rest, ["--quick", "--parts", "ac"]);
-        assert!(words(&["--pack"]).is_err());
-        let relative = words(&["--staged", "x"]).unwrap();
+        assert!(arguments(&["--pack"]).is_err());
+        let relative = arguments(&["--staged", "x"]).unwrap();
         assert!(relative.stage.unwrap().is_absolute());
     }
 

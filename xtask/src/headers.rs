@@ -1,5 +1,6 @@
-//! The long headers: operations of each API, and the arguments of each function. They say nothing that api/*.json and the tables of
-//! `midair-abi` do not, so they are made when the rest is laid out, and are not committed.
+//! The long headers: operations of each API, and the arguments of each function. They say nothing
+//! that api/*.json and the tables of `midair-abi` do not, so they are made when the rest is laid
+//! out, and are not committed.
 
 use std::fmt::Write;
 use std::fs;
@@ -64,7 +65,8 @@ const ENUMS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// AMD's newest SDK numbers these functions of HIP on from the last one of api/rocprofiler_sdk.json, in the order of the table (source:
+/// AMD's newest SDK numbers these functions of HIP on from the last one of
+/// api/rocprofiler_sdk.json, in the order of the table (source:
 /// rocprofiler-sdk/hip/runtime_api_id.h of 1.2.1, which the tests compare with).
 const GOES_ON: (&str, &Table, &str) = (
     "rocprofiler_hip_runtime_api_id_t",

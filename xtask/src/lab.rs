@@ -75,7 +75,8 @@ pub fn ready() -> Outcome<PathBuf> {
     }
 }
 
-/// Whether the packages are those that are listed now, and the stand-ins are built from the sources that the project has now.
+/// Whether the packages are those that are listed now, and the stand-ins are built from the sources
+/// that the project has now.
 fn is_ready(lab: &Path, project: &Path) -> bool {
     let same = |ours: &Path, theirs: &str| {
         let ours = std::fs::read(project.join(ours));
@@ -99,7 +100,7 @@ fn is_ready(lab: &Path, project: &Path) -> bool {
         })
 }
 
-/// Runs a program in the lab; its words are still to be added.
+/// The command that runs a program in the lab; the program and its arguments are still to be added.
 pub fn command(lab: &Path) -> Command {
     let mut command = Command::new("bash");
     command.arg(root().join("lab/run.sh")).arg(lab);

@@ -147,7 +147,7 @@ pub const ITEMS: &[Item] = &[
     },
 ];
 
-/// Files made by the staged programs: words for `midair`, and where its standard output goes.
+/// Files made by the staged programs: arguments of `midair`, and where its standard output goes.
 pub const GENERATED: &[(&[&str], &str)] = &[
     (&["man", "midair"], "share/man/man1/midair.1"),
     (&["man", "midair-attach"], "share/man/man1/midair-attach.1"),
@@ -194,7 +194,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn no_two_things_share_a_place() {
+    fn no_two_items_share_a_path() {
         let mut places = BTreeSet::new();
         for item in ITEMS {
             let to = Path::new(item.to);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_the_design_is_there() {
+    fn every_documented_name_is_there() {
         let names: Vec<&str> = ITEMS
             .iter()
             .flat_map(|item| std::iter::once(item.to).chain(item.links.iter().copied()))

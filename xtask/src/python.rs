@@ -1,8 +1,9 @@
-//! A Python with the packages that tests use, below the target directory. The system's Python is never changed, and no root is
-//! needed.
+//! A Python with the packages that tests use, below the target directory. The system's Python is
+//! never changed, and no root is needed.
 //!
-//! `bin/python` and the packages' programs lie in one directory, however the packages got there: in a virtual environment, or, where
-//! Python came without the module for those (Debian's python3-venv), in a plain directory with small scripts around it.
+//! `bin/python` and the packages' programs lie in one directory, however the packages got there: in
+//! a virtual environment, or, where Python came without the module for those (Debian's
+//! python3-venv), in a plain directory with small scripts around it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -22,7 +23,7 @@ const PROBE: &str = "import importlib.util as u, sys; \
 /// `cargo xtask python`.
 pub fn python_task(words: &[String]) -> Outcome<()> {
     if !words.is_empty() {
-        return failed("takes no words");
+        return failed("takes no arguments");
     }
     println!("ready: {}", ready()?.join("bin/python").display());
     Ok(())
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn half_made_or_made_from_something_else_is_not_ready() {
+    fn an_incomplete_or_outdated_directory_is_not_ready() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
         assert!(!is_ready(at, "a"));

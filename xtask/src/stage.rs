@@ -13,14 +13,45 @@ use crate::headers;
 use crate::layout::{GENERATED, ITEMS, Item, PACKAGES, Source};
 use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
 
+/// How what is shipped is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    /// As the tests use it: with assertions, little optimised.
+    Debug,
+    /// As users get it.
+    Release,
+    /// Without assertions, as users get it, but not optimised: for the suite, which asks whether it
+    /// works. It has an output directory of its own, below the name of the target, and shares the
+    /// build scripts and procedural macros of [`Build::Debug`].
+    Unchecked,
+}
+
+/// This machine, by cargo's name.
+const TARGET: &str = if cfg!(target_arch = "aarch64") {
+    "aarch64-unknown-linux-gnu"
+} else {
+    "x86_64-unknown-linux-gnu"
+};
+
+/// [`Build::Unchecked`] as cargo's words. Build scripts and macros keep their assertions, so that
+/// cargo does not build them again.
+const UNCHECKED: [&str; 6] = [
+    "profile.dev.debug-assertions=false",
+    "profile.dev.overflow-checks=false",
+    "profile.dev.debug=false",
+    "profile.dev.opt-level=0",
+    "profile.dev.build-override.debug-assertions=true",
+    "profile.dev.build-override.overflow-checks=true",
+];
+
 /// `cargo xtask stage`.
 pub fn stage_task(words: &[String]) -> Outcome<()> {
-    let release = match words {
-        [] => false,
-        [word] if word == "--release" => true,
+    let build = match words {
+        [] => Build::Debug,
+        [word] if word == "--release" => Build::Release,
         _ => return failed("takes --release or nothing"),
     };
-    let prefix = stage(release)?;
+    let prefix = stage(build)?;
     println!("staged: {}", prefix.display());
     Ok(())
 }
@@ -28,19 +59,19 @@ pub fn stage_task(words: &[String]) -> Outcome<()> {
 /// `cargo xtask install`.
 pub fn install_task(words: &[String]) -> Outcome<()> {
     let mut prefix = None;
-    let mut release = true;
+    let mut build = Build::Release;
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--prefix" => prefix = words.next().map(PathBuf::from),
-            "--dev" => release = false,
+            "--dev" => build = Build::Debug,
             _ => return failed(format!("takes --prefix DIR and --dev, not {word}")),
         }
     }
     let Some(prefix) = prefix else {
         return failed("needs --prefix DIR");
     };
-    let staged = stage(release)?;
+    let staged = stage(build)?;
     let mut kept = BTreeSet::new();
     copy_tree(&staged, &prefix, &mut kept)?;
     println!("installed below {}: {} files", prefix.display(), kept.len());
@@ -48,28 +79,41 @@ pub fn install_task(words: &[String]) -> Outcome<()> {
 }
 
 /// Builds and stages. The prefix.
-pub fn stage(release: bool) -> Outcome<PathBuf> {
-    let mut build = cargo(&["build", "--quiet"]);
+pub fn stage(build: Build) -> Outcome<PathBuf> {
+    let mut command = cargo(&["build"]);
     for package in PACKAGES {
-        build.args(["--package", package]);
+        command.args(["--package", package]);
     }
-    if release {
-        build.arg("--release");
-        // Only in release builds: in others it would compile the command lines again at each commit.
-        if let Ok(revision) = output(
-            Command::new("git")
-                .args(["rev-parse", "HEAD"])
-                .current_dir(root()),
-        ) {
-            build.env(
-                "MIDAIR_GIT_REVISION",
-                String::from_utf8_lossy(&revision).trim(),
-            );
+    match build {
+        Build::Debug => {}
+        Build::Unchecked => {
+            command.args(["--target", TARGET]);
+            for setting in UNCHECKED {
+                command.args(["--config", setting]);
+            }
+        }
+        Build::Release => {
+            command.arg("--release");
+            // Only in release builds: in others it would compile the command lines again at each commit.
+            let mut git = Command::new("git");
+            if let Ok(revision) = output(git.args(["rev-parse", "HEAD"]).current_dir(root())) {
+                let revision = String::from_utf8_lossy(&revision);
+                command.env("MIDAIR_GIT_REVISION", revision.trim());
+            }
         }
     }
-    run(&mut build)?;
+    run(&mut command)?;
+    stage_built(build)
+}
+
+/// Stages what is built already. The prefix.
+pub fn stage_built(build: Build) -> Outcome<PathBuf> {
     let prefix = target_directory().join("stage");
-    let built = target_directory().join(if release { "release" } else { "debug" });
+    let built = match build {
+        Build::Debug => target_directory().join("debug"),
+        Build::Release => target_directory().join("release"),
+        Build::Unchecked => target_directory().join(TARGET).join("debug"),
+    };
     let mut staged = lay_out(&root(), &built, &prefix)?;
     generate(&prefix, &mut staged)?;
     remove_others(&prefix, &staged.kept)?;

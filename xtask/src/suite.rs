@@ -1,10 +1,13 @@
 //! The whole suite, in the order in which a mistake is cheapest to find.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
+use crate::stage::Build;
 use crate::{aarch64, amd_headers, docs, lab, python, stage};
 
 /// How long the tests may take together, for timeout(1).
@@ -13,7 +16,7 @@ const PATIENCE: &str = "30m";
 /// One step.
 struct Step {
     name: &'static str,
-    run: fn() -> Outcome<Done>,
+    run: fn(&mut Downloads) -> Outcome<Done>,
     /// Whether later steps make no sense without it.
     needed: bool,
 }
@@ -30,33 +33,28 @@ enum Done {
 const STEPS: &[Step] = &[
     Step {
         name: "format",
-        run: || passed(cargo(&["fmt", "--all", "--check"])),
+        run: |_| passed(cargo(&["fmt", "--all", "--check"])),
         needed: false,
     },
     Step {
         name: "lints",
-        run: || {
-            passed(cargo(&[
-                "clippy",
-                "--quiet",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ]))
+        run: |_| {
+            let clippy = ["clippy", "--workspace", "--all-targets"];
+            let mut command = cargo(&clippy);
+            command.args(["--", "-D", "warnings"]);
+            passed(command)
         },
         needed: false,
     },
     Step {
         name: "loom",
-        run: loom,
+        run: |_| loom(),
         needed: false,
     },
     Step {
         name: "API documentation",
-        run: || {
-            let mut doc = cargo(&["doc", "--quiet", "--workspace", "--no-deps"]);
+        run: |_| {
+            let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
             doc.arg("--document-private-items");
             run(doc.env("RUSTDOCFLAGS", "-D warnings")).map(|()| Done::Passed)
         },
@@ -64,43 +62,53 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "documents",
-        run: || docs::docs_task(&["--check".to_owned()]).map(|()| Done::Passed),
+        run: |_| docs::docs_task(&["--check".to_owned()]).map(|()| Done::Passed),
         needed: false,
     },
     Step {
         name: "dependencies",
-        run: dependencies,
+        run: |_| dependencies(),
         needed: false,
     },
     Step {
         name: "aarch64 build",
-        run: || unless_left_out(aarch64::build()),
+        run: |_| unless_left_out(aarch64::build()),
         needed: false,
     },
     Step {
         name: "aarch64 tests",
-        run: || unless_left_out(aarch64::tests()),
+        run: |_| unless_left_out(aarch64::tests()),
         needed: false,
     },
     Step {
-        name: "release",
-        run: release,
+        name: "without assertions",
+        run: |_| without_assertions(),
         needed: false,
+    },
+    Step {
+        name: "build",
+        // All that the next steps run: what is staged is then not built a second time with other
+        // features of its dependencies.
+        run: |_| passed(cargo(&["build", "--workspace", "--all-targets"])),
+        needed: true,
     },
     Step {
         name: "stage",
-        run: || stage::stage(false).map(|_| Done::Passed),
+        run: |_| stage::stage_built(Build::Debug).map(|_| Done::Passed),
         needed: true,
     },
     Step {
         name: "python",
-        run: || python::ready().map(|_| Done::Passed),
+        run: |downloads| {
+            downloads.wait_for(HEADERS);
+            python::ready().map(|_| Done::Passed)
+        },
         // Tests that use it fail by name; the others can still show something.
         needed: false,
     },
     Step {
         name: "gpu-check's statistics",
-        run: || {
+        run: |_| {
             let mut python = Command::new("python3");
             let python = python.args(["-B", "-m", "unittest", "test_statistics"]);
             run(python.current_dir(root().join("gpu"))).map(|()| Done::Passed)
@@ -109,25 +117,89 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "AMD's headers",
-        run: amd_headers,
+        run: |downloads| {
+            downloads.wait_for(HEADERS);
+            amd_headers()
+        },
         needed: false,
     },
     Step {
         name: "lab",
-        run: prepare_lab,
+        run: |downloads| {
+            downloads.wait_for(LAB);
+            prepare_lab()
+        },
         needed: true,
     },
     Step {
         name: "tests",
-        run: tests,
+        run: |_| tests(),
         needed: false,
     },
 ];
 
-/// What users get is built without assertions, those of the libraries that we stand on, too: clap answers otherwise there, so that `midair run`
-/// panicked in release builds, which no test of an ordinary build could see.
-fn release() -> Outcome<Done> {
-    let prefix = stage::stage(true)?;
+/// Tasks that mostly wait for the network. The headers need the Python, too, and make it.
+const HEADERS: &[&str] = &["amd-headers"];
+const LAB: &[&str] = &["lab", "setup"];
+
+/// Tasks that run beside the first steps, which compile. Their output goes to files. The steps that
+/// need them wait for them, and then do themselves what is still to be done, so that nothing
+/// depends on how a task ended.
+struct Downloads {
+    running: Vec<(&'static [&'static str], Child, PathBuf)>,
+}
+
+impl Downloads {
+    fn start() -> Downloads {
+        let mut tasks = vec![HEADERS];
+        if !lab::is_skipped() && is_root() {
+            tasks.push(LAB);
+        }
+        let running = tasks.into_iter().filter_map(|words| {
+            let log = target_directory().join(format!("{}.log", words.join("-")));
+            let file = File::create(&log).ok()?;
+            let mut command = Command::new(std::env::current_exe().ok()?);
+            command.args(words).stdin(Stdio::null());
+            command.stdout(file.try_clone().ok()?).stderr(file);
+            let child = command.spawn().ok()?;
+            println!(
+                "beside the next steps: {} ({})",
+                words.join(" "),
+                log.display()
+            );
+            Some((words, child, log))
+        });
+        Downloads {
+            running: running.collect(),
+        }
+    }
+
+    /// Waits for the end of a task, if it still runs, and shows what it said.
+    fn wait_for(&mut self, words: &[&str]) {
+        let found = self.running.iter().position(|(task, ..)| *task == words);
+        let Some((_, mut child, log)) = found.map(|at| self.running.remove(at)) else {
+            return;
+        };
+        // How it ended is found out by the step.
+        let _ = child.wait();
+        print!("{}", std::fs::read_to_string(&log).unwrap_or_default());
+    }
+}
+
+impl Drop for Downloads {
+    /// After a step that failed: nothing that was started goes on alone.
+    fn drop(&mut self) {
+        for (_, child, _) in &mut self.running {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What users get is built without assertions, in the libraries that we stand on, too. clap, for
+/// one, then answers otherwise, so that `midair run` panicked in release builds, which no test of
+/// an ordinary build could see.
+fn without_assertions() -> Outcome<Done> {
+    let prefix = stage::stage(Build::Unchecked)?;
     let midair = stage::staged_program(&prefix, "midair")?;
     for words in [&["run", "true"][..], &["ps"]] {
         run(Command::new(&midair).args(words))?;
@@ -146,11 +218,12 @@ fn unless_left_out(outcome: Outcome<aarch64::LeftOut>) -> Outcome<Done> {
 /// `cargo xtask test`.
 pub fn test_task(words: &[String]) -> Outcome<()> {
     if !words.is_empty() {
-        return failed("takes no words; to run a part, use cargo test -p PACKAGE");
+        return failed("takes no arguments; to run a part, use cargo test -p PACKAGE");
     }
     let mut rows: Vec<(&str, String, Duration)> = Vec::new();
     let mut bad = 0;
     let mut stopped = false;
+    let mut downloads = Downloads::start();
     for step in STEPS {
         if stopped {
             rows.push((step.name, "not run".to_owned(), Duration::ZERO));
@@ -159,7 +232,7 @@ pub fn test_task(words: &[String]) -> Outcome<()> {
         }
         println!("== {}", step.name);
         let began = Instant::now();
-        let outcome = (step.run)();
+        let outcome = (step.run)(&mut downloads);
         let text = match &outcome {
             Ok(Done::Passed) => "passed".to_owned(),
             Ok(Done::PassedBut(count)) => format!("passed; {count} tests left out, see above"),
@@ -177,7 +250,7 @@ pub fn test_task(words: &[String]) -> Outcome<()> {
     }
     println!("== summary");
     for (name, text, took) in &rows {
-        println!("{name:14} {:7.1} s  {text}", took.as_secs_f64());
+        println!("{name:22} {:7.1} s  {text}", took.as_secs_f64());
     }
     if bad == 0 {
         Ok(())
@@ -189,8 +262,8 @@ pub fn test_task(words: &[String]) -> Outcome<()> {
     }
 }
 
-/// The lock-free types of crates/lockfree under every interleaving. In a target directory of its own, since the flag makes other
-/// builds of every dependency.
+/// The lock-free types of crates/lockfree under every interleaving. In a target directory of its
+/// own, since the flag makes other builds of every dependency.
 fn loom() -> Outcome<Done> {
     let mut command = cargo(&[
         "test",
@@ -249,10 +322,15 @@ fn prepare_lab() -> Outcome<Done> {
     lab::ready().map(|_| Done::Passed)
 }
 
-/// The test runner. nextest ends what hangs, test by test (.config/nextest.toml); cargo test cannot, so it is bounded as a whole.
+/// The test runner. nextest ends what hangs, test by test (.config/nextest.toml); cargo test
+/// cannot, so it is bounded as a whole.
 fn tests() -> Outcome<Done> {
     let mut command = if has_subcommand("nextest") {
-        cargo(&["nextest", "run", "--workspace", "--no-fail-fast"])
+        let mut nextest = cargo(&["nextest", "run", "--workspace", "--no-fail-fast"]);
+        // Half of their time tests wait: for the ends of leases, for devices, for deadlines that must not be met.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        nextest.args(["--test-threads", &(2 * cores).to_string()]);
+        nextest
     } else {
         let cargo = cargo(&["test", "--workspace", "--no-fail-fast"]);
         let mut bounded = Command::new("timeout");
@@ -291,4 +369,45 @@ fn has_subcommand(name: &str) -> bool {
         .stderr(Stdio::null())
         .status();
     found.is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    /// Test files below a directory that no `mod` line makes a part of its program. `parent`: the
+    /// text of the file above them.
+    fn forgotten(directory: &Path, parent: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let declared = parent.contains(&format!("mod {name};"));
+            if path.is_dir() {
+                let own = [path.join("mod.rs"), path.with_extension("rs")];
+                let text: String = own.iter().flat_map(fs::read_to_string).collect();
+                found.extend(forgotten(&path, &text));
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                let is_top = ["main", "mod"].contains(&name.as_str());
+                found.extend((!declared && !is_top).then_some(path));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_test_file_is_a_module_of_its_program() {
+        let mut programs = vec![root().join("tests/e2e")];
+        for package in fs::read_dir(root().join("crates")).unwrap() {
+            programs.push(package.unwrap().path().join("tests/it"));
+        }
+        programs.retain(|program| program.join("main.rs").exists());
+        assert!(programs.len() > 5, "{programs:?}");
+        for program in programs {
+            let main = fs::read_to_string(program.join("main.rs")).unwrap();
+            assert_eq!(forgotten(&program, &main), [PathBuf::new(); 0]);
+        }
+    }
 }

@@ -15,14 +15,18 @@ const FRIDA: &str = "frida==17.*";
 pub fn torture_task(words: &[String]) -> Outcome<()> {
     let said = |word: &str| words.iter().any(|given| given == word);
     let quick = said("--quick");
-    let staged = stage::stage(!quick)?;
+    let staged = stage::stage(if quick {
+        stage::Build::Debug
+    } else {
+        stage::Build::Release
+    })?;
     if !quick && !lab::is_skipped() {
         // For what runs on AMD's own library. Without it the table says what was left out.
         if let Err(failure) = lab::ready() {
             eprintln!("the lab cannot be had: {failure}");
         }
     }
-    let mut command = cargo(&["run", "--quiet", "--package", "midair-torture"]);
+    let mut command = cargo(&["run", "--package", "midair-torture"]);
     if !quick {
         command.arg("--release");
     }
