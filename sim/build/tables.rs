@@ -1,7 +1,8 @@
 //! Shared by the build scripts of `sim/hsa` and `sim/hip`: API tables and exported stubs from `api/*.json`.
 //!
-//! Which functions are implemented is read from the sources themselves: a slot whose name is used anywhere below `src/api` holds the
-//! function of that name, every other slot a function that answers "not supported" in its own type.
+//! Which functions are implemented is read from the sources themselves: a slot whose name is used
+//! anywhere below `src/api` holds the function of that name, every other slot a function that
+//! answers "not supported" in its own type.
 
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,5 +1,6 @@
-//! CUPTI's records, kinds and call numbers as C, from the JSON of its headers. The code that reads records in a target has a
-//! generator of its own (`crates/abi`): an error in either makes the tests fail.
+//! CUPTI's records, kinds and call numbers as C, from the JSON of its headers. The code that reads
+//! records in a target has a generator of its own (`crates/abi`): an error in either makes the
+//! tests fail.
 
 use serde_json::Value;
 use std::error::Error;

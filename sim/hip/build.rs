@@ -37,8 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     link(Path::new(&here), Path::new(&out))
 }
 
-/// As AMD's, this library needs libhsa-runtime64.so.1 by name and finds it beside itself. Cargo does not link one cdylib against
-/// another, so the linker gets an empty library with that SONAME and the names that `src/hsa.rs` declares.
+/// As AMD's, this library needs libhsa-runtime64.so.1 by name and finds it beside itself. Cargo
+/// does not link one cdylib against another, so the linker gets an empty library with that SONAME
+/// and the names that `src/hsa.rs` declares.
 fn link(here: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=src/hsa.rs");
     let declared = std::fs::read_to_string(here.join("src/hsa.rs"))?;

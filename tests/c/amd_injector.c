@@ -1,7 +1,9 @@
-// amd_injector PID TOOL [NAME=VALUE...]: AMD's attach protocol as its injector plays it, on this machine's own terms: one thread named
-// rocp-bg-attach is seized, memory is mapped in the target by a system call of that thread, an environment buffer and the tool's name are
-// written there, and rocprofiler_register_attach is called; a line on standard input (or its end) calls rocprofiler_register_detach.
-// Says "attach CODE" and "detach CODE" with what came back, and "took NANOSECONDS" until the attach came back; or on standard error why it came to nothing.
+// amd_injector PID TOOL [NAME=VALUE...]: AMD's attach protocol as its injector plays it, on this
+// machine's own terms: one thread named rocp-bg-attach is seized, memory is mapped in the target by
+// a system call of that thread, an environment buffer and the tool's name are written there, and
+// rocprofiler_register_attach is called; a line on standard input (or its end) calls
+// rocprofiler_register_detach. Says "attach CODE" and "detach CODE" with what came back, and "took
+// NANOSECONDS" until the attach came back; or on standard error why it came to nothing.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <elf.h>

@@ -1,4 +1,5 @@
-// attach_queues KERNELS: no HIP. Makes queues and code objects on command, before and after a profiler attaches from inside.
+// attach_queues KERNELS: no HIP. Makes queues and code objects on command, before and after a
+// profiler attaches from inside.
 //   attach [TOOLS]  calls rocprofiler_register_attach of the process's register library; answers "attach CODE"
 //   detach, reattach, tell-detach, tell-reattach: its rocprofiler_register_detach, rocprofiler_register_invoke_reattach,
 //                   rocprofiler_call_client_detach and rocprofiler_call_client_reattach, in the same way

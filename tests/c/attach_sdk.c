@@ -1,5 +1,6 @@
-// A foreign SDK that comes late and learns through the table "rocattach" what was there before it, as AMD's does: it visits, asks to be
-// told, and puts itself between the packets of every queue that lets it. Between packets it adds one of its own behind each kernel.
+// A foreign SDK that comes late and learns through the table "rocattach" what was there before it,
+// as AMD's does: it visits, asks to be told, and puts itself between the packets of every queue
+// that lets it. Between packets it adds one of its own behind each kernel.
 #include "probe.h"
 #include <dlfcn.h>
 #include <stdatomic.h>

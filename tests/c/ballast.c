@@ -1,4 +1,5 @@
-// ballast: a library to preload, which makes the process that it is in heavy or odd before its main runs, as the environment says:
+// ballast: a library to preload, which makes the process that it is in heavy or odd before its main
+// runs, as the environment says:
 //   BALLAST_MAPS=N       N mappings
 //   BALLAST_LOCK=1       mlockall of all that is and will be mapped
 //   BALLAST_OPEN=PATH    dlopen of this library, for itself alone

@@ -1,7 +1,8 @@
-// blocked KERNELS BLOCKS: a thread launches vadd with BLOCKS blocks (grid.x = 64 * BLOCKS; let MODEL_LONG_KERNEL make that one
-// long) and blocks in hipStreamSynchronize until it ends. Commands: "block" (answers "blocking TID" once the kernel is launched,
-// and later, by itself, "unblocked"), "go COUNT" (COUNT short kernels of 5 blocks on another stream by the main thread,
-// synchronised; answers "go"), "quit" (waits for the blocked thread).
+// blocked KERNELS BLOCKS: a thread launches vadd with BLOCKS blocks (grid.x = 64 * BLOCKS; let
+// MODEL_LONG_KERNEL make that one long) and blocks in hipStreamSynchronize until it ends. Commands:
+// "block" (answers "blocking TID" once the kernel is launched, and later, by itself, "unblocked"),
+// "go COUNT" (COUNT short kernels of 5 blocks on another stream by the main thread, synchronised;
+// answers "go"), "quit" (waits for the blocked thread).
 #include "hip_kit.h"
 
 static kernels_t kernels;

@@ -1,11 +1,12 @@
-// A tool of somebody else's with callback tracing: told of each call on the thread that makes it, it writes one line per call to LOG
-// (a path of the target's, given at compile time), with the arguments as the interface words them, and one line per session:
+// A tool of another vendor with callback tracing: called for each call on the thread that makes it, it
+// writes one line per call to LOG (a path of the target's, given at compile time), with the
+// arguments as the interface words them, and one line per session:
 //   call TID FUNCTION ARGUMENT... -> RESULT       calls that no other told call is around
 //   range FUNCTION MESSAGE                        marks and ranges, as they end
 //   end enters=N exits=N inner=N foreign=N kernels=N runtimes=N core=N ranges=N wrong=N
 // hipSetDevice(98) makes it stop its context for calls, from within.
 #define _GNU_SOURCE
-#include "../../crates/sdk/tests/c/sdk.h"
+#include "../../crates/sdk-control/tests/c/sdk.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdatomic.h>
@@ -30,7 +31,7 @@ static rocprofiler_buffer_id_t buffer;
 static FILE *file;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_ulong enters, exits, inner, foreign, kernels, runtimes, core, ranges, wrong;
-// The end of a call that had not returned is told elsewhere: each session counts a thread's open calls anew.
+// The end of a call that had not returned is reported elsewhere: each session counts a thread's open calls anew.
 static __thread unsigned depth, depth_of;
 static atomic_uint session;
 static char here;
@@ -65,7 +66,7 @@ static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
     snprintf(told->text, sizeof told->text, "%s", name);
     wrong += rocprofiler_iterate_callback_tracing_kind_operation_args(record, argument, 1, told) != 0;
     told->correlation = record.correlation_id.internal, told->tid = tid;
-    // Around a call there may also be one that nobody is told of any more.
+    // A call may also be inside one that is no longer reported.
     wrong += user->value != 0 || record.thread_id != tid || (record.correlation_id.ancestor == 0 && depth);
     user->ptr = told;
     depth++;
@@ -78,7 +79,7 @@ static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
   if (!told) return;
   wrong += told->correlation != record.correlation_id.internal || told->tid != record.thread_id;
   exits++;
-  // At the end of a session the end of a call that has not returned is told on another thread.
+  // At the end of a session the end of a call that has not returned is reported on another thread.
   if (told->tid == tid) depth--;
   else foreign++;
   if (record.correlation_id.ancestor) inner++;

@@ -96,8 +96,8 @@ static void tight(unsigned long rounds) {
   say("took %lu %lu %lu", rounds, took, cpu);
 }
 
-// A HIP function calls a function that gives the live table; an HSA function loads a pointer to it. A decoder of its own, so
-// that a mistake in the profiler's is not repeated here.
+// A HIP function calls a function that gives the live table; an HSA function loads a pointer to it.
+// A decoder of its own, so that a mistake in the profiler's is not repeated here.
 static void *hip_table(const void *function) {
   const unsigned char *code = function;
   for (int n = 0; n < 64; n++)

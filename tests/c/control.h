@@ -1,5 +1,6 @@
-// A thread that makes its process end, as a letter in the pipe that CONTROL names says: e exit(0), _ _exit(7), a abort, x execute a
-// shell that says "other" and exits with 5 at the end of its input. It waits in readv, which no engine enters through.
+// A thread that makes its process end, as a letter in the pipe that CONTROL names says: e exit(0),
+// _ _exit(7), a abort, x execute a shell that says "other" and exits with 5 at the end of its
+// input. It waits in readv, which no engine enters through.
 #pragma once
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,6 +1,7 @@
-// copies: every kind of copy. "go COUNT" does COUNT rounds of: pinned to device and back, pageable to device and back,
-// device to device, a rectangle to device and back, a small one there and back (which HIP does with a kernel), hipMemset; and checks
-// what copy engines moved (kernels compute nothing on the model). Answers "go". "quit" says "done".
+// copies: every kind of copy. "go COUNT" does COUNT rounds of: pinned to device and back, pageable
+// to device and back, device to device, a rectangle to device and back, a small one there and back
+// (which HIP does with a kernel), hipMemset; and checks what copy engines moved (kernels compute
+// nothing on the model). Answers "go". "quit" says "done".
 #include "hip_kit.h"
 
 enum { BYTES = 256 << 10, PITCH = 1024, WIDTH = 640, ROWS = 200, SMALL = 512 };

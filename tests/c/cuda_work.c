@@ -1,11 +1,14 @@
-// A CUDA program with two workers, one for each device: copies both ways, a fill, kernels, and its own check of what came out.
-// main also launches a graph, copies from device to device, allocates, and can become a user of CUPTI itself.
+// A CUDA program with two workers, one for each device: copies both ways, a fill, kernels, and its
+// own check of what came out. main also launches a graph, copies from device to device, allocates,
+// and can become a user of CUPTI itself.
 //
-// Commands: "work N" rounds by each worker, "start" and "stop" (rounds without end, one each PAUSE_US), "graph N", "peers N",
-// "memory N", "marks N" (NVTX: two ranges within one another, one over both
-// and a moment, N times), "count", "capture" and "captured" (a graph, between the two), "fork" (a child that
-// ends at once), "exec" (a shell that ends with its input), "other PATH" (subscribe to the CUPTI there and trace 10 kernels), "idle"
-// (trace no more, but stay subscribed), "again" (trace 10 more), "leave" (end that), "quit", "exit", "_exit", "abort". Each is answered by its first word and what it did.
+// Commands: "work N" rounds by each worker, "start" and "stop" (rounds without end, one each
+// PAUSE_US), "graph N", "peers N", "memory N", "marks N" (NVTX: two ranges within one another, one
+// over both and a moment, N times), "count", "capture" and "captured" (a graph, between the two),
+// "fork" (a child that ends at once), "exec" (a shell that ends with its input), "other PATH"
+// (subscribe to the CUPTI there and trace 10 kernels), "idle" (trace no more, but stay subscribed),
+// "again" (trace 10 more), "leave" (end that), "quit", "exit", "_exit", "abort". Each is answered
+// by its first word and what it did.
 #include "kit.h"
 #include <cuda.h>
 #include <dlfcn.h>

@@ -1,7 +1,9 @@
-// exiter KERNELS: launches vadd with 3 blocks from a thread, all the time, until a command ends the process: "exit" (exit(0), with the
-// launching thread still at work until the moment before: HIP's own clean-up at exit does not bear launches at the same time, so
-// the thread stops between two launches and stays, with work in flight), "_exit" (with the thread launching on), "exec" (becomes a
-// program that says "executed"), "abort", "quit" (joins the thread, cleans up, exits). Before each it says "ending LAUNCHED".
+// exiter KERNELS: launches vadd with 3 blocks from a thread, all the time, until a command ends the
+// process: "exit" (exit(0), with the launching thread still at work until the moment before: HIP's
+// own clean-up at exit does not bear launches at the same time, so the thread stops between two
+// launches and stays, with work in flight), "_exit" (with the thread launching on), "exec" (becomes
+// a program that says "executed"), "abort", "quit" (joins the thread, cleans up, exits). Before
+// each it says "ending LAUNCHED".
 #include "hip_kit.h"
 
 static kernels_t kernels;
@@ -25,7 +27,7 @@ static void *launch(void *argument) {
 
 int main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "--executed")) {
-    // Stays until its input ends, so that whoever looks at it sees what it has become.
+    // Stays until its input ends, so that a test can see what it has become.
     char line[64];
     say("executed");
     while (hear(line, sizeof line)) {}

@@ -1,5 +1,6 @@
-// filter_later: a library to preload. At SIGUSR2 all threads of the program come under a system call filter: FILTER is what happens to a
-// call (hexadecimal SECCOMP_RET_*), then the numbers that may pass, each behind a comma.
+// filter_later: a library to preload. At SIGUSR2 all threads of the program come under a system
+// call filter: FILTER is what happens to a call (hexadecimal SECCOMP_RET_*), then the numbers that
+// may pass, each behind a comma.
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,7 +1,8 @@
-// forker KERNELS: a thread launches vadd with 3 blocks all the time; on "fork COUNT" the main thread forks COUNT children, one
-// after another, each of which calls HIP functions that need no device work, and answers "fork COUNT" when all ended well; on
-// "spare" it forks one child that stays and says "child PID" (it ends on "release"). "quit" ends. A child that does not
-// end within 20 s is ended by SIGALRM, which counts as a failure.
+// forker KERNELS: a thread launches vadd with 3 blocks all the time; on "fork COUNT" the main
+// thread forks COUNT children, one after another, each of which calls HIP functions that need no
+// device work, and answers "fork COUNT" when all ended well; on "spare" it forks one child that
+// stays and says "child PID" (it ends on "release"). "quit" ends. A child that does not end within
+// 20 s is ended by SIGALRM, which counts as a failure.
 #include "hip_kit.h"
 #include <errno.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ static void *launch(void *argument) {
   return NULL;
 }
 
-// Forks; a machine that is short of memory or processes for a moment gets a second.
+// Forks; a machine that is short of memory or processes for a short time gets a second.
 static pid_t new_child(void) {
   for (int tries = 0;; tries++) {
     pid_t child = fork();

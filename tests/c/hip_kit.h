@@ -1,6 +1,7 @@
-// What the HIP programs share. They are compiled without hipcc: kernels come as a code object (argument 1 of each program:
-// the gfx942 code object with `vadd` and `scale`), and are launched by hipModuleLaunchKernel. On the modelled GPU kernels
-// compute nothing and copies do copy, so the programs check copies, return codes and their own counts.
+// What the HIP programs share. They are compiled without hipcc: kernels come as a code object
+// (argument 1 of each program: the gfx942 code object with `vadd` and `scale`), and are launched by
+// hipModuleLaunchKernel. On the modelled GPU kernels compute nothing and copies do copy, so the
+// programs check copies, return codes and their own counts.
 #pragma once
 #include "kit.h"
 #include <hip/hip_runtime_api.h>
@@ -70,7 +71,8 @@ __attribute__((unused)) static void launch_scale(kernels_t *k, work_t *w, unsign
   w->scales++;
 }
 
-// Sends an array that depends on `seed` to the device and back, and compares. Not timed by any kernel: bytes count twice.
+// Sends an array that depends on `seed` to the device and back, and compares. Not timed by any
+// kernel: bytes count twice.
 __attribute__((unused)) static void round_trip(work_t *w, unsigned seed) {
   float *out = malloc(ELEMENTS * sizeof(float)), *back = calloc(ELEMENTS, sizeof(float));
   if (!out || !back) fail("malloc failed");

@@ -1,6 +1,7 @@
-// hip_memory: allocates by HIP. "init" is the first HIP call. "go N" does N rounds of device memory and pinned memory, released again, one
-// line "did WHAT ADDRESS BYTES" each (WHAT is malloc, host, free, hostfree; a release has 0 bytes). Answers with the command's first
-// word. "quit" says "done".
+// hip_memory: allocates by HIP. "init" is the first HIP call. "go N" does N rounds of device memory
+// and pinned memory, released again, one line "did WHAT ADDRESS BYTES" each (WHAT is malloc, host,
+// free, hostfree; a release has 0 bytes). Answers with the command's first word. "quit" says
+// "done".
 #include "hip_kit.h"
 
 static void did(const char *what, const void *address, size_t bytes) {

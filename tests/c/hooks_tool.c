@@ -1,7 +1,9 @@
-// A tool that writes each of its hooks to LOG (a path of the target's), with NAME in front, and how many HIP calls it has had between
-// attach and detach. KIND says which generation's functions it has: 0 rocprofiler_configure alone, 1 also rocprofiler_configure_attach,
-// 2 rocprofiler_configure_experimental. Kinds 0 and 2 start their context when they are initialised and never again.
-#include "../../crates/sdk/tests/c/sdk.h"
+// A tool that writes each of its hooks to LOG (a path of the target's), with NAME in front, and how
+// many HIP calls it has had between attach and detach. KIND says which generation's functions it
+// has: 0 rocprofiler_configure alone, 1 also rocprofiler_configure_attach, 2
+// rocprofiler_configure_experimental. Kinds 0 and 2 start their context when they are initialised
+// and never again.
+#include "../../crates/sdk-control/tests/c/sdk.h"
 #include <stdio.h>
 #include <string.h>
 

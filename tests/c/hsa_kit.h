@@ -1,5 +1,5 @@
-// What the programs share that use HSA without HIP: agents, the code object, packets. The code object is that of hip_kit.h; its
-// vadd is the only kernel here.
+// What the programs share that use HSA without HIP: agents, the code object, packets. The code
+// object is that of hip_kit.h; its vadd is the only kernel here.
 #pragma once
 #include "kit.h"
 #include <hsa/hsa.h>
@@ -91,7 +91,7 @@ __attribute__((unused)) static void wait_for_zero(hsa_signal_t signal) {
   while (hsa_signal_wait_scacquire(signal, HSA_SIGNAL_CONDITION_LT, 1, UINT64_MAX, HSA_WAIT_STATE_BLOCKED) != 0) {}
 }
 
-// Takes an index, waits for room.
+// Takes an index and waits until its slot is free.
 __attribute__((unused)) static uint64_t take(hsa_queue_t *queue) {
   uint64_t index = hsa_queue_add_write_index_scacq_screl(queue, 1);
   while (index - hsa_queue_load_read_index_scacquire(queue) >= queue->size) sched_yield();

@@ -2,9 +2,9 @@
 //
 //   jail ROOT WORD... -- PROGRAM ARGUMENT...
 //
-// Words: "overlay:LOWER:UPPER:WORK" mounts an overlay on ROOT first; "proc" mounts /proc there, "hidepid" the same with hidepid=2;
-// "noexec" makes the file system at ROOT/tmp a noexec tmpfs; "ro" makes the root read-only. The namespaces besides are the caller's to
-// make (unshare).
+// Words: "overlay:LOWER:UPPER:WORK" mounts an overlay on ROOT first; "proc" mounts /proc there,
+// "hidepid" the same with hidepid=2; "noexec" makes the file system at ROOT/tmp a noexec tmpfs;
+// "ro" makes the root read-only. The namespaces besides are the caller's to make (unshare).
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>

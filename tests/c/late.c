@@ -1,5 +1,6 @@
-// late KERNELS: HIP is mapped but not used before a command says so. Commands: "init" (hipInit), "load" (device, stream, arrays,
-// kernels), "go COUNT" (COUNT rounds: vadd with 7 blocks, scale with 9, a copy there and back), "quit". Each answers with its name.
+// late KERNELS: HIP is mapped but not used before a command says so. Commands: "init" (hipInit),
+// "load" (device, stream, arrays, kernels), "go COUNT" (COUNT rounds: vadd with 7 blocks, scale
+// with 9, a copy there and back), "quit". Each answers with its name.
 #include "hip_kit.h"
 
 int main(int argc, char **argv) {

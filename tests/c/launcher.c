@@ -1,6 +1,7 @@
-// launcher N PROGRAM: starts N copies of "PROGRAM rank I", as a launcher of ranks does, and has no GPU runtime itself. Each line of
-// standard input goes to every rank, but "spawn", which starts one more, and "quit", after which it waits for all and says "done" with
-// the number of those that did not exit with 0.
+// launcher N PROGRAM: starts N copies of "PROGRAM rank I", as a launcher of ranks does, and has no
+// GPU runtime itself. Each line of standard input goes to every rank, but "spawn", which starts one
+// more, and "quit", after which it waits for all and says "done" with the number of those that did
+// not exit with 0.
 #include "kit.h"
 #include <sys/wait.h>
 

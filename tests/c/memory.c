@@ -1,13 +1,14 @@
-// memory KERNELS: no HIP. Allocates and releases memory in all of HSA's ways, and dispatches what needs scratch memory, telling
-// each itself.
+// memory KERNELS: no HIP. Allocates and releases memory in all of HSA's ways, and dispatches what
+// needs scratch memory, telling each itself.
 //   "go N"            N rounds of: a region's memory, the GPU's and the CPU's pools, virtual memory; each released again. One line
 //                     "did OPERATION ADDRESS BYTES NODE" per call that succeeded, in order (OPERATION as AMD numbers them: 1 allocate,
 //                     2 virtual, 3 free, 4 virtual free; NODE is the driver's, -1 for a release). Between them calls that must fail.
 //   "thread N"        the same on a thread of its own.
 //   "scratch BYTES GRID"  a dispatch that needs BYTES of scratch memory per work-item, waited for.
 //   "queue"           a new queue for the dispatches; the old one is destroyed.
-// AMD's runtime refuses virtual memory on a modelled GPU (HSA_AMD_SYSTEM_INFO_VIRTUAL_MEM_API_SUPPORTED is false), so the program puts
-// functions of its own into the runtime's table for it, as a layer between would: they give out numbers.
+// AMD's runtime refuses virtual memory on a modelled GPU
+// (HSA_AMD_SYSTEM_INFO_VIRTUAL_MEM_API_SUPPORTED is false), so the program puts functions of its
+// own into the runtime's table for it, as a layer between would: they give out numbers.
 //   "tables"          where all tables of the runtime are: "table hsa ADDRESS BYTES", then "tables".
 // Each answers with its first word. "quit" says "done".
 #include "hsa_kit.h"

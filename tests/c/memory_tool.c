@@ -1,8 +1,9 @@
-// A tool of somebody else's that has buffers of allocations, scratch memory and runtimes, by AMD's layouts, which it checks. It appends to
-// LOG (a path of the target's, given at compile time) one line per record:
+// A tool of another vendor that has buffers of allocations, scratch memory and runtimes, by AMD's
+// layouts, which it checks. It appends to LOG (a path of the target's, given at compile time) one
+// line per record:
 //   "allocation OPERATION ADDRESS BYTES NODE", "scratch OPERATION BYTES QUEUE FLAGS NODE", "runtime OPERATION VERSION INSTANCE"
 // (NODE -1 for no agent), and at a detach "end WRONG DROPPED".
-#include "../../crates/sdk/tests/c/sdk.h"
+#include "../../crates/sdk-control/tests/c/sdk.h"
 #include <stdio.h>
 
 enum { SCRATCH_MEMORY = 12, MEMORY_ALLOCATION = 16, RUNTIME_INITIALIZATION = 17, LOSSLESS = 2 };

@@ -1,5 +1,6 @@
-// A foreign SDK that does with tools and tables what AMD's does when it is attached by a register library: at the first table it loads the
-// tools of ROCP_TOOL_LIBRARIES and configures them; attach and detach call theirs. What it is asked is noted.
+// A foreign SDK that does with tools and tables what AMD's does when it is attached by a register
+// library: at the first table it loads the tools of ROCP_TOOL_LIBRARIES and configures them; attach
+// and detach call theirs. What it is asked is noted.
 #include "probe.h"
 #include <dlfcn.h>
 

@@ -1,4 +1,5 @@
-// Stands for libroctx64.so.4 of the old roctracer: no tables; a variable with one function, which is told of each call as it begins.
+// Stands for libroctx64.so.4 of the old roctracer: no tables; a variable with one function, which
+// is told of each call as it begins.
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -35,7 +36,7 @@ uint64_t roctxRangeStartA(const char *message) {
 }
 void roctxRangeStop(uint64_t id) { tell(4, 0, id); }
 
-// Somebody who has the callback already: it must go on being told.
+// Another user of the callback: it must go on being called.
 static atomic_ullong told_before;
 static int before(uint32_t domain, uint32_t operation, const data_t *data) {
   (void)domain, (void)operation, (void)data;

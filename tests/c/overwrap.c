@@ -1,9 +1,10 @@
-// overwrap KERNELS: a program that puts wrappers of its own into three slots of the API tables, as another tool would, over
-// whatever is there: hsa_signal_store_screlease (rings doorbells), hsa_system_get_info, hipGetLastError. Commands: "over" (saves
-// what the slots hold and puts the wrappers in), "off" (puts back what it saved), "drop" (the same without a look at
-// what the slots hold now, which throws out a wrapper that came later), "go COUNT" (COUNT times: vadd with 5 blocks,
-// both other functions; answers "go" when all is right, and every call went through the wrappers if they are in), "tables",
-// "quit".
+// overwrap KERNELS: a program that puts wrappers of its own into three slots of the API tables, as
+// another tool would, over whatever is there: hsa_signal_store_screlease (rings doorbells),
+// hsa_system_get_info, hipGetLastError. Commands: "over" (saves what the slots hold and puts the
+// wrappers in), "off" (puts back what it saved), "drop" (the same without a look at what the slots
+// hold now, which throws out a wrapper that came later), "go COUNT" (COUNT times: vadd with 5
+// blocks, both other functions; answers "go" when all is right, and every call went through the
+// wrappers if they are in), "tables", "quit".
 #include "hip_kit.h"
 #include "tables.h"
 

@@ -1,6 +1,7 @@
-// plain_threads BUSY PARKED: no GPU, only threads. BUSY threads allocate and free without pause, fill and check what they
-// got; PARKED threads block in system calls, one kind after another. Says "ready"; on "sum" says "rounds R" (which grows);
-// on "stop" wakes everybody, checks that no system call was disturbed, says "done rounds R" and exits 0.
+// plain_threads BUSY PARKED: no GPU, only threads. BUSY threads allocate and free without pause,
+// fill and check what they got; PARKED threads block in system calls, one kind after another. Says
+// "ready"; on "sum" says "rounds R" (which grows); on "stop" wakes everybody, checks that no system
+// call was disturbed, says "done rounds R" and exits 0.
 #include "kit.h"
 #include <errno.h>
 #include <poll.h>
@@ -21,7 +22,8 @@ static uint64_t next(uint64_t *state) {
   return *state;
 }
 
-// Writes a pattern that depends on the seed, later checks it: memory or registers that somebody else changed show up.
+// Writes a pattern that depends on the seed, later checks it: memory or registers that were changed
+// from outside show up.
 static void *busy(void *argument) {
   enum { SLOTS = 64 };
   struct { unsigned char *at; size_t size; unsigned char byte; } slot[SLOTS] = {0};

@@ -1,5 +1,5 @@
 // The helper that AMD's register loads under ROCP_TOOL_ATTACH=1: it brings the listener thread and registers a table
-// named "rocattach". Whoever asks its table's functions for anything is noted.
+// named "rocattach". Every call of its table's functions is noted.
 #include "probe.h"
 #include <pthread.h>
 #include <signal.h>

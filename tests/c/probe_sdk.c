@@ -1,5 +1,5 @@
-// A foreign profiler's SDK as it stands in a process: everything that somebody could call is noted. It takes tables when it is
-// given some and changes nothing in them.
+// A foreign profiler's SDK as it stands in a process: every call of its functions is noted.
+// It takes tables when it is given some and changes nothing in them.
 #include "probe.h"
 
 EXPORT int rocprofiler_set_api_table(const char *name, uint64_t version, uint64_t instance, void **tables, uint64_t count) {

@@ -1,4 +1,4 @@
-// A library with a rocprofiler_configure that nobody asked for, as libtorch has: whoever calls it is noted.
+// A library with a rocprofiler_configure that was not requested, as libtorch has: every call of it is noted.
 #include "probe.h"
 
 EXPORT void *rocprofiler_configure(uint32_t version, const char *text, uint32_t priority, void *id) {

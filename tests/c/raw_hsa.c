@@ -1,5 +1,5 @@
-// raw_hsa KERNELS ROUNDS: no HIP. Loads the code object through the loader API and uses queues in the ways that a profiler
-// finds hardest:
+// raw_hsa KERNELS ROUNDS: no HIP. Loads the code object through the loader API and uses queues in
+// the ways that a profiler finds hardest:
 //   shared    4 producers on ONE queue: each takes an index with hsa_queue_add_write_index, writes its packet, rings the
 //             doorbell with its own index. Producer P uses grid.x 1000 + P. Every third dispatch has a completion signal of the
 //             producer's own, waited for and used again; the others have none.
@@ -9,7 +9,8 @@
 //             another queue (grid.x 3001) and waits for that signal.
 //   intercept a queue made by hsa_amd_queue_intercept_create with a handler that passes packets on (grid.x 4000); skipped by
 //             name where the table with that function cannot be found.
-// Says "ready"; "go" runs ROUNDS rounds of everything (answer "go"), "quit" prints "grid G dispatches N" per grid and "done".
+// Says "ready"; "go" runs ROUNDS rounds of everything (answer "go"), "quit" prints "grid G
+// dispatches N" per grid and "done".
 #include "hsa_kit.h"
 
 enum { PRODUCERS = 4 };
@@ -100,8 +101,8 @@ static void on_packets(const void *packets, uint64_t count, uint64_t index, void
   write(packets, count);
 }
 
-// The two functions for intercept queues are in the table of AMD's extensions only. An exported function of the same table
-// shows where it is: endbr64; mov table(%rip),%rax; jmp *offset(%rax).
+// The two functions for intercept queues are in the table of AMD's extensions only. An exported
+// function of the same table shows where it is: endbr64; mov table(%rip),%rax; jmp *offset(%rax).
 static hsa_queue_t *new_intercept_queue(void) {
   // Indices in AmdExtTable 2.8, whose entries follow 16 bytes of version (source: api/hsa_api_tables.json).
   enum { PROFILER_ENABLED = 4, INTERCEPT_CREATE = 39, INTERCEPT_REGISTER = 40 };

@@ -1,8 +1,10 @@
-// streams KERNELS THREADS: each thread launches on a stream of its own, thread N `vadd` with grid.x 64 * (N + 1) and `scale`
-// with grid.x 32 * (N + 1) + 65536; every 16th round it copies there and back and checks. Commands: "start" and "stop" (launching
-// on and off; each answers with the command's name when every thread has followed), "new COUNT" (that many threads more, on
-// streams made now), "counts" and "quit": one line per thread, then "total LAUNCHES"; "quit" ends the program. Launch as
-// fast as may be by default; "pause US" sets a pause between rounds. "tables" tells where the API tables are.
+// streams KERNELS THREADS: each thread launches on a stream of its own, thread N `vadd` with grid.x
+// 64 * (N + 1) and `scale` with grid.x 32 * (N + 1) + 65536; every 16th round it copies there and
+// back and checks. Commands: "start" and "stop" (launching on and off; each answers with the
+// command's name when every thread has followed), "new COUNT" (that many threads more, on streams
+// made now), "counts" and "quit": one line per thread, then "total LAUNCHES"; "quit" ends the
+// program. Launch as fast as may be by default; "pause US" sets a pause between rounds. "tables"
+// tells where the API tables are.
 #include "hip_kit.h"
 #include "tables.h"
 

@@ -1,6 +1,7 @@
-// Where the live API tables of the HIP and HSA runtimes are, told by the program itself: a test reads them there before and
-// after a profiler was attached. Found by the exported functions, which jump through the tables (source of the code shapes:
-// the disassembly of AMD's ROCm 7.2 libraries as Debian builds them):
+// Where the live API tables of the HIP and HSA runtimes are, told by the program itself: a test
+// reads them there before and after a profiler was attached. Found by the exported functions, which
+// jump through the tables (source of the code shapes: the disassembly of AMD's ROCm 7.2 libraries
+// as Debian builds them):
 //   HSA: endbr64; mov table(%rip),%rax; jmp *offset(%rax)
 //   HIP: endbr64; sub; saved arguments; call get_table; restored arguments; mov offset(%rax),%rax; add; jmp *%rax
 #pragma once
@@ -48,8 +49,8 @@ __attribute__((unused)) static slot_t hip_slot(const char *name) {
   fail("%s does not load a slot", name);
 }
 
-// One line per table: "table NAME ADDRESS BYTES", then "tables". An HSA table has its size in the second word of 32 bits, a
-// HIP table in the first of 64.
+// One line per table: "table NAME ADDRESS BYTES", then "tables". An HSA table has its size in the
+// second word of 32 bits, a HIP table in the first of 64.
 __attribute__((unused)) static void say_tables(void) {
   void **core = hsa_slot("hsa_system_get_info").table, **ext = hsa_slot("hsa_amd_profiling_set_profiler_enabled").table;
   void **hip = hip_slot("hipGetLastError").table, **compiler = hip_slot("__hipPopCallConfiguration").table;

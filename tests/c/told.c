@@ -1,5 +1,6 @@
-// told LIBRARY KERNELS: makes calls of HIP, HSA and ROCTx (from LIBRARY) and says each, with its arguments and what it returned, as
-// "call TID FUNCTION ARGUMENT... -> RESULT". Commands, each answered with itself:
+// told LIBRARY KERNELS: makes calls of HIP, HSA and ROCTx (from LIBRARY) and prints each, with its
+// arguments and what it returned, as "call TID FUNCTION ARGUMENT... -> RESULT". Commands, each
+// answered with itself:
 //   round N   N rounds
 //   stop      hipSetDevice(98)
 //   block     a thread begins to wait for a signal; unblock ends that

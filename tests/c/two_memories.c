@@ -1,6 +1,7 @@
-// two_memories: memory of two GPUs, on the stand-in runtimes. "go N": N rounds of device memory on each GPU and of pinned memory, released
-// again, one line "did OPERATION ADDRESS BYTES NODE" each (as AMD numbers operations: 1 allocate, 3 free; NODE -1 for a release).
-// Answers "go". "quit" says "done".
+// two_memories: memory of two GPUs, on the stand-in runtimes. "go N": N rounds of device memory on
+// each GPU and of pinned memory, released again, one line "did OPERATION ADDRESS BYTES NODE" each
+// (as AMD numbers operations: 1 allocate, 3 free; NODE -1 for a release). Answers "go". "quit" says
+// "done".
 #include "hip.h"
 #include "kit.h"
 

@@ -1,4 +1,5 @@
-//! Places that cannot be written, and words and names that nobody expects: one clear line, nothing half written, the target as it was.
+//! Directories that cannot be written, and unexpected arguments and names: one clear line, no
+//! partial file, the target unchanged.
 
 use midair_tests::Result;
 use midair_tests::caller::Caller;
@@ -47,7 +48,7 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
 }
 
 #[test]
-fn places_that_cannot_be_written_are_refused_before_the_target_is_touched() -> Result<()> {
+fn unwritable_directories_are_refused_before_the_target_is_touched() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -105,7 +106,8 @@ impl Drop for Loopback {
     }
 }
 
-/// Every format by itself on a disk with a few pages left: no file, no part of one, and the records are saved elsewhere.
+/// Every format by itself on a disk with a few pages left: no file, no part of one, and the records
+/// are saved elsewhere.
 #[test]
 fn a_full_disk() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -113,7 +115,7 @@ fn a_full_disk() -> Result<()> {
     };
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     let pid = caller.pid();
-    // Its first session shall not be one of those below: what stays mapped from then on is no change.
+    // The first session leaves mappings behind, which must not count as a change below.
     let dir = tempfile::tempdir()?;
     run(profiler(pid, dir.path(), &["csv"])?, PATIENCE)?.success()?;
     let tables = caller.tables()?;
@@ -143,7 +145,7 @@ fn a_full_disk() -> Result<()> {
             "{format}: {exit}"
         );
         assert_eq!(entries(&disk.at)?, [filler.as_path()], "{format}: {exit}");
-        // Nothing is lost: the files are where there was room, and that is said.
+        // Nothing is lost: the files are in a directory with free space, and the output names it.
         let places = entries(saved.path())?;
         let [place] = &places[..] else {
             return Err(format!("{format}: {places:?}: {exit}").into());
@@ -166,7 +168,8 @@ fn a_target_with_a_read_only_root() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
-    // The scratch directory stays writable for the model's log, and AMD's model mode ends in a crash without a place for its memory.
+    // The scratch directory stays writable for the model's log, and AMD's model mode crashes
+    // without a directory for its memory.
     let (root, scratch) = (lab.root().display(), lab.scratch().display());
     let script = format!(
         "mount --rbind {root} {root} && mount --bind {scratch} {scratch} && mount -t tmpfs -o noexec tmp {root}/tmp && mount -o remount,bind,ro {root} && exec \"$@\""
@@ -188,9 +191,9 @@ fn a_target_with_a_read_only_root() -> Result<()> {
     caller.quit()
 }
 
-/// Values beyond what anything can hold, and bytes that are no text.
+/// Values that are too large, and bytes that are not UTF-8.
 #[test]
-fn huge_values_and_bytes_that_are_no_text() -> Result<()> {
+fn huge_values_and_bytes_that_are_not_utf8() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -245,9 +248,9 @@ fn huge_values_and_bytes_that_are_no_text() -> Result<()> {
     caller.quit()
 }
 
-/// A program whose name, words and thread names are no text is attached like any other, and its files are valid.
+/// A program whose name, words and thread names are not UTF-8 is attached to like any other, and its files are valid.
 #[test]
-fn a_target_with_names_that_are_no_text() -> Result<()> {
+fn a_target_whose_names_are_not_utf8() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };

@@ -1,5 +1,6 @@
-//! Callback tracing: a tool of somebody else's is told of calls on the threads that make them, with arguments and results, and is
-//! told of the end of everything whose beginning it was told of.
+//! Callback tracing: a tool of another vendor receives callbacks on the threads that make the
+//! calls, with arguments and results, and is told of the end of everything whose beginning it was
+//! told of.
 
 use midair_tests::Result;
 use midair_tests::caller::{Caller, between};
@@ -117,7 +118,7 @@ fn arguments_and_results_are_those_of_the_program() -> Result<()> {
         assert_eq!(ranges, round.repeat(5));
         assert_eq!((end["core"], end["ranges"]), (25, 15), "{end:?}");
         assert!(end["inner"] > 0 && end["runtimes"] >= 2, "{end:?}");
-        // Nothing is told when nobody is attached.
+        // Nothing is reported while no session is on.
         target.send("round 1")?;
         target.expect("round 1")?;
         assert_eq!(
@@ -130,9 +131,10 @@ fn arguments_and_results_are_those_of_the_program() -> Result<()> {
     Ok(())
 }
 
-/// A call that does not return before the detach, and a context that is stopped by a tool's function in the middle of a call.
+/// A call that does not return before the detach, and a context that is stopped by a tool's
+/// function in the middle of a call.
 #[test]
-fn ends_are_told_whatever_comes_between() -> Result<()> {
+fn the_exit_of_a_call_is_reported_after_a_detach_or_a_stop() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -150,7 +152,7 @@ fn ends_are_told_whatever_comes_between() -> Result<()> {
     target.send("stop")?;
     let made = target.expect("call ")?;
     target.expect("stop")?;
-    // Its context is stopped; the others go on. The stop is the agent's to carry out.
+    // Its context is stopped; the others go on. The worker thread carries out the stop.
     let text = || std::fs::read_to_string(&log);
     until("no HIP call is told", || {
         let told = |text: &str| text.matches(" hipMalloc ").count();
@@ -178,7 +180,7 @@ fn ends_are_told_whatever_comes_between() -> Result<()> {
 }
 
 #[test]
-fn every_beginning_has_its_end_over_twenty_attaches() -> Result<()> {
+fn every_enter_has_its_exit_over_twenty_attaches() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -199,7 +201,8 @@ fn every_beginning_has_its_end_over_twenty_attaches() -> Result<()> {
         assert_eq!(end["wrong"], 0, "cycle {cycle}: {end:?}");
         assert!(end["enters"] > 0, "cycle {cycle}: {end:?}");
         told += end["enters"];
-        // No code of the tool's runs now: its log, which it opens at an attach, is closed, and a line more would be seen.
+        // No code of the tool's runs now: its log, which it opens at an attach, is closed, and a
+        // line more would be seen.
         let lines = || std::fs::read_to_string(&log).map(|text| text.lines().count());
         let now = lines()?;
         let before = target.model_log()?.dispatches().count();
@@ -213,9 +216,9 @@ fn every_beginning_has_its_end_over_twenty_attaches() -> Result<()> {
     Ok(())
 }
 
-/// Eight threads that do nothing but call, while the tool comes and goes.
+/// Eight threads that only make calls, while the tool attaches and detaches.
 #[test]
-fn busy_threads_are_told_of_in_pairs() -> Result<()> {
+fn calls_of_busy_threads_are_reported_in_pairs() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };

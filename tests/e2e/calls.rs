@@ -1,4 +1,5 @@
-//! HIP and HSA calls: the trace is compared with the application's own counts, thread by thread and function by function.
+//! HIP and HSA calls: the trace is compared with the application's own counts, thread by thread and
+//! function by function.
 
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Call, boottime, by_function, check_calls};
@@ -242,7 +243,7 @@ fn ten_thousand_threads_come_and_go() -> Result<()> {
 }
 
 #[test]
-fn what_finds_no_room_is_counted() -> Result<()> {
+fn calls_that_do_not_fit_into_the_spool_are_counted() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -250,7 +251,8 @@ fn what_finds_no_room_is_counted() -> Result<()> {
     let pid = caller.pid();
     let words = ["--hip-trace", "--spool-size", "1", "--output-format", "csv"];
     let mut attacher = Attacher::midair(pid, &words)?;
-    // Nobody takes records over for a while (less than the lease of 5 s): the spool of 1 MiB is full after some thousand.
+    // The attacher does not read records for a while (less than the lease of 5 s): the spool of 1
+    // MiB is full after some thousand.
     attacher.process().signal(libc::SIGSTOP)?;
     caller.tell("tight 100000")?;
     attacher.process().signal(libc::SIGCONT)?;
@@ -267,7 +269,7 @@ fn what_finds_no_room_is_counted() -> Result<()> {
     assert_eq!(calls.len() + lost, 100_000, "what is missing is counted");
     assert!(said.contains("HIP calls"), "{said}");
 
-    // The next session has all of its room again.
+    // The next session has the whole spool again.
     let attacher = Attacher::midair(pid, &words)?;
     caller.tell("tight 2000")?;
     let traced = attacher.detach()?.code(0)?;

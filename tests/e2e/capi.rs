@@ -205,7 +205,7 @@ fn sessions_over_ctypes() -> Result<()> {
         "kernels were switched off"
     );
 
-    // A target that ends: by itself is no failure, by a signal is; the files are there both times.
+    // The target ends: an exit is a success, a signal is a failure; the files are written both times.
     user.set("ROCPROF_OUTPUT_FILE_NAME", "end-%pid%")?;
     for pid in [first, second] {
         assert_eq!(user.call(&format!("rocattach_attach {pid}"))?, "0");
@@ -230,7 +230,7 @@ fn sessions_over_ctypes() -> Result<()> {
 }
 
 #[test]
-fn the_example_does_the_whole_job() -> Result<()> {
+fn the_example_attaches_records_and_detaches() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -280,7 +280,8 @@ fn the_example_does_the_whole_job() -> Result<()> {
             &dir.path()
                 .join("attachment-output/attached_profile_kernel_trace.csv"),
         )?;
-        // Each row is a dispatch of the log, none comes twice, and none of the log is missing between the first and the last.
+        // Each row is a dispatch of the log, none comes twice, and none of the log is missing
+        // between the first and the last.
         let times = trace
             .rows
             .iter()

@@ -1,4 +1,5 @@
-//! The command lines as a user types them, on AMD's runtimes: every way to end, what is printed, the files and their names.
+//! The command lines as a user types them, on AMD's runtimes: every way to end, what is printed,
+//! the files and their names.
 
 use midair_tests::Result;
 use midair_tests::caller::Caller;
@@ -92,7 +93,7 @@ fn code(exit: &Exit, code: i32) {
 }
 
 #[test]
-fn every_way_to_end() -> Result<()> {
+fn every_way_a_session_ends() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -164,7 +165,7 @@ fn every_way_to_end() -> Result<()> {
     );
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
     let host = host.trim();
-    // Nobody called anything, so there is no file of calls: success with nothing to show is said.
+    // There were no calls, so there is no file of calls: the output says that nothing was recorded.
     assert!(
         exit.stderr
             .iter()
@@ -286,7 +287,7 @@ fn midair_attach_and_doctor() -> Result<()> {
     assert_eq!(rows(&dir.path().join("m_kernel_trace.csv"))?, 14);
     json(&dir.path().join("m_results.json"))?;
 
-    // Where nothing can be written the code says so, and the target is free all the same.
+    // Where nothing can be written the exit code says so, and the target is detached from all the same.
     let words = [
         "attach",
         &pid,
@@ -373,7 +374,7 @@ fn rocprof_attach_as_a_program_and_as_a_module() -> Result<()> {
 }
 
 #[test]
-fn words_that_are_refused() -> Result<()> {
+fn arguments_that_are_refused() -> Result<()> {
     // No process has this number (the greatest is one less); a refusal of words comes first.
     let nobody = "4194304";
     for (program, words, expected, named) in [

@@ -1,5 +1,5 @@
-//! The stand-in for NVIDIA's libraries does what the tests of our own side rely on. No part of ours is in these processes: the program
-//! uses CUPTI itself.
+//! The stand-in for NVIDIA's libraries does what the tests of our own side rely on. No part of ours
+//! is in these processes: the program uses CUPTI itself.
 
 use midair_sim_cuda::{MAJORS, Toolkit};
 use midair_tests::Result;
@@ -24,7 +24,7 @@ fn quit(mut target: CudaTarget) -> Result<()> {
 
 /// The log has what the program did, and the driver's two threads are there.
 #[test]
-fn the_log_is_what_was_done() -> Result<()> {
+fn the_log_matches_the_programs_work() -> Result<()> {
     let kit = Kit::new()?;
     for (major, _) in MAJORS {
         let mut target = start(&kit, Toolkit::Major(major), &[])?;
@@ -51,7 +51,7 @@ fn the_log_is_what_was_done() -> Result<()> {
 
 /// CUPTI gives each kernel once, to one subscriber, and leaves nothing behind.
 #[test]
-fn cupti_traces_and_goes() -> Result<()> {
+fn cupti_traces_and_is_finalized() -> Result<()> {
     let kit = Kit::new()?;
     for (major, _) in MAJORS {
         let mut target = start(&kit, Toolkit::Major(major), &[])?;
@@ -75,7 +75,7 @@ fn cupti_traces_and_goes() -> Result<()> {
     Ok(())
 }
 
-/// Who is told to have somebody subscribed says so to everybody.
+/// A stand-in that is told to have a subscriber tells so to every program.
 #[test]
 fn a_subscriber_that_was_ordered() -> Result<()> {
     let kit = Kit::new()?;

@@ -1,4 +1,4 @@
-//! A detach leaves nothing behind, whatever the process does meanwhile.
+//! A detach leaves nothing behind, whatever the process does at the same time.
 
 use crate::profiler::{Counter, Profiler, Tables, Trace, USUAL, Work, changed};
 use midair_tests::lab::{Lab, LabTarget};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Exit code of a profiler whose target was killed or became another program.
 const TARGET_KILLED: i32 = 31;
-/// Name of our thread in a target.
-const AGENT: &str = "midair-worker";
+/// Name of the worker thread in a target.
+const WORKER: &str = "midair-worker";
 
 fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     target.send(command)?;
@@ -42,7 +42,7 @@ fn true_to(trace: &Trace, log: &ModelLog) {
 
 /// Twenty sessions with changing options on a process that never pauses.
 #[test]
-fn twenty_cycles_leave_nothing() -> Result<()> {
+fn twenty_sessions_leave_nothing_behind() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -55,7 +55,7 @@ fn twenty_cycles_leave_nothing() -> Result<()> {
     let mut target = target.spawn()?;
     target.expect("ready")?;
     ask(&mut target, "pause 1000")?;
-    // HIP makes queues, signals and staging memory as it needs them: let it have them all before the first look.
+    // HIP makes queues, signals and staging memory as it needs them: let it have them all before the first snapshot.
     ask(&mut target, "start")?;
     let mut work = Counter::of(&target);
     work.wait_until(1000)?;
@@ -103,13 +103,13 @@ fn twenty_cycles_leave_nothing() -> Result<()> {
         let now = Snapshot::take(pid)?;
         assert_eq!(now.tracer, 0, "cycle {cycle}: still traced");
         assert_eq!(
-            now.named(AGENT).count(),
+            now.named(WORKER).count(),
             1,
             "cycle {cycle}: one thread of ours waits"
         );
         let diff = clean
             .diff(&now)
-            .without(|change| change.name == AGENT || change.name.is_empty());
+            .without(|change| change.name == WORKER || change.name.is_empty());
         let strange = diff
             .without_heap()
             .without(|change| change.name.contains("memfd:midair"));
@@ -170,7 +170,7 @@ fn counts_are_right(exit: &Exit, log: &ModelLog) -> Result<()> {
     Ok(())
 }
 
-/// A thread stays in one hipStreamSynchronize while two sessions come and go; the second one begins and ends within the kernel.
+/// A thread stays in one hipStreamSynchronize during two sessions; the second one begins and ends within the kernel.
 #[test]
 fn a_thread_blocked_across_two_sessions() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -330,7 +330,7 @@ fn a_long_kernel_at_detach() -> Result<()> {
 
 /// Another tool's wrappers over ours and under ours, gone before the detach or after it.
 #[test]
-fn wrappers_of_somebody_else() -> Result<()> {
+fn wrappers_of_another_tool() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -399,7 +399,8 @@ fn wrappers_of_somebody_else() -> Result<()> {
         "ours goes with the last one over it"
     );
 
-    // Over ours, gone after the detach: it puts ours back, which passes calls on, records nothing, and goes with the next session.
+    // Over ours, gone after the detach: it puts ours back, which passes calls on, records nothing,
+    // and goes with the next session.
     let profiler = Profiler::attach(pid, &dir(), &options)?;
     ask(&mut target, "over")?;
     exactly(&profiler.detach()?, 0);
@@ -427,8 +428,8 @@ fn wrappers_of_somebody_else() -> Result<()> {
         three,
         "the program's wrappers are as they were"
     );
-    // Under ours, and it puts back what was there before both while we are attached: ours is thrown out of these slots, and the
-    // next session has them again.
+    // Under ours, and it puts back what was there before both while we are attached: ours is thrown
+    // out of these slots, and the next session has them again.
     let profiler = Profiler::attach(pid, &dir(), &["--hip-trace"])?;
     ask(&mut target, "drop")?;
     ask(&mut target, "go 2")?;
@@ -463,8 +464,8 @@ fn forked_children() -> Result<()> {
         return Ok(());
     };
     let (program, kernels) = (lab.program("forker")?, lab.kernels()?);
-    // ROCr's model mode maps a random piece of memory, up to more than the machine has; a fork of that is refused. Where addresses
-    // are not random it is 4 GiB.
+    // ROCr's model mode maps a random piece of memory, up to more than the machine has; a fork of
+    // that is refused. Where addresses are not random it is 4 GiB.
     let target = lab.run(&program).arg(&kernels).prefix(&["setarch", "-R"]);
     let mut target = target.spawn()?;
     target.expect("ready")?;
@@ -532,8 +533,8 @@ fn forked_children() -> Result<()> {
     Ok(())
 }
 
-/// The target ends while attached, in each way that there is: the profiler ends by itself, with the right code, and writes what
-/// was recorded.
+/// The target ends while attached, in each way that there is: the profiler ends by itself, with the
+/// right code, and writes what was recorded.
 #[test]
 fn the_target_ends() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -584,7 +585,8 @@ fn one_end(lab: &Lab, program: &str, kernels: &str, way: &str) -> Result<()> {
         .iter()
         .filter(|kernel| kernel.work.start != 0)
         .count();
-    // What the target's side had not taken over from the device in its last milliseconds is lost with a killed process.
+    // What the target's side had not taken over from the device in its last milliseconds is lost
+    // with a killed process.
     assert!(
         timed >= 100,
         "{timed} kernels of {} in the log",
@@ -595,8 +597,8 @@ fn one_end(lab: &Lab, program: &str, kernels: &str, way: &str) -> Result<()> {
         .values()
         .filter(|call| call.name == "hipModuleLaunchKernel")
         .count();
-    // Calls from before the attach are not there; their kernels that had not run are, marked as such. The call that was under way at
-    // the attach is not there either.
+    // Calls from before the attach are not there; their kernels that had not run are, marked as
+    // such. The call that was under way at the attach is not there either.
     let orphans = trace.midair["without_traced_caller"].as_u64().unwrap_or(0) as usize;
     assert!(
         calls + orphans + 1 >= timed,

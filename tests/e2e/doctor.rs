@@ -1,4 +1,4 @@
-//! `midair doctor` and `midair ps`: what they tell is so, and they touch nobody.
+//! `midair doctor` and `midair ps`: what they report is true, and they touch no process.
 
 use midair_tests::snapshot::Snapshot;
 use midair_tests::stage::{plain_environment, run_staged, stage};
@@ -30,7 +30,7 @@ fn check<'a>(told: &'a Value, name: &str) -> Result<&'a Value> {
     found.ok_or_else(|| format!("no check of {name} in {told:#}").into())
 }
 
-/// Makes the kernel end whoever makes one of the calls that touch a process, and lets the rest be.
+/// Makes the kernel kill a process at any of the calls that touch another process; the other calls are allowed.
 fn no_touching(command: &mut Command) {
     const TOUCHING: [libc::c_long; 8] = [
         libc::SYS_ptrace,
@@ -100,7 +100,7 @@ fn untouching(words: &[&str]) -> Result<Exit> {
 }
 
 #[test]
-fn a_gpu_process_is_looked_at_and_not_touched() -> Result<()> {
+fn doctor_inspects_a_gpu_process_without_touching_it() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = kit.start("two_gpus", "log", &[])?;
     target.expect("ready")?;
@@ -193,7 +193,7 @@ fn a_gpu_process_is_looked_at_and_not_touched() -> Result<()> {
 
     let diff = before.diff(&Snapshot::take(pid)?);
     assert!(diff.is_empty(), "{diff}");
-    // Nobody woke its first thread, which waits for a command.
+    // Its first thread, which waits for a command, was not woken.
     assert_eq!(self::switches(pid)?, switches);
     target.send("quit")?;
     target.target.wait(PATIENCE)?.success()?;
@@ -210,7 +210,7 @@ fn switches(pid: i32) -> Result<u64> {
 }
 
 #[test]
-fn the_filter_of_these_tests_ends_who_touches() -> Result<()> {
+fn the_filter_of_these_tests_kills_a_process_that_touches_another() -> Result<()> {
     let mut command = Command::new("sh");
     command
         .args(["-c", "kill -0 $$; exit 0"])
@@ -232,7 +232,7 @@ fn listed(pid: i32) -> Result<Option<Value>> {
 }
 
 #[test]
-fn ps_tells_who_uses_a_gpu_and_what_of_ours_is_there() -> Result<()> {
+fn ps_lists_gpu_processes_and_what_of_midair_they_hold() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = kit.start("two_gpus", "log", &[])?;
     target.expect("ready")?;
@@ -281,7 +281,7 @@ fn ps_tells_who_uses_a_gpu_and_what_of_ours_is_there() -> Result<()> {
         "{told:#}"
     );
 
-    // What stands in the way is named, with the code of an attach.
+    // The obstacle is named, with the exit code of an attach.
     target.target.signal(libc::SIGSTOP)?;
     midair_tests::target::until("its stop", || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
@@ -312,7 +312,7 @@ fn ps_tells_who_uses_a_gpu_and_what_of_ours_is_there() -> Result<()> {
 }
 
 #[test]
-fn ps_counts_whom_it_cannot_look_at() -> Result<()> {
+fn ps_counts_the_processes_it_cannot_inspect() -> Result<()> {
     if !is_root_for("to be another user than the processes")? {
         return Ok(());
     }
@@ -347,7 +347,7 @@ fn ps_counts_whom_it_cannot_look_at() -> Result<()> {
 }
 
 #[test]
-fn who_is_no_target() -> Result<()> {
+fn processes_that_are_not_targets() -> Result<()> {
     let exit = midair(&["doctor", "0"])?;
     assert_eq!(exit.status.code(), Some(2), "{exit}");
     for (nobody, code) in [("4194304", 10), ("-5", 2), ("x", 2)] {

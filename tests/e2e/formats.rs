@@ -1,5 +1,6 @@
-//! All formats of one session with statistics and summaries, end to end: pftrace, read by Perfetto's own messages, against csv and
-//! against what the modelled GPU consumed; statistics and summaries against the rows that they sum up.
+//! All formats of one session with statistics and summaries, end to end: pftrace, read by
+//! Perfetto's own messages, against csv and against what the modelled GPU consumed; statistics and
+//! summaries against the rows that they sum up.
 
 use crate::profiler::compare::logged_copies;
 use crate::profiler::{Counter, since};
@@ -15,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A trace as Perfetto's messages have it, with each slice paired as a viewer does; fails where a rule of the format is broken.
+/// A trace as Perfetto's messages have it, with each slice paired as a viewer does; fails where a
+/// rule of the format is broken.
 fn pftrace(file: &Path) -> Result<Value> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/pftrace.py");
     let mut command = Command::new(python()?);
@@ -72,7 +74,7 @@ impl Files {
 /// Calls and nanoseconds by name.
 type Sums = BTreeMap<String, (u64, u64)>;
 
-/// What the rows of a csv file sum up to; those without times are not summed up.
+/// What the rows of a csv file sum up to; those untimed are not summed up.
 fn sums(files: &Files, csv: &str, column: &str) -> Result<Sums> {
     let mut sums = Sums::new();
     let path = files.file(&format!("{csv}_trace.csv"));
@@ -125,7 +127,7 @@ fn statistics(files: &Files) -> Result<()> {
     }
     assert_eq!(found, domains);
     let whole = json(&files.file("results.json"))?;
-    // Which runtimes the process has is told with whatever is asked for.
+    // The runtimes of the process are listed whatever was asked for.
     let runtimes = whole
         .pointer("/rocprofiler-sdk-tool/0/metadata/midair/runtimes")
         .and_then(Value::as_array)
@@ -437,7 +439,8 @@ fn markers_are_the_same_in_every_format() -> Result<()> {
     Ok(())
 }
 
-/// A summary alone, into a file, in another unit; kernels by queue; and what is said where there is nothing to write statistics with.
+/// A summary alone, into a file, in another unit; kernels by queue; and what is said where there is
+/// nothing to write statistics with.
 #[test]
 fn a_summary_goes_to_a_file_and_tracks_to_queues() -> Result<()> {
     let Some(lab) = Lab::find()? else {

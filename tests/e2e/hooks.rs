@@ -1,5 +1,5 @@
-//! When each of a tool's hooks is called: tools of every generation, several at once, at the first attach, at later ones, when they are
-//! not named, and at the end of the process.
+//! When each of a tool's hooks is called: tools of every generation, several at once, at the first
+//! attach, at later ones, when they are not named, and at the end of the process.
 
 use midair_tests::Result;
 use midair_tests::caller::{Caller, between};
@@ -66,7 +66,7 @@ fn of<'a>(lines: &'a [String], name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_generations_hooks_come_in_their_order() -> Result<()> {
+fn hooks_of_every_generation_are_called_in_order() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -125,7 +125,7 @@ fn every_generations_hooks_come_in_their_order() -> Result<()> {
     let (lines, _) = sessions.session(&lab, &rocattach.display().to_string())?;
     assert_eq!(lines, [""; 0]);
 
-    // The end of the process: each is told once, long after its detach.
+    // The process exits: each tool is notified once, long after its detach.
     let log = sessions.log.clone();
     sessions.caller.quit()?;
     let text = std::fs::read_to_string(log)?;
@@ -139,7 +139,7 @@ fn every_generations_hooks_come_in_their_order() -> Result<()> {
 }
 
 #[test]
-fn a_tool_is_told_of_the_end_while_it_is_attached() -> Result<()> {
+fn an_attached_tool_is_notified_when_the_process_exits() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -180,7 +180,7 @@ fn installed(lab: &Lab) -> Result<String> {
 }
 
 #[test]
-fn a_register_librarys_attach_names_its_tools_anew() -> Result<()> {
+fn each_attach_by_a_register_library_names_its_tools() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };

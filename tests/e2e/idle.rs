@@ -1,4 +1,4 @@
-//! Attached to a program that does nothing: what the waiting costs, on either side. Needs no root.
+//! Attached to a program that does nothing: what waiting costs on both sides. Needs no root.
 
 use midair_tests::Result;
 use midair_tests::attacher::Attacher;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 /// How long it is watched.
 const WATCHED: Duration = Duration::from_secs(5);
-/// The attaching process may use so much of a processor.
+/// Share of a CPU that the attaching process may use.
 const ATTACHER: f64 = 0.005;
-/// Our thread in the target may, which looks for work of the device again and again.
-const AGENT: f64 = 0.01;
+/// The worker thread in the target may, which looks for work of the device again and again.
+const WORKER: f64 = 0.01;
 
 /// Time on a processor so far, of one thread.
 fn used_by(pid: i32, tid: i32) -> Result<Duration> {
@@ -32,7 +32,7 @@ fn used(pid: i32) -> Result<Vec<(i32, String, Duration)>> {
 }
 
 #[test]
-fn waiting_uses_next_to_no_processor_time() -> Result<()> {
+fn waiting_uses_almost_no_cpu_time() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = kit.start("two_gpus", "log", &[])?;
     target.expect("ready")?;
@@ -79,7 +79,7 @@ fn waiting_uses_next_to_no_processor_time() -> Result<()> {
         after.1
     );
     assert!(attaching < ATTACHER, "the attacher used {attaching}");
-    assert!(agent < AGENT, "our thread used {agent}");
+    assert!(agent < WORKER, "our thread used {agent}");
     attacher.detach()?;
     // Parked, it does not run at all.
     let parked = |all: Vec<(i32, String, Duration)>| {
@@ -90,7 +90,7 @@ fn waiting_uses_next_to_no_processor_time() -> Result<()> {
     };
     let mut last = parked(used(pid)?)?;
     let limit = Instant::now() + PATIENCE;
-    // It may have a last step to do after it said that it is done.
+    // It may still have a last step to do after its last message.
     loop {
         std::thread::sleep(Duration::from_millis(300));
         let now = parked(used(pid)?)?;

@@ -1,8 +1,8 @@
 //! Kernels and copies of running processes, compared with what the modelled GPU consumed.
 //!
-//! Windows are exact: the program is idle when the profiler attaches, works by command, and is idle again at the detach, so the
-//! trace must be the log between two looks at it. Where a program runs freely, the trace must be one contiguous range of each
-//! queue's log.
+//! Windows are exact: the program is idle when the profiler attaches, works by command, and is idle
+//! again at the detach, so the trace must be the log between two reads of it. Where a program runs
+//! freely, the trace must be one contiguous range of each queue's log.
 
 use crate::profiler::compare::{contiguous, logged_copies, mostly, same};
 use crate::profiler::{Counter, Kernel, Profiler, Trace, USUAL, since};
@@ -17,7 +17,8 @@ const SCALE: &str = "scale(float*, float, int)";
 /// Calls that launch in the test programs.
 const LAUNCHES: [&str; 3] = ["hipModuleLaunchKernel", "hipLaunchKernel", "hipMemset"];
 
-/// Each kernel belongs to a launching call of its thread, begun before it, on the same stream; each launching call has one kernel.
+/// Each kernel belongs to a launching call of its thread, begun before it, on the same stream; each
+/// launching call has one kernel.
 fn called(trace: &Trace) -> Result<()> {
     let mut launched = BTreeSet::new();
     for kernel in &trace.kernels {
@@ -51,8 +52,8 @@ fn called(trace: &Trace) -> Result<()> {
     Ok(())
 }
 
-/// Copies of the trace are those of the log with the engine's own times. Half of the bytes went each way, which a program that
-/// sends and fetches back by turns makes so.
+/// Copies of the trace are those of the log with the engine's own times. Half of the bytes went
+/// each way, which a program that sends and fetches back by turns makes so.
 fn same_copies(trace: &Trace, log: &ModelLog) {
     let mut traced: Vec<_> = trace
         .copies
@@ -82,8 +83,8 @@ fn same_copies(trace: &Trace, log: &ModelLog) {
         .collect();
     let (mut sent_to, mut fetched_from) = (BTreeSet::new(), BTreeSet::new());
     for copy in log.copies() {
-        // The time after a copy is written within its ring, so the next end in the trace that is not earlier may be another
-        // ring's; only copies that no other overlaps are looked at.
+        // The time after a copy is written within its ring, so the next end in the trace that is
+        // not earlier may be another ring's; only copies that no other overlaps are looked at.
         let around: Vec<_> = trace
             .copies
             .iter()
@@ -111,7 +112,8 @@ fn more(target: &LabTarget, before: &ModelLog, count: usize) -> Result<()> {
     Counter::of(target).wait_until(before.dispatches().count() + count)
 }
 
-/// Registers of the kernels are those that AMD's rocprofv3 reported for the same code object (golden/hip724), and names are theirs.
+/// Registers of the kernels are those that AMD's rocprofv3 reported for the same code object
+/// (golden/hip724), and names are theirs.
 fn described(trace: &Trace) {
     for kernel in &trace.kernels {
         let registers = (kernel.vgpr, kernel.accum_vgpr, kernel.sgpr);
@@ -123,9 +125,9 @@ fn described(trace: &Trace) {
     }
 }
 
-/// Of the program `streams`: thread N has its own stream, launches vadd with grid.x 64 (N+1) and scale with 32 (N+1) + 65536.
-/// `attached_idle`: the program launched nothing while the profiler attached, else the stream of a launch that was under way is
-/// not known.
+/// Of the program `streams`: thread N has its own stream, launches vadd with grid.x 64 (N+1) and
+/// scale with 32 (N+1) + 65536. `attached_idle`: the program launched nothing while the profiler
+/// attached, else the stream of a launch that was under way is not known.
 fn streams_kept_apart(trace: &Trace, attached_idle: bool) {
     let mut stream_of = BTreeMap::new();
     let known = |kernel: &&Kernel| attached_idle || trace.hip.contains_key(&kernel.correlation);
@@ -288,8 +290,8 @@ fn streams_on_an_eager_device() -> Result<()> {
     Ok(())
 }
 
-/// A program as users write it, with kernels launched by <<<>>> and a hipMemset that is a kernel of HIP's own; it runs on while
-/// the profiler comes and goes.
+/// A program as users write them, with kernels launched by <<<>>> and a hipMemset that is a kernel
+/// of HIP's own; it runs on while the profiler attaches and detaches.
 #[test]
 fn vadd() -> Result<()> {
     let Some(lab) = Lab::find()? else {

@@ -75,7 +75,7 @@ fn memory_of_a_process_is_its_own() -> Result<()> {
 }
 
 #[test]
-fn an_end_is_told_as_it_was() -> Result<()> {
+fn an_exit_is_reported_as_it_was() -> Result<()> {
     let exit = run(shell("echo out; echo err >&2; exit 3"), PATIENCE)?;
     assert_eq!(
         (
@@ -118,7 +118,7 @@ fn a_dropped_target_leaves_nothing_behind() -> Result<()> {
     let parent = target.pid();
     drop(target);
     for pid in [parent, child] {
-        // An orphan that was killed may wait for its new parent for a moment.
+        // A killed orphan may have to wait until its new parent reaps it.
         until("the end of a process", || {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             Ok(!status.contains("State:") || status.contains("State:\tZ"))
@@ -128,7 +128,7 @@ fn a_dropped_target_leaves_nothing_behind() -> Result<()> {
 }
 
 #[test]
-fn what_is_no_hip_program_has_no_code_object() {
+fn a_program_without_hip_has_no_code_object() {
     assert!(fatbin::code_object(b"no ELF", "gfx942").is_err());
     let own = std::fs::read("/proc/self/exe").expect("this test's own file");
     assert!(

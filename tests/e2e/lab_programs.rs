@@ -1,5 +1,6 @@
-//! The test programs run right with no profiler at all, on the lab's model and on ours in both modes; and our model's log
-//! says what the programs say. Without this, a failure of a profiled run would prove nothing.
+//! The test programs run right with no profiler at all, on the lab's model and on ours in both
+//! modes; and our model's log says what the programs say. Without this, a failure of a profiled run
+//! would prove nothing.
 
 use midair_tests::Result;
 use midair_tests::lab::{GpuModel, Lab, LabTarget};
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 
 const MODELS: [GpuModel; 3] = [GpuModel::Lab, GpuModel::Doorbell, GpuModel::Eager(7)];
 
-/// Waits for the end of a program, which must be a good one, and reads the log that the model left (empty on the lab's).
+/// Waits for the end of a program, which must be a good one, and reads the log that the model left
+/// (empty on the lab's).
 fn end(target: LabTarget, model: GpuModel) -> Result<(Exit, ModelLog)> {
     let log = target.log.clone();
     let exit = target.target.wait(PATIENCE)?;
@@ -36,8 +38,8 @@ fn end(target: LabTarget, model: GpuModel) -> Result<(Exit, ModelLog)> {
     Ok((exit, log))
 }
 
-/// Words of a line as numbers by the word before them: `vadd 3 grid 64` is {vadd: 3, grid: 64}; a repeated word gets the
-/// word before it in front.
+/// Words of a line as numbers by the word before them: `vadd 3 grid 64` is {vadd: 3, grid: 64}; a
+/// repeated word gets the word before it in front.
 fn numbers(line: &str) -> BTreeMap<String, u64> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut out = BTreeMap::new();
@@ -156,7 +158,8 @@ fn streams() -> Result<()> {
     };
     let (program, kernels) = (lab.program("streams")?, lab.kernels()?);
     for model in MODELS {
-        // The lab's model hangs where threads share a queue (HIP has four): a doorbell that a lower one overwrites is lost.
+        // The lab's model hangs where threads share a queue (HIP has four): a doorbell that a lower
+        // one overwrites is lost.
         let (threads, more) = if model == GpuModel::Lab {
             (2, 1)
         } else {
@@ -319,8 +322,8 @@ fn forker() -> Result<()> {
     };
     let (program, kernels) = (lab.program("forker")?, lab.kernels()?);
     for model in MODELS {
-        // ROCr's model mode maps a random piece of memory, up to more than the machine has; a fork of that is refused. Where addresses
-        // are not random it is 4 GiB.
+        // ROCr's model mode maps a random piece of memory, up to more than the machine has; a fork
+        // of that is refused. Where addresses are not random it is 4 GiB.
         let mut target = lab
             .run(&program)
             .arg(&kernels)

@@ -1,5 +1,6 @@
-//! A program that is started under the profiler: by our command lines, and in the ways that need none. Every call from the first on is
-//! there, every dispatch that the modelled GPU consumed has its times, and the program's own end is its caller's to see.
+//! A program that is started under the profiler: by our command lines, and in the ways that need
+//! none. Every call from the first on is there, every dispatch that the modelled GPU consumed has
+//! its times, and the program's own end is its caller's to see.
 
 use midair_tests::Result;
 use midair_tests::attacher::{Call, by_function, calls_of, check_calls};
@@ -78,7 +79,7 @@ impl Results {
         names.sort();
         Ok(names)
     }
-    /// The dispatches are those of the log, each with times.
+    /// The dispatches are those of the log, each timed.
     fn kernels_are(&self, log: &ModelLog) -> Result<()> {
         let rows = Csv::read(&self.file("kernel_trace.csv"))?.rows;
         let mut grids: BTreeMap<[u32; 3], usize> = BTreeMap::new();
@@ -131,7 +132,7 @@ fn every_call_and_kernel_of_a_hip_program() -> Result<()> {
         return Ok(());
     };
     let stage = lab.stage()?;
-    // Debian's HIP makes its tables in its first call and tells nobody; AMD's builds register.
+    // Debian's HIP makes its tables in its first call and does not register them; AMD's builds do.
     for register in [false, true] {
         let results = Results::new(&lab, &format!("hip-{register}"))?;
         let words = rocprofv3(
@@ -178,7 +179,7 @@ fn the_programs_own_counts() -> Result<()> {
     caller.tell("hsa 5")?;
     let counts = caller.counts()?;
     let pid = caller.pid();
-    // Somebody who would attach meanwhile is told that the process is taken, and changes nothing.
+    // An attach during that time is refused, since the process is being recorded, and changes nothing.
     let exit = run_staged(
         "rocprofv3",
         &["--pid", &pid.to_string(), "--hip-trace"],
@@ -194,7 +195,8 @@ fn the_programs_own_counts() -> Result<()> {
     all_counted(&by_function(hip), counts, &["hipMalloc", "hipFree"])
 }
 
-/// The calls of a `calls` program are those that it counted, and three of each of these that it makes beside (hip_kit.h).
+/// The calls of a `calls` program are those that it counted, and three of each of these that it
+/// makes beside (hip_kit.h).
 fn all_counted(
     seen: &BTreeMap<String, u64>,
     mut counts: BTreeMap<String, u64>,
@@ -249,7 +251,7 @@ fn a_program_on_hsa_alone() -> Result<()> {
     Ok(())
 }
 
-/// Preloaded by hand without an SDK; and named for a register library, ours and AMD's.
+/// Preloaded with LD_PRELOAD, without an SDK; and named for a register library, ours and AMD's.
 #[test]
 fn without_our_command_line() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -258,7 +260,8 @@ fn without_our_command_line() -> Result<()> {
     let stage = lab.stage()?;
     let lib = format!("{stage}/lib");
     let tool = format!("{lib}/rocprofiler-sdk/librocprofiler-sdk-tool.so");
-    // AMD's register finds the SDK by the loader's search, ours beside itself; ours must not be found first for AMD's turn.
+    // AMD's register finds the SDK by the loader's search, ours beside itself; ours must not be
+    // found first for AMD's turn.
     let only_sdk = lab.scratch().join("only-sdk");
     std::fs::create_dir(&only_sdk)?;
     for name in ["librocprofiler-sdk.so", "librocprofiler-sdk.so.1"] {
@@ -299,7 +302,7 @@ fn without_our_command_line() -> Result<()> {
 }
 
 #[test]
-fn the_end_is_the_programs_own() -> Result<()> {
+fn exit_codes_and_signals_are_the_programs_own() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -388,7 +391,8 @@ fn midair_run() -> Result<()> {
     results.kernels_are(&log)
 }
 
-/// A program that is ended by a signal that can be caught: what was recorded is written before it ends, by that signal.
+/// A program that is ended by a signal that can be caught: what was recorded is written before it
+/// ends, by that signal.
 #[test]
 fn ended_by_a_signal() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -413,7 +417,8 @@ fn ended_by_a_signal() -> Result<()> {
     Ok(())
 }
 
-/// Ends that run no exit handler: what was recorded is written all the same. SIGKILL leaves no time for anything, and nothing half.
+/// Ends that run no exit handler: what was recorded is written all the same. SIGKILL leaves no time
+/// for anything, and no partial file.
 #[test]
 fn ended_without_exit_handlers() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -457,9 +462,9 @@ fn ended_without_exit_handlers() -> Result<()> {
     Ok(())
 }
 
-/// A directory that is left to the tool: the program's own.
+/// Without a directory the tool writes into the program's working directory.
 #[test]
-fn relative_places_are_the_programs() -> Result<()> {
+fn relative_directories_are_the_programs_own() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };

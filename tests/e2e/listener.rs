@@ -1,4 +1,5 @@
-//! A whole session over the socket of the process's own listener: nothing is stopped or traced, and no right to trace is needed.
+//! A whole session over the socket of the process's own listener: nothing is stopped or traced, and
+//! no right to trace is needed.
 
 use crate::profiler::compare::same;
 use crate::profiler::{Trace, USUAL, since};
@@ -13,7 +14,7 @@ use midair_tests::{Result, is_root_for, workspace};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the attacher says of its way in.
+/// How the attacher names its entry path.
 const OVER_THE_SOCKET: &str = "the listener of the process, over its socket";
 
 fn text(path: &Path) -> Result<String> {
@@ -111,8 +112,8 @@ fn sessions_over_the_socket_are_whole_and_leave_nothing() -> Result<()> {
     quit(target)
 }
 
-/// The attacher's user, without any capability, in a process that gets EPERM for whatever tracing needs; and the target is traced
-/// by somebody else all the time.
+/// The attacher's user, without any capability, in a process that gets EPERM for whatever tracing
+/// needs; and the target is traced by another process all the time.
 #[test]
 fn a_plain_user_attaches_to_a_process_that_is_being_traced() -> Result<()> {
     if !is_root_for("becomes another user")? {

@@ -1,4 +1,5 @@
-//! End-to-end tests: the built product on real processes, a file for each subject. All are one program, which links once.
+//! End-to-end tests: the built product on real processes, a file for each subject. All are one
+//! program, which links once.
 
 mod bad_input;
 mod callbacks;

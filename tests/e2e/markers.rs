@@ -91,7 +91,7 @@ fn said(traced: &Traced) -> String {
 }
 
 #[test]
-fn ranges_come_as_they_were_nested() -> Result<()> {
+fn ranges_are_nested_as_in_the_program() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -148,7 +148,7 @@ fn ranges_come_as_they_were_nested() -> Result<()> {
 }
 
 #[test]
-fn ranges_over_the_edges_of_a_recording_are_told() -> Result<()> {
+fn ranges_that_cross_the_edge_of_a_recording_are_marked() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -184,7 +184,7 @@ fn ranges_over_the_edges_of_a_recording_are_told() -> Result<()> {
 }
 
 #[test]
-fn what_finds_no_room_and_what_is_cut_is_said() -> Result<()> {
+fn lost_ranges_and_truncated_messages_are_reported() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -234,7 +234,8 @@ fn what_finds_no_room_and_what_is_cut_is_said() -> Result<()> {
     end(target)
 }
 
-/// A program of this machine, started under the profiler: its first range is seen, though the library registers only then.
+/// A program of this machine, started under the profiler: its first range is seen, though the
+/// library registers only then.
 #[test]
 fn a_program_that_is_started_is_recorded_from_its_first_range() -> Result<()> {
     let dir = tempfile::tempdir()?;

@@ -1,4 +1,5 @@
-//! Allocations and scratch memory, against what the program itself says that it did and what the GPU's log says that it asked for.
+//! Allocations and scratch memory, against what the program itself says that it did and what the
+//! GPU's log says that it asked for.
 
 use crate::profiler::{Profiler, Trace, since};
 use midair_tests::Result;
@@ -246,7 +247,7 @@ fn allocations_are_those_that_the_program_made() -> Result<()> {
             }
         }
     }
-    // Nobody asked: nothing is there.
+    // Not requested: no record.
     let dir = lab.scratch().join("nothing");
     let profiler = Profiler::attach(program.pid(), &dir, &["--kernel-trace", "--hsa-trace"])?;
     program.tell("go 3")?;
@@ -443,7 +444,7 @@ fn twenty_sessions_on_memory() -> Result<()> {
 
 /// Started by us: allocations from the first on, by a runtime whose agents are not known yet when they are made.
 #[test]
-fn a_program_that_is_started_has_all_of_its_memory_told() -> Result<()> {
+fn a_started_program_has_all_of_its_allocations_recorded() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };

@@ -206,7 +206,7 @@ fn a_tool_gets_memory_and_runtimes_in_amds_layout() -> Result<()> {
 }
 
 #[test]
-fn runtimes_that_come_while_attached_are_told() -> Result<()> {
+fn runtimes_opened_while_attached_are_reported() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -230,13 +230,14 @@ fn runtimes_that_come_while_attached_are_told() -> Result<()> {
         (runtimes(&lines), of(&lines, "runtime").len()),
         (both.clone(), 2)
     );
-    // They are there: told at the attach, again once each.
+    // They exist already: reported at the attach, once each.
     let lines = session(&lab, pid, &tool, &log, || Ok(()))?;
     assert_eq!((runtimes(&lines), lines.len()), (both, 2));
     quit(target)
 }
 
-/// On two GPUs, without root: each allocation is its GPU's; the runtime's table for tools is found, though it never tells anything.
+/// On two GPUs, without root: each allocation is its GPU's; the runtime's table for tools is found,
+/// though it never tells anything.
 #[test]
 fn memory_of_two_gpus() -> Result<()> {
     let kit = Kit::new()?;

@@ -1,10 +1,11 @@
-//! Our parts beside AMD's and beside foreign ones: each mixture works, or is refused with a status of its own and leaves the process as it
-//! was.
+//! Our parts beside AMD's and beside foreign ones: each mixture works, or is refused with a status
+//! of its own and leaves the process as it was.
 //!
-//! The register library is ours or AMD's 0.6.0; who attaches is our engine or somebody who plays AMD's protocol on the listener thread
-//! (`amd_injector.c`); the SDK is ours or a foreign one (`mixing_sdk.c`); the tool is our default one or a foreign one (`mixing_tool.c`).
-//! The attach helper in the target is always ours, and the runtimes are AMD's real ones. What the program counted itself says whether
-//! the records are right.
+//! The register library is ours or AMD's 0.6.0; who attaches is our engine or a program that speaks
+//! AMD's protocol on the listener thread (`amd_injector.c`); the SDK is ours or a foreign one
+//! (`mixing_sdk.c`); the tool is our default one or a foreign one (`mixing_tool.c`). The attach
+//! helper in the target is always ours, and the runtimes are AMD's real ones. What the program
+//! counted itself says whether the records are right.
 
 use midair_tests::Result;
 use midair_tests::caller::{Caller, between};
@@ -218,7 +219,7 @@ fn try_out(mixture: &Mixture) -> Result<()> {
         .env("ROCP_TOOL_ATTACH", 1)
         .env("PROBE_LOG", lab.inside(&parts.log)?);
     if by == Ours && sdk == Foreign {
-        // There from the start, as somebody else's profiler would be.
+        // There from the start, as another profiler would be.
         command = command.preload(&format!("{libs}/librocprofiler-sdk.so.1"));
     }
     let mut caller = Caller::start(command)?;

@@ -48,8 +48,8 @@ fn raw_hsa_counts(target: LabTarget) -> Result<ModelLog> {
     Ok(log)
 }
 
-/// All dispatches of a finished `go` of `raw_hsa` are in the log: those without a signal may run a little longer than the program
-/// waits.
+/// All dispatches of a finished `go` of `raw_hsa` are in the log: those without a signal may run a
+/// little longer than the program waits.
 fn settle(target: &LabTarget, before: &ModelLog, gos: usize, rounds: usize) -> Result<ModelLog> {
     // Per round: 4 producers x 3, 2 + 1 dependent, 1 + 1 in the handler, 2 on the intercept queue.
     Counter::of(target).wait_until(before.dispatches().count() + gos * rounds * 19)?;
@@ -142,9 +142,10 @@ fn raw_queues() -> Result<()> {
     same(&trace, &since(&raw_hsa_counts(target)?, &before))
 }
 
-/// The same while our thread has no turn for some seconds: the runtime is not shut down under it. (After 1.5 s it was.)
+/// The same while the worker thread is not scheduled for some seconds: the runtime is not shut down
+/// under it. (After 1.5 s it was.)
 #[test]
-fn a_runtime_is_not_shut_down_while_our_thread_has_no_turn() -> Result<()> {
+fn a_runtime_is_not_shut_down_while_the_worker_thread_is_starved() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -155,7 +156,7 @@ fn a_runtime_is_not_shut_down_while_our_thread_has_no_turn() -> Result<()> {
     ask(&mut target, "go")?;
     let held = Held::anywhere(thread_named(pid, "midair-worker")?)?;
     target.send("quit")?;
-    // Not for something to happen: this is how long nothing may.
+    // This does not wait for an event: it is how long nothing may happen.
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {
         assert!(!target.lines().iter().any(|line| line == "done"));
@@ -168,8 +169,8 @@ fn a_runtime_is_not_shut_down_while_our_thread_has_no_turn() -> Result<()> {
     same(&trace, &since(&raw_hsa_counts(target)?, &before))
 }
 
-/// The packet processor takes packets as soon as they are valid: dispatches may be without times, with the reason, and nothing
-/// may be missing, double, or harmed.
+/// The packet processor takes packets as soon as they are valid: dispatches may be untimed, with
+/// the reason, and nothing may be missing, double, or harmed.
 #[test]
 fn raw_queues_on_an_eager_device() -> Result<()> {
     let Some(lab) = Lab::find()? else {
@@ -196,7 +197,7 @@ fn raw_queues_on_an_eager_device() -> Result<()> {
         let log = settle(&target, &before, 2, 50)?;
         let trace = profiler.detach()?;
         mostly(&trace, &log)?;
-        // And once more without: what was left behind harms nobody.
+        // And once more without: what was left behind does no harm.
         ask(&mut target, "go")?;
         target.send("quit")?;
         raw_hsa_counts(target)?;
@@ -206,7 +207,7 @@ fn raw_queues_on_an_eager_device() -> Result<()> {
 
 /// Queues that are made and destroyed while attached, some with work on them.
 #[test]
-fn queues_that_live_shortly() -> Result<()> {
+fn short_lived_queues() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -257,9 +258,10 @@ fn queues_that_live_shortly() -> Result<()> {
     Ok(())
 }
 
-/// Kernels whose code is gone when our thread comes to them, and whose addresses are another kernel's then: each has its own name.
+/// Kernels whose code is gone when the worker thread comes to them, and whose addresses are another
+/// kernel's then: each has its own name.
 #[test]
-fn code_objects_that_live_shortly() -> Result<()> {
+fn short_lived_code_objects() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };

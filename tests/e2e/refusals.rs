@@ -1,4 +1,4 @@
-//! Who is refused, with which exit code and words, and that a refused process is as it was.
+//! Processes that are refused: the exit code, the message, and that the process is unchanged.
 
 use midair_tests::attacher::{Attacher, by_function};
 use midair_tests::caller::{Caller, between};
@@ -29,7 +29,7 @@ fn try_attach(pid: i32) -> Result<Exit> {
     run_staged("rocprofv3", &words, PATIENCE)
 }
 
-/// Both command lines refuse `pid` with this code and these words, and say it in the same way as the dry look.
+/// Both command lines refuse `pid` with this code and these words, and in the same words as `midair doctor`.
 fn refused(pid: i32, code: i32, words: &str) -> Result<()> {
     let exit = try_attach(pid)?;
     assert_eq!(exit.status.code(), Some(code), "{words}: {exit}");
@@ -43,7 +43,7 @@ fn refused(pid: i32, code: i32, words: &str) -> Result<()> {
         "{exit}"
     );
     let exit = run_staged("midair", &["doctor", &pid.to_string()], PATIENCE)?;
-    // None parked is not known before it is tried.
+    // That no thread is parked is only known after an attempt.
     if code != 17 {
         assert_eq!(exit.status.code(), Some(code), "doctor, {words}: {exit}");
         let line = exit.stdout.iter().find(|line| line.starts_with("NO"));
@@ -139,7 +139,7 @@ fn no_process_to_attach_to() -> Result<()> {
 }
 
 #[test]
-fn a_process_that_is_not_fit() -> Result<()> {
+fn processes_that_cannot_be_attached_to() -> Result<()> {
     let mut target = start(&host_program("plain_threads")?, &["1", "3"])?;
     let pid = target.pid();
     // The C library starts a thread with all signals blocked.
@@ -185,7 +185,7 @@ fn another_c_library() -> Result<()> {
     target.close_stdin();
     target.wait(PATIENCE)?.success()?;
 
-    // What maps a C library that defines nothing newer than 2.31 runs on that one, as far as can be told from outside.
+    // What maps a C library that defines nothing newer than 2.31 runs on that one, as far as can be seen from outside.
     let map = dir.path().join("old.map");
     std::fs::write(
         &map,
@@ -246,8 +246,8 @@ int main(void) {
     Ok(())
 }
 
-/// Two attachers at once on `caller`: one wins and records what is called, the other is told. `apart`: each in a mount namespace
-/// with a /proc of its own, as in two containers.
+/// Two attachers at once on `caller`: one wins and records the calls, the other is refused.
+/// `apart`: each in a mount namespace with a /proc of its own, as in two containers.
 fn rivals(caller: &mut Caller, apart: bool) -> Result<()> {
     let pid = caller.pid();
     let dirs = [tempfile::tempdir()?, tempfile::tempdir()?];
@@ -307,7 +307,7 @@ fn one_session_at_a_time_also_from_two_containers() -> Result<()> {
         let mut caller = Caller::start(command)?;
         rivals(&mut caller, true)?;
         rivals(&mut caller, true)?;
-        // What the loser may have left is there once; what it was told is all that it did.
+        // What the loser may have left is there once; being refused was its only effect.
         let agents = Snapshot::take(caller.pid())?;
         assert_eq!(agents.named("midair-worker").count(), 1);
         caller.quit()?;
@@ -322,7 +322,7 @@ fn one_session_at_a_time() -> Result<()> {
     };
     let mut caller = Caller::start(Caller::command(&lab)?)?;
     let pid = caller.pid();
-    // The first time, and again when our thread is there already.
+    // The first time, and again when the worker thread is there already.
     rivals(&mut caller, false)?;
     rivals(&mut caller, false)?;
 

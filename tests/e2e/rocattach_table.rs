@@ -1,5 +1,5 @@
-//! The attach helper under AMD's register library and under ours, in a program on AMD's real runtime: a foreign SDK (ours, in C) comes
-//! late and learns from its table what was there before.
+//! The attach helper under AMD's register library and under ours, in a program on AMD's real
+//! runtime: a foreign SDK (ours, in C) comes late and learns from its table what was there before.
 
 use midair_tests::Result;
 use midair_tests::lab::{Lab, LabTarget};
@@ -92,13 +92,13 @@ fn passed(log: &ModelLog, grid: u32) -> (usize, usize) {
     )
 }
 
-/// What was there before is told; queues made from then on can be intercepted, older ones are refused.
+/// Earlier queues are reported; queues made from then on can be intercepted, older ones are refused.
 fn late(ours: bool) -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
     let mut program = Program::start(&lab, ours, &[])?;
-    // One listener, deaf to every signal that can be blocked (the C library keeps two to itself).
+    // One listener, which blocks every signal that can be blocked (the C library keeps two to itself).
     let mut listeners = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{}/task", program.target.pid()))?.flatten() {
         let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
@@ -145,13 +145,13 @@ fn late(ours: bool) -> Result<()> {
             "detach failed=0 told=2 refused=1 accepted=1 objects=2 kernels=20 again=19"
         ]
     );
-    // Nobody listens: a new queue is a plain one. The one that was intercepted passes packets on.
+    // No tool asks: a new queue is a plain one. The one that was intercepted passes packets on.
     program.tell("young 4")?;
     program.tell("drop")?;
     program.tell("new")?;
     program.tell("young 2")?;
     assert_eq!(program.notes()?, [""; 0]);
-    // Again: everything that is there is told again.
+    // Again: everything that exists is reported again.
     assert_eq!(program.tell("attach")?, "attach 0");
     let both = attached.replace("queues=1 told=1 refused=1", "queues=2 told=2 refused=2");
     assert_eq!(program.notes()?, [format!("{both} bytes={bytes}")]);
@@ -168,17 +168,17 @@ fn late(ours: bool) -> Result<()> {
 }
 
 #[test]
-fn an_sdk_that_comes_late_learns_what_was_there_under_our_register() -> Result<()> {
+fn a_late_sdk_learns_of_earlier_queues_under_our_register() -> Result<()> {
     late(true)
 }
 
 #[test]
-fn an_sdk_that_comes_late_learns_what_was_there_under_amds_register() -> Result<()> {
+fn a_late_sdk_learns_of_earlier_queues_under_amds_register() -> Result<()> {
     late(false)
 }
 
 #[test]
-fn queues_are_intercepted_from_their_beginning_where_that_is_asked_for() -> Result<()> {
+fn queues_are_intercepted_from_their_creation_on_request() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };

@@ -1,5 +1,5 @@
-//! The default format end to end: a rocpd file against csv and json of the same session and against what the modelled GPU
-//! consumed, read by Python's SQLite.
+//! The default format end to end: a rocpd file against csv and json of the same session and against
+//! what the modelled GPU consumed, read by Python's SQLite.
 
 use crate::profiler::compare::logged_copies;
 use crate::profiler::{Counter, since};
@@ -331,7 +331,7 @@ fn markers_allocations_and_scratch_agree() -> Result<()> {
 }
 
 #[test]
-fn it_is_what_is_written_when_nothing_is_asked_for() -> Result<()> {
+fn rocpd_is_the_default_format() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -374,7 +374,7 @@ fn it_is_what_is_written_when_nothing_is_asked_for() -> Result<()> {
 
 /// A program that is started writes its files itself, at its end: the same, with SQLite inside it.
 #[test]
-fn a_program_that_is_started_writes_it_itself() -> Result<()> {
+fn a_started_program_writes_its_own_rocpd_file() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };

@@ -1,5 +1,5 @@
-//! What AMD's documents have their readers type (seeds), on AMD's runtimes: each command, variable and program as it stands there, on
-//! a process at work, and the files that come out.
+//! What AMD's documents tell their readers to type (seeds), on AMD's runtimes: each command,
+//! variable and program as it stands there, on a process at work, and the files that come out.
 
 use midair_tests::caller::Caller;
 use midair_tests::lab::Lab;
@@ -227,7 +227,8 @@ impl Project {
         let mut copy = Command::new("cp");
         copy.arg("-a").arg(stage()?).arg(&prefix);
         run(copy, PATIENCE)?.success()?;
-        // The step that gives the tools a capability runs where it can: sudo is for others than root, so here it is a word.
+        // The step that gives the tools a capability runs where it can: sudo is for others than
+        // root, so here it is a word.
         let bin = dir.path().join("bin");
         std::fs::create_dir(&bin)?;
         std::os::unix::fs::symlink("/usr/bin/env", bin.join("sudo"))?;
@@ -265,9 +266,10 @@ impl Project {
     }
 }
 
-/// Seeds/000 and seeds/001: the CMake project, its tools on processes with and without ROCP_TOOL_ATTACH, and a tool of its own.
+/// Seeds/000 and seeds/001: the CMake project, its tools on processes with and without
+/// ROCP_TOOL_ATTACH, and a tool of its own.
 #[test]
-fn the_cmake_project_builds_and_its_tools_do_the_job() -> Result<()> {
+fn the_cmake_project_builds_and_its_tools_work() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -330,8 +332,8 @@ fn the_cmake_project_builds_and_its_tools_do_the_job() -> Result<()> {
         caller.quit()?;
     }
 
-    // A program with a capability is one that loaders and libraries trust less; it must still find its library and do the job.
-    // SAFETY: a system call without arguments.
+    // A program with a capability is one that loaders and libraries trust less; it must still find
+    // its library and do the job. SAFETY: a system call without arguments.
     if unsafe { libc::geteuid() } == 0 {
         let mut caller = Caller::start(Caller::command(&lab)?.log_name("user").user(4321))?;
         let dir = tempfile::tempdir()?;
@@ -376,9 +378,10 @@ fn the_cmake_project_builds_and_its_tools_do_the_job() -> Result<()> {
     caller.quit()
 }
 
-/// The package under versions that it is not, and where it is not whole; and the files of pkg-config. No process is needed.
+/// The package under versions that it is not, and where it is not whole; and the files of
+/// pkg-config. No process is needed.
 #[test]
-fn packages_are_found_where_they_are_and_only_as_what_they_are() -> Result<()> {
+fn packages_are_found_by_location_and_version() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let prefix = dir.path().join("moved");
     let mut copy = Command::new("cp");
@@ -480,7 +483,8 @@ fn packages_are_found_where_they_are_and_only_as_what_they_are() -> Result<()> {
     Ok(())
 }
 
-/// Seeds/001, "Python Functions": imported from its package, from its file, and run, each with the document's variables.
+/// Seeds/001, "Python Functions": imported from its package, from its file, and run, each with the
+/// document's variables.
 #[test]
 fn python_attaches_by_main() -> Result<()> {
     let Some(lab) = Lab::find()? else {

@@ -1,5 +1,6 @@
-//! SIGINT, SIGTERM and SIGHUP to the command line at moments all over an attach: either it ends before it has touched anything, or it
-//! attaches, detaches and writes; the target goes on, and the next one comes in. Needs no root.
+//! SIGINT, SIGTERM and SIGHUP to the command line at times spread over an attach: either it ends
+//! before it has touched anything, or it attaches, detaches and writes; the target goes on, and the
+//! next attach works. Needs no root.
 
 use midair_tests::Result;
 use midair_tests::attacher::Attacher;
@@ -10,11 +11,11 @@ use midair_tests::target::{PATIENCE, Target, until};
 use std::time::{Duration, Instant};
 
 const SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-/// Moments, for each signal.
+/// Times after the start, for each signal.
 const MOMENTS: u32 = 12;
 
 #[test]
-fn at_moments_all_over_an_attach() -> Result<()> {
+fn signals_throughout_an_attach() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = kit.start("two_gpus", "signalled.log", &[("MODEL_KERNEL_NS", "20000")])?;
     target.expect("ready")?;

@@ -1,5 +1,5 @@
-//! Two GPUs, on the stand-in runtimes: counts and times are those of the models' log, every output names the right agent, and
-//! copies between the GPUs go from the one to the other. Needs no root.
+//! Two GPUs, on the stand-in runtimes: counts and times are those of the models' log, every output
+//! names the right agent, and copies between the GPUs go from the one to the other. Needs no root.
 
 use crate::profiler::compare::{contiguous, logged_copies, mostly, same};
 use crate::profiler::{Counter, Profiler, Tables, Trace, USUAL, changed, since};
@@ -56,8 +56,8 @@ fn nodes_of_dispatches(log: &ModelLog) -> BTreeMap<(u64, u64), u32> {
     dispatches.collect()
 }
 
-/// Agents in csv and json: each dispatch ran where the log says. `Agent N` is the N-th node of the topology, and handles of the json
-/// are told by its list of agents.
+/// Agents in csv and json: each dispatch ran where the log says. `Agent N` is the N-th node of the
+/// topology, and handles of the json are told by its list of agents.
 fn agents_of_kernels(trace: &Trace, log: &ModelLog) -> Result<()> {
     let nodes = nodes_of_dispatches(log);
     let mut seen = BTreeMap::new();
@@ -238,7 +238,7 @@ fn two_gpus_at_work_through_five_sessions() -> Result<()> {
 
 /// What the stand-in does not have is refused in the function's own way, and the sizes of the tables are AMD's.
 #[test]
-fn the_rest_of_the_interface_says_no() -> Result<()> {
+fn functions_that_are_not_modelled_are_refused() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, "model.log", &[])?;
     target.send("refused")?;
@@ -261,8 +261,8 @@ fn named(node: u64) -> String {
     format!("Agent {node}")
 }
 
-/// rocpd and pftrace, each read by another program than ours: kernels ran where the log says, peer copies go from the first GPU to
-/// the second.
+/// rocpd and pftrace, each read by another program than ours: kernels ran where the log says, peer
+/// copies go from the first GPU to the second.
 #[test]
 fn databases_and_perfetto_traces_name_both_gpus() -> Result<()> {
     let kit = Kit::new()?;

@@ -1,5 +1,6 @@
-//! Sides that get no turn for a while, as on a starved machine: what a process did meanwhile is in the results, or the command line says
-//! that it is not, and its exit code does, too. On the stand-in runtimes; needs no root.
+//! Sides that are not scheduled for a while, as on a starved machine: what a process did meanwhile
+//! is in the results, or the command line says that it is not, and its exit code does, too. On the
+//! stand-in runtimes; needs no root.
 
 use midair_ptrace::Tid;
 use midair_tests::Result;
@@ -16,9 +17,9 @@ use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// Our thread in a target.
-const AGENT: &str = "midair-worker";
-/// Longer than an application waited for our thread when it was found that it went on unseen; it waits longer now.
+/// The worker thread in a target.
+const WORKER: &str = "midair-worker";
+/// Longer than an application once waited for the worker thread before it ran on unrecorded; it waits longer now.
 const STARVED: Duration = Duration::from_millis(2500);
 
 /// A rank that has not opened its runtime yet.
@@ -30,7 +31,7 @@ fn rank(kit: &Kit, variables: &[(&str, &str)]) -> Result<LabTarget> {
     Ok(target)
 }
 
-/// What it says that it launched so far, once it says so.
+/// The launches that it reports, once it does.
 fn launched(target: &mut LabTarget) -> Result<usize> {
     let line = target.expect("rank")?;
     let count = line.rsplit(' ').next().ok_or("a count")?;
@@ -48,7 +49,7 @@ fn recorded(traced: &Traced) -> Result<usize> {
 
 fn attached(target: &LabTarget) -> Result<(Attacher, Tid)> {
     let attacher = Attacher::midair(target.pid(), &[])?;
-    Ok((attacher, thread_named(target.pid(), AGENT)?))
+    Ok((attacher, thread_named(target.pid(), WORKER)?))
 }
 
 /// Whether a thread of the application sleeps: it waits for ours.
@@ -62,9 +63,10 @@ fn quit(target: LabTarget) -> Result<()> {
     target.target.wait(PATIENCE)?.success().map(drop)
 }
 
-/// Our thread has no turn for some seconds while the application opens its runtime: the application waits for it, and nothing is missed.
+/// The worker thread is not scheduled for some seconds while the application opens its runtime: the
+/// application waits for it, and nothing is missed.
 #[test]
-fn a_runtime_that_is_opened_while_our_thread_has_no_turn_is_recorded_from_its_first_kernel()
+fn a_runtime_opened_while_the_worker_thread_is_starved_is_recorded_from_its_first_kernel()
 -> Result<()> {
     let kit = Kit::new()?;
     let mut target = rank(&kit, &[])?;
@@ -72,7 +74,7 @@ fn a_runtime_that_is_opened_while_our_thread_has_no_turn_is_recorded_from_its_fi
     let held = Held::anywhere(agent)?;
     target.send("work 5")?;
     until("the application waits", || somebody_waits(target.pid()))?;
-    // Not for something to happen: this is how long nothing may.
+    // This does not wait for an event: it is how long nothing may happen.
     let end = Instant::now() + STARVED;
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
@@ -84,9 +86,9 @@ fn a_runtime_that_is_opened_while_our_thread_has_no_turn_is_recorded_from_its_fi
     quit(target)
 }
 
-/// Our thread has no turn at all: the application goes on after a while, and what is missing is said.
+/// The worker thread is not scheduled at all: the application goes on after a while, and what is missing is said.
 #[test]
-fn an_application_that_went_on_unseen_is_no_success() -> Result<()> {
+fn an_application_that_ran_on_unrecorded_is_not_a_success() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = rank(&kit, &[])?;
     let (attacher, agent) = attached(&target)?;
@@ -101,9 +103,10 @@ fn an_application_that_went_on_unseen_is_no_success() -> Result<()> {
     quit(target)
 }
 
-/// The attacher has no turn for longer than its lease: the target ends the session and goes on, and what is missing is said.
+/// The attacher is not scheduled for longer than its lease: the target ends the session and goes
+/// on, and what is missing is said.
 #[test]
-fn a_session_that_the_lease_ended_is_no_success() -> Result<()> {
+fn a_session_ended_by_its_lease_is_not_a_success() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = rank(&kit, &[])?;
     let pid = target.pid();
@@ -133,7 +136,7 @@ fn a_session_that_the_lease_ended_is_no_success() -> Result<()> {
     quit(target)
 }
 
-/// Makes of a file of the topology one that is read in the middle of `hsa_init`, as soon as somebody writes it.
+/// Makes of a file of the topology one that is read in the middle of `hsa_init`, as soon as a test writes it.
 fn gate(topology: &Path) -> Result<PathBuf> {
     let gate = topology.join("nodes/0/name");
     let _ = std::fs::remove_file(&gate);
@@ -159,10 +162,12 @@ fn copy_all(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Our thread sees the runtime open at the very moment when `hsa_init` has let go of its lock and has not returned, and then has no turn
-/// before it has hooked anything: the application waits for it all the same. (Ranks of a tree had no kernels by this, without a word.)
+/// The worker thread sees the runtime open at the very moment when `hsa_init` has let go of its
+/// lock and has not returned, and then is not scheduled before it has hooked anything: the
+/// application waits for it all the same. (Because of this, ranks of a tree once had no kernels,
+/// without a message.)
 #[test]
-fn a_runtime_that_is_seen_open_and_not_hooked_yet_is_waited_for() -> Result<()> {
+fn an_application_waits_while_its_open_runtime_is_not_hooked_yet() -> Result<()> {
     let kit = Kit::new()?;
     let topology = kit.scratch().join("topology");
     copy_all(&kit.dir().join("topology"), &topology)?;
@@ -174,7 +179,8 @@ fn a_runtime_that_is_seen_open_and_not_hooked_yet_is_waited_for() -> Result<()> 
     let gate = gate(&topology)?;
     target.send("work 5")?;
 
-    // One thread is inside `hsa_init`, at the gate; ours waits for the lock that it has, without a limit as it never does otherwise.
+    // One thread is inside `hsa_init`, at the gate; ours waits for the lock that it has, without a
+    // limit as it never does otherwise.
     let mut opener = None;
     until("hsa_init", || {
         let at_gate = |tid: &Tid| {
@@ -208,7 +214,7 @@ fn a_runtime_that_is_seen_open_and_not_hooked_yet_is_waited_for() -> Result<()> 
             number == libc::SYS_futex && words.first() == Some(&lock)
         })
     };
-    // Whoever opens such a file for writing waits for its reader, which runs only when `ready` is over.
+    // Opening such a file for writing waits for its reader, which runs only when `ready` is over.
     let open_gate = move || {
         std::thread::spawn(move || std::fs::write(&gate, "a GPU\n"));
         Ok(())

@@ -39,7 +39,8 @@ fn work(target: &mut LabTarget) -> Result<()> {
     Ok(())
 }
 
-/// What the attaching side, our library and the tool need in the process is what is known to be needed: it is killed at anything else.
+/// What the attaching side, our library and the tool need in the process is what is known to be
+/// needed: it is killed at anything else.
 #[test]
 fn a_session_under_a_filter_that_lets_pass_what_is_needed() -> Result<()> {
     if !is_root_for("to read filters")? {
@@ -69,7 +70,7 @@ fn a_session_under_a_filter_that_lets_pass_what_is_needed() -> Result<()> {
 }
 
 #[test]
-fn a_call_that_a_filter_kills_at_is_named() -> Result<()> {
+fn the_system_call_that_a_filter_kills_is_named() -> Result<()> {
     if !is_root_for("to read filters")? {
         return Ok(());
     }
@@ -97,7 +98,8 @@ fn a_call_that_a_filter_kills_at_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Of six attachers at once one gets in, the others are told that it is busy, and the session is whole.
+/// Of six attachers at the same time one attaches, the others are told that the process is busy,
+/// and the session is complete.
 #[test]
 fn six_attachers_at_once() -> Result<()> {
     let kit = Kit::new()?;

@@ -1,4 +1,5 @@
-//! Attach finds the live HIP and HSA tables and records calls, however the process was started, and puts every entry back.
+//! Attach finds the live HIP and HSA tables and records calls, however the process was started, and
+//! puts every entry back.
 
 use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Traced, by_function, check_calls};
@@ -24,8 +25,8 @@ fn entered_by(traced: &Traced) -> String {
         .to_owned()
 }
 
-/// Two sessions on a program that was started so: counts right, tables taken and put back, nothing else changed by the second.
-/// Returns how each came in.
+/// Two sessions on a program that was started so: counts right, tables taken and put back, nothing
+/// else changed by the second. Returns the entry path of each.
 fn sessions(command: LabCommand<'_>) -> Result<[String; 2]> {
     let mut caller = Caller::start(command)?;
     let pid = caller.pid();
@@ -99,7 +100,7 @@ fn sessions(command: LabCommand<'_>) -> Result<[String; 2]> {
 }
 
 #[test]
-fn debians_runtimes_as_they_come() -> Result<()> {
+fn debians_runtimes_unmodified() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -119,7 +120,7 @@ fn amds_register_with_nothing_set() -> Result<()> {
 }
 
 #[test]
-fn amds_register_that_was_told_to_attach() -> Result<()> {
+fn amds_register_with_attaching_enabled() -> Result<()> {
     let Some(lab) = Lab::find()? else {
         return Ok(());
     };
@@ -128,7 +129,7 @@ fn amds_register_that_was_told_to_attach() -> Result<()> {
     let [way, _] = sessions(told()?)?;
     assert!(way.starts_with("a parked thread"), "{way}");
 
-    // With it: we come in by its listener, and its own ways of attaching are not used.
+    // With it: the attach goes through its listener, and its own ways of attaching are not used.
     let helper = lab.library("probe_attach", "librocprofiler-sdk-attach.so")?;
     let log = lab.scratch().join("helper.log");
     let inside = lab.inside(&log)?;
@@ -237,8 +238,8 @@ fn before_the_first_call() -> Result<()> {
             ("hipStreamCreate", 1),
             ("hipMalloc", 3),
         ]);
-        // Debian's HIP makes its table in its first call, which is therefore not seen; with AMD's way of registering the table is
-        // there from the start.
+        // Debian's HIP makes its table in its first call, which is therefore not seen; with AMD's
+        // way of registering the table is there from the start.
         if register {
             expected.extend([("hipInit", 1), ("hipGetDeviceCount", 1)]);
         }

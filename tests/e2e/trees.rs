@@ -1,6 +1,7 @@
-//! Many processes at once, on the stand-in runtimes: ranks below a launcher, workers that are forked and exec nothing, children that
-//! are born while their parent is attached. What each process says that it launched is the truth; every dispatch of it must be in the
-//! results, under its own number, and nobody else's. Only a pid namespace needs root.
+//! Many processes at once, on the stand-in runtimes: ranks below a launcher, workers that are
+//! forked and exec nothing, children that are born while their parent is attached. What each
+//! process says that it launched is the truth; every dispatch of it must be in the results, under
+//! its own number, and of no other process. Only a pid namespace needs root.
 
 use midair_tests::compile::host_program;
 use midair_tests::lab::LabTarget;
@@ -223,8 +224,8 @@ fn quit(mut target: LabTarget) -> Result<()> {
     Ok(())
 }
 
-/// Eight ranks below a launcher below a shell, one of them stopped: the others are attached in parallel, the one is named, and one
-/// result in each format has what each of the seven launched.
+/// Eight ranks below a launcher below a shell, one of them stopped: the others are attached in
+/// parallel, the one is named, and one result in each format has what each of the seven launched.
 #[test]
 fn one_result_of_all_ranks() -> Result<()> {
     let kit = Kit::new()?;
@@ -283,10 +284,10 @@ fn one_result_of_all_ranks() -> Result<()> {
     quit(target)
 }
 
-/// A rank that is born while the tree is attached, and one that becomes another program: both are followed, and each has files of its
-/// own.
+/// A rank that is born while the tree is attached, and one that becomes another program: both are
+/// followed, and each has files of its own.
 #[test]
-fn ranks_that_come_and_exec_are_followed() -> Result<()> {
+fn ranks_that_start_and_exec_are_followed() -> Result<()> {
     let kit = Kit::new()?;
     let (mut target, pids) = ranks(&kit, 1)?;
     let mut attach = Attach::tree(target.target.pid(), &["-f", "csv"])?;
@@ -318,13 +319,14 @@ fn ranks_that_come_and_exec_are_followed() -> Result<()> {
     }
     let (exit, dir) = attach.detach()?;
     with_code(&exit, 0)?;
-    // An exec takes with it the times of kernels that nobody has read yet, so calls are counted, which are written at once.
+    // An exec takes with it the times of kernels that were not read yet, so calls are counted,
+    // which are written at once.
     assert_eq!(launches(dir.path())?, wanted, "{exit}");
     quit(target)
 }
 
-/// Workers that were forked before the first HIP call and exec nothing; one more is forked while all are attached. The second attach
-/// finds our threads parked in each.
+/// Workers that were forked before the first HIP call and exec nothing; one more is forked while
+/// all are attached. The second attach finds the worker threads parked in each.
 #[test]
 fn forked_workers_are_attached_with_their_pool() -> Result<()> {
     let kit = Kit::new()?;
@@ -364,7 +366,8 @@ fn until_child(target: &LabTarget, known: &[i32]) -> Result<i32> {
     new.ok_or_else(|| "a child".into())
 }
 
-/// `rocprofv3 --attach`: the tree, unless `--attach-children false` says otherwise; the root's lines on standard output, once.
+/// `rocprofv3 --attach`: the tree, unless `--attach-children false` says otherwise; the root's
+/// lines on standard output, once.
 #[test]
 fn amds_command_line_attaches_to_the_tree() -> Result<()> {
     let kit = Kit::new()?;
@@ -415,8 +418,9 @@ fn amds_command_line_attaches_to_the_tree() -> Result<()> {
     quit(target)
 }
 
-/// `rocprof-attach` goes through `rocattach_attach_tree` and `rocattach_detach_tree` of the C library, unless `--attach-children false`
-/// says otherwise. The tree is what it is at the attach: all of it records by the time that this is said.
+/// `rocprof-attach` goes through `rocattach_attach_tree` and `rocattach_detach_tree` of the C
+/// library, unless `--attach-children false` says otherwise. The tree is what it is at the attach:
+/// all of it records by the time that this is said.
 #[test]
 fn the_c_library_attaches_to_the_tree() -> Result<()> {
     let kit = Kit::new()?;
@@ -457,10 +461,11 @@ fn beside(pid: i32, command: &Command) -> Command {
     inside
 }
 
-/// `--all` means every process on the machine, other tests' as well: it is tried where only ours are seen, as in a container. Both
-/// ranks are attached; their launcher and a process beside them, which have no runtime, are left as they are.
+/// `--all` means every process on the machine, other tests' as well: it is tried where only ours
+/// are seen, as in a container. Both ranks are attached; their launcher and a process beside them,
+/// which have no runtime, are left as they are.
 #[test]
-fn all_gpu_processes_and_nobody_else() -> Result<()> {
+fn all_gpu_processes_and_no_others() -> Result<()> {
     if !is_root_for("to make a pid namespace")? {
         return Ok(());
     }

@@ -1,5 +1,6 @@
-// A tool in C++ against the installed headers: counts the HIP calls of each session by the arguments and results that records have,
-// and writes a line at each detach to the file that TOOL_LOG names.
+// A tool in C++ against the installed headers: counts the HIP calls of each session by the
+// arguments and results that records have, and writes a line at each detach to the file that
+// TOOL_LOG names.
 #include <rocprofiler-sdk/registration.h>
 #include <rocprofiler-sdk/rocprofiler.h>
 

@@ -17,8 +17,8 @@ pub struct Attacher {
 }
 
 impl Attacher {
-    /// Starts `rocprofv3 --pid PID WORDS` and waits until it is attached. Without a format among the words it writes csv, which
-    /// [`Traced`] reads.
+    /// Starts `rocprofv3 --pid PID WORDS` and waits until it is attached. Without a format among
+    /// the words it writes csv, which [`Traced`] reads.
     ///
     /// # Errors
     /// When it refuses; with what it said.
@@ -208,8 +208,8 @@ pub fn by_function<'a>(calls: impl IntoIterator<Item = &'a Call>) -> BTreeMap<St
     counts
 }
 
-/// Checks what must hold of any trace of calls: times inside `window`, correlation ids unique, and per thread each call inside
-/// another or apart from it.
+/// Checks what must hold of any trace of calls: times inside `window`, correlation ids unique, and
+/// per thread each call inside another or apart from it.
 ///
 /// # Errors
 /// The first call that is wrong.
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_traces_are_told_from_right_ones() {
+    fn wrong_traces_are_recognised() {
         let window = (10, 100);
         let good = [
             call(1, 10, 50),

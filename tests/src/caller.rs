@@ -77,8 +77,9 @@ impl Caller {
 
     /// Ends it: it must end well.
     ///
-    /// AMD's model mode aborts by itself at some exits, attached to or not: the runtime frees an event that a queue still raises. Only
-    /// that, in these words and after the program's own last line, is let pass.
+    /// AMD's model mode aborts by itself at some exits, attached to or not: the runtime frees an
+    /// event that a queue still raises. Only that, in these words and after the program's own last
+    /// line, is let pass.
     ///
     /// # Errors
     /// How it ended otherwise.

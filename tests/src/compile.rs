@@ -32,8 +32,9 @@ fn stamp(source: &Path, flags: &[&str]) -> Result<String> {
     ))
 }
 
-/// Compiles with `compiler` (a command line up to the arguments) unless `target` is up to date; `seen` says how the compiler
-/// sees a path. Several processes may do so at once: each builds its own file and renames it.
+/// Compiles with `compiler` (a command line up to the arguments) unless `target` is up to date;
+/// `seen` says how the compiler sees a path. Several processes may do so at once: each builds its
+/// own file and renames it.
 ///
 /// # Errors
 /// What the compiler said.

@@ -1,7 +1,8 @@
 //! GPU code objects inside a HIP program.
 //!
-//! A HIP program carries its device code in the section `.hip_fatbin` as a bundle: the magic `__CLANG_OFFLOAD_BUNDLE__`, a
-//! count, then per entry offset, size, length of name and name (source: the layout of clang's offload bundler).
+//! A HIP program carries its device code in the section `.hip_fatbin` as a bundle: the magic
+//! `__CLANG_OFFLOAD_BUNDLE__`, a count, then per entry offset, size, length of name and name
+//! (source: the layout of clang's offload bundler).
 
 use crate::Result;
 use object::{Object, ObjectSection};

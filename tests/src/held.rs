@@ -1,4 +1,5 @@
-//! A single thread of a process that gets no turn, for as long as a test likes: what a starved machine does by chance.
+//! A single thread of a process that is not scheduled, for as long as a test likes: what a starved
+//! machine does by chance.
 
 use crate::Result;
 use midair_ptrace::{Deadline, Seized, Stopped, Tid, Waited};
@@ -66,8 +67,9 @@ impl Held {
         Held::by(move || stop(tid))
     }
 
-    /// Lets it run until it has come by so many begins and ends of system calls that `here` wants, and holds it at the last. `ready` is
-    /// run once the thread is watched: what comes later is seen.
+    /// Lets it run until it has come by so many begins and ends of system calls that `here` wants,
+    /// and holds it at the last. `ready` is run once the thread is watched: what comes later is
+    /// seen.
     ///
     /// # Errors
     /// As [`Held::anywhere`], or it did not come there; what `ready` says.

@@ -33,8 +33,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Finds a ready root. `None`: without root (chroot), or where `MIDAIR_SKIP_LAB=1` says to do without; the test is then listed as
-    /// left out, see [`leave_out`].
+    /// Finds a ready root. `None`: without root (chroot), or where `MIDAIR_SKIP_LAB=1` says to do
+    /// without; the test is then listed as left out, see [`leave_out`].
     ///
     /// # Errors
     /// Why there is none, and how to make one.

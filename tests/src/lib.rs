@@ -1,6 +1,6 @@
 //! Test kit: real processes, AMD's real runtimes on a modelled GPU, and the files that come out.
 //!
-//! * [`held::Held`]: a single thread that gets no turn.
+//! * [`held::Held`]: a single thread that is not scheduled.
 //! * [`lab::Lab`]: a root directory with AMD's ROCm 7.2 user space; runs programs in it on the lab's model or on ours.
 //! * [`target::Target`]: a process under test, with its lines, its exit and a promise to be gone when the test ends.
 //! * [`snapshot::Snapshot`]: what of a process an attach might change, and what did change.
@@ -17,8 +17,9 @@
 //! End-to-end tests live in `tests/e2e/NAME.rs`, each a module of `tests/e2e/main.rs`. Nothing here sleeps to let
 //! something happen: every wait is for an event, with a deadline that fails the test by name.
 //!
-//! Environment: `MIDAIR_LAB` (a ready root; default `/var/tmp/rocm-lab`), `MIDAIR_SKIP_LAB=1` (tests that need the lab say
-//! that they were skipped), `MIDAIR_STAGE` (another stage directory), `MIDAIR_PYTHON` (another directory that `cargo xtask python` made).
+//! Environment: `MIDAIR_LAB` (a ready root; default `/var/tmp/rocm-lab`), `MIDAIR_SKIP_LAB=1`
+//! (tests that need the lab say that they were skipped), `MIDAIR_STAGE` (another stage directory),
+//! `MIDAIR_PYTHON` (another directory that `cargo xtask python` made).
 
 pub mod attacher;
 pub mod caller;
@@ -45,8 +46,9 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 /// Result of nearly everything here: tests return it and use `?`.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Says that the running test is left out and why: on stderr, past the capture of test output, and in the file that `MIDAIR_LEFT_OUT`
-/// names, which `cargo xtask test` lists at its end. A test that was left out has shown nothing.
+/// Says that the running test is left out and why: on stderr, past the capture of test output, and
+/// in the file that `MIDAIR_LEFT_OUT` names, which `cargo xtask test` lists at its end. A test that
+/// was left out has shown nothing.
 ///
 /// # Errors
 /// When it cannot be said: it must not look as if it had passed.
@@ -86,7 +88,8 @@ pub fn workspace() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// Directory of the running test's or program's own build (`target/debug/deps`), where the libraries that it depends on lie as well.
+/// Directory of the running test's or program's own build (`target/debug/deps`), where the
+/// libraries that it depends on lie as well.
 ///
 /// # Errors
 /// When the system does not tell the path of the running program.
@@ -112,8 +115,8 @@ pub(crate) fn fingerprint(parts: &[&[u8]]) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// Puts `bytes` at `path` by renaming a finished file over it, unless they are there already. Several test processes may do
-/// so at once; whoever has the old file open or mapped keeps it.
+/// Puts `bytes` at `path` by renaming a finished file over it, unless they are there already.
+/// Several test processes may do so at once; a process that has the old file open or mapped keeps it.
 pub(crate) fn put_file(path: &std::path::Path, bytes: &[u8], mode: u32) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     if std::fs::read(path).is_ok_and(|there| there == bytes) {

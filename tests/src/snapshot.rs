@@ -40,7 +40,7 @@ pub struct Snapshot {
     pub caught: u64,
     /// Ignored signals (`SigIgn`), as a mask.
     pub ignored: u64,
-    /// Who traces any of its threads; 0 for nobody.
+    /// The tracer of any of its threads; 0 for none.
     pub tracer: i32,
 }
 
@@ -81,7 +81,7 @@ impl Snapshot {
                 start: u64::from_str_radix(range.0, 16)?,
                 end: u64::from_str_radix(range.1, 16)?,
                 perms: words.next().unwrap_or_default().to_owned(),
-                // Somebody who replaces a file on the disk changes nothing in the process.
+                // Replacing a file on the disk changes nothing in the process.
                 path: words
                     .nth(3)
                     .unwrap_or_default()
@@ -241,8 +241,8 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Without the memory that the application's own allocator and threads grow by: the heap, stacks and anonymous writable
-    /// memory. Anonymous memory with code stays.
+    /// Without the memory that the application's own allocator and threads grow by: the heap,
+    /// stacks and anonymous writable memory. Anonymous memory with code stays.
     #[must_use]
     pub fn without_heap(mut self) -> Diff {
         self.changes.retain(|change| {

@@ -59,7 +59,8 @@ impl Kit {
         Ok(program)
     }
 
-    /// Compiles `tests/c/NAME.c` against the stand-in and starts it; the model writes its log to `LOG` in the scratch directory.
+    /// Compiles `tests/c/NAME.c` against the stand-in and starts it; the model writes its log to
+    /// `LOG` in the scratch directory.
     ///
     /// # Errors
     /// What the compiler said, or why it cannot be started.

@@ -78,8 +78,8 @@ impl Exit {
             Err(self.to_string().into())
         }
     }
-    /// Whether it ended as AMD's model mode does by itself at some exits, attached to or not: the runtime frees an event that a queue
-    /// still raises, says so, and aborts.
+    /// Whether it ended as AMD's model mode does by itself at some exits, attached to or not: the
+    /// runtime frees an event that a queue still raises, says so, and aborts.
     pub fn is_abort_of_amds_model(&self) -> bool {
         self.signal() == Some(libc::SIGABRT)
             && self.stderr.last().is_some_and(|line| {
@@ -154,8 +154,8 @@ impl Target {
         self.child.id() as i32
     }
 
-    /// Waits for the next line of stdout that begins with `start`, and returns it. Lines before it are skipped, and are not
-    /// looked at by later calls.
+    /// Waits for the next line of stdout that begins with `start`, and returns it. Lines before it
+    /// are skipped, and are not looked at by later calls.
     ///
     /// # Errors
     /// When the process ends or [`PATIENCE`] passes first; the message holds all that it wrote.
@@ -290,7 +290,8 @@ impl Target {
     /// As [`Target::wait`].
     pub fn wait_by_itself(mut self, limit: Duration) -> Result<Exit> {
         let deadline = Instant::now() + limit;
-        // Its end closes the pipes; a process that it left behind may hold them open, so the status is asked for as well.
+        // Its end closes the pipes; a process that it left behind may hold them open, so the status
+        // is asked for as well.
         while self.is_running()? {
             let lines = self.stdout.lock();
             let nap = if lines.1 {
@@ -346,7 +347,7 @@ pub fn run(command: Command, limit: Duration) -> Result<Exit> {
     Target::spawn(command)?.wait(limit)
 }
 
-/// Looks until `done` says so.
+/// Polls until `done` is true.
 ///
 /// # Errors
 /// `what` did not happen within [`PATIENCE`], or `done` failed.

@@ -49,7 +49,7 @@ int meet_amd(int with_socket) {
     register_table *add = library ? (register_table *)dlsym(library, "rocprofiler_register_library_api_table") : 0;
     uint64_t id = 0;
     if (!add) fprintf(stderr, "target: %s\n", dlerror());
-    /* 1: no tool is there, which is what a runtime hears in a process that nobody profiles. */
+    /* 1: no tool is there, which is the answer for a runtime in a process without a profiler. */
     if (!add || add("hsa", rocprofiler_register_import_hsa, rocprofiler_register_import_hsa(), tables, 1, &id) != 1) return 0;
     const char *asked = getenv("ROCP_TOOL_ATTACH");
     for (int tries = 0; asked && *asked == '1' && !(with_socket ? socket_listens() : listens()); tries++) {

@@ -1,4 +1,4 @@
-/* A tool for an SDK: each time it is attached it counts the target's mark up, which is how a cycle is known to have come in. */
+/* A tool for an SDK: each time it is attached it counts the target's mark up, which shows that a cycle worked. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -151,7 +151,7 @@ static void sleep_for(struct slot *slot, long ns) {
 static void do_doze(struct slot *slot) { sleep_for(slot, 1000000); }
 static void do_nap(struct slot *slot) { sleep_for(slot, 10000000); }
 
-/* Floating point, vectors, the direction flag: registers that a careless way in would lose. */
+/* Floating point, vectors, the direction flag: registers that a careless attach would lose. */
 static void do_registers(struct slot *slot) {
     do {
         double x = 1.0;

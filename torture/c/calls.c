@@ -1,4 +1,4 @@
-/* One thread per blocking system call. Each knows how long its call may last and who ends it, so that a call which ends by somebody
+/* One thread per blocking system call. Each knows how long its call may last and what ends it, so that a call which ends by somebody
  * else's doing is seen: that is what an attach must not do. Calls with a time limit last 100 ms; the others are woken by feed(). */
 #define _GNU_SOURCE
 #include "work.h"
@@ -66,7 +66,7 @@ void feed(struct slot *slot) {
         (void)error;                                                                       \
     } while (round_done(slot))
 
-/* A call that somebody else ends. */
+/* A call that another thread ends. */
 #define FED(call, good)                                                                    \
     do {                                                                                   \
         long r = (call);                                                                   \
@@ -312,7 +312,7 @@ static void woken_by_signal(void) {
     signalled[n] = pthread_self();
     woken_by(wake_thread, n);
 }
-/* These end by a signal only: without one that a handler saw, somebody else ended them. */
+/* These end by a signal only: without one that a handler saw, something else ended them. */
 static void do_pause(struct slot *slot) {
     woken_by_signal();
     do {
@@ -333,7 +333,7 @@ static void do_sigsuspend(struct slot *slot) {
         if (slot->signals == before) slot->eintr++;
     } while (round_done(slot));
 }
-/* Waits for ever and is woken by nobody: the thread that a way in should choose. */
+/* Waits for ever and is woken by nobody: the thread that an attach should choose. */
 static void do_parked(struct slot *slot) {
     int pair[2];
     char c;

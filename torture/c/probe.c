@@ -1,4 +1,4 @@
-/* The library that is brought into a target. Its constructor counts the target's mark up, which every way in runs; then either the
+/* The library that is brought into a target. Its constructor counts the target's mark up, which every attach method runs; then either the
  * engine calls midair_agent_enter, or frida calls torture_entry. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ __attribute__((constructor)) static void came_in(void) {
     if (mark && *mark) atomic_fetch_add(*mark, 1);
 }
 
-/* Says hello, waits for the answer, and returns: our thread then ends. */
+/* Says hello, waits for the answer, and returns: the worker thread then ends. */
 __attribute__((visibility("default"))) void midair_agent_enter(struct boot *boot) {
     char word[16];
     if (send(boot->near, "hello", 5, MSG_NOSIGNAL) != 5) return;

@@ -1,10 +1,10 @@
 //! Cells of the matrix, and how one is run.
 
 use crate::kit::Kit;
+use crate::methods::Method;
 use crate::rig::{Harm, Rig};
 use crate::spec::{Spec, Want};
 use crate::tally::{Cycle, Tally};
-use crate::ways::WayIn;
 use midair_tests::Result;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub type Manner = Box<dyn Fn(&Kit) -> Result<Tally>>;
 
 /// How a cell is run.
 pub enum Run {
-    /// The same cycles on a target, for every way in.
+    /// The same cycles on a target, for every attach method.
     Target(Make),
     /// On several targets in turn.
     Targets(Vec<Make>),
@@ -41,10 +41,10 @@ pub struct Cell {
     pub name: String,
     /// What an attach must do.
     pub want: Want,
-    /// Whether the other ways in are tried as well.
+    /// Whether the other attach methods are tried as well.
     pub others: bool,
-    /// It has so many busy threads that each of them, and ours, waits long for a processor: fewer cycles in the quick form, more
-    /// time for each.
+    /// It has so many busy threads that each of them, and ours, waits long for a processor: fewer
+    /// cycles in the quick form, more time for each.
     pub heavy: bool,
     /// Each refusal of it takes its full time: it may take as long as a heavy one.
     pub slow: bool,
@@ -133,10 +133,10 @@ impl Cell {
         self
     }
 
-    /// How long its cycles by this way in may take together.
-    pub fn budget(&self, way: &dyn WayIn) -> Duration {
+    /// How long its cycles by this attach method may take together.
+    pub fn budget(&self, method: &dyn Method) -> Duration {
         // Only ours: the others have cycles enough in the time that all cells have.
-        match (self.heavy || self.slow) && way.name() == "midair" {
+        match (self.heavy || self.slow) && method.name() == "midair" {
             true => LONG,
             false => BUDGET,
         }
@@ -182,21 +182,22 @@ pub const LIMIT: Duration = Duration::from_secs(5);
 const STARVED: Duration = Duration::from_secs(30);
 /// Cycles on one target: what is loaded stays, so it is renewed.
 const PER_TARGET: u64 = 20;
-/// Targets that a way in may ruin in one cell; then the picture is clear.
+/// Targets that an attach method may ruin in one cell; then the picture is clear.
 const RUINED: u64 = 10;
-/// How long a cell may take by one way in.
+/// How long a cell may take by one attach method.
 const BUDGET: Duration = Duration::from_secs(75);
-/// The same for ours where a cycle takes a second or two: with hundreds of busy threads, or where each ends in a refusal.
+/// The same for ours where a cycle takes a second or two: with hundreds of busy threads, or where
+/// each ends in a refusal.
 const LONG: Duration = Duration::from_secs(480);
 
-/// Runs the cycles of a cell by one way in.
+/// Runs the cycles of a cell by one attach method.
 ///
 /// # Errors
 /// What is wrong on our own side.
 pub fn run(
     kit: &Kit,
     makes: &[&Make],
-    way: &mut dyn WayIn,
+    method: &mut dyn Method,
     cycles: u64,
     (limit, budget): (Duration, Duration),
 ) -> Result<Tally> {
@@ -213,13 +214,13 @@ pub fn run(
             tally.note(format!("ended after {budget:?}"));
             break;
         }
-        let spec = match make(kit).and_then(|spec| way.dress(kit, spec)) {
+        let spec = match make(kit).and_then(|spec| method.dress(kit, spec)) {
             Ok(spec) => spec,
             Err(why) => return Ok(Tally::left_out(why)),
         };
         let rig = Rig::start(kit, &spec)?;
         let most = share.min(cycles - tally.cycles);
-        one_target(kit, rig, way, (most, limit), end, &mut tally)?;
+        one_target(kit, rig, method, (most, limit), end, &mut tally)?;
     }
     Ok(tally)
 }
@@ -228,7 +229,7 @@ pub fn run(
 fn one_target(
     kit: &Kit,
     mut rig: Rig,
-    way: &mut dyn WayIn,
+    method: &mut dyn Method,
     (most, limit): (u64, Duration),
     end: Instant,
     tally: &mut Tally,
@@ -244,52 +245,57 @@ fn one_target(
             break;
         }
         rig.begin_gaps();
-        let cycle = way.cycle(kit, rig.pid, limit)?;
+        let cycle = method.cycle(kit, rig.pid, limit)?;
         tally.count(&cycle);
         let mut chosen = None;
-        if let Cycle::In(way) = &cycle {
-            match way.tier.as_str() {
+        if let Cycle::Entered(entry) = &cycle {
+            match entry.tier.as_str() {
                 "T0" => rig.expect_one_mark(),
                 _ => rig.expect_mark(),
             }
-            chosen = way.thread;
+            chosen = entry.thread;
             tally.gaps.extend(rig.gap(Duration::from_millis(50)));
         }
         if let Err(harm) = rig.check(tally, chosen) {
             suffered(tally, harm);
-            way.let_go(rig.pid);
+            method.let_go(rig.pid);
             return Ok(());
         }
         if matches!(cycle, Cycle::Hung(_)) {
             // What is left of it is dropped: the target is killed.
-            way.let_go(rig.pid);
+            method.let_go(rig.pid);
             return Ok(());
         }
     }
     if let Err(harm) = rig.all_go_on() {
         suffered(tally, harm);
-        way.let_go(rig.pid);
+        method.let_go(rig.pid);
         return Ok(());
     }
-    count_residue(kit, &rig, way, tally)?;
+    count_residue(kit, &rig, method, tally)?;
     if let Err(harm) = rig.finish() {
         suffered(tally, harm);
     }
     Ok(())
 }
 
-/// Counts a target that is not as it was. Where an attach was refused on its way out, what stayed is the next one's to take away: that
-/// is tried a few times first.
+/// Counts a target that is not as it was. Where an attach was refused on its way out, what stayed
+/// is the next one's to take away: that is tried a few times first.
 ///
 /// # Errors
 /// When the target is gone.
-pub fn count_residue(kit: &Kit, rig: &Rig, way: &mut dyn WayIn, tally: &mut Tally) -> Result<()> {
+pub fn count_residue(
+    kit: &Kit,
+    rig: &Rig,
+    method: &mut dyn Method,
+    tally: &mut Tally,
+) -> Result<()> {
     let mut residue = rig.residue()?;
     for _ in 0..10 {
         if residue.is_empty() || tally.refusals() == 0 {
             break;
         }
-        if matches!(way.cycle(kit, rig.pid, LIMIT)?, Cycle::In(_)) {
+        if matches!(method.cycle(kit, rig.pid, LIMIT)?, Cycle::Entered(_)) {
             tally.note("what a cycle had left the next one took away");
         }
         residue = rig.residue()?;

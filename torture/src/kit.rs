@@ -15,7 +15,7 @@ pub struct Amount {
     pub many: u64,
     /// Cycles of each of the others per cell.
     pub others: u64,
-    /// Quick form: the other ways in and the long drivers are not run.
+    /// Quick form: the other attach methods and the long drivers are not run.
     pub quick: bool,
 }
 
@@ -138,8 +138,8 @@ impl Kit {
         self.scratch.path()
     }
 
-    /// A program with nothing of our environment but where the small library is. What it leaves behind when it crashes goes with the
-    /// scratch directory.
+    /// A program with nothing of our environment but where the small library is. What it leaves
+    /// behind when it crashes goes with the scratch directory.
     pub fn clean(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -164,8 +164,8 @@ pub fn open_to_all(path: &Path) -> Result<()> {
 /// What the target is made of.
 pub const TARGET_SOURCES: &[&str] = &["target.c", "busy.c", "calls.c", "ring.c", "disk.c", "amd.c"];
 const TARGET_FLAGS: &[&str] = &["-pthread", "-rdynamic", "-ldl"];
-/// How a library is linked that targets load. Without a Build-ID nobody takes a copy that is there already for this one: each cycle
-/// brings in a fresh library.
+/// How a library is linked that targets load. Without a Build-ID nobody takes a copy that is there
+/// already for this one: each cycle brings in a fresh library.
 pub const LIBRARY_FLAGS: &[&str] = &["-shared", "-fPIC", "-Wl,--build-id=none"];
 
 /// A program on the path, if it is there.

@@ -1,27 +1,29 @@
-//! The torture matrix: cycles of the attach engine on hard targets, and the same by others (gdb, frida, AMD's), in one table.
+//! The torture matrix: cycles of the attach engine on hard targets, and the same by others (gdb,
+//! frida, AMD's), in one table.
 //!
-//! `cargo xtask torture` builds and runs this; `midair-torture --help` tells the words. One cycle is the whole way in and out: look,
-//! enter, a fresh library loaded and run, out again. After each the target is looked at: it is its own witness (`c/state.h`).
+//! `cargo xtask torture` builds and runs this; `midair-torture --help` lists the arguments. One cycle
+//! is an attach and a detach: look, enter, a fresh library loaded and run, out again. After each
+//! the target is looked at: it is its own witness (`c/state.h`).
 
+mod arguments;
 mod cell;
 mod kit;
+mod methods;
 mod report;
 mod rig;
 mod rows;
 mod spec;
 mod state;
 mod tally;
-mod ways;
-mod words;
 
+use arguments::Arguments;
 use cell::{Cell, Make, Run};
 use kit::Kit;
+use methods::{Amd, Frida, Gdb, Method, Midair, Remote};
 use midair_tests::Result;
 use report::{Line, Report};
 use std::process::ExitCode;
 use tally::Tally;
-use ways::{Amd, Frida, Gdb, Midair, Remote, WayIn};
-use words::Words;
 
 fn main() -> ExitCode {
     let given: Vec<String> = std::env::args().skip(1).collect();
@@ -29,20 +31,20 @@ fn main() -> ExitCode {
         .split_first()
         .map(|(word, rest)| (word.as_str(), rest))
     {
-        return ways::one(rest);
+        return methods::one(rest);
     }
-    let words = match Words::parse(given.into_iter()) {
-        Ok(Some(words)) => words,
+    let arguments = match Arguments::parse(given.into_iter()) {
+        Ok(Some(arguments)) => arguments,
         Ok(None) => {
-            println!("{}", words::USAGE);
+            println!("{}", arguments::USAGE);
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("{error}\n{}", words::USAGE);
+            eprintln!("{error}\n{}", arguments::USAGE);
             return ExitCode::from(2);
         }
     };
-    match torture(&words) {
+    match torture(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -53,11 +55,11 @@ fn main() -> ExitCode {
 }
 
 /// Runs what was asked for; true when nothing of ours went wrong.
-fn torture(words: &Words) -> Result<bool> {
-    let kit = Kit::new(words.amount.clone())?;
-    let mut report = Report::new(words);
-    let mut others: Vec<Box<dyn WayIn>> = Vec::new();
-    if words.others && words.wants_way("gdb") {
+fn torture(arguments: &Arguments) -> Result<bool> {
+    let kit = Kit::new(arguments.amount.clone())?;
+    let mut report = Report::new(arguments);
+    let mut others: Vec<Box<dyn Method>> = Vec::new();
+    if arguments.others && arguments.wants_method("gdb") {
         match Gdb::find() {
             Some(gdb) => {
                 report.about(gdb.version());
@@ -66,7 +68,7 @@ fn torture(words: &Words) -> Result<bool> {
             None => report.left_out("gdb is not installed"),
         }
     }
-    if words.others && words.wants_way("frida") {
+    if arguments.others && arguments.wants_method("frida") {
         match Frida::find() {
             Some(frida) => {
                 report.about(frida.version().to_owned());
@@ -75,7 +77,7 @@ fn torture(words: &Words) -> Result<bool> {
             None => report.left_out("frida: MIDAIR_FRIDA names no Python with its package"),
         }
     }
-    if words.others && words.wants_way("amd") {
+    if arguments.others && arguments.wants_method("amd") {
         match Amd::find(&kit) {
             Ok(amd) => {
                 report.about(amd.version().to_owned());
@@ -85,37 +87,37 @@ fn torture(words: &Words) -> Result<bool> {
         }
     }
     let mut cells = rows::all(kit.amount.quick);
-    cells.retain(|cell| words.wants(cell.row, &cell.name));
+    cells.retain(|cell| arguments.wants(cell.row, &cell.name));
     if cells.is_empty() {
         return Err("there is no such cell".into());
     }
     let total = cells.len();
     for (number, cell) in cells.iter().enumerate() {
         if number > 0 {
-            report.write_files(words)?;
+            report.write_files(arguments)?;
         }
         eprintln!("[{}/{total}] row {}: {}", number + 1, cell.row, cell.name);
-        if !words.only_others {
+        if !arguments.only_others {
             let tally = ours(&kit, cell)?;
             report.add(Line::of(cell, "midair", tally));
         }
         if !cell.others {
             continue;
         }
-        for way in &mut others {
+        for method in &mut others {
             let Run::Target(make) = &cell.run else {
                 continue;
             };
-            if !way.takes(cell.row) {
+            if !method.takes(cell.row) {
                 continue;
             }
-            let times = (cell.limit(), cell.budget(way.as_ref()));
+            let times = (cell.limit(), cell.budget(method.as_ref()));
             let cycles = kit.amount.others;
-            let tally = guarded(cell::run(&kit, &[make], way.as_mut(), cycles, times));
-            report.add(Line::of(cell, way.name(), tally));
+            let tally = guarded(cell::run(&kit, &[make], method.as_mut(), cycles, times));
+            report.add(Line::of(cell, method.name(), tally));
         }
     }
-    report.write(words)?;
+    report.write(arguments)?;
     Ok(report.is_good())
 }
 

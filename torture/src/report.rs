@@ -1,8 +1,8 @@
 //! The table: on the terminal while it grows, then as json, as a page, and in the documentation.
 
+use crate::arguments::Arguments;
 use crate::cell::Cell;
 use crate::tally::{Tally, at};
-use crate::words::Words;
 use midair_tests::Result;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A cell by one way in.
+/// A cell by one attach method.
 pub struct Line {
     row: u8,
     cell: String,
@@ -54,8 +54,8 @@ impl Line {
             three(&tally.stopped),
             if self.good { "" } else { "  <== NOT RIGHT" },
         );
-        for (name, (count, words)) in &tally.refused {
-            let _infallible = write!(text, "\n        {count} {name}: {words}");
+        for (name, (count, arguments)) in &tally.refused {
+            let _infallible = write!(text, "\n        {count} {name}: {arguments}");
         }
         for note in &tally.notes {
             let _infallible = write!(text, "\n        {note}");
@@ -78,7 +78,7 @@ pub struct Report {
 
 impl Report {
     /// An empty one.
-    pub fn new(_words: &Words) -> Report {
+    pub fn new(_words: &Arguments) -> Report {
         Report {
             lines: Vec::new(),
             machine: Self::machine(),
@@ -115,8 +115,8 @@ impl Report {
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn write(&self, words: &Words) -> Result<()> {
-        self.write_files(words)?;
+    pub fn write(&self, arguments: &Arguments) -> Result<()> {
+        self.write_files(arguments)?;
         eprintln!("{}", self.sums());
         Ok(())
     }
@@ -125,28 +125,28 @@ impl Report {
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn write_files(&self, words: &Words) -> Result<()> {
+    pub fn write_files(&self, arguments: &Arguments) -> Result<()> {
         let page = self.page();
         // Without ours it is another table: it does not replace the one with ours.
-        let (name, markers, short) = match words.only_others {
+        let (name, markers, short) = match arguments.only_others {
             true => ("torture-others", OTHERS, self.others_only()),
             false => ("torture", ALL, page.clone()),
         };
-        if let Some(dir) = &words.out {
+        if let Some(dir) = &arguments.out {
             std::fs::create_dir_all(dir)?;
             std::fs::write(dir.join(format!("{name}.md")), &page)?;
             let text = serde_json::to_string_pretty(&self.json())?;
             std::fs::write(dir.join(format!("{name}.json")), text + "\n")?;
         }
-        if let Some(docs) = &words.docs {
+        if let Some(docs) = &arguments.docs {
             put_between(docs, markers, &short)?;
         }
         Ok(())
     }
 
     fn machine() -> Vec<(&'static str, String)> {
-        let said = |program: &str, words: &[&str]| {
-            let output = Command::new(program).args(words).output();
+        let said = |program: &str, arguments: &[&str]| {
+            let output = Command::new(program).args(arguments).output();
             let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
             text.unwrap_or_default().trim().to_owned()
         };
@@ -184,29 +184,29 @@ impl Report {
             "left_out": self.left_out,
             "load_before": self.load,
             "load_after": load(),
-            "words": self.command,
+            "arguments": self.command,
             "build": if cfg!(debug_assertions) { "debug" } else { "release" },
             "took_s": self.began.elapsed().as_secs(),
             "cells": lines.collect::<Vec<_>>(),
         })
     }
 
-    /// Ways in that have a line, in the order of their first.
-    fn ways(&self) -> Vec<&'static str> {
-        let mut ways = Vec::new();
+    /// Attach methods that have a line, in the order of their first.
+    fn methods(&self) -> Vec<&'static str> {
+        let mut methods = Vec::new();
         for line in &self.lines {
-            if !ways.contains(&line.by) {
-                ways.push(line.by);
+            if !methods.contains(&line.by) {
+                methods.push(line.by);
             }
         }
-        ways
+        methods
     }
 
     /// What the page says of the others: where and when, and their sums.
     fn others_only(&self) -> String {
         let mut text = self.head();
-        for way in self.ways() {
-            let _infallible = writeln!(text, "* {}", self.sums_of(way));
+        for method in self.methods() {
+            let _infallible = writeln!(text, "* {}", self.sums_of(method));
         }
         text
     }
@@ -242,14 +242,17 @@ impl Report {
         )
     }
 
-    /// The sums of each way in.
+    /// The sums of each attach method.
     fn sums(&self) -> String {
-        let sums = self.ways().into_iter().map(|way| self.sums_of(way));
+        let sums = self
+            .methods()
+            .into_iter()
+            .map(|method| self.sums_of(method));
         sums.collect::<Vec<_>>().join("\n* ")
     }
 
-    fn sums_of(&self, way: &str) -> String {
-        let lines: Vec<&Line> = self.lines.iter().filter(|line| line.by == way).collect();
+    fn sums_of(&self, method: &str) -> String {
+        let lines: Vec<&Line> = self.lines.iter().filter(|line| line.by == method).collect();
         let mut sum = Tally::default();
         let (mut bad, mut left_out, mut refused) = (0, 0, 0);
         for line in &lines {
@@ -267,7 +270,7 @@ impl Report {
             left_out += usize::from(tally.left_out.is_some());
         }
         format!(
-            "{way}: {} cells, {} cycles, {} in, {refused} refused, {} failed, {} hung; targets that crashed {}, went wrong {}, were not as before {}; EINTR {}; {}{left_out} cells left out",
+            "{method}: {} cells, {} cycles, {} in, {refused} refused, {} failed, {} hung; targets that crashed {}, went wrong {}, were not as before {}; EINTR {}; {}{left_out} cells left out",
             lines.len() - left_out,
             sum.cycles,
             sum.entered,
@@ -278,7 +281,7 @@ impl Report {
             sum.residue,
             sum.eintr,
             // What is right is said of ours only.
-            match way {
+            match method {
                 "midair" => format!("{bad} cells are not right, "),
                 _ => String::new(),
             },

@@ -136,7 +136,8 @@ impl Rig {
         Ok(())
     }
 
-    /// Every thread has done its first round: until then it opens and maps what it needs, which would count as left behind.
+    /// Every thread has done its first round: until then it opens and maps what it needs, which
+    /// would count as left behind.
     fn until_at_work(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while let Some(state) = self.state()? {
@@ -373,8 +374,9 @@ impl Rig {
         }
     }
 
-    /// What is different from before, but for libraries that were brought in (they stay) and what the target does by itself. Looks
-    /// again for a while: a thread of the target may be in the middle of something.
+    /// What is different from before, but for libraries that were brought in (they stay) and what
+    /// the target does by itself. Looks again for a while: a thread of the target may be in the
+    /// middle of something.
     ///
     /// # Errors
     /// When the process is gone.
@@ -440,8 +442,9 @@ impl Rig {
     }
 }
 
-/// A snapshot by a thread that lives: of a first thread that has ended there are no mappings. Signals that the C library keeps for
-/// itself (32 and 33) are left out: it takes them when the first thread is made, whoever makes it.
+/// A snapshot by a thread that lives: of a first thread that has ended there are no mappings.
+/// Signals that the C library keeps for itself (32 and 33) are left out: it takes them when the
+/// first thread is made, whoever makes it.
 fn snapshot(pid: i32) -> Result<Snapshot> {
     let zombie = |tid: i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat"));
@@ -469,7 +472,8 @@ fn snapshot(pid: i32) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// A snapshot with each thread's own mask: in the middle of `fork` and the like the C library blocks all signals for a moment.
+/// A snapshot with each thread's own mask: in the middle of `fork` and the like the C library
+/// blocks all signals for a moment.
 fn at_rest(pid: i32) -> Result<Snapshot> {
     let mut first = snapshot(pid)?;
     for _ in 0..5 {

@@ -28,8 +28,8 @@ impl Want {
     }
 }
 
-/// A program that is not ours, told and asked over its standard streams: it answers `ping N` with `pong N ROUNDS`, and ends at the
-/// end of its input with code 0 if its own checks held.
+/// A program that is not ours, told and asked over its standard streams: it answers `ping N` with
+/// `pong N ROUNDS`, and ends at the end of its input with code 0 if its own checks held.
 #[derive(Debug, Clone)]
 pub struct Foreign {
     /// Its command line.
@@ -71,8 +71,9 @@ pub struct Spec {
     pub says_pid: bool,
     /// It is stopped by job control and must stay so.
     pub stopped: bool,
-    /// All of its threads are in calls that end when their thread is stopped. Some are: one that is borrowed on the way in, one on the
-    /// way out, and those of which registers had to be asked; only the first is told.
+    /// All of its threads are in calls that end when their thread is stopped. Some are: one that is
+    /// borrowed for the attach, one for the detach, and those of which registers had to be asked;
+    /// only the first is told.
     pub noticing: bool,
     /// The memory cgroup that it runs in, which goes when nobody needs it any more.
     pub group: Option<Rc<MemoryGroup>>,

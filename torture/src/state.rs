@@ -25,7 +25,8 @@ pub struct Slot {
     pub wrong: u64,
     /// Calls that ended early though nobody sent it a signal.
     pub eintr: u64,
-    /// Longest time between two rounds since the last [`StateFile::begin_gaps`], ns; None when it has done no round since.
+    /// Longest time between two rounds since the last [`StateFile::begin_gaps`], ns; None when it
+    /// has done no round since.
     pub gap: Option<u64>,
     /// Signals that its handlers saw.
     pub signals: u64,

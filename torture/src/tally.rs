@@ -1,55 +1,55 @@
-//! What came of the cycles of one cell by one way in.
+//! Results of the cycles of one cell by one attach method.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What one cycle came to, as the way in itself tells it.
+/// What one cycle came to, as the attach method itself tells it.
 #[derive(Debug, Clone)]
 pub enum Cycle {
-    /// In, and out again.
-    In(Way),
+    /// The library ran in the target, and the target was left again.
+    Entered(Entry),
     /// Refused, by a name of its own and in its own words; nothing was touched.
     Refused(String, String),
     /// It failed, in its own words.
     Failed(String),
-    /// Not back at the deadline.
+    /// It did not end before the deadline.
     Hung(String),
 }
 
-/// How it got in.
+/// A library was loaded and the target left again: what that took.
 #[derive(Debug, Clone, Default)]
-pub struct Way {
+pub struct Entry {
     /// From the beginning until the library in the target ran.
     pub attach: Duration,
-    /// From then on until the target was left.
+    /// From then until the target was left.
     pub out: Duration,
-    /// How long the borrowed thread stood, as the way in measured it.
+    /// How long the borrowed thread was stopped, as the attach method measured it.
     pub stopped: Option<Duration>,
-    /// In a word: the tier.
+    /// The tier, in a word.
     pub tier: String,
     /// The thread that was stopped, which may notice; as this process sees it.
     pub thread: Option<i32>,
 }
 
-/// The cycles of one cell by one way in.
+/// The cycles of one cell by one attach method.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// Cycles that were begun.
     pub cycles: u64,
-    /// In and out.
+    /// Cycles in which the library ran.
     pub entered: u64,
     /// Refused, by name; each with the words of the first.
     pub refused: BTreeMap<String, (u64, String)>,
-    /// Not back in time.
+    /// Cycles that did not end in time.
     pub hung: u64,
     /// Failed without a refusal.
     pub failed: u64,
     /// Targets that were gone afterwards.
     pub crashed: u64,
-    /// Targets whose own checks failed, or that stood still.
+    /// Targets whose own checks failed, or that made no progress.
     pub wrong: u64,
-    /// Calls of application threads that ended early, but those of the borrowed thread.
+    /// Calls of application threads that ended early, without those of the borrowed thread.
     pub eintr: u64,
     /// Calls of the borrowed thread that ended early.
     pub eintr_own: u64,
@@ -57,17 +57,17 @@ pub struct Tally {
     pub residue: u64,
     /// Latencies.
     pub attach: Vec<Duration>,
-    /// Ways out.
+    /// Times from the run of the library until the target was left.
     pub out: Vec<Duration>,
     /// Stops of the borrowed thread.
     pub stopped: Vec<Duration>,
     /// Longest gap of busy threads in each cycle, as they saw it.
     pub gaps: Vec<Duration>,
-    /// The same at rest, before the first cycle.
+    /// The same without an attach, before the first cycle.
     pub rest: Vec<Duration>,
-    /// Ways in, by tier.
+    /// Cycles by tier.
     pub tiers: BTreeMap<String, u64>,
-    /// What is worth a word; the first few.
+    /// Notes for the table; the first few.
     pub notes: Vec<String>,
     /// Set when the cell could not be run at all, and why. It has then shown nothing.
     pub left_out: Option<String>,
@@ -97,12 +97,12 @@ impl Tally {
     pub fn count(&mut self, cycle: &Cycle) {
         self.cycles += 1;
         match cycle {
-            Cycle::In(way) => {
+            Cycle::Entered(entry) => {
                 self.entered += 1;
-                self.attach.push(way.attach);
-                self.out.push(way.out);
-                self.stopped.extend(way.stopped);
-                *self.tiers.entry(way.tier.clone()).or_default() += 1;
+                self.attach.push(entry.attach);
+                self.out.push(entry.out);
+                self.stopped.extend(entry.stopped);
+                *self.tiers.entry(entry.tier.clone()).or_default() += 1;
             }
             Cycle::Refused(name, words) => {
                 let entry = self.refused.entry(name.clone());

@@ -1,4 +1,5 @@
-# Four processes that compute parts of one sum and meet after each round, as ranks of an MPI program do. The first answers pings.
+# Four processes that compute parts of one sum and meet after each round, as ranks of an MPI program
+# do. The first answers pings.
 import os
 import socket
 import sys

@@ -1,4 +1,5 @@
-# Four threads with work that is checked, in CPython. "ping N" is answered by "pong N ROUNDS"; the end of the input ends it.
+# Fthe worker threads with work that is checked, in CPython. "ping N" is answered by "pong N
+# ROUNDS"; the end of the input ends it.
 import hashlib
 import os
 import sys

@@ -1,4 +1,5 @@
-//! The quick form of the torture matrix: every cell, a few cycles, our own engine only. Row 13 and the stage are for the whole suite.
+//! The quick form of the torture matrix: every cell, a few cycles, our own engine only. Row 13 and
+//! the stage are for the whole suite.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use midair_tests::stage::stage;
@@ -50,7 +51,7 @@ fn states_users_and_signals() {
 }
 
 #[test]
-fn places_limits_and_names() {
+fn environments_limits_and_names() {
     rows(&[8, 9, 15, 16]);
 }
 

@@ -126,7 +126,7 @@ void *model_slot(size_t size, uint64_t ready) {
     return slot;
 }
 
-/* Takes from a list what can be given back: buffers of which all records are complete, or all. */
+/* Takes from a list what can be returned: buffers of which all records are complete, or all. */
 static struct buffer *take_from(struct buffer **at, struct buffer *taken, bool all) {
     uint64_t now = clock_now(CLOCK_BOOTTIME);
     while (*at) {
@@ -288,7 +288,7 @@ EXPORT CUptiResult cuptiActivityEnable(uint32_t kind) {
     take_time("enable_ms");
     if (said) return said;
     pthread_mutex_lock(&lock);
-    /* Kernels are recorded in one of two ways at a time: who asks for the other one learns that somebody records. */
+    /* Kernels are recorded in one of two ways at a time: a request for the other one fails because another client records. */
     bool other = (kind == CUPTI_ACTIVITY_KIND_KERNEL && state.kind[CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL]) ||
                  (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && state.kind[CUPTI_ACTIVITY_KIND_KERNEL]);
     said = other ? CUPTI_ERROR_NOT_COMPATIBLE : begin();
@@ -424,8 +424,8 @@ EXPORT CUptiResult cuptiGetThreadIdType(uint32_t *type) {
 }
 
 #ifndef MODEL_WITHOUT_FINALIZE
-/* Takes everything back: hooks, thread, callbacks, names, the subscriber. Records that nobody flushed are gone, their buffers are
- * given back as empty ones. */
+/* Undoes everything: hooks, thread, callbacks, names, the subscriber. Records that nobody flushed are gone, their buffers are
+ * returned as empty ones. */
 EXPORT CUptiResult cuptiFinalize(void) {
     take_time("finalize_ms");
     pthread_mutex_lock(&lock);

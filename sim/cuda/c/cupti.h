@@ -55,16 +55,16 @@ uint32_t model_version(void);
 uint64_t model_fault(const char *word, uint64_t otherwise);
 /* Bytes of a record of this kind, 0 for none that is written. */
 size_t model_record_size(uint32_t kind);
-/* Room for a record, or 0, and then it is counted as dropped; `ready`: when it is complete. To be called with the lock. */
+/* Space for a record, or 0, in which case it is counted as dropped; `ready`: when it is complete. Call with the lock held. */
 void *model_slot(size_t size, uint64_t ready);
-/* A kernel of nobody's, without times or name. With the lock. */
+/* A kernel that belongs to no client, untimed or name. With the lock. */
 void model_kernel_meanwhile(void);
 bool model_on(uint32_t kind);
 bool model_call_on(bool runtime, uint32_t cbid);
 bool model_system_threads(void);
 /* A time in CUPTI's own clock. */
 uint64_t model_to_cupti(uint64_t time);
-/* The begin or the end of a range of the program's, or a moment; flags as in CUPTI's records. */
+/* The beginning or the end of a range of the program's, or a point in time; flags as in CUPTI's records. */
 enum { MODEL_MOMENT = 1, MODEL_BEGIN = 2, MODEL_END = 4 };
 struct model_range {
     uint32_t flags, id, tid;

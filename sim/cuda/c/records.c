@@ -35,7 +35,7 @@ void model_forget_names(void) {
     while (names) {
         struct name *name = names;
         names = name->next;
-        /* Whoever still looks there is to notice. */
+        /* Code that still reads it must notice. */
         memset(name->text, '!', strlen(name->text));
         free(name);
     }

@@ -119,7 +119,7 @@ void model_run(struct model_stream *stream, struct model_work *work, uint64_t ns
               work->bytes, work->value, work->copy_kind, work->from_device, work->to_device);
     const struct model_hooks *there = model_take_hooks();
     if (!there) return;
-    /* A call that began before somebody listened has no number, and is not told. */
+    /* A call that began before a client subscribed has no number and is not reported. */
     if (work->correlation) there->work(work);
     model_give_hooks();
 }

@@ -160,7 +160,7 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, un
     DONE(CUDA_SUCCESS);
 }
 
-/* Each node is told by itself, under the one number of the call that launched the graph. */
+/* Each node is reported separately, under the one number of the call that launched the graph. */
 EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream wanted) {
     CALL(cuGraphLaunch);
     struct model_stream *stream = model_stream(wanted);

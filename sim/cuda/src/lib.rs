@@ -1,6 +1,7 @@
-//! Lays the stand-in for NVIDIA's libraries out as a program finds the real ones: `libcuda.so.1` (the driver's), `libcudart.so.12` and
-//! `.13`, each with its `libcupti.so` beside it. They are C, compiled here: every layout of CUPTI's records is a C struct, and a SONAME
-//! or a missing function is a flag. What they model is told in `c/model.h`, how they can be made to fail in `c/cupti.h`.
+//! Lays the stand-in for NVIDIA's libraries out as a program finds the real ones: `libcuda.so.1`
+//! (the driver's), `libcudart.so.12` and `.13`, each with its `libcupti.so` beside it. They are C,
+//! compiled here: every layout of CUPTI's records is a C struct, and a SONAME or a missing function
+//! is a flag. What they model is described in `c/model.h`, how they can be made to fail in `c/cupti.h`.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +13,8 @@ use std::process::Command;
 
 /// The driver library's file name: its version is in it, as in the real one's.
 pub const DRIVER_FILE: &str = "libcuda.so.580.65.06";
-/// Major versions of the toolkit that there are, and what their CUPTI says that it is (source: the headers of 12.9 and 13.0).
+/// Major versions of the toolkit that there are, and what their CUPTI says that it is (source: the
+/// headers of 12.9 and 13.0).
 pub const MAJORS: [(u32, u32); 2] = [(12, 28), (13, 130_001)];
 
 /// A directory with everything that a program needs to run.
@@ -47,8 +49,8 @@ impl Toolkit {
 }
 
 impl StandIn {
-    /// Compiles into `dir` what is not up to date there. A library is replaced by a rename: a process that has the old one mapped keeps
-    /// it.
+    /// Compiles into `dir` what is not up to date there. A library is replaced by a rename: a
+    /// process that has the old one mapped keeps it.
     ///
     /// # Errors
     /// When gcc is not there or does not like it, with its words; when something cannot be written.
@@ -64,7 +66,7 @@ impl StandIn {
             &[],
         )?;
         let link = it.dir.join("driver/libcuda.so.1");
-        // Somebody else may make it at the same moment.
+        // Another process may make it at the same time.
         match symlink(DRIVER_FILE, link) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -121,8 +123,8 @@ impl StandIn {
         Ok(to)
     }
 
-    /// Arguments for gcc, behind the sources: find the header, link against the libraries, and find these at run time without any
-    /// variable.
+    /// Arguments for gcc, behind the sources: find the header, link against the libraries, and find
+    /// these at run time without any variable.
     pub fn link_arguments(&self, toolkit: Toolkit) -> Vec<String> {
         let (driver, own) = (self.dir.join("driver"), self.dir.join(toolkit.folder()));
         [

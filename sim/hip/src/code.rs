@@ -260,7 +260,8 @@ fn code_object(names: &[String]) -> Vec<u8> {
     file
 }
 
-/// A descriptor (LLVM's AMDGPU usage guide, "Kernel Descriptor") with a kernel's usual numbers, a little different for each name.
+/// A descriptor (LLVM's AMDGPU usage guide, "Kernel Descriptor") with a kernel's usual numbers, a
+/// little different for each name.
 fn descriptor(name: &str) -> [u8; DESCRIPTOR] {
     let mut bytes = [0; DESCRIPTOR];
     let variety = name.bytes().map(u32::from).sum::<u32>();
@@ -271,7 +272,8 @@ fn descriptor(name: &str) -> [u8; DESCRIPTOR] {
     };
     put(0, variety % 3 * 4096);
     put(8, 32);
-    // Accumulation registers begin at (field + 1) * 4; registers are (field + 1) * 8, and (field / 2 + 1) * 16 scalar ones.
+    // Accumulation registers begin at (field + 1) * 4; registers are (field + 1) * 8, and (field /
+    // 2 + 1) * 16 scalar ones.
     put(44, 7 + variety % 4 * 2);
     put(48, (3 + variety % 6) | (variety % 5 * 2) << 6);
     bytes

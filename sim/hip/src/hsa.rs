@@ -1,5 +1,5 @@
-//! The functions of libhsa-runtime64.so.1 that we call, through its exported stubs: a profiler sees them as it sees AMD's HIP's.
-//! `build.rs` reads the names of this block.
+//! The functions of libhsa-runtime64.so.1 that we call, through its exported stubs: a profiler sees
+//! them as it sees AMD's HIP's. `build.rs` reads the names of this block.
 
 use std::ffi::{c_char, c_void};
 

@@ -69,7 +69,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The runtime, started by whoever asks first.
+/// The runtime, started by the first caller.
 pub fn runtime() -> Result<&'static Runtime, Error> {
     RUNTIME.get_or_init(start).as_ref().ok_or(error::NO_DEVICE)
 }
@@ -97,7 +97,7 @@ fn text(bytes: [u8; 64]) -> String {
 }
 
 unsafe extern "C" fn collect(handle: u64, data: *mut c_void) -> u32 {
-    // SAFETY: `data` is the vector of whoever asked, during the call only.
+    // SAFETY: `data` is the vector of the caller, during the call only.
     unsafe { (*data.cast::<Vec<u64>>()).push(handle) };
     0
 }

@@ -138,8 +138,8 @@ impl Stream {
 
     /// Writes a packet, its first word last, and rings.
     fn submit(&self, packet: [u32; 16]) {
-        // SAFETY: a live queue. The index is ours alone; the slot is free once the device has read as far; a packet is valid from
-        // the moment that its first word says so.
+        // SAFETY: a live queue. The index is ours alone; the slot is free once the device has read
+        // as far; a packet is valid from the moment that its first word says so.
         unsafe {
             let index = hsa::hsa_queue_add_write_index_screlease(self.queue, 1);
             let size = u64::from((*self.queue).size);
@@ -228,7 +228,8 @@ impl Stream {
         let (before, done) = (self.take_signal()?, self.take_signal()?);
         self.barrier(0, before);
         let mut engines = 0;
-        // SAFETY: live agents and signals, the application's ranges, which it keeps until the stream has been waited for.
+        // SAFETY: live agents and signals, the application's ranges, which it keeps until the
+        // stream has been waited for.
         let status = unsafe {
             hsa::hsa_amd_memory_copy_engine_status(to_agent, from_agent, &raw mut engines);
             // Which engine is left to HSA between devices, as AMD's HIP does where it knows of none.
@@ -273,7 +274,8 @@ impl Stream {
 
     /// Whether all is done.
     pub fn is_idle(&self) -> bool {
-        // A queue that has taken all packets may still run the last one; only a barrier tells, and it may be waited for.
+        // A queue that has taken all packets may still run the last one; only a barrier tells, and
+        // it may be waited for.
         let Ok(signal) = self.take_signal() else {
             return false;
         };

@@ -1,4 +1,4 @@
-//! What a slot holds that nobody here needs: an answer of the right type that says no.
+//! Functions that are not modelled: an answer of the right type that says "not supported".
 
 use crate::error;
 

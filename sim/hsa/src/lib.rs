@@ -1,12 +1,14 @@
-//! A stand-in for AMD's HSA runtime (`libhsa-runtime64.so.1`) on modelled GPUs: what the demo, the tests and a profiler call.
+//! A stand-in for AMD's HSA runtime (`libhsa-runtime64.so.1`) on modelled GPUs: what the demo, the
+//! tests and a profiler call.
 //!
-//! It has what a profiler finds in the real one: exported functions that jump through live tables of the real sizes, signals and
-//! queues with AMD's layouts in memory, packets that a packet processor consumes, code objects that are ELF files. Every function
-//! that nobody here needs is in its table, too, and answers `HSA_STATUS_ERROR`. The device is `midair-gpu-model`: its queue engines,
-//! its log (the ground truth of tests) and both of its ways to consume.
+//! It has what a profiler finds in the real one: exported functions that jump through live tables
+//! of the real sizes, signals and queues with AMD's layouts in memory, packets that a packet
+//! processor consumes, code objects that are ELF files. Every function that is not modelled is in
+//! its table, too, and answers `HSA_STATUS_ERROR`. The device is `midair-gpu-model`: its queue
+//! engines, its log (the ground truth of tests) and both of its ways to consume.
 //!
-//! The machine is what `HSA_MODEL_TOPOLOGY` names, in the files of the KFD driver; without it there is no device, and `hsa_init`
-//! says so. No driver, no root, no GPU. Never staged, never installed.
+//! The machine is what `HSA_MODEL_TOPOLOGY` names, in the files of the KFD driver; without it there
+//! is no device, and `hsa_init` says so. No driver, no root, no GPU. Never staged, never installed.
 
 pub mod api;
 mod elf;

@@ -57,7 +57,8 @@ impl Agent {
     }
 }
 
-/// `amd_queue_t` (source: the public `amd_hsa_queue.h`): the words that a runtime, an application or a profiler touches.
+/// `amd_queue_t` (source: the public `amd_hsa_queue.h`): the words that a runtime, an application
+/// or a profiler touches.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Queue {
@@ -127,7 +128,7 @@ pub struct Block {
 impl Block {
     /// Zeroed pages.
     pub fn map(bytes: u64) -> Option<Block> {
-        // SAFETY: a fresh private mapping wherever there is room.
+        // SAFETY: a fresh private mapping at an address that the kernel chooses.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -145,7 +146,7 @@ impl Block {
     }
     /// Gives it back.
     pub fn unmap(self) {
-        // SAFETY: a mapping of ours, given up by whoever had it.
+        // SAFETY: a mapping of ours that its owner no longer uses.
         unsafe {
             libc::munmap(
                 std::ptr::with_exposed_provenance_mut(self.at as usize),
@@ -354,7 +355,7 @@ impl Machine {
         for packet in 0..u64::from(size) {
             let header =
                 std::ptr::with_exposed_provenance_mut::<u16>((ring.at + packet * 64) as usize);
-            // SAFETY: inside the ring just mapped, which nobody else knows; 1 is the type of an invalid packet.
+            // SAFETY: inside the ring just mapped, which no other code knows; 1 is the type of an invalid packet.
             unsafe { header.write(1) };
         }
         let word = Box::into_raw(Box::new(AtomicU64::new(0)));
@@ -414,7 +415,8 @@ impl Machine {
         Some(owned.agent)
     }
 
-    /// Submits DMA packets to an engine of a GPU, made when it is first used: 0 copies to the host, 1 from it and between GPUs.
+    /// Submits DMA packets to an engine of a GPU, made when it is first used: 0 copies to the host,
+    /// 1 from it and between GPUs.
     pub fn submit(&mut self, agent: u64, engine: u32, packets: &[u32]) -> Result<(), Status> {
         use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
         if !self.engines.contains_key(&(agent, engine)) {
@@ -449,15 +451,16 @@ impl Machine {
         let [write, read, doorbell] = &*engine.words;
         let begin = write.load(Acquire);
         let end = begin + 4 * packets.len() as u64;
-        // A full ring is waited for: the engine works it off by itself, unless it waits for a signal that this very thread has yet
-        // to set; a megabyte of packets ahead of that is an error of the application's.
+        // A full ring is waited for: the engine works it off by itself, unless it waits for a
+        // signal that this very thread has yet to set; a megabyte of packets ahead of that is an
+        // error of the application's.
         while end - read.load(Acquire) > SDMA_RING {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
         for (index, dword) in packets.iter().enumerate() {
             let at = engine.ring.at + (begin + 4 * index as u64) % SDMA_RING;
-            // SAFETY: inside the engine's ring, in a part that the engine has worked off (checked above); only the holder of the lock
-            // writes there.
+            // SAFETY: inside the engine's ring, in a part that the engine has worked off (checked
+            // above); only the holder of the lock writes there.
             unsafe {
                 std::ptr::with_exposed_provenance_mut::<u32>(at as usize).write_volatile(*dword)
             };
@@ -473,7 +476,8 @@ impl Owned {
     pub fn end(self, queue: *mut Queue) {
         self.served.stop();
         self.ring.unmap();
-        // SAFETY: the queue's own doorbell and memory, which the application gives up and the device does not use any more.
+        // SAFETY: the queue's own doorbell and memory, which the application gives up and the
+        // device does not use any more.
         unsafe {
             Signal::destroy(self.doorbell);
             drop(Box::from_raw(self.word));

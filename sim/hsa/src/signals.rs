@@ -92,8 +92,9 @@ impl Signal {
 /// Handles come from the application, which has to keep a signal as long as it uses it, as with AMD's runtime.
 pub fn signal(handle: u64) -> Option<&'static Signal> {
     let at = std::ptr::with_exposed_provenance::<Signal>(handle as usize);
-    // SAFETY: a live handle is the address of a Signal that Signal::make leaked; all its fields are atomic. That a handle is live is
-    // the contract of each function of the C interface that comes here.
+    // SAFETY: a live handle is the address of a Signal that Signal::make leaked; all its fields are
+    // atomic. That a handle is live is the contract of each function of the C interface that comes
+    // here.
     unsafe { at.as_ref() }
 }
 
@@ -156,7 +157,8 @@ pub fn wait(signal: &Signal, condition: u32, reference: i64, timeout_ns: u64) ->
             tv_nsec: nap.subsec_nanos().into(),
         };
         WAITERS.fetch_add(1, SeqCst);
-        // SAFETY: the address of a static and a valid time; a wait ends by a wake-up, the time, or at once if the word has changed.
+        // SAFETY: the address of a static and a valid time; a wait ends by a wake-up, the time, or
+        // at once if the word has changed.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,

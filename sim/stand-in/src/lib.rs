@@ -1,5 +1,6 @@
-//! Lays the stand-in runtimes (`sim/hsa`, `sim/hip`) out as a program finds AMD's: libraries under their names in one directory, the
-//! driver's topology as files, and a workload compiled against them. For `cargo xtask demo` and for tests; nothing of it is installed.
+//! Lays the stand-in runtimes (`sim/hsa`, `sim/hip`) out as a program finds AMD's: libraries under
+//! their names in one directory, the driver's topology as files, and a workload compiled against
+//! them. For `cargo xtask demo` and for tests; nothing of it is installed.
 
 mod topology;
 
@@ -22,8 +23,8 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Fills `dir` from cargo's output directory `built`. A library that is already right is left alone, another one replaced by a
-    /// rename: a process that has the old one mapped keeps it.
+    /// Fills `dir` from cargo's output directory `built`. A library that is already right is left
+    /// alone, another one replaced by a rename: a process that has the old one mapped keeps it.
     ///
     /// # Errors
     /// When something is not there or cannot be written.
@@ -50,7 +51,8 @@ impl StandIn {
         &self.dir
     }
 
-    /// Arguments for gcc, behind the sources: link against the libraries, and find them at run time without any variable.
+    /// Arguments for gcc, behind the sources: link against the libraries, and find them at run time
+    /// without any variable.
     pub fn link_arguments(&self) -> Vec<String> {
         let dir = self.dir.display();
         [

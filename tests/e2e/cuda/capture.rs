@@ -9,8 +9,8 @@ use midair_tests::cuda::{CudaLog, Kit};
 use midair_tests::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One window: work of both workers, graphs that were instantiated before the attach, copies from device to device. Nothing else is
-/// in it, and all of it is.
+/// One window: work of both workers, graphs that were instantiated before the attach, copies from
+/// device to device. Nothing else is in it, and all of it is.
 fn window(toolkit: Toolkit, variables: &[(&str, &str)]) -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, toolkit, variables)?;
@@ -30,7 +30,7 @@ fn window(toolkit: Toolkit, variables: &[(&str, &str)]) -> Result<()> {
     assert_eq!(kernels_are_true(&trace, &log)?, rounds * ROUND.0 + 5 * 2);
     assert_eq!(copies_are_true(&trace, &log)?, rounds * ROUND.1 + 4);
     sets_are_true(&trace.rows("memory_set_trace")?, &log, rounds * ROUND.2 + 5)?;
-    // Nothing but what is cheap, where nobody said what.
+    // Without options, only the cheap domains.
     let tables = trace.tables()?;
     for dear in [
         "cuda_api_trace",
@@ -90,7 +90,7 @@ fn kernels_and_copies_with_other_versions() -> Result<()> {
 
 /// Everything: calls as the log has them, with their results and threads, waits, allocations.
 #[test]
-fn everything_at_once() -> Result<()> {
+fn all_domains_together() -> Result<()> {
     let kit = Kit::new()?;
     for (major, _) in MAJORS {
         let mut target = start(&kit, Toolkit::Major(major), &[("CUDA_MODEL_CALLS", "1")])?;
@@ -188,9 +188,9 @@ fn a_kernel_has_the_number_of_its_call() -> Result<()> {
     quit(target)
 }
 
-/// Records that make no sense are told apart from the others, and never more than told.
+/// Malformed records are recognised and only reported.
 #[test]
-fn odd_records_between_the_others() -> Result<()> {
+fn malformed_records_between_valid_ones() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, NEWEST, &[("CUPTI_MODEL", "odd")])?;
     let session = Session::attach(target.pid(), &kit.scratch().join("odd"), &EVERYTHING)?;

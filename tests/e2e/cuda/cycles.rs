@@ -1,4 +1,4 @@
-//! Attached again and again, with other options, and nothing of it stays.
+//! Repeated attaches with changing options leave nothing behind.
 
 use crate::cuda::kit::{NEWEST, Session, contiguous, kernels_are_true, quit, start, stays};
 use midair_sim_cuda::Toolkit;
@@ -42,8 +42,9 @@ fn twenty_sessions_leave_nothing_behind() -> Result<()> {
     quit(target)
 }
 
-/// Where CUPTI recorded kernels of graphs, finalizing it is not safe beside the application's threads: it stays, switched off. What
-/// comes with it comes once. After calls alone it is finalized each time.
+/// Where CUPTI recorded kernels of graphs, finalizing it is not safe beside the application's
+/// threads: it stays, switched off. What comes with it comes once. After calls alone it is
+/// finalized each time.
 #[test]
 fn cupti_that_may_not_be_finalized() -> Result<()> {
     let kit = Kit::new()?;

@@ -12,10 +12,10 @@ const TARGET_KILLED: i32 = 31;
 /// A round of each worker every 5 ms.
 const SLOWLY: &[(&str, &str)] = &[("PAUSE_US", "5000")];
 
-/// Another profiler comes while we are attached: it gets what it wants, what was recorded until then is whole, and the next session
-/// works again.
+/// Another profiler comes while we are attached: it gets what it wants, what was recorded until
+/// then is whole, and the next session works again.
 #[test]
-fn another_profiler_comes() -> Result<()> {
+fn another_profiler_starts_during_the_session() -> Result<()> {
     let kit = Kit::new()?;
     for running in [false, true] {
         let mut target = start(&kit, NEWEST, SLOWLY)?;
@@ -58,18 +58,19 @@ fn another_profiler_comes() -> Result<()> {
     Ok(())
 }
 
-/// PyTorch's profiler stays subscribed once it was used, and does nothing meanwhile: that is no reason to refuse, and when it traces
-/// again it gets its way.
+/// PyTorch's profiler stays subscribed once it was used, and does nothing meanwhile: that is no
+/// reason to refuse, and when it traces again it gets its way.
 #[test]
 fn another_profiler_that_is_idle() -> Result<()> {
     let kit = Kit::new()?;
     idle_profiler(&kit, "quiet", &[])
 }
 
-/// A kernel that is launched while we ask whether somebody records lies in the other one's buffer. What we record must not follow it
-/// there: whole sessions beside PyTorch's profiler came out empty so.
+/// A kernel that is launched while we ask whether another profiler records lies in the other one's buffer.
+/// What we record must not follow it there: whole sessions beside PyTorch's profiler came out empty
+/// so.
 #[test]
-fn an_idle_profiler_s_buffer_goes_back_to_it() -> Result<()> {
+fn an_idle_profilers_buffer_is_returned_to_it() -> Result<()> {
     let kit = Kit::new()?;
     idle_profiler(&kit, "launching", &[("CUPTI_MODEL", "launches")])
 }
@@ -151,7 +152,7 @@ fn one_end(kit: &Kit, way: &str) -> Result<()> {
     Ok(())
 }
 
-/// Kernels of a log that nobody listened to.
+/// Kernels of a log that no client recorded.
 fn log_before(log: &CudaLog) -> Result<usize> {
     Ok(log
         .of("kernel")
@@ -234,7 +235,7 @@ fn long_kernels_under_way() -> Result<()> {
 
 /// A detach while the program captures a graph: to wait for its context would spoil that.
 #[test]
-fn a_graph_is_captured_meanwhile() -> Result<()> {
+fn a_graph_is_captured_during_the_session() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, NEWEST, &[])?;
     let before = target.log_length()?;
@@ -249,9 +250,9 @@ fn a_graph_is_captured_meanwhile() -> Result<()> {
     quit(target)
 }
 
-/// A child that is forked meanwhile is nobody's concern.
+/// A child that is forked during the session is not recorded.
 #[test]
-fn a_child_is_forked_meanwhile() -> Result<()> {
+fn a_child_is_forked_during_the_session() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, NEWEST, &[])?;
     let before = target.log_length()?;

@@ -19,7 +19,7 @@ fn json(exit: &Exit) -> Result<Value> {
 
 /// Neither touches the process, and both know what it is.
 #[test]
-fn ps_and_doctor_know_it() -> Result<()> {
+fn ps_and_doctor_list_it() -> Result<()> {
     let kit = Kit::new()?;
     let mut target = start(&kit, NEWEST, &[])?;
     target.ask("work 2")?;
@@ -102,7 +102,7 @@ fn the_terminal_shows_the_top_kernels() -> Result<()> {
     quit(target)
 }
 
-/// NVTX: where the user has prepared for it; the first call comes while nobody is attached.
+/// NVTX: where the user has prepared for it; the first call is made before any attach.
 #[test]
 fn ranges_of_nvtx() -> Result<()> {
     let kit = Kit::new()?;
@@ -113,7 +113,8 @@ fn ranges_of_nvtx() -> Result<()> {
     quit(target)
 }
 
-/// NVTX: where nobody has prepared for it, before the first call and behind it; and it is as it was afterwards.
+/// NVTX: where the user has not prepared for it, before the first call and after it; and its state
+/// is restored afterwards.
 #[test]
 fn ranges_of_nvtx_unprepared() -> Result<()> {
     let kit = Kit::new()?;

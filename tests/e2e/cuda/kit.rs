@@ -21,8 +21,8 @@ pub const EVERYTHING: [&str; 5] = [
     "--marker-trace",
     "--memory-allocation-trace",
 ];
-/// A time of a record and of the log differ by less: both are of one clock, read at different moments. (A length differs by the drift
-/// of the wall clock, which CUPTI's times are of.)
+/// A time of a record and of the log differ by less: both are of one clock, read at different
+/// moments. (A length differs by the drift of the wall clock, which CUPTI's times are of.)
 const NEAR: u64 = 200_000;
 /// What the program's worker does in a round: kernels, copies, fills.
 pub const ROUND: (usize, usize, usize) = (4, 2, 1);
@@ -30,8 +30,8 @@ pub const ROUND: (usize, usize, usize) = (4, 2, 1);
 /// A row of a csv file.
 pub type Row = BTreeMap<String, String>;
 
-/// What stays in a process after a session: our thread, our library, the one that it needs, the CUPTI that we loaded, and a page of
-/// code each of the engine and of the watch over CUPTI.
+/// What stays in a process after a session: the worker thread, our library, the one that it needs,
+/// the CUPTI that we loaded, and a page of code each of the engine and of the watch over CUPTI.
 pub fn stays(change: &Change) -> bool {
     let words = ["midair", "libcupti", "libgcc_s"];
     let is_page = change.what == What::Map && {
@@ -163,7 +163,7 @@ impl Trace {
         list.into_iter().flatten()
     }
 
-    /// Exit code 0, nothing lost, nothing without times.
+    /// Exit code 0, nothing lost, nothing untimed.
     pub fn whole(&self) -> Result<()> {
         let midair = &self.json["metadata"]["midair"];
         for key in ["lost", "untimed", "malformed_bytes"] {
@@ -204,7 +204,7 @@ pub fn shown(mangled: &str) -> Result<&'static str> {
     })
 }
 
-/// By what a record and a line of the log are told to be the same: the number of the call, and the node of its graph.
+/// What identifies a record and a line of the log as the same: the number of the call, and the node of its graph.
 type Id = (u64, u64);
 
 fn by_id<'a>(lines: impl Iterator<Item = &'a Line>) -> Result<BTreeMap<Id, &'a Line>> {
@@ -228,7 +228,8 @@ fn same_times(start: u64, end: u64, line: &Line) -> Result<()> {
     }
 }
 
-/// Every kernel of the trace is in the log as it is told, and none twice. Graphs are launched once per window. How many there are.
+/// Every kernel of the trace is in the log with the same values, and none twice. Graphs are launched once
+/// per window. How many there are.
 pub fn kernels_are_true(trace: &Trace, log: &CudaLog) -> Result<usize> {
     let logged = by_id(log.of("kernel"))?;
     let mut seen = BTreeMap::new();
@@ -338,8 +339,8 @@ pub fn copies_are_true(trace: &Trace, log: &CudaLog) -> Result<usize> {
     Ok(seen.len())
 }
 
-/// Of a session on a process that was at work: what is in the trace is true, and between the first and the last record of each stream
-/// nothing is missing.
+/// Of a session on a process that was at work: what is in the trace is true, and between the first
+/// and the last record of each stream nothing is missing.
 pub fn contiguous(trace: &Trace, log: &CudaLog) -> Result<usize> {
     let count = kernels_are_true(trace, log)?;
     let mut there = std::collections::BTreeSet::new();

@@ -1,5 +1,5 @@
-//! A CUPTI that is missing, does not fit or is broken, and another profiler that is there already: one sentence, its own exit code, and
-//! the process is as it was.
+//! A CUPTI that is missing, does not fit or is broken, and another profiler that is there already:
+//! one sentence, its own exit code, and the process is as it was.
 
 use crate::cuda::kit::{NEWEST, quit, start, stays};
 use midair_sim_cuda::Toolkit;
@@ -11,7 +11,7 @@ use midair_tests::target::{Exit, PATIENCE, run};
 use std::path::Path;
 use std::process::Command;
 
-/// No CUPTI that fits.
+/// There is no CUPTI that fits.
 const NO_CUPTI: i32 = 27;
 /// Another profiler is there.
 const OTHER_PROFILER: i32 = 28;
@@ -29,7 +29,8 @@ fn try_attach(target: &CudaTarget, words: &[&str]) -> Result<Exit> {
     run_staged("midair", &[&usual[..], words].concat(), PATIENCE)
 }
 
-/// Refused with this code and all of these words, in one sentence; then the program works on and what stays is our library and CUPTI.
+/// Refused with this code and all of these words, in one sentence; then the program works on and
+/// what stays is our library and CUPTI.
 fn refused(mut target: CudaTarget, words: &[&str], code: i32, says: &[&str]) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let dir = dir.path().to_string_lossy().into_owned();
@@ -71,7 +72,7 @@ fn machine_has_cupti() -> bool {
 }
 
 #[test]
-fn none_is_there() -> Result<()> {
+fn no_cupti_on_the_machine() -> Result<()> {
     if machine_has_cupti() {
         return midair_tests::leave_out("this machine has a CUPTI, which is found");
     }
@@ -82,7 +83,7 @@ fn none_is_there() -> Result<()> {
 
 /// One that is named is found where none else is.
 #[test]
-fn one_that_is_named() -> Result<()> {
+fn a_named_cupti() -> Result<()> {
     let kit = Kit::new()?;
     let target = start(&kit, Toolkit::Bare, &[])?;
     let path = kit.stand_in.cupti(13).display().to_string();
@@ -93,7 +94,7 @@ fn one_that_is_named() -> Result<()> {
 }
 
 #[test]
-fn named_ones_that_are_broken() -> Result<()> {
+fn a_named_cupti_that_is_broken() -> Result<()> {
     let kit = Kit::new()?;
     let text = kit.scratch().join("libcupti.so.13");
     std::fs::write(&text, "no library\n")?;
@@ -148,7 +149,7 @@ fn kernels_cannot_be_switched_on() -> Result<()> {
     )
 }
 
-/// It records at this moment: it would lose its records.
+/// It is recording: it would lose its records.
 #[test]
 fn another_profiler_records() -> Result<()> {
     let kit = Kit::new()?;
@@ -160,7 +161,7 @@ fn another_profiler_records() -> Result<()> {
     let said = exit.stderr.join("\n");
     assert_eq!(said.matches("midair: error: ").count(), 1, "{exit}");
     assert!(said.contains("another profiler"), "{exit}");
-    // It goes on as if nobody had asked.
+    // It goes on unaffected.
     assert_eq!(target.ask("again")?, "again kernels 10");
     target.ask("leave")?;
     quit(target)
@@ -181,7 +182,7 @@ fn an_injected_profiler() -> Result<()> {
 
 /// What only HIP has.
 #[test]
-fn only_what_hip_has() -> Result<()> {
+fn domains_that_only_hip_has() -> Result<()> {
     let kit = Kit::new()?;
     let target = start(&kit, NEWEST, &[])?;
     let before = Snapshot::take(target.pid())?;

@@ -1,4 +1,4 @@
-//! Whose rights count: a program with file capabilities or a set-uid bit does for its user what that user may do.
+//! Whose rights count: a program with file capabilities or a set-uid bit does only what its user may do.
 
 use super::*;
 use midair_tests::compile::host_program;
@@ -72,7 +72,7 @@ impl Installed {
         Ok((exit, told))
     }
 
-    /// As somebody runs it.
+    /// As that user runs it.
     fn midair(&self) -> Command {
         let mut command = Command::new(self.dir.path().join("bin/midair"));
         command
@@ -143,7 +143,7 @@ fn failed(told: &Value, name: &str, code: u8, words: &str) -> Result<()> {
 }
 
 #[test]
-fn a_tool_of_the_callers_is_honoured_where_the_target_has_no_more_rights() -> Result<()> {
+fn a_callers_tool_is_used_where_the_target_has_no_more_rights() -> Result<()> {
     let Some(installed) = Installed::below("/var/lib", BOTH)? else {
         return Ok(());
     };
@@ -176,7 +176,7 @@ fn a_tool_of_the_callers_is_honoured_where_the_target_has_no_more_rights() -> Re
     mode(&roots, 0o644)?;
     let (_, told) = doctor(others.pid(), &roots)?;
     assert_eq!(check(&told, "tools")?["status"], "pass", "{told:#}");
-    // Whoever else can change it, or a directory on the way to it, is not root.
+    // It, and each directory on the way to it, may only be writable by root.
     let refused = |words: &str| -> Result<()> {
         let (_, told) = doctor(others.pid(), &roots)?;
         failed(&told, "tools", 11, words)
@@ -198,13 +198,13 @@ fn a_tool_of_the_callers_is_honoured_where_the_target_has_no_more_rights() -> Re
     std::os::unix::fs::symlink(&tool, &link)?;
     let (_, told) = doctor(others.pid(), &link)?;
     failed(&told, "tools", 11, "can be changed by others")?;
-    // Where everybody may write but each keeps what is his, root's directories are safe.
+    // Where everybody may write but the sticky bit protects each user's files, root's directories are safe.
     mode(scratch.path(), 0o755)?;
     let (_, told) = doctor(others.pid(), &tool)?;
     assert_eq!(check(&told, "tools")?["status"], "pass", "{told:#}");
     chown(&roots, Some(SOMEBODY), None)?;
     refused("does not belong to root")?;
-    // Our own default tool is nobody's choice.
+    // Our own default tool is not the user's choice.
     let (_, told) = installed.doctor(others.pid(), &[])?;
     assert_eq!(check(&told, "tools")?["status"], "pass", "{told:#}");
     // Nothing is looked up relative to where the caller happens to be, nor by the target's loader.
@@ -216,8 +216,8 @@ fn a_tool_of_the_callers_is_honoured_where_the_target_has_no_more_rights() -> Re
 }
 
 #[test]
-fn libraries_beside_a_program_with_capabilities_must_be_roots() -> Result<()> {
-    // Whoever can link such a program to a place of his own puts libraries of his own beside it.
+fn libraries_of_a_program_with_capabilities_must_belong_to_root() -> Result<()> {
+    // A user who can link such a program into a directory of their own can put their own libraries beside it.
     let place = tempfile::tempdir()?;
     mode(place.path(), 0o777)?;
     let Some(installed) = Installed::below(&place.path().display().to_string(), BOTH)? else {
@@ -247,7 +247,7 @@ fn results_are_written_with_the_real_users_permissions() -> Result<()> {
 }
 
 #[test]
-fn who_protects_itself_is_for_root() -> Result<()> {
+fn undumpable_processes_are_for_root_only() -> Result<()> {
     let Some(installed) = Installed::below("/var/lib", BOTH)? else {
         return Ok(());
     };

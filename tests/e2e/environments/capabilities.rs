@@ -1,4 +1,4 @@
-//! An attacher with file capabilities: what its user may not do, it does not do for him.
+//! An attacher with file capabilities: it does nothing that its user may not do.
 
 use crate::environments::kit::{
     Attach, Program, Start, as_user, attacher, open_to_all, refusal, refused, works,
@@ -101,7 +101,7 @@ fn an_attacher_with_file_capabilities() -> Result<()> {
     roots.quit()
 }
 
-/// Its user could have read any file by it, out of his own process.
+/// Its user could have read any file through it, out of their own process.
 #[test]
 fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
     if !may_give()? {
@@ -145,7 +145,7 @@ fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
         "cannot be read: Permission denied",
     )?;
     refused(&his, &with(&hidden), 2, "is not a file")?;
-    // Into a process with rights that he has not: nothing of his own.
+    // Into a process with more rights than the user has: no library of the user.
     let own = kit.scratch().join("own.so");
     std::fs::copy(&closed, &own)?;
     std::fs::set_permissions(&own, PermissionsExt::from_mode(0o755))?;
@@ -155,7 +155,7 @@ fn a_tool_that_its_user_may_not_read_is_not_sent() -> Result<()> {
     roots.quit()
 }
 
-/// What he may not write, this does not write for him; also when the directory has become another one since the attach.
+/// It does not write what its user may not write; also when the directory has become another one since the attach.
 #[test]
 fn results_are_written_as_its_user() -> Result<()> {
     if !may_give()? {

@@ -1,13 +1,14 @@
-//! A first thread that has ended while others go on: `/proc/PID` tells little of such a process, and `/proc/self` in it neither.
+//! A first thread that has ended while others go on: `/proc/PID` tells little of such a process,
+//! and `/proc/self` in it neither.
 
 use crate::environments::kit::{Attach, Program, Start, attacher, open_to_all, words, works};
 use midair_tests::Result;
 use midair_tests::stand_in::Kit;
 use midair_tests::target::{PATIENCE, Target, until};
 
-/// It went unseen that nothing of the runtimes' tables could be read there.
+/// Regression test: nothing of the runtimes' tables could be read there.
 #[test]
-fn the_whole_way_without_a_first_thread() -> Result<()> {
+fn sessions_without_a_first_thread() -> Result<()> {
     let kit = Kit::new()?;
     let mut program = Program::start(&kit, "left", Start::default())?;
     program.target.send("leave")?;
@@ -17,7 +18,7 @@ fn the_whole_way_without_a_first_thread() -> Result<()> {
     })?;
     works(&mut program, &Attach::default(), "no first thread")?;
 
-    // Who it is, all the same; and how it was entered, to who asks.
+    // The process is named all the same, and so is the entry path with --verbose.
     let dir = tempfile::tempdir()?;
     open_to_all(dir.path())?;
     let attach = Attach {

@@ -98,7 +98,7 @@ pub fn limit(command: &mut Command, limits: &[(libc::__rlimit_resource_t, u64)])
     }
 }
 
-/// Lets everybody in.
+/// Lets every user read and enter it.
 pub fn open_to_all(path: &Path) -> Result<()> {
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o777))?;
     Ok(())
@@ -108,7 +108,7 @@ impl Program {
     /// Starts it, with its log in a directory of its own whose name begins with `name`.
     pub fn start(kit: &Kit, name: &str, start: Start) -> Result<Program> {
         let program = kit.program("two_gpus")?;
-        // Whoever runs a file that he may not read is not dumpable.
+        // A process that runs a file which its user may not read is not dumpable.
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755))?;
         let program = program.into_os_string();
         open_to_all(kit.scratch())?;
@@ -219,7 +219,8 @@ fn output() -> Result<tempfile::TempDir> {
     Ok(dir)
 }
 
-/// A session with a known number of kernels, all of which are in the file. Twice: entering, and waking the thread that stayed.
+/// A session with a known number of kernels, all of which are in the file. Twice: entering, and
+/// waking the thread that stayed.
 pub fn works(program: &mut Program, attach: &Attach, what: &str) -> Result<()> {
     for time in ["first", "second"] {
         works_once(program, attach).map_err(|error| format!("{what}, {time} time: {error}"))?;
@@ -228,7 +229,8 @@ pub fn works(program: &mut Program, attach: &Attach, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no thread of ours does anything in there: on a busy machine clearing away may take longer than the next attach waits.
+/// Waits until no worker thread does anything in there: on a busy machine clearing away may take
+/// longer than the next attach waits.
 pub fn settled(program: &Program) -> Result<()> {
     until("a thread that waits, or none", || {
         let now = Snapshot::take(program.pid)?;

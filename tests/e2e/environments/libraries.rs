@@ -141,7 +141,7 @@ fn a_large_environment_and_a_thousand_libraries() -> Result<()> {
 
 /// What was deleted, and what was replaced on the disk, by the same and by another version.
 #[test]
-fn files_that_are_not_there_any_more() -> Result<()> {
+fn deleted_and_replaced_files() -> Result<()> {
     let kit = Kit::new()?;
     for user in users()? {
         let attach = Attach {
@@ -249,8 +249,8 @@ fn two_copies_of_a_runtime() -> Result<()> {
     Ok(())
 }
 
-/// A program that is started under the profiler is not looked at before: its second copy is noticed inside, and neither is recorded. What
-/// goes through HSA is.
+/// A program that is started under the profiler is not looked at before: its second copy is noticed
+/// inside, and neither is recorded. What goes through HSA is.
 #[test]
 fn two_copies_in_a_program_that_is_started() -> Result<()> {
     let kit = Kit::new()?;

@@ -1,5 +1,5 @@
-//! Limits of the process, of its memory cgroup, and of the attaching side: an attach that fits works, another is refused before
-//! anything is touched, and the program goes on under its limit.
+//! Limits of the process, of its memory cgroup, and of the attaching side: an attach that fits
+//! works, another is refused before anything is touched, and the program goes on under its limit.
 
 use crate::environments::kit::{
     Attach, Program, Start, as_user, ballast, refusal, refused, settled, words, works, works_once,
@@ -169,7 +169,7 @@ fn threads_of_a_user() -> Result<()> {
     if !is_root_for("to be another user")? {
         return Ok(());
     }
-    /// Nobody else is this user.
+    /// No other process has this user.
     const SOMEBODY: u32 = 61_234;
     let kit = Kit::new()?;
     let begin = Start {
@@ -180,7 +180,7 @@ fn threads_of_a_user() -> Result<()> {
     program.ask("work 2")?;
     let pid = program.pid;
     let count = std::fs::read_dir(format!("/proc/{pid}/task"))?.count();
-    // He may lower it himself; prlimit is not one more once it has been started.
+    // The user may lower it; prlimit can no longer be used after the start.
     let lower = as_user(SOMEBODY);
     let mut command = Command::new(&lower[0]);
     command
@@ -214,7 +214,7 @@ fn the_attaching_side() -> Result<()> {
         &attach(libc::RLIMIT_FSIZE, 70 * MIB),
         "files of 70 MiB",
     )?;
-    // Whatever it fails at, it says so, and the program goes on.
+    // Whatever fails, it is reported, and the program goes on.
     for (resource, limit) in [(libc::RLIMIT_AS, 100 * MIB), (libc::RLIMIT_NOFILE, 8)] {
         let mut code = 15;
         // The thread that the one before has brought may be busy loading still.
@@ -274,7 +274,7 @@ fn a_memory_cgroup_at_its_limit() -> Result<()> {
         )?;
         assert_eq!(status(program.pid, "VmLck")?, 0);
     }
-    // What is asked for is enough, and most of what a session takes is this side's.
+    // The requested headroom is enough, and most of the memory of a session is on the attaching side.
     let before = group.usage()?;
     group.limit((before + 9 * MIB) as i64)?;
     works(&mut program, &everything, "9 MiB left")?;
@@ -318,7 +318,7 @@ fn an_attacher_at_its_limit() -> Result<()> {
     program.quit()
 }
 
-/// All that is mapped is memory at once: of that there must be enough, too.
+/// With mlockall every mapping takes memory immediately: there must be enough of that, too.
 #[test]
 fn a_program_that_locks_its_memory() -> Result<()> {
     if !is_root_for("to lock memory without limit")? {

@@ -120,7 +120,8 @@ fn user_namespaces() -> Result<()> {
         before: [as_user(uid), words(&["unshare", "-U", "-r"])].concat(),
         ..Start::default()
     };
-    // A user's process in a user namespace of his own: by him, from outside; by root of that namespace; by root.
+    // A user's process in a user namespace of their own: attached to by that user from outside, by
+    // root of that namespace, by root.
     let mut program = Program::start(&kit, "users", inside(1000))?;
     let pid = program.pid.to_string();
     let user = Attach {
@@ -150,7 +151,7 @@ fn user_namespaces() -> Result<()> {
     )?;
     program.quit()?;
 
-    // The other way round: who has become root in a namespace of his own has no more rights outside.
+    // The other way round: a user who has become root in a namespace of their own has no more rights outside.
     let program = Program::start(&kit, "root's", Start::default())?;
     let child = Attach {
         before: words(&["unshare", "-U", "-r"]),

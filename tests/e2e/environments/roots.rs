@@ -127,7 +127,7 @@ fn a_process_that_does_not_see_itself_in_proc() -> Result<()> {
     )?;
     program.quit()?;
 
-    // Somebody in the mounts of a container, but not in its pid namespace.
+    // An attacher in the mounts of a container, but not in its pid namespace.
     let container = Program::start(
         &kit,
         "container",

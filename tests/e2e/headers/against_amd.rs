@@ -1,7 +1,7 @@
 //! Ours and AMD's own headers, compiled from one text each: sizes, offsets, values and names of members are the same.
 //!
-//! AMD's are had by `cargo xtask amd-headers` (rocprofiler-sdk, ROCTx, HIP) and from the lab (rocprofiler-register, and the HIP and HSA
-//! headers of another release).
+//! AMD's are had by `cargo xtask amd-headers` (rocprofiler-sdk, ROCTx, HIP) and from the lab
+//! (rocprofiler-register, and the HIP and HSA headers of another release).
 
 use super::{LANGUAGES, all_headers, compile, include};
 use midair_tests::lab::Lab;
@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// AMD's headers. `None`: they are not there and nobody demands them; that is said.
+/// AMD's headers. `None`: they are not there and not demanded; the test says that it was left out.
 fn amd() -> Result<Option<PathBuf>> {
     let directory = match std::env::var_os("MIDAIR_AMD_HEADERS_DIR") {
         Some(directory) if !directory.is_empty() => PathBuf::from(directory),
@@ -67,7 +67,8 @@ const COMPARED: [&str; 13] = [
     "rocprofiler-sdk-roctx/api_trace.h",
 ];
 
-/// What the package's copy of those headers has not, or has otherwise than AMD's own releases: it is cut down to what its program uses.
+/// What the package's copy of those headers has not, or has otherwise than AMD's own releases: it
+/// is cut down to what its program uses.
 const CUT: [&str; 2] = [
     "rocprofiler_buffer_tracing_hsa_api_record_t",
     "rocprofiler_callback_tracing_hsa_api_data_t",

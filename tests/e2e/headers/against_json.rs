@@ -5,8 +5,8 @@ use midair_tests::{Result, workspace};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// Headers that the facts were read from and that we do not have: other libraries' interfaces, and the arguments of functions of
-/// libraries that we do not trace.
+/// Headers that the facts were read from and that we do not have: other libraries' interfaces, and
+/// the arguments of functions of libraries that we do not trace.
 const NOT_OURS: [&str; 6] = [
     "/details/",
     "omp-tools.h",
@@ -16,7 +16,7 @@ const NOT_OURS: [&str; 6] = [
     "ompt/api_args.h",
 ];
 
-/// Names that are not declared: they hold arguments of those functions, or are an old spelling that nobody could use.
+/// Names that are not declared: they hold arguments of those functions, or are an old spelling that could not be used.
 const NOT_DECLARED: [&str; 6] = [
     "rocprofiler_callback_tracing_ompt_data_t",
     "rocprofiler_callback_tracing_rccl_api_data_t",
@@ -94,7 +94,8 @@ fn assertions(api: &Value, out: &mut String, count: &mut Count) -> Result<()> {
         }
         writeln!(out, "IS(sizeof({name}) == {}, \"{name}\")", of["size"])?;
         for (constant, value) in object(of, "values")? {
-            // One status and some functions are newer than the headers that the facts were read from (1.2.1, see `against_amd`).
+            // One status and some functions are newer than the headers that the facts were read
+            // from (1.2.1, see `against_amd`).
             let value = match constant.as_str() {
                 "ROCPROFILER_STATUS_LAST" => 42,
                 "ROCPROFILER_HIP_RUNTIME_API_ID_LAST" => 517,
@@ -178,7 +179,7 @@ FIELD(rocprofiler_callback_tracing_code_object_load_data_t, memory_size, 80, 8)
 ";
 
 #[test]
-fn headers_say_what_the_facts_say() -> Result<()> {
+fn headers_match_the_api_files() -> Result<()> {
     let (mut body, mut count) = (String::new(), Count::default());
     for name in [
         "rocprofiler_sdk.json",

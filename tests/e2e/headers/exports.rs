@@ -17,7 +17,8 @@ const OF_TOOLS: [&str; 3] = [
     "rocprofiler_configure_experimental",
 ];
 
-/// A library, the folders of its headers, and what it exports for other parts of the product, by names that are looked up.
+/// A library, the folders of its headers, and what it exports for other parts of the product, by
+/// names that are looked up.
 const LIBRARIES: [(&str, &[&str], &[&str]); 4] = [
     ("librocprofiler-sdk.so.1", &["rocprofiler-sdk/"], &[]),
     (
@@ -138,7 +139,8 @@ fn libraries_export_what_their_headers_declare() -> Result<()> {
     Ok(())
 }
 
-/// Functions that their headers say to be not served: in the first comment of the file, or in the one before the function.
+/// Functions that their headers say to be not served: in the first comment of the file, or in the
+/// one before the function.
 fn said_to_be_missing(declared: &[(String, String)]) -> Result<BTreeSet<String>> {
     const MARK: &str = "Not served";
     let mut missing = BTreeSet::new();
@@ -156,7 +158,7 @@ fn said_to_be_missing(declared: &[(String, String)]) -> Result<BTreeSet<String>>
 
 /// Each function is called with nothing but zeros: those that are not built say so, and no other.
 #[test]
-fn headers_say_what_is_not_served() -> Result<()> {
+fn headers_document_which_functions_are_not_served() -> Result<()> {
     let api: Value = serde_json::from_str(&std::fs::read_to_string(
         workspace().join("api/rocprofiler_sdk.json"),
     )?)?;

@@ -1,5 +1,5 @@
-//! The headers that are installed: they compile, they say what api/*.json says and what AMD's own headers say, and they declare what
-//! the libraries export.
+//! The headers that are installed: they compile, they say what api/*.json says and what AMD's own
+//! headers say, and they declare what the libraries export.
 
 mod against_amd;
 mod against_json;

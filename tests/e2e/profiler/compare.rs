@@ -30,8 +30,8 @@ pub fn only_in(these: &BTreeSet<Work>, those: &BTreeSet<Work>) -> String {
     )
 }
 
-/// The trace holds each dispatch of `log` once, with its grid, workgroup, segments, kernel and times, and nothing else; each of its
-/// queues is one ring of the log, in order.
+/// The trace holds each dispatch of `log` once, with its grid, workgroup, segments, kernel and
+/// times, and nothing else; each of its queues is one ring of the log, in order.
 pub fn same(trace: &Trace, log: &ModelLog) -> Result<()> {
     let places = places(log)?;
     let logged: BTreeSet<Work> = places.keys().copied().collect();
@@ -54,7 +54,8 @@ pub fn same(trace: &Trace, log: &ModelLog) -> Result<()> {
     Ok(())
 }
 
-/// Queues of the trace are rings of the log, one to one, and dispatch ids follow the packet indices. Returns the indices by ring.
+/// Queues of the trace are rings of the log, one to one, and dispatch ids follow the packet
+/// indices. Returns the indices by ring.
 fn in_order(kernels: &[Kernel], places: &BTreeMap<Work, Place>) -> BTreeMap<u64, Vec<u64>> {
     let mut queue_of: BTreeMap<u64, u64> = BTreeMap::new();
     let mut by_ring: BTreeMap<u64, BTreeMap<u64, u64>> = BTreeMap::new();
@@ -87,8 +88,9 @@ fn in_order(kernels: &[Kernel], places: &BTreeMap<Work, Place>) -> BTreeMap<u64,
     by_ring
 }
 
-/// Of a program that runs on: all timed dispatches of the trace are in the log, and on each ring they are all that lie between the
-/// first and the last, but for those that the trace has without times. Returns how many rings there were.
+/// Of a program that runs on: all timed dispatches of the trace are in the log, and on each ring
+/// they are all that lie between the first and the last, but for those that the trace has untimed.
+/// Returns how many rings there were.
 pub fn contiguous(trace: &Trace, log: &ModelLog) -> Result<usize> {
     let places = places(log)?;
     let (timed, untimed): (Vec<Kernel>, Vec<Kernel>) =
@@ -123,8 +125,8 @@ pub fn contiguous(trace: &Trace, log: &ModelLog) -> Result<usize> {
     Ok(by_ring.len())
 }
 
-/// As [`same`], for a device that may have a packet before our signal is in it: the timed ones are the log's, the others are as
-/// many as are missing, per grid, and each reason is counted.
+/// As [`same`], for a device that may have a packet before our signal is in it: the timed ones are
+/// the log's, the others are as many as are missing, per grid, and each reason is counted.
 pub fn mostly(trace: &Trace, log: &ModelLog) -> Result<()> {
     assert_eq!(trace.exit.status.code(), Some(0), "{}", trace.exit);
     assert!(!trace.notes().contains("balance"), "{}", trace.notes());

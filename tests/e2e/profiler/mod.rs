@@ -23,7 +23,8 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// Attaches to `pid`; csv and json go to `dir`, which must be new. Returns once calls and kernels are being recorded.
+    /// Attaches to `pid`; csv and json go to `dir`, which must be new. Returns once calls and
+    /// kernels are being recorded.
     pub fn attach(pid: i32, dir: &Path, options: &[&str]) -> Result<Profiler> {
         let mut command = command("rocprofv3")?;
         command.args(["--pid", &pid.to_string(), "--output-format", "csv", "json"]);
@@ -42,8 +43,8 @@ impl Profiler {
         self.collect()
     }
 
-    /// Waits for its end, which something else has brought about, and reads the trace. Its standard input stays open meanwhile:
-    /// the end of that would end it, too.
+    /// Waits for its end, which something else has brought about, and reads the trace. Its standard
+    /// input stays open meanwhile: the end of that would end it, too.
     pub fn collect(mut self) -> Result<Trace> {
         until("the profiler's end", || Ok(!self.process.is_running()?))?;
         let exit = self.process.wait(PATIENCE)?;
@@ -201,14 +202,15 @@ impl Trace {
         })
     }
 
-    /// The trace must be whole: exit code 0, nothing lost, nothing without times, no note, books that balance (a queue whose books
-    /// do not balance is a note).
+    /// The trace must be whole: exit code 0, nothing lost, nothing untimed, no note, accounts that
+    /// balance (a queue whose accounts do not balance is a note).
     pub fn whole(&self) -> Result<()> {
         self.whole_but(0)
     }
 
-    /// As [`Trace::whole`], of a program that launched while the profiler attached: a packet that was rung before may be with the
-    /// packet processor at the very moment when our signal is put in, on each of HIP's four queues.
+    /// As [`Trace::whole`], of a program that launched while the profiler attached: a packet that
+    /// was rung before may be with the packet processor at the very moment when our signal is put
+    /// in, on each of HIP's four queues.
     pub fn whole_of_running(&self) -> Result<()> {
         self.whole_but(4)
     }
@@ -314,7 +316,8 @@ fn kernels(tool: &Value, csv: &Path) -> Result<Vec<Kernel>> {
     Ok(kernels)
 }
 
-/// Counts the dispatches in a log that grows, reading each byte once: parsing it whole again and again would slow everything down.
+/// Counts the dispatches in a log that grows, reading each byte once: parsing it whole again and
+/// again would slow everything down.
 pub struct Counter {
     log: PathBuf,
     read: u64,

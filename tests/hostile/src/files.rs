@@ -55,8 +55,9 @@ pub fn elf(bytes: &[u8]) {
     }
 }
 
-/// The unwind tables of a file, at some of its addresses, with a stack of its own making: `bytes` is mapped as a target's library would
-/// be, and its last 4 KiB are the stack as well. The stacks that were found, from `hsa_init` or the beginning, the middle and the entry of its code.
+/// The unwind tables of a file, at some of its addresses, with a stack of its own making: `bytes`
+/// is mapped as a target's library would be, and its last 4 KiB are the stack as well. The stacks
+/// that were found, from `hsa_init` or the beginning, the middle and the entry of its code.
 pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
     let file = file_of(bytes);
     let Ok(elf) = opened(&file) else {
@@ -70,8 +71,8 @@ pub fn unwind(bytes: &[u8]) -> Vec<Walk> {
     let Ok(offset) = i64::try_from(first) else {
         return Vec::new();
     };
-    // SAFETY: a fresh private mapping of our own file, which nobody executes or dereferences; it is read by process_vm_readv only, which
-    // answers an error where the file ends.
+    // SAFETY: a fresh private mapping of our own file, which is never executed or dereferences; it is
+    // read by process_vm_readv only, which answers an error where the file ends.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),

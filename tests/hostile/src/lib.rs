@@ -1,6 +1,7 @@
-//! Everything that is read from a target may have been made to hurt. Each function here takes bytes as a target could send them, gives
-//! them to the code that reads such, and checks what must hold whatever they are: no panic, no read beyond, no loop without an end, and
-//! what was accepted says what the bytes say.
+//! Everything that is read from a target may have been made to hurt. Each function here takes bytes
+//! as a target could send them, gives them to the code that reads such, and checks what must hold
+//! whatever they are: no panic, no read beyond, no loop without an end, and what was accepted says
+//! what the bytes say.
 //!
 //! The same functions are driven by proptest (`tests/properties.rs`, in the suite) and by libFuzzer (`fuzz/`).
 #![expect(
@@ -120,7 +121,8 @@ pub fn environment(bytes: &[u8]) {
         let again = settings.encode().map(|bytes| Settings::decode(&bytes));
         assert_eq!(again, Ok(Ok(settings)));
     }
-    // In the target the buffer has no length: what is not its own must not be needed. It lies at the end of a page with nothing behind.
+    // In the target the buffer has no length: what is not its own must not be needed. It lies at
+    // the end of a page with nothing behind.
     let page = Guarded::with(bytes);
     let there = midair_register::environment::read_buffer(page.at().cast());
     if let Ok(variables) = there {
@@ -153,7 +155,7 @@ pub fn boot_block(bytes: &[u8]) {
     used(midair_inject::read_block(us, RemoteAddr::new(u64::from_le_bytes(at))).is_ok());
 }
 
-/// Bytes that end where a page ends, with nothing mapped behind: whoever reads on is found out.
+/// Bytes that end where a page ends, with nothing mapped behind: reading on faults.
 struct Guarded {
     base: *mut libc::c_void,
     whole: usize,

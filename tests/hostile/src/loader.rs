@@ -9,7 +9,8 @@ const MOST_READS: u64 = 18_000;
 const MOST_BEFORE: u64 = 1 + 1024 + 1;
 /// Bytes that are read at once.
 const MOST_BYTES: usize = 1 << 16;
-/// Below this no program has memory (source: proc_sys_vm, `mmap_min_addr`), so null pointers and small numbers lead nowhere.
+/// Below this no program has memory (source: proc_sys_vm, `mmap_min_addr`), so null pointers and
+/// small numbers lead nowhere.
 const LOWEST: u64 = 1 << 16;
 
 /// `/proc/TID/auxv`, and the memory of the process, which begins with a copy of it. The list that was read.
@@ -27,7 +28,8 @@ pub fn auxv(bytes: &[u8]) -> Option<Vec<u64>> {
 fn of_memory(memory: &[u8]) -> Option<Vec<u64>> {
     let found = parsed(memory, false);
     if let Some(found) = &found {
-        // Each entry has a place of its own, which a word in memory names: no more entries than words, and every bias is one of them.
+        // Each entry has a place of its own, which a word in memory names: no more entries than
+        // words, and every bias is one of them.
         assert!(found.len() <= memory.len());
         let words: HashSet<u64> = (0..memory.len() as u64)
             .filter_map(|at| {
@@ -42,8 +44,8 @@ fn of_memory(memory: &[u8]) -> Option<Vec<u64>> {
     found
 }
 
-/// Reads a list. Where memory `moves`, the last word of all that is read, which of an entry names the next one, is another at each
-/// read: so a list may have no end and yet no place twice.
+/// Reads a list. Where memory `moves`, the last word of all that is read, which of an entry names
+/// the next one, is another at each read: so a list may have no end and yet no place twice.
 fn parsed(memory: &[u8], moves: bool) -> Option<Vec<u64>> {
     let mut reads = 0;
     link_map::parse(memory, |at, into| {
@@ -101,8 +103,9 @@ impl Default for Program {
 }
 
 impl Program {
-    /// Its memory, for [`auxv`]: the vector, program headers, `r_debug`, the list, and last the dynamic section (source: elf.h, link.h).
-    /// Its length is a power of two, so that it lies at the same address wherever memory repeats.
+    /// Its memory, for [`auxv`]: the vector, program headers, `r_debug`, the list, and last the
+    /// dynamic section (source: elf.h, link.h). Its length is a power of two, so that it lies at
+    /// the same address wherever memory repeats.
     pub fn image(&self) -> Vec<u8> {
         const HEADERS: usize = 80;
         const DEBUG: usize = HEADERS + 3 * 56;

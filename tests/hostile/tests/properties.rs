@@ -1,4 +1,5 @@
-//! The functions of `midair-hostile` on arbitrary bytes and on real inputs that were changed, with what they allocate in view.
+//! The functions of `midair-hostile` on arbitrary bytes and on real inputs that were changed, with
+//! what they allocate in view.
 #![expect(
     clippy::unwrap_used,
     reason = "helpers of tests, which are no test functions themselves"
@@ -269,7 +270,8 @@ fn elf_files() {
 
 #[test]
 fn unwind_tables() {
-    // The real one is read: by its table the return address is the word at the stack pointer. The file ends in zeros, and so the stack.
+    // The real one is read: by its table the return address is the word at the stack pointer. The
+    // file ends in zeros, and so the stack.
     let walks = hostile::unwind(library());
     assert_eq!(walks[0].frames[0].names, ["hsa_init"]);
     assert_eq!(walks[0].bytes, [0; 8], "{walks:?}");

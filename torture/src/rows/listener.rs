@@ -1,4 +1,5 @@
-//! Programs with our register library, whose listener lets us in where nobody can trace: over its socket, and nothing is stopped.
+//! Programs with our register library, whose listener lets us in where nobody can trace: over its
+//! socket, and nothing is stopped.
 
 use super::races::{GDB, STRACE};
 use crate::cell::Cell;
@@ -76,8 +77,8 @@ pub fn cells() -> Vec<Cell> {
     ]
 }
 
-/// A program of ours with a runtime registered, and the listener that this makes; it goes on when that listens, also where a tracer makes
-/// its start slow.
+/// A program of ours with a runtime registered, and the listener that this makes; it goes on when
+/// that listens, also where a tracer makes its start slow.
 fn listening(leader: &str, words: &[&str]) -> Result<Spec, String> {
     let ours = stage().map_err(|error| error.to_string())?.join("lib");
     Ok(Spec::ours(leader, words)

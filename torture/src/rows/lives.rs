@@ -3,7 +3,7 @@
 use crate::cell::Cell;
 use crate::kit::Kit;
 use crate::spec::Spec;
-use crate::tally::{Cycle, Tally, Way};
+use crate::tally::{Cycle, Entry, Tally};
 use midair_tests::target::run;
 use midair_tests::{Result, workspace};
 use std::process::Command;
@@ -86,9 +86,9 @@ fn drive([package, test]: [&str; 2]) -> Result<Tally> {
                 .unwrap_or(0)
         };
         for _ in 0..count("passed") {
-            tally.count(&Cycle::In(Way {
+            tally.count(&Cycle::Entered(Entry {
                 tier: "tests".to_owned(),
-                ..Way::default()
+                ..Entry::default()
             }));
         }
         for _ in 0..count("failed") {

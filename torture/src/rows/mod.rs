@@ -1,10 +1,10 @@
 //! The rows of the matrix (`docs/attach-engine.md`), in cells; what each is made from: `docs/sources.md#inject`.
 
 mod calls;
+mod environments;
 mod listener;
 mod lives;
 mod load;
-mod places;
 mod product;
 mod races;
 mod runtimes;
@@ -19,7 +19,7 @@ pub fn all(quick: bool) -> Vec<Cell> {
     cells.extend(calls::cells());
     cells.extend(states::cells());
     cells.extend(listener::cells());
-    cells.extend(places::cells());
+    cells.extend(environments::cells());
     cells.extend(lives::cells(quick));
     cells.extend(product::cells());
     cells.extend(races::cells());

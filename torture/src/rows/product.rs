@@ -1,10 +1,10 @@
-//! Row 13: attaches and detaches of the whole product, thousands of them on one program; and one of row 15, where it is the product
-//! and not the engine that looks for room.
+//! Row 13: attaches and detaches of the whole product, thousands of them on one program; and one of
+//! row 15, where it is the product and not the engine that looks for room.
 
 use crate::cell::Cell;
 use crate::kit::Kit as Own;
 use crate::spec::Want;
-use crate::tally::{Cycle, Tally, Way, at};
+use crate::tally::{Cycle, Entry, Tally, at};
 use midair_failure::Kind;
 use midair_inject::Options;
 use midair_session::Pid;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Sessions before the first look: allocators and tables of both sides have grown to what they need.
+/// Sessions before the first snapshot: allocators and tables of both sides have grown to what they need.
 const WARM: u64 = 20;
 /// Growth of either side's memory that is no leak, in KiB.
 const GROWTH: u64 = 8 * 1024;
@@ -90,7 +90,7 @@ fn at_its_limit(own: &Own) -> Result<Tally> {
         group.limit(group.usage()?.cast_signed())?;
         let cycle = session(target.pid(), &install);
         group.limit(-1)?;
-        if matches!(cycle, Cycle::In(_)) {
+        if matches!(cycle, Cycle::Entered(_)) {
             tally.failed += 1;
             tally.note("in, though nothing was left");
         }
@@ -200,7 +200,7 @@ fn session(pid: i32, install: &Install) -> Cycle {
     };
     let attach = began.elapsed();
     let entry = session.entry();
-    let way = Way {
+    let entry = Entry {
         attach,
         stopped: Some(entry.seize + entry.stub + entry.release),
         tier: entry
@@ -209,7 +209,7 @@ fn session(pid: i32, install: &Install) -> Cycle {
             .take(2)
             .collect::<Vec<_>>()
             .join(" "),
-        ..Way::default()
+        ..Entry::default()
     };
     match session.detach() {
         Ok(collected) => {
@@ -223,5 +223,5 @@ fn session(pid: i32, install: &Install) -> Cycle {
     if began.elapsed() > LIMIT {
         return Cycle::Hung(format!("{attach:?} in, {out:?} out"));
     }
-    Cycle::In(Way { out, ..way })
+    Cycle::Entered(Entry { out, ..entry })
 }

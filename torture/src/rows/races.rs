@@ -2,10 +2,10 @@
 
 use crate::cell::{Cell, LIMIT, count_residue, suffered};
 use crate::kit::{Kit, installed};
+use crate::methods::{Method, Midair, Remote};
 use crate::rig::Rig;
 use crate::spec::{Spec, Want};
 use crate::tally::{Cycle, Tally};
-use crate::ways::{Midair, Remote, WayIn};
 use midair_tests::Result;
 use midair_tests::target::Target;
 use std::time::{Duration, Instant};
@@ -99,10 +99,11 @@ fn two(kit: &Kit) -> Result<Tally> {
         let mut entered = 0;
         for cycle in &pair {
             tally.count(cycle);
-            entered += u32::from(matches!(cycle, Cycle::In(_)));
+            entered += u32::from(matches!(cycle, Cycle::Entered(_)));
         }
-        // Two that come at the very same moment may choose the same number for the descriptor, and the loader gives the second one
-        // the library of the first: it knows libraries by their paths.
+        // Two that come at the very same moment may choose the same number for the descriptor, and
+        // the loader gives the second one the library of the first: it knows libraries by their
+        // paths.
         if entered > 0 {
             rig.expect_mark();
         } else {
@@ -134,7 +135,7 @@ fn continued(kit: &Kit) -> Result<Tally> {
             cycle
         })?;
         // The last word was SIGCONT. A stop ends some calls, as it does without us: those are not counted here.
-        if matches!(cycle, Cycle::In(_)) {
+        if matches!(cycle, Cycle::Entered(_)) {
             rig.expect_mark();
         }
         tally.count(&cycle);
@@ -156,7 +157,7 @@ fn held_up(kit: &Kit) -> Result<Tally> {
             Ok(exit) => Remote::cycle_of(&exit),
             Err(error) => Cycle::Hung(error.to_string()),
         };
-        if matches!(cycle, Cycle::In(_)) {
+        if matches!(cycle, Cycle::Entered(_)) {
             rig.expect_mark();
         }
         tally.count(&cycle);

@@ -1,4 +1,4 @@
-//! Rows 4, 6, 7, 18 and 19: processes in a state that other ways in do not expect.
+//! Rows 4, 6, 7, 18 and 19: processes in a state that other attach methods do not expect.
 
 use crate::cell::Cell;
 use crate::spec::{Spec, Want};

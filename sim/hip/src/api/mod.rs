@@ -1,5 +1,6 @@
-//! The functions of the C interface that are implemented. `build.rs` puts each function that is named here into its slot. Their
-//! arguments, results and ownership are those of AMD's functions of the same names.
+//! The functions of the C interface that are implemented. `build.rs` puts each function that is
+//! named here into its slot. Their arguments, results and ownership are those of AMD's functions of
+//! the same names.
 #![expect(
     missing_docs,
     non_snake_case,

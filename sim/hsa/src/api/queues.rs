@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::SeqCst;
 
 /// The queue at this address, which the application has to keep as long as it uses it.
 fn queue(at: *mut Queue) -> Option<&'static Queue> {
-    // SAFETY: null or a live queue of ours, by the contract of each function that comes here; what changes in it is atomic.
+    // SAFETY: null or a live queue of ours, by the contract of each function that comes here; what
+    // changes in it is atomic.
     unsafe { at.as_ref() }
 }
 

@@ -17,7 +17,7 @@ pub extern "C" fn hsa_shut_down() -> Status {
         return status::NOT_INITIALIZED;
     };
     let ended = machine.leave();
-    // Not under the lock: a queue's thread may be about to wake somebody who then asks for it.
+    // Not under the lock: a queue's thread may be about to wake a thread that then asks for it.
     drop(held);
     for served in ended {
         served.stop();
@@ -40,7 +40,8 @@ pub unsafe extern "C" fn hsa_system_get_info(attribute: u32, value: *mut c_void)
     if Held::take().open().is_none() {
         return status::NOT_INITIALIZED;
     }
-    // SAFETY: `value` takes what AMD's headers say for the attribute: two bytes for versions, eight for times, four for enums.
+    // SAFETY: `value` takes what AMD's headers say for the attribute: two bytes for versions, eight
+    // for times, four for enums.
     unsafe {
         match attribute {
             0 => put(value.cast(), 1_u16),

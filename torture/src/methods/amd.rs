@@ -1,15 +1,16 @@
-//! AMD's way: its own register library in the target, started with `ROCP_TOOL_ATTACH=1` as it wants, and its attacher's protocol
-//! (`tests/c/amd_injector.c`).
+//! AMD's method: its own register library in the target, started with `ROCP_TOOL_ATTACH=1` as it
+//! wants, and its attacher's protocol (`tests/c/amd_injector.c`).
 //!
-//! The library is AMD's binary, from the lab; the target runs with the lab as its root, for that library needs a newer C library than
-//! many machines have. AMD's attacher, attach helper and SDK cannot be had: small ones of ours stand in for them, which do no more than
-//! the protocol asks for (`torture/c/amd_helper.c`, `tests/c/mixing_sdk.c`, `torture/c/amd_tool.c`). The tool counts the target's mark up
-//! each time that it is attached.
+//! The library is AMD's binary, from the lab; the target runs with the lab as its root, for that
+//! library needs a newer C library than many machines have. AMD's attacher, attach helper and SDK
+//! cannot be had: small ones of ours stand in for them, which do no more than the protocol asks for
+//! (`torture/c/amd_helper.c`, `tests/c/mixing_sdk.c`, `torture/c/amd_tool.c`). The tool counts the
+//! target's mark up each time that it is attached.
 
-use super::{WayIn, is_mapped};
+use super::{Method, is_mapped};
 use crate::kit::{Kit, LIBRARY_FLAGS};
 use crate::spec::{Program, Spec};
-use crate::tally::{Cycle, Way};
+use crate::tally::{Cycle, Entry};
 use midair_tests::Result;
 use midair_tests::compile::host_program;
 use midair_tests::target::Target;
@@ -34,9 +35,10 @@ const REGISTER: &str = "usr/lib/x86_64-linux-gnu/librocprofiler-register.so.0";
 /// Directory of what AMD's library loads. The name is that of a library that was brought in: those stay.
 const PARTS: &str = "amd-probe";
 
-/// Gives a program the lab as its root, in mounts of its own, over which it may write; the scratch directory is where it is outside.
-/// The root of the whole namespace, not only of the process: gdb looks for the program's libraries in the former.
-/// $0 is the lab, $1 the scratch directory, $2 a name in it; the rest is the command.
+/// Gives a program the lab as its root, in mounts of its own, over which it may write; the scratch
+/// directory is where it is outside. The root of the whole namespace, not only of the process: gdb
+/// looks for the program's libraries in the former. $0 is the lab, $1 the scratch directory, $2 a
+/// name in it; the rest is the command.
 const ENTER: &str = r#"mkdir -p "$2"; mount -t tmpfs tmpfs "$2"; mkdir "$2/up" "$2/work" "$2/root"
 mount -t overlay -o "lowerdir=$0,upperdir=$2/up,workdir=$2/work" overlay "$2/root"
 mkdir -p "$2/root$1"; mount --bind "$1" "$2/root$1"
@@ -101,8 +103,8 @@ fn parts(kit: &Kit) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// A program of ours in the lab's root, with AMD's register library and a runtime registered there; with AMD's listener, or as most
-/// programs are started: without.
+/// A program of ours in the lab's root, with AMD's register library and a runtime registered there;
+/// with AMD's listener, or as most programs are started: without.
 ///
 /// # Errors
 /// Why this one cannot be had so.
@@ -155,7 +157,7 @@ pub fn on_amds_register(
     })
 }
 
-impl WayIn for Amd {
+impl Method for Amd {
     fn name(&self) -> &'static str {
         "amd"
     }
@@ -188,11 +190,11 @@ impl WayIn for Amd {
         Ok(match (said("attach "), said("detach "), said("took ")) {
             (Some(0), Some(0), Some(ns)) if is_mapped(pid, &tool) => {
                 let attach = Duration::from_nanos(ns);
-                Cycle::In(Way {
+                Cycle::Entered(Entry {
                     attach,
                     out: whole.saturating_sub(attach),
                     tier: "listener".to_owned(),
-                    ..Way::default()
+                    ..Entry::default()
                 })
             }
             (None, ..) if words.contains("no thread rocp-bg-attach") => {

@@ -1,8 +1,8 @@
-//! gdb's way: `call dlopen(...)` in batch mode.
+//! gdb's method: `call dlopen(...)` in batch mode.
 
-use super::{WayIn, fresh_probe, is_mapped};
+use super::{Method, fresh_probe, is_mapped};
 use crate::kit::{Kit, installed};
-use crate::tally::{Cycle, Way};
+use crate::tally::{Cycle, Entry};
 use midair_tests::Result;
 use midair_tests::target::Target;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ impl Gdb {
     }
 }
 
-impl WayIn for Gdb {
+impl Method for Gdb {
     fn name(&self) -> &'static str {
         "gdb"
     }
@@ -59,12 +59,14 @@ impl WayIn for Gdb {
         let said = exit.stderr.iter().rev().find(|line| !line.is_empty());
         let said = said.cloned().unwrap_or_default();
         match handle {
-            Some(line) if !line.ends_with(" 0x0") && is_mapped(pid, &probe) => Ok(Cycle::In(Way {
-                attach: took,
-                tier: "leader".to_owned(),
-                thread: Some(pid),
-                ..Way::default()
-            })),
+            Some(line) if !line.ends_with(" 0x0") && is_mapped(pid, &probe) => {
+                Ok(Cycle::Entered(Entry {
+                    attach: took,
+                    tier: "leader".to_owned(),
+                    thread: Some(pid),
+                    ..Entry::default()
+                }))
+            }
             _ if said.contains("ptrace: ") => Ok(Cycle::Refused("ptrace".to_owned(), said)),
             Some(line) => Ok(Cycle::Failed(format!("{line} {said}"))),
             None => Ok(Cycle::Failed(said)),

@@ -19,15 +19,15 @@ use midair_tests::Result;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A way in.
-pub trait WayIn {
+/// An attach method.
+pub trait Method {
     /// Its name and version, for the table.
     fn name(&self) -> &'static str;
     /// Whether cells of this row are tried by it.
     fn takes(&self, _row: u8) -> bool {
         true
     }
-    /// The target as this way needs it to be started.
+    /// The target as this method needs it to be started.
     ///
     /// # Errors
     /// Why this one cannot be had so.
@@ -39,7 +39,7 @@ pub trait WayIn {
     /// # Errors
     /// Only what is wrong on our own side.
     fn cycle(&mut self, kit: &Kit, pid: i32, limit: Duration) -> Result<Cycle>;
-    /// The target took harm and is killed next: whatever of this way still holds it lets it go.
+    /// The target took harm and is killed next: whatever of this method still holds it lets it go.
     fn let_go(&mut self, _pid: i32) {}
 }
 
@@ -50,7 +50,7 @@ fn fresh_probe(kit: &Kit) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether a process has this file mapped: the proof that does not come from the way in itself.
+/// Whether a process has this file mapped: the proof that does not come from the attach method itself.
 fn is_mapped(pid: i32, path: &std::path::Path) -> bool {
     let name = path.to_string_lossy();
     // A zombie leader's own file is empty; each live thread's tells the same.

@@ -20,7 +20,7 @@ midair-torture [--quick] [--row N]... [--cell TEXT]... [--cycles N] [--many N] [
 
 /// What was asked for.
 #[derive(Debug, Clone)]
-pub struct Words {
+pub struct Arguments {
     /// How much is done.
     pub amount: Amount,
     rows: Vec<u8>,
@@ -36,13 +36,13 @@ pub struct Words {
     pub docs: Option<PathBuf>,
 }
 
-impl Words {
+impl Arguments {
     /// Reads it; None when help was asked for.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(words: impl Iterator<Item = String>) -> Result<Option<Words>, String> {
-        let mut asked = Words {
+    pub fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<Arguments>, String> {
+        let mut asked = Arguments {
             amount: Amount {
                 cycles: 0,
                 many: 0,
@@ -58,9 +58,13 @@ impl Words {
             docs: None,
         };
         let (mut cycles, mut many) = (None, None);
-        let mut words = words;
-        while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
+        let mut arguments = arguments;
+        while let Some(word) = arguments.next() {
+            let mut value = || {
+                arguments
+                    .next()
+                    .ok_or_else(|| format!("{word} wants a value"))
+            };
             match word.as_str() {
                 "--help" | "-h" => return Ok(None),
                 "--quick" => {
@@ -87,7 +91,7 @@ impl Words {
     }
 
     /// Whether this one of the others was asked for.
-    pub fn wants_way(&self, name: &str) -> bool {
+    pub fn wants_method(&self, name: &str) -> bool {
         self.by.is_empty() || self.by.iter().any(|by| by == name)
     }
 
@@ -106,39 +110,39 @@ fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Words {
-        let words = line.split_ascii_whitespace().map(str::to_owned);
-        Words::parse(words).unwrap().unwrap()
+    fn asked(line: &str) -> Arguments {
+        let arguments = line.split_ascii_whitespace().map(str::to_owned);
+        Arguments::parse(arguments).unwrap().unwrap()
     }
 
     #[test]
     fn rows_and_cells_may_be_repeated() {
-        let words = asked("--row 3 --row 5 --cell vfork --cell fuse");
+        let arguments = asked("--row 3 --row 5 --cell vfork --cell fuse");
         for (row, name, wanted) in [
             (3, "a thread in a fuse wait", true),
             (5, "vfork on 2 threads", true),
             (5, "fork", false),
             (2, "vfork", false),
         ] {
-            assert_eq!(words.wants(row, name), wanted, "{row} {name}");
+            assert_eq!(arguments.wants(row, name), wanted, "{row} {name}");
         }
         assert!(asked("").wants(7, "anything"));
     }
 
     #[test]
     fn one_of_the_others() {
-        let words = asked("--only-others --by amd");
-        assert!(words.wants_way("amd") && !words.wants_way("gdb"));
-        assert!(asked("").wants_way("gdb"));
+        let arguments = asked("--only-others --by amd");
+        assert!(arguments.wants_method("amd") && !arguments.wants_method("gdb"));
+        assert!(asked("").wants_method("gdb"));
     }
 
     #[test]
     fn what_is_not_known_is_refused() {
-        let words = ["--cell", "--rows"].map(|word| vec![word.to_owned()]);
+        let arguments = ["--cell", "--rows"].map(|word| vec![word.to_owned()]);
         assert!(
-            words
+            arguments
                 .into_iter()
-                .all(|line| Words::parse(line.into_iter()).is_err())
+                .all(|line| Arguments::parse(line.into_iter()).is_err())
         );
     }
 }

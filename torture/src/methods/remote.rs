@@ -1,8 +1,9 @@
-//! Ours, from a process of its own: another user's, in other namespaces, on one processor, or one that is stopped half way.
+//! Ours, from a process of its own: another user's, in other namespaces, on one processor, or one
+//! that is stopped half method.
 
-use super::{WayIn, in_and_out};
+use super::{Method, in_and_out};
 use crate::kit::Kit;
-use crate::tally::{Cycle, Way};
+use crate::tally::{Cycle, Entry};
 use midair_inject::{Library, Options};
 use midair_tests::Result;
 use midair_tests::target::{Exit, Target};
@@ -75,7 +76,7 @@ impl Remote {
         match words[..] {
             ["in", attach, out, stopped, thread, tier] => {
                 let time = |word: &str| Duration::from_nanos(word.parse().unwrap_or(0));
-                Cycle::In(Way {
+                Cycle::Entered(Entry {
                     attach: time(attach),
                     out: time(out),
                     stopped: Some(time(stopped)),
@@ -93,7 +94,7 @@ impl Remote {
     }
 }
 
-impl WayIn for Remote {
+impl Method for Remote {
     fn name(&self) -> &'static str {
         "midair"
     }
@@ -116,13 +117,13 @@ pub fn one(words: &[String]) -> ExitCode {
     };
     let library = Library::File(PathBuf::from(probe));
     match in_and_out(pid, &library, &Options::default()) {
-        Cycle::In(way) => println!(
+        Cycle::Entered(entry) => println!(
             "in {} {} {} {} {}",
-            way.attach.as_nanos(),
-            way.out.as_nanos(),
-            way.stopped.unwrap_or_default().as_nanos(),
-            way.thread.unwrap_or(0),
-            way.tier
+            entry.attach.as_nanos(),
+            entry.out.as_nanos(),
+            entry.stopped.unwrap_or_default().as_nanos(),
+            entry.thread.unwrap_or(0),
+            entry.tier
         ),
         Cycle::Refused(name, why) => println!("refused {name} {why}"),
         Cycle::Failed(why) | Cycle::Hung(why) => println!("failed {}", why.replace('\n', " ")),

@@ -1,8 +1,9 @@
-//! frida's way: `inject_library_file` of its Python package, in one process for many cycles, so that only the injection is measured.
+//! frida's method: `inject_library_file` of its Python package, in one process for many cycles, so
+//! that only the injection is measured.
 
-use super::{WayIn, fresh_probe, is_mapped};
+use super::{Method, fresh_probe, is_mapped};
 use crate::kit::Kit;
-use crate::tally::{Cycle, Way};
+use crate::tally::{Cycle, Entry};
 use midair_tests::Result;
 use midair_tests::target::Target;
 use std::path::PathBuf;
@@ -62,7 +63,7 @@ impl Frida {
     }
 }
 
-impl WayIn for Frida {
+impl Method for Frida {
     fn name(&self) -> &'static str {
         "frida"
     }
@@ -71,7 +72,8 @@ impl WayIn for Frida {
         self.inject(kit, pid, limit.max(LEAST))
     }
 
-    // Its server may go on tracing the target, which then cannot even be reaped; it ends with that, and another one is started.
+    // Its server may go on tracing the target, which then cannot even be reaped; it ends with that,
+    // and another one is started.
     fn let_go(&mut self, _pid: i32) {
         self.server = None;
     }
@@ -96,7 +98,8 @@ impl Frida {
         let line = match heard.recv_timeout(limit) {
             Ok(line) => line,
             Err(_) => {
-                // SAFETY: two numbers; the process is a child of ours that was not reaped, and leads a group of its own.
+                // SAFETY: two numbers; the process is a child of ours that was not reaped, and
+                // leads a group of its own.
                 unsafe { libc::kill(-server_pid, libc::SIGKILL) };
                 // Not waited for: a helper of frida's may hold the pipe open for long.
                 drop(reader);
@@ -124,12 +127,12 @@ impl Frida {
         let attach = Duration::from_nanos(ns.parse()?);
         let waits = Instant::now();
         let _still = is_mapped(pid, &probe);
-        Ok(Cycle::In(Way {
+        Ok(Cycle::Entered(Entry {
             attach,
             out: waits.elapsed(),
             tier: "leader".to_owned(),
             thread: Some(pid),
-            ..Way::default()
+            ..Entry::default()
         }))
     }
 }

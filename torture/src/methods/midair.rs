@@ -1,8 +1,8 @@
-//! Ours: the whole way in and out of the engine.
+//! Ours: the engine, in and out again.
 
-use super::WayIn;
+use super::Method;
 use crate::kit::Kit;
-use crate::tally::{Cycle, Way};
+use crate::tally::{Cycle, Entry};
 use midair_inject::{EnterError, Library, Options, approach, enter_by};
 use midair_session::Pid;
 use midair_tests::Result;
@@ -21,7 +21,7 @@ pub struct Midair {
 /// How long a cycle that hangs is watched: it is told from one that is only slow.
 const GRACE: Duration = Duration::from_secs(25);
 
-impl WayIn for Midair {
+impl Method for Midair {
     fn name(&self) -> &'static str {
         "midair"
     }
@@ -66,12 +66,12 @@ pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
         return judged(&error);
     }
     let attach = began.elapsed();
-    let way = Way {
+    let entry = Entry {
         attach,
         stopped: Some(entered.times.stopped()),
         tier: word(&entered.via.path),
         thread: Some(entered.via.tid.raw()),
-        ..Way::default()
+        ..Entry::default()
     };
     let talk = || -> std::io::Result<()> {
         let mut socket: UnixStream = entered.channel.try_clone()?.into();
@@ -87,14 +87,15 @@ pub fn in_and_out(pid: i32, library: &Library, options: &Options) -> Cycle {
         return Cycle::Failed(error.to_string());
     }
     if let Err(error) = entered.withdraw(options) {
-        // In, but not quite out: what stays is known to the next attach, which takes it away. Right only where a cell says so.
+        // In, but not quite out: what stays is known to the next attach, which takes it away. Right
+        // only where a cell says so.
         return match judged(&error) {
             Cycle::Refused(name, words) => Cycle::Refused(name, format!("withdrawing: {words}")),
             _ => Cycle::Failed(format!("withdrawing: {error}")),
         };
     }
     let out = began.elapsed() - attach;
-    Cycle::In(Way { out, ..way })
+    Cycle::Entered(Entry { out, ..entry })
 }
 
 /// A refusal or a failure.

@@ -2,8 +2,8 @@
 
 use crate::cell::Cell;
 use crate::kit::{Kit, TARGET_SOURCES, installed};
+use crate::methods::on_amds_register;
 use crate::spec::{Spec, Want};
-use crate::ways::on_amds_register;
 use midair_tests::memory_group::{self, MemoryGroup};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
