@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// * the SONAME, since cargo can only make `libNAME.so`;
 /// * a build id, which injectors compare across containers;
-/// * NODELETE, since threads may be inside our code when somebody calls `dlclose`;
+/// * NODELETE, since threads may be inside our code when `dlclose` is called;
 /// * no text relocations and no lazy binding: the first call of a function must not take the
 ///   loader's lock on a thread of the application;
 /// * `-Bsymbolic`: our references to our own names bind to our own definitions. Where AMD's SDK is
@@ -81,7 +81,8 @@ macro_rules! c_api {
         $(#[$meta])*
         ///
         /// # Safety
-        /// Pointers are null or valid for what the C function of this name does with them; function pointers have its types.
+        /// Pointers are null or valid for what the C function of this name does with them; function
+        /// pointers have its types.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> ::std::ffi::c_int {
             $crate::status(move || $body)

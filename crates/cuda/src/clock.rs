@@ -51,12 +51,12 @@ impl Pair {
 
 /// The interval between two pairs.
 #[derive(Debug, Clone, Copy)]
-struct Stretch {
+struct Interval {
     from: Pair,
     to: Pair,
 }
 
-impl Stretch {
+impl Interval {
     fn has(&self, time: u64) -> bool {
         // Where the clock was set back, the later pair may have the smaller time.
         let (low, high) = (self.from.cupti, self.to.cupti);
@@ -90,7 +90,7 @@ impl Stretch {
 pub struct Clock {
     pairs: Vec<Pair>,
     /// Interval of the last conversion; the next timestamp is nearly always in it.
-    last: Option<Stretch>,
+    last: Option<Interval>,
     /// How many times CUPTI's clock was seen to have been set.
     pub steps: u32,
 }
@@ -121,28 +121,28 @@ impl Clock {
             return 0;
         }
         match (self.last, self.pairs.last()) {
-            (Some(stretch), _) if stretch.has(time) => stretch.convert(time),
+            (Some(interval), _) if interval.has(time) => interval.convert(time),
             // Later than the newest pair. Where the clock was set back, the time may also be from
             // before that.
             (_, Some(newest)) if self.steps == 0 && time >= newest.cupti => {
                 time.wrapping_add_signed(newest.difference())
             }
-            _ => self.look(time),
+            _ => self.search(time),
         }
     }
 
-    fn look(&mut self, time: u64) -> u64 {
-        let stretches = self.pairs.windows(2).filter_map(|two| match two {
-            [from, to] => Some(Stretch {
+    fn search(&mut self, time: u64) -> u64 {
+        let intervals = self.pairs.windows(2).filter_map(|two| match two {
+            [from, to] => Some(Interval {
                 from: *from,
                 to: *to,
             }),
             _ => None,
         });
         // The newest interval that contains the time.
-        if let Some(stretch) = stretches.rev().find(|stretch| stretch.has(time)) {
-            self.last = Some(stretch);
-            return stretch.convert(time);
+        if let Some(interval) = intervals.rev().find(|interval| interval.has(time)) {
+            self.last = Some(interval);
+            return interval.convert(time);
         }
         let (Some(first), Some(newest)) = (self.pairs.first(), self.pairs.last()) else {
             return time;
@@ -199,7 +199,7 @@ mod tests {
         let mut clock = Clock::default();
         clock.add(pair(1_000_000_000, 0));
         clock.add(pair(1_100_000_000, 100_000_000));
-        // An hour forward, in the middle of this stretch.
+        // An hour forward, in the middle of this interval.
         let hour = 3_600_000_000_000;
         clock.add(pair(1_200_000_000 + hour, 200_000_000));
         assert_eq!(clock.steps, 1);

@@ -5,7 +5,7 @@ use crate::cupti::activity::{
     Activity, Api, Kernel, Marker, Memcpy, Memory, Memset, Synchronization, Text, UnifiedMemory,
 };
 use crate::kernels::{Kernels, Shape};
-use crate::markers::{Markers, Range, Told, What};
+use crate::markers::{Event, EventKind, Markers, Range};
 use crate::session::OWN_CALL;
 use crate::sink::{Sink, header};
 use midair_abi::cupti::{
@@ -91,7 +91,7 @@ impl Drain {
     /// The texts that it points to are terminated and stay until its buffer is returned, as CUPTI
     /// documents.
     #[inline]
-    pub unsafe fn see(&mut self, activity: &Activity<'_>) {
+    pub unsafe fn convert(&mut self, activity: &Activity<'_>) {
         match activity {
             // SAFETY: the caller's promise, here and below.
             Activity::Kernel(kernel) => unsafe { self.kernel(kernel) },
@@ -123,11 +123,11 @@ impl Drain {
     }
 
     /// The system's thread id for a thread as CUPTI identifies it.
-    fn tid(&self, told: u32) -> u32 {
+    fn tid(&self, id: u32) -> u32 {
         match &self.threads {
-            Some(_) if told == self.owner.0 => self.owner.1,
-            Some(threads) => threads.get(&told).copied().unwrap_or(told),
-            None => told,
+            Some(_) if id == self.owner.0 => self.owner.1,
+            Some(threads) => threads.get(&id).copied().unwrap_or(id),
+            None => id,
         }
     }
 
@@ -141,7 +141,7 @@ impl Drain {
             shared: kernel.static_shared,
         };
         let (sink, cut) = (&mut self.sink, &mut self.cut);
-        let tell = |id, name: &CStr| {
+        let describe = |id, name: &CStr| {
             let name = name.to_bytes();
             *cut += u64::from(name.len() > MOST_NAME);
             let name = name.get(..MOST_NAME).unwrap_or(name);
@@ -156,7 +156,7 @@ impl Drain {
             sink.put_with_text(&symbol, name)
         };
         // SAFETY: the caller's promise.
-        let kernel_id = unsafe { self.kernels.number(kernel.name.pointer(), shape, tell) };
+        let kernel_id = unsafe { self.kernels.number(kernel.name.pointer(), shape, describe) };
         let queue_id = self.queue(kernel.context, kernel.stream, kernel.device);
         self.dispatches += 1;
         let (mut start, mut end) = (
@@ -290,8 +290,8 @@ impl Drain {
             }
             // The driver chose the direction: the kinds of memory tell it.
             _ => {
-                let place = |memory| if is_on_host(memory) { HOST } else { here };
-                let (src, dst) = (place(copy.src_kind), place(copy.dst_kind));
+                let node = |memory| if is_on_host(memory) { HOST } else { here };
+                let (src, dst) = (node(copy.src_kind), node(copy.dst_kind));
                 let operation = 1 + u32::from(dst != HOST) + 2 * u32::from(src != HOST);
                 (operation, src, dst)
             }
@@ -444,15 +444,15 @@ impl Drain {
     }
 
     unsafe fn marker(&mut self, marker: &Marker<'_>) {
-        let what = if marker.flags & cupti_flag::MARKER_END != 0 {
-            What::End
+        let kind = if marker.flags & cupti_flag::MARKER_END != 0 {
+            EventKind::End
         } else if marker.flags & cupti_flag::MARKER_START != 0 {
-            What::Begin
+            EventKind::Begin
         } else {
-            What::Moment
+            EventKind::Mark
         };
-        let told = Told {
-            what,
+        let event = Event {
+            kind,
             time: self.clock.convert(marker.timestamp),
             id: marker.id,
             tid: self.tid(marker.thread),
@@ -461,7 +461,7 @@ impl Drain {
             // SAFETY: as above.
             domain: unsafe { bytes(marker.domain) },
         };
-        if let Some(range) = self.markers.see(&told) {
+        if let Some(range) = self.markers.add(&event) {
             self.range(&range, 0);
         }
     }
@@ -488,7 +488,7 @@ impl Drain {
         }
         let notes = [
             (
-                self.markers.unseen_begins,
+                self.markers.unmatched_ends,
                 "NVTX ranges ended that had begun before the attach",
             ),
             (

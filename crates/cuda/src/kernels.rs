@@ -25,7 +25,7 @@ struct Known {
 /// The kernels of a session.
 #[derive(Debug, Default)]
 pub struct Kernels {
-    by_place: HashMap<(usize, Shape), Known>,
+    by_address: HashMap<(usize, Shape), Known>,
     by_text: HashMap<(CString, Shape), u64>,
 }
 
@@ -40,12 +40,12 @@ impl Kernels {
         &mut self,
         name: *const c_char,
         shape: Shape,
-        tell: impl FnOnce(u64, &CStr) -> bool,
+        describe: impl FnOnce(u64, &CStr) -> bool,
     ) -> u64 {
         if name.is_null() {
             return 0;
         }
-        if let Some(known) = self.by_place.get(&(name.addr(), shape)) {
+        if let Some(known) = self.by_address.get(&(name.addr(), shape)) {
             // SAFETY: the caller's promise; strcmp reads no further than the first difference, or
             // the terminator.
             if unsafe { libc::strcmp(name, known.text.as_ptr()) } == 0 {
@@ -53,29 +53,34 @@ impl Kernels {
             }
         }
         // SAFETY: the caller's promise.
-        self.look(name.addr(), unsafe { CStr::from_ptr(name) }, shape, tell)
+        self.find_or_add(
+            name.addr(),
+            unsafe { CStr::from_ptr(name) },
+            shape,
+            describe,
+        )
     }
 
-    fn look(
+    fn find_or_add(
         &mut self,
-        place: usize,
+        address: usize,
         name: &CStr,
         shape: Shape,
-        tell: impl FnOnce(u64, &CStr) -> bool,
+        describe: impl FnOnce(u64, &CStr) -> bool,
     ) -> u64 {
         let text = name.to_owned();
         let next = self.by_text.len() as u64 + 1;
         let key = (text.clone(), shape);
         let id = match self.by_text.get(&key) {
             Some(id) => *id,
-            None if tell(next, name) => {
+            None if describe(next, name) => {
                 self.by_text.insert(key, next);
                 next
             }
             // The number would mean nothing without its description.
             None => return 0,
         };
-        self.by_place.insert((place, shape), Known { text, id });
+        self.by_address.insert((address, shape), Known { text, id });
         id
     }
 

@@ -22,9 +22,9 @@ pub mod operation {
 
 /// A marker record as CUPTI delivers it.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
+pub struct Event<'a> {
     /// Mark, begin or end.
-    pub what: What,
+    pub kind: EventKind,
     /// CLOCK_BOOTTIME, ns.
     pub time: u64,
     /// 0, or the id of a started range.
@@ -39,9 +39,9 @@ pub struct Told<'a> {
 
 /// Kind of a marker record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// A mark.
-    Moment,
+    Mark,
     /// The begin of a range.
     Begin,
     /// Its end.
@@ -74,49 +74,49 @@ pub struct Markers {
     started: HashMap<u32, Range>,
     open: usize,
     /// Ends whose begin was before the session.
-    pub unseen_begins: u64,
+    pub unmatched_ends: u64,
     /// Ranges beyond the maximum.
     pub too_many: u64,
 }
 
 impl Markers {
     /// Takes a marker record, and returns the mark or range that it completes.
-    pub fn see(&mut self, told: &Told<'_>) -> Option<Range> {
-        match told.what {
-            What::Moment => Some(begin(told, operation::MARK)),
-            What::Begin if self.open >= MOST_OPEN => {
+    pub fn add(&mut self, event: &Event<'_>) -> Option<Range> {
+        match event.kind {
+            EventKind::Mark => Some(begin(event, operation::MARK)),
+            EventKind::Begin if self.open >= MOST_OPEN => {
                 self.too_many += 1;
                 None
             }
-            What::Begin => {
+            EventKind::Begin => {
                 self.open += 1;
-                if told.id == 0 {
-                    let stack = self.pushed.entry((told.tid, told.domain.to_vec()));
+                if event.id == 0 {
+                    let stack = self.pushed.entry((event.tid, event.domain.to_vec()));
                     stack
                         .or_default()
-                        .push(begin(told, operation::THREAD_RANGE));
+                        .push(begin(event, operation::THREAD_RANGE));
                 } else if self
                     .started
-                    .insert(told.id, begin(told, operation::PROCESS_RANGE))
+                    .insert(event.id, begin(event, operation::PROCESS_RANGE))
                     .is_some()
                 {
                     self.open -= 1;
                 }
                 None
             }
-            What::End => {
-                let range = if told.id == 0 {
-                    let stack = self.pushed.get_mut(&(told.tid, told.domain.to_vec()));
+            EventKind::End => {
+                let range = if event.id == 0 {
+                    let stack = self.pushed.get_mut(&(event.tid, event.domain.to_vec()));
                     stack.and_then(Vec::pop)
                 } else {
-                    self.started.remove(&told.id)
+                    self.started.remove(&event.id)
                 };
                 let Some(mut range) = range else {
-                    self.unseen_begins += 1;
+                    self.unmatched_ends += 1;
                     return None;
                 };
                 self.open -= 1;
-                range.end = told.time;
+                range.end = event.time;
                 Some(range)
             }
         }
@@ -137,20 +137,20 @@ impl Markers {
     }
 }
 
-fn begin(told: &Told<'_>, operation: u32) -> Range {
-    let mut text = Vec::with_capacity(told.domain.len() + told.name.len() + 1);
-    if !told.domain.is_empty() {
-        text.extend_from_slice(told.domain);
+fn begin(event: &Event<'_>, operation: u32) -> Range {
+    let mut text = Vec::with_capacity(event.domain.len() + event.name.len() + 1);
+    if !event.domain.is_empty() {
+        text.extend_from_slice(event.domain);
         text.push(b':');
     }
-    text.extend_from_slice(told.name);
+    text.extend_from_slice(event.name);
     text.truncate(MOST_TEXT);
     Range {
         operation,
-        start: told.time,
-        end: told.time,
-        id: told.id,
-        tid: told.tid,
+        start: event.time,
+        end: event.time,
+        id: event.id,
+        tid: event.tid,
         text,
     }
 }
@@ -159,16 +159,16 @@ fn begin(told: &Told<'_>, operation: u32) -> Range {
 mod tests {
     use super::*;
 
-    fn told(
-        what: What,
+    fn event(
+        kind: EventKind,
         time: u64,
         id: u32,
         tid: u32,
         name: &'static str,
         domain: &'static str,
-    ) -> Told<'static> {
-        Told {
-            what,
+    ) -> Event<'static> {
+        Event {
+            kind,
             time,
             id,
             tid,
@@ -181,15 +181,15 @@ mod tests {
     fn pushed_ranges_end_innermost_first_in_their_thread_and_domain() {
         let mut markers = Markers::default();
         for begin in [
-            told(What::Begin, 1, 0, 7, "outer", ""),
-            told(What::Begin, 2, 0, 8, "other thread", ""),
-            told(What::Begin, 3, 0, 7, "ncclAllReduce", "NCCL"),
-            told(What::Begin, 4, 0, 7, "inner", ""),
+            event(EventKind::Begin, 1, 0, 7, "outer", ""),
+            event(EventKind::Begin, 2, 0, 8, "other thread", ""),
+            event(EventKind::Begin, 3, 0, 7, "ncclAllReduce", "NCCL"),
+            event(EventKind::Begin, 4, 0, 7, "inner", ""),
         ] {
-            assert_eq!(markers.see(&begin), None);
+            assert_eq!(markers.add(&begin), None);
         }
         let mut end = |time, tid, domain| {
-            let range = markers.see(&told(What::End, time, 0, tid, "", domain));
+            let range = markers.add(&event(EventKind::End, time, 0, tid, "", domain));
             range.map(|it| {
                 (
                     String::from_utf8(it.text).unwrap(),
@@ -207,7 +207,7 @@ mod tests {
         );
         assert_eq!(end(7, 7, ""), Some(("outer".into(), 1, 1, 7, 7)));
         assert_eq!(end(8, 7, ""), None);
-        assert_eq!(markers.unseen_begins, 1);
+        assert_eq!(markers.unmatched_ends, 1);
         let left = markers.close(20);
         assert_eq!(left.len(), 1);
         assert_eq!(
@@ -220,16 +220,24 @@ mod tests {
     #[test]
     fn started_ranges_end_by_their_id_and_marks_are_moments() {
         let mut markers = Markers::default();
-        assert_eq!(markers.see(&told(What::Begin, 1, 5, 7, "five", "")), None);
-        assert_eq!(markers.see(&told(What::Begin, 2, 6, 7, "six", "")), None);
-        let five = markers.see(&told(What::End, 9, 5, 8, "", "")).unwrap();
+        assert_eq!(
+            markers.add(&event(EventKind::Begin, 1, 5, 7, "five", "")),
+            None
+        );
+        assert_eq!(
+            markers.add(&event(EventKind::Begin, 2, 6, 7, "six", "")),
+            None
+        );
+        let five = markers
+            .add(&event(EventKind::End, 9, 5, 8, "", ""))
+            .unwrap();
         assert_eq!(
             (five.operation, five.start, five.end, five.id, five.tid),
             (2, 1, 9, 5, 7)
         );
-        assert_eq!(markers.see(&told(What::End, 10, 5, 8, "", "")), None);
+        assert_eq!(markers.add(&event(EventKind::End, 10, 5, 8, "", "")), None);
         let mark = markers
-            .see(&told(What::Moment, 11, 0, 7, "here", "D"))
+            .add(&event(EventKind::Mark, 11, 0, 7, "here", "D"))
             .unwrap();
         assert_eq!((mark.operation, mark.start, mark.end), (0, 11, 11));
         assert_eq!(mark.text, b"D:here");
@@ -239,10 +247,17 @@ mod tests {
     fn what_finds_no_room_is_counted() {
         let mut markers = Markers::default();
         for id in 1..=(MOST_OPEN as u32 + 3) {
-            assert_eq!(markers.see(&told(What::Begin, 1, id, 7, "", "")), None);
+            assert_eq!(
+                markers.add(&event(EventKind::Begin, 1, id, 7, "", "")),
+                None
+            );
         }
         assert_eq!(markers.too_many, 3);
-        assert!(markers.see(&told(What::End, 2, 1, 7, "", "")).is_some());
+        assert!(
+            markers
+                .add(&event(EventKind::End, 2, 1, 7, "", ""))
+                .is_some()
+        );
         assert_eq!(markers.close(3).len(), MOST_OPEN - 1);
     }
 }

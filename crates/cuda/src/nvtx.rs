@@ -6,7 +6,7 @@
 //! data ([`tables`], by their pointers into themselves), CUPTI is given a table of ours to fill
 //! ([`functions`]), and functions that forward to it are stored in the empty entries of theirs, one
 //! aligned store each. At the end the previous entries are restored. A table that another tool has
-//! filled is not touched. Neither is the environment, by which NVTX could be told of a tool: other
+//! filled is not touched. Neither is the environment, which could name a tool to NVTX: other
 //! threads may be reading it.
 //!
 //! What was named while there was no tool (domains, registered strings) is null to the application
@@ -24,19 +24,19 @@ use tables::{COMPLETE, FRESH, Table};
 /// The NVTX tables that contain our functions. Dropping it restores the previous entries.
 #[derive(Debug)]
 pub struct Nvtx {
-    held: Vec<Held>,
+    hooked: Vec<HookedTable>,
     /// Number of tables of another tool.
     foreign: usize,
     /// Number of tables that CUPTI filled itself, because it was there at their first call.
-    heard: usize,
+    filled: usize,
     /// Whether CUPTI supports NVTX in this way.
-    listens: bool,
+    supported: bool,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HookedTable {
     table: Table,
-    /// What each place had, in the order of [`HOOKS`]; `None` where ours never came in.
+    /// Previous values of the entries, in the order of [`HOOKS`]; `None` where ours was not stored.
     before: Vec<Option<usize>>,
 }
 
@@ -45,15 +45,15 @@ impl Nvtx {
     /// is enabled.
     pub fn begin(cupti: &Cupti) -> Nvtx {
         let mut nvtx = Nvtx {
-            held: Vec::new(),
+            hooked: Vec::new(),
             foreign: 0,
-            heard: 0,
-            listens: functions::connect(cupti),
+            filled: 0,
+            supported: functions::connect(cupti),
         };
-        if !nvtx.listens {
+        if !nvtx.supported {
             return nvtx;
         }
-        let home = home(
+        let library = library(
             cupti
                 .functions()
                 .initialize_nvtx
@@ -64,8 +64,8 @@ impl Nvtx {
                 None => {}
                 // It was initialised with CUPTI as its tool: CUPTI receives its ranges without our
                 // functions.
-                Some(function) if home.is_some() && self::home(function) == home => {
-                    nvtx.heard += 1;
+                Some(function) if library.is_some() && self::library(function) == library => {
+                    nvtx.filled += 1;
                     continue;
                 }
                 Some(_) => {
@@ -74,9 +74,9 @@ impl Nvtx {
                 }
             }
             let before = vec![None; HOOKS.len()];
-            nvtx.held.push(Held { table, before });
+            nvtx.hooked.push(HookedTable { table, before });
         }
-        functions::name_domains();
+        functions::register_domains();
         nvtx.tick();
         nvtx
     }
@@ -84,9 +84,9 @@ impl Nvtx {
     /// Stores our functions again in entries that are empty: a library whose first call came
     /// meanwhile has emptied them.
     pub fn tick(&mut self) {
-        for held in &mut self.held {
-            for (hook, before) in HOOKS.iter().zip(&mut held.before) {
-                held.table.take(hook, before);
+        for hooked in &mut self.hooked {
+            for (hook, before) in HOOKS.iter().zip(&mut hooked.before) {
+                hooked.table.hook(hook, before);
             }
         }
     }
@@ -95,9 +95,9 @@ impl Nvtx {
     pub fn note(&self) -> Option<String> {
         const AT_START: &str =
             "only of a process that was started with NVTX_INJECTION64_PATH naming its libcupti.so";
-        if !self.listens {
+        if !self.supported {
             return Some(format!(
-                "ranges of NVTX are seen {AT_START}: this CUPTI has no other way in for them"
+                "ranges of NVTX are seen {AT_START}: this CUPTI offers no other interface for them"
             ));
         }
         if self.foreign > 0 {
@@ -106,7 +106,7 @@ impl Nvtx {
                 self.foreign
             ));
         }
-        (self.held.is_empty() && self.heard == 0).then(|| {
+        (self.hooked.is_empty() && self.filled == 0).then(|| {
             format!(
                 "no library of this process has a table of NVTX that midair knows: ranges are seen {AT_START}"
             )
@@ -116,28 +116,28 @@ impl Nvtx {
     /// A note for the user at the end, if there is anything to say. To be called before this is
     /// dropped.
     pub fn last_note(&self) -> Option<&'static str> {
-        (!self.held.is_empty() && !functions::is_filled()).then_some(
+        (!self.hooked.is_empty() && !functions::is_filled()).then_some(
             "CUPTI did not take part in NVTX: ranges of libraries that had made their first call before the attach are missing",
         )
     }
 
     /// Whether CUPTI itself has filled a library's table.
     pub fn is_cuptis(&self) -> bool {
-        self.heard > 0
+        self.filled > 0
     }
 
     /// Number of tables that contain our functions.
     pub fn tables(&self) -> usize {
-        self.held.len()
+        self.hooked.len()
     }
 }
 
 impl Drop for Nvtx {
     fn drop(&mut self) {
-        for held in &self.held {
-            for (hook, before) in HOOKS.iter().zip(&held.before) {
+        for hooked in &self.hooked {
+            for (hook, before) in HOOKS.iter().zip(&hooked.before) {
                 if let Some(before) = before {
-                    held.table.give_back(hook, *before);
+                    hooked.table.restore(hook, *before);
                 }
             }
         }
@@ -150,12 +150,12 @@ fn owner(table: &Table) -> Option<usize> {
     if table.state() != COMPLETE {
         return None;
     }
-    let mut there = HOOKS.iter().map(|hook| table.place(hook).load(Acquire));
-    there.find(|function| *function != 0)
+    let mut functions = HOOKS.iter().map(|hook| table.entry(hook).load(Acquire));
+    functions.find(|function| *function != 0)
 }
 
 /// Load address of the library that contains a function.
-fn home(function: usize) -> Option<usize> {
+fn library(function: usize) -> Option<usize> {
     // SAFETY: all zero is a value of the struct.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: dladdr accepts any address; the out pointer is valid.
@@ -165,9 +165,9 @@ fn home(function: usize) -> Option<usize> {
 
 impl Table {
     /// Stores our function in an entry that has no tool's. `before` receives the previous value.
-    fn take(&self, hook: &Hook, before: &mut Option<usize>) {
-        let (place, ours) = (self.place(hook), hook.address());
-        let there = place.load(Acquire);
+    fn hook(&self, hook: &Hook, before: &mut Option<usize>) {
+        let (entry, ours) = (self.entry(hook), hook.address());
+        let there = entry.load(Acquire);
         let state = self.state();
         // Before the first call, an entry contains the function that makes the table; that one then
         // runs after ours.
@@ -175,28 +175,28 @@ impl Table {
         if there == ours || !free {
             return;
         }
-        if place.compare_exchange(there, ours, AcqRel, Acquire).is_ok() {
+        if entry.compare_exchange(there, ours, AcqRel, Acquire).is_ok() {
             *before = Some(there);
         }
     }
 
     /// Restores the previous value where ours is still there.
-    fn give_back(&self, hook: &Hook, before: usize) {
-        let (place, ours) = (self.place(hook), hook.address());
+    fn restore(&self, hook: &Hook, before: usize) {
+        let (entry, ours) = (self.entry(hook), hook.address());
         if before != 0 && self.state() == FRESH {
-            let _ = place.compare_exchange(ours, before, AcqRel, Acquire);
+            let _ = entry.compare_exchange(ours, before, AcqRel, Acquire);
             if self.state() == FRESH {
                 return;
             }
             // The first call was made just now; the function that makes the table must not stay
             // there after it.
-            let _ = place.compare_exchange(before, 0, AcqRel, Acquire);
+            let _ = entry.compare_exchange(before, 0, AcqRel, Acquire);
         }
-        let _ = place.compare_exchange(ours, 0, AcqRel, Acquire);
+        let _ = entry.compare_exchange(ours, 0, AcqRel, Acquire);
     }
 
-    fn place(&self, hook: &Hook) -> &AtomicUsize {
-        self.slot(hook.module, hook.id)
+    fn entry(&self, hook: &Hook) -> &AtomicUsize {
+        self.entry_of(hook.module, hook.id)
     }
 }
 

@@ -5,7 +5,7 @@
 //! lock, no system call. The worker thread takes the filled buffers, reads them, and frees them
 //! again. With no free buffer CUPTI gets none; it then drops records and counts them.
 //!
-//! A buffer is in one of three states, told by two bits: free, filled, or with CUPTI (neither bit).
+//! A buffer is in one of three states, represented by two bits: free, filled, or with CUPTI (neither bit).
 //! The bits of 64 buffers share a word, so that a search looks at two words; a table of slots with
 //! a word each would make it look at 128.
 //!
@@ -55,7 +55,7 @@ pub struct Pool {
 }
 
 /// A buffer that another profiler gave to CUPTI, and that CUPTI filled for us and returned to us;
-/// how that happens is told at `is_alone` in [`crate::session`]. It is read, and is not freed: its
+/// how that happens is described at `is_alone` in [`crate::session`]. It is read, and is not freed: its
 /// owner never gets it back.
 #[derive(Debug)]
 struct Foreign {
@@ -160,15 +160,15 @@ impl Pool {
     /// is returned with the buffer.
     pub fn take(&self, owner: impl FnOnce() -> u64) -> Option<*mut u8> {
         if self.open.load(Acquire) {
-            for (place, word) in self.free.iter().enumerate() {
+            for (position, word) in self.free.iter().enumerate() {
                 let mut bits = word.load(Acquire);
                 while bits != 0 {
                     let bit = bits & bits.wrapping_neg();
                     let before = word.fetch_and(!bit, AcqRel);
                     if before & bit != 0 {
-                        let index = place * 64 + bit.trailing_zeros() as usize;
-                        if let Some(place) = self.owner.get(index) {
-                            place.store(owner(), Relaxed);
+                        let index = position * 64 + bit.trailing_zeros() as usize;
+                        if let Some(entry) = self.owner.get(index) {
+                            entry.store(owner(), Relaxed);
                         }
                         self.touched.fetch_max(index + 1, Relaxed);
                         return Some(self.address(index));
@@ -182,7 +182,7 @@ impl Pool {
     }
 
     /// For CUPTI, on any thread: returns a buffer with so many valid bytes.
-    pub fn give(&self, buffer: *mut u8, valid: usize) {
+    pub fn put_back(&self, buffer: *mut u8, valid: usize) {
         let offset = buffer.addr().wrapping_sub(self.base.load(Acquire));
         let index = offset / BUFFER;
         let (Some(bytes), Some(order), Some(word)) = (
@@ -190,8 +190,8 @@ impl Pool {
             self.order.get(index),
             self.full.get(index / 64),
         ) else {
-            let place = self.foreign.fetch_add(1, Relaxed);
-            if let Some(other) = self.others.get(place) {
+            let position = self.foreign.fetch_add(1, Relaxed);
+            if let Some(other) = self.others.get(position) {
                 other.valid.store(valid, Relaxed);
                 let order = self.next.fetch_add(1, Relaxed);
                 other.order.store(order, Relaxed);
@@ -207,10 +207,10 @@ impl Pool {
     /// On the worker thread: takes the returned buffers, in the order of their return.
     pub fn filled(&self, into: &mut Vec<Filled>) {
         into.clear();
-        for (place, word) in self.full.iter().enumerate() {
+        for (position, word) in self.full.iter().enumerate() {
             let mut bits = word.swap(0, AcqRel);
             while bits != 0 {
-                let index = place * 64 + bits.trailing_zeros() as usize;
+                let index = position * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 let number = |list: &[AtomicU64]| list.get(index).map_or(0, |it| it.load(Relaxed));
                 into.push(Filled {
@@ -251,7 +251,7 @@ impl Pool {
     }
 
     /// How many buffers CUPTI has.
-    pub fn outside(&self) -> usize {
+    pub fn outstanding(&self) -> usize {
         if self.base.load(Acquire) == 0 {
             return 0;
         }
@@ -263,7 +263,7 @@ impl Pool {
     }
 
     /// How many are free.
-    pub fn left(&self) -> usize {
+    pub fn free_count(&self) -> usize {
         let words = self.free.iter();
         words
             .map(|free| free.load(Relaxed).count_ones() as usize)
@@ -274,7 +274,7 @@ impl Pool {
     /// releases the memory, except that of buffers that CUPTI still has. The addresses stay mapped:
     /// a thread that was inside a call all the time may still write to the end of a buffer that
     /// CUPTI made it give up, and must find a page there.
-    pub fn rest(&self) {
+    pub fn release_memory(&self) {
         let base = self.base.load(Acquire);
         for index in 0..self.touched.swap(0, Relaxed).min(BUFFERS) {
             let bits =
@@ -291,7 +291,7 @@ impl Pool {
 
     /// In a forked child, before its first session: forgets the parent's buffers, without unmapping
     /// them.
-    pub fn begin_anew(&self) {
+    pub fn reset_after_fork(&self) {
         self.close();
         for words in [&self.free, &self.full] {
             words.iter().for_each(|word| word.store(0, Release));
@@ -330,36 +330,39 @@ mod tests {
             .collect();
         assert_eq!(taken.len(), BUFFERS);
         assert!(taken.iter().all(|address| address.is_multiple_of(4096)));
-        assert_eq!((pool.take(|| 7), pool.outside()), (None, BUFFERS));
+        assert_eq!((pool.take(|| 7), pool.outstanding()), (None, BUFFERS));
         assert_eq!(pool.counts(), (1, 0, 0));
         pool.close();
         for address in taken {
-            pool.give(std::ptr::with_exposed_provenance_mut(address), 8);
+            pool.put_back(std::ptr::with_exposed_provenance_mut(address), 8);
         }
-        assert_eq!((pool.take(|| 7), pool.outside(), pool.left()), (None, 0, 0));
-        pool.rest();
+        assert_eq!(
+            (pool.take(|| 7), pool.outstanding(), pool.free_count()),
+            (None, 0, 0)
+        );
+        pool.release_memory();
         assert!(pool.open());
-        assert_eq!((pool.counts(), pool.left()), ((0, 0, 0), BUFFERS));
+        assert_eq!((pool.counts(), pool.free_count()), ((0, 0, 0), BUFFERS));
     }
 
     #[test]
     fn memory_is_given_back_and_the_addresses_stay() {
         let pool = Pool::new();
-        pool.rest();
+        pool.release_memory();
         assert!(pool.open());
         let buffer = pool.take(|| 7).unwrap();
         // SAFETY: a buffer of this test.
         unsafe { buffer.cast::<u64>().write(7) };
-        pool.give(buffer, 8);
+        pool.put_back(buffer, 8);
         pool.close();
-        pool.rest();
+        pool.release_memory();
         // SAFETY: still mapped, as a thread that comes late needs it.
         unsafe {
             assert_eq!(buffer.cast::<u64>().read(), 0);
             buffer.cast::<u64>().write(8);
         }
         assert!(pool.open());
-        assert_eq!((pool.left(), pool.outside()), (BUFFERS, 0));
+        assert_eq!((pool.free_count(), pool.outstanding()), (BUFFERS, 0));
     }
 
     #[test]
@@ -367,12 +370,12 @@ mod tests {
         let pool = Pool::new();
         assert!(pool.open());
         let (first, second) = (pool.take(|| 7).unwrap(), pool.take(|| 7).unwrap());
-        pool.give(second, 16);
-        pool.give(first, usize::MAX);
+        pool.put_back(second, 16);
+        pool.put_back(first, usize::MAX);
         let theirs = [8, second.addr() + BUFFER * BUFFERS].map(std::ptr::without_provenance_mut);
         theirs
             .iter()
-            .for_each(|buffer| pool.give(*buffer, 3 * BUFFER));
+            .for_each(|buffer| pool.put_back(*buffer, 3 * BUFFER));
         let mut filled = Vec::new();
         pool.filled(&mut filled);
         let told: Vec<_> = filled
@@ -381,11 +384,11 @@ mod tests {
             .collect();
         let [third, fourth] = theirs.map(|buffer| (buffer, 3 * BUFFER, 0));
         assert_eq!(told, [(second, 16, 7), (first, BUFFER, 7), third, fourth]);
-        assert_eq!((pool.counts(), pool.outside()), ((0, 2, 0), 2));
+        assert_eq!((pool.counts(), pool.outstanding()), ((0, 2, 0), 2));
         filled.iter().for_each(|it| pool.recycle(it));
-        assert_eq!((pool.outside(), pool.left()), (0, BUFFERS));
+        assert_eq!((pool.outstanding(), pool.free_count()), (0, BUFFERS));
         // Each is returned once; of those that could not be noted, the number is known.
-        (0..FOREIGN).for_each(|_| pool.give(theirs[0], 8));
+        (0..FOREIGN).for_each(|_| pool.put_back(theirs[0], 8));
         pool.filled(&mut filled);
         assert_eq!(filled.len(), FOREIGN - 2);
         assert_eq!(pool.counts(), (0, FOREIGN, 2));
@@ -397,7 +400,7 @@ mod tests {
         assert!(pool.open());
         let kept = pool.take(|| 7).unwrap();
         pool.close();
-        pool.rest();
+        pool.release_memory();
         assert!(pool.open());
         let others: Vec<_> = std::iter::from_fn(|| pool.take(|| 7)).collect();
         assert_eq!(others.len(), BUFFERS - 1);
@@ -405,7 +408,7 @@ mod tests {
         others
             .iter()
             .chain([&kept])
-            .for_each(|it| pool.give(*it, 0));
+            .for_each(|it| pool.put_back(*it, 0));
     }
 
     #[test]
@@ -431,7 +434,7 @@ mod tests {
                                 std::hint::spin_loop();
                                 assert_eq!(buffer.cast::<u64>().read_volatile(), mark);
                             }
-                            pool.give(buffer, 8);
+                            pool.put_back(buffer, 8);
                             count += 1;
                         }
                         count

@@ -1,7 +1,7 @@
-//! One session with one CUPTI: switched on, drained while it runs, switched off (see [`finish`]).
+//! One session with one CUPTI: switched on, drained while it runs, switched off ([`finish`]).
 //!
-//! We are never its subscriber, not even for a moment: activity needs none, and PyTorch's profiler gives up for good where somebody is at
-//! its first use.
+//! We never subscribe, not even briefly: activity records do not need it, and PyTorch's profiler
+//! gives up for good when it finds a subscriber at its first use.
 
 #[cfg(test)]
 pub(crate) mod fake;
@@ -35,70 +35,76 @@ use std::sync::atomic::Ordering::SeqCst;
 /// The buffers of this process.
 pub static POOL: Pool = Pool::new();
 
-/// CUPTI is not to be finalized in this process: see [`finish`].
-pub(crate) static KEEP: AtomicBool = AtomicBool::new(false);
-/// We have used CUPTI in this process since it was last finalized.
+/// Whether CUPTI must not be finalized in this process: see [`finish`].
+pub(crate) static KEEP_LOADED: AtomicBool = AtomicBool::new(false);
+/// Whether we have used CUPTI in this process since it was last finalized.
 pub(crate) static USED: AtomicBool = AtomicBool::new(false);
-/// We brought CUPTI into this process and were the first to use it, and nobody else was seen to.
-pub(crate) static BROUGHT: AtomicBool = AtomicBool::new(false);
+/// Whether we loaded CUPTI into this process and were the first to use it, and no other user was
+/// seen.
+pub(crate) static LOADED_BY_US: AtomicBool = AtomicBool::new(false);
 
-/// The number of `cuKernelGetName` among the driver's calls: CUPTI itself makes that call at each launch.
+/// The number of `cuKernelGetName` among the calls of the driver: CUPTI itself makes that call at
+/// each launch.
 pub(crate) const OWN_CALL: u32 = 719;
 
-/// After so long without a buffer CUPTI is asked for what is finished, ns: what is recorded reaches the attacher that soon, also if the
-/// process is killed. Where buffers fill by themselves it is not asked: while it looks, launches wait for its locks.
+/// After so many ns without a buffer, CUPTI is flushed: records then reach the attacher within that
+/// time, also if the process is killed. Where buffers fill by themselves it is not flushed:
+/// launches wait for CUPTI's locks meanwhile.
 const FLUSH_AFTER: u64 = 100_000_000;
-/// But so often in any case: a thread that does little may stand beside one whose buffers fill.
+/// CUPTI is flushed at least this often: a thread that does little may run beside one whose buffers
+/// fill. In ns.
 const FLUSH_EVERY: u64 = 1_000_000_000;
-/// Buffers that are read in one round: our thread shows in between that it lives.
+/// Maximum number of buffers that are read in one round: between rounds the worker thread shows
+/// that it is alive.
 const READ_AT_ONCE: usize = 4;
-/// Records that are read between two looks at the room in the spool, and the room that they may need: few are longer than 200 bytes.
-const RECORDS_PER_LOOK: u32 = 64;
-const ROOM: usize = 128 * 1024;
-/// So many free buffers are left for CUPTI, even if records are lost for want of room in the spool.
+/// Number of records that are read between two checks of the free space in the spool, and the space
+/// that they may need: few are longer than 200 bytes.
+const RECORDS_PER_CHECK: u32 = 64;
+const MAX_BATCH_BYTES: usize = 128 * 1024;
+/// So many free buffers are reserved for CUPTI, even if records are lost because the spool is full.
 const KEEP_FREE: usize = BUFFERS / 4;
 
-/// A session that is on.
+/// A running session.
 #[derive(Debug)]
 pub struct Session {
     cupti: Cupti,
     drain: Drain,
-    /// Kinds that are switched on.
+    /// Kinds that are enabled.
     enabled: Vec<u32>,
     watch: Option<Watch>,
-    /// Where marks and ranges are wanted.
+    /// Present where marks and ranges are recorded.
     nvtx: Option<Nvtx>,
-    /// Came back and not read to the end yet, for want of room in the spool.
+    /// Buffers that were returned and are not read to their end, because the spool was full.
     pending: VecDeque<Reading>,
     scratch: Vec<Filled>,
     flushed_at: u64,
-    /// When the last buffer came.
+    /// When the last buffer was returned.
     came_at: u64,
-    /// CUPTI was told to tell the system's thread ids.
+    /// Whether CUPTI was told to use system thread ids.
     system_ids: bool,
     /// Records that CUPTI dropped.
     dropped: u64,
-    /// Buffers whose records could not be walked to the end.
+    /// Buffers that could not be read to their end.
     broken: u64,
-    /// An error of CUPTI's that was told already.
-    told: Option<(&'static str, Status)>,
+    /// The last error of CUPTI that was noted.
+    noted_error: Option<(&'static str, Status)>,
 }
 
-/// A buffer, and how far it was read.
+/// A buffer, and how far it has been read.
 #[derive(Debug)]
 struct Reading {
     filled: Filled,
     /// The last record that was read; null before the first.
     record: *mut u8,
-    /// Bytes up to its end.
+    /// Bytes up to the end of that record.
     behind: usize,
 }
 
 impl Session {
-    /// Switches CUPTI on. `describe` writes what is known of the process.
+    /// Switches CUPTI on. `describe` stores what is known of the process.
     ///
     /// # Errors
-    /// Why not; everything is put back then.
+    /// Why it is refused; everything is undone then.
     pub fn begin(
         cupti: &Cupti,
         choice: &Choice,
@@ -121,14 +127,14 @@ impl Session {
             system_ids: false,
             dropped: 0,
             broken: 0,
-            told: None,
+            noted_error: None,
         };
         // Before calls are recorded: it makes some.
         describe(&mut session.drain.sink);
         match session.switch_on(choice) {
             Ok(()) => Ok(session),
             Err(why) => {
-                session.take_back();
+                session.undo();
                 Err(why)
             }
         }
@@ -145,8 +151,8 @@ impl Session {
         self.choose_thread_ids(choice);
         let registered = cupti.register_callbacks(requested, completed);
         registered.map_err(|why| does_not_work(&cupti, "cuptiActivityRegisterCallbacks", why))?;
-        self.pair();
-        // What was dropped before is not ours.
+        self.read_clocks();
+        // What was dropped before belongs to nobody's session.
         let _ = cupti.dropped();
         if choice.has(kind::UNIFIED_MEMORY)
             && let Err(why) = cupti.configure_unified_memory(&mut unified_counters())
@@ -161,7 +167,8 @@ impl Session {
                 Err(why) => {
                     let name = activity_kind::name(wanted).unwrap_or("?");
                     let what = format!("cuptiActivityEnable({name})");
-                    // Without kernels there is nothing worth to be recorded; of the rest the user is told.
+                    // Without kernels there is nothing worth recording; the failure of any other
+                    // kind is noted for the user.
                     if wanted == activity_kind::CONCURRENT_KERNEL {
                         return Err(does_not_work(&cupti, &what, why));
                     }
@@ -173,13 +180,14 @@ impl Session {
             }
         }
         if self.enabled.contains(&activity_kind::DRIVER) {
-            // Where CUPTI is older than this function, `Drain` passes these records by.
+            // Where CUPTI is older than this function, `Drain` leaves these records out.
             let _ = cupti.enable_driver_api(OWN_CALL, false);
         }
         if let (true, Some((what, why))) = (self.enabled.is_empty(), last) {
             return Err(does_not_work(&cupti, &what, why));
         }
-        // SAFETY: entries of functions of a library that stays loaded, called by their entries, with integers and pointers only.
+        // SAFETY: entry points of functions of a library that stays loaded, called at their
+        // entries, with integers and pointers only.
         match unsafe { Watch::begin(&entries(&cupti)) } {
             Ok(watch) => self.watch = Some(watch),
             Err(why) => self.drain.sink.note(&format!(
@@ -191,16 +199,17 @@ impl Session {
             if let Some(text) = nvtx.note() {
                 self.drain.sink.note(&text);
             }
-            // Calls of NVTX's lead into it without us, and would go on doing so.
-            KEEP.fetch_or(nvtx.is_cuptis(), SeqCst);
+            // NVTX calls lead into CUPTI without our functions, and would after the session.
+            KEEP_LOADED.fetch_or(nvtx.is_cuptis(), SeqCst);
             self.nvtx = Some(nvtx);
         }
         self.flushed_at = now();
         Ok(())
     }
 
-    /// With one buffer per thread, the thread that asks for it says both of its numbers, and CUPTI need not ask the system for one at each
-    /// record (a system call, 4 % of a loop of launches on an H200). Without, it must.
+    /// With one buffer per thread, the thread that requests a buffer tells both of its ids, and
+    /// CUPTI need not ask the system at each record (a system call: 4 % of a loop of launches on an
+    /// H200; docs/sources.md#cupti). Otherwise it must.
     fn choose_thread_ids(&mut self, choice: &Choice) {
         if !(choice.calls() || choice.has(kind::MARKER_CORE_RANGE_API)) {
             return;
@@ -220,7 +229,7 @@ impl Session {
         }
     }
 
-    /// One round. Whether the next one should come soon.
+    /// Runs one round. Returns whether the next one should follow soon.
     pub fn tick(&mut self) -> bool {
         if let Some(nvtx) = &mut self.nvtx {
             nvtx.tick();
@@ -230,53 +239,55 @@ impl Session {
         if quiet >= FLUSH_AFTER || since(self.flushed_at) >= FLUSH_EVERY {
             self.flush(false);
         }
-        self.take();
+        self.take_returned();
         let read = self.read_pending(READ_AT_ONCE, false);
         read > 0 || !self.pending.is_empty()
     }
 
-    /// Another profiler waits for us.
-    pub fn is_asked(&self) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.asked() > 0)
+    /// Whether another profiler waits for the end of this session.
+    pub fn is_requested(&self) -> bool {
+        self.watch
+            .as_ref()
+            .is_some_and(|watch| watch.requests() > 0)
     }
 
-    /// How much is switched on.
+    /// How many kinds are enabled.
     pub fn slots(&self) -> u32 {
         self.enabled.len() as u32
     }
 
-    /// A pair of both clocks.
-    fn pair(&mut self) {
+    /// Adds a reading of both clocks.
+    fn read_clocks(&mut self) {
         let cupti = &self.cupti;
         if let Some(pair) = Pair::read(|| cupti.timestamp().ok(), now) {
             self.drain.clock.add(pair);
         }
     }
 
-    /// Asks CUPTI for what is finished, or for everything.
+    /// Flushes CUPTI: completed records, or all of them.
     fn flush(&mut self, forced: bool) {
         let flushed = self.cupti.flush_all(forced);
         self.flushed_at = now();
-        self.told("cuptiActivityFlushAll", flushed);
-        self.pair();
+        self.note_error("cuptiActivityFlushAll", flushed);
+        self.read_clocks();
         if let Ok(dropped) = self.cupti.dropped() {
             self.dropped += dropped as u64;
             self.drain.sink.lost(kind::KERNEL_DISPATCH, dropped as u64);
         }
     }
 
-    /// Tells of an error, once while it stays the same.
-    fn told(&mut self, what: &'static str, result: Result<(), Status>) {
+    /// Notes an error, once while it stays the same.
+    fn note_error(&mut self, what: &'static str, result: Result<(), Status>) {
         if let Err(why) = result
-            && self.told != Some((what, why))
+            && self.noted_error != Some((what, why))
         {
-            self.told = Some((what, why));
+            self.noted_error = Some((what, why));
             self.drain.sink.note(&format!("{what} says {why}"));
         }
     }
 
-    /// Takes what came back.
-    fn take(&mut self) {
+    /// Takes the buffers that were returned.
+    fn take_returned(&mut self) {
         POOL.filled(&mut self.scratch);
         if !self.scratch.is_empty() {
             self.came_at = now();
@@ -289,14 +300,15 @@ impl Session {
         self.pending.extend(fresh);
     }
 
-    /// Reads at most so many buffers, as far as there is room in the spool; also without room, if CUPTI may soon have no buffer left or
-    /// `anyway`. Returns how many were read to the end.
+    /// Reads at most `most` buffers, as far as there is space in the spool; also without space, if
+    /// CUPTI may soon have no buffer left or `anyway` is set. Returns how many were read to their
+    /// end.
     fn read_pending(&mut self, most: usize, anyway: bool) -> usize {
         let mut count = 0;
         while count < most
             && let Some(mut reading) = self.pending.pop_front()
         {
-            let anyway = anyway || POOL.left() <= KEEP_FREE;
+            let anyway = anyway || POOL.free_count() <= KEEP_FREE;
             if !self.read(&mut reading, anyway) {
                 self.pending.push_front(reading);
                 break;
@@ -307,7 +319,7 @@ impl Session {
         count
     }
 
-    /// Reads records of a buffer. False where the spool has no room for the rest.
+    /// Reads the records of a buffer. Returns false where the spool has no space for the rest.
     fn read(&mut self, reading: &mut Reading, anyway: bool) -> bool {
         let layouts = self.cupti.layouts();
         let Filled {
@@ -317,27 +329,28 @@ impl Session {
             ..
         } = reading.filled;
         self.drain.owner((owner >> 32) as u32, owner as u32);
-        let mut until_look = 0;
+        let mut until_check = 0;
         loop {
-            if until_look == 0 {
-                if !anyway && !self.drain.sink.has_room(ROOM) {
+            if until_check == 0 {
+                if !anyway && !self.drain.sink.has_room(MAX_BATCH_BYTES) {
                     return false;
                 }
-                until_look = RECORDS_PER_LOOK;
+                until_check = RECORDS_PER_CHECK;
             }
-            until_look -= 1;
-            // SAFETY: a buffer that CUPTI gave back with so many valid bytes. One of ours goes to it again only when this has returned
-            // true; another profiler's is not given back to him at all, and he keeps what he gave away.
+            until_check -= 1;
+            // SAFETY: a buffer that CUPTI returned with so many valid bytes. One of ours is given
+            // to CUPTI again only after this has returned true; one of another profiler is never
+            // given back to its owner.
             let next = unsafe { self.cupti.next_record(start, valid, reading.record) };
             let record = match next {
                 Ok(Some(next)) => next,
                 Ok(None) => return true,
                 Err(why) => {
-                    self.told("cuptiActivityGetNextRecord", Err(why));
+                    self.note_error("cuptiActivityGetNextRecord", Err(why));
                     break;
                 }
             };
-            // CUPTI's word is not taken for it: a record lies in the buffer and behind the one before.
+            // CUPTI is not trusted here: a record must lie in the buffer, behind the previous one.
             let at = record.addr().wrapping_sub(start.addr());
             if at < reading.behind || at.saturating_add(8) > valid {
                 break;
@@ -349,8 +362,9 @@ impl Session {
                 break;
             }
             (reading.record, reading.behind) = (record, at + size);
-            // SAFETY: the whole record lies in the buffer, which nobody changes now; its texts are CUPTI's, which is not finalized yet.
-            unsafe { self.drain.see(&decode::read(layouts, record)) };
+            // SAFETY: the whole record lies in the buffer, which nobody changes now; its texts
+            // belong to CUPTI, which is not finalized yet.
+            unsafe { self.drain.convert(&decode::read(layouts, record)) };
         }
         self.broken += 1;
         self.drain.sink.lost(kind::KERNEL_DISPATCH, 1);
@@ -359,13 +373,13 @@ impl Session {
 }
 
 /// In a forked child, before its first session: CUPTI is a copy there, without its threads.
-pub fn begin_anew() {
-    POOL.begin_anew();
+pub fn reset_after_fork() {
+    POOL.reset_after_fork();
     USED.store(false, SeqCst);
-    KEEP.store(true, SeqCst);
+    KEEP_LOADED.store(true, SeqCst);
 }
 
-/// All counters of unified memory, of all devices.
+/// All counters of unified memory, for all devices.
 fn unified_counters() -> Vec<UnifiedMemoryConfig> {
     let kinds = [
         unified_memory::BYTES_TRANSFER_HTOD,
@@ -382,7 +396,7 @@ fn unified_counters() -> Vec<UnifiedMemoryConfig> {
     kinds.into_iter().map(config).collect()
 }
 
-/// Entries of the functions by which another profiler comes.
+/// Entry points of the functions that another profiler calls first.
 fn entries(cupti: &Cupti) -> Vec<usize> {
     let functions = cupti.functions();
     let mut entries = vec![
@@ -392,7 +406,7 @@ fn entries(cupti: &Cupti) -> Vec<usize> {
         functions.set_attribute as usize,
         functions.finalize as usize,
     ];
-    // PyTorch's begins its second and later runs with its clock.
+    // PyTorch's profiler begins its second and later runs with its clock.
     entries.extend(functions.register_timestamp_callback.map(|it| it as usize));
     let others = [
         c"cuptiEnableCallback",
@@ -408,27 +422,31 @@ fn entries(cupti: &Cupti) -> Vec<usize> {
             .filter_map(|name| cupti.symbol(name))
             .map(|it| it.addr()),
     );
-    // One function under two names is one entry.
+    // One function under two names has one entry point.
     entries.sort_unstable();
     entries.dedup();
     entries
 }
 
-/// Uses CUPTI for the first time, and looks whether nobody else records. A profiler that is there and idle (PyTorch's stays subscribed from
-/// its first use on) is no obstacle.
+/// Uses CUPTI for the first time, and checks whether another profiler records. A profiler that is
+/// subscribed but idle is no obstacle (PyTorch's stays subscribed from its first use on).
 ///
-/// Whoever makes CUPTI's threads is the first to use it, so nobody records. Only where they were there before is it asked, by the one
-/// question that there is: kernels cannot be recorded one by one while somebody has them recorded side by side. To ask is not harmless:
-/// where eight threads launch kernels meanwhile, that question as first use hung the process at every fiftieth time or so (CUPTI's lock
-/// and the driver's, taken in both orders), and crashed it where CUPTI was in use before (H200, CUPTI 13.0). So it is not asked where
-/// CUPTI came with us, either: then another profiler that came in while we were away, and records, is not noticed.
+/// CUPTI's threads are made at its first use. If that is ours, no other profiler records. Only
+/// where the threads existed before, CUPTI is asked, by the one question that there is: recording
+/// kernels one by one is refused while somebody records them concurrently. That question is not
+/// harmless: where eight threads launched kernels meanwhile, it hung the process about every
+/// fiftieth time as CUPTI's first use (CUPTI's lock and the driver's are taken in both orders), and
+/// crashed it where CUPTI was in use before (H200, CUPTI 13.0; docs/sources.md#cupti). So it is not
+/// asked either where we loaded CUPTI: another profiler that began between two sessions, and
+/// records, is then not noticed.
 ///
 /// # Errors
-/// Somebody does, or CUPTI does not work.
+/// Another profiler records, or CUPTI does not work.
 fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
     let used_before = workers::are_ours();
     if !used_before {
-        // Names of things: a kind that touches no launch, and that no profiler we know of records.
+        // Names of objects: a kind that does not affect launches, and that no known profiler
+        // records.
         let harmless = activity_kind::NAME;
         let used = cupti
             .enable(harmless)
@@ -437,14 +455,14 @@ fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
     }
     let ours = workers::are_ours();
     if !USED.swap(true, SeqCst) && !ours {
-        // Somebody else used it before, in whatever way: it is his to finalize.
-        KEEP.store(true, SeqCst);
+        // Another profiler used it before, in whatever way: finalizing it is its business.
+        KEEP_LOADED.store(true, SeqCst);
     }
     if ours && !used_before {
-        BROUGHT.fetch_or(cupti.origin() != Origin::Mapped, SeqCst);
+        LOADED_BY_US.fetch_or(cupti.origin() != Origin::Mapped, SeqCst);
         return Ok(());
     }
-    if BROUGHT.load(SeqCst) {
+    if LOADED_BY_US.load(SeqCst) {
         return Ok(());
     }
     match cupti.enable(activity_kind::KERNEL) {
@@ -452,7 +470,7 @@ fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
             cupti
                 .disable(activity_kind::KERNEL)
                 .map_err(|why| does_not_work(cupti, "cuptiActivityDisable(KERNEL)", why))?;
-            give_back_theirs(cupti);
+            return_foreign_buffers(cupti);
             Ok(())
         }
         Err(Status(result::ERROR_NOT_COMPATIBLE)) => Err(refused(
@@ -463,13 +481,16 @@ fn is_alone(cupti: &Cupti) -> Result<(), Refused> {
     }
 }
 
-/// Lets CUPTI return its buffers to the profiler that is registered. A kernel that a thread launched while we asked is recorded in a
-/// buffer of that profiler's; left there, everything that we record would follow it into that buffer and come back to nobody who
-/// reads it (an H200 with PyTorch's profiler: 21 of 397 sessions without a kernel; with this, none of 200).
-fn give_back_theirs(cupti: &Cupti) {
-    // Whoever is still inside a call may be writing to it: then it stays, and is read when it comes.
+/// Makes CUPTI return its buffers to the profiler that is registered. A kernel that a thread
+/// launched while we asked is recorded in a buffer of that profiler. If the buffer stayed in use,
+/// everything that we record would follow into it, and would be returned to nobody who reads it
+/// (H200 with PyTorch's profiler: 21 of 397 sessions without a kernel; with this, none of 200;
+/// docs/sources.md#cupti).
+fn return_foreign_buffers(cupti: &Cupti) {
+    // A thread that is still inside a call may be writing to it: then the buffer stays, and is read
+    // when it is returned.
     if quiesce::wait(finish::LEAVE_LIMIT) {
-        // Where nobody is registered CUPTI says so, and has no buffer.
+        // Where nobody is registered, CUPTI has no buffer and says so.
         let _ = cupti.flush_all(true);
     }
 }
@@ -501,13 +522,13 @@ pub unsafe fn sink(area: Area) -> Sink {
     unsafe { Sink::new(area, tid) }
 }
 
-/// CUPTI asks for a buffer, on any thread.
+/// CUPTI requests a buffer, on any thread.
 unsafe extern "C" fn requested(buffer: *mut *mut u8, bytes: *mut usize, records: *mut usize) {
     let (start, size) = match POOL.take(caller) {
         Some(start) => (start, BUFFER),
         None => (std::ptr::null_mut(), 0),
     };
-    // SAFETY: places of CUPTI's for the answer.
+    // SAFETY: CUPTI's out pointers.
     unsafe {
         buffer.write(start);
         bytes.write(size);
@@ -516,12 +537,13 @@ unsafe extern "C" fn requested(buffer: *mut *mut u8, bytes: *mut usize, records:
     }
 }
 
-/// CUPTI gives a buffer back, on any thread.
+/// CUPTI returns a buffer, on any thread.
 unsafe extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
-    POOL.give(buffer, valid);
+    POOL.put_back(buffer, valid);
 }
 
-/// The calling thread: the low half of its `pthread_self` above its number. One system call for each buffer that a thread fills.
+/// The calling thread: the low half of its `pthread_self` in the upper half, its thread id in the
+/// lower. One system call for each buffer that a thread fills.
 fn caller() -> u64 {
     // SAFETY: neither has arguments.
     let (this, tid) = unsafe { (libc::pthread_self(), libc::syscall(libc::SYS_gettid)) };

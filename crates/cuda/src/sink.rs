@@ -1,16 +1,16 @@
-//! Where our thread writes records: the attacher's spool, through one writer.
+//! The destination of the worker thread's records: the attacher's spool, through one writer.
 
 use midair_record::event::{self, Header, Plain, kind};
 use midair_record::spool::{Area, ChunkWriter, drop_slot};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Our place in a session's spool.
+/// Writer into the spool of a session.
 #[derive(Debug)]
 pub struct Sink {
     area: Area,
     writer: ChunkWriter,
     tid: u32,
-    /// Records that were stored.
+    /// Number of records that were stored.
     pub stored: u64,
 }
 
@@ -38,7 +38,8 @@ impl Sink {
         }
     }
 
-    /// Stores a record whose header says its size, `tail` included. False where there was no room: it is counted then.
+    /// Stores a record whose header contains its size, `tail` included. Returns false where there
+    /// was no space: the loss is counted then.
     #[inline]
     pub fn put<T: Plain>(&mut self, record: &T, tail: &[u8]) -> bool {
         let bytes = record.bytes();
@@ -53,26 +54,26 @@ impl Sink {
         self.store(kind, [&bytes, &[]])
     }
 
-    /// Words for the user.
+    /// Stores a note for the user.
     pub fn note(&mut self, text: &str) {
         self.store(kind::NOTE, [&event::note(text), &[]]);
     }
 
-    /// So many records of a kind never came.
+    /// Counts so many records of a kind as lost.
     pub fn lost(&mut self, kind: u8, count: u64) {
         if let Some(lost) = self.area.head().dropped.get(drop_slot(kind)) {
             lost.fetch_add(count, Relaxed);
         }
     }
 
-    /// Whether the reader has left room for so many bytes of records at once.
+    /// Whether the reader has left space for so many bytes of records.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.area.has_capacity(bytes)
     }
 
-    /// Nothing more comes.
+    /// Nothing more is stored.
     pub fn seal(&mut self) {
-        // SAFETY: the promise of `new`; this writer is ours alone.
+        // SAFETY: the promise of `new`; nobody else uses this writer.
         unsafe { self.writer.seal() };
     }
 

@@ -1,13 +1,16 @@
-//! Giving way: another profiler's first call into the CUPTI that we use waits until we are gone.
+//! Giving way to another profiler: its first call into the CUPTI that we use waits until we have
+//! left it.
 //!
-//! While a session is on, the entries of a few of CUPTI's functions begin with a jump to a page of ours: those by which a profiler
-//! subscribes or takes the buffers. Whoever calls one is made to wait while our thread flushes, disables and finalizes; then the entry
-//! is as it was, and his call goes on to it as if we had never been there. The application's own code is never touched, and CUPTI's
-//! only during a session.
+//! During a session, the entry points of a few functions of CUPTI begin with a jump to code of
+//! ours: those functions by which a profiler subscribes or registers buffers. Whoever calls one
+//! waits while the worker thread flushes, disables and finalizes CUPTI. Then the entry point is
+//! restored, and the call continues there as if we had never been there. Code of the application is
+//! never changed, and code of CUPTI only during a session.
 //!
-//! The jump is 5 bytes within the first 8 of a function that begins at a multiple of 8, so that one store puts it there and one takes it
-//! away: no thread ever sees half of it. These functions are called a few times in a process's life; a thread that stands within the
-//! first 8 bytes of one at that very moment is what remains, and is not looked for.
+//! The jump has 5 bytes, within the first 8 of a function whose address is a multiple of 8, so that
+//! one store puts it there and one store removes it: no thread ever sees half of it. These
+//! functions are called a few times in the life of a process. A thread that is executing the first
+//! 8 bytes of one at that very moment is a remaining risk; it is not looked for.
 //!
 //! Decisions: CUDA-012 (`docs/deviations/cuda.md`).
 
@@ -17,70 +20,71 @@ mod arch;
 #[cfg(not(target_arch = "x86_64"))]
 #[path = "watch/other.rs"]
 mod arch;
-mod near;
 mod segment;
+mod trampoline;
 
 use segment::Segment;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// Functions that are watched at most.
-pub const MOST: usize = 16;
+/// Maximum number of functions that are watched.
+pub const MAX_FUNCTIONS: usize = 16;
 /// How long another profiler waits for us at most.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A function whose entry is ours for now.
+/// An entry point that may be patched.
 #[derive(Debug)]
 struct Entry {
     address: AtomicUsize,
-    /// What was there.
+    /// The original first word.
     before: AtomicU64,
-    /// What we put there; 0 while the function is as it was.
+    /// The word that we store there; 0 while the function is unpatched.
     ours: AtomicU64,
-    /// The code that it is in: start, and bytes.
+    /// The code segment that contains it: address and size.
     code: (AtomicUsize, AtomicUsize),
 }
 
-static ENTRIES: [Entry; MOST] = [const {
+static ENTRIES: [Entry; MAX_FUNCTIONS] = [const {
     Entry {
         address: AtomicUsize::new(0),
         before: AtomicU64::new(0),
         ours: AtomicU64::new(0),
         code: (AtomicUsize::new(0), AtomicUsize::new(0)),
     }
-}; MOST];
-/// Callers that came while the watch was on.
-static ASKED: AtomicU32 = AtomicU32::new(0);
+}; MAX_FUNCTIONS];
+/// Number of callers that came while the watch was on.
+static REQUESTS: AtomicU32 = AtomicU32::new(0);
 /// A futex word: 1 while the watch is on.
 static ON: AtomicU32 = AtomicU32::new(0);
-/// Our own thread, and its process: a child that is forked meanwhile has the jumps and nobody who takes them out.
-static OWN: AtomicU32 = AtomicU32::new(0);
+/// Thread id of the worker thread, and pid of its process: a child that is forked meanwhile has the
+/// jumps, and no thread that removes them.
+static WORKER: AtomicU32 = AtomicU32::new(0);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// Somebody changes rights and bytes of code.
-static CHANGING: AtomicBool = AtomicBool::new(false);
+/// Set while a thread changes the protection and bytes of code.
+static PATCHING: AtomicBool = AtomicBool::new(false);
 
-/// The watch of a session. What it changed is put back when it is dropped.
+/// The watch of a session. Dropping it restores what it changed.
 #[derive(Debug)]
 pub struct Watch {
     count: usize,
 }
 
 impl Watch {
-    /// Puts the jumps in. On our own thread; one watch at a time.
+    /// Stores the jumps. To be called on the worker thread; there is one watch at a time.
     ///
     /// # Errors
-    /// Why not, in words; nothing is changed then.
+    /// Why it is not possible; nothing is changed then.
     ///
     /// # Safety
-    /// Each address is the entry of a function that stays mapped while the watch is on, takes no arguments beyond registers for
-    /// integers, and is called by its entry alone.
+    /// Each address is the entry point of a function that stays mapped while the watch is on, takes
+    /// no arguments beyond integer registers, and is called at its entry only.
     pub unsafe fn begin(functions: &[usize]) -> Result<Watch, String> {
-        if functions.is_empty() || functions.len() > MOST {
+        if functions.is_empty() || functions.len() > MAX_FUNCTIONS {
             return Err("there is nothing to watch".to_owned());
         }
-        ASKED.store(0, SeqCst);
-        OWN.store(own_id(), SeqCst);
+        REQUESTS.store(0, SeqCst);
+        WORKER.store(own_id(), SeqCst);
         PROCESS.store(std::process::id(), SeqCst);
         ON.store(1, SeqCst);
         let mut watch = Watch { count: 0 };
@@ -90,7 +94,7 @@ impl Watch {
                     "a function of CUPTI's begins at {address:#x}, which is no multiple of 8"
                 ));
             }
-            let stub = near::stub(*address, index)?;
+            let stub = trampoline::stub(*address, index)?;
             // SAFETY: the caller's promise: a mapped function, so its first bytes can be read.
             let before = unsafe { word(*address).load(Acquire) };
             let ours = arch::jump(*address, stub, before)
@@ -104,7 +108,7 @@ impl Watch {
             watch.count = index + 1;
         }
         let entries = ENTRIES.get(..watch.count).unwrap_or_default();
-        // SAFETY: the caller's promise; what is put there are whole instructions.
+        // SAFETY: the caller's promise; what is stored there are complete instructions.
         let put = unsafe {
             replace(entries, |entry| {
                 Some((entry.before.load(Relaxed), entry.ours.load(Relaxed)))
@@ -113,12 +117,12 @@ impl Watch {
         put.map(|()| watch)
     }
 
-    /// How many callers of other profilers wait, or have waited.
-    pub fn asked(&self) -> u32 {
-        ASKED.load(SeqCst)
+    /// How many callers of another profiler wait, or have waited.
+    pub fn requests(&self) -> u32 {
+        REQUESTS.load(SeqCst)
     }
 
-    /// Functions that are watched.
+    /// How many functions are watched.
     pub fn count(&self) -> u32 {
         self.count as u32
     }
@@ -132,38 +136,41 @@ impl Drop for Watch {
     }
 }
 
-/// In a forked child, before its first session: whoever waited there is not in the child. The bytes are put back.
-pub fn begin_anew() {
-    CHANGING.store(false, SeqCst);
+/// In a forked child, before its first session: the threads that waited are not in the child. The
+/// bytes are restored.
+pub fn reset_after_fork() {
+    PATCHING.store(false, SeqCst);
     restore(&ENTRIES);
     ON.store(0, SeqCst);
 }
 
-/// A watched function was called, on whatever thread. Waits until our thread is done, and returns where the call goes on.
-extern "C" fn gives_way(index: u32) -> usize {
+/// Called when a watched function is called, on whatever thread. Waits until the worker thread is
+/// done, and returns where the call continues.
+extern "C" fn wait_for_session(index: u32) -> usize {
     let Some(entry) = ENTRIES.get(index as usize) else {
         return 0;
     };
-    // SAFETY: the thread's own error number; the caller's is kept.
+    // SAFETY: the thread's own error number; the caller's is preserved.
     let errno = unsafe { *libc::__errno_location() };
     let forked = PROCESS.load(SeqCst) != std::process::id();
-    if forked || (own_id() != OWN.load(SeqCst) && !is_over()) {
-        // In a forked child nobody comes, or our thread did not come in time. One function may call another: all are put back.
+    if forked || (own_id() != WORKER.load(SeqCst) && !is_over()) {
+        // In a forked child there is no worker thread; or it did not finish in time. One function
+        // may call another: all are restored.
         restore(&ENTRIES);
     }
-    // Nothing is left to do here but where our own thread is the caller.
+    // Nothing is left to do here, except where the worker thread itself is the caller.
     restore(std::slice::from_ref(entry));
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
     entry.address.load(Relaxed)
 }
 
-/// Waits until the watch is over. False where it did not end in time.
+/// Waits until the watch is over. Returns false where it did not end in time.
 fn is_over() -> bool {
     if ON.load(SeqCst) == 0 {
         return true;
     }
-    ASKED.fetch_add(1, SeqCst);
+    REQUESTS.fetch_add(1, SeqCst);
     let end = Instant::now() + PATIENCE;
     while ON.load(SeqCst) != 0 {
         let left = end.saturating_duration_since(Instant::now());
@@ -175,13 +182,13 @@ fn is_over() -> bool {
     true
 }
 
-/// Puts entries back where they are ours.
+/// Restores entry points that are patched.
 fn restore(entries: &[Entry]) {
     if entries.iter().all(|entry| entry.ours.load(SeqCst) == 0) {
         return;
     }
-    // SAFETY: functions that `begin` was promised to stay mapped; what was there before is put back. Where it cannot be, whoever comes next
-    // tries again.
+    // SAFETY: functions that `begin` was promised to stay mapped; the original words are restored.
+    // Where that is not possible, the next caller tries again.
     let _ = unsafe {
         replace(entries, |entry| {
             let ours = entry.ours.load(SeqCst);
@@ -190,19 +197,22 @@ fn restore(entries: &[Entry]) {
     };
 }
 
-/// Stores words of code: for each entry that `change` names them for, the second where the first is. An entry whose word is as it was
-/// before us is marked so.
+/// Replaces words of code: for each entry that `change` returns a pair for, the first word by the
+/// second. An entry with its original word is marked as unpatched.
 ///
-/// Rights are changed of all the code of the library at once: those of one page would split its mapping for good.
+/// The protection is changed of the library's whole code segment: that of one page would split its
+/// mapping for good.
 ///
 /// # Safety
-/// The entries' addresses are multiples of 8 in mapped code, and whoever runs through them may see either word.
+/// The addresses of the entries are multiples of 8 in mapped code, and a thread that executes them
+/// may see either word.
 unsafe fn replace(
     entries: &[Entry],
     change: impl Fn(&Entry) -> Option<(u64, u64)>,
 ) -> Result<(), String> {
-    // Two threads that change rights of the same pages would take them from one another. It is held for a few system calls.
-    while CHANGING.swap(true, SeqCst) {
+    // Two threads that change the protection of the same pages would undo each other's change. The
+    // lock is held during a few system calls.
+    while PATCHING.swap(true, SeqCst) {
         std::thread::yield_now();
     }
     let mut result = Ok(());
@@ -228,7 +238,7 @@ unsafe fn replace(
         }
         // SAFETY: the caller's promise; the code can be written now.
         let word = unsafe { word(entry.address.load(Relaxed)) };
-        // Somebody else may have put something there since: it is his then.
+        // Another tool may have stored something there since: it is left alone.
         let _ = word.compare_exchange(expected, wanted, SeqCst, SeqCst);
         if wanted == entry.before.load(Relaxed) {
             entry.ours.store(0, Release);
@@ -237,7 +247,7 @@ unsafe fn replace(
     if let Some(code) = writable {
         code.writable(false);
     }
-    CHANGING.store(false, SeqCst);
+    PATCHING.store(false, SeqCst);
     result
 }
 

@@ -1,14 +1,14 @@
-//! What our thread does in a CUDA process.
+//! What the worker thread does in a CUDA process.
 
 use crate::choice::Choice;
 use crate::cupti::library::is_secure;
 use crate::cupti::{Cupti, Driver, load};
 use crate::session::{self, Session};
 use crate::sink::{Sink, header};
-use crate::{leave, watch};
+use crate::{exit, watch};
 use midair_cupti_file::Process;
 use midair_cupti_file::profilers::other_profiler;
-use midair_guest::{Own, Refused, Work, now};
+use midair_guest::{Refused, VerifiedFd, Work, now};
 use midair_record::boot::BootBlock;
 use midair_record::event::{CudaDevice, RuntimeInit, kind};
 use midair_record::offer::Offer;
@@ -17,36 +17,39 @@ use midair_settings::Settings;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Names the library that NVTX tells of a program's ranges.
+/// Names the library that receives a program's NVTX ranges.
 const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
-/// How long a profiler, or a process that ends, waits for what is under way, ns.
+/// How long another profiler, or a process that exits, waits for work in progress, ns.
 const QUICK: u64 = 1_000_000_000;
 /// `RuntimeInit::operation` of CUDA's driver, and of CUPTI.
 const CUDA_DRIVER: u32 = 64;
 const CUPTI: u32 = 65;
 
-/// Entry point, called by the boot code on our thread. Returns only when the thread shall end.
+/// Entry function, called by the boot code on the worker thread. Returns only when the thread is to
+/// end.
 ///
 /// # Safety
-/// `boot` must be the live boot block of the calling thread, mapped for ever.
+/// `boot` must be the live boot block of the calling thread, mapped for as long as the process
+/// lives.
 pub unsafe fn enter(boot: *mut BootBlock) {
     // SAFETY: the caller's promise.
-    unsafe { midair_guest::enter(boot, &mut Agent::default()) };
+    unsafe { midair_guest::enter(boot, &mut Worker::default()) };
 }
 
-/// Where a session stands.
+/// Stage of a session.
 #[derive(Debug, Default)]
 enum Stage {
     #[default]
     Idle,
-    /// The process has not initialised CUDA yet. To enable CUPTI might do it for it, and its children could then use CUDA no more.
+    /// The process has not initialised CUDA yet. Enabling CUPTI might do so, and children that it
+    /// forks could then not use CUDA any more.
     Waiting(Box<Plan>),
     On(Box<Session>),
-    /// It ended by itself, or went wrong: nothing more is recorded.
+    /// It ended by itself, or failed: nothing more is recorded.
     Over,
 }
 
-/// What begins as soon as CUDA is initialised.
+/// What is to begin as soon as CUDA is initialised.
 #[derive(Debug)]
 struct Plan {
     area: Area,
@@ -55,32 +58,32 @@ struct Plan {
     driver: Driver,
 }
 
-/// The agent's own state, kept between sessions.
+/// The worker's own state, kept between sessions.
 #[derive(Debug, Default)]
-pub struct Agent {
+pub struct Worker {
     stage: Stage,
     area: Option<Area>,
     /// Paths of the CUPTIs after which our exit handler was registered.
     handled: Vec<String>,
-    /// Another profiler took CUPTI before we had it.
+    /// Whether another profiler had CUPTI before we could use it.
     taken: bool,
-    /// What is said at the end where no session could say it.
+    /// Notes for the end of a session that no [`Session`] could store.
     notes: Vec<String>,
 }
 
-impl Work for Agent {
-    fn begin_anew(&mut self) {
-        if leave::is_forked() {
-            watch::begin_anew();
-            session::begin_anew();
-            leave::begin_anew();
+impl Work for Worker {
+    fn reset_after_fork(&mut self) {
+        if exit::is_forked() {
+            watch::reset_after_fork();
+            session::reset_after_fork();
+            exit::reset_after_fork();
         }
     }
 
     fn entered(&mut self) {}
 
-    fn set_up(&mut self, area: Area, _: &Offer, tools: Vec<Own>) -> Result<(), Refused> {
-        // Tools are for AMD's interface.
+    fn set_up(&mut self, area: Area, _: &Offer, tools: Vec<VerifiedFd>) -> Result<(), Refused> {
+        // Tools are written for AMD's interface.
         drop(tools);
         (self.area, self.taken) = (Some(area), false);
         guarded(|| self.prepare(area)).unwrap_or_else(|| Err(internal_error()))
@@ -93,7 +96,7 @@ impl Work for Agent {
     fn tick(&mut self) -> bool {
         guarded(|| self.round()).unwrap_or_else(|| {
             if self.notes.is_empty() {
-                // Once; what is on is switched off at the stop.
+                // Once; kinds that are enabled are disabled at the stop.
                 self.notes.push(internal_error().text);
             }
             false
@@ -108,18 +111,18 @@ impl Work for Agent {
     }
 
     fn leaving(&self) -> Option<u32> {
-        if leave::process_leaves() {
+        if exit::is_exiting() {
             return Some(outcome::PROCESS_EXIT);
         }
-        let asked = matches!(&self.stage, Stage::On(session) if session.is_asked());
+        let asked = matches!(&self.stage, Stage::On(session) if session.is_requested());
         (asked || self.taken).then_some(outcome::YIELDED)
     }
 
     fn stop(&mut self, deadline: u64, detached: &dyn Fn()) -> u32 {
         let quick = self.leaving().is_some();
         if quick {
-            // Another profiler is here: from now on it may be recording at any time.
-            session::BROUGHT.store(false, SeqCst);
+            // Another profiler is here: from now on it may record at any time.
+            session::LOADED_BY_US.store(false, SeqCst);
         }
         let deadline = if quick { now() + QUICK } else { deadline };
         let told = std::cell::Cell::new(false);
@@ -153,12 +156,12 @@ impl Work for Agent {
         self.stage = Stage::Idle;
         self.area = None;
         self.notes.clear();
-        leave::serve(false);
+        exit::set_serving(false);
         false
     }
 }
 
-impl Agent {
+impl Worker {
     fn prepare(&mut self, area: Area) -> Result<(), Refused> {
         let settings =
             Settings::decode(area.settings()).map_err(|error| format!("the settings: {error}"))?;
@@ -172,9 +175,10 @@ impl Agent {
                 text,
             });
         }
-        // NVTX calls of this process may lead into CUPTI without us, before and after a session.
+        // NVTX calls of this process may lead into CUPTI without our functions, before and after a
+        // session.
         let heard = process.variable(NVTX_INJECTION).is_some();
-        session::KEEP.fetch_or(heard, SeqCst);
+        session::KEEP_LOADED.fetch_or(heard, SeqCst);
         let cupti = load(choice.cupti.as_deref(), driver.version()).map_err(|text| Refused {
             status: status::NO_CUPTI,
             text,
@@ -185,7 +189,7 @@ impl Agent {
             cupti,
             driver,
         };
-        leave::serve(true);
+        exit::set_serving(true);
         if plan.driver.devices().is_empty() {
             self.stage = Stage::Waiting(Box::new(plan));
             return Ok(());
@@ -194,14 +198,15 @@ impl Agent {
     }
 
     fn begin(&mut self, plan: &Plan) -> Result<(), Refused> {
-        // SAFETY: the guest keeps the spool mapped until `end`, and the session is over before.
+        // SAFETY: the caller keeps the spool mapped until `end`, and the session is over before.
         let sink = unsafe { session::sink(plan.area) };
         let session = Session::begin(&plan.cupti, &plan.choice, sink, |sink| describe(plan, sink))?;
         self.stage = Stage::On(Box::new(session));
         let path = plan.cupti.path();
         if !self.handled.iter().any(|known| known == path) {
-            // Behind CUPTI's own, which are registered when it is loaded or first used: ours runs before them.
-            leave::register();
+            // Our handler is registered after CUPTI's own, which are registered when it is loaded
+            // or first used: so ours runs before them.
+            exit::register();
             self.handled.push(path.to_owned());
         }
         Ok(())
@@ -225,7 +230,7 @@ impl Agent {
     }
 }
 
-/// Runs what may not unwind any further. `None` after a panic.
+/// Runs what must not unwind any further. `None` after a panic.
 fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(body)).ok()
 }
@@ -236,7 +241,7 @@ fn internal_error() -> Refused {
         .into()
 }
 
-/// Writes what is known of the process: its runtimes and its GPUs.
+/// Records what is known of the process: its runtimes and its GPUs.
 fn describe(plan: &Plan, sink: &mut Sink) {
     let driver = u64::from(plan.driver.version());
     let (major, minor) = plan.cupti.cuda();

@@ -1,5 +1,5 @@
-//! CUPTI's records are read as its own headers write them (`records.tsv`: a C program filled each field by its name, compiled with the
-//! headers of each version), and never beyond their end.
+//! CUPTI's records are decoded as its own headers lay them out (`records.tsv`: a C program filled
+//! each field by its name, compiled with the headers of each version), and never beyond their end.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -200,13 +200,14 @@ fn records_are_read_as_each_versions_headers_write_them() {
     assert_eq!(seen.len(), apis.len() * KINDS.len());
 }
 
-/// Two pages, of which the second may not be touched.
+/// Two pages; the second is inaccessible.
 struct Edge(*mut u8);
 
 impl Edge {
     const PAGE: usize = 4096;
     fn new() -> Edge {
-        // SAFETY: fresh memory at an address of the kernel's choice; the second half of it loses its rights.
+        // SAFETY: fresh memory at an address of the kernel's choice; the second half of it loses
+        // its rights.
         unsafe {
             let start = libc::mmap(
                 std::ptr::null_mut(),
@@ -225,7 +226,7 @@ impl Edge {
             Edge(start.cast())
         }
     }
-    /// Puts a record so that it ends where the first page does.
+    /// Stores a record so that it ends where the first page does.
     fn put(&self, record: &[u8]) -> *const u8 {
         // SAFETY: the first page is as long, and ours.
         unsafe {
@@ -254,7 +255,7 @@ fn nothing_is_read_behind_a_records_end() {
             let told = unsafe { read(layouts, edge.put(&record)) };
             assert!(!matches!(told, Activity::Other(_)));
         }
-        // Of a kind that is not read, its number alone is looked at.
+        // Of a kind that is not decoded, only its number is read.
         let unknown = activity_kind::OVERHEAD.to_ne_bytes();
         // SAFETY: four bytes are there.
         let told = unsafe { read(layouts, edge.put(&unknown)) };
@@ -262,7 +263,7 @@ fn nothing_is_read_behind_a_records_end() {
     }
 }
 
-/// Of a record that is cut off, what is there is read, and the rest is 0.
+/// Of a record that is cut off, what is there is decoded, and the rest is 0.
 fn cut(layouts: &Layouts, kind: u32, bytes: &[u8]) {
     let whole = size(layouts, kind).unwrap_or(0);
     let mut filled = bytes.to_vec();

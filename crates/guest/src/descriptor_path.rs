@@ -1,31 +1,33 @@
 //! Paths by which libraries are loaded from descriptors.
 //!
-//! The loader knows libraries by the path that they were loaded from: `/proc/thread-self/fd/N` a second time gives the first library, whatever
-//! N is now. So each library needs a number of its own, also among those that an engine or another copy of this library has used.
+//! The loader identifies libraries by the path that they were loaded from: a second load of
+//! `/proc/thread-self/fd/N` returns the first library, whatever N refers to now. So each library
+//! needs a number of its own, which no engine and no other copy of this library has used either.
 //!
 //! Decisions: ENG-012, ENG-013 (`docs/deviations/engine.md`).
 
-use crate::Own;
+use crate::VerifiedFd;
 use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::RawFd;
 
-/// What such paths begin with. Not `/proc/self`: that is the first thread, which may have ended, and then has no descriptors.
-pub const FOLDER: &str = "/proc/thread-self/fd/";
+/// Prefix of such paths. Not `/proc/self`: that is the main thread, which may have ended, and then
+/// has no descriptors.
+pub const DIRECTORY: &str = "/proc/thread-self/fd/";
 
-/// Numbers by which libraries of this process were loaded.
+/// Numbers that libraries of this process were loaded by.
 fn used() -> Vec<RawFd> {
     unsafe extern "C" fn each(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         data: *mut c_void,
     ) -> c_int {
-        // SAFETY: `data` is the list below, used by nobody else during the call; `info` and its name are valid during the callback
-        // (dl_iterate_phdr(3)).
+        // SAFETY: `data` is the list below, used by nobody else during the call; `info` and its
+        // name are valid during the callback (dl_iterate_phdr(3)).
         let (used, name) = unsafe { (&mut *data.cast::<Vec<RawFd>>(), (*info).dlpi_name) };
         if !name.is_null() {
             // SAFETY: a NUL-terminated string of the loader's.
             let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-            let number = name.strip_prefix(FOLDER.as_bytes());
+            let number = name.strip_prefix(DIRECTORY.as_bytes());
             let number =
                 number.and_then(|number| std::str::from_utf8(number).ok()?.parse::<RawFd>().ok());
             used.extend(number);
@@ -38,12 +40,13 @@ fn used() -> Vec<RawFd> {
     used
 }
 
-/// Gives `fd` a number by which no library was loaded so far. The engine counts down from the limit (or from 1023), so this one begins
-/// half way up, where the two do not meet soon, and takes any other number before it gives up.
+/// Duplicates `fd` to a number by which no library was loaded so far. The engine counts down from
+/// the limit (or from 1023). This function begins half way up, so that the two do not meet soon,
+/// and tries all other numbers before it gives up.
 ///
 /// # Errors
-/// When no number is free below the process's limit.
-pub fn renumber(fd: Own) -> Result<Own, String> {
+/// No number is free below the process's limit.
+pub fn renumber(fd: VerifiedFd) -> Result<VerifiedFd, String> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -52,14 +55,15 @@ pub fn renumber(fd: Own) -> Result<Own, String> {
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     let limit = RawFd::try_from(limit.rlim_cur.min(1024)).unwrap_or(1024);
     let used = used();
-    // Low numbers are what programs expect to get next: last.
+    // Low numbers are what programs expect to get next: they are tried last.
     let half = limit / 2;
     for number in (half..limit).chain((3..half).rev()) {
         if used.contains(&number) {
             continue;
         }
-        // The kernel gives this number or, where it is taken, the next that is free; none may be free from here on, but below.
-        let Some(copy) = fd.copy(number) else {
+        // The kernel returns this number or, where it is in use, the next free one. If no number
+        // from here on is free, a lower one may be.
+        let Some(copy) = fd.duplicate(number) else {
             continue;
         };
         if !used.contains(&copy.number()) {
@@ -79,7 +83,7 @@ mod tests {
     fn a_number_of_its_own_below_the_limit() {
         let open = || {
             let file = std::fs::File::open("/dev/null").unwrap();
-            Own::new(std::os::fd::IntoRawFd::into_raw_fd(file)).unwrap()
+            VerifiedFd::new(std::os::fd::IntoRawFd::into_raw_fd(file)).unwrap()
         };
         let first = renumber(open()).unwrap();
         let second = renumber(open()).unwrap();

@@ -1,15 +1,16 @@
-//! Whether the attacher still lives, by a count that it moves on.
+//! Whether the attacher is alive, judged by a counter that it increments.
 //!
 //! Decisions: ENG-020 (`docs/deviations/engine.md`).
 
-/// What one round of ours can add to the attacher's silence, in ns. A round takes milliseconds; one that took longer was no silence that
-/// we listened to: we had no turn, and the attacher may have had none either (a machine that was suspended, a cgroup that was frozen).
+/// The most that one round can add to the attacher's silence, in ns. A round takes milliseconds. A
+/// longer one was no silence that was observed: this thread did not run, and the attacher may not
+/// have run either (a suspended machine, a frozen cgroup).
 const ROUND: u64 = 250_000_000;
 
 /// The attacher's lease.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    /// How long it may be silent, in ns; 0 = for ever.
+    /// How long the attacher may be silent, in ns; 0: without a limit.
     lasts: u64,
     silent: u64,
     heard: u64,
@@ -17,7 +18,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// `heard` is the count now, `time` this moment in ns.
+    /// `heard` is the current value of the counter, `time` the current time in ns.
     pub(crate) fn new(heard: u64, time: u64, lease_ms: u32) -> Lease {
         Lease {
             lasts: u64::from(lease_ms) * 1_000_000,
@@ -27,7 +28,7 @@ impl Lease {
         }
     }
 
-    /// To be asked in each round.
+    /// Called in each round: whether the attacher has been silent for too long.
     pub(crate) fn has_run_out(&mut self, heard: u64, time: u64) -> bool {
         let round = time.saturating_sub(self.looked_at);
         self.looked_at = time;
@@ -59,7 +60,7 @@ mod tests {
     #[test]
     fn time_in_which_nobody_had_a_turn_does_not_count() {
         let mut lease = Lease::new(0, 0, 5000);
-        // An hour of standstill, of both sides.
+        // An hour in which neither side runs.
         assert!(!lease.has_run_out(0, 3_600_000 * MS));
         assert!(!lease.has_run_out(1, 3_600_001 * MS));
         let mut silent = 0;

@@ -1,26 +1,29 @@
-//! The life of our thread: sessions, and parking between them.
+//! The life of the worker thread: sessions, and parking between them.
 //!
-//! It was started with all signals blocked, by the engine's boot code or by the process's listener. It owns no descriptor between sessions:
-//! an attacher finds it by its name and the futex word that it waits on (see [`midair_record::boot`]).
+//! It is started with all signals blocked, by the engine's boot code or by the process's listener.
+//! It owns no descriptor between sessions: an attacher finds it by its name and the futex word that
+//! it waits on (see [`midair_record::boot`]).
 
+use crate::connection::{hang_up, open, receive, take_handed};
 use crate::session;
-use crate::talk::{hang_up, open, receive, take_handed};
-use crate::{Own, Work, only, wait_on};
+use crate::{VerifiedFd, Work, claim, wait_on};
 use midair_record::boot::{BootBlock, mailbox, step};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::time::Duration;
 
-/// How long a refusal stays to be seen.
+/// How long a refusal stays in the boot block.
 const REFUSAL_SHOWN: Duration = Duration::from_millis(500);
 
-/// Entry point, called by the boot code on our thread. Returns only when the thread shall end.
+/// Entry function, called by the boot code on the worker thread. Returns only when the thread is to
+/// end.
 ///
 /// # Safety
-/// `boot` must be the live boot block of the calling thread, mapped for ever.
+/// `boot` must be the live boot block of the calling thread, mapped for as long as the process
+/// lives.
 pub unsafe fn enter(boot: *mut BootBlock, work: &mut dyn Work) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        // A panic is caught at this edge; nothing may be printed in a process that is not ours.
+        // A panic is caught here; nothing may be printed in a process that is not ours.
         std::panic::set_hook(Box::new(|_| {}));
         // SAFETY: the caller's promise.
         unsafe { live(boot, work) };
@@ -28,10 +31,10 @@ pub unsafe fn enter(boot: *mut BootBlock, work: &mut dyn Work) {
 }
 
 unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work) {
-    work.begin_anew();
-    if !only::claim() {
-        // The boot code hangs up and ends this thread.
+    work.reset_after_fork();
+    if !claim::acquire() {
         // SAFETY: as below; the attacher reads these fields once the mailbox says that it failed.
+        // The boot code closes the connection and ends this thread.
         unsafe {
             (*boot).error = libc::EBUSY;
             (*boot).error_step = step::ENTRY;
@@ -40,18 +43,18 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work) {
         return;
     }
     work.entered();
-    // SAFETY: the boot block stays mapped; this thread is the only one in the target that writes its plain fields, and the attacher
-    // reads and writes them from outside only as the mailbox allows.
+    // SAFETY: the boot block stays mapped. This thread is the only one in the target that writes
+    // its plain fields; the attacher reads and writes them from outside only as the mailbox allows.
     let word = unsafe { &(*boot).mailbox };
-    // The boot code made it; from then on `open` does, or the process's listener.
+    // The boot code made it; later ones are made by `open`, or by the process's listener.
     // SAFETY: as above.
-    let mut near = Own::new(unsafe { std::mem::replace(&mut (*boot).fd_near, -1) });
+    let mut near = VerifiedFd::new(unsafe { std::mem::replace(&mut (*boot).fd_near, -1) });
     loop {
         if let Some(session) = near.take().and_then(receive) {
             session::run(work, session);
         }
-        // Until the next session another copy of this library may have one.
-        only::release();
+        // Until the next session, another copy of this library may run one.
+        claim::release();
         word.store(mailbox::PARKED, Release);
         loop {
             let handed = loop {
@@ -61,10 +64,10 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work) {
                     _ => wait_on(word, mailbox::PARKED, None, true),
                 }
             };
-            let claimed = only::claim();
+            let claimed = claim::acquire();
             if handed && claimed {
                 // SAFETY: as above.
-                near = Own::new(unsafe { take_handed(boot) });
+                near = VerifiedFd::new(unsafe { take_handed(boot) });
                 word.store(mailbox::TALKING, Release);
                 break;
             }
@@ -90,7 +93,8 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work) {
     }
 }
 
-/// Whoever woke us looks at the word every few ms. The next one need not wait until the time is over: it may kick as if we were parked.
+/// Whoever woke this thread polls the word every few ms. The next attacher need not wait until the
+/// time is over: it may wake the thread as if it were parked.
 fn show_refusal(word: &AtomicU32) {
     let end = std::time::Instant::now() + REFUSAL_SHOWN;
     loop {

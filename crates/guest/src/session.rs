@@ -1,7 +1,7 @@
-//! One session: the spool is mapped, the work is set up, runs, and is put back.
+//! One session: the spool is mapped, the work is set up, runs, and is undone.
 
+use crate::connection::{Session, send_reply};
 use crate::lease::Lease;
-use crate::talk::{Session, answer};
 use crate::{BUSY_TICK, IDLE_TICK, Work, now, wait_on};
 use midair_record::spool::{Area, command, outcome, state};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 /// Runs the session that an attacher offers, to its end.
 pub(crate) fn run(work: &mut dyn Work, session: Session) {
     let len = session.offer.spool_size as usize;
-    // SAFETY: a fresh shared mapping of a descriptor that was sent to us, at an address of the kernel's choice.
+    // SAFETY: a fresh shared mapping of a descriptor that was sent to us, at an address of the
+    // kernel's choice.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -21,27 +22,29 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
         )
     };
     if base == libc::MAP_FAILED {
-        answer(&session.socket, false);
+        send_reply(&session.socket, false);
         return;
     }
     // A forked child must not even see it.
     // SAFETY: our own mapping.
     unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
-    // SAFETY: mapped above, unmapped below only when nobody refers to it. The attacher sealed its size.
+    // SAFETY: mapped above, and unmapped below only when nothing refers to it. The attacher sealed
+    // its size.
     let Some(area) = (unsafe { Area::new(base.cast(), len) }) else {
-        answer(&session.socket, false);
+        send_reply(&session.socket, false);
         // SAFETY: our own mapping, not used by anyone.
         unsafe { libc::munmap(base, len) };
         return;
     };
-    answer(&session.socket, true);
+    send_reply(&session.socket, true);
     let Session {
         offer,
         spool,
         tools,
         socket,
     } = session;
-    // From here on the spool's words are the only connection: no descriptor of ours stays.
+    // From here on the words of the spool are the only connection: no descriptor of ours stays
+    // open.
     drop((spool, socket));
     match work.set_up(area, &offer, tools) {
         Ok(()) => serve(work, area),
@@ -53,7 +56,7 @@ pub(crate) fn run(work: &mut dyn Work, session: Session) {
         }
     }
     if !work.end() {
-        // SAFETY: our own mapping; the work says that nobody refers to it.
+        // SAFETY: our own mapping; the work says that nothing refers to it.
         unsafe { libc::munmap(base, len) };
     }
 }

@@ -15,7 +15,9 @@ use midair_ptrace::{
     Deadline, Pace, connect_abstract, connect_abstract_in, fault, listening_peer, poll_readable,
     receive_now, send_bytes,
 };
-use midair_record::knock::{self, ANSWER_LEN, Answer, Knock, NAMES, outcome, purpose, why};
+use midair_record::connect::{
+    self, ConnectReply, ConnectRequest, NAMES, REPLY_LEN, outcome, purpose, refusal,
+};
 
 use crate::entered::{Entered, EntryPath, Times, Via};
 use crate::error::{During, EnterError};
@@ -77,7 +79,7 @@ impl Endpoint {
         let inside = *status.ns_tgid.last().unwrap_or(&pid);
         // The process's own start, not that of the thread that stands for it.
         let start = task::stat(pid).ok()?.start_ticks;
-        let prefix = knock::prefix(inside.get(), start);
+        let prefix = connect::prefix(inside.get(), start);
         let sockets = std::fs::read(format!("/proc/{tid}/net/unix")).ok()?;
         let before = format!(" @{prefix}").into_bytes();
         let mut names: Vec<(String, u32)> = sockets
@@ -90,7 +92,7 @@ impl Endpoint {
                 // A listener that has its name and is not ready yet does not count, nor do
                 // connections, which have the name, too.
                 listens(line).then_some(())?;
-                Some((format!("{prefix}{rest}"), knock::filters_in(rest)?))
+                Some((format!("{prefix}{rest}"), connect::filters_in(rest)?))
             })
             // Any process may bind as many as it likes.
             .take(4 * NAMES as usize)
@@ -130,10 +132,10 @@ impl Endpoint {
                 return Err(NotServed::Refused(FILTERED_LATER.into()));
             }
             let connection = self.connect(options)?;
-            let answer = self.exchange(&connection, purpose::ASK, options)?;
+            let answer = self.exchange(&connection, purpose::QUERY, options)?;
             until_hung_up(&connection);
             match answer.outcome {
-                outcome::HERE => Ok(Accepted {
+                outcome::AVAILABLE => Ok(Accepted {
                     gpu: answer.gpu != 0,
                 }),
                 _ => Err(self.refused(&answer)),
@@ -162,7 +164,7 @@ impl Endpoint {
     ) -> Result<Entered, NotServed> {
         let connection = self.connect(options)?;
         FaultPoint::Knocked.reached();
-        let answer = self.exchange(&connection, purpose::ENTER, options)?;
+        let answer = self.exchange(&connection, purpose::ATTACH, options)?;
         FaultPoint::Answered.reached();
         fault::step("the listener has answered");
         let fresh = match answer.outcome {
@@ -263,9 +265,9 @@ impl Endpoint {
         connection: &OwnedFd,
         purpose: u32,
         options: &Options,
-    ) -> Result<Answer, NotServed> {
+    ) -> Result<ConnectReply, NotServed> {
         let hung_up = || NotServed::Refused("its listener hung up".into());
-        send_bytes(connection.as_fd(), &Knock::new(purpose).bytes()).or_else(|error| {
+        send_bytes(connection.as_fd(), &ConnectRequest::new(purpose).bytes()).or_else(|error| {
             // Its answer may be there already: then it says why.
             match error.raw_os_error() {
                 Some(EPIPE | ECONNRESET) => Ok(()),
@@ -284,9 +286,12 @@ impl Endpoint {
                 return Err(self.silent());
             }
         }
-        let mut bytes = [0; ANSWER_LEN];
+        let mut bytes = [0; REPLY_LEN];
         let got = receive_now(connection.as_fd(), &mut bytes, false).unwrap_or(0);
-        bytes.get(..got).and_then(Answer::read).ok_or_else(hung_up)
+        bytes
+            .get(..got)
+            .and_then(ConnectReply::read)
+            .ok_or_else(hung_up)
     }
 
     /// Why nobody answers: a process that is stopped cannot.
@@ -311,16 +316,16 @@ impl Endpoint {
         })
     }
 
-    fn refused(&self, answer: &Answer) -> NotServed {
+    fn refused(&self, answer: &ConnectReply) -> NotServed {
         let tid = Tid::new(answer.tid);
         match answer.outcome {
             outcome::BUSY => NotServed::Failed(EnterError::Busy {
                 tid: tid.unwrap_or(self.pid.leader()),
                 state: "at work",
             }),
-            outcome::NOT_ALLOWED => NotServed::Refused(format!(
+            outcome::REFUSED => NotServed::Refused(format!(
                 "its listener refuses: {}",
-                why::words(answer.error)
+                refusal::text(answer.error)
             )),
             // The parked thread's; the listener's own is in the answer's head.
             outcome::OTHER_VERSION => match tid {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use midair_procinfo::show;
 use midair_ptrace::{Deadline, poll_readable, receive_now};
-use midair_record::knock::{ANSWER_LEN, Answer, outcome};
+use midair_record::connect::{ConnectReply, REPLY_LEN, outcome};
 
 use crate::error::EnterError;
 
@@ -19,13 +19,13 @@ pub(crate) fn failure_on(channel: &OwnedFd) -> Option<EnterError> {
     if !readable.is_ok_and(|readable| readable) {
         return None;
     }
-    let mut bytes = [0; ANSWER_LEN];
+    let mut bytes = [0; REPLY_LEN];
     let got = receive_now(channel.as_fd(), &mut bytes, true).ok()?;
-    let answer = Answer::read(bytes.get(..got)?)?;
+    let answer = ConnectReply::read(bytes.get(..got)?)?;
     (answer.outcome == outcome::FAILED).then(|| boot_failure(&answer))
 }
 
 /// The failure in an answer.
-pub(crate) fn boot_failure(answer: &Answer) -> EnterError {
-    EnterError::at_step(answer.step, answer.error, show(answer.words()))
+pub(crate) fn boot_failure(answer: &ConnectReply) -> EnterError {
+    EnterError::at_step(answer.step, answer.error, show(answer.message()))
 }

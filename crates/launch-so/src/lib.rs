@@ -1,9 +1,10 @@
-//! `libmidair-launch.so.1`: preloaded by our command lines into what they start, and never anywhere else. `_exit`, `_Exit` and the
-//! `exec` functions run no exit handler: what was recorded would be gone without a word. So they are ours here: the session ends and the
-//! files are written, then the process goes on to its end, or to be another program.
+//! `libmidair-launch.so.1`: preloaded by our command lines into the program that they start, and
+//! never into anything else. `_exit`, `_Exit` and the `exec` functions run no exit handlers:
+//! records would be lost without notice. So they are defined here: the session ends and the files
+//! are written, then the process exits, or becomes another program.
 //!
-//! Not covered, since nothing can stand before them: SIGKILL, system calls made by hand, and the `exec` functions that take a list
-//! (`execl`), whose C library does not call the others by name.
+//! Not covered, because nothing can intercept them: SIGKILL, system calls made directly, and the
+//! `exec` functions that take a list (`execl`), whose C library does not call the others by name.
 //!
 //! Decisions: AMD-042 (`docs/deviations/amd.md`).
 
@@ -12,8 +13,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// The SDK's function that ends the session, and the C library's own `exec` functions: looked up when the library is loaded, since a
-/// child of `vfork` may not ask the loader.
+/// The SDK's function that ends the session, and the C library's own `exec` functions. They are
+/// looked up when the library is loaded, since a child of `vfork` must not call the loader.
 static END: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static EXECVE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static EXECVPE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -39,7 +40,7 @@ fn look_up() {
     EXECVPE.store(find(libc::RTLD_NEXT, c"execvpe"), Release);
 }
 
-/// Ends the session of this process. In a child that was forked, of whatever kind, the SDK does nothing.
+/// Ends the session of this process. In a forked child of whatever kind, the SDK does nothing.
 fn end(becomes_another: bool) {
     let end = END.load(Acquire);
     if !end.is_null() {
@@ -71,8 +72,8 @@ unsafe extern "C" {
     static environ: *const *const c_char;
 }
 
-/// Ends the session, then calls the C library's own function; one that was not found is no function. Where that fails the program
-/// goes on without being recorded.
+/// Ends the session, then calls the C library's own function, if it was found. Where that fails,
+/// the program goes on without being recorded.
 ///
 /// # Safety
 /// The arguments are those of an `exec` function of the C library.
@@ -93,7 +94,7 @@ unsafe fn pass(
     unsafe { std::mem::transmute::<*mut c_void, Execve>(function)(program, arguments, environment) }
 }
 
-/// Becomes another program.
+/// Replaces the program.
 ///
 /// # Safety
 /// As the C library's `execve`.
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn execve(
     unsafe { pass(&EXECVE, program, arguments, environment) }
 }
 
-/// Becomes another program, with this environment.
+/// Replaces the program, which keeps this environment.
 ///
 /// # Safety
 /// As the C library's `execv`.
@@ -117,7 +118,7 @@ pub unsafe extern "C" fn execv(program: *const c_char, arguments: *const *const 
     unsafe { pass(&EXECVE, program, arguments, environ) }
 }
 
-/// Becomes another program, which is searched for.
+/// Replaces the program by one that is searched for, with this environment.
 ///
 /// # Safety
 /// As the C library's `execvpe`.
@@ -131,7 +132,7 @@ pub unsafe extern "C" fn execvpe(
     unsafe { pass(&EXECVPE, program, arguments, environment) }
 }
 
-/// Becomes another program, which is searched for, with this environment.
+/// Replaces the program by one that is searched for; it keeps this environment.
 ///
 /// # Safety
 /// As the C library's `execvp`.

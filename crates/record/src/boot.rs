@@ -1,11 +1,12 @@
-//! The boot block: a page of the target, made by the attacher, through which our thread in the target is started, fed and
-//! later woken again.
+//! The boot block: a page of the target, made by the attacher, through which the worker thread in
+//! the target is started, receives the library, and is woken again later.
 //!
-//! Life of our thread: the stub on a parked thread starts it; it blocks all signals, makes a socket pair and announces it in
-//! [`BootBlock::mailbox`]; the attacher takes the far end with `pidfd_getfd` and sends the library; the thread loads it and
-//! calls [`ENTRY`]; after a session it parks in a futex wait on `mailbox`, for ever, or until the next attacher says
-//! [`mailbox::KICK`]. An attacher finds a parked thread by its name and the futex address in `/proc/TID/syscall`, and checks
-//! [`BootBlock::magic`].
+//! The life of the worker thread: the stub on a borrowed thread starts it. It blocks all signals,
+//! makes a socket pair and announces it in [`BootBlock::mailbox`]. The attacher takes the far end
+//! with `pidfd_getfd` and sends the library. The thread loads it and calls [`ENTRY`]. After a
+//! session it parks in a futex wait on `mailbox`, until the next attacher stores [`mailbox::KICK`]
+//! there. An attacher finds a parked worker thread by its name and the futex address in
+//! `/proc/TID/syscall`, and checks [`BootBlock::magic`].
 
 use std::sync::atomic::AtomicU32;
 
@@ -13,34 +14,37 @@ use std::sync::atomic::AtomicU32;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00B");
 /// Name (`comm`) of the worker thread: the one thread that midair runs in a target.
 pub const THREAD_NAME: &str = "midair-worker";
-/// Its name while it makes a runtime's library make threads, which take the name of their maker: they are not to be found as ours.
+/// Its name while a runtime's library makes threads on it: they inherit the name of their maker,
+/// and must not be found as worker threads.
 pub const MAKER_NAME: &str = "midair-cupti";
-/// Name of the function that the boot code looks up in the library it loaded: `extern "C" fn(*mut BootBlock)`. It returns
-/// when the thread shall end.
+/// Name of the function that the boot code looks up in the library it loaded:
+/// `extern "C" fn(*mut BootBlock)`. It returns when the thread is to end.
 ///
-/// The name is part of the ABI between builds, as are the memory files named `midair-agent-WORD-N.so` and the names of the shipped
-/// libraries: they keep the word "agent", while the thread is called worker thread everywhere else.
+/// The name is part of the ABI between builds, as are the memory files named
+/// `midair-agent-WORD-N.so` and the names of the shipped libraries: they keep the word "agent",
+/// while the thread is called worker thread everywhere else.
 pub const ENTRY: &str = "midair_agent_enter";
 
 /// Values of [`BootBlock::mailbox`].
 pub mod mailbox {
     /// Nothing has run yet.
     pub const EMPTY: u32 = 0;
-    /// Our thread runs.
+    /// The worker thread runs.
     pub const STARTED: u32 = 1;
     /// The socket pair is made: the attacher may take `fd_far`.
     pub const OPEN: u32 = 2;
-    /// Our thread reads from the socket; the far end is closed in the target.
+    /// The worker thread reads from the socket; the far end is closed in the target.
     pub const TALKING: u32 = 3;
-    /// A session is over (or was never asked for) and our thread waits on this word.
+    /// A session is over (or none was requested), and the worker thread waits on this word.
     pub const PARKED: u32 = 4;
-    /// An attacher asks our parked thread to make a socket pair.
+    /// An attacher asks the parked worker thread to make a socket pair.
     pub const KICK: u32 = 5;
     /// Something failed: see `error` and `error_text`.
     pub const FAILED: u32 = 6;
-    /// Our thread is about to return.
+    /// The worker thread is about to end.
     pub const ENDED: u32 = 7;
-    /// The process's own listener woke our parked thread: the connection is in [`BootBlock::handed`](super::BootBlock::handed).
+    /// The process's own listener woke the parked worker thread: the connection is in
+    /// [`BootBlock::handed`](super::BootBlock::handed).
     pub const HANDED: u32 = 8;
 }
 
@@ -48,22 +52,23 @@ pub mod mailbox {
 pub mod step {
     /// `socketpair` failed.
     pub const SOCKET: u32 = 1;
-    /// Nobody took the far end or sent a library in time.
+    /// The attacher did not take the far end, or did not send a library, in time.
     pub const SILENCE: u32 = 2;
-    /// `recvmsg` failed or brought no descriptor.
+    /// `recvmsg` failed or received no descriptor.
     pub const RECEIVE: u32 = 3;
-    /// `dlopen` refused; `error_text` holds dlerror's words.
+    /// `dlopen` failed; `error_text` has the message of dlerror.
     pub const LOAD: u32 = 4;
     /// The library has no [`super::ENTRY`].
     pub const ENTRY: u32 = 5;
     /// `pthread_create` failed; `error` is its result.
     pub const THREAD: u32 = 6;
-    /// `dlopen` refused, and the library's path below `/proc/thread-self/fd` cannot be opened: the process does not see
-    /// itself in `/proc`. `error_text` holds dlerror's words.
+    /// `dlopen` failed, and the library's path below `/proc/thread-self/fd` cannot be opened: the
+    /// process does not see itself in `/proc`. `error_text` has the message of dlerror.
     pub const PATH: u32 = 7;
 }
 
-/// Layout of the boot block. Offsets up to `text` are used by hand-written assembly (`crates/inject`): keep them.
+/// Layout of the boot block. Offsets up to `text` are used by hand-written assembly
+/// (`crates/inject`): keep them.
 #[repr(C)]
 #[derive(Debug)]
 pub struct BootBlock {
@@ -73,20 +78,21 @@ pub struct BootBlock {
     pub version: u32,
     /// A futex word, see [`mailbox`].
     pub mailbox: AtomicU32,
-    /// Our end of the socket pair (descriptor number in the target), -1 when closed.
+    /// The target's end of the socket pair (descriptor number in the target), -1 when closed.
     pub fd_near: i32,
     /// The attacher's end of the socket pair, -1 when closed.
     pub fd_far: i32,
-    /// Thread id of our thread, in the target's pid namespace.
+    /// Thread id of the worker thread, in the target's pid namespace.
     pub tid: u32,
-    /// Where it failed, see [`step`].
+    /// The step that failed, see [`step`].
     pub error_step: u32,
     /// An errno, or 0.
     pub error: i32,
-    /// Descriptor number that the library gets; never one that an earlier load in this process had, since glibc knows
-    /// libraries by path.
+    /// Descriptor number that the library is loaded by; never one that an earlier load in this
+    /// process had, since glibc identifies libraries by path.
     pub library_fd: i32,
-    /// Written by the stub: 0 while it runs, 1 when the thread was made, 2 when it was refused (`error`).
+    /// Written by the stub: 0 while it runs, 1 when the thread was made, 2 when it was refused
+    /// (`error`).
     pub stub_result: AtomicU32,
     /// Bytes of `affinity` in use.
     pub affinity_len: u32,
@@ -112,32 +118,37 @@ pub struct BootBlock {
     pub fn_dlsym: u64,
     /// `dlerror`.
     pub fn_dlerror: u64,
-    /// [`ENTRY`] of a copy of the library that the process has already (a child of `fork` has its parent's): it is called instead
-    /// of loading one. 0: the library that is sent is loaded.
+    /// [`ENTRY`] of a copy of the library that the process has loaded already (a child of `fork` has
+    /// its parent's): it is called instead of loading one. 0: the library that is sent is loaded.
     pub fn_entry: u64,
-    /// Stack of our thread.
+    /// Stack of the worker thread.
     pub stack_base: u64,
     /// Its length.
     pub stack_len: u64,
     /// Stack pointer for the stub.
     pub stub_stack_top: u64,
-    /// Address of a prepared `rt_sigreturn` frame: the stub's way out when nobody answers.
+    /// Address of a prepared `rt_sigreturn` frame, by which the stub returns when the attacher does
+    /// not respond.
     pub sigframe: u64,
-    /// Ticks of the processor's counter (x86-64: time stamp counter, aarch64: virtual counter) after which the stub leaves by itself.
+    /// Ticks of the CPU's counter (x86-64: time stamp counter, aarch64: virtual counter) after which
+    /// the stub returns by itself.
     pub stub_patience_ticks: u64,
     /// Address of dlerror's text after a failed load (in the target).
     pub error_text: u64,
-    /// How long our thread waits for the attacher's first words, in ms.
+    /// How long the worker thread waits for the attacher's first message, in ms.
     pub patience_ms: u32,
-    /// What the process's own listener hands over with [`mailbox::HANDED`]: the descriptor of a connection, and one more; 0 for none. A
-    /// word of its own, since an attacher that traces may wake the thread at the same moment: whoever swaps it out has it.
+    /// What the process's own listener hands over with [`mailbox::HANDED`]: the descriptor number of
+    /// a connection plus one; 0 for none. It is a separate word, since an attacher that traces may
+    /// wake the thread at the same moment: whoever swaps it out owns the connection.
     pub handed: AtomicU32,
-    /// Id of the thread that was borrowed to make ours, in the target's pid namespace; 0: not known.
+    /// Id of the thread that was borrowed to make the worker thread, in the target's pid namespace;
+    /// 0: unknown.
     pub borrowed: u32,
-    /// Ticks of the same counter after which the stub, while it waits to be taken back, gives its processor away (`sched_yield`), again
-    /// and again; x86-64 only. 0: never, since a filter of system calls might forbid that.
+    /// Ticks of the same counter after which the stub, while it waits for the attacher, yields its
+    /// CPU (`sched_yield`), repeatedly; x86-64 only. 0: never, since a seccomp filter might forbid
+    /// that call.
     pub stub_turn_ticks: u32,
-    /// CPU mask for our thread: the process's own, not that of the thread we entered through.
+    /// CPU mask for the worker thread: the process's own, not that of the borrowed thread.
     pub affinity: [u8; 128],
     /// `struct msghdr`, `iovec`, control buffer, path text and other scratch of the boot code.
     pub text: [u8; 1024],

@@ -9,8 +9,9 @@
 //! every change of a `repr(C)` struct here.
 
 pub mod boot;
+pub mod connect;
 pub mod event;
-pub mod knock;
+
 pub mod offer;
 pub mod spool;
 

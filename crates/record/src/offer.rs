@@ -1,6 +1,7 @@
-//! The first words of a session: what the attacher sends over the socket, with the spool and the tools as descriptors.
+//! The first message of a session: what the attacher sends over the socket, with the spool and the
+//! tools as descriptors.
 
-/// Tools in one session at most.
+/// Maximum number of tools in a session.
 pub const MAX_TOOLS: usize = 8;
 const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00O");
 
@@ -14,12 +15,12 @@ pub struct Offer {
     pub tools: u32,
     /// Bytes of the spool.
     pub spool_size: u64,
-    /// What tells one tool's file from another's (equal for equal contents): a tool is loaded once per process.
+    /// Identities of the tools' files (equal for equal contents): a tool is loaded once per process.
     pub tool_identity: [u64; MAX_TOOLS],
 }
 
 impl Offer {
-    /// An offer.
+    /// Makes an offer of this version.
     pub fn new(spool_size: u64, tools: u32, tool_identity: [u64; MAX_TOOLS]) -> Offer {
         Offer {
             magic: MAGIC,
@@ -29,7 +30,7 @@ impl Offer {
             tool_identity,
         }
     }
-    /// Whether it is one of this version.
+    /// Whether it is an offer of this version.
     pub fn is_ours(&self) -> bool {
         self.magic == MAGIC && self.version == crate::VERSION && self.tools as usize <= MAX_TOOLS
     }
@@ -40,7 +41,7 @@ impl Offer {
     }
 }
 
-/// The target's answer: whether it took the spool. The rest is told in the spool's head.
+/// The target's reply: whether it accepted the spool. Everything else is in the head of the spool.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
@@ -49,14 +50,14 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// An answer.
+    /// Makes a reply.
     pub fn new(accepted: bool) -> Reply {
         Reply {
             magic: MAGIC,
             accepted: accepted.into(),
         }
     }
-    /// Reads one; `None` when the bytes are none.
+    /// Reads a reply; `None` when the bytes are none.
     pub fn read(bytes: &[u8]) -> Option<bool> {
         let (magic, accepted) = bytes.get(..16)?.split_at(8);
         (magic == MAGIC.to_ne_bytes()).then(|| accepted != [0; 8])

@@ -1,14 +1,15 @@
 //! `librocprofiler-register.so.0`: the C names over `midair-register`, and nothing else.
 //!
-//! Exported are the functions of AMD's header, those that SDKs and injectors look up by name, and the five names of the
-//! first generation of attaching (seeds/000), of which `attach` and `detach` are passed on ([`pass`]).
+//! Exported are the functions of AMD's header, those that SDKs and injectors look up by name, and
+//! the five names of the first generation of attaching (docs/sources.md#register), of which
+//! `attach` and `detach` are forwarded ([`pass`]).
 
 pub mod pass;
 
 use midair_register::{Code, LibraryId, info};
 use std::ffi::{c_char, c_int, c_void};
 
-/// The edge between C and Rust: a panic becomes the plain error.
+/// The boundary between C and Rust: a panic becomes the general error.
 fn edge(body: impl FnOnce() -> Code) -> u32 {
     midair_capi_build::edge(Code::RocprofilerError, body).raw()
 }
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn rocprofiler_register_library_api_table(
     })
 }
 
-/// The words for a code: a text that lives for ever, also for a number that is no code.
+/// The text for a code. It lives as long as the process, also for a number that is no code.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_error_string(error_code: u32) -> *const c_char {
     midair_register::error_string(error_code)
@@ -60,19 +61,19 @@ pub unsafe extern "C" fn rocprofiler_register_iterate_registration_info(
     edge(|| unsafe { midair_register::iterate(callback, data) })
 }
 
-/// Hands to the SDK what it has not had.
+/// Hands over to the SDK what it has not received yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_invoke_nonpropagated_registrations() -> u32 {
     edge(|| midair_register::invoke_registrations(false))
 }
 
-/// Hands everything to the SDK, also what it has had.
+/// Hands over everything to the SDK, also what it has received before.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_invoke_all_registrations() -> u32 {
     edge(|| midair_register::invoke_registrations(true))
 }
 
-/// Attaches from inside. See [`midair_register::attach()`].
+/// Attaches from inside the process. See [`midair_register::attach()`].
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_attach(
     environment_buffer: *const c_char,
@@ -81,7 +82,7 @@ pub extern "C" fn rocprofiler_register_attach(
     edge(|| midair_register::attach(environment_buffer, tool_lib_path))
 }
 
-/// Detaches from inside.
+/// Detaches from inside the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_detach() -> u32 {
     edge(midair_register::detach)
@@ -93,13 +94,13 @@ pub extern "C" fn rocprofiler_register_invoke_reattach() -> u32 {
     edge(midair_register::reattach)
 }
 
-/// As [`rocprofiler_register_invoke_reattach`], without an answer. First generation.
+/// As [`rocprofiler_register_invoke_reattach`], without a result. First generation.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_call_client_reattach() {
     edge(midair_register::reattach);
 }
 
-/// As [`rocprofiler_register_detach`], without an answer. First generation.
+/// As [`rocprofiler_register_detach`], without a result. First generation.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_call_client_detach() {
     edge(midair_register::detach);

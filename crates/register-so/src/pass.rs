@@ -1,15 +1,17 @@
-//! `attach` and `detach` as they are exported: they look where the call belongs and jump there, with every register that may carry an
-//! argument as it was. See [`midair_register::pass`].
+//! `attach` and `detach` as they are exported: they determine where the call belongs and jump
+//! there, with every register that may contain an argument preserved. See
+//! [`midair_register::pass`].
 
 use midair_register::pass::{self, Name};
 use std::ffi::c_void;
 
-/// Where a call goes that belongs nowhere.
+/// Target of a call that belongs nowhere.
 extern "C" fn nowhere() -> u64 {
     0
 }
 
-/// Called from the two below with the address behind the call and which of them it is.
+/// Called from the two functions below with the return address of the call and the number of the
+/// function.
 extern "C" fn choose(caller: *const c_void, which: u64) -> *const c_void {
     let name = if which == 0 {
         Name::Attach
@@ -19,10 +21,11 @@ extern "C" fn choose(caller: *const c_void, which: u64) -> *const c_void {
     midair_capi_build::edge(None, || pass::target(name, caller)).unwrap_or(nowhere as *const c_void)
 }
 
-/// A function that asks `choose` and jumps. Kept across that: the registers of integer arguments, `rax` (how many vector registers an
-/// unnamed-argument call uses), `r10` (static chain), and the vector registers, whole where the processor has XSAVE (all but AMX), else
-/// the eight that carry arguments. The stack is as at the call when the jump is made, so the other function's frame is the caller's
-/// direct callee, for exceptions, too.
+/// A function that calls `choose` and jumps. Across that it preserves the integer argument
+/// registers, `rax` (number of vector registers of a variadic call), `r10` (static chain), and the
+/// vector registers: completely where the CPU has XSAVE (all but AMX), otherwise the eight that
+/// carry arguments. When the jump is made the stack is as at the call, so the other function's
+/// frame directly follows the caller's, for exceptions, too.
 macro_rules! pass_through {
     ($(#[$meta:meta])* $name:ident, $which:literal) => {
         $(#[$meta])*
@@ -50,11 +53,11 @@ macro_rules! pass_through {
                 "mov rbx, rsp",
                 "sub rsp, 2880",
                 "and rsp, -64",
-                // ECX bit 27: the system lets programs use XSAVE.
+                // ECX bit 27: the operating system lets programs use XSAVE.
                 "bt ecx, 27",
                 "setc r12b",
                 "jnc 2f",
-                // The header must be zero; x87 is left out, it carries no argument.
+                // The header must be zero; x87 is left out, since it carries no arguments.
                 "xor eax, eax",
                 "mov [rsp + 512], rax",
                 "mov [rsp + 520], rax",
@@ -118,8 +121,8 @@ macro_rules! pass_through {
 }
 
 pass_through!(
-    /// First generation, `attach(uint32_t)`: attaches to a process by the attach library beside this one, unless the caller means
-    /// another function of this name.
+    /// First generation, `attach(uint32_t)`: attaches to a process through the attach library
+    /// beside this one, unless the caller means another function of this name.
     attach,
     "0"
 );

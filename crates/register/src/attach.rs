@@ -1,6 +1,6 @@
-//! Attach and detach from inside: what an injector calls on the listener thread.
+//! Attach and detach from inside the process: what an injector calls on the listener thread.
 
-use crate::bounded::Place;
+use crate::bounded::Cursor;
 use crate::client::{CLIENTS, ROCATTACH};
 use crate::code::Code;
 use crate::config;
@@ -14,7 +14,8 @@ use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// What the last attach brought: kept for the next one and for the detach. Changed only under [`Which::Operation`].
+/// Arguments of the last attach, kept for the next one and for the detach. Changed only under
+/// [`Which::Operation`].
 #[derive(Debug)]
 struct Last {
     tool: CString,
@@ -22,49 +23,55 @@ struct Last {
 }
 
 static LAST: AtomicPtr<Last> = AtomicPtr::new(std::ptr::null_mut());
-/// What `rocprofiler_load_attachment_tool` was last given, whatever came of it. Changed only under [`Which::Operation`].
-static TOLD: AtomicPtr<CString> = AtomicPtr::new(std::ptr::null_mut());
+/// The last argument of `rocprofiler_load_attachment_tool`, whatever its result was. Changed only
+/// under [`Which::Operation`].
+static LOADED_TOOL: AtomicPtr<CString> = AtomicPtr::new(std::ptr::null_mut());
 
-fn told() -> Option<&'static CString> {
-    // SAFETY: null or a leaked box. It is freed only by the next load, which the lock that our callers hold keeps out.
-    unsafe { TOLD.load(Ordering::Acquire).as_ref() }
+fn loaded_tool() -> Option<&'static CString> {
+    // SAFETY: null or a leaked box. It is freed only by the next load, which the lock that our
+    // callers hold excludes.
+    unsafe { LOADED_TOOL.load(Ordering::Acquire).as_ref() }
 }
 
-fn note_told(tool: &CStr) {
-    let before = TOLD.swap(Box::into_raw(Box::new(tool.to_owned())), Ordering::AcqRel);
+fn set_loaded_tool(tool: &CStr) {
+    let before = LOADED_TOOL.swap(Box::into_raw(Box::new(tool.to_owned())), Ordering::AcqRel);
     if !before.is_null() {
-        // SAFETY: a box that was leaked here; only the lock's holder, which we are, reads it.
+        // SAFETY: a box that was leaked here; only the holder of the lock, which we are, reads it.
         drop(unsafe { Box::from_raw(before) });
     }
 }
 
-/// The tool when none is named: ours, beside us; else AMD's name for it, for the loader to find.
+/// The tool when none is named: ours, beside this library; otherwise AMD's name for it, which the
+/// loader resolves.
 fn default_tool() -> CString {
-    library::own_folder()
-        .map(|folder| folder.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"))
+    library::own_directory()
+        .map(|directory| directory.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"))
         .filter(|path| path.is_file())
         .and_then(|path| CString::new(path.as_os_str().as_bytes()).ok())
         .unwrap_or_else(|| c"librocprofiler-sdk-tool.so.1".to_owned())
 }
 
-/// Whether anything could come of an attach.
+/// Whether an attach could succeed.
 fn attachable() -> bool {
     config::enabled()
         && config::attach() != config::Attach::Refused
         && (0..CLIENTS.len()).any(store::has)
 }
 
-/// Loads the SDK and the tool, hands over what is kept, starts the tool (`rocprofiler_register_attach`).
+/// Loads the SDK and the tool, hands over the tables that are kept, and starts the tool
+/// (`rocprofiler_register_attach`).
 ///
-/// Answers: [`Code::AttachmentNotAvailable`] when nothing is registered, attaching is switched off, or the SDK is AMD's and
-/// its attach helper is not there (AMD's register crashes then); [`Code::InvalidArgument`] for a buffer that is none, or
-/// another tool than last time where the SDK is AMD's; [`Code::NoTools`] when there is no SDK, or one that cannot attach;
-/// [`Code::RocprofilerError`] when the SDK or the tool refuses; [`Code::Deadlock`] from within an attach or detach.
+/// Results: [`Code::AttachmentNotAvailable`] when nothing is registered, attaching is switched off,
+/// or the SDK is AMD's and its attach helper is not there (AMD's register library crashes then);
+/// [`Code::InvalidArgument`] for an invalid buffer, or for another tool than last time where the
+/// SDK is AMD's; [`Code::NoTools`] when there is no SDK, or one that cannot attach;
+/// [`Code::RocprofilerError`] when the SDK or the tool refuses; [`Code::Deadlock`] from within an
+/// attach or detach.
 ///
 /// The attacher's settings are in the environment only while this runs.
 ///
-/// `settings` is null or an environment buffer, `tool` null or a NUL-terminated path or list of paths; what is neither is found out
-/// without touching it.
+/// `settings` is null or an environment buffer, `tool` is null or a NUL-terminated path or list of
+/// paths. An invalid address is detected without dereferencing it.
 pub fn attach(settings: *const c_char, tool: *const c_char) -> Code {
     let Ok(_held) = lock::take(Which::Operation) else {
         return Code::Deadlock;
@@ -75,7 +82,7 @@ pub fn attach(settings: *const c_char, tool: *const c_char) -> Code {
     let named = if tool.is_null() {
         CString::default()
     } else {
-        match Place::new(tool).text() {
+        match Cursor::new(tool).text() {
             Ok(named) => named,
             Err(code) => return code,
         }
@@ -99,7 +106,8 @@ pub fn attach(settings: *const c_char, tool: *const c_char) -> Code {
         Ok(()) => {
             let before = LAST.swap(Box::into_raw(last), Ordering::AcqRel);
             if !before.is_null() {
-                // SAFETY: a box that an earlier attach leaked here; only this lock's holder reads it.
+                // SAFETY: a box that an earlier attach leaked here; only the holder of this lock
+                // reads it.
                 drop(unsafe { Box::from_raw(before) });
             }
             Code::Success
@@ -118,11 +126,13 @@ pub fn attach(settings: *const c_char, tool: *const c_char) -> Code {
 }
 
 fn last() -> Option<&'static Last> {
-    // SAFETY: null or a leaked box. It is freed only by the next attach, which the lock that our callers hold keeps out.
+    // SAFETY: null or a leaked box. It is freed only by the next attach, which the lock that our
+    // callers hold excludes.
     unsafe { LAST.load(Ordering::Acquire).as_ref() }
 }
 
-/// The environment that SDK and tool shall see. The attacher's variables come last and win over the tool's list, as in AMD's.
+/// The environment for SDK and tool. The attacher's variables come last and override the tool's
+/// list, as in AMD's.
 fn environment_for(with: &Last, tool_list: bool) -> environment::Published {
     let mut variables: Variables = vec![(TOOL_ATTACHED.to_owned(), c"1".to_owned())];
     if tool_list
@@ -140,7 +150,8 @@ fn environment_for(with: &Last, tool_list: bool) -> environment::Published {
 fn start(now: &Last) -> Result<(), Code> {
     let other_tool = last().is_some_and(|last| last.tool != now.tool);
     let first = last().is_none();
-    // An SDK is looked for before its environment is in place: the attacher's paths must not choose it.
+    // The SDK is searched for before its environment is in effect: the attacher's paths must not
+    // select it.
     let sdk = library::sdk().ok_or(Code::NoTools)?;
     let attach = sdk.attach.ok_or(Code::NoTools)?;
     if !sdk.ours && !store::has(ROCATTACH) {
@@ -150,12 +161,12 @@ fn start(now: &Last) -> Result<(), Code> {
         return Err(Code::InvalidArgument);
     }
     let _published = environment_for(now, sdk.load_tool.is_none());
-    // An attach that failed may have named other tools since the last one that did not.
-    let anew = sdk.ours && told().is_some_and(|told| *told != now.tool);
-    if first || other_tool || anew {
+    // An attach that failed may have named other tools since the last one that succeeded.
+    let changed = sdk.ours && loaded_tool().is_some_and(|loaded| *loaded != now.tool);
+    if first || other_tool || changed {
         load(sdk, &now.tool, first)?;
     }
-    // SAFETY: the SDK's own function, which takes nothing.
+    // SAFETY: the SDK's own function, which takes no arguments.
     match unsafe { attach() } {
         0 => Ok(()),
         refused => {
@@ -168,15 +179,16 @@ fn start(now: &Last) -> Result<(), Code> {
     }
 }
 
-/// Gets the tool into the SDK, and the tables.
+/// Loads the tool into the SDK, and hands over the tables.
 fn load(sdk: Sdk, tool: &CStr, first: bool) -> Result<(), Code> {
-    // No lock but the attach's own is held across the SDK's functions: a runtime that registers meanwhile may hold locks that
-    // the SDK will want. Each table has its own claim, so none is handed over twice.
+    // No lock but the attach's own is held across the SDK's functions: a runtime that registers
+    // meanwhile may hold locks that the SDK will take. Each table has its own claim, so none is
+    // handed over twice.
     match sdk.load_tool {
         Some(load_tool) => {
-            // SAFETY: the SDK's own function; the path is NUL-terminated and lives across the call.
+            // SAFETY: the SDK's own function; the path is NUL-terminated and outlives the call.
             let refused = unsafe { load_tool(tool.as_ptr()) };
-            note_told(tool);
+            set_loaded_tool(tool);
             if refused != 0 {
                 say(
                     Level::Warning,
@@ -190,13 +202,14 @@ fn load(sdk: Sdk, tool: &CStr, first: bool) -> Result<(), Code> {
             // It may have asked for the tables itself; this is for one that did not.
             hand_over(sdk, store::entries(), false)
         }
-        // Older: it loads the tools of ROCP_TOOL_LIBRARIES at the first table.
+        // An older SDK loads the tools of ROCP_TOOL_LIBRARIES at the first table.
         None => hand_over(sdk, store::entries(), first),
     }
 }
 
-/// Stops the tool (`rocprofiler_register_detach`). Its settings are in the environment again while it does, since a tool may
-/// read there how to write. Detaching twice is not an error of ours; the SDK answers it.
+/// Stops the tool (`rocprofiler_register_detach`). Its settings are in the environment again
+/// meanwhile, since a tool may read there how to write its output. A second detach is no error
+/// here; the SDK decides.
 pub fn detach() -> Code {
     let Ok(_held) = lock::take(Which::Operation) else {
         return Code::Deadlock;
@@ -208,7 +221,7 @@ pub fn detach() -> Code {
         return Code::NoTools;
     };
     let _published = last().map(|last| environment_for(last, false));
-    // SAFETY: the SDK's own function, which takes nothing.
+    // SAFETY: the SDK's own function, which takes no arguments.
     match unsafe { detach() } {
         0 => Code::Success,
         refused => {

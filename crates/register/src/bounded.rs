@@ -1,14 +1,17 @@
-//! Reading what somebody else says is there: an injector passes addresses, and a wrong one must not end the process.
+//! Reading from addresses that somebody else passes: an injector's address may be wrong, and that
+//! must not end the process.
 
 use crate::code::Code;
 use std::ffi::{CString, c_char};
 
-/// Most bytes of one text. The longest values are lists of counters, some ten thousand bytes.
+/// Maximum length of one text, in bytes. The longest values are lists of counters, some ten
+/// thousand bytes.
 const MAX_TEXT: usize = 1 << 20;
-/// Pieces end where a page does: the next one may not be there.
+/// Reads end at page boundaries: the next page may not be mapped.
 const PAGE: usize = 4096;
 
-/// Copies `to.len()` bytes from `from`; false when they are not all readable, or nobody can tell.
+/// Copies `to.len()` bytes from `from`. Returns false when they are not all readable, or that
+/// cannot be determined.
 pub(crate) fn copy(from: usize, to: &mut [u8]) -> bool {
     let local = libc::iovec {
         iov_base: to.as_mut_ptr().cast(),
@@ -18,8 +21,9 @@ pub(crate) fn copy(from: usize, to: &mut [u8]) -> bool {
         iov_base: std::ptr::with_exposed_provenance_mut(from),
         iov_len: to.len(),
     };
-    // SAFETY: the kernel writes only into `to`, and says so where `from` cannot be read. Our own process may always be read;
-    // by this thread, since the first one may have ended, and then has no memory.
+    // SAFETY: the kernel writes only into `to`, and returns an error where `from` cannot be read. A
+    // process may always read itself; the calling thread's id is used, since the main thread may
+    // have ended, and then has no memory.
     let got = unsafe { libc::process_vm_readv(libc::gettid(), &local, 1, &remote, 1, 0) };
     if got >= 0 {
         return got as usize == to.len();
@@ -33,17 +37,17 @@ pub(crate) fn copy(from: usize, to: &mut [u8]) -> bool {
     })
 }
 
-/// Where somebody says that something lies.
+/// A position in memory that is read without trusting it.
 #[derive(Debug, Clone, Copy)]
-pub struct Place(usize);
+pub struct Cursor(usize);
 
-impl Place {
-    /// An address as C passes it.
-    pub fn new(address: *const c_char) -> Place {
-        Place(address.expose_provenance())
+impl Cursor {
+    /// Starts at an address that C code passed.
+    pub fn new(address: *const c_char) -> Cursor {
+        Cursor(address.expose_provenance())
     }
 
-    /// The four bytes there, at any alignment; the place moves behind them.
+    /// Reads four bytes, at any alignment, and advances.
     ///
     /// # Errors
     /// [`Code::InvalidArgument`] when they cannot be read.
@@ -56,10 +60,10 @@ impl Place {
         Ok(u32::from_ne_bytes(bytes))
     }
 
-    /// The NUL-terminated text there; the place moves behind it.
+    /// Reads a NUL-terminated text, and advances.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`] when it cannot be read, or has no end.
+    /// [`Code::InvalidArgument`] when it cannot be read, or has no terminator.
     pub fn text(&mut self) -> Result<CString, Code> {
         let mut text = Vec::new();
         let mut piece = [0; PAGE];
@@ -86,13 +90,13 @@ mod tests {
 
     #[test]
     fn texts_end_at_their_nul_or_are_refused() {
-        let mut place = Place::new(c"one".as_ptr());
-        assert_eq!(place.text().unwrap(), c"one".to_owned());
+        let mut cursor = Cursor::new(c"one".as_ptr());
+        assert_eq!(cursor.text().unwrap(), c"one".to_owned());
         assert_eq!(
-            Place::new(std::ptr::null()).text(),
+            Cursor::new(std::ptr::null()).text(),
             Err(Code::InvalidArgument)
         );
-        assert_eq!(Place(usize::MAX - 2).number(), Err(Code::InvalidArgument));
+        assert_eq!(Cursor(usize::MAX - 2).number(), Err(Code::InvalidArgument));
         // A text that runs up to the end of what is mapped.
         // SAFETY: two fresh pages, the second taken away again; both are the test's own.
         let start = unsafe {
@@ -112,17 +116,17 @@ mod tests {
         let long = {
             // SAFETY: inside the two pages.
             unsafe { start.add(PAGE).write_bytes(b'y', PAGE - 4) };
-            Place(start.addr()).text().unwrap()
+            Cursor(start.addr()).text().unwrap()
         };
         assert_eq!(long.count_bytes(), 2 * PAGE - 4);
         // SAFETY: the second page; nothing refers to it.
         unsafe { libc::munmap(start.add(PAGE).cast(), PAGE) };
-        assert_eq!(Place(start.addr()).text(), Err(Code::InvalidArgument));
+        assert_eq!(Cursor(start.addr()).text(), Err(Code::InvalidArgument));
         assert_eq!(
-            Place(start.addr() + PAGE - 2).number(),
+            Cursor(start.addr() + PAGE - 2).number(),
             Err(Code::InvalidArgument)
         );
-        assert!(Place(start.addr() + PAGE - 4).number().is_ok());
+        assert!(Cursor(start.addr() + PAGE - 4).number().is_ok());
         // SAFETY: the first page.
         unsafe { libc::munmap(start.cast(), PAGE) };
     }

@@ -1,21 +1,22 @@
-//! The libraries that may register, by the names they use.
+//! The libraries that may register, by their names.
 
 use std::ffi::CStr;
 
 /// A library that may register.
 #[derive(Debug)]
 pub struct Client {
-    /// Its name in every call and callback.
+    /// The name that it uses in every call and callback.
     pub name: &'static CStr,
-    /// Secure mode: its file's name up to the major version.
+    /// Secure mode: its file name up to the major version.
     stem: &'static str,
-    /// Secure mode: the first digits that a major version may begin with.
+    /// Secure mode: first digits of acceptable major versions.
     majors: std::ops::RangeInclusive<char>,
 }
 
 /// All of them. The position is the library's index, of which its handles are made.
 ///
-/// Source: `docs/sources.md#register`. `hsa` also admits major version 1 here: that is the one AMD ships.
+/// Source: `docs/sources.md#register`. `hsa` also admits major version 1 here: that is the one AMD
+/// ships.
 pub static CLIENTS: [Client; 10] = [
     Client {
         name: c"hsa",
@@ -73,8 +74,9 @@ pub static CLIENTS: [Client; 10] = [
 pub const HSA: usize = 0;
 /// Index of `rocattach`, the table of the attach helper, which is always handed over first.
 pub const ROCATTACH: usize = 7;
-/// How many copies of one library may register: as in AMD's released libraries (8; the newest source, with more libraries, has 6).
-/// Handles are made of it, so they are those of the released ones, too.
+/// How many copies of one library may register, as in AMD's released libraries (8; the newest
+/// source, with more libraries, has 6). Handles are computed from it, so they equal those of the
+/// released libraries.
 pub const INSTANCES: u32 = 8;
 
 /// Index of the library with this name. Case counts, as in AMD's library.
@@ -82,7 +84,7 @@ pub fn find(name: &CStr) -> Option<usize> {
     CLIENTS.iter().position(|c| c.name == name)
 }
 
-/// Secure mode: whether `file_name` (without folders) is one that `client` may be loaded from.
+/// Secure mode: whether `client` may be loaded from a file of this name (without directories).
 pub fn file_name_fits(client: &Client, file_name: &str) -> bool {
     let Some(version) = file_name.strip_prefix(client.stem) else {
         return false;

@@ -1,4 +1,4 @@
-//! Result codes and their words.
+//! Result codes and their texts.
 
 use std::ffi::CStr;
 
@@ -6,17 +6,17 @@ use std::ffi::CStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Code {
-    /// Done.
+    /// Success.
     Success = 0,
-    /// Nothing profiles this process: the normal answer to a runtime that registers. The table is kept.
+    /// There is no profiler: the normal result for a runtime that registers. The table is kept.
     NoTools = 1,
     /// The calling thread is already inside a call of the same kind.
     Deadlock = 2,
-    /// A number of tables that cannot be right.
+    /// An impossible number of tables.
     BadApiTableLength = 3,
     /// A library name that is not known.
     UnsupportedApi = 4,
-    /// Secure mode: the import function does not lie in the library that it speaks for.
+    /// Secure mode: the import function does not lie in the library that registers.
     InvalidApiAddress = 5,
     /// The SDK refused.
     RocprofilerError = 6,
@@ -35,7 +35,7 @@ impl Code {
     }
 }
 
-/// The text for a number as C passes it; a number that is no code gets AMD's word for that.
+/// The text for a number; one that is no code gets AMD's text for that.
 pub fn text(raw: u32) -> &'static CStr {
     match raw {
         0 => c"Success",

@@ -1,12 +1,15 @@
-//! What the environment asks for. Read anew at each call: a program may set a variable before it loads a runtime.
+//! Settings from the environment. They are read at each call: a program may set a variable before
+//! it loads a runtime.
 
 use crate::log;
 use std::ffi::{CStr, CString};
 
-/// The value of an environment variable, if set and not empty. Copied at once, since the program may change it later.
+/// The value of an environment variable that is set and not empty. It is copied immediately, since
+/// the program may change it later.
 pub fn variable(name: &CStr) -> Option<CString> {
-    // SAFETY: `name` is NUL-terminated. The result stays valid until the program changes this variable, which it must not do
-    // concurrently with a library's getenv; it is copied before anything else happens.
+    // SAFETY: `name` is NUL-terminated. The result stays valid until the program changes this
+    // variable, which it must not do concurrently with a library's getenv; it is copied before
+    // anything else happens.
     let value = unsafe {
         let raw = libc::getenv(name.as_ptr());
         if raw.is_null() {
@@ -18,8 +21,8 @@ pub fn variable(name: &CStr) -> Option<CString> {
     value.filter(|v| !v.is_empty())
 }
 
-/// AMD's reading of a switch: digits are a number, a few words mean no, anything else yes. AMD's library ends the process on
-/// an empty value; here that counts as not set.
+/// AMD's reading of a switch: digits are a number, a few words mean no, anything else yes. AMD's
+/// library ends the process on an empty value; here that counts as not set.
 pub fn truth(value: &CStr) -> bool {
     let word = value.to_string_lossy().to_ascii_lowercase();
     if !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()) {
@@ -32,12 +35,13 @@ fn switch(name: &CStr) -> Option<bool> {
     variable(name).map(|v| truth(&v))
 }
 
-/// `ROCPROFILER_REGISTER_ENABLED`: false means that nothing is stored, so nothing can be attached to later either.
+/// `ROCPROFILER_REGISTER_ENABLED`: when false, nothing is stored, so the process cannot be attached
+/// to later either.
 pub fn enabled() -> bool {
     switch(c"ROCPROFILER_REGISTER_ENABLED").unwrap_or(true)
 }
 
-/// `ROCPROFILER_REGISTER_SECURE`: registrations must come from the files that they speak for.
+/// `ROCPROFILER_REGISTER_SECURE`: registrations must come from the libraries' own files.
 pub fn secure() -> bool {
     switch(c"ROCPROFILER_REGISTER_SECURE").unwrap_or(false)
 }
@@ -47,7 +51,8 @@ pub fn sdk_path() -> Option<CString> {
     variable(c"ROCPROFILER_REGISTER_LIBRARY")
 }
 
-/// Whether the SDK is to be loaded at the first registration although nothing in the process asks for it.
+/// Whether the SDK is to be loaded at the first registration although nothing in the process asks
+/// for it.
 pub fn force_load() -> bool {
     switch(c"ROCPROFILER_REGISTER_FORCE_LOAD")
         .unwrap_or_else(|| sdk_path().is_some() || variable(c"ROCP_TOOL_LIBRARIES").is_some())
@@ -56,12 +61,12 @@ pub fn force_load() -> bool {
 /// What `ROCP_TOOL_ATTACH` says about attaching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attach {
-    /// Not to be attached to: no listener, and attach calls are refused.
+    /// Attaching is switched off: there is no listener, and attach calls are refused.
     Refused,
-    /// Nothing said. The listener costs one parked thread, so it is there; AMD's attach helper, whose queues cost on every
-    /// dispatch, is not loaded.
+    /// Not set. The listener costs one parked thread, so it is started; AMD's attach helper, whose
+    /// queues slow down every dispatch, is not loaded.
     Default,
-    /// Asked for: AMD's attach helper is loaded too where it is installed.
+    /// Asked for: AMD's attach helper is loaded as well where it is installed.
     Asked,
 }
 
@@ -74,8 +79,8 @@ pub fn attach() -> Attach {
     }
 }
 
-/// Least severity that is printed, from `ROCPROFILER_REGISTER_LOG_LEVEL`: a word, or AMD's -1 (trace) to 4. What is neither
-/// counts as the default, warnings (AMD's library ends the process).
+/// The lowest severity that is printed, from `ROCPROFILER_REGISTER_LOG_LEVEL`: a word, or AMD's -1
+/// (trace) to 4. An invalid value counts as the default, warnings (AMD's library ends the process).
 pub fn log_level() -> log::Level {
     let Some(value) = variable(c"ROCPROFILER_REGISTER_LOG_LEVEL") else {
         return log::Level::Warning;

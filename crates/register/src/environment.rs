@@ -1,40 +1,41 @@
 //! The settings that an attacher sends, and how a tool that reads the environment gets to see them.
 //!
-//! `setenv` in a process with other threads is a race: it moves the array under a reader's feet. Instead a whole new array is
-//! made and put in place by one store, and taken out again by one compare-and-swap when the tool has read it. What was in
-//! place once is never freed, since some thread may still be walking it.
+//! `setenv` in a process with other threads is a race: it moves the array while others read it.
+//! Instead, a new array is made and published by one store, and withdrawn by one compare-and-swap
+//! when the tool has read it. An array that was published is never freed, since some thread may
+//! still be walking it.
 
-use crate::bounded::Place;
+use crate::bounded::Cursor;
 use crate::code::Code;
 use crate::log::{Level, say};
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Most variables that a buffer may hold; more means that it is no such buffer.
+/// Maximum number of variables in a buffer; more means that it is no such buffer.
 const MAX_VARIABLES: u32 = 65_536;
 
-/// Variables by name, in the attacher's order.
+/// Variables with their values, in the attacher's order.
 pub type Variables = Vec<(CString, CString)>;
 
-/// Set while a tool is loaded and started by an attach, so that it can tell.
+/// Set while a tool is loaded and started by an attach, which tells the tool so.
 pub const TOOL_ATTACHED: &CStr = c"ROCPROFILER_REGISTER_TOOL_ATTACHED";
 /// The tools that an SDK without `rocprofiler_load_attachment_tool` loads.
 pub const TOOL_LIBRARIES: &CStr = c"ROCP_TOOL_LIBRARIES";
-/// Paths of the attacher's own installation mean nothing here, and this process knows better than its attacher whether a tool
-/// is attached.
+/// Paths of the attacher's own installation mean nothing here, and this process knows better than
+/// its attacher whether a tool is attached.
 const NOT_FROM_OUTSIDE: [&CStr; 2] = [c"ROCPROFILER_REGISTER_LIBRARY", TOOL_ATTACHED];
 
-/// Most bytes of all variables together.
+/// Maximum size of all variables together, in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Reads an environment buffer: a count of four bytes, then so many pairs of NUL-terminated name and value. It carries no length: what
-/// cannot be read is found out without touching it.
+/// Reads an environment buffer: a count of four bytes, then so many pairs of NUL-terminated name
+/// and value. It has no length field; unreadable memory is detected without dereferencing it.
 ///
 /// # Errors
-/// [`Code::InvalidArgument`] for what is no such buffer: an impossible count, a name that no variable can have, an end before the last
-/// value, or more than anybody sends.
+/// [`Code::InvalidArgument`] for an invalid buffer: an impossible count, a name that no variable
+/// can have, an end before the last value, or more than any attacher sends.
 pub fn read_buffer(buffer: *const c_char) -> Result<Variables, Code> {
-    let mut at = Place::new(buffer);
+    let mut at = Cursor::new(buffer);
     let count = at.number()?;
     if count > MAX_VARIABLES {
         return Err(Code::InvalidArgument);
@@ -59,19 +60,20 @@ unsafe extern "C" {
 }
 
 fn in_place() -> &'static AtomicPtr<*mut c_char> {
-    // SAFETY: `environ` is a static of the C library, aligned as a pointer. It is also read by other code without atomics,
-    // which on the machines we run on sees either the old or the new address.
+    // SAFETY: `environ` is a static of the C library, aligned as a pointer. Other code reads it
+    // without atomics, which on the supported machines sees either the old or the new address.
     unsafe { AtomicPtr::from_ptr(&raw mut environ) }
 }
 
-/// An environment with variables added, in place until dropped.
+/// An environment with additional variables, in effect until dropped.
 #[derive(Debug)]
 pub struct Published {
     before: *mut *mut c_char,
     ours: *mut *mut c_char,
 }
 
-/// Puts an environment in place that has `variables` over what the process has.
+/// Publishes an environment in which `variables` are added to those of the process, or replace
+/// them.
 pub fn publish(variables: &[(CString, CString)]) -> Published {
     let before = in_place().load(Ordering::Acquire);
     let mut array: Vec<*mut c_char> = Vec::new();
@@ -79,7 +81,7 @@ pub fn publish(variables: &[(CString, CString)]) -> Published {
         let mut line = name.as_bytes().to_vec();
         line.push(b'=');
         line.extend_from_slice(value.as_bytes());
-        // No NUL can be in the middle: both parts are C strings.
+        // Neither part can contain a NUL: both are C strings.
         if let Ok(line) = CString::new(line) {
             array.push(line.into_raw());
         }
@@ -114,7 +116,8 @@ impl Drop for Published {
             Ordering::Acquire,
         );
         if back.is_err() {
-            // The program called setenv meanwhile: its array is a copy of ours with its change, and must not be lost.
+            // The program called setenv meanwhile: its array is a copy of ours with its change, and
+            // must not be lost.
             say(
                 Level::Warning,
                 "the program changed its environment during the attach; the attacher's variables stay in it",

@@ -1,8 +1,10 @@
-//! AMD's attach helper (`librocprofiler-sdk-attach.so`), both generations: it records queues and code objects from the start on
-//! for AMD's SDK, and registers its own table, "rocattach", through a function of ours.
+//! AMD's attach helper (`librocprofiler-sdk-attach.so`), both generations: from the start of the
+//! process it records queues and code objects for AMD's SDK, and registers its own table,
+//! "rocattach", through a function of ours.
 //!
-//! It is loaded only where `ROCP_TOOL_ATTACH` asks for it: its intercept queues cost on every dispatch, and midair's SDK does not
-//! need it. When it cannot be had, registration and our own listener go on without it.
+//! It is loaded only where `ROCP_TOOL_ATTACH` asks for it: its intercept queues slow down every
+//! dispatch, and midair's SDK does not need it. When it is not available, registration and our own
+//! listener go on without it.
 
 use crate::client::{HSA, ROCATTACH};
 use crate::code::Code;
@@ -28,19 +30,19 @@ type Initialize = unsafe extern "C" fn(Register) -> c_int;
 type SetApiTable =
     unsafe extern "C" fn(*const c_char, u64, u64, *mut *mut c_void, u64, Register) -> c_int;
 
-/// What was found at the first look.
+/// What the first search found.
 #[derive(Debug, Clone, Copy)]
 struct Helper {
-    /// Newer: can start with any runtime.
+    /// Newer helpers: can start with any runtime.
     initialize: Option<Initialize>,
-    /// Both: takes HSA's table.
+    /// Both generations: takes HSA's table.
     set_api_table: Option<SetApiTable>,
 }
 
 static FOUND: AtomicPtr<Helper> = AtomicPtr::new(std::ptr::null_mut());
 
 fn find() -> Helper {
-    // SAFETY: null or a leaked box, published below, never changed.
+    // SAFETY: null or a leaked box, published below and never changed.
     if let Some(helper) = unsafe { FOUND.load(Ordering::Acquire).as_ref() } {
         return *helper;
     }
@@ -60,13 +62,14 @@ fn find() -> Helper {
         }
         break;
     }
-    // Found or not, the question is settled: a second look at every registration would cost the program's start.
+    // Found or not, the result is final: another search at every registration would delay the
+    // program's start.
     FOUND.store(Box::into_raw(Box::new(helper)), Ordering::Release);
     helper
 }
 
-/// Lets the helper, if any, see a registration, then makes sure that a listener is there. Called with the registration lock held,
-/// when no SDK is in use.
+/// Shows a registration to the helper, if there is one, then ensures that there is a listener.
+/// Called with the registration lock held, when no SDK is in use.
 pub fn see(entry: &Entry) {
     match config::attach() {
         config::Attach::Refused => return,
@@ -78,7 +81,8 @@ pub fn see(entry: &Entry) {
         && !store::has(ROCATTACH)
         && let Some(initialize) = helper.initialize
     {
-        // SAFETY: the helper's own function, called once per process with a function of the type that it expects.
+        // SAFETY: the helper's own function, called once per process with a function of the type
+        // that it expects.
         accept(
             unsafe { initialize(register) },
             "rocprofiler_attach_initialize",
@@ -92,7 +96,7 @@ pub fn see(entry: &Entry) {
             u64::from(entry.version()),
             u64::from(entry.instance()),
         );
-        // SAFETY: the arguments are a registration that is kept for ever.
+        // SAFETY: the arguments belong to a registration that is kept as long as the process lives.
         let result = unsafe {
             set_api_table(
                 name.as_ptr(),
@@ -105,7 +109,8 @@ pub fn see(entry: &Entry) {
         };
         accept(result, "rocprofiler_attach_set_api_table");
     }
-    // A helper that waits for HSA brings its thread then; until that, ours is not there either, or there would be two.
+    // A helper that waits for HSA starts its thread then; until that, ours is not started either,
+    // or there would be two.
     let helper_comes_later =
         helper.initialize.is_none() && helper.set_api_table.is_some() && !store::has(HSA);
     if !helper_comes_later {
@@ -124,7 +129,8 @@ fn accept(result: c_int, what: &str) {
     }
 }
 
-/// What the helper registers its table with. Takes no lock: it is called inside a registration.
+/// The function that the helper registers its table with. It takes no lock: it is called inside a
+/// registration.
 unsafe extern "C" fn register(
     name: *const c_char,
     _import: *const c_void,

@@ -1,8 +1,9 @@
-//! What the iteration callback gets, and the addresses behind it for our own SDK.
+//! The argument of the iteration callback, with additional fields for our own SDK.
 //!
-//! The ABI's struct begins with its size so that it can grow. Ours has grown: after AMD's 32 bytes come a magic number, the
-//! table addresses and the handle. A caller that knows only AMD's fields never looks there; ours checks `size` and `magic`
-//! and thus gets the live tables with no exported name beyond AMD's, no hand-over and no environment variable.
+//! The ABI's struct begins with its size so that it can grow. Ours has grown: after AMD's 32 bytes
+//! follow a magic number, the table addresses and the handle. A caller that knows only AMD's fields
+//! never reads those. Our SDK checks `size` and `magic`, and thus gets the live tables without an
+//! additional exported symbol, a hand-over or an environment variable.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -12,7 +13,7 @@ use std::ffi::{c_char, c_int, c_void};
 pub struct Info {
     /// Bytes of the whole struct that is passed: 32 from AMD's register, more from ours.
     pub size: usize,
-    /// The library's name; lives for ever.
+    /// The library's name; it lives as long as the process.
     pub common_name: *const c_char,
     /// Its version.
     pub lib_version: u32,
@@ -28,7 +29,7 @@ pub struct Extended {
     pub info: Info,
     /// [`MAGIC`].
     pub magic: u64,
-    /// `info.api_table_length` addresses of tables, in an array that lives for ever.
+    /// `info.api_table_length` addresses of tables, in an array that is never freed.
     pub tables: *const *mut c_void,
     /// The library's handle.
     pub handle: u64,

@@ -1,28 +1,30 @@
 //! Registration of runtime API tables: the logic of `librocprofiler-register.so.0`.
 //!
-//! GPU runtimes (HIP, HSA, ROCTx, RCCL, ...) hand over the addresses of their dispatch tables here when they start. They are
-//! kept whether or not anybody profiles, so that a profiler that comes later finds them. Three parties call in:
+//! GPU runtimes (HIP, HSA, ROCTx, RCCL, ...) hand over the addresses of their dispatch tables here
+//! when they start. The addresses are kept whether or not there is a profiler, so that one that
+//! comes later finds them. The callers are:
 //!
-//! * a **runtime**, from a constructor or lazily and from any thread: [`library_api_table`];
-//! * an **SDK** that started late: [`invoke_registrations`], [`iterate`] (ours reads the tables themselves there, see [`info`]);
+//! * a **runtime**, from a constructor or lazily, and on any thread: [`library_api_table`];
+//! * an **SDK** that started late: [`invoke_registrations`], [`iterate`] (ours reads the tables
+//!   themselves there, see [`info`]);
 //! * an **attacher**, on the thread that [`listener`] keeps parked for it: [`attach()`], [`detach`];
-//! * midair's attacher, over the socket that the same thread listens on ([`listener`] says how).
+//! * midair's attacher, over the socket that the same thread listens on (see [`listener`]).
 //!
-//! Names, numbers and orders are those of AMD's library (`docs/sources.md#register`). Where AMD's aborts the application
-//! (an SDK that cannot be loaded, an empty variable, a log level that is no word), this one warns and goes on: a library that
-//! every GPU program links must never be the one that ends it. `register-so` exports it all under the C names.
+//! Names, numbers and orders are those of AMD's library (`docs/sources.md#register`). Where AMD's
+//! aborts the application (an SDK that cannot be loaded, an empty variable, an invalid log level),
+//! this one prints a warning and goes on: a library that every GPU program links must never end the
+//! program. `register-so` exports everything under the C names.
 //!
-//! What outlives a `fork`: tables and loaded libraries. What does not: the listener thread, and who holds which lock; those
-//! words lie in a page that the kernel wipes in the child ([`lock`]).
+//! Tables and loaded libraries survive a `fork`. The listener thread and the owners of locks do
+//! not; those words lie in a page that the kernel wipes in the child ([`lock`]).
 
 mod admit;
-mod agent;
 pub mod attach;
 pub mod bounded;
 pub mod client;
 pub mod code;
 pub mod config;
-mod door;
+mod endpoint;
 pub mod environment;
 pub mod helper;
 pub mod info;
@@ -35,6 +37,7 @@ mod procfs;
 pub mod registration;
 mod serve;
 pub mod store;
+mod worker;
 
 pub use attach::{attach, detach, reattach};
 pub use code::Code;

@@ -1,4 +1,4 @@
-//! Finding and loading the SDK and the attach helper in our own process.
+//! Finding and loading the SDK and the attach helper in this process.
 
 use crate::config;
 use crate::log::{Level, say};
@@ -7,12 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// `rocprofiler_set_api_table`: name, version, instance, tables, how many. 0 = taken.
+/// `rocprofiler_set_api_table`: name, version, instance, tables, number of tables. 0: accepted.
 pub type SetApiTable =
     unsafe extern "C" fn(*const c_char, u64, u64, *mut *mut c_void, u64) -> c_int;
-/// `rocprofiler_attach`, `rocprofiler_detach`. 0 = done.
+/// `rocprofiler_attach`, `rocprofiler_detach`. 0: success.
 pub type Operation = unsafe extern "C" fn() -> c_int;
-/// `rocprofiler_load_attachment_tool`: path of the tool. 0 = loaded.
+/// `rocprofiler_load_attachment_tool`: path of the tool. 0: loaded.
 pub type LoadTool = unsafe extern "C" fn(*const c_char) -> c_int;
 
 /// The SDK's entry points, all from one library.
@@ -24,18 +24,19 @@ pub struct Sdk {
     pub attach: Option<Operation>,
     /// Stops them.
     pub detach: Option<Operation>,
-    /// Loads a tool for attaching; only newer SDKs have it.
+    /// Loads a tool for an attach; only newer SDKs have it.
     pub load_tool: Option<LoadTool>,
-    /// It is midair's: it needs no attach helper, and takes another tool at any time.
+    /// Whether it is midair's: that one needs no attach helper, and accepts another tool at any
+    /// time.
     pub ours: bool,
 }
 
 /// A function that only midair's SDK exports (`midair_record::boot::ENTRY`).
-const OUR_MARK: &CStr = c"midair_agent_enter";
+const OUR_SYMBOL: &CStr = c"midair_agent_enter";
 
 static KNOWN: AtomicPtr<Sdk> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The SDK that this process uses, when that is settled.
+/// The SDK that this process uses, once that is decided.
 pub fn known() -> Option<Sdk> {
     let at = KNOWN.load(Ordering::Acquire);
     // SAFETY: null, or a leaked box that `settle` published; it is never changed or freed.
@@ -60,14 +61,15 @@ fn settle(sdk: Sdk) -> Sdk {
     }
 }
 
-/// A loaded library. Never unloaded: others may hold its functions.
+/// A loaded library. It is never unloaded: others may hold its functions.
 #[derive(Debug, Clone, Copy)]
 pub struct Library(*mut c_void);
 
 impl Library {
-    /// Loads `path` (or takes it when it is loaded), for itself only.
+    /// Loads `path`, or takes a reference if it is loaded, with local visibility.
     pub fn open(path: &CStr) -> Option<Library> {
-        // SAFETY: a NUL-terminated path. What runs in the library's constructors is the price of loading what was asked for.
+        // SAFETY: a NUL-terminated path. The library's constructors run, as with every library that
+        // is loaded.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         if handle.is_null() {
             // SAFETY: dlerror gives null or a text that is valid until this thread's next dl call.
@@ -85,7 +87,8 @@ impl Library {
         Some(Library(handle))
     }
 
-    /// Makes the library's names visible to libraries loaded later, as tools of AMD's expect.
+    /// Makes the library's symbols visible to libraries that are loaded later, as AMD's tools
+    /// expect.
     pub fn promote(self, path: &CStr) {
         // SAFETY: the library is loaded under this path; RTLD_NOLOAD changes only its visibility.
         unsafe {
@@ -112,20 +115,21 @@ fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(handle, name.as_ptr()) }
 }
 
-fn place_of(address: *const c_void) -> Option<libc::Dl_info> {
+fn module_of(address: *const c_void) -> Option<libc::Dl_info> {
     let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: dladdr accepts any address and fills the struct when it returns non-zero; all zeroes is a value of it, too.
+    // SAFETY: dladdr accepts any address and fills the struct when it returns non-zero; all zeroes
+    // is a value of it, too.
     unsafe { (libc::dladdr(address, info.as_mut_ptr()) != 0).then(|| info.assume_init()) }
 }
 
-/// Where the module of `address` is loaded, or null.
+/// Load address of the module that contains `address`, or null.
 pub fn base_of(address: *const c_void) -> *mut c_void {
-    place_of(address).map_or(std::ptr::null_mut(), |i| i.dli_fbase)
+    module_of(address).map_or(std::ptr::null_mut(), |i| i.dli_fbase)
 }
 
-/// The file that holds `address`, with links followed, as the kernel would name it.
+/// The file that is mapped at `address`, with links resolved, as the kernel would name it.
 pub fn file_of(address: *const c_void) -> Option<PathBuf> {
-    let info = place_of(address)?;
+    let info = module_of(address)?;
     if info.dli_fname.is_null() {
         return None;
     }
@@ -135,14 +139,14 @@ pub fn file_of(address: *const c_void) -> Option<PathBuf> {
     Some(std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()))
 }
 
-/// The folder that this library lies in.
-pub fn own_folder() -> Option<PathBuf> {
-    let here: fn() -> Option<PathBuf> = own_folder;
+/// The directory that contains this library.
+pub fn own_directory() -> Option<PathBuf> {
+    let here: fn() -> Option<PathBuf> = own_directory;
     Some(file_of(here as *const c_void)?.parent()?.to_path_buf())
 }
 
-/// Whether anything in the process's global scope asks to be configured, which is how AMD's register decides that the
-/// process is profiled from its start.
+/// Whether a symbol in the process's global scope asks to be configured. This is how AMD's register
+/// library decides that the process is profiled from its start.
 pub fn tool_is_visible() -> bool {
     !symbol(libc::RTLD_DEFAULT, c"rocprofiler_configure").is_null()
 }
@@ -152,13 +156,14 @@ fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
-/// Where a library of this stem may be: beside us in any of the names it is installed under; else, only when nothing of the
-/// same release (`companion`) is beside us, wherever the loader finds it.
+/// Where a library with this stem may be: beside us under any of the names that it is installed
+/// under; or, only when nothing of the same release (`companion`) is beside us, wherever the loader
+/// finds it.
 pub fn candidates(stem: &str, companion: &str) -> Vec<CString> {
     let names = |stem: &str| [".so.1", ".so", ".so.0"].map(|suffix| format!("{stem}{suffix}"));
-    let folder = own_folder();
+    let directory = own_directory();
     let beside = |stem: &str| -> Vec<PathBuf> {
-        folder
+        directory
             .iter()
             .flat_map(|f| names(stem).map(|n| f.join(n)))
             .filter(|p| p.is_file())
@@ -176,12 +181,12 @@ pub fn candidates(stem: &str, companion: &str) -> Vec<CString> {
 
 /// Stem of the SDK's file name.
 pub const SDK_STEM: &str = "librocprofiler-sdk";
-/// Stem of the attach library's file name: the attaching side's, not the helper's.
+/// Stem of the attach library's file name: that of the attaching side, not of the helper.
 pub const ROCATTACH_STEM: &str = "librocprofiler-sdk-rocattach";
 /// Stem of the attach helper's file name.
 pub const HELPER_STEM: &str = "librocprofiler-sdk-attach";
 
-/// Turns a symbol's address into a function of type `F`, or `None` for null.
+/// Converts a symbol's address to a function of type `F`; `None` for null.
 ///
 /// # Safety
 /// `F` is a function pointer type that fits the function at `address`.
@@ -192,7 +197,7 @@ pub unsafe fn function<F: Copy>(address: *mut c_void) -> Option<F> {
 }
 
 fn sdk_around(set_api_table: *mut c_void, handle: *mut c_void) -> Option<Sdk> {
-    // Companions must come from the same library: two SDKs may be in one process.
+    // All must come from the same library: there may be two SDKs in one process.
     let companion = |name: &CStr| Library(handle).own_symbol(name, set_api_table);
     // SAFETY: these names have these types in every SDK that exports them (`docs/sources.md#register`).
     unsafe {
@@ -201,12 +206,12 @@ fn sdk_around(set_api_table: *mut c_void, handle: *mut c_void) -> Option<Sdk> {
             attach: function(companion(c"rocprofiler_attach")),
             detach: function(companion(c"rocprofiler_detach")),
             load_tool: function(companion(c"rocprofiler_load_attachment_tool")),
-            ours: !companion(OUR_MARK).is_null(),
+            ours: !companion(OUR_SYMBOL).is_null(),
         })
     }
 }
 
-/// The SDK that is already visible to everybody, without loading anything.
+/// The SDK that is visible in the global scope already, without loading anything.
 pub fn visible_sdk() -> Option<Sdk> {
     if let Some(sdk) = known() {
         return Some(sdk);
@@ -215,16 +220,17 @@ pub fn visible_sdk() -> Option<Sdk> {
     sdk_around(found, libc::RTLD_DEFAULT).map(settle)
 }
 
-/// The SDK: settled, visible, or loaded now. `ROCPROFILER_REGISTER_LIBRARY` is the only candidate when it is set.
+/// The SDK: the one in use, a visible one, or one loaded now. `ROCPROFILER_REGISTER_LIBRARY` is the
+/// only candidate when it is set.
 pub fn sdk() -> Option<Sdk> {
     if let Some(sdk) = visible_sdk() {
         return Some(sdk);
     }
     let paths = match config::sdk_path() {
         Some(named) => {
-            // AMD's register also tries it as a name relative to its own folder.
+            // AMD's register library also tries it as a name relative to its own directory.
             let beside =
-                own_folder().and_then(|f| c_path(&f.join(OsStr::from_bytes(named.to_bytes()))));
+                own_directory().and_then(|f| c_path(&f.join(OsStr::from_bytes(named.to_bytes()))));
             std::iter::once(named).chain(beside).collect()
         }
         None => candidates(SDK_STEM, SDK_STEM),

@@ -1,18 +1,23 @@
-//! The thread that an attacher finds: parked for ever, holding nothing, with every signal blocked.
+//! The listener: the thread that an attacher finds, parked as long as the process lives, holding
+//! nothing, with every signal blocked.
 //!
-//! Two kinds of attachers use it. Over a socket of its own it serves midair's: they need no right to trace, and it makes the thread that
-//! the session runs on (`serve`). And AMD's injector looks for a thread of this name and calls `rocprofiler_register_attach` on it; an
-//! attacher of ours that cannot use the socket takes it as the safest place to enter a process. For both it is as good in the wait for a
-//! connection as in a wait on a condition, which is where it stays when there is no socket.
+//! Two kinds of attachers use it. Over a socket of its own it serves midair's: they need no right
+//! to trace, and the listener makes the thread that the session runs on (`serve`). AMD's injector
+//! looks for a thread of this name and calls `rocprofiler_register_attach` on it; an attacher of
+//! ours that cannot use the socket borrows it as the safest thread of a process. For both it is as
+//! good in the wait for a connection as in a wait on a condition, which is where it stays when
+//! there is no socket.
 //!
-//! **fork.** A child has no such thread. A worker that never calls `exec` gets one from `pthread_atfork`, where the process's allocator
-//! is the C library's own: making a thread allocates, and of that allocator alone it is known that a child of many threads finds it
-//! usable at that point. Where it is another one the child is left as it is, and can still be entered by tracing.
+//! **fork.** A child has no such thread. A forked worker process that never calls `exec` gets one
+//! from `pthread_atfork`, where the process's allocator is the C library's own: making a thread
+//! allocates, and only of that allocator it is known that a child of a process with many threads
+//! finds it usable at that point. With any other allocator the child is left as it is, and can
+//! still be attached to by tracing.
 //!
 //! Decisions: ENG-031, ENG-032, ENG-035 (`docs/deviations/engine.md`).
 
-use crate::door::{self, Door};
-use crate::lock::listener_word;
+use crate::endpoint::{self, Endpoint};
+use crate::lock::{Presence, listener_word};
 use crate::log::{Level, say};
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -22,20 +27,17 @@ use std::time::{Duration, Instant};
 /// Its name, exactly as AMD's injector compares it.
 pub const NAME: &std::ffi::CStr = c"rocp-bg-attach";
 
-/// Bytes of its stack. An injector may run a whole SDK and tool on it, so it gets what glibc itself gives a thread when no limit
-/// is set. Only pages that are used take memory.
+/// Stack size in bytes. An injector may run a whole SDK and tool on it, so it has the size that
+/// glibc gives a thread when no limit is set. Only pages that are used take memory.
 const STACK: usize = 2 * 1024 * 1024;
 
-const ABSENT: u32 = 0;
-const PRESENT: u32 = 1;
-
-/// What it waits on. Nobody ever signals it.
+/// What the thread waits on. Nobody ever signals it.
 struct Never {
     lock: UnsafeCell<libc::pthread_mutex_t>,
     condition: UnsafeCell<libc::pthread_cond_t>,
 }
 
-// SAFETY: the two are only ever touched through the pthread functions, which are made for sharing.
+// SAFETY: both are accessed only through the pthread functions, which are made for sharing.
 unsafe impl Sync for Never {}
 
 static NEVER: Never = Never {
@@ -43,40 +45,49 @@ static NEVER: Never = Never {
     condition: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
 };
 
-/// Whether this process (not the one it was forked from) has the thread, or a helper that brings its own.
+/// Whether this process (not the one it was forked from) has the thread, or a helper that starts
+/// its own.
 pub fn present() -> bool {
-    listener_word().load(Ordering::Acquire) == PRESENT
+    listener_word().load(Ordering::Acquire) == Presence::Present
 }
 
-/// Says that somebody else's thread of that name is there.
+/// Records that a helper's thread of that name exists.
 pub fn mark_present() {
-    listener_word().store(PRESENT, Ordering::Release);
+    listener_word().store(Presence::Present, Ordering::Release);
 }
 
-/// The thread waits for attachers: it does nothing more of its own accord.
-static WAITS: AtomicBool = AtomicBool::new(false);
-/// How long a program may be held up until then. The thread takes a fifth of a millisecond, but for ever if it needs the dynamic
-/// loader's lock, and a library that registers while it is being loaded holds that.
-const HELD_UP: Duration = Duration::from_millis(20);
+/// Whether the thread is waiting for attachers: from then on it does nothing of its own accord.
+static READY: AtomicBool = AtomicBool::new(false);
+/// How long a program may be delayed until then. The thread needs a fifth of a millisecond, but it
+/// waits indefinitely if it needs the dynamic loader's lock, and a library that registers while it
+/// is being loaded holds that lock.
+const MAX_DELAY: Duration = Duration::from_millis(20);
 
-/// Starts the thread unless it is there, and lets it get ready: a program's next act may be to forbid itself system calls on pain of death
-/// (seccomp), and those that the thread makes at its start would be among them. What fails is said and tried again at the next registration.
+/// Starts the thread unless it exists, and waits until it is ready: a program's next act may be a
+/// seccomp filter that kills the process at system calls that the thread makes at its start. A
+/// failure is logged, and the next registration tries again.
 pub fn ensure() {
     if listener_word()
-        .compare_exchange(ABSENT, PRESENT, Ordering::AcqRel, Ordering::Acquire)
+        .compare_exchange(
+            Presence::Absent,
+            Presence::Present,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        )
         .is_err()
     {
         return;
     }
-    WAITS.store(false, Ordering::Release);
+    READY.store(false, Ordering::Release);
     let started = start();
     let began = Instant::now();
-    // Looked at a few times, not waited for by a lock and a condition: a fork of another thread could leave those held in the child.
-    while started.is_ok() && !WAITS.load(Ordering::Acquire) && began.elapsed() < HELD_UP {
+    // Polled a few times, and not waited for by a lock and a condition: a fork by another thread
+    // could leave those locked in the child.
+    while started.is_ok() && !READY.load(Ordering::Acquire) && began.elapsed() < MAX_DELAY {
         std::thread::sleep(Duration::from_micros(50));
     }
     if let Err(errno) = started {
-        listener_word().store(ABSENT, Ordering::Release);
+        listener_word().store(Presence::Absent, Ordering::Release);
         say(
             Level::Warning,
             &format!(
@@ -88,9 +99,9 @@ pub fn ensure() {
 }
 
 fn start() -> Result<(), c_int> {
-    // SAFETY: `wait_for_ever` takes no argument.
-    unsafe { spawn(wait_for_ever, STACK) }?;
-    if !LISTENS.swap(true, Ordering::AcqRel) && allocator_is_the_c_librarys() {
+    // SAFETY: `listener_main` takes no argument.
+    unsafe { spawn(listener_main, STACK) }?;
+    if !STARTED.swap(true, Ordering::AcqRel) && allocator_is_the_c_librarys() {
         // SAFETY: a function of a library that is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(child_begins)) };
     }
@@ -108,9 +119,10 @@ pub(crate) unsafe fn spawn(
     body: extern "C" fn(*mut c_void) -> *mut c_void,
     stack: usize,
 ) -> Result<(), c_int> {
-    // SAFETY: every pointer is to a local that outlives the call it is passed to. The attributes are initialised before use
-    // and destroyed after it. The thread's function never touches anything of this frame. Blocking signals around the
-    // creation makes the thread start with them blocked; the caller's own mask is put back in every case.
+    // SAFETY: every pointer is to a local that outlives the call it is passed to. The attributes
+    // are initialised before use and destroyed after it. The thread's function never accesses this
+    // frame. Signals are blocked around the creation so that the thread starts with them blocked;
+    // the caller's own mask is restored in every case.
     unsafe {
         let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
         let failed = libc::pthread_attr_init(attributes.as_mut_ptr());
@@ -136,12 +148,13 @@ pub(crate) unsafe fn spawn(
     }
 }
 
-/// A listener of ours was started in this process, or in one that it was forked from.
-static LISTENS: AtomicBool = AtomicBool::new(false);
-/// This process is a forked child. Its first act is often an `exec`: what can wait, waits a moment.
+/// Whether a listener of ours was started in this process, or in one that it was forked from.
+static STARTED: AtomicBool = AtomicBool::new(false);
+/// Whether this process is a forked child. Its first act is often an `exec`: what can be delayed is
+/// delayed a little.
 static FORKED: AtomicBool = AtomicBool::new(false);
-/// That moment.
-const AFTER_A_FORK: Duration = Duration::from_millis(20);
+/// That delay.
+const FORK_DELAY: Duration = Duration::from_millis(20);
 
 fn allocator_is_the_c_librarys() -> bool {
     let own = |name: &CStr| {
@@ -155,34 +168,35 @@ fn allocator_is_the_c_librarys() -> bool {
             .all(|it| own(it) == library)
 }
 
-/// In a child of `fork`, before `fork` returns there. The C library has made its own locks usable; no other lock may be taken, so
-/// nothing here allocates, but what making a thread does.
+/// Runs in a child of `fork`, before `fork` returns there. The C library has made its own locks
+/// usable; no other lock may be taken, so nothing here allocates, except what making a thread does.
 extern "C" fn child_begins() {
-    door::forked();
-    crate::agent::forked();
+    endpoint::forked();
+    crate::worker::forked();
     FORKED.store(true, Ordering::Release);
     let word = listener_word();
-    word.store(PRESENT, Ordering::Release);
+    word.store(Presence::Present, Ordering::Release);
     if start().is_err() {
-        word.store(ABSENT, Ordering::Release);
+        word.store(Presence::Absent, Ordering::Release);
     }
 }
 
-extern "C" fn wait_for_ever(_: *mut c_void) -> *mut c_void {
+extern "C" fn listener_main(_: *mut c_void) -> *mut c_void {
     // SAFETY: the name is NUL-terminated and shorter than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, NAME.as_ptr()) };
     if FORKED.load(Ordering::Acquire) {
-        std::thread::sleep(AFTER_A_FORK);
+        std::thread::sleep(FORK_DELAY);
     }
     let _closed_or_failed = std::panic::catch_unwind(|| {
-        let door = Door::open();
-        WAITS.store(true, Ordering::Release);
-        if let Some(door) = door {
-            crate::serve::until_closed(&door);
+        let endpoint = Endpoint::open();
+        READY.store(true, Ordering::Release);
+        if let Some(endpoint) = endpoint {
+            crate::serve::until_closed(&endpoint);
         }
     });
-    // SAFETY: both are initialised statics; this thread locks the mutex, and only listeners ever do. In a forked child the mutex is
-    // as the wait left it: open (or at worst locked: then that is what the listener there waits for). The wait returns only for a stray wake-up.
+    // SAFETY: both are initialised statics; this thread locks the mutex, and only listeners ever
+    // do. In a forked child the mutex is as the wait left it: unlocked (or at worst locked; then
+    // the listener there waits for it instead). The wait returns only spuriously.
     unsafe {
         libc::pthread_mutex_lock(NEVER.lock.get());
         loop {

@@ -1,11 +1,13 @@
-//! Locks that know their owner, and that a forked child finds open.
+//! Locks that know their owner, and that are open in a forked child.
 //!
-//! Other threads wait; the owner itself is told that it would wait for ever. All words lie in one page with
-//! `MADV_WIPEONFORK`: in a child of `fork` every lock is open and no listener is known, without any `atfork` handler.
+//! Other threads wait; the owner itself gets an error instead of a deadlock. All words lie in one
+//! page with `MADV_WIPEONFORK`: in a child of `fork` every lock is open and no listener is known,
+//! without any `atfork` handler.
 
+use midair_lockfree::{AtomicEnum, word_enum};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// Which lock.
+/// Selects a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     /// A runtime registers.
@@ -16,23 +18,34 @@ pub enum Which {
     Operation = 2,
 }
 
-/// Words of this process only.
+word_enum! {
+    /// Whether this process has a thread.
+    pub(crate) enum Presence else Absent {
+        /// It has none.
+        Absent = 0,
+        /// It has one, or is making it.
+        Present = 1,
+    }
+}
+
+/// Words that belong to this process only.
 #[repr(C)]
 struct Page {
     locks: [AtomicU32; 3],
-    listener: AtomicU32,
-    agent: AtomicU32,
+    listener: AtomicEnum<Presence>,
+    worker: AtomicEnum<Presence>,
 }
 
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
-/// Used where the kernel gives no page: everything works, except after a fork in the midst of a call.
+/// Used where the kernel provides no such page: everything works, except after a fork in the middle
+/// of a call.
 static FALLBACK: Page = Page {
     locks: [const { AtomicU32::new(0) }; 3],
-    listener: AtomicU32::new(0),
-    agent: AtomicU32::new(0),
+    listener: AtomicEnum::new(),
+    worker: AtomicEnum::new(),
 };
 
-/// Set in a lock word while somebody waits; thread ids stay far below it.
+/// Set in a lock word while a thread waits; thread ids stay far below it.
 const WAITED_FOR: u32 = 1 << 31;
 /// One page; the kernel rounds up.
 const PAGE_SIZE: usize = 4096;
@@ -42,8 +55,8 @@ fn page() -> &'static Page {
     if at.is_null() {
         at = make_page();
     }
-    // SAFETY: `at` is either FALLBACK or a page that was mapped for this and is never unmapped once published; the kernel
-    // filled it with zeroes, which is a value of Page.
+    // SAFETY: `at` is either FALLBACK or a page that was mapped for this and is never unmapped once
+    // published; the kernel filled it with zeroes, which is a value of Page.
     unsafe { &*at }
 }
 
@@ -81,17 +94,17 @@ fn make_page() -> *mut Page {
     published.err().unwrap_or(chosen)
 }
 
-/// The word that says whether this process (not its parent) has a listener.
-pub(crate) fn listener_word() -> &'static AtomicU32 {
+/// Whether this process (not its parent) has a listener.
+pub(crate) fn listener_word() -> &'static AtomicEnum<Presence> {
     &page().listener
 }
 
-/// The word that says whether this process (not its parent) has a thread of ours that the listener made.
-pub(crate) fn agent_word() -> &'static AtomicU32 {
-    &page().agent
+/// Whether this process (not its parent) has a worker thread that the listener made.
+pub(crate) fn worker_word() -> &'static AtomicEnum<Presence> {
+    &page().worker
 }
 
-/// A lock that is held, until dropped.
+/// A lock that is held until this is dropped.
 #[derive(Debug)]
 pub struct Held(&'static AtomicU32);
 
@@ -100,7 +113,8 @@ pub struct Held(&'static AtomicU32);
 pub struct WouldDeadlock;
 
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
-    // SAFETY: the word is alive for the whole call (static or never unmapped); no timeout and no second word are passed.
+    // SAFETY: the word is alive for the whole call (static or never unmapped); no timeout and no
+    // second word are passed.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -137,7 +151,7 @@ pub fn take(which: Which) -> Result<Held, WouldDeadlock> {
         {
             futex(word, libc::FUTEX_WAIT, marked);
         }
-        // Others may still wait: whoever waited once hands the mark on.
+        // Others may still wait: a thread that has waited once keeps the mark.
         as_owner = own | WAITED_FOR;
     }
 }
@@ -154,10 +168,10 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    // One test: the locks are the process's, and tests run side by side.
+    // One test: the locks belong to the process, and tests run in parallel.
     #[test]
     fn locks_exclude_threads_tell_their_owner_and_open_in_a_child() {
-        // Exclusion: eight threads, a count that is not atomic in its steps.
+        // Exclusion: eight threads increment a count in steps that are not atomic.
         let count = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -175,12 +189,12 @@ mod tests {
 
         let held = take(Which::HandOver).unwrap();
         assert_eq!(take(Which::HandOver).unwrap_err(), WouldDeadlock);
-        listener_word().store(7, Ordering::Relaxed);
+        listener_word().store(Presence::Present, Ordering::Relaxed);
         // SAFETY: the child calls only async-signal-safe functions and the lock, then _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let open =
-                take(Which::HandOver).is_ok() && listener_word().load(Ordering::Relaxed) == 0;
+            let open = take(Which::HandOver).is_ok()
+                && listener_word().load(Ordering::Relaxed) == Presence::Absent;
             // SAFETY: ends the child without running the parent's handlers.
             unsafe { libc::_exit(if open { 0 } else { 1 }) };
         }
@@ -188,7 +202,7 @@ mod tests {
         // SAFETY: our own child and a status word of ours.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "a forked child found the lock held");
-        listener_word().store(0, Ordering::Relaxed);
+        listener_word().store(Presence::Absent, Ordering::Relaxed);
         drop(held);
         drop(take(Which::HandOver).unwrap());
     }

@@ -1,4 +1,5 @@
-//! One line on standard error, in one write: no allocation is kept, no lock, no buffer that a fork could copy.
+//! Prints one line on standard error, in one write: no allocation is kept, no lock is held, and
+//! there is no buffer that a fork could copy.
 
 use crate::config;
 
@@ -13,7 +14,7 @@ pub enum Level {
     Warning,
     /// A call failed.
     Error,
-    /// Above everything: prints nothing.
+    /// Above all others: prints nothing.
     Nothing,
 }
 
@@ -29,6 +30,6 @@ pub(crate) fn say(level: Level, message: &str) {
         Level::Error | Level::Nothing => "error",
     };
     let line = format!("rocprofiler-register: {word}: {message}\n");
-    // SAFETY: the buffer lives across the call. A closed or full standard error is nobody's problem here.
+    // SAFETY: the buffer outlives the call. A closed or full standard error is ignored.
     let _ = unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
 }

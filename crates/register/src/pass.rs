@@ -1,10 +1,13 @@
-//! `attach` and `detach`, which the first generation of attaching also looked up here (seeds/000).
+//! `attach` and `detach`, which the first generation of attaching also looked up here
+//! (docs/sources.md#register).
 //!
-//! Every program that uses a GPU links this library, and names so common are the program's own as often as not: a plug-in that was
-//! loaded later and calls its own `attach` through the loader is bound to ours, since we were there first. So a call goes to whoever
-//! would have been meant without us: a function of that name in the caller's own module, the next one in the order of the search, one
-//! anywhere else in the process (its address may have been handed around). Only when there is none it goes to the attach library beside
-//! us, which the first generation meant.
+//! Every program that uses a GPU links this library, and functions with such common names often
+//! belong to the program: a plug-in that is loaded later and calls its own `attach` through the
+//! loader is bound to ours, because ours comes first in the search order. So a call is forwarded to
+//! the function that would have been called without us: one of that name in the caller's own
+//! module, the next one in the search order, or one anywhere else in the process (its address may
+//! have been passed around). Only when there is none, the call goes to the attach library beside
+//! this one, which the first generation meant.
 
 use crate::library;
 use crate::log::{Level, say};
@@ -28,9 +31,10 @@ impl Name {
     }
 }
 
-/// The function that a call of `name` from `caller` (an address behind the call) goes to. `None`: there is none.
+/// The function that a call of `name` from `caller` (the return address) is forwarded to. `None`:
+/// there is none.
 ///
-/// Nothing is remembered: modules come and go.
+/// Nothing is cached: modules are loaded and unloaded.
 pub fn target(name: Name, caller: *const c_void) -> Option<*const c_void> {
     let ours = library::base_of(target as *const c_void);
     let home = library::base_of(caller);
@@ -47,7 +51,7 @@ pub fn target(name: Name, caller: *const c_void) -> Option<*const c_void> {
         }
         elsewhere.get_or_insert(found);
     }
-    // SAFETY: RTLD_NEXT and a C string; it means what comes after this library.
+    // SAFETY: RTLD_NEXT and a C string; it means the libraries after this one.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.symbol().as_ptr()) };
     if !next.is_null() && library::base_of(next) != ours {
         return Some(next);
@@ -55,14 +59,15 @@ pub fn target(name: Name, caller: *const c_void) -> Option<*const c_void> {
     elsewhere.or_else(|| attach_library(name))
 }
 
-/// Loaded modules: name, and where each is loaded as `dladdr` tells it.
+/// Loaded modules: name, and load address as `dladdr` returns it.
 fn modules() -> Vec<(CString, usize)> {
     unsafe extern "C" fn collect(
         info: *mut libc::dl_phdr_info,
         _size: usize,
         list: *mut c_void,
     ) -> c_int {
-        // SAFETY: the loader's struct, and the vector that is passed below; nothing here calls the loader, whose lock is held.
+        // SAFETY: the loader's struct, and the vector that is passed below; nothing here calls the
+        // loader, whose lock is held.
         unsafe {
             let list = &mut *list.cast::<Vec<(CString, usize)>>();
             let headers =
@@ -91,7 +96,8 @@ fn own_symbol(module: &CStr, base: usize, name: &CStr) -> Option<*const c_void> 
     } else {
         module.as_ptr()
     };
-    // SAFETY: null or a C string; RTLD_NOLOAD loads nothing, and what it counts up is counted down again.
+    // SAFETY: null or a C string; RTLD_NOLOAD loads nothing, and what it counts up is counted down
+    // again.
     unsafe {
         let handle = libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
@@ -103,7 +109,7 @@ fn own_symbol(module: &CStr, base: usize, name: &CStr) -> Option<*const c_void> 
     }
 }
 
-/// The function of the attach library that lies beside us.
+/// The function of the attach library beside this one.
 fn attach_library(name: Name) -> Option<*const c_void> {
     for path in library::candidates(library::ROCATTACH_STEM, library::SDK_STEM) {
         if let Some(opened) = library::Library::open(&path) {

@@ -1,4 +1,4 @@
-//! What the listener asks the kernel about its own process and about who knocks.
+//! What the listener asks the kernel about its own process and about attachers.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -55,7 +55,7 @@ pub(crate) fn status(of: &str) -> Option<Status> {
     parse_status(&std::fs::read(format!("/proc/{of}/status")).ok()?)
 }
 
-/// How many system call filters this thread has. Kernels before 5.9 tell only whether there are any.
+/// Number of seccomp filters of this thread. Kernels before 5.9 tell only whether there are any.
 pub(crate) fn filters() -> u32 {
     let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let field = |name: &str| {
@@ -67,10 +67,11 @@ pub(crate) fn filters() -> u32 {
         .unwrap_or(0)
 }
 
-/// Field 22 of `/proc/self/stat`: when the process began, in clock ticks since the machine did.
+/// Field 22 of `/proc/self/stat`: when the process began, in clock ticks since boot.
 pub(crate) fn start_ticks() -> Option<u64> {
     let text = std::fs::read("/proc/self/stat").ok()?;
-    // The name may hold anything, also brackets: fields are counted from the last one, which ends field 2.
+    // The name may contain anything, also brackets: fields are counted from the last bracket, which
+    // ends field 2.
     let end = text.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(text.get(end + 1..)?).ok()?;
     rest.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
@@ -78,10 +79,10 @@ pub(crate) fn start_ticks() -> Option<u64> {
 
 /// The threads of this process.
 pub(crate) fn threads() -> Vec<i32> {
-    let Ok(folder) = std::fs::read_dir("/proc/self/task") else {
+    let Ok(directory) = std::fs::read_dir("/proc/self/task") else {
         return Vec::new();
     };
-    folder
+    directory
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect()
 }
@@ -110,7 +111,8 @@ pub(crate) fn same_user_namespace(pid: i32) -> Option<bool> {
     Some(own.as_os_str().as_bytes() == its.as_os_str().as_bytes())
 }
 
-/// Whether the user ids of both are translated alike. Weaker than [`same_user_namespace`], but everybody may read it.
+/// Whether user ids are mapped equally in both. Weaker than [`same_user_namespace`], but readable
+/// for everybody.
 pub(crate) fn same_user_map(pid: i32) -> bool {
     let map = |of: &str| std::fs::read(format!("/proc/{of}/uid_map")).ok();
     let own = map("self");

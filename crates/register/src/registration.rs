@@ -1,4 +1,4 @@
-//! Runtimes register, SDKs get what is kept.
+//! Runtimes register; SDKs get the tables that are kept.
 
 use crate::client::{self, CLIENTS};
 use crate::code::{self, Code};
@@ -21,11 +21,12 @@ pub struct LibraryId {
 
 /// A runtime hands over its tables (`rocprofiler_register_library_api_table`).
 ///
-/// [`Code::NoTools`] is the normal answer where nothing profiles: the tables are kept all the same.
+/// [`Code::NoTools`] is the normal result where there is no profiler: the tables are kept
+/// nevertheless.
 ///
 /// # Safety
-/// `name` is null or NUL-terminated; `tables` is null or points to `length` table addresses that stay valid as long as the
-/// process; `id` is null or writable.
+/// `name` is null or NUL-terminated; `tables` is null or points to `length` table addresses that
+/// stay valid as long as the process; `id` is null or writable.
 pub unsafe fn library_api_table(
     name: *const c_char,
     import: *const c_void,
@@ -90,13 +91,13 @@ pub unsafe fn library_api_table(
     }
     let result = hand_over(sdk, std::iter::once(entry), false);
     if config::attach() != config::Attach::Refused {
-        // Profiled from its start or not: it can be attached to by midair.
+        // Profiled from its start or not: midair can attach to it.
         crate::listener::ensure();
     }
     result.err().unwrap_or(Code::Success)
 }
 
-/// The SDK, when the process is being profiled or asks to be from its start.
+/// The SDK, when the process is being profiled or asks for it at its start.
 fn sdk_for_registration() -> Option<Sdk> {
     if let Some(sdk) = library::known() {
         return Some(sdk);
@@ -125,10 +126,11 @@ fn comes_from_its_own_file(client: usize, import: *const c_void) -> bool {
             .unwrap_or(false)
 }
 
-/// Hands entries to the SDK: those that were not yet, or all `again`.
+/// Hands entries over to the SDK: those that were not handed over yet, or with `again` all of them.
 ///
 /// # Errors
-/// [`Code::RocprofilerError`] at the first that the SDK refuses; it counts as not handed over.
+/// [`Code::RocprofilerError`] at the first entry that the SDK refuses; that one counts as not
+/// handed over.
 pub(crate) fn hand_over(
     sdk: Sdk,
     entries: impl Iterator<Item = &'static Entry>,
@@ -143,7 +145,8 @@ pub(crate) fn hand_over(
             u64::from(entry.version()),
             u64::from(entry.instance()),
         );
-        // SAFETY: the SDK's own function; the arguments are a registration that is kept for ever.
+        // SAFETY: the SDK's own function; the arguments belong to a registration that is kept as
+        // long as the process lives.
         let refused = unsafe {
             (sdk.set_api_table)(
                 name.as_ptr(),
@@ -154,7 +157,7 @@ pub(crate) fn hand_over(
             )
         };
         if refused != 0 {
-            entry.give_back();
+            entry.unclaim();
             say(
                 Level::Warning,
                 &format!(
@@ -168,11 +171,12 @@ pub(crate) fn hand_over(
     Ok(())
 }
 
-/// Hands what is kept to the SDK of this process, if there is one: everything `again`, or what it has not had
+/// Hands the tables that are kept over to the SDK of this process, if there is one: with `again`
+/// all of them, otherwise those that it has not received
 /// (`rocprofiler_register_invoke_all_registrations`, `..._invoke_nonpropagated_registrations`).
 ///
-/// With no SDK this is a success that did nothing, as in AMD's library. Unlike there, the SDK need not bring a visible
-/// `rocprofiler_configure` as well.
+/// Without an SDK this succeeds without doing anything, as in AMD's library. Unlike there, the SDK
+/// need not export a visible `rocprofiler_configure` as well.
 pub fn invoke_registrations(again: bool) -> Code {
     let Ok(_held) = lock::take(Which::HandOver) else {
         return Code::Deadlock;
@@ -184,8 +188,9 @@ pub fn invoke_registrations(again: bool) -> Code {
         .unwrap_or(Code::Success)
 }
 
-/// Tells a callback of every registration (`rocprofiler_register_iterate_registration_info`). Ours passes more than AMD's,
-/// see [`info`]. Always a success, as in AMD's library, also when the callback ends it.
+/// Calls a callback for each registration (`rocprofiler_register_iterate_registration_info`). Its
+/// argument has more fields than AMD's, see [`info`]. It always succeeds, as in AMD's library, also
+/// when the callback ends it.
 ///
 /// # Safety
 /// The callback may be called with `data`.
@@ -194,7 +199,7 @@ pub unsafe fn iterate(callback: Option<info::Callback>, data: *mut c_void) -> Co
         return Code::InvalidArgument;
     };
     for entry in store::entries() {
-        let mut told = info::Extended {
+        let mut extended = info::Extended {
             info: info::Info {
                 size: size_of::<info::Extended>(),
                 common_name: entry.name().as_ptr(),
@@ -207,14 +212,14 @@ pub unsafe fn iterate(callback: Option<info::Callback>, data: *mut c_void) -> Co
             instance: u64::from(entry.instance()),
         };
         // SAFETY: the caller vouches for the callback; the struct is alive for the call.
-        if unsafe { callback((&raw mut told).cast(), data) } != 0 {
+        if unsafe { callback((&raw mut extended).cast(), data) } != 0 {
             break;
         }
     }
     Code::Success
 }
 
-/// The words for a code (`rocprofiler_register_error_string`).
+/// The text for a code (`rocprofiler_register_error_string`).
 pub fn error_string(raw: u32) -> *const c_char {
     code::text(raw).as_ptr()
 }

@@ -1,22 +1,35 @@
-//! The tables that were registered. Append only, of fixed size and made of atomics, so that it can be read at any time, also
-//! in a child that was forked while somebody wrote.
+//! The tables that were registered. The store is append-only, of fixed size and made of atomics, so
+//! that it can be read at any time, also in a child that was forked while another thread wrote.
 
 use crate::client::{CLIENTS, INSTANCES, ROCATTACH};
 use crate::code::Code;
+use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-/// Most tables that one registration may bring. Real ones bring one, ROCTx three.
+/// Maximum number of tables in one registration. Real ones have one, ROCTx three.
 pub const MAX_TABLES: u64 = 64;
 
-const EMPTY: u32 = 0;
-const FILLING: u32 = 1;
-const READY: u32 = 2;
+word_enum! {
+    /// State of an entry. None is ever freed.
+    enum State else Free {
+        /// Unused.
+        Free = 0,
+        /// A thread stores a registration.
+        Held = 1,
+        /// It contains a registration.
+        Ready = 2,
+    }
+}
+
+impl SlotState for State {
+    const FREE: State = State::Free;
+    const HELD: State = State::Held;
+}
 
 /// One registration.
 #[derive(Debug)]
 pub struct Entry {
-    state: AtomicU32,
     client: AtomicUsize,
     version: AtomicU32,
     instance: AtomicU32,
@@ -25,23 +38,24 @@ pub struct Entry {
     handed_over: AtomicBool,
 }
 
-const PLACES: usize = CLIENTS.len() * INSTANCES as usize;
+const CAPACITY: usize = CLIENTS.len() * INSTANCES as usize;
 
-static ENTRIES: [Entry; PLACES] = [const {
-    Entry {
-        state: AtomicU32::new(EMPTY),
-        client: AtomicUsize::new(0),
-        version: AtomicU32::new(0),
-        instance: AtomicU32::new(0),
-        tables: AtomicPtr::new(std::ptr::null_mut()),
-        length: AtomicUsize::new(0),
-        handed_over: AtomicBool::new(false),
-    }
-}; PLACES];
+static ENTRIES: SlotTable<AtomicEnum<State>, CAPACITY, Entry> =
+    SlotTable::new([const { Slot::new(AtomicEnum::new(), Entry::new(), ()) }; CAPACITY]);
 
 static COUNTS: [AtomicU32; CLIENTS.len()] = [const { AtomicU32::new(0) }; CLIENTS.len()];
 
 impl Entry {
+    const fn new() -> Entry {
+        Entry {
+            client: AtomicUsize::new(0),
+            version: AtomicU32::new(0),
+            instance: AtomicU32::new(0),
+            tables: AtomicPtr::new(std::ptr::null_mut()),
+            length: AtomicUsize::new(0),
+            handed_over: AtomicBool::new(false),
+        }
+    }
     /// Index of the library in [`CLIENTS`].
     pub fn client(&self) -> usize {
         self.client.load(Ordering::Relaxed)
@@ -58,29 +72,31 @@ impl Entry {
     pub fn instance(&self) -> u32 {
         self.instance.load(Ordering::Relaxed)
     }
-    /// The array of table addresses: ours, never freed.
+    /// The array of table addresses; it belongs to us and is never freed.
     pub fn tables(&self) -> *mut *mut c_void {
         self.tables.load(Ordering::Relaxed)
     }
-    /// How many tables.
+    /// Number of tables.
     pub fn length(&self) -> usize {
         self.length.load(Ordering::Relaxed)
     }
-    /// Takes the right to hand this entry over: true for one caller only, until [`Entry::give_back`].
+    /// Claims the right to hand this entry over: true for one caller only, until
+    /// [`Entry::unclaim`].
     pub fn claim(&self) -> bool {
         !self.handed_over.swap(true, Ordering::AcqRel)
     }
     /// Marks it as not handed over.
-    pub fn give_back(&self) {
+    pub fn unclaim(&self) {
         self.handed_over.store(false, Ordering::Release);
     }
-    /// The `handle` that the library got.
+    /// The handle that the library received.
     pub fn handle(&self) -> u64 {
         u64::from(INSTANCES) * self.client() as u64 + u64::from(self.instance())
     }
 }
 
-/// Keeps a registration. The table addresses are copied; the tables must live as long as the process, as they do in AMD's.
+/// Keeps a registration. The table addresses are copied; the tables must live as long as the
+/// process, as they do in AMD's runtimes.
 ///
 /// # Errors
 /// [`Code::ExcessApiInstances`] when this library registered too often.
@@ -102,32 +118,25 @@ pub unsafe fn keep(
     // SAFETY: the caller vouches for `length` readable pointers.
     let copy: Box<[*mut c_void]> = unsafe { std::slice::from_raw_parts(tables, length) }.into();
     let kept = Box::leak(copy);
-    for entry in &ENTRIES {
-        if entry
-            .state
-            .compare_exchange(EMPTY, FILLING, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            continue;
-        }
-        entry.client.store(client, Ordering::Relaxed);
-        entry.version.store(version, Ordering::Relaxed);
-        entry.instance.store(instance, Ordering::Relaxed);
-        entry.tables.store(kept.as_mut_ptr(), Ordering::Relaxed);
-        entry.length.store(length, Ordering::Relaxed);
-        entry.state.store(READY, Ordering::Release);
-        return Ok(entry);
-    }
-    // Cannot come: there is a place for every copy of every library.
-    Err(Code::ExcessApiInstances)
+    // There is an entry for every copy of every library.
+    let (_, held) = ENTRIES.claim().ok_or(Code::ExcessApiInstances)?;
+    let entry = held.shared();
+    entry.client.store(client, Ordering::Relaxed);
+    entry.version.store(version, Ordering::Relaxed);
+    entry.instance.store(instance, Ordering::Relaxed);
+    entry.tables.store(kept.as_mut_ptr(), Ordering::Relaxed);
+    entry.length.store(length, Ordering::Relaxed);
+    held.publish(State::Ready);
+    Ok(entry)
 }
 
-/// Everything kept, in the order in which it must be handed over: the attach helper's table first.
+/// All entries, in the order in which they must be handed over: the attach helper's table first.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     let ready = || {
         ENTRIES
-            .iter()
-            .filter(|e| e.state.load(Ordering::Acquire) == READY)
+            .used()
+            .filter(|(_, slot)| slot.state() == State::Ready)
+            .map(|(_, slot)| slot.shared())
     };
     ready()
         .filter(|e| e.client() == ROCATTACH)

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where cargo puts a library that it builds for a test.
+/// The directory that cargo puts a library in that it builds for a test.
 fn build_dir() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().to_owned()

@@ -1,7 +1,9 @@
-//! What the functions do when nobody is between. Each registers first, if nobody has; when that has put somebody into its slot, the
-//! call is his.
+//! What the functions do when no profiler has replaced them. Each registers the tables first, if
+//! that has not been done; when that has put a profiler's function into its slot, the call is
+//! forwarded to it.
 //!
-//! A thread's level is kept under a pthread key, as the value itself: nothing is allocated, and nothing is to be freed.
+//! The level of a thread is stored under a pthread key, as the value itself: nothing is allocated,
+//! and nothing is to be freed.
 
 use crate::tables::{CONTROL, CORE, NAMES};
 use crate::{legacy, register};
@@ -11,18 +13,18 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-/// Id of the next range that may end on any thread.
+/// Id of the next process range.
 static NEXT_RANGE: AtomicU64 = AtomicU64::new(1);
-/// The key of the levels.
+/// The pthread key of the levels.
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
 const NO_KEY: u32 = u32::MAX;
 
-/// Who is in `slot` after a registration that put somebody there in place of `own`.
+/// The function in `slot` after a registration that replaced `own` there.
 #[inline]
-fn newcomer(slot: &AtomicPtr<()>, own: *const ()) -> Option<*mut ()> {
+fn replacement(slot: &AtomicPtr<()>, own: *const ()) -> Option<*mut ()> {
     let was_ours = slot.load(Acquire).cast_const() == own;
     if !register::once() || !was_ours {
-        // When it was a profiler's already, it is he who has called us.
+        // When it was a profiler's already, the profiler has called us.
         return None;
     }
     let now = slot.load(Acquire);
@@ -33,7 +35,7 @@ macro_rules! bodies {
     ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $table:ident . $slot:ident $body:block)*) => { $(
         $(#[$meta])*
         pub(crate) extern "C" fn $name($($argument: $type),*) -> $result {
-            if let Some(other) = newcomer(&$table.$slot, $name as *const ()) {
+            if let Some(other) = replacement(&$table.$slot, $name as *const ()) {
                 // SAFETY: a slot of this name holds functions of this type.
                 let other = unsafe {
                     std::mem::transmute::<*mut (), unsafe extern "C" fn($($type),*) -> $result>(other)
@@ -48,16 +50,16 @@ macro_rules! bodies {
 
 bodies! {
     fn mark(message: *const c_char) -> () = CORE.mark {
-        legacy::tell(0, message, 0);
+        legacy::notify(0, message, 0);
     }
     fn push(message: *const c_char) -> c_int = CORE.push {
-        legacy::tell(1, message, 0);
+        legacy::notify(1, message, 0);
         let Some(level) = level() else { return -1 };
         set_level(level + 1);
         level as c_int
     }
     fn pop() -> c_int = CORE.pop {
-        legacy::tell(2, std::ptr::null(), 0);
+        legacy::notify(2, std::ptr::null(), 0);
         match level() {
             None | Some(0) => -1,
             Some(level) => {
@@ -68,11 +70,11 @@ bodies! {
     }
     fn start(message: *const c_char) -> u64 = CORE.start {
         let id = NEXT_RANGE.fetch_add(1, Relaxed);
-        legacy::tell(3, message, id);
+        legacy::notify(3, message, id);
         id
     }
     fn stop(id: u64) -> () = CORE.stop {
-        legacy::tell(4, std::ptr::null(), id);
+        legacy::notify(4, std::ptr::null(), id);
     }
     fn get_thread_id(tid: *mut u64) -> c_int = CORE.get_thread_id {
         if tid.is_null() {
@@ -104,14 +106,14 @@ fn key() -> Option<libc::pthread_key_t> {
     match KEY.compare_exchange(NO_KEY, fresh, AcqRel, Acquire) {
         Ok(_) => Some(fresh),
         Err(winner) => {
-            // SAFETY: the key made above, which nobody else knows.
+            // SAFETY: the key made above, which no other thread knows.
             unsafe { libc::pthread_key_delete(fresh) };
             Some(winner)
         }
     }
 }
 
-/// Open ranges of the calling thread.
+/// Number of open ranges of the calling thread.
 fn level() -> Option<usize> {
     // SAFETY: a key that is never deleted; its values are numbers.
     key().map(|key| unsafe { libc::pthread_getspecific(key) }.addr())
@@ -119,7 +121,7 @@ fn level() -> Option<usize> {
 
 fn set_level(level: usize) {
     if let Some(key) = key() {
-        // SAFETY: as above; nobody looks behind the value.
+        // SAFETY: as above; the value is never dereferenced.
         unsafe { libc::pthread_setspecific(key, std::ptr::without_provenance(level)) };
     }
 }

@@ -1,5 +1,5 @@
-//! The C names. Each is two instructions: the table's address, and a jump through the slot. A profiler that was never told of this
-//! library reads the table's place from them.
+//! The C names. Each is two instructions: it loads the table's address, and jumps through the slot.
+//! A profiler that did not get this library's tables decodes their address from these instructions.
 
 use crate::legacy::Callback;
 use crate::{legacy, register, tables};
@@ -45,7 +45,7 @@ stub! {
     roctxProfilerResume(tid: u64) -> c_int = CONTROL.resume: Control;
     /// Names the calling thread for a profiler; returns 0.
     roctxNameOsThread(name: *const c_char) -> c_int = NAMES.os_thread: Names;
-    /// Names an agent; returns 0.
+    /// Names an HSA agent; returns 0.
     roctxNameHsaAgent(name: *const c_char, agent: *const c_void) -> c_int = NAMES.hsa_agent: Names;
     /// Names a device; returns 0.
     roctxNameHipDevice(name: *const c_char, device: c_int) -> c_int = NAMES.hip_device: Names;
@@ -65,16 +65,19 @@ pub extern "C" fn roctx_version_minor() -> u32 {
     1
 }
 
-/// Has a function called at the beginning of each call of the core table; null ends it. As the old library's.
+/// Registers a function that is called at the beginning of each call of the core table; null ends
+/// that. As in the old library.
 ///
 /// # Safety
-/// The function must stay where it is until another one, or null, is set and the calls that began before have returned.
+/// The function must stay where it is until another one, or null, is set and the calls that began
+/// before have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn roctxRegisterTracerCallback(callback: Option<Callback>) {
-    legacy::set(callback);
+    // SAFETY: the caller's promise.
+    unsafe { legacy::set(callback) };
 }
 
-/// Version for registration libraries, whose secure mode looks at where this function is.
+/// Version for registration libraries, whose secure mode checks which file contains this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_register_import_roctx() -> u32 {
     register::VERSION

@@ -1,5 +1,6 @@
-//! What the old `libroctx64.so.4` offers to profilers instead of tables: one function that is told of each call as it begins
-//! (facts: Debian's libroctx64-4; the struct as users of the function declare it).
+//! The interface of the old `libroctx64.so.4` for profilers: instead of tables, one function that
+//! is called at the begin of each call (facts: Debian's libroctx64-4; the struct is as users of the
+//! function declare it).
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::AtomicPtr;
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Data {
-    /// Text of a mark or range; null for its end.
+    /// Id of a process range.
     pub message: *const c_char,
     /// Id of a range that may end on any thread.
     pub id: u64,
@@ -18,20 +19,23 @@ pub struct Data {
 /// Domain, operation, [`Data`].
 pub type Callback = unsafe extern "C" fn(u32, u32, *const Data) -> c_int;
 
-/// ROCTx among the domains of the old tracer.
+/// Number of ROCTx among the domains of the old tracer.
 const DOMAIN: u32 = 6;
 
 static CALLBACK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Sets who is told.
-pub(crate) fn set(callback: Option<Callback>) {
+/// Sets the callback.
+///
+/// # Safety
+/// The function stays where it is until it is replaced and the calls that began before have returned.
+pub(crate) unsafe fn set(callback: Option<Callback>) {
     let pointer = callback.map_or(std::ptr::null_mut(), |callback| callback as *mut ());
     CALLBACK.store(pointer, Release);
 }
 
-/// Tells of a call. Operations: 0 mark, 1 push, 2 pop, 3 start, 4 stop.
+/// Calls the callback. Operations: 0 mark, 1 push, 2 pop, 3 start, 4 stop.
 #[inline]
-pub(crate) fn tell(operation: u32, message: *const c_char, id: u64) {
+pub(crate) fn notify(operation: u32, message: *const c_char, id: u64) {
     let callback = CALLBACK.load(Acquire);
     if callback.is_null() {
         return;

@@ -1,13 +1,17 @@
-//! ROCTx: marks and ranges that an application puts around what it does. Without a profiler they do nothing but keep levels and ids.
+//! ROCTx: marks and ranges by which an application annotates what it does. Without a profiler the
+//! functions only maintain levels and ids.
 //!
-//! * [`capi`]: the C names, each a jump through its table, so that a profiler can put itself between by one store per slot,
-//! * [`tables`]: the three tables (layout: api/roctx.json),
-//! * [`body`]: what the functions do when nobody is between,
-//! * [`register`]: the tables are handed to a registration library, once, before the first call is served,
-//! * [`legacy`]: the callback of the old `libroctx64.so.4`, under whose name this library may be found as well.
+//! * [`capi`]: the C names, each a jump through its table, so that a profiler can interpose by one
+//!   store per slot;
+//! * [`tables`]: the three tables (layout: api/roctx.json);
+//! * [`body`]: what the functions do when no profiler has replaced them;
+//! * [`register`]: hands the tables over to a registration library, once, before the first call is
+//!   served;
+//! * [`legacy`]: the callback of the old `libroctx64.so.4`, under whose name this library may be
+//!   found as well.
 //!
-//! An application's hot loop calls this: no allocation, no lock, no system call, no thread-local of Rust's (in a library that is
-//! loaded late its first touch allocates).
+//! Hot loops of applications call this code: no allocation, no lock, no system call, no Rust
+//! thread-local (in a library that is loaded late, the first access to one allocates).
 
 pub mod body;
 pub mod capi;

@@ -1,26 +1,28 @@
-//! The tables are handed to a registration library (`rocprofiler_register_library_api_table`), if one is loaded or can be. Once, at
-//! the first call of any function, before it is served: a profiler that the library brings sees that first call, too.
+//! Hands the tables over to a registration library (`rocprofiler_register_library_api_table`), if
+//! one is loaded or can be loaded. This happens once, at the first call of any function, before it
+//! is served: a profiler that the library loads sees that first call, too.
 //!
-//! Not from a constructor: a profiler's start makes threads and loads libraries, which must not wait for the loader's lock.
+//! It is not done in a constructor: a profiler's start makes threads and loads libraries, and must
+//! not wait for the loader's lock.
 
 use crate::tables::{CONTROL, CORE, NAMES};
+use midair_lockfree::{AtomicEnum, word_enum};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// 10000 * major + 100 * minor + patch, of the SDK whose header we follow.
 pub const VERSION: u32 = 10201;
 
-/// Name among registered libraries.
+/// Name under which the tables are registered.
 const NAME: &CStr = c"roctx";
 const FUNCTION: &CStr = c"rocprofiler_register_library_api_table";
-/// As programs and runtimes link it, then as it is found by those that do not.
+/// The name that programs and runtimes link, then the name without a version.
 const LIBRARIES: [&CStr; 2] = [
     c"librocprofiler-register.so.0",
     c"librocprofiler-register.so",
 ];
 
-/// Name, import function, version, tables, how many, where to store the registration's id.
+/// Name, import function, version, tables, number of tables, out pointer for the registration's id.
 type RegisterTable = unsafe extern "C" fn(
     *const c_char,
     *const c_void,
@@ -30,18 +32,33 @@ type RegisterTable = unsafe extern "C" fn(
     *mut u64,
 ) -> c_int;
 
-/// 0 before the first call, 1 while it registers, 2 after.
-static STATE: AtomicU32 = AtomicU32::new(0);
+word_enum! {
+    /// Progress of the registration.
+    enum State else Never {
+        /// There was no call yet.
+        Never = 0,
+        /// The first call is registering.
+        Running = 1,
+        /// Registered, or there is no registration library.
+        Done = 2,
+    }
+}
 
-/// Registers, once. Returns whether this call has done it. Another thread's call that comes meanwhile goes on without.
+static STATE: AtomicEnum<State> = AtomicEnum::new();
+
+/// Registers, once. Returns whether this call has done it. A call of another thread that comes
+/// meanwhile goes on without.
 #[inline]
 pub(crate) fn once() -> bool {
-    STATE.load(Acquire) == 0 && first()
+    STATE.load(Acquire) == State::Never && first()
 }
 
 #[cold]
 fn first() -> bool {
-    if STATE.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+    if STATE
+        .compare_exchange(State::Never, State::Running, AcqRel, Relaxed)
+        .is_err()
+    {
         return false;
     }
     if let Some(register) = find() {
@@ -51,8 +68,9 @@ fn first() -> bool {
             (&raw const NAMES).cast_mut().cast(),
         ];
         let mut id = 0;
-        // SAFETY: the function of this name has this type; name and tables live for ever, the list as long as the call, which copies
-        // it. What it answers changes nothing for us: "no tools" is its usual word.
+        // SAFETY: the function of this name has this type; name and tables are never freed, the
+        // list lives as long as the call, which copies it. The result changes nothing for us: "no
+        // tools" is the usual one.
         unsafe {
             register(
                 NAME.as_ptr(),
@@ -64,7 +82,7 @@ fn first() -> bool {
             )
         };
     }
-    STATE.store(2, Release);
+    STATE.store(State::Done, Release);
     true
 }
 
@@ -75,10 +93,11 @@ fn find() -> Option<RegisterTable> {
         if !address.is_null() {
             break;
         }
-        // SAFETY: a C string. The library is the one that every runtime of the platform loads; it is not closed again.
+        // SAFETY: a C string. The library is the one that every runtime of the platform loads; it
+        // is not closed again.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            // Nobody else shall find our failure.
+            // Nobody else is to find our error message.
             // SAFETY: no arguments.
             unsafe { libc::dlerror() };
             continue;

@@ -1,5 +1,5 @@
-//! The live tables. A profiler finds them through a registration library, or by the jumps of [`crate::capi`], and changes slots at
-//! any time by single aligned stores.
+//! The live tables. A profiler finds them through a registration library, or by decoding the jumps
+//! of [`crate::capi`], and replaces slots at any time by single aligned stores.
 
 use crate::body;
 use std::sync::atomic::AtomicPtr;

@@ -4,7 +4,8 @@ use midair_capi_build::edge;
 use midair_sdk_attach::{Register, VERSION, status};
 use std::ffi::{c_char, c_int, c_void};
 
-/// A register library hands over HSA's tables and what to register our own with. Any other runtime is an invalid argument.
+/// A register library hands over HSA's tables, and the function to register our own with. Any other
+/// runtime is an invalid argument.
 ///
 /// # Safety
 /// As [`midair_sdk_attach::set_api_table`].
@@ -26,7 +27,7 @@ pub unsafe extern "C" fn rocprofiler_attach_set_api_table(
     })
 }
 
-/// Newer register libraries: starts the listener and registers our table, before any runtime's.
+/// For newer register libraries: starts the listener and registers our table, before any runtime's.
 ///
 /// # Safety
 /// As [`midair_sdk_attach::initialize`].

@@ -1,4 +1,4 @@
-//! The file itself: what loaders, linkers and register libraries see of it.
+//! The library file, as loaders, linkers and register libraries see it.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Functions of HSA's tables that we stand before: queues and code objects come and go. A thread that is cancelled inside the runtime
-//! unwinds through them.
+//! Hooks in HSA's tables: they record the creation and destruction of queues and code objects. A
+//! thread that is cancelled inside the runtime unwinds through them.
 
 use crate::intercept;
 use crate::objects;
@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// `HSA_STATUS_ERROR`.
 const HSA_ERROR: u32 = 0x1000;
 
-/// `hsa_queue_create` and `hsa_amd_queue_intercept_create`: agent, size, type, callback, its data, private and group segment, result.
+/// `hsa_queue_create` and `hsa_amd_queue_intercept_create`: HSA agent, size, type, callback, its
+/// data, private and group segment, result.
 pub type QueueCreate = unsafe extern "C-unwind" fn(
     u64,
     u32,
@@ -32,7 +33,8 @@ type ReaderFromMemory = unsafe extern "C-unwind" fn(*const c_void, usize, *mut u
 type ReaderDestroy = unsafe extern "C-unwind" fn(u64) -> u32;
 type LoadCodeObject = unsafe extern "C-unwind" fn(u64, u64, u64, *const c_char, *mut u64) -> u32;
 
-/// The front of `HsaApiTable`: a version of 16 bytes, then the tables (source: api/hsa_api_tables.json).
+/// The beginning of `HsaApiTable`: a version of 16 bytes, then the tables (source:
+/// api/hsa_api_tables.json).
 #[repr(C)]
 pub struct HsaApiTable {
     version: [u32; 4],
@@ -40,7 +42,7 @@ pub struct HsaApiTable {
     amd_ext: *mut u8,
 }
 
-/// A function of the runtime: where it stood before us.
+/// The previous value of a hooked slot.
 struct Original(AtomicPtr<c_void>);
 
 impl Original {
@@ -152,13 +154,14 @@ unsafe fn slot(base: *mut u8, table: &Table, name: &str) -> Option<&'static Atom
 
 static INSTALLING: Mutex<bool> = Mutex::new(false);
 
-/// Whether the hooks stand in a table.
+/// Whether the hooks are installed in a table.
 pub fn active() -> bool {
     *INSTALLING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts the hooks into HSA's tables. A runtime that was shut down and opened anew brings its tables again: what was remembered of the old
-/// ones is forgotten. Tables of another copy of the runtime are left alone: a process has one set of hooks.
+/// Installs the hooks in HSA's tables. A runtime that was shut down and initialised again passes
+/// its tables again: what was recorded of the old ones is discarded. Tables of another copy of the
+/// runtime are left alone: a process has one set of hooks.
 ///
 /// # Safety
 /// `api` is null or HSA's live table of tables.
@@ -169,13 +172,13 @@ pub unsafe fn install(api: *const HsaApiTable) -> c_int {
     };
     let mut installed = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let hooks = core_hooks();
-    let mut places = Vec::with_capacity(hooks.len());
+    let mut slots = Vec::with_capacity(hooks.len());
     for hook in &hooks {
         // SAFETY: the caller's promise.
-        let Some(place) = (unsafe { slot(core, &HSA_CORE, hook.name) }) else {
+        let Some(slot) = (unsafe { slot(core, &HSA_CORE, hook.name) }) else {
             return status::NOT_AVAILABLE;
         };
-        let now = place.load(Ordering::Acquire);
+        let now = slot.load(Ordering::Acquire);
         if now.is_null() {
             return status::NOT_AVAILABLE;
         }
@@ -183,18 +186,18 @@ pub unsafe fn install(api: *const HsaApiTable) -> c_int {
         if *installed && now.cast_const() != hook.ours && !same_module(before, now) {
             return status::SUCCESS;
         }
-        places.push((hook, place, now));
+        slots.push((hook, slot, now));
     }
     for (name, original) in called() {
         // SAFETY: the caller's promise.
-        if let Some(place) = unsafe { slot(ext, &HSA_AMD_EXT, name) } {
+        if let Some(slot) = unsafe { slot(ext, &HSA_AMD_EXT, name) } {
             original
                 .0
-                .store(place.load(Ordering::Acquire), Ordering::Release);
+                .store(slot.load(Ordering::Acquire), Ordering::Release);
         }
     }
     // Every original is saved before the first hook can be called.
-    let fresh: Vec<_> = places
+    let fresh: Vec<_> = slots
         .into_iter()
         .filter(|(hook, _, now)| now.cast_const() != hook.ours)
         .collect();
@@ -204,8 +207,8 @@ pub unsafe fn install(api: *const HsaApiTable) -> c_int {
     if *installed && !fresh.is_empty() {
         objects::forget();
     }
-    for (hook, place, _) in fresh {
-        place.store(hook.ours.cast_mut(), Ordering::Release);
+    for (hook, slot, _) in fresh {
+        slot.store(hook.ours.cast_mut(), Ordering::Release);
     }
     *installed = true;
     status::SUCCESS
@@ -215,12 +218,11 @@ fn same_module(one: *mut c_void, other: *mut c_void) -> bool {
     midair_register::library::base_of(one) == midair_register::library::base_of(other)
 }
 
-/// Makes an intercept queue by the runtime's own functions, with `handler` between its packets. `None`: the runtime has no such
-/// functions, or does not want to (cooperative queues).
+/// Makes an intercept queue by the runtime's own functions, with our handler between its packets.
+/// `None`: the runtime has no such functions, or refuses (cooperative queues).
 ///
 /// # Safety
-/// The arguments are those of an application's `hsa_queue_create`; `handler` is an `hsa_amd_queue_intercept_handler`, and its data lives
-/// for ever.
+/// The arguments are those of an application's `hsa_queue_create`; `handler` is never freed.
 #[expect(clippy::too_many_arguments, reason = "they are the C function's")]
 unsafe fn create_intercepted(
     agent: u64,
@@ -230,7 +232,7 @@ unsafe fn create_intercepted(
     data: *mut c_void,
     private: u32,
     group: u32,
-    place: *mut intercept::Place,
+    slot: *mut intercept::InterceptorSlot,
 ) -> Option<*mut c_void> {
     type Install = unsafe extern "C-unwind" fn(*mut c_void, intercept::Handler, *mut c_void) -> u32;
     type Profile = unsafe extern "C-unwind" fn(*mut c_void, c_int) -> u32;
@@ -252,7 +254,7 @@ unsafe fn create_intercepted(
         {
             return None;
         }
-        if install(queue, intercept::on_packets, place.cast()) != 0 {
+        if install(queue, intercept::on_packets, slot.cast()) != 0 {
             if let Some(destroy) = QUEUE_DESTROY.get::<QueueDestroy>() {
                 destroy(queue);
             }
@@ -279,21 +281,21 @@ unsafe extern "C-unwind" fn queue_create(
     let Some(create) = (unsafe { QUEUE_CREATE.get::<QueueCreate>() }) else {
         return HSA_ERROR;
     };
-    if !result.is_null() && intercept::wanted() {
-        let place = intercept::Place::leak();
-        // SAFETY: the application's own arguments; the place lives for ever.
+    if !result.is_null() && intercept::needed() {
+        let slot = intercept::InterceptorSlot::leak();
+        // SAFETY: the application's own arguments; the handler's data is never freed.
         let made =
-            unsafe { create_intercepted(agent, size, kind, callback, data, private, group, place) };
+            unsafe { create_intercepted(agent, size, kind, callback, data, private, group, slot) };
         if let Some(queue) = made {
-            // SAFETY: not null, and the caller's to be written.
+            // SAFETY: not null, and the caller's out pointer.
             unsafe { result.write(queue) };
             // SAFETY: leaked above.
-            let place = Some(unsafe { &*place });
-            edge((), || objects::queue_created(queue.addr(), agent, place));
+            let slot = Some(unsafe { &*slot });
+            edge((), || objects::queue_created(queue.addr(), agent, slot));
             return 0;
         }
-        // SAFETY: leaked above, and nobody got it.
-        drop(unsafe { Box::from_raw(place) });
+        // SAFETY: leaked above, and not given to anybody.
+        drop(unsafe { Box::from_raw(slot) });
     }
     // SAFETY: the application's own call, passed on.
     let answer = unsafe { create(agent, size, kind, callback, data, private, group, result) };
@@ -379,16 +381,17 @@ unsafe extern "C-unwind" fn load_code_object(
         return HSA_ERROR;
     };
     let mut own = 0;
-    let place = if loaded.is_null() {
+    let slot = if loaded.is_null() {
         &raw mut own
     } else {
         loaded
     };
-    // SAFETY: the application's own call, passed on; where it does not want the handle, we do.
-    let answer = unsafe { load(executable, agent, reader, options, place) };
+    // SAFETY: the application's own call, forwarded; where the application does not want the
+    // handle, we still need it.
+    let answer = unsafe { load(executable, agent, reader, options, slot) };
     if answer == 0 {
         // SAFETY: the runtime has written it.
-        let loaded = unsafe { *place };
+        let loaded = unsafe { *slot };
         edge((), || {
             objects::code_object_loaded(executable, reader, loaded)
         });

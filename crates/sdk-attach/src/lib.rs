@@ -1,16 +1,19 @@
-//! The attach helper (`librocprofiler-sdk-attach.so.1`): for an SDK that is not ours and comes late.
+//! The attach helper (`librocprofiler-sdk-attach.so.1`): for an SDK that is not ours and is loaded
+//! late.
 //!
-//! AMD's SDK learns of queues and code objects when they are made. Where it is to come later, AMD's register library loads a helper
-//! that is there from the start and remembers them, and that registers a table of functions, "rocattach", by which the SDK asks.
-//! Midair's own SDK needs none of this; the helper is loaded only where `ROCP_TOOL_ATTACH` asks for it.
+//! AMD's SDK learns of queues and code objects when they are made. For an SDK that is to be loaded
+//! later, AMD's register library loads a helper at the start of the process. It records queues and
+//! code objects, and registers a table of functions, "rocattach", by which the SDK queries them.
+//! Midair's own SDK needs none of this; the helper is loaded only where `ROCP_TOOL_ATTACH` asks for
+//! it.
 //!
-//! * [`hooks`]: five functions of HSA's table, none of them on a hot path.
-//! * [`objects`]: what is remembered, and who wants to hear of it.
-//! * [`intercept`]: queues between whose packets an SDK may put its own.
+//! * [`hooks`]: seven functions of HSA's table, none of them on a hot path.
+//! * [`objects`]: what is recorded, and the callbacks for it.
+//! * [`intercept`]: queues whose packets an SDK may intercept.
 //! * [`table`]: the table.
 //!
-//! What differs from AMD's helper: a queue is made an intercept queue only when there is a reason (see [`intercept`]), since such a
-//! queue costs on every dispatch, profiled or not.
+//! Unlike AMD's helper, a queue is made an intercept queue only when there is a reason (see
+//! [`intercept`]), since such a queue slows down every dispatch, profiled or not.
 //!
 //! Source of names, layouts and orders: `docs/sources.md#register`.
 
@@ -26,7 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Our version as 10000 major + 100 minor + patch: the interface is that of 1.2.1.
 pub const VERSION: u32 = 10201;
 
-/// What a register library gives us to register with: `rocprofiler_register_library_api_table`, but without a lock of its own.
+/// The function that a register library provides for registering:
+/// `rocprofiler_register_library_api_table`, but without a lock of its own.
 pub type Register = unsafe extern "C" fn(
     *const c_char,
     *const c_void,
@@ -38,7 +42,8 @@ pub type Register = unsafe extern "C" fn(
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Starts the listener and registers the table "rocattach"; once. Later calls succeed and do nothing.
+/// Starts the listener and registers the table "rocattach", once. Later calls succeed and do
+/// nothing.
 ///
 /// # Safety
 /// `register` is such a function.
@@ -51,7 +56,8 @@ pub unsafe fn initialize(register: Register) -> c_int {
     }
     let tables = [table::address()];
     let mut id = 0;
-    // SAFETY: the caller's function with a name, a table and an out pointer that live long enough; the table lives for ever.
+    // SAFETY: the caller's function with a name, a table and an out pointer that live long enough;
+    // the table is never freed.
     let answer = unsafe {
         register(
             c"rocattach".as_ptr(),
@@ -72,7 +78,8 @@ pub unsafe fn initialize(register: Register) -> c_int {
 /// Takes a runtime's tables from a register library. Only HSA's are of use.
 ///
 /// # Safety
-/// `name` is null or a C string; `tables` is null or the addresses of `count` tables of that library, which live as long as the process;
+/// `name` is null or a C string; `tables` is null or the addresses of `count` tables of that
+/// library, which live as long as the process;
 /// `register` is a function as [`initialize`] wants it.
 pub unsafe fn set_api_table(
     name: *const c_char,
@@ -87,7 +94,7 @@ pub unsafe fn set_api_table(
     if tables.is_null() || count == 0 {
         return status::INVALID_ARGUMENT;
     }
-    // The hooks first: an attacher that sees the listener may come at once.
+    // The hooks come first: an attacher that sees the listener may attach immediately.
     // SAFETY: the caller's promise.
     let hooked = unsafe { hooks::install((*tables).cast()) };
     if hooked != status::SUCCESS {

@@ -1,40 +1,42 @@
-//! Queues and code objects that are alive, and who wants to hear of them.
+//! Queues and code objects that are alive, and the callbacks for them.
 //!
-//! Who registers a callback is told of what is there already, and then of everything that comes and goes, with nothing missed and
-//! nothing told twice: all telling is done by one thread at a time ([`Telling`]). A callback may ask for anything, and may make
-//! queues itself: those are remembered, but nobody is told of them.
+//! A callback that is registered is called for everything that exists already, and then for
+//! everything that is created and destroyed, with nothing missed and nothing reported twice:
+//! callbacks are called by one thread at a time ([`Notification`]). A callback may query anything,
+//! and may create queues itself: those are recorded, but not reported.
 
-use crate::intercept::{self, Place};
+use crate::intercept::{self, InterceptorSlot};
 use crate::status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Something has come.
+/// An object was created.
 pub const CREATED: c_int = 0;
-/// Something is about to go.
+/// An object is about to be destroyed.
 pub const DESTROYED: c_int = 1;
 
-/// Told of queues: queue, agent, [`CREATED`] or [`DESTROYED`], its data.
+/// Callback for queues: queue, agent, [`CREATED`] or [`DESTROYED`], its data.
 pub type QueueCallback = unsafe extern "C" fn(usize, u64, c_int, *mut c_void);
-/// Told of executables: handle, [`CREATED`] or [`DESTROYED`], its data.
+/// Callback for executables: handle, [`CREATED`] or [`DESTROYED`], its data.
 pub type ExecutableCallback = unsafe extern "C" fn(u64, c_int, *mut c_void);
 
 /// A callback with its data.
 #[derive(Clone, Copy)]
-struct Told<F> {
+struct Callback<F> {
     function: F,
     data: *mut c_void,
 }
 
-// SAFETY: the data is the SDK's, which is told that its callbacks come on the application's threads.
-unsafe impl<F: Send> Send for Told<F> {}
+// SAFETY: the data belongs to the SDK, which knows that its callbacks are called on threads of the
+// application.
+unsafe impl<F: Send> Send for Callback<F> {}
 
 #[derive(Clone, Copy)]
 struct Queue {
     agent: u64,
-    place: Option<&'static Place>,
+    slot: Option<&'static InterceptorSlot>,
 }
 
 struct Known {
@@ -44,8 +46,8 @@ struct Known {
     readers: BTreeMap<u64, Arc<[u8]>>,
     /// The same by loaded code object, with the executable that it belongs to.
     loaded: BTreeMap<u64, (u64, Arc<[u8]>)>,
-    queue_callbacks: Vec<Told<QueueCallback>>,
-    executable_callbacks: Vec<Told<ExecutableCallback>>,
+    queue_callbacks: Vec<Callback<QueueCallback>>,
+    executable_callbacks: Vec<Callback<ExecutableCallback>>,
 }
 
 static KNOWN: Mutex<Known> = Mutex::new(Known {
@@ -63,98 +65,100 @@ fn known() -> MutexGuard<'static, Known> {
 }
 
 /// Held while callbacks run.
-struct Telling(#[expect(dead_code, reason = "held, not read")] MutexGuard<'static, ()>);
+struct Notification(#[expect(dead_code, reason = "held, not read")] MutexGuard<'static, ()>);
 
-static TELLING: Mutex<()> = Mutex::new(());
-static TELLER: AtomicI32 = AtomicI32::new(0);
+static NOTIFYING: Mutex<()> = Mutex::new(());
+static NOTIFIER: AtomicI32 = AtomicI32::new(0);
 
-impl Telling {
-    /// Waits for the others. `None`: this thread is telling already, and was called by a callback.
-    fn begin() -> Option<Telling> {
+impl Notification {
+    /// Waits for other threads. `None`: this thread is notifying already, and was called by a
+    /// callback.
+    fn begin() -> Option<Notification> {
         // SAFETY: no arguments, no failure.
         let me = unsafe { libc::gettid() };
-        if TELLER.load(Ordering::Relaxed) == me {
+        if NOTIFIER.load(Ordering::Relaxed) == me {
             return None;
         }
-        let held = TELLING.lock().unwrap_or_else(PoisonError::into_inner);
-        TELLER.store(me, Ordering::Relaxed);
-        Some(Telling(held))
+        let held = NOTIFYING.lock().unwrap_or_else(PoisonError::into_inner);
+        NOTIFIER.store(me, Ordering::Relaxed);
+        Some(Notification(held))
     }
 }
 
-impl Drop for Telling {
+impl Drop for Notification {
     fn drop(&mut self) {
-        TELLER.store(0, Ordering::Relaxed);
+        NOTIFIER.store(0, Ordering::Relaxed);
     }
 }
 
-fn tell_queue(queue: usize, agent: u64, phase: c_int) {
+fn notify_queue(queue: usize, agent: u64, phase: c_int) {
     let callbacks: Vec<_> = known().queue_callbacks.clone();
-    for told in callbacks {
+    for callback in callbacks {
         // SAFETY: the SDK's function with its own data.
-        unsafe { (told.function)(queue, agent, phase, told.data) };
+        unsafe { (callback.function)(queue, agent, phase, callback.data) };
     }
 }
 
-fn tell_executable(executable: u64, phase: c_int) {
+fn notify_executable(executable: u64, phase: c_int) {
     let callbacks: Vec<_> = known().executable_callbacks.clone();
-    for told in callbacks {
+    for callback in callbacks {
         // SAFETY: the SDK's function with its own data.
-        unsafe { (told.function)(executable, phase, told.data) };
+        unsafe { (callback.function)(executable, phase, callback.data) };
     }
 }
 
-/// The runtime has made a queue.
-pub fn queue_created(queue: usize, agent: u64, place: Option<&'static Place>) {
-    let telling = Telling::begin();
-    known().queues.insert(queue, Queue { agent, place });
-    if telling.is_some() {
-        tell_queue(queue, agent, CREATED);
+/// The runtime has created a queue.
+pub fn queue_created(queue: usize, agent: u64, slot: Option<&'static InterceptorSlot>) {
+    let notification = Notification::begin();
+    known().queues.insert(queue, Queue { agent, slot });
+    if notification.is_some() {
+        notify_queue(queue, agent, CREATED);
     }
 }
 
 /// The runtime is about to destroy a queue.
 pub fn queue_destroyed(queue: usize) {
-    let telling = Telling::begin();
+    let notification = Notification::begin();
     let found = known().queues.get(&queue).copied();
     if let Some(found) = found {
-        if telling.is_some() {
-            tell_queue(queue, found.agent, DESTROYED);
+        if notification.is_some() {
+            notify_queue(queue, found.agent, DESTROYED);
         }
         known().queues.remove(&queue);
-        if let Some(place) = found.place {
-            place.set(None, std::ptr::null_mut());
+        if let Some(slot) = found.slot {
+            slot.clear();
         }
     }
 }
 
 /// An executable is complete: its kernels can be launched.
 pub fn executable_frozen(executable: u64) {
-    let telling = Telling::begin();
+    let notification = Notification::begin();
     let new = known().executables.insert(executable);
-    if new && telling.is_some() {
-        tell_executable(executable, CREATED);
+    if new && notification.is_some() {
+        notify_executable(executable, CREATED);
     }
 }
 
 /// The runtime is about to destroy an executable.
 pub fn executable_destroyed(executable: u64) {
-    let telling = Telling::begin();
+    let notification = Notification::begin();
     let was = known().executables.contains(&executable);
-    if was && telling.is_some() {
-        tell_executable(executable, DESTROYED);
+    if was && notification.is_some() {
+        notify_executable(executable, DESTROYED);
     }
     let mut known = known();
     known.executables.remove(&executable);
     known.loaded.retain(|_, (of, _)| *of != executable);
 }
 
-/// A code object in memory is about to be loaded. The application may free it then, so it is copied.
+/// A code object in memory is about to be loaded. The application may free its bytes then, so they
+/// are copied.
 pub fn reader_created(reader: u64, bytes: &[u8]) {
     known().readers.insert(reader, bytes.into());
 }
 
-/// Its bytes are needed no more, but by what was loaded from it.
+/// Its bytes are no longer needed, except by what was loaded from it.
 pub fn reader_destroyed(reader: u64) {
     known().readers.remove(&reader);
 }
@@ -167,9 +171,9 @@ pub fn code_object_loaded(executable: u64, reader: u64, loaded: u64) {
     }
 }
 
-/// The runtime was opened anew: nothing of before exists.
+/// The runtime was initialised again: no earlier object exists.
 pub fn forget() {
-    let _telling = Telling::begin();
+    let _notification = Notification::begin();
     let mut known = known();
     known.queues.clear();
     known.executables.clear();
@@ -177,9 +181,9 @@ pub fn forget() {
     known.loaded.clear();
 }
 
-/// Calls `visit` for each queue that is alive, with nothing coming or going meanwhile.
+/// Calls `visit` for each queue that is alive, while none is created or destroyed.
 pub fn each_queue(mut visit: impl FnMut(usize, u64)) {
-    let _telling = Telling::begin();
+    let _notification = Notification::begin();
     let all: Vec<_> = known()
         .queues
         .iter()
@@ -190,19 +194,20 @@ pub fn each_queue(mut visit: impl FnMut(usize, u64)) {
     }
 }
 
-/// The same for executables.
+/// Calls `visit` for each executable that is alive, likewise.
 pub fn each_executable(visit: impl FnMut(u64)) {
-    let _telling = Telling::begin();
+    let _notification = Notification::begin();
     let all: Vec<u64> = known().executables.iter().copied().collect();
     all.into_iter().for_each(visit);
 }
 
-/// What stands between the packets of a queue: `None` when it is not known, `Some(None)` when nothing can.
-pub fn place_of(queue: usize) -> Option<Option<&'static Place>> {
-    known().queues.get(&queue).map(|queue| queue.place)
+/// The interceptor slot of a queue: `None` when the queue is unknown, `Some(None)` when it cannot
+/// be intercepted.
+pub fn interceptor_slot(queue: usize) -> Option<Option<&'static InterceptorSlot>> {
+    known().queues.get(&queue).map(|queue| queue.slot)
 }
 
-/// Bytes of a loaded code object, as long as it is loaded.
+/// Bytes of a loaded code object, valid as long as it is loaded.
 pub fn bytes_of(loaded: u64) -> Option<(*const u8, usize)> {
     known()
         .loaded
@@ -210,22 +215,23 @@ pub fn bytes_of(loaded: u64) -> Option<(*const u8, usize)> {
         .map(|(_, bytes)| (bytes.as_ptr(), bytes.len()))
 }
 
-/// Tells `function` of all queues that are there, and then of those to come. From then on intercept queues are made.
+/// Calls `function` for all queues that exist, and then for those to come. From then on intercept
+/// queues are made.
 ///
 /// # Safety
 /// `function` may be called with `data` until it is removed.
 pub unsafe fn add_queue_callback(function: QueueCallback, data: *mut c_void) -> c_int {
-    let _telling = Telling::begin();
+    let _notification = Notification::begin();
     let present = {
         let mut known = known();
-        known.queue_callbacks.push(Told { function, data });
+        known.queue_callbacks.push(Callback { function, data });
         known
             .queues
             .iter()
             .map(|(at, queue)| (*at, queue.agent))
             .collect::<Vec<_>>()
     };
-    intercept::want();
+    intercept::add_reason();
     for (queue, agent) in present {
         // SAFETY: the SDK's function with its own data.
         unsafe { function(queue, agent, CREATED, data) };
@@ -233,31 +239,31 @@ pub unsafe fn add_queue_callback(function: QueueCallback, data: *mut c_void) -> 
     status::SUCCESS
 }
 
-/// No longer tells it.
+/// Removes a callback for queues.
 pub fn remove_queue_callback(function: QueueCallback) -> c_int {
-    let _telling = Telling::begin();
+    let _notification = Notification::begin();
     let mut known = known();
-    let place = known
+    let index = known
         .queue_callbacks
         .iter()
-        .position(|told| std::ptr::fn_addr_eq(told.function, function));
-    let Some(place) = place else {
+        .position(|callback| std::ptr::fn_addr_eq(callback.function, function));
+    let Some(index) = index else {
         return status::INVALID_ARGUMENT;
     };
-    known.queue_callbacks.remove(place);
-    intercept::want_no_more();
+    known.queue_callbacks.remove(index);
+    intercept::remove_reason();
     status::SUCCESS
 }
 
-/// Tells `function` of all executables that are there, and then of those to come.
+/// Calls `function` for all executables that exist, and then for those to come.
 ///
 /// # Safety
 /// `function` may be called with `data` until it is removed.
 pub unsafe fn add_executable_callback(function: ExecutableCallback, data: *mut c_void) -> c_int {
-    let _telling = Telling::begin();
+    let _notification = Notification::begin();
     let present = {
         let mut known = known();
-        known.executable_callbacks.push(Told { function, data });
+        known.executable_callbacks.push(Callback { function, data });
         known.executables.iter().copied().collect::<Vec<_>>()
     };
     for executable in present {
@@ -267,17 +273,17 @@ pub unsafe fn add_executable_callback(function: ExecutableCallback, data: *mut c
     status::SUCCESS
 }
 
-/// No longer tells it.
+/// Removes a callback for executables.
 pub fn remove_executable_callback(function: ExecutableCallback) -> c_int {
-    let _telling = Telling::begin();
+    let _notification = Notification::begin();
     let mut known = known();
-    let place = known
+    let index = known
         .executable_callbacks
         .iter()
-        .position(|told| std::ptr::fn_addr_eq(told.function, function));
-    let Some(place) = place else {
+        .position(|callback| std::ptr::fn_addr_eq(callback.function, function));
+    let Some(index) = index else {
         return status::INVALID_ARGUMENT;
     };
-    known.executable_callbacks.remove(place);
+    known.executable_callbacks.remove(index);
     status::SUCCESS
 }

@@ -1,12 +1,13 @@
-//! The statuses that a caller gets: those of `rocprofiler_status_t` that we need (source: api/rocprofiler_sdk.json).
+//! The statuses that are returned: those of `rocprofiler_status_t` that are needed (source:
+//! api/rocprofiler_sdk.json).
 
 use std::ffi::c_int;
 
-/// Done.
+/// Success.
 pub const SUCCESS: c_int = 0;
-/// Anything without a number of its own.
+/// Any failure without a number of its own.
 pub const ERROR: c_int = 1;
-/// A null pointer, a callback that is not registered, a queue or code object that is not known.
+/// A null pointer, a callback that is not registered, an unknown queue or code object.
 pub const INVALID_ARGUMENT: c_int = 19;
-/// The queue is no intercept queue: nothing can be put between its packets.
+/// The queue is no intercept queue: its packets cannot be intercepted.
 pub const NOT_AVAILABLE: c_int = 37;

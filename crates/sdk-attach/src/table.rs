@@ -1,4 +1,5 @@
-//! `RocAttachDispatchTable`, which an SDK gets as the table "rocattach": 96 bytes, its size first, then eleven functions.
+//! `RocAttachDispatchTable`, which an SDK gets as the table "rocattach": 96 bytes, its size first,
+//! then eleven functions.
 
 use crate::hooks;
 use crate::intercept::Interceptor;
@@ -12,7 +13,8 @@ pub type QueueVisitor = unsafe extern "C" fn(usize, u64, *mut c_void);
 /// Visits executables: handle, its data.
 pub type ExecutableVisitor = unsafe extern "C" fn(u64, *mut c_void);
 
-/// The table. Each function gives a status of `rocprofiler_status_t`, but the first (a version) and `is_hsa_interception_active`.
+/// The table. Each function returns a `rocprofiler_status_t`, except the first (a version) and
+/// `is_hsa_interception_active`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct RocAttachDispatchTable {
@@ -22,26 +24,27 @@ pub struct RocAttachDispatchTable {
     pub get_version: unsafe extern "C" fn() -> c_int,
     /// Visits the queues that are alive.
     pub iterate_all_queues: unsafe extern "C" fn(Option<QueueVisitor>, *mut c_void) -> c_int,
-    /// Puts an interceptor between a queue's packets, or takes it away (null).
+    /// Sets or removes (null) the interceptor of a queue.
     pub set_write_interceptor:
         unsafe extern "C" fn(usize, Option<Interceptor>, *mut c_void) -> c_int,
     /// Visits the executables that are alive.
     pub iterate_all_code_objects:
         unsafe extern "C" fn(Option<ExecutableVisitor>, *mut c_void) -> c_int,
-    /// Tells of executables, of those that are there first.
+    /// Adds a callback for executables; it is called for existing ones first.
     pub add_code_object_cb: unsafe extern "C" fn(Option<ExecutableCallback>, *mut c_void) -> c_int,
-    /// No longer.
+    /// Removes it.
     pub remove_code_object_cb: unsafe extern "C" fn(Option<ExecutableCallback>) -> c_int,
-    /// Tells of queues, of those that are there first.
+    /// Adds a callback for queues; it is called for existing ones first.
     pub add_queue_cb: unsafe extern "C" fn(Option<QueueCallback>, *mut c_void) -> c_int,
-    /// No longer.
+    /// Removes it.
     pub remove_queue_cb: unsafe extern "C" fn(Option<QueueCallback>) -> c_int,
-    /// Bytes of a code object that was loaded from memory; ours, valid while it is loaded.
+    /// Bytes of a code object that was loaded from memory; they belong to us and are valid while it
+    /// is loaded.
     pub lookup_memory_codeobj_data:
         unsafe extern "C" fn(u64, *mut *const c_void, *mut u64) -> c_int,
-    /// Whether the hooks stand in HSA's tables.
+    /// Whether the hooks are installed in HSA's tables.
     pub is_hsa_interception_active: unsafe extern "C" fn() -> c_int,
-    /// Puts them there.
+    /// Installs them.
     pub initialize_hsa_interception: unsafe extern "C" fn(*const hooks::HsaApiTable) -> c_int,
 }
 
@@ -64,8 +67,8 @@ static TABLE: RocAttachDispatchTable = RocAttachDispatchTable {
     initialize_hsa_interception,
 };
 
-/// Where it is. An SDK saves what is in it and may put functions of its own there, as in any runtime's table: it is copied once into
-/// memory that can be written, and is never freed.
+/// Its address. An SDK saves the functions in it and may store functions of its own there, as in
+/// any runtime's table: it is copied once into writable memory, which is never freed.
 pub fn address() -> *mut c_void {
     static COPY: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     let at = *COPY.get_or_init(|| Box::into_raw(Box::new(TABLE)).expose_provenance());
@@ -92,11 +95,15 @@ unsafe extern "C" fn set_write_interceptor(
     function: Option<Interceptor>,
     data: *mut c_void,
 ) -> c_int {
-    edge(ERROR, || match objects::place_of(queue) {
+    edge(ERROR, || match objects::interceptor_slot(queue) {
         None => INVALID_ARGUMENT,
         Some(None) => NOT_AVAILABLE,
-        Some(Some(place)) => {
-            place.set(function, data);
+        Some(Some(slot)) => {
+            match function {
+                // SAFETY: the SDK's function with its own data, which it never frees.
+                Some(function) => unsafe { slot.set(function, data) },
+                None => slot.clear(),
+            }
             SUCCESS
         }
     })

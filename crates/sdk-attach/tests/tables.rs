@@ -1,4 +1,5 @@
-//! The hooks in tables that this test makes: what is remembered, when the runtime is opened anew, and when there are two of it.
+//! The hooks in tables that this test makes: what is recorded, when the runtime is initialised
+//! again, and when there are two copies of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -46,7 +47,7 @@ unsafe extern "C" fn read(_code: *const c_void, _size: usize, reader: *mut u64) 
     0
 }
 unsafe extern "C" fn load(_: u64, _: u64, _: u64, _: *const c_char, loaded: *mut u64) -> u32 {
-    // SAFETY: the hook always passes a place.
+    // SAFETY: the hook always passes a valid out pointer.
     unsafe { loaded.write(88) };
     0
 }
@@ -146,7 +147,7 @@ fn what_comes_and_goes_is_remembered_until_the_runtime_is_opened_anew() {
     // SAFETY: null is refused.
     let none = unsafe { hooks::install(std::ptr::null()) };
     assert_eq!(none, status::INVALID_ARGUMENT);
-    // An older runtime whose table ends before the last of the slots: nothing is touched.
+    // An older runtime whose table ends before the last of the slots: nothing is changed.
     let mut old = Runtime::new();
     old.core[0] = 2 | 800 << 32;
     let before = old.core.clone();
@@ -171,7 +172,7 @@ fn what_comes_and_goes_is_remembered_until_the_runtime_is_opened_anew() {
         (queues(), DESTROYED.load(Ordering::SeqCst)),
         (vec![(two, 5)], 1)
     );
-    // Somebody else's queue, which was there before: passed on.
+    // A queue that was there before: the call is forwarded.
     runtime.destroy_queue(0x1234);
     assert_eq!(DESTROYED.load(Ordering::SeqCst), 2);
 
@@ -190,7 +191,7 @@ fn what_comes_and_goes_is_remembered_until_the_runtime_is_opened_anew() {
         let mut code = *b"code object";
         assert_eq!(read(code.as_ptr().cast(), code.len(), &raw mut reader), 0);
         code.fill(0);
-        // It does not want to know the handle; we do.
+        // The application does not want the handle; we still need it.
         assert_eq!(load(9, 5, reader, std::ptr::null(), none), 0);
         assert_eq!(close(reader), 0);
         assert_eq!(freeze(10, c"no".as_ptr()), 1);
@@ -202,8 +203,8 @@ fn what_comes_and_goes_is_remembered_until_the_runtime_is_opened_anew() {
     }
     assert!(executables().is_empty() && objects::bytes_of(88).is_none());
 
-    // The table: a plain queue lets nobody between its packets, and an unknown one is no queue.
-    // SAFETY: the table lives for ever.
+    // The table: a plain queue cannot be intercepted, and an unknown one is no queue.
+    // SAFETY: the table is never freed.
     let table = unsafe { &*table::address().cast::<table::RocAttachDispatchTable>() };
     assert_eq!(table.size, 96);
     // SAFETY: no interceptor is given.
@@ -222,7 +223,7 @@ fn what_comes_and_goes_is_remembered_until_the_runtime_is_opened_anew() {
         );
     }
 
-    // Another copy of the runtime is left alone: its functions are another module's.
+    // Another copy of the runtime is left alone: its functions belong to another module.
     let mut other = Runtime::new();
     for word in other.core.iter_mut().skip(2).filter(|word| **word != 0) {
         *word = (libc::getpid as *const c_void).expose_provenance() as u64;
@@ -231,7 +232,7 @@ fn what_comes_and_goes_is_remembered_until_the_runtime_is_opened_anew() {
     assert_eq!((other.install(), &before), (status::SUCCESS, &other.core));
     assert_eq!(queues(), [(two, 5)]);
 
-    // The runtime was shut down and makes its tables anew.
+    // The runtime was shut down and makes its tables again.
     runtime.reset();
     assert_eq!(
         (runtime.install(), &hooked),

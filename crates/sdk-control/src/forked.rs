@@ -8,7 +8,7 @@
 //! What is kept are facts of the process that are one word each: what a slot held before ours, numbers that are used once.
 
 use crate::{collect, install, local, runtimes};
-use midair_guest::only;
+use midair_guest::claim;
 use midair_sdk_hot::probe;
 
 /// Makes ready for a first session of a forked child; does nothing in a process that no attacher has forked away from. On our own
@@ -21,7 +21,7 @@ pub fn begin_anew() {
     install::begin_anew(collect::was_collecting());
     collect::begin_anew();
     local::begin_anew();
-    only::begin_anew();
+    claim::reset_after_fork();
     midair_sdk_api::begin_anew();
     runtimes::begin_anew();
     midair_sdk_device::begin_anew();

@@ -8,14 +8,14 @@
 //! * [`launch`] for a process that was started with tools: the thread waits for the first runtime, then the session lasts until the
 //!   process ends.
 //!
-//! One session per process ([`midair_guest::only`]), whoever made it. A forked child has none, and gets none: locks may be held there by
+//! One session per process ([`midair_guest::claim`]), whoever made it. A forked child has none, and gets none: locks may be held there by
 //! threads that it does not have.
 //!
 //! Decisions: AMD-021, AMD-022 (`docs/deviations/amd.md`).
 
 use crate::{capi, collect, runtimes, signals, tables};
 use midair_capi_build::{edge, quiet_thread};
-use midair_guest::only;
+use midair_guest::claim;
 use midair_guest::{BUSY_TICK, IDLE_TICK, wait_on};
 use midair_lockfree::{AtomicEnum, WordEnum, word_enum};
 use midair_record::boot::THREAD_NAME;
@@ -414,7 +414,7 @@ pub(crate) fn finish_within(limit: Duration) {
 
 /// Makes everything ready for a session but the thread.
 fn prepare(kind: Kind) -> Result<(), Status> {
-    if !only::claim() {
+    if !claim::acquire() {
         return Err(Status::CONFIGURATION_LOCKED);
     }
     PROCESS.store(here(), SeqCst);
@@ -442,7 +442,7 @@ fn make_thread(kind: Kind) -> Result<(), Status> {
 
 /// No session any more.
 fn give_up() {
-    only::release();
+    claim::release();
     set_state(State::Off);
 }
 
@@ -504,7 +504,7 @@ fn serve(kind: Kind) {
         }
     };
     finish(command);
-    only::release();
+    claim::release();
     set_state(if command == Command::Leave {
         State::Stopped
     } else {

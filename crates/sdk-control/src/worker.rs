@@ -3,7 +3,7 @@
 //! How it came here, and where it waits between sessions, is `midair-guest`'s.
 
 use crate::{capi, collect};
-use midair_guest::{Own, Refused, Work, descriptor_path, now};
+use midair_guest::{Refused, VerifiedFd, Work, descriptor_path, now};
 use midair_record::boot::BootBlock;
 use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome};
@@ -36,7 +36,7 @@ pub unsafe fn enter(boot: *mut BootBlock) {
 }
 
 impl Work for Agent {
-    fn begin_anew(&mut self) {
+    fn reset_after_fork(&mut self) {
         crate::forked::begin_anew();
     }
 
@@ -49,7 +49,7 @@ impl Work for Agent {
         unsafe { libc::atexit(handle_exit) };
     }
 
-    fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<Own>) -> Result<(), Refused> {
+    fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<VerifiedFd>) -> Result<(), Refused> {
         changes::serve(true);
         let settings =
             Settings::decode(area.settings()).map_err(|error| format!("the settings: {error}"))?;
@@ -107,7 +107,7 @@ impl Agent {
     fn attach_tools(
         &mut self,
         offer: &Offer,
-        tools: Vec<Own>,
+        tools: Vec<VerifiedFd>,
         named: &[String],
     ) -> Result<(), String> {
         registration::begin_session();
@@ -127,12 +127,12 @@ impl Agent {
         registration::attach().map_err(|status| format!("a tool refused to attach: {status:?}"))
     }
 
-    fn load(&mut self, fd: Own, identity: u64) -> Result<Tool, String> {
+    fn load(&mut self, fd: VerifiedFd, identity: u64) -> Result<Tool, String> {
         if let Some(known) = self.tools.get(&identity) {
             return Ok(*known);
         }
         let fd = descriptor_path::renumber(fd)?;
-        let path = std::ffi::CString::new(format!("{}{}", descriptor_path::FOLDER, fd.number()))
+        let path = std::ffi::CString::new(format!("{}{}", descriptor_path::DIRECTORY, fd.number()))
             .map_err(|error| error.to_string())?;
         // SAFETY: a NUL-terminated path; the library's initialisers run, as its user asked for.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

@@ -1,7 +1,7 @@
 //! The spool and the messages beside it.
 
+use midair_record::connect::{ConnectReply, ConnectRequest, TEXT_LEN, outcome, purpose};
 use midair_record::event::decode;
-use midair_record::knock::{Answer, Knock, TEXT_LEN, outcome, purpose};
 use midair_record::offer::{Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions};
 use std::convert::Infallible;
@@ -77,24 +77,24 @@ fn bytes_of(reply: &Reply) -> Vec<u8> {
 
 /// What a listener and an attacher say to each other before a session.
 pub fn knock(bytes: &[u8]) {
-    if let Some(knock) = Knock::read(bytes) {
+    if let Some(knock) = ConnectRequest::read(bytes) {
         assert_eq!(knock.bytes().as_slice(), bytes);
     }
-    if let Some(answer) = Answer::read(bytes) {
-        assert_eq!(Answer::read(answer.bytes()), Some(answer));
-        assert!(answer.words().len() <= TEXT_LEN);
+    if let Some(answer) = ConnectReply::read(bytes) {
+        assert_eq!(ConnectReply::read(answer.bytes()), Some(answer));
+        assert!(answer.message().len() <= TEXT_LEN);
         super::used(answer);
     }
 }
 
 /// A real one.
 pub fn a_knock() -> Vec<u8> {
-    Knock::new(purpose::ENTER).bytes().to_vec()
+    ConnectRequest::new(purpose::ATTACH).bytes().to_vec()
 }
 
 /// A real one.
 pub fn an_answer() -> Vec<u8> {
-    let mut answer = Answer::new(outcome::FAILED);
-    answer.say(b"no such file");
+    let mut answer = ConnectReply::new(outcome::FAILED);
+    answer.set_message(b"no such file");
     answer.bytes().to_vec()
 }

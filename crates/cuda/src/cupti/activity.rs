@@ -32,7 +32,8 @@ impl<'a> Text<'a> {
         if self.pointer.is_null() {
             return None;
         }
-        // SAFETY: CUPTI's pointers lead to terminated texts that outlive the record; the caller vouches that this is one.
+        // SAFETY: CUPTI's pointers lead to terminated texts that outlive the record; the caller
+        // vouches that this is one.
         Some(unsafe { CStr::from_ptr(self.pointer) })
     }
 }

@@ -11,7 +11,8 @@ use midair_abi::cupti::{Layouts, Place, activity_kind};
 /// `record` points to a record of the CUPTI that `layouts` belongs to: it has the full length of
 /// its kind, and stays unchanged during `'a`.
 pub unsafe fn read<'a>(layouts: &Layouts, record: *const u8) -> Activity<'a> {
-    // SAFETY: every record begins with its kind, a number of 32 bits; the caller vouches for the record.
+    // SAFETY: every record begins with its kind, a number of 32 bits; the caller vouches for the
+    // record.
     let kind = unsafe { record.cast::<u32>().read_unaligned() };
     let Some(size) = size(layouts, kind) else {
         return Activity::Other(kind);

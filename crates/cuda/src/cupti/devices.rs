@@ -77,7 +77,8 @@ impl Driver {
             found.find(|at| !at.is_null())
         };
         let version = at(&[c"cuDriverGetVersion"])?;
-        // SAFETY: functions of these names have these types (CUDA's public cuda.h); the caller vouches that they are those.
+        // SAFETY: functions of these names have these types (CUDA's public cuda.h); the caller
+        // vouches that they are those.
         unsafe {
             Some(Driver {
                 version: std::mem::transmute::<*mut c_void, Version>(version),

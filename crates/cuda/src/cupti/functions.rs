@@ -49,7 +49,7 @@ pub type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 pub struct UnifiedMemoryConfig {
     /// `CUpti_ActivityUnifiedMemoryCounterScope`.
     pub scope: u32,
-    /// `CUpti_ActivityUnifiedMemoryCounterKind`.
+    /// Kind of counter: `CUpti_ActivityUnifiedMemoryCounterKind`.
     pub kind: u32,
     /// Device, by CUDA's number.
     pub device: u32,

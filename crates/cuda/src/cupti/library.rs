@@ -284,7 +284,8 @@ impl Cupti {
     /// CUPTI's result.
     pub fn dropped(&self) -> Result<usize, Status> {
         let mut dropped = 0;
-        // SAFETY: CUPTI's function, with a valid out pointer. Buffers are not bound to contexts: null stands for all.
+        // SAFETY: CUPTI's function, with a valid out pointer. Buffers are not bound to contexts:
+        // null stands for all.
         Status::check(unsafe {
             (self.functions.dropped)(std::ptr::null_mut(), 0, &raw mut dropped)
         })?;

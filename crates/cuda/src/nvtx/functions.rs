@@ -1,4 +1,4 @@
-//! The functions behind NVTX's table entries: they forward to CUPTI's, with names in place of
+//! The functions behind NVTX's table entries: they forward to CUPTI's, with names in entry of
 //! handles.
 //!
 //! They run on threads of the application, in its NVTX calls: no lock, no allocation, no system
@@ -7,10 +7,11 @@
 
 use super::tables::{CORE, CORE2};
 use crate::cupti::Cupti;
+use midair_lockfree::{AtomicEnum, word_enum};
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// An entry that is hooked, and the function for it.
 #[derive(Debug, Clone, Copy)]
@@ -72,8 +73,8 @@ const MOST: usize = 17;
 /// Number of functions of each module, counted from 0, which is none (`NVTX_CBID_*_SIZE`).
 const SIZES: [u32; MODULES] = [0, 16, 9, 15, 7, 16, 7];
 
-/// The function table that CUPTI fills in place of a library's.
-static PLACES: [[AtomicUsize; MOST]; MODULES] =
+/// The function table that CUPTI fills in entry of a library's.
+static ENTRIES: [[AtomicUsize; MOST]; MODULES] =
     [const { [const { AtomicUsize::new(0) }; MOST] }; MODULES];
 /// Addresses of those entries, as NVTX exports them; null at 0 and behind the last.
 static LISTS: [[AtomicUsize; MOST + 1]; MODULES] =
@@ -122,21 +123,21 @@ unsafe extern "C" fn module_functions(
     size: *mut u32,
 ) -> c_int {
     let module = usize::try_from(module).unwrap_or(MODULES);
-    let (Some(places), Some(addresses), Some(count)) =
-        (PLACES.get(module), LISTS.get(module), SIZES.get(module))
+    let (Some(entries), Some(addresses), Some(count)) =
+        (ENTRIES.get(module), LISTS.get(module), SIZES.get(module))
     else {
         return 0;
     };
     if *count == 0 {
         return 0;
     }
-    for (place, address) in places
+    for (entry, address) in entries
         .iter()
         .zip(addresses)
         .skip(1)
         .take(*count as usize - 1)
     {
-        address.store(place.as_ptr().expose_provenance(), Release);
+        address.store(entry.as_ptr().expose_provenance(), Release);
     }
     // SAFETY: the tool passes valid out pointers, or null for a result that it does not want.
     unsafe {
@@ -173,14 +174,14 @@ pub fn connect(cupti: &Cupti) -> bool {
 
 /// Whether CUPTI has filled in any function.
 pub fn is_filled() -> bool {
-    let mut places = PLACES.iter().flatten();
-    places.any(|place| place.load(Acquire) != 0)
+    let mut entries = ENTRIES.iter().flatten();
+    entries.any(|entry| entry.load(Acquire) != 0)
 }
 
 /// CUPTI's function of a number, where it has one.
 fn cuptis(module: u32, id: u32) -> Option<usize> {
-    let place = PLACES.get(module as usize)?.get(id as usize)?;
-    match place.load(Acquire) {
+    let entry = ENTRIES.get(module as usize)?.get(id as usize)?;
+    match entry.load(Acquire) {
         0 => None,
         function => Some(function),
     }
@@ -231,32 +232,48 @@ pub struct Attributes {
     pub message: *const c_char,
 }
 
-/// Calls `pass` with the event; a handle of ours in it is replaced by its text.
-fn with_text<R>(event: *const Attributes, pass: impl FnOnce(*const Attributes) -> R) -> R {
-    if event.is_null() {
-        return pass(event);
+/// An application's event as CUPTI gets it: with a text in place of a handle of ours.
+struct Event {
+    original: *const Attributes,
+    copy: Option<Attributes>,
+}
+
+impl Event {
+    /// # Safety
+    /// `event` is null or an event of NVTX that stays valid while this is used.
+    unsafe fn new(event: *const Attributes) -> Event {
+        let unchanged = Event {
+            original: event,
+            copy: None,
+        };
+        // SAFETY: the caller's promise; the first fields exist in every version.
+        if event.is_null() || usize::from(unsafe { (*event).size }) < size_of::<Attributes>() {
+            return unchanged;
+        }
+        // SAFETY: its size says that it is as large.
+        let mut copy = unsafe { *event };
+        if copy.message_type != REGISTERED {
+            return unchanged;
+        }
+        copy.size = size_of::<Attributes>() as u16;
+        copy.message_type = ASCII;
+        copy.message = entry_of(copy.message.addr(), Kind::String)
+            .map_or(UNNAMED.as_ptr().cast(), Named::text);
+        Event {
+            original: event,
+            copy: Some(copy),
+        }
     }
-    // SAFETY: the application's own event, valid for this call; its first fields exist in every
-    // version.
-    let (size, whole) = unsafe { ((*event).size, event) };
-    if usize::from(size) < size_of::<Attributes>() {
-        return pass(event);
+
+    fn as_ptr(&self) -> *const Attributes {
+        self.copy.as_ref().map_or(self.original, std::ptr::from_ref)
     }
-    // SAFETY: its size says that it is as large.
-    let mut copy = unsafe { *whole };
-    if copy.message_type != REGISTERED {
-        return pass(event);
-    }
-    copy.size = size_of::<Attributes>() as u16;
-    copy.message_type = ASCII;
-    copy.message = named(copy.message.addr(), STRING).map_or(UNNAMED.as_ptr().cast(), Named::text);
-    pass(&raw const copy)
 }
 
 unsafe extern "C" fn mark_ex(event: *const Attributes) {
-    with_text(event, |it| {
-        pass!(CORE, 1, fn(*const Attributes) -> (), (it), ())
-    });
+    // SAFETY: the application's own event, which is valid for this call.
+    let event = unsafe { Event::new(event) };
+    pass!(CORE, 1, fn(*const Attributes) -> (), (event.as_ptr()), ());
 }
 unsafe extern "C" fn mark_a(text: *const c_char) {
     pass!(CORE, 2, fn(*const c_char) -> (), (text), ());
@@ -265,9 +282,9 @@ unsafe extern "C" fn mark_w(text: *const c_void) {
     pass!(CORE, 3, fn(*const c_void) -> (), (text), ());
 }
 unsafe extern "C" fn start_ex(event: *const Attributes) -> u64 {
-    with_text(event, |it| {
-        pass!(CORE, 4, fn(*const Attributes) -> u64, (it), 0)
-    })
+    // SAFETY: the application's own event, which is valid for this call.
+    let event = unsafe { Event::new(event) };
+    pass!(CORE, 4, fn(*const Attributes) -> u64, (event.as_ptr()), 0)
 }
 unsafe extern "C" fn start_a(text: *const c_char) -> u64 {
     pass!(CORE, 5, fn(*const c_char) -> u64, (text), 0)
@@ -279,9 +296,15 @@ unsafe extern "C" fn end(range: u64) {
     pass!(CORE, 7, fn(u64) -> (), (range), ());
 }
 unsafe extern "C" fn push_ex(event: *const Attributes) -> c_int {
-    with_text(event, |it| {
-        pass!(CORE, 8, fn(*const Attributes) -> c_int, (it), NOT_TRACKED)
-    })
+    // SAFETY: the application's own event, which is valid for this call.
+    let event = unsafe { Event::new(event) };
+    pass!(
+        CORE,
+        8,
+        fn(*const Attributes) -> c_int,
+        (event.as_ptr()),
+        NOT_TRACKED
+    )
 }
 unsafe extern "C" fn push_a(text: *const c_char) -> c_int {
     pass!(CORE, 9, fn(*const c_char) -> c_int, (text), NOT_TRACKED)
@@ -293,26 +316,26 @@ unsafe extern "C" fn pop() -> c_int {
     pass!(CORE, 11, fn() -> c_int, (), NOT_TRACKED)
 }
 unsafe extern "C" fn domain_mark_ex(domain: usize, event: *const Attributes) {
-    with_text(event, |it| {
-        pass!(
-            CORE2,
-            1,
-            fn(usize, *const Attributes) -> (),
-            (domain_of(domain), it),
-            ()
-        );
-    });
+    // SAFETY: the application's own event, which is valid for this call.
+    let event = unsafe { Event::new(event) };
+    pass!(
+        CORE2,
+        1,
+        fn(usize, *const Attributes) -> (),
+        (domain_of(domain), event.as_ptr()),
+        ()
+    );
 }
 unsafe extern "C" fn domain_start_ex(domain: usize, event: *const Attributes) -> u64 {
-    with_text(event, |it| {
-        pass!(
-            CORE2,
-            2,
-            fn(usize, *const Attributes) -> u64,
-            (domain_of(domain), it),
-            0
-        )
-    })
+    // SAFETY: the application's own event, which is valid for this call.
+    let event = unsafe { Event::new(event) };
+    pass!(
+        CORE2,
+        2,
+        fn(usize, *const Attributes) -> u64,
+        (domain_of(domain), event.as_ptr()),
+        0
+    )
 }
 unsafe extern "C" fn domain_end(domain: usize, range: u64) {
     pass!(
@@ -324,15 +347,15 @@ unsafe extern "C" fn domain_end(domain: usize, range: u64) {
     );
 }
 unsafe extern "C" fn domain_push_ex(domain: usize, event: *const Attributes) -> c_int {
-    with_text(event, |it| {
-        pass!(
-            CORE2,
-            4,
-            fn(usize, *const Attributes) -> c_int,
-            (domain_of(domain), it),
-            NOT_TRACKED
-        )
-    })
+    // SAFETY: the application's own event, which is valid for this call.
+    let event = unsafe { Event::new(event) };
+    pass!(
+        CORE2,
+        4,
+        fn(usize, *const Attributes) -> c_int,
+        (domain_of(domain), event.as_ptr()),
+        NOT_TRACKED
+    )
 }
 unsafe extern "C" fn domain_pop(domain: usize) -> c_int {
     pass!(
@@ -344,20 +367,31 @@ unsafe extern "C" fn domain_pop(domain: usize) -> c_int {
     )
 }
 unsafe extern "C" fn register_string_a(_: usize, text: *const c_char) -> usize {
-    name(STRING, text).map_or(0, Named::handle)
+    // SAFETY: the application's own text, or null.
+    unsafe { add_name(Kind::String, text) }.map_or(0, Named::handle)
 }
 unsafe extern "C" fn domain_create_a(text: *const c_char) -> usize {
-    let Some(domain) = name(DOMAIN, text) else {
+    // SAFETY: the application's own text, or null.
+    let Some(domain) = (unsafe { add_name(Kind::Domain, text) }) else {
         return 0;
     };
-    domain.tell_cupti();
+    domain.register_with_cupti();
     domain.handle()
 }
 unsafe extern "C" fn domain_destroy(_: usize) {}
 
-/// Kinds of handles.
-const STRING: u32 = 1;
-const DOMAIN: u32 = 2;
+word_enum! {
+    /// What a handle names.
+    enum Kind else Unused {
+        /// Nothing yet.
+        Unused = 0,
+        /// A registered string.
+        String = 1,
+        /// A domain.
+        Domain = 2,
+    }
+}
+
 /// Maximum number of handles in a process, and of bytes of each text with its terminator. Beyond
 /// that an application gets no handle, as without a tool.
 const HANDLES: usize = 1024;
@@ -365,8 +399,8 @@ const TEXT: usize = 112;
 
 /// The target of a handle. It is never freed.
 struct Named {
-    /// [`STRING`] or [`DOMAIN`]; stored last.
-    kind: AtomicU32,
+    /// What it names; stored last.
+    kind: AtomicEnum<Kind>,
     /// CUPTI's handle of the domain in this session, or 0: the default domain.
     domain: AtomicUsize,
     text: UnsafeCell<[u8; TEXT]>,
@@ -377,7 +411,7 @@ unsafe impl Sync for Named {}
 
 static NAMES: [Named; HANDLES] = [const {
     Named {
-        kind: AtomicU32::new(0),
+        kind: AtomicEnum::new(),
         domain: AtomicUsize::new(0),
         text: UnsafeCell::new([0; TEXT]),
     }
@@ -392,19 +426,22 @@ impl Named {
         std::ptr::from_ref(self).expose_provenance()
     }
     /// Lets CUPTI make its own handle of the domain.
-    fn tell_cupti(&self) {
+    fn register_with_cupti(&self) {
         let domain = pass!(CORE2, 12, fn(*const c_char) -> usize, (self.text()), 0);
         self.domain.store(domain, Release);
     }
 }
 
 /// Claims an entry for a name. `None` when all are in use, or there is no name.
-fn name(kind: u32, text: *const c_char) -> Option<&'static Named> {
+///
+/// # Safety
+/// `text` is null or a terminated text.
+unsafe fn add_name(kind: Kind, text: *const c_char) -> Option<&'static Named> {
     if text.is_null() {
         return None;
     }
-    let place = NAMES.get(NEXT.fetch_add(1, Relaxed).min(HANDLES))?;
-    let to = place.text.get().cast::<c_char>();
+    let entry = NAMES.get(NEXT.fetch_add(1, Relaxed).min(HANDLES))?;
+    let to = entry.text.get().cast::<c_char>();
     for at in 0..TEXT - 1 {
         // SAFETY: the application's terminated text up to its terminator; the entry belongs to this
         // thread until `kind` is stored.
@@ -416,35 +453,35 @@ fn name(kind: u32, text: *const c_char) -> Option<&'static Named> {
             *to.add(at) = letter;
         }
     }
-    place.kind.store(kind, Release);
-    Some(place)
+    entry.kind.store(kind, Release);
+    Some(entry)
 }
 
 /// The entry of a handle; `None` for what is no handle of ours.
-fn named(handle: usize, kind: u32) -> Option<&'static Named> {
+fn entry_of(handle: usize, kind: Kind) -> Option<&'static Named> {
     let offset = handle.checked_sub(NAMES.as_ptr().addr())?;
-    let place = NAMES.get(offset / size_of::<Named>())?;
-    (offset % size_of::<Named>() == 0 && place.kind.load(Acquire) == kind).then_some(place)
+    let entry = NAMES.get(offset / size_of::<Named>())?;
+    (offset % size_of::<Named>() == 0 && entry.kind.load(Acquire) == kind).then_some(entry)
 }
 
 /// CUPTI's handle of a domain; 0, the default domain, where there is none.
 fn domain_of(handle: usize) -> usize {
-    named(handle, DOMAIN).map_or(0, |domain| domain.domain.load(Acquire))
+    entry_of(handle, Kind::Domain).map_or(0, |domain| domain.domain.load(Acquire))
 }
 
 /// On the worker thread, at the begin of a session: tells CUPTI the domains that the application
 /// has handles of.
-pub fn name_domains() {
-    for place in &NAMES {
-        if place.kind.load(Acquire) == DOMAIN {
-            place.tell_cupti();
+pub fn register_domains() {
+    for entry in &NAMES {
+        if entry.kind.load(Acquire) == Kind::Domain {
+            entry.register_with_cupti();
         }
     }
 }
 
 /// On the worker thread, at the end of a session: CUPTI's handles end with it.
 pub fn forget_domains() {
-    for place in &NAMES {
-        place.domain.store(0, Release);
+    for entry in &NAMES {
+        entry.domain.store(0, Release);
     }
 }

@@ -17,7 +17,7 @@ pub const COMPLETE: u32 = 2;
 /// the version export; functions of all modules; for each module the addresses of its entries, with
 /// null before and after them.
 const WORDS: usize = 146;
-const FIRST_PLACE: usize = 6;
+const FIRST_ENTRY: usize = 6;
 /// Number of functions of each module, in the order of their entries: core, CUDA, OpenCL, CUDA
 /// runtime, core 2, synchronization.
 const FUNCTIONS: [usize; 6] = [15, 8, 14, 6, 15, 6];
@@ -47,16 +47,16 @@ pub fn find() -> Vec<Table> {
     let Ok(memory) = File::open("/proc/thread-self/mem") else {
         return Vec::new();
     };
-    let (mut tables, mut looked) = (Vec::new(), 0);
+    let (mut tables, mut scanned) = (Vec::new(), 0);
     for line in maps.lines() {
         let Some(data) = Data::of(line) else { continue };
-        looked += data.end - data.start;
-        if data.end - data.start > MOST.0 || looked > MOST.1 {
+        scanned += data.end - data.start;
+        if data.end - data.start > MOST.0 || scanned > MOST.1 {
             continue;
         }
         let before = tables.len();
-        data.look(&memory, &mut tables);
-        if tables.len() > before && !stays(data.path) {
+        data.scan(&memory, &mut tables);
+        if tables.len() > before && !pin(data.path) {
             tables.truncate(before);
         }
     }
@@ -64,7 +64,7 @@ pub fn find() -> Vec<Table> {
 }
 
 /// Takes a reference to a library, so that it stays loaded. The program itself always does.
-fn stays(path: &str) -> bool {
+fn pin(path: &str) -> bool {
     let is_program = std::fs::read_link("/proc/thread-self/exe")
         .is_ok_and(|program| program.as_os_str() == path);
     let Ok(path) = CString::new(path) else {
@@ -99,7 +99,7 @@ impl<'a> Data<'a> {
         })
     }
 
-    fn look(&self, memory: &File, tables: &mut Vec<Table>) {
+    fn scan(&self, memory: &File, tables: &mut Vec<Table>) {
         let mut block = vec![0; BLOCK];
         let mut at = self.start;
         while at < self.end {
@@ -110,7 +110,7 @@ impl<'a> Data<'a> {
             if memory.read_exact_at(bytes, at).is_err() {
                 return;
             }
-            look(bytes, at as usize, tables);
+            scan(bytes, at as usize, tables);
             if length < BLOCK {
                 return;
             }
@@ -121,7 +121,7 @@ impl<'a> Data<'a> {
 }
 
 /// Finds tables in the bytes at an address.
-fn look(bytes: &[u8], address: usize, tables: &mut Vec<Table>) {
+fn scan(bytes: &[u8], address: usize, tables: &mut Vec<Table>) {
     let words = bytes.len() / 8;
     let word = |at: usize| -> u64 {
         let chunk = bytes.get(at * 8..).and_then(|rest| rest.first_chunk());
@@ -143,15 +143,15 @@ fn look(bytes: &[u8], address: usize, tables: &mut Vec<Table>) {
 /// Whether each module's list contains the addresses of its entries, and null around them: 64
 /// pointers that no other data has.
 fn points_into_itself(word: &dyn Fn(usize) -> u64, start: usize) -> bool {
-    let mut place = FIRST_PLACE;
-    let mut list = FIRST_PLACE + FUNCTIONS.iter().sum::<usize>();
+    let mut entry = FIRST_ENTRY;
+    let mut list = FIRST_ENTRY + FUNCTIONS.iter().sum::<usize>();
     for functions in FUNCTIONS {
         let whole =
-            (1..=functions).all(|id| word(list + id) == (start + (place + id - 1) * 8) as u64);
+            (1..=functions).all(|id| word(list + id) == (start + (entry + id - 1) * 8) as u64);
         if word(list) != 0 || word(list + functions + 1) != 0 || !whole {
             return false;
         }
-        place += functions;
+        entry += functions;
         list += functions + 2;
     }
     true
@@ -168,14 +168,14 @@ impl Table {
     }
 
     /// The entry of a function, by the numbers of its module ([`CORE`], [`CORE2`]) and its own.
-    pub fn slot(&self, module: u32, id: u32) -> &AtomicUsize {
+    pub fn entry_of(&self, module: u32, id: u32) -> &AtomicUsize {
         let before: usize = FUNCTIONS
             .iter()
             .take(module.saturating_sub(1) as usize)
             .sum();
         let last = FUNCTIONS.iter().sum::<usize>() - 1;
         let index = (before + (id as usize).saturating_sub(1)).min(last);
-        let at = self.start + (FIRST_PLACE + index) * 8;
+        let at = self.start + (FIRST_ENTRY + index) * 8;
         // SAFETY: a word of the table, in the data of a library that stays loaded; NVTX accesses it
         // as one word, too.
         unsafe { AtomicUsize::from_ptr(std::ptr::with_exposed_provenance_mut(at)) }

@@ -115,7 +115,7 @@ unsafe extern "C" fn tool(export: Export) -> i32 {
 
 fn cupti() -> Cupti {
     unsafe extern "C" fn version(at: *mut u32) -> u32 {
-        // SAFETY: the caller gives a place.
+        // SAFETY: a valid out pointer of the caller.
         unsafe { *at = 130_001 };
         0
     }
@@ -139,7 +139,7 @@ fn place(module: u32, id: usize) -> usize {
 }
 
 fn push(name: &CStr) -> i32 {
-    // SAFETY: what NVTX's inline function does with the place.
+    // SAFETY: what NVTX's inline function does with the entry.
     unsafe {
         let function: unsafe extern "C" fn(*const c_char) -> i32 = std::mem::transmute(place(1, 9));
         function(name.as_ptr())

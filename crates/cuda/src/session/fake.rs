@@ -1,4 +1,5 @@
-//! A CUPTI made of functions of this test: it records what the test tells it to, into our buffers, and keeps a log.
+//! A CUPTI made of functions of this test: it records what the test tells it to, into our buffers,
+//! and keeps a log.
 
 use crate::cupti::functions::{BufferCompleted, BufferRequested, Functions, UnifiedMemoryConfig};
 use crate::cupti::{Cupti, decode};
@@ -16,20 +17,21 @@ pub(crate) struct Fake {
     pub(super) subscriber: bool,
     /// Its own thread; dropped to end it.
     worker: Option<(std::sync::mpsc::Sender<()>, std::thread::JoinHandle<()>)>,
-    /// It was used before us, by somebody else.
+    /// Whether another user used it before us.
     pub(crate) used: bool,
-    /// How often it was asked for kernels one by one, which is not harmless.
+    /// How often it was asked to record kernels one by one, which is not harmless.
     pub(super) asked: usize,
-    /// Somebody else records kernels.
+    /// Whether another profiler records kernels.
     pub(crate) recorded: bool,
-    /// Each thread has a buffer of its own, and tells itself by the half of `pthread_self`.
+    /// Whether each thread has a buffer of its own, and identifies itself by the half of
+    /// `pthread_self`.
     pub(super) by_half: bool,
     /// A kind that cannot be enabled.
     pub(super) refuses: Option<u32>,
-    /// Records dropped for want of a buffer: since the last question, and in all.
+    /// Records dropped for lack of a buffer: since the last query, and in all.
     dropped: usize,
     pub(super) dropped_ever: usize,
-    /// What the end of each buffer answers.
+    /// Result at the end of each buffer.
     pub(super) end: u32,
     callbacks: Option<(BufferRequested, BufferCompleted)>,
     /// Start, size, used.
@@ -42,7 +44,7 @@ fn lock() -> MutexGuard<'static, Option<Fake>> {
     FAKE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the fake knows.
+/// Accesses the state of the fake.
 pub(crate) fn with<T>(look: impl FnOnce(&mut Fake) -> T) -> T {
     look(lock().get_or_insert_with(Fake::default))
 }
@@ -67,7 +69,7 @@ impl Bytes {
     }
 }
 
-/// CUPTI records something, on the calling thread.
+/// CUPTI records something on the calling thread.
 pub(super) fn emit(bytes: &Bytes) {
     let mut guard = lock();
     let fake = guard.get_or_insert_with(Fake::default);
@@ -76,20 +78,20 @@ pub(super) fn emit(bytes: &Bytes) {
         .buffer
         .is_some_and(|(_, whole, used)| used + size > whole);
     if full {
-        give_back(fake);
+        return_buffer(fake);
     }
     if fake.buffer.is_none()
         && let Some((requested, _)) = fake.callbacks
     {
         let (mut start, mut whole, mut most) = (std::ptr::null_mut(), 0, 0);
-        // SAFETY: our own callback, places for its answer.
+        // SAFETY: our own callback, with valid out pointers.
         unsafe { requested(&raw mut start, &raw mut whole, &raw mut most) };
         fake.buffer = (!start.is_null()).then(|| (start.expose_provenance(), whole, 0));
     }
     match &mut fake.buffer {
         Some((start, _, used)) => {
             let to = std::ptr::with_exposed_provenance_mut::<u8>(*start + *used);
-            // SAFETY: there is room for it, as was looked at above.
+            // SAFETY: the buffer has space for it, as was checked above.
             unsafe { std::ptr::copy_nonoverlapping(bytes.0.as_ptr(), to, size) };
             *used += size;
         }
@@ -100,7 +102,7 @@ pub(super) fn emit(bytes: &Bytes) {
     }
 }
 
-fn give_back(fake: &mut Fake) {
+fn return_buffer(fake: &mut Fake) {
     if let (Some((start, whole, used)), Some((_, completed))) = (fake.buffer.take(), fake.callbacks)
     {
         let start = std::ptr::with_exposed_provenance_mut(start);
@@ -114,7 +116,7 @@ fn log(what: String) {
 }
 
 unsafe extern "C" fn get_version(version: *mut u32) -> u32 {
-    // SAFETY: a place for it.
+    // SAFETY: a valid out pointer.
     unsafe { version.write(API) };
     0
 }
@@ -131,7 +133,7 @@ unsafe extern "C" fn subscribe(
             return result::ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
         }
         fake.log.push("subscribe".to_owned());
-        // SAFETY: a place for it.
+        // SAFETY: a valid out pointer.
         unsafe { subscriber.write(std::ptr::without_provenance_mut(1)) };
         0
     })
@@ -187,7 +189,7 @@ unsafe extern "C" fn register_callbacks(
     0
 }
 unsafe extern "C" fn flush_all(flag: u32) -> u32 {
-    with(give_back);
+    with(return_buffer);
     if flag == 1 {
         log("flush".to_owned());
     }
@@ -195,7 +197,7 @@ unsafe extern "C" fn flush_all(flag: u32) -> u32 {
 }
 unsafe extern "C" fn finalize() -> u32 {
     with(|fake| {
-        give_back(fake);
+        return_buffer(fake);
         (fake.callbacks, fake.subscriber) = (None, false);
         fake.enabled.clear();
         if let Some((stop, worker)) = fake.worker.take() {
@@ -207,7 +209,7 @@ unsafe extern "C" fn finalize() -> u32 {
     0
 }
 unsafe extern "C" fn next_record(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> u32 {
-    // SAFETY: a place with a record of the buffer, or null.
+    // SAFETY: a valid pointer to a record of the buffer, or to null.
     let last = unsafe { record.read() };
     let next = if last.is_null() {
         buffer
@@ -221,24 +223,24 @@ unsafe extern "C" fn next_record(buffer: *mut u8, valid: usize, record: *mut *mu
             other => other,
         };
     }
-    // SAFETY: a place for it.
+    // SAFETY: a valid out pointer.
     unsafe { record.write(next) };
     0
 }
 unsafe extern "C" fn dropped(_: *mut c_void, _: u32, count: *mut usize) -> u32 {
     let dropped = with(|fake| std::mem::take(&mut fake.dropped));
-    // SAFETY: a place for it.
+    // SAFETY: a valid out pointer.
     unsafe { count.write(dropped) };
     0
 }
 unsafe extern "C" fn timestamp(time: *mut u64) -> u32 {
-    // SAFETY: a place for it.
+    // SAFETY: a valid out pointer.
     unsafe { time.write(midair_guest::now()) };
     0
 }
 unsafe extern "C" fn get_attribute(_: u32, _: *mut usize, value: *mut c_void) -> u32 {
     let by_half = with(|fake| fake.by_half);
-    // SAFETY: a place for a byte.
+    // SAFETY: a valid out pointer.
     unsafe { value.cast::<u8>().write(by_half.into()) };
     0
 }

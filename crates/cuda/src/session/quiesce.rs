@@ -1,35 +1,36 @@
-//! Waiting until the process's other threads have left CUPTI.
+//! Waits until the other threads of the process have left CUPTI.
 //!
-//! A call of CUDA's that began while a kind was on ends in CUPTI's code after it is off. A thread has left it when it has run for a
-//! while since, or sleeps: in a call that waits CUPTI's part is done, or comes at its end and was measured to do no harm.
+//! A CUDA call that began while a kind was enabled ends in CUPTI's code after it is disabled. A
+//! thread has left it when it has run for some time since, or sleeps: in a call that waits, CUPTI's
+//! part is done, or follows at its end, which was measured to do no harm.
 
 use std::time::{Duration, Instant};
 
-/// Processor time after which a thread is behind any such code, ns.
+/// CPU time after which a thread is behind any such code, ns.
 const RAN: u64 = 500_000;
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// So many looks in a row that find a thread asleep.
+/// Polling interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Number of consecutive polls that find a thread asleep.
 const ASLEEP: u32 = 2;
-/// No wait is shorter.
+/// Minimum wait.
 const AT_LEAST: Duration = Duration::from_millis(2);
 
-/// A thread that may still be inside.
+/// A thread that may still be inside CUPTI.
 #[derive(Debug)]
 struct Thread {
-    /// Its folder below `/proc`.
-    folder: String,
-    /// Processor time at the first look, ns.
+    /// Its directory below `/proc`.
+    directory: String,
+    /// CPU time at the first poll, ns.
     ran: Option<u64>,
     asleep: u32,
 }
 
-/// Waits for all threads but the calling one. False where `limit` passed first.
+/// Waits for all threads but the calling one. Returns false where `limit` has passed before.
 pub(super) fn wait(limit: Duration) -> bool {
     let begin = Instant::now();
     let mut inside = others();
     loop {
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
         inside.retain_mut(|thread| !thread.has_left());
         let waited = begin.elapsed();
         if inside.is_empty() && waited >= AT_LEAST {
@@ -42,14 +43,14 @@ pub(super) fn wait(limit: Duration) -> bool {
 }
 
 fn others() -> Vec<Thread> {
-    // Not by /proc/self: that is the first thread, which may have ended.
+    // Not /proc/self: that is the main thread, which may have ended.
     let tasks = format!("/proc/{}/task", std::process::id());
     // SAFETY: a system call without arguments.
     let own = unsafe { libc::syscall(libc::SYS_gettid) }.to_string();
     let Ok(entries) = std::fs::read_dir(&tasks) else {
-        // A thread that cannot be looked at is never seen to leave.
+        // A thread that cannot be inspected is never seen to leave.
         return vec![Thread {
-            folder: tasks,
+            directory: tasks,
             ran: None,
             asleep: 0,
         }];
@@ -58,10 +59,10 @@ fn others() -> Vec<Thread> {
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok());
     let threads = names.filter(|name| *name != own).map(|name| {
-        let folder = format!("{tasks}/{name}");
-        let ran = ran(&folder);
+        let directory = format!("{tasks}/{name}");
+        let ran = ran(&directory);
         Thread {
-            folder,
+            directory,
             ran,
             asleep: 0,
         }
@@ -71,30 +72,30 @@ fn others() -> Vec<Thread> {
 
 impl Thread {
     fn has_left(&mut self) -> bool {
-        let Ok(stat) = std::fs::read(format!("{}/stat", self.folder)) else {
-            // It has ended; or there is no such folder at all, as above.
-            return self.folder.rsplit('/').next() != Some("task");
+        let Ok(stat) = std::fs::read(format!("{}/stat", self.directory)) else {
+            // The thread has ended; or there is no such directory at all, as above.
+            return self.directory.rsplit('/').next() != Some("task");
         };
         self.asleep = match state(&stat) {
             Some(b'S' | b'D' | b'T' | b't' | b'Z' | b'X') => self.asleep + 1,
             _ => 0,
         };
-        let since = ran(&self.folder)
+        let since = ran(&self.directory)
             .zip(self.ran)
             .map(|(now, then)| now.saturating_sub(then));
         self.asleep >= ASLEEP || since.is_some_and(|since| since > RAN)
     }
 }
 
-/// The state's letter in a `stat` file: behind the name, which may hold anything.
+/// The state letter in a `stat` file: behind the name, which may contain anything.
 fn state(stat: &[u8]) -> Option<u8> {
     let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
     stat.get(name_ends + 2).copied()
 }
 
-/// Processor time, ns.
-fn ran(folder: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("{folder}/schedstat")).ok()?;
+/// CPU time, ns.
+fn ran(directory: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("{directory}/schedstat")).ok()?;
     text.split(' ').next()?.parse().ok()
 }
 

@@ -1,4 +1,5 @@
-//! Whole sessions with a CUPTI of our own: counts are exact, losses are counted, others go first.
+//! Whole sessions with a CUPTI of our own: counts are exact, losses are counted, other profilers
+//! have priority.
 #![cfg(target_arch = "x86_64")]
 
 use super::fake::{self, Bytes, cupti, emit, layouts};
@@ -16,7 +17,7 @@ static ONE: Mutex<()> = Mutex::new(());
 fn alone() -> MutexGuard<'static, ()> {
     let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     fake::with(|fake| *fake = fake::Fake::default());
-    for word in [&KEEP, &USED, &BROUGHT] {
+    for word in [&KEEP_LOADED, &USED, &LOADED_BY_US] {
         word.store(false, SeqCst);
     }
     guard
@@ -203,7 +204,7 @@ fn every_record_arrives_once_with_its_kernel_stream_and_call() {
                 ),
                 (96, 32, 40)
             );
-            // The clocks are one: what drift there is comes from the pairs' brackets.
+            // Both clocks are the same here: any drift comes from the brackets of the pairs.
             assert!(kernel.start.abs_diff(begin + kernel.correlation) < 1_000_000);
             assert!((4..=6).contains(&(kernel.end - kernel.start)));
             assert_eq!(kernels.insert(kernel.correlation, kernel.dispatch_id), None);
@@ -225,7 +226,7 @@ fn every_record_arrives_once_with_its_kernel_stream_and_call() {
     assert_eq!(log.last().map(String::as_str), Some("finalize"));
     assert!(!log.iter().any(|it| it == "subscribe"), "{log:?}");
     let enabled = fake::with(|fake| fake.enabled.len());
-    assert_eq!((POOL.outside(), enabled), (0, 0));
+    assert_eq!((POOL.outstanding(), enabled), (0, 0));
 }
 
 #[test]
@@ -258,7 +259,7 @@ fn what_finds_no_buffer_is_counted_and_the_rest_arrives() {
 #[test]
 fn a_reader_that_is_slow_is_waited_for() {
     let _alone = alone();
-    // Two buffers' worth do not fit at once.
+    // The spool is smaller than two buffers.
     let mut attacher = Attacher::new(1 << 20);
     let mut session = attacher.begin(&choice(true, false, false, false)).unwrap();
     let time = now();
@@ -272,7 +273,8 @@ fn a_reader_that_is_slow_is_waited_for() {
     let finished = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let finished = &finished;
-        // The session is another thread's from here on: it is our own thread's all the time, in a target.
+        // The session moves to another thread here; in a target the worker thread has it all the
+        // time.
         let session = Owned(session);
         let ends = scope.spawn(move || {
             let session = session;
@@ -298,7 +300,7 @@ unsafe impl Send for Owned {}
 #[test]
 fn somebody_else_s_recording_is_left_alone() {
     let _alone = alone();
-    // One that is only subscribed is no obstacle.
+    // A profiler that is only subscribed is no obstacle.
     fake::with(|fake| (fake.used, fake.recorded, fake.subscriber) = (true, true, true));
     let attacher = Attacher::new(1 << 20);
     let refused = attacher.begin(&choice(true, true, true, true)).unwrap_err();
@@ -334,7 +336,7 @@ fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
     assert!(!finalized(&choice(true, false, false, false), 9));
     // The process has graphs: for good.
     assert!(!finalized(&choice(true, false, false, false), 0));
-    KEEP.store(false, SeqCst);
+    KEEP_LOADED.store(false, SeqCst);
     assert!(finalized(&choice(true, false, true, false), 0));
     assert!(finalized(&choice(true, false, false, false), 0));
     assert!(finalized(&choice(true, false, false, true), 0));
@@ -349,10 +351,10 @@ fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
     };
     assert!(finalized(&memory, 0));
     assert!(finalized(&choice(true, false, false, false), 0));
-    for word in [&KEEP, &USED] {
+    for word in [&KEEP_LOADED, &USED] {
         word.store(false, SeqCst);
     }
-    // Somebody else was the first to use it.
+    // Another user was the first to use it.
     // SAFETY: the fake's function: its thread ends.
     unsafe { (cupti().functions().finalize)() };
     while workers::are_ours() {
@@ -376,13 +378,14 @@ fn who_is_the_first_asks_nobody() {
     assert_eq!(asked(&choice(true, false, false, false)), 0);
     assert_eq!(asked(&choice(true, false, true, false)), 0);
     assert_eq!(asked(&choice(true, false, false, true)), 0);
-    // It stays, and it came with us.
-    KEEP.store(true, SeqCst);
+    // CUPTI stays, and we loaded it.
+    KEEP_LOADED.store(true, SeqCst);
     for _ in 0..2 {
         assert_eq!(asked(&choice(true, false, false, false)), 0);
     }
-    // Somebody else was here. What a thread recorded for him meanwhile is given to him before CUPTI hears of our buffers.
-    BROUGHT.store(false, SeqCst);
+    // Another profiler was there. What a thread recorded for it meanwhile is returned to it before
+    // CUPTI gets our buffers.
+    LOADED_BY_US.store(false, SeqCst);
     fake::with(|fake| fake.log.clear());
     assert_eq!(asked(&choice(true, false, false, false)), 1);
     let log = fake::with(|fake| std::mem::take(&mut fake.log));
@@ -419,7 +422,7 @@ fn threads_have_the_system_s_numbers() {
             let caller = std::thread::spawn(|| {
                 let this = caller();
                 emit(&call(1, true).with(layouts().call.thread_id, this >> 32));
-                // Its own buffer goes back: the next thread asks for one.
+                // Its own buffer is returned: the next thread requests one.
                 // SAFETY: the fake's function.
                 unsafe { (cupti().functions().flush_all)(0) };
                 this & 0xffff_ffff
@@ -461,7 +464,7 @@ fn what_cannot_be_enabled_is_refused_or_said() {
     });
     let mut attacher = Attacher::new(1 << 20);
     let session = attacher.begin(&choice(true, false, false, true)).unwrap();
-    assert_eq!((session.slots(), KEEP.load(SeqCst)), (1, false));
+    assert_eq!((session.slots(), KEEP_LOADED.load(SeqCst)), (1, false));
     session.finish(now(), false, &|| ());
     attacher.follow();
     assert!(attacher.notes()[0].starts_with("cuptiActivityEnable(MARKER) says"));
@@ -492,7 +495,7 @@ fn another_profiler_subscribes_when_we_are_gone_and_not_before() {
                 fake::with(|fake| fake.log.push("theirs".to_owned()));
                 code
             });
-            while !session.is_asked() {
+            while !session.is_requested() {
                 std::thread::yield_now();
             }
             assert!(!fake::with(|fake| fake.subscriber));
@@ -595,13 +598,13 @@ fn buffers_that_cannot_be_read_or_do_not_come_back_are_counted() {
     );
 }
 
-/// Processor time of this thread, ns: other programs do not count.
+/// CPU time of this thread, ns: other programs do not count.
 fn spent() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a place for it.
+    // SAFETY: a valid out pointer.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -641,7 +644,7 @@ fn the_drain_is_faster_than_any_gpu_launches() {
     assert_eq!((arrived, attacher.lost()), (count, 0));
     let rate = count * 1_000_000 / (time / 1000).max(1);
     println!("{rate} records/s of one core");
-    // What is asked of a release build is 2,000,000; this one is not.
+    // The target for a release build is 2,000,000; this is a debug build.
     assert!(rate > 300_000, "{rate} records/s");
 }
 

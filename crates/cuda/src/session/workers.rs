@@ -1,11 +1,13 @@
-//! CUPTI's own threads: it makes two when it is first used in a process, and they are gone when it is finalized.
+//! CUPTI's own threads: it makes two at its first use in a process, and they end when it is
+//! finalized.
 //!
-//! They take the name of the thread that makes them. Ours has the one by which attachers find it, so it has another meanwhile; and whether
-//! threads of that name came tells who was the first to use CUPTI.
+//! They inherit the name of the thread that makes them. The worker thread has the name by which
+//! attachers find it, so it takes another one meanwhile; and whether threads of that name exist
+//! tells who was the first to use CUPTI.
 
 use midair_record::boot::MAKER_NAME;
 
-/// Our thread has [`MAKER_NAME`] until this is dropped.
+/// The calling thread has the name [`MAKER_NAME`] until this is dropped.
 #[derive(Debug)]
 pub(super) struct Named {
     before: [u8; 16],
@@ -34,9 +36,10 @@ impl Drop for Named {
     }
 }
 
-/// Whether CUPTI has threads that came through us. `true` where it cannot be seen.
+/// Whether CUPTI has threads that were made by our first use. `true` where that cannot be
+/// determined.
 pub(super) fn are_ours() -> bool {
-    // Not by /proc/self: that is the first thread, which may have ended.
+    // Not /proc/self: that is the main thread, which may have ended.
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", std::process::id())) else {
         return true;
     };

@@ -1,4 +1,4 @@
-//! Processors on which entries are not watched.
+//! Architectures on which entry points are not watched.
 
 /// No jump.
 pub(super) fn jump(_from: usize, _to: usize, _before: u64) -> Option<u64> {

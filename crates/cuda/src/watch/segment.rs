@@ -1,20 +1,21 @@
-//! The code that a function is part of.
+//! The code segment that contains a function.
 
 use std::ffi::{c_int, c_void};
 
 const PAGE: usize = 4096;
 
-/// Pages of code whose rights change together.
+/// Pages of code whose protection is changed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// First page.
+    /// Address of the first page.
     pub(super) start: usize,
-    /// Bytes, whole pages.
+    /// Size in bytes, whole pages.
     pub(super) bytes: usize,
 }
 
 impl Segment {
-    /// All code of the library that the function at `address` is in, as the loader mapped it; its page, where no library is there.
+    /// The whole code segment of the library that contains the function at `address`, as the loader
+    /// mapped it; its page, where there is no library.
     pub(super) fn of(address: usize) -> Segment {
         let mut search = Search {
             address,
@@ -28,11 +29,12 @@ impl Segment {
         })
     }
 
-    /// Lets it be written, or no longer. It can be run all the time: other threads do.
+    /// Makes it writable, or read-only again. It stays executable all the time: other threads run
+    /// it.
     pub(super) fn writable(self, on: bool) -> bool {
         let rights = libc::PROT_READ | libc::PROT_EXEC | if on { libc::PROT_WRITE } else { 0 };
         let at: *mut c_void = std::ptr::with_exposed_provenance_mut(self.start);
-        // SAFETY: mapped code of a library that stays; nothing but its rights changes.
+        // SAFETY: mapped code of a library that stays; nothing but its protection changes.
         unsafe { libc::mprotect(at, self.bytes, rights) == 0 }
     }
 }
@@ -43,8 +45,8 @@ struct Search {
 }
 
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the search of `of`, used by nobody else during the call; `info` is valid during the callback
-    // (dl_iterate_phdr(3)).
+    // SAFETY: `data` is the search of `of`, used by nobody else during the call; `info` is valid
+    // during the callback (dl_iterate_phdr(3)).
     let (search, info) = unsafe { (&mut *data.cast::<Search>(), &*info) };
     for index in 0..usize::from(info.dlpi_phnum) {
         // SAFETY: the loader's own table of so many headers.

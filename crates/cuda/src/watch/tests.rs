@@ -77,7 +77,7 @@ fn a_caller_waits_until_the_watch_ends_and_gets_his_answer() {
     for _ in 0..20 {
         // SAFETY: the functions of this test, whose page stays.
         let watch = unsafe { Watch::begin(&code.functions()) }.unwrap();
-        assert_eq!((watch.count(), watch.asked()), (2, 0));
+        assert_eq!((watch.count(), watch.requests()), (2, 0));
         assert_eq!((code.bytes(0)[0], code.rights().as_str()), (0xe9, "r-xp"));
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -91,10 +91,10 @@ fn a_caller_waits_until_the_watch_ends_and_gets_his_answer() {
                 })
                 .into_iter()
                 .collect();
-            while watch.asked() < 3 {
+            while watch.requests() < 3 {
                 std::thread::yield_now();
             }
-            // What our thread does before it lets them go.
+            // What the worker thread does before it lets them continue.
             over.store(true, SeqCst);
             drop(watch);
             for caller in callers {
@@ -117,7 +117,7 @@ fn our_own_thread_does_not_wait_for_itself() {
     assert_eq!(code.call(1, 40, 2), 42);
     assert!(begin.elapsed() < PATIENCE);
     assert_eq!(
-        (code.bytes(1), code.bytes(0)[0], watch.asked()),
+        (code.bytes(1), code.bytes(0)[0], watch.requests()),
         (ADDS, 0xe9, 0)
     );
     drop(watch);
@@ -156,7 +156,7 @@ fn nobody_waits_for_ever() {
     assert_eq!(sum, 4);
     assert!(begin.elapsed() >= PATIENCE);
     assert_eq!(code.bytes(0), ADDS);
-    assert_eq!(watch.asked(), 1);
+    assert_eq!(watch.requests(), 1);
     drop(watch);
     assert_eq!((code.bytes(0), code.bytes(1)), (ADDS, ADDS));
 }

@@ -1,9 +1,9 @@
-//! The bytes of the jump and of the page that it leads to.
+//! The bytes of the jump, and of the page that it leads to.
 
-use super::gives_way;
+use super::wait_for_session;
 
-/// The first 8 bytes of a function at `from` once it begins with a jump to `to`: 5 bytes of `jmp rel32`, and the last 3 of `before`.
-/// `None` where `to` is too far away.
+/// The first 8 bytes of a function at `from` that begins with a jump to `to`: 5 bytes of `jmp
+/// rel32`, and the last 3 of `before`. `None` where `to` is out of reach.
 pub(super) fn jump(from: usize, to: usize, before: u64) -> Option<u64> {
     let distance = (to as i64).checked_sub(from as i64 + 5)?;
     let distance = i32::try_from(distance).ok()?;
@@ -11,7 +11,7 @@ pub(super) fn jump(from: usize, to: usize, before: u64) -> Option<u64> {
     Some(before & !0xff_ffff_ffff | jump)
 }
 
-/// Where a function jumps to, as number `index`, if it lies near enough to this library.
+/// Jump target for function number `index` in this library, for functions within its reach.
 pub(super) fn own_stub(index: usize) -> usize {
     stubs as *const () as usize + 16 * index
 }
@@ -30,7 +30,8 @@ unsafe extern "C" fn stubs() {
     each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
 }
 
-/// `mov eax, index; jmp [rip+0]; .quad passage`: the number of the function, and on to [`passage`], which may be anywhere.
+/// `mov eax, index; jmp [rip+0]; .quad passage`: loads the number of the function and jumps to
+/// [`passage`], at any distance.
 pub(super) fn stub(index: usize) -> Vec<u8> {
     let mut code = vec![0xb8];
     code.extend((index as u32).to_le_bytes());
@@ -39,7 +40,8 @@ pub(super) fn stub(index: usize) -> Vec<u8> {
     code
 }
 
-/// Keeps the arguments of the call that came here, lets it wait, and goes on to where it was meant to go.
+/// Saves the arguments of the call that came here, waits, and continues the call where it was meant
+/// to go.
 #[unsafe(naked)]
 unsafe extern "C" fn passage() {
     core::arch::naked_asm!(
@@ -63,6 +65,6 @@ unsafe extern "C" fn passage() {
         "pop rdi",
         "pop rbp",
         "jmp rax",
-        waits = sym gives_way,
+        waits = sym wait_for_session,
     )
 }

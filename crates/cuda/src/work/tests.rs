@@ -1,4 +1,4 @@
-//! What our thread does while a process has not initialised CUDA yet.
+//! What the worker thread does while a process has not initialised CUDA yet.
 #![cfg(target_arch = "x86_64")]
 
 use super::*;
@@ -15,7 +15,7 @@ static ONE: Mutex<()> = Mutex::new(());
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" fn version(version: *mut c_int) -> c_uint {
-    // SAFETY: a place for it.
+    // SAFETY: a valid out pointer.
     unsafe { version.write(13_000) };
     0
 }
@@ -24,12 +24,12 @@ unsafe extern "C" fn count(count: *mut c_int) -> c_uint {
         // CUDA_ERROR_NOT_INITIALIZED.
         return 3;
     }
-    // SAFETY: a place for it.
+    // SAFETY: a valid out pointer.
     unsafe { count.write(2) };
     0
 }
 unsafe extern "C" fn get(device: *mut c_int, ordinal: c_int) -> c_uint {
-    // SAFETY: a place for it.
+    // SAFETY: a valid out pointer.
     unsafe { device.write(ordinal) };
     0
 }
@@ -60,7 +60,7 @@ impl Attacher {
         };
         Attacher(Reader::create(&options).unwrap())
     }
-    fn agent(&self) -> Agent {
+    fn worker(&self) -> Worker {
         // SAFETY: the reader outlives the area in each test.
         let area = unsafe { self.0.area() }.unwrap();
         let plan = Plan {
@@ -69,10 +69,10 @@ impl Attacher {
             cupti: fake::cupti(),
             driver: driver(),
         };
-        Agent {
+        Worker {
             stage: Stage::Waiting(Box::new(plan)),
             area: Some(area),
-            ..Agent::default()
+            ..Worker::default()
         }
     }
     fn told(&mut self) -> (Vec<String>, usize) {
@@ -101,20 +101,20 @@ fn nothing_is_touched_until_the_process_initialises_cuda() {
     fake::with(|fake| *fake = fake::Fake::default());
     INITIALISED.store(false, SeqCst);
     let mut attacher = Attacher::new();
-    let mut agent = attacher.agent();
+    let mut worker = attacher.worker();
     for _ in 0..3 {
-        assert!(!agent.tick());
+        assert!(!worker.tick());
     }
-    assert_eq!((agent.slots(), agent.leaving()), (0, None));
+    assert_eq!((worker.slots(), worker.leaving()), (0, None));
     assert!(fake::with(|fake| fake.log.is_empty()));
     INITIALISED.store(true, SeqCst);
-    assert!(agent.tick());
-    assert_eq!(agent.slots(), 4);
+    assert!(worker.tick());
+    assert_eq!(worker.slots(), 4);
     assert!(fake::with(|fake| fake.enabled.contains(&10)));
     let detached = std::cell::Cell::new(0);
-    let bits = agent.stop(now() + 1_000_000_000, &|| detached.set(detached.get() + 1));
+    let bits = worker.stop(now() + 1_000_000_000, &|| detached.set(detached.get() + 1));
     assert_eq!((bits, detached.get()), (0, 1));
-    assert!(!agent.end());
+    assert!(!worker.end());
     assert!(fake::with(|fake| fake.enabled.is_empty()));
     assert_eq!(attacher.told(), (Vec::new(), 2));
 }
@@ -125,9 +125,9 @@ fn a_process_that_never_does_is_said_to_have_nothing() {
     fake::with(|fake| *fake = fake::Fake::default());
     INITIALISED.store(false, SeqCst);
     let mut attacher = Attacher::new();
-    let mut agent = attacher.agent();
-    agent.tick();
-    assert_eq!(agent.stop(now(), &|| ()), outcome::NO_TABLES);
+    let mut worker = attacher.worker();
+    worker.tick();
+    assert_eq!(worker.stop(now(), &|| ()), outcome::NO_TABLES);
     let (notes, _) = attacher.told();
     assert!(
         notes[0].starts_with("the process had not initialised CUDA"),
@@ -145,13 +145,13 @@ fn a_profiler_that_was_first_has_it() {
     });
     INITIALISED.store(true, SeqCst);
     let mut attacher = Attacher::new();
-    let mut agent = attacher.agent();
-    agent.tick();
+    let mut worker = attacher.worker();
+    worker.tick();
     assert_eq!(
-        (agent.slots(), agent.leaving()),
+        (worker.slots(), worker.leaving()),
         (0, Some(outcome::YIELDED))
     );
-    agent.stop(now(), &|| ());
+    worker.stop(now(), &|| ());
     let (notes, _) = attacher.told();
     assert!(
         notes[0].contains("another profiler is recording"),

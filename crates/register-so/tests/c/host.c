@@ -1,4 +1,4 @@
-/* A program that links the register library and does what its arguments say, one after the other; prints each answer. */
+/* A program that links the register library, executes its arguments one after the other, and prints each result. */
 #define _GNU_SOURCE
 #include <rocprofiler-register/rocprofiler-register.h>
 
@@ -44,7 +44,7 @@ static int told(rocprofiler_register_registration_info_t* info, void* data)
     return *(int*)data;
 }
 
-/* How many threads of this process have this name. A new thread names itself, so a count is given a moment to come true. */
+/* How many threads of this process have this name. A new thread sets its own name, so the expected count is waited for. */
 static int threads(const char* name, int wanted)
 {
     int count = -1;
@@ -66,7 +66,7 @@ static int threads(const char* name, int wanted)
     return count;
 }
 
-/* Whether the listener's socket can be knocked at, now. */
+/* Whether the listener's socket accepts connections now. */
 static int listens(void)
 {
     char  line[512], name[64];
@@ -82,10 +82,10 @@ static int listens(void)
     return found;
 }
 
-/* Settings that any register library understands alike. */
+/* Settings that every register library understands in the same way. */
 static const char plain[] = "\1\0\0\0ROCPROF_PROBE\0one two";
 
-/* Settings: two variables, as an attacher lays them out. */
+/* Settings with two variables, in the layout of an attacher. */
 static const char settings[] = "\2\0\0\0ROCPROF_PROBE\0one two\0ROCPROFILER_REGISTER_LIBRARY\0/elsewhere.so";
 
 static void* register_some(void* bad)
@@ -135,7 +135,7 @@ static void obey(char** word)
         else if(!strcmp(*word, "attach-nowhere")) printf("attach %d\n", CODE(rocprofiler_register_attach((const char*)64, "libtool.so")));
         else if(!strcmp(*word, "attach-endless"))
         {
-            /* More variables than there are: behind them comes what nobody can read. */
+            /* A count larger than the number of variables: unmapped memory follows. */
             char* page = (char*)mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             munmap(page + 4096, 4096);
             memset(page, 'x', 4096);
@@ -163,7 +163,7 @@ static void obey(char** word)
         else if(!strncmp(*word, "word:", 5)) printf("word %s\n", rocprofiler_register_error_string((rocprofiler_register_error_code_t)atoi(*word + 5)));
         else if(!strcmp(*word, "where"))
         {
-            /* What an injector needs, and a moment for it. */
+            /* Prints what an injector needs, and waits for it. */
             static const char tool[] = "libtool.so";
             printf("where %d %lx %lx %lx %lx\n", getpid(), (unsigned long)&rocprofiler_register_attach,
                    (unsigned long)&rocprofiler_register_detach, (unsigned long)plain, (unsigned long)tool);

@@ -1,5 +1,5 @@
 /* A stand-in SDK that prints how it is used. Built in several forms:
- * ATTACH: has attach and detach. LOAD_TOOL: also loads tools by name. OURS: has midair's mark. */
+ * ATTACH: has attach and detach. LOAD_TOOL: also loads tools by name. OURS: has the symbol by which midair's SDK is recognised. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>

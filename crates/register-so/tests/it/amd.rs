@@ -1,11 +1,13 @@
-//! AMD's own library is the oracle: the same program, with the same stand-ins, on AMD's register and on ours.
+//! AMD's own library is the reference: the same program, with the same stand-ins, on AMD's register
+//! library and on ours.
 
 use crate::common::{self, Home, root};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
-/// A folder in the lab's root with two of everything: `ours` and `amd` differ in the register library only.
+/// A directory in the lab's root with two of everything: `ours` and `amd` differ in the register
+/// library only.
 struct Pair {
     root: PathBuf,
     folder: tempfile::TempDir,
@@ -83,8 +85,8 @@ fn answers_are_amds() {
     let pair = Pair::new(root);
     let tool: (&str, &str) = ("ROCP_TOOL_LIBRARIES", "libtool.so");
     let attach: (&str, &str) = ("ROCP_TOOL_ATTACH", "1");
-    // HSA first where the attach helper comes in: the release in the lab hands its table over in the order of registration, the
-    // newest source and we always first.
+    // HSA comes first where the attach helper is loaded: the release in the lab hands its table
+    // over in the order of registration, the newest source and ours always first.
     let cases: &[(Variables, &str)] = &[
         (
             &[],
@@ -156,7 +158,7 @@ fn a_helper_that_fails_costs_no_table() {
     let pair = Pair::new(root);
     let failing = [("ROCP_TOOL_ATTACH", "1"), ("PROBE_HELPER_FAILS", "1")];
     let words = ["add:hsa", "list:0"];
-    // AMD's forgets HSA's table, so that nothing can be attached later.
+    // AMD's library forgets HSA's table, so that nothing can be attached later.
     assert_eq!(
         pair.run("amd", &failing, &words).0,
         "  helper: set hsa 70204 0 1\nadd hsa 6 0\nlist 0\n"

@@ -1,4 +1,4 @@
-//! Attaching from inside, as an injector calls it, with SDKs of each generation.
+//! Attaching from inside the process, as an injector does it, with SDKs of each generation.
 
 use crate::common::{self, Home};
 use std::io::{BufRead, BufReader};
@@ -102,7 +102,7 @@ fn a_newer_sdk_loads_the_tool_itself_and_gets_each_table_once() {
             );
         }
         assert!(how.is_empty() || lines.contains(&how.to_owned()));
-        // Another tool is not for AMD's SDK.
+        // AMD's SDK does not accept another tool.
         assert_eq!(lines.last().unwrap(), "attach 8");
         assert_eq!(
             lines[lines.len() - 3..lines.len() - 1],
@@ -167,7 +167,7 @@ fn failures_have_their_codes_and_can_be_tried_again() {
     );
     assert_eq!(home.run(&[], &["add:hip", "detach"])[1], "detach 1");
     assert_eq!(home.run(&[], &["add:hip", "attach-garbage"])[1], "attach 8");
-    // Addresses behind which nothing is, or which ends too early.
+    // Addresses at which nothing is mapped, or where the mapping ends too early.
     assert_eq!(home.run(&[], &["add:hip", "attach-nowhere"])[1], "attach 8");
     assert_eq!(
         home.run(&[], &["add:hip", "attach-endless", "attach:libtool.so"])[1..3],
@@ -340,7 +340,7 @@ fn amds_way_of_injecting_works_on_our_listener() {
     let place = output.by_ref().find(|l| l.starts_with("where ")).unwrap();
     let place: Vec<&str> = place.split(' ').collect();
     let (pid, attach, detach, settings, tool) = (place[1], place[2], place[3], place[4], place[5]);
-    // Two cycles, each call on the thread while it is parked.
+    // Two cycles; each call is made on the thread while it is parked.
     for (function, first, second) in [
         (attach, settings, tool),
         (detach, "0", "0"),

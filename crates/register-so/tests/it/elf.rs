@@ -1,4 +1,4 @@
-//! The file itself: what loaders, linkers and injectors see of it.
+//! The library file, as loaders, linkers and injectors see it.
 
 use crate::common::{self, elf};
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A folder inside the root with our library under its real name.
+/// A directory inside the root with our library under its real name.
 fn install(root: &Path) -> tempfile::TempDir {
     let folder = tempfile::Builder::new()
         .prefix("midair-register-")
@@ -28,7 +28,7 @@ fn install(root: &Path) -> tempfile::TempDir {
     folder
 }
 
-/// `vadd` on the modelled GPU, its runtimes registering, with our library first in the search.
+/// `vadd` on the modelled GPU, whose runtimes register, with our library first in the search order.
 fn vadd(root: &Path, folder: &Path, arguments: &[&str]) -> Command {
     let inside = format!("/{}", folder.strip_prefix(root).unwrap().display());
     let mut command = Command::new("bash");
@@ -94,7 +94,7 @@ fn a_real_process_has_one_listener_parked_and_deaf() {
         .unwrap();
     let output = child.stdout.take().unwrap();
     let (tell, told) = channel();
-    // The first iteration is the sign that everything is up.
+    // The first iteration shows that everything is up.
     let reader = std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             if line.starts_with("iter ") {
@@ -112,14 +112,15 @@ fn a_real_process_has_one_listener_parked_and_deaf() {
     let found = found.expect("vadd did not come to its first iteration");
     assert_eq!(found.len(), 1, "{found:?}");
     let (call, blocked) = &found[0];
-    // ppoll(one descriptor, no time-out, no mask): a wait for a connection, which a stop does not end.
+    // ppoll(one descriptor, no timeout, no mask): a wait for a connection, which a stop does not
+    // interrupt.
     let words: Vec<&str> = call.split(' ').collect();
     assert_eq!(
         (words[0], words[2], words[3], words[4]),
         ("271", "0x1", "0x0", "0x0"),
         "{call}"
     );
-    // Every signal that can be blocked, but for the two that the C library keeps to itself.
+    // Every signal that can be blocked, except the two that the C library reserves.
     assert_eq!(blocked, "fffffffe7ffbfeff");
 }
 
@@ -143,7 +144,7 @@ fn listeners(pid: u32) -> Vec<(String, String)> {
                 found.push((read("syscall").trim_end().to_owned(), blocked.to_owned()));
             }
         }
-        // It may have its name and not be parked yet.
+        // It may have its name already and not be parked yet.
         if Instant::now() > deadline
             || (!found.is_empty() && found.iter().all(|(call, _)| call.starts_with("271 ")))
         {

@@ -1,4 +1,5 @@
-//! The header says what the ABI file says: one C file of static assertions, made from the file and compiled.
+//! The header agrees with the ABI file: one C file of static assertions, made from the ABI file and
+//! compiled.
 
 use serde_json::Value;
 use std::fmt::Write;
@@ -38,7 +39,7 @@ fn assertions(abi: &Value) -> (String, usize) {
             claim(&mut text, format!("{value} == {number}"));
         }
     }
-    // Each function: its type, by an initialiser that fits nothing else.
+    // Each function: its type, by an initialiser that accepts no other.
     let types = |params: &Value| -> String {
         let list: Vec<&str> = params
             .as_array()
@@ -94,7 +95,7 @@ fn the_header_and_the_abi_file_agree() {
         object.to_str().unwrap(),
         file.to_str().unwrap(),
     ]);
-    // And the assertions can fail.
+    // The assertions can fail.
     std::fs::write(
         &file,
         text.replace(

@@ -1,4 +1,5 @@
-//! The register library as its users meet it: files, symbols, programs that link it. All tests are one program, which links once.
+//! The register library as its users meet it: files, symbols, programs that link it. All tests are
+//! one program, which links once.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

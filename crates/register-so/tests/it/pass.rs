@@ -1,4 +1,5 @@
-//! `attach` and `detach` of the first generation, in programs that have functions of these names themselves.
+//! `attach` and `detach` of the first generation, in programs that have functions of these names
+//! themselves.
 
 use crate::common::{Home, compile, source};
 use std::process::Command;
@@ -8,7 +9,8 @@ struct Program {
 }
 
 impl Program {
-    /// A program that links the register library and then, if it is given, this library of the folder.
+    /// A program that links the register library and then, if one is given, this library of the
+    /// directory.
     fn new(home: Home, also: Option<&str>) -> Program {
         let path = |name: &str| home.path(name).to_str().unwrap().to_owned();
         let mut words = vec!["-o".to_owned(), path("passer"), source("passer.c")];
@@ -57,7 +59,7 @@ fn with_plugin(home: Home, file: &str, who: &str) -> Home {
 #[test]
 fn a_plugin_calls_its_own_functions_with_its_own_arguments() {
     let home = with_plugin(with_plugin(Home::new(), "one.so", "one"), "two.so", "two");
-    // An attach library beside us takes nothing from anybody.
+    // An attach library beside ours changes nothing for them.
     let home = home.with("librocprofiler-sdk-rocattach.so.1", "rocattach.c", &[]);
     let program = Program::new(home, None);
     let lines = program.run(&["plug:one.so", "plug:two.so", "plug:one.so"]);
@@ -65,7 +67,7 @@ fn a_plugin_calls_its_own_functions_with_its_own_arguments() {
         lines,
         [called("one"), called("two"), called("one")].concat()
     );
-    // By an address that it gave away: the caller has no such function.
+    // Called by an address that the library passed on: the caller has no such function.
     let lines = program.run(&["pointer:one.so"]);
     assert_eq!(lines, [called("one")[0].clone(), "pointer 24.5".to_owned()]);
 }
@@ -91,7 +93,7 @@ fn nobody_elses_means_the_attach_library_beside_us() {
             "  rocattach: attach 99"
         ]
     );
-    // There is none: said, and nothing else happens.
+    // There is no attach library: a warning is printed, and nothing else happens.
     let program = Program::new(Home::new(), None);
     let lines = program.run(&["attach:1234", "detach"]);
     assert_eq!(lines.len(), 2, "{lines:?}");

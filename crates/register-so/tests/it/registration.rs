@@ -28,7 +28,7 @@ fn tables_are_kept_where_nothing_profiles() {
     for (index, name) in NAMES.iter().enumerate() {
         assert_eq!(lines[index], format!("add {name} 1 {}", 8 * index));
     }
-    // The attach helper's table first, the rest as they came; ours also gives the tables.
+    // The attach helper's table first, the others in their order; our SDK also gets the tables.
     let mut order = vec!["rocattach"];
     order.extend(NAMES.iter().filter(|n| **n != "rocattach"));
     let told: Vec<String> = order
@@ -101,14 +101,15 @@ fn our_sdk_finds_the_tables_themselves_in_the_iteration() {
 #[test]
 fn many_threads_register_at_once_and_none_is_turned_away() {
     let home = Home::new();
-    // Eight threads with six libraries fill every place that these have.
+    // Eight threads with six libraries fill every entry that these have.
     let lines = home.run(&[], &["many:8", "listeners:1", "list:0", "add:hsa"]);
     assert_eq!(lines[..2], ["many 0", "listeners 1"]);
     assert_eq!(lines.iter().filter(|l| l.starts_with("  info")).count(), 48);
     assert_eq!(lines.last().unwrap(), "add hsa 7 -1");
 }
 
-/// A program installed a filter that kills at mmap as soon as it saw the thread, which was still opening its socket: it was killed.
+/// A program installed a filter that kills at mmap as soon as it saw the thread, which was still
+/// opening its socket: the program was killed.
 #[test]
 fn a_registration_returns_when_the_listener_listens() {
     let home = Home::new();
@@ -150,7 +151,7 @@ fn values_that_end_amds_library_do_not_end_ours() {
         home.run(&strange, &["add:hip", "listeners:1"]),
         ["add hip 1 8", "listeners 1"]
     );
-    // A tool is asked for, and no SDK is there.
+    // A tool is asked for, and there is no SDK.
     let (lines, errors) = home.run_with_errors(
         &[("ROCP_TOOL_LIBRARIES", "/nowhere/libtool.so")],
         &["add:hip", "all", "list:0"],
@@ -205,7 +206,7 @@ fn a_tool_named_at_the_start_gets_each_table_as_it_comes() {
             "add roctx 0 16",
         ]
     );
-    // The explicit switch wins; a refusal has its code and the rest goes on.
+    // The explicit switch has priority; a refusal has its code, and the rest goes on.
     let forced_off = [tool[0], ("ROCPROFILER_REGISTER_FORCE_LOAD", "0")];
     assert_eq!(home.run(&forced_off, &["add:hip"]), ["add hip 1 8"]);
     let refuses = [
@@ -284,7 +285,7 @@ fn a_forked_child_has_the_tables_and_gets_its_own_listener() {
             "add:hip",
             "listeners:1",
             "fork",
-            // From the fork on: it has it before anything is registered in it.
+            // From the fork on: the child has it before anything is registered there.
             "listeners:1",
             "list:0",
             "add:hsa",

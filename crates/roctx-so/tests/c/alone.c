@@ -1,5 +1,5 @@
-// Uses ROCTx with nobody there, then as a registration library that puts itself into the tables, then through the callback of the
-// old library. Exit code: the line of the first thing that is not right.
+// Uses ROCTx without a profiler, then as a registration library that hooks the tables, then through
+// the callback of the old library. Exit code: the line of the first failed check.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>

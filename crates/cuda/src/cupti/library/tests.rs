@@ -59,7 +59,7 @@ fn table(version: unsafe extern "C" fn(*mut u32) -> u32) -> Functions {
 #[test]
 fn the_version_chooses_the_layouts() {
     unsafe extern "C" fn of_13_2(version: *mut u32) -> u32 {
-        // SAFETY: the caller gives a place.
+        // SAFETY: a valid out pointer of the caller.
         unsafe { *version = 130_205 };
         0
     }
@@ -144,7 +144,7 @@ fn real_ones_are_opened() {
 #[test]
 fn the_driver_tells_its_devices() {
     unsafe extern "C" fn version(at: *mut c_int) -> u32 {
-        // SAFETY: the caller gives a place.
+        // SAFETY: a valid out pointer of the caller.
         unsafe { *at = 13_000 };
         0
     }
@@ -161,7 +161,7 @@ fn the_driver_tells_its_devices() {
     unsafe extern "C" fn name(at: *mut c_char, room: c_int, _: c_int) -> u32 {
         let text = c"NVIDIA H200";
         assert!(room > 16);
-        // SAFETY: as above, and there is room.
+        // SAFETY: as above, and the buffer is large enough.
         unsafe { at.copy_from_nonoverlapping(text.as_ptr(), 12) };
         0
     }

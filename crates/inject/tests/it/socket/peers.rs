@@ -2,7 +2,7 @@
 
 use super::*;
 use midair_ptrace::{connect_abstract, memfd_with, send_bytes, send_with_descriptor};
-use midair_record::knock::{Knock, NAMES, name, purpose};
+use midair_record::connect::{ConnectRequest, NAMES, name, purpose};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 fn names(pid: Pid) -> Vec<String> {
@@ -87,7 +87,7 @@ fn garbage_and_silence_harm_nobody() {
     let pid = pid_of(&target);
     park(over_the_socket(pid), pid);
     let before = Snapshot::take(pid).unwrap();
-    let good = Knock::new(purpose::ENTER).bytes();
+    let good = ConnectRequest::new(purpose::ATTACH).bytes();
     let mut garbage: Vec<Vec<u8>> = vec![
         vec![0],
         vec![0xff; 16],
@@ -95,8 +95,8 @@ fn garbage_and_silence_harm_nobody() {
         vec![b'x'; 100_000],
         good[..15].to_vec(),
         [&good[..], &[0]].concat(),
-        Knock::new(77).bytes().to_vec(),
-        Knock::new(0).bytes().to_vec(),
+        ConnectRequest::new(77).bytes().to_vec(),
+        ConnectRequest::new(0).bytes().to_vec(),
     ];
     // Each bit of a knock turned: magic, version, purpose.
     for bit in 0..good.len() * 8 {

@@ -99,7 +99,8 @@ pub fn read(data: &[u8]) -> Properties {
     found
 }
 
-/// Fails unless the library is as every library of ours must be, with this name and exactly these functions.
+/// Fails unless the library has this SONAME, exports exactly these functions, and has the
+/// properties that all our libraries have.
 pub fn check(found: &Properties, soname: &str, exported: &[&str]) {
     assert_eq!(found.soname, soname);
     assert_eq!(
@@ -125,7 +126,8 @@ pub fn check(found: &Properties, soname: &str, exported: &[&str]) {
         "run paths mean nothing where we are loaded"
     );
     assert_eq!(found.own_versions, 0, "AMD's names are unversioned");
-    // All are parts of the C library or the compiler's own; SQLite, in the default tool, takes a logarithm.
+    // All are parts of the C library or the compiler's; SQLite, in the default tool, needs the
+    // logarithm.
     let allowed: BTreeSet<String> = [
         "libgcc_s.so.1",
         "libc.so.6",

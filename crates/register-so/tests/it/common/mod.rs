@@ -1,4 +1,4 @@
-//! Builds the stand-ins and lays out folders as an installation has them.
+//! Builds the stand-ins and lays out directories as an installation has them.
 
 pub mod elf;
 pub mod root;
@@ -25,7 +25,7 @@ pub fn include() -> PathBuf {
         .unwrap()
 }
 
-/// Runs a compiler and shows its words when it refuses.
+/// Runs a compiler, and shows its messages when it fails.
 pub fn compile(arguments: &[&str]) {
     let out = Command::new("cc")
         .args([
@@ -48,12 +48,12 @@ pub fn compile(arguments: &[&str]) {
     );
 }
 
-/// A source of these tests.
+/// Path of a C source of these tests.
 pub fn source(name: &str) -> String {
     format!("{}/tests/c/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder with the library under its real name and a program that links it.
+/// A directory with the library under its real name and a program that links it.
 pub struct Home {
     folder: tempfile::TempDir,
 }
@@ -62,7 +62,7 @@ pub struct Home {
 static HOST: OnceLock<Vec<u8>> = OnceLock::new();
 
 impl Home {
-    /// Library and program only.
+    /// The library and the program only.
     pub fn new() -> Home {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("librocprofiler-register.so.0");
@@ -102,13 +102,13 @@ impl Home {
         self
     }
 
-    /// Runs the program with these words, and gives what it printed. It must end well.
+    /// Runs the program with these arguments, and returns what it printed. It must exit with 0.
     pub fn run(&self, variables: &[(&str, &str)], words: &[&str]) -> Vec<String> {
         let (lines, _) = self.run_with_errors(variables, words);
         lines
     }
 
-    /// As [`Home::run`], with what was printed on standard error.
+    /// As [`Home::run`]; returns standard error as well.
     pub fn run_with_errors(
         &self,
         variables: &[(&str, &str)],

@@ -1,15 +1,15 @@
-//! The first words of a session: a connection, the attacher's offer, our answer.
+//! The begin of a session: a connection, the attacher's offer, and the reply.
 
-use crate::Own;
+use crate::VerifiedFd;
 use midair_record::boot::{BootBlock, mailbox, step};
-use midair_record::knock::{self, Answer};
+use midair_record::connect::{self, ConnectReply};
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use std::ffi::c_int;
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Release, SeqCst};
 
-/// The connection that the process's listener handed over, or -1.
+/// Takes the connection that the process's listener handed over; -1 for none.
 ///
 /// # Safety
 /// `boot` is the live boot block of the calling thread.
@@ -19,8 +19,8 @@ pub(crate) unsafe fn take_handed(boot: *mut BootBlock) -> RawFd {
     handed.cast_signed().wrapping_sub(1)
 }
 
-/// Closes the connection that the process's listener handed over: another copy of this library is at work (`refused`, and the attacher is
-/// told), or an attacher that traces came between.
+/// Closes the connection that the process's listener handed over: another copy of this library runs
+/// a session (`refused`, and the attacher is told), or an attacher that traces was faster.
 ///
 /// # Safety
 /// As [`take_handed`].
@@ -30,14 +30,14 @@ pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: bool) {
     if near < 0 {
         return;
     }
-    // The listener made it, and who takes it out of the block has it alone.
-    let Some(connection) = Own::new(near) else {
+    // The listener made it, and whoever takes it out of the block owns it.
+    let Some(connection) = VerifiedFd::new(near) else {
         return;
     };
     if refused && connection.is_ours() {
-        let mut answer = Answer::new(knock::outcome::FAILED);
-        (answer.step, answer.error) = (step::ENTRY, libc::EBUSY);
-        let bytes = answer.bytes();
+        let mut reply = ConnectReply::new(connect::outcome::FAILED);
+        (reply.step, reply.error) = (step::ENTRY, libc::EBUSY);
+        let bytes = reply.bytes();
         // SAFETY: so many bytes of a live value.
         unsafe {
             libc::send(
@@ -50,11 +50,12 @@ pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: bool) {
     }
 }
 
-/// Makes a socket pair and waits for the attacher to take the far end and speak. Our end, if it did.
+/// Makes a socket pair and waits for the attacher to take the far end and to send something.
+/// Returns our end, if it did.
 ///
 /// # Safety
 /// As [`take_handed`].
-pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<Own> {
+pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<VerifiedFd> {
     let mut pair = [-1; 2];
     // SAFETY: a valid out pointer.
     if unsafe {
@@ -74,8 +75,8 @@ pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<Own>
         word.store(mailbox::FAILED, Release);
         return None;
     }
-    let [Some(near), Some(far)] = pair.map(Own::new) else {
-        // The program has closed them under our hands.
+    let [Some(near), Some(far)] = pair.map(VerifiedFd::new) else {
+        // The program has closed them meanwhile.
         // SAFETY: as above.
         unsafe {
             (*boot).error = libc::EBADF;
@@ -98,7 +99,7 @@ pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<Own>
     };
     // SAFETY: one valid pollfd.
     let spoke = unsafe { libc::poll(&mut poll, 1, patience as c_int) } == 1;
-    // The attacher has a copy of the far one by now, or never takes it.
+    // By now the attacher has a copy of the far end, or will never take it.
     drop(far);
     // SAFETY: as above.
     unsafe {
@@ -112,19 +113,20 @@ pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<Own>
 /// What an attacher sent.
 pub(crate) struct Session {
     pub(crate) offer: Offer,
-    pub(crate) spool: Own,
-    pub(crate) tools: Vec<Own>,
-    pub(crate) socket: Own,
+    pub(crate) spool: VerifiedFd,
+    pub(crate) tools: Vec<VerifiedFd>,
+    pub(crate) socket: VerifiedFd,
 }
 
-/// The attacher's offer and what came with it.
-pub(crate) fn receive(socket: Own) -> Option<Session> {
+/// Receives the attacher's offer and the descriptors that come with it.
+pub(crate) fn receive(socket: VerifiedFd) -> Option<Session> {
     let mut poll = libc::pollfd {
         fd: socket.number(),
         events: libc::POLLIN,
         revents: 0,
     };
-    // A starved attacher takes long to make its spool; one that dies closes the socket, which ends the wait.
+    // A starved attacher takes long to make its spool; one that dies closes the socket, which ends
+    // the wait.
     // SAFETY: one valid pollfd.
     if unsafe { libc::poll(&mut poll, 1, 20_000) } != 1 {
         return None;
@@ -153,7 +155,7 @@ pub(crate) fn receive(socket: Own) -> Option<Session> {
                     ((*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
                 let data = libc::CMSG_DATA(header).cast::<RawFd>();
                 for index in 0..count {
-                    fds.extend(Own::new(data.add(index).read_unaligned()));
+                    fds.extend(VerifiedFd::new(data.add(index).read_unaligned()));
                 }
             }
             header = libc::CMSG_NXTHDR(&message, header);
@@ -175,13 +177,14 @@ pub(crate) fn receive(socket: Own) -> Option<Session> {
     })
 }
 
-/// Tells the attacher whether its spool was taken.
-pub(crate) fn answer(socket: &Own, accepted: bool) {
+/// Tells the attacher whether its spool was accepted.
+pub(crate) fn send_reply(socket: &VerifiedFd, accepted: bool) {
     if !socket.is_ours() {
         return;
     }
     let reply = Reply::new(accepted);
-    // SAFETY: a plain struct of integers, sent whole; the attacher may be gone, which is found out by the lease.
+    // SAFETY: a plain struct of integers, sent whole; that the attacher is gone is noticed by the
+    // lease.
     unsafe {
         libc::send(
             socket.number(),

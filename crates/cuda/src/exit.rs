@@ -19,7 +19,7 @@ static SERVING: AtomicU32 = AtomicU32::new(0);
 /// Pid of the process that first used this library, 0 before that.
 static HOME: AtomicU32 = AtomicU32::new(0);
 /// 1 once the process runs its exit handlers.
-static LEAVES: AtomicU32 = AtomicU32::new(0);
+static EXITING: AtomicU32 = AtomicU32::new(0);
 
 /// Whether this process was forked from one that used this library.
 pub fn is_forked() -> bool {
@@ -34,7 +34,7 @@ pub fn register() {
 }
 
 /// Marks the begin or the end of a session.
-pub fn serve(on: bool) {
+pub fn set_serving(on: bool) {
     if on {
         HOME.store(std::process::id(), SeqCst);
     }
@@ -42,13 +42,13 @@ pub fn serve(on: bool) {
 }
 
 /// Whether the process is exiting.
-pub fn process_leaves() -> bool {
-    LEAVES.load(SeqCst) != 0
+pub fn is_exiting() -> bool {
+    EXITING.load(SeqCst) != 0
 }
 
 /// In a forked child, before its first session: resets the state.
-pub fn begin_anew() {
-    for word in [&SERVING, &LEAVES, &HOME] {
+pub fn reset_after_fork() {
+    for word in [&SERVING, &EXITING, &HOME] {
         word.store(0, SeqCst);
     }
 }
@@ -57,7 +57,7 @@ extern "C" fn at_exit() {
     if SERVING.load(SeqCst) != std::process::id() {
         return;
     }
-    LEAVES.store(1, SeqCst);
+    EXITING.store(1, SeqCst);
     let end = Instant::now() + LIMIT;
     // The application's thread has nothing else to do: the process is exiting.
     while SERVING.load(SeqCst) != 0 && Instant::now() < end {
@@ -71,25 +71,25 @@ mod tests {
 
     #[test]
     fn who_leaves_waits_for_the_session_and_no_longer() {
-        begin_anew();
+        reset_after_fork();
         at_exit();
-        assert!(!process_leaves());
-        serve(true);
+        assert!(!is_exiting());
+        set_serving(true);
         let leaving = std::thread::spawn(|| {
             let begin = Instant::now();
             at_exit();
             begin.elapsed()
         });
-        while !process_leaves() {
+        while !is_exiting() {
             std::thread::yield_now();
         }
-        serve(false);
+        set_serving(false);
         assert!(leaving.join().unwrap() < LIMIT);
-        begin_anew();
-        serve(true);
+        reset_after_fork();
+        set_serving(true);
         let begin = Instant::now();
         at_exit();
         assert!(begin.elapsed() >= LIMIT);
-        begin_anew();
+        reset_after_fork();
     }
 }

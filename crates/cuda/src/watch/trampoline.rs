@@ -1,32 +1,32 @@
-//! Code of ours that a jump of 32 bits reaches: in this library, or, where that is too far away, in a page that is made. It stays: a thread
-//! may be on its way through it.
+//! Code of ours within reach of a 32-bit jump: in this library, or, where that is too far away, in
+//! a page made for it. The page stays: a thread may be executing it.
 
-use super::{MOST, arch};
+use super::{MAX_FUNCTIONS, arch};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 const PAGE: usize = 4096;
-/// Bytes of one function's stub.
-const STUB: usize = PAGE / MOST;
-/// A jump reaches 2 GiB; the function and the page are somewhat larger than their addresses.
+/// Size of one function's stub, in bytes.
+const STUB: usize = PAGE / MAX_FUNCTIONS;
+/// A jump reaches 2 GiB; the margin is for the sizes of the function and the page.
 const REACH: usize = (1 << 31) - (1 << 20);
-/// Pages that are made at most, one per copy of CUPTI that is too far from the others.
+/// Maximum number of pages, one for each copy of CUPTI that is too far from the others.
 const PAGES: usize = 4;
 
-/// Pages that were made, 0 where none was. Only our own thread changes it.
-static KNOWN: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
+/// Addresses of the pages, 0 where there is none. Only the worker thread changes them.
+static MADE: [AtomicUsize; PAGES] = [const { AtomicUsize::new(0) }; PAGES];
 
-/// Where a function at `address` jumps to, as number `index`.
+/// Where function number `index`, at `address`, jumps to.
 pub(super) fn stub(address: usize, index: usize) -> Result<usize, String> {
     let own = arch::own_stub(index);
     if own.abs_diff(address) < REACH {
         return Ok(own);
     }
-    for place in &KNOWN {
-        let mut page = place.load(Acquire);
+    for slot in &MADE {
+        let mut page = slot.load(Acquire);
         if page == 0 {
             page = make(address)?;
-            place.store(page, Release);
+            slot.store(page, Release);
         }
         if page.abs_diff(address) < REACH {
             return Ok(page + index * STUB);
@@ -37,14 +37,14 @@ pub(super) fn stub(address: usize, index: usize) -> Result<usize, String> {
 
 /// Makes a page near `address`.
 fn make(address: usize) -> Result<usize, String> {
-    // Not by /proc/self: that is the first thread, which may have ended, and then has no mappings.
+    // Not /proc/self: that is the main thread, which may have ended, and then has no mappings.
     let maps = std::fs::read_to_string("/proc/thread-self/maps")
         .map_err(|error| format!("the process's mappings cannot be read: {error}"))?;
-    for place in gaps(&maps, address) {
+    for address_wanted in gaps(&maps, address) {
         // SAFETY: a page that replaces nothing.
         let page = unsafe {
             libc::mmap(
-                std::ptr::without_provenance_mut(place),
+                std::ptr::without_provenance_mut(address_wanted),
                 PAGE,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
@@ -58,7 +58,7 @@ fn make(address: usize) -> Result<usize, String> {
         let at = page.expose_provenance();
         let near = at.abs_diff(address) < REACH;
         let filled = near && {
-            for index in 0..MOST {
+            for index in 0..MAX_FUNCTIONS {
                 let code = arch::stub(index);
                 // SAFETY: a fresh page of ours; a stub is shorter than its share of it.
                 unsafe {
@@ -81,7 +81,8 @@ fn make(address: usize) -> Result<usize, String> {
     Err("there is no room for a page near CUPTI's code".to_owned())
 }
 
-/// Free pages around `address`, the nearest first: the last page of each gap below, the first of each above, a few of them.
+/// Free pages around `address`, the nearest first: the last page of each gap below, the first of
+/// each above, up to 64 of them.
 fn gaps(maps: &str, address: usize) -> Vec<usize> {
     let mut places = Vec::new();
     let mut end = 0x10000_usize;
@@ -134,7 +135,7 @@ mod tests {
         let function = gaps as *const () as usize;
         let page = make(function).unwrap();
         assert!(page.abs_diff(function) < REACH);
-        for index in [0, MOST - 1] {
+        for index in [0, MAX_FUNCTIONS - 1] {
             let code = arch::stub(index);
             let at = std::ptr::with_exposed_provenance::<u8>(page + index * STUB);
             // SAFETY: a page that was just made, longer than the code.

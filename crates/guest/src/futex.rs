@@ -1,14 +1,14 @@
-//! Waiting on a word.
+//! Waiting on a futex word.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Longest wait between two looks at a running session.
+/// Maximum wait between two rounds of a session.
 pub const IDLE_TICK: Duration = Duration::from_millis(5);
-/// Wait while work is under way.
+/// Wait between two rounds while work is in progress.
 pub const BUSY_TICK: Duration = Duration::from_millis(1);
 
-/// Waits until `word` is not `expected`, or for `limit`. A spurious return is fine.
+/// Waits until `word` is not `expected`, or for `limit`. It may return spuriously.
 pub fn wait_on(word: &AtomicU32, expected: u32, limit: Option<Duration>, private: bool) {
     let time = limit.map(|limit| libc::timespec {
         tv_sec: limit.as_secs() as _,

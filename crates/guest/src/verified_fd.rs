@@ -1,0 +1,120 @@
+//! A descriptor in the table of a process that is not ours, verified by the file that it must refer
+//! to.
+//!
+//! The descriptor numbers belong to the program. At any moment it may close all numbers that it
+//! does not know (`closefrom`) and open files of its own there. So a number is verified before it
+//! is closed or used. Between the check and the call there is no wait, but no lock either: Linux
+//! has no call that does both.
+//!
+//! Decisions: ENG-014 (`docs/deviations/engine.md`).
+
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+
+/// A descriptor of ours. Dropping it closes the number if it still refers to our file.
+#[derive(Debug)]
+pub struct VerifiedFd {
+    fd: RawFd,
+    file: Identity,
+}
+
+/// Device and inode number: those of a socket or a memory file belong to it for as long as it is
+/// open anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity(u64, u64);
+
+/// The file that a number refers to now.
+fn identity(fd: RawFd) -> Option<Identity> {
+    // SAFETY: plain data; zero is a value of each field.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid out pointer; any number may be asked about.
+    let got = unsafe { libc::fstat(fd, &raw mut found) };
+    (got == 0).then_some(Identity(found.st_dev, found.st_ino))
+}
+
+impl VerifiedFd {
+    /// Takes the result of a system call; `None` where the call failed.
+    pub fn new(fd: RawFd) -> Option<VerifiedFd> {
+        // Where it is closed already, nobody may close it again.
+        (fd >= 0).then(|| identity(fd).map(|file| VerifiedFd { fd, file }))?
+    }
+
+    /// Takes what [`VerifiedFd::into_parts`] returned.
+    pub fn from_parts((fd, file): (RawFd, Identity)) -> VerifiedFd {
+        VerifiedFd { fd, file }
+    }
+
+    /// Whether the number still refers to our file.
+    pub fn is_ours(&self) -> bool {
+        identity(self.fd) == Some(self.file)
+    }
+
+    /// Duplicates it to a number that is `least` or more.
+    pub fn duplicate(&self, least: RawFd) -> Option<VerifiedFd> {
+        // SAFETY: takes numbers; what it makes is ours.
+        let copy = VerifiedFd::new(unsafe { libc::fcntl(self.fd, libc::F_DUPFD_CLOEXEC, least) })?;
+        if copy.file == self.file {
+            return Some(copy);
+        }
+        // The number was the program's by then, and so is the copy's file; the copy itself is ours.
+        drop(copy);
+        None
+    }
+
+    /// The number.
+    pub fn number(&self) -> RawFd {
+        self.fd
+    }
+
+    /// Gives up ownership without closing it.
+    pub fn into_parts(self) -> (RawFd, Identity) {
+        let left = (self.fd, self.file);
+        std::mem::forget(self);
+        left
+    }
+}
+
+impl AsFd for VerifiedFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: never -1. Whether it is open is for the kernel to say: the program may have
+        // closed it, and then a call fails.
+        unsafe { BorrowedFd::borrow_raw(self.fd) }
+    }
+}
+
+impl Drop for VerifiedFd {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: verified just now to be ours.
+            unsafe { libc::close(self.fd) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsRawFd, IntoRawFd};
+
+    #[test]
+    fn a_number_that_became_the_programs_is_not_closed() {
+        let (ours, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let own = VerifiedFd::new(ours.into_raw_fd()).unwrap();
+        let number = own.number();
+        assert!(own.is_ours() && own.duplicate(100).is_some_and(|copy| copy.number() >= 100));
+        let theirs = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: takes integers; the first is ours and is replaced.
+        assert_eq!(unsafe { libc::dup2(theirs.as_raw_fd(), number) }, number);
+        assert!(!own.is_ours());
+        assert!(
+            own.duplicate(100).is_none(),
+            "no copy of what is the program's"
+        );
+        drop(own);
+        let null = identity(theirs.as_raw_fd());
+        assert_eq!(identity(number), null, "it is open, and the program's");
+        let own = VerifiedFd::new(number).unwrap();
+        drop(own);
+        assert_eq!(identity(number), None, "what is ours is closed");
+        assert!(VerifiedFd::new(-1).is_none() && VerifiedFd::new(number).is_none());
+    }
+}

@@ -1,0 +1,273 @@
+//! The protocol between an attacher and the listener of a process, before and beside the session's
+//! own messages.
+//!
+//! The listener is a thread of our register library. It listens on an abstract Unix socket
+//! (sequenced packets) with a [`name`] that an attacher can compute from `/proc/PID/{status,stat}`
+//! alone. The attacher sends one [`ConnectRequest`]; the listener, or the worker thread that it
+//! made, sends a [`ConnectReply`]. After [`outcome::SEND`] the attacher sends the library, as it
+//! does after an attach by tracing; a later failure is reported by another reply. Everything else
+//! on the connection belongs to the session.
+
+use crate::VERSION;
+
+/// Number of names that are tried: another process may have bound one of them.
+pub const NAMES: u32 = 4;
+
+/// Prefix of the socket's name (after the zero byte) for the process with this `pid` in its own
+/// namespace, which began `start_ticks` clock ticks after boot (field 22 of `/proc/PID/stat`).
+pub fn prefix(pid: u32, start_ticks: u64) -> String {
+    format!("midair-attach/{pid}/{start_ticks}/")
+}
+
+/// The socket's name. `which` is below [`NAMES`]. `filters` is the number of seccomp filters that
+/// the listener's thread had when the socket was made: a filter that was added later may kill it at
+/// a call that it makes.
+pub fn name(pid: u32, start_ticks: u64, which: u32, filters: u32) -> String {
+    format!("{}{which}/{filters}", prefix(pid, start_ticks))
+}
+
+/// The number of filters in a name, from what follows the prefix; `None` when it is no such name.
+pub fn filters_in(rest: &str) -> Option<u32> {
+    let (which, filters) = rest.split_once('/')?;
+    let which: u32 = which.parse().ok()?;
+    (which < NAMES).then(|| filters.parse().ok()).flatten()
+}
+
+/// Values of [`ConnectRequest::purpose`].
+pub mod purpose {
+    /// The attacher wants a session.
+    pub const ATTACH: u32 = 1;
+    /// The attacher wants a reply only.
+    pub const QUERY: u32 = 2;
+}
+
+/// Values of [`ConnectReply::outcome`].
+pub mod outcome {
+    /// The worker thread is made and waits for the library, which it will load by the number in the
+    /// reply.
+    pub const SEND: u32 = 1;
+    /// The worker thread is made, and the library is in the process already: none is to be sent.
+    pub const LOADED: u32 = 2;
+    /// The parked worker thread has the connection.
+    pub const WOKEN: u32 = 3;
+    /// Another session is running.
+    pub const BUSY: u32 = 4;
+    /// It failed: step, errno and text are in the reply.
+    pub const FAILED: u32 = 5;
+    /// This peer may not attach, for the reason in `error`: see [`super::refusal`].
+    pub const REFUSED: u32 = 6;
+    /// The parked worker thread, or the listener itself, is of another version (`error`).
+    pub const OTHER_VERSION: u32 = 7;
+    /// The reply to [`super::purpose::QUERY`].
+    pub const AVAILABLE: u32 = 8;
+}
+
+/// Reasons for refusing a peer.
+pub mod refusal {
+    /// The process, or a part of it, belongs to another user or group than the peer's, and the peer
+    /// is not root.
+    pub const USER: i32 = 1;
+    /// The process is not dumpable.
+    pub const NOT_DUMPABLE: i32 = 2;
+    /// It was started with more rights than its user has (`AT_SECURE`).
+    pub const SECURE: i32 = 3;
+    /// It has capabilities that the peer lacks, or that only root may attach to.
+    pub const CAPABLE: i32 = 4;
+    /// The peer is in another pid or user namespace, or that cannot be determined.
+    pub const NAMESPACE: i32 = 5;
+    /// The process cannot determine what is needed for the decision.
+    pub const UNKNOWN: i32 = 6;
+
+    /// The reason as text that follows "the listener refuses: ".
+    pub fn text(code: i32) -> &'static str {
+        match code {
+            USER => "the process is of another user or group, in part at least",
+            NOT_DUMPABLE => "the process is not dumpable",
+            SECURE => "the process was started with more rights than its user has",
+            CAPABLE => "the process has capabilities that the attacher lacks",
+            NAMESPACE => "the attacher is in another pid or user namespace",
+            UNKNOWN => "the process cannot tell who asks",
+            _ => "a reason that this build does not know",
+        }
+    }
+}
+
+const REQUEST_MAGIC: u64 = u64::from_le_bytes(*b"midair\x00K");
+const REPLY_MAGIC: u64 = u64::from_le_bytes(*b"midair\x00A");
+
+/// The attacher's first message.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectRequest {
+    magic: u64,
+    /// [`VERSION`] of the attacher. Magic number and version have the same offsets in every
+    /// version.
+    pub version: u32,
+    /// See [`purpose`].
+    pub purpose: u32,
+}
+
+/// Size of a [`ConnectRequest`], in bytes.
+pub const REQUEST_LEN: usize = size_of::<ConnectRequest>();
+/// Size of a [`ConnectReply`], in bytes.
+pub const REPLY_LEN: usize = size_of::<ConnectReply>();
+/// Capacity of the text in a reply, in bytes.
+pub const TEXT_LEN: usize = 512;
+
+impl ConnectRequest {
+    /// A request of this version.
+    pub fn new(purpose: u32) -> ConnectRequest {
+        ConnectRequest {
+            magic: REQUEST_MAGIC,
+            version: VERSION,
+            purpose,
+        }
+    }
+    /// Its bytes.
+    pub fn bytes(&self) -> [u8; REQUEST_LEN] {
+        let mut bytes = [0; REQUEST_LEN];
+        let (magic, rest) = bytes.split_at_mut(8);
+        magic.copy_from_slice(&self.magic.to_ne_bytes());
+        let (version, purpose) = rest.split_at_mut(4);
+        version.copy_from_slice(&self.version.to_ne_bytes());
+        purpose.copy_from_slice(&self.purpose.to_ne_bytes());
+        bytes
+    }
+    /// Reads a request of any version; `None` when the bytes are none.
+    pub fn read(bytes: &[u8]) -> Option<ConnectRequest> {
+        let request = ConnectRequest {
+            magic: u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?),
+            version: u32::from_ne_bytes(bytes.get(8..12)?.try_into().ok()?),
+            purpose: u32::from_ne_bytes(bytes.get(12..16)?.try_into().ok()?),
+        };
+        (request.magic == REQUEST_MAGIC && bytes.len() == REQUEST_LEN).then_some(request)
+    }
+}
+
+/// A message of the process.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectReply {
+    magic: u64,
+    /// [`VERSION`] of the process's register library. Magic number and version have the same
+    /// offsets in every version.
+    pub version: u32,
+    /// See [`outcome`].
+    pub outcome: u32,
+    /// Where it failed, see [`crate::boot::step`].
+    pub step: u32,
+    /// An errno, a reason of [`refusal`], or the other version.
+    pub error: i32,
+    /// Thread id of the worker thread in the process's pid namespace; 0 when there is none.
+    pub tid: u32,
+    /// The descriptor number that the library will be loaded by.
+    pub library_fd: i32,
+    /// 1 when a HIP or HSA runtime is in the process.
+    pub gpu: u32,
+    reserved: u32,
+    /// Error message of the dynamic loader, terminated by a zero byte.
+    pub text: [u8; TEXT_LEN],
+}
+
+impl ConnectReply {
+    /// A reply without details.
+    pub fn new(outcome: u32) -> ConnectReply {
+        ConnectReply {
+            magic: REPLY_MAGIC,
+            version: VERSION,
+            outcome,
+            step: 0,
+            error: 0,
+            tid: 0,
+            library_fd: -1,
+            gpu: 0,
+            reserved: 0,
+            text: [0; TEXT_LEN],
+        }
+    }
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: repr(C), integers and bytes only, no padding (8 + 8 * 4 + 512).
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), REPLY_LEN) }
+    }
+    /// Reads a reply. `None` when the bytes are none; of another version only the version is valid.
+    pub fn read(bytes: &[u8]) -> Option<ConnectReply> {
+        let word = |at: usize| -> Option<u32> {
+            Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+        };
+        if bytes.get(..8)? != REPLY_MAGIC.to_ne_bytes() {
+            return None;
+        }
+        let mut reply = ConnectReply::new(outcome::OTHER_VERSION);
+        reply.version = word(8)?;
+        if reply.version != VERSION {
+            reply.error = reply.version.cast_signed();
+            return Some(reply);
+        }
+        reply.outcome = word(12)?;
+        reply.step = word(16)?;
+        reply.error = word(20)?.cast_signed();
+        reply.tid = word(24)?;
+        reply.library_fd = word(28)?.cast_signed();
+        reply.gpu = word(32)?;
+        let text = bytes.get(40..REPLY_LEN)?;
+        reply.text.copy_from_slice(text);
+        Some(reply)
+    }
+    /// Sets the text, truncated to its capacity.
+    pub fn set_message(&mut self, message: &[u8]) {
+        let capacity = TEXT_LEN - 1;
+        for (to, from) in self.text.iter_mut().zip(message.iter().take(capacity)) {
+            *to = *from;
+        }
+    }
+    /// The text.
+    pub fn message(&self) -> &[u8] {
+        let end = self.text.iter().position(|byte| *byte == 0);
+        self.text.get(..end.unwrap_or(TEXT_LEN)).unwrap_or(&[])
+    }
+}
+
+const _: () = assert!(REPLY_LEN == 40 + TEXT_LEN && REQUEST_LEN == 16);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_its_filters() {
+        let name = name(7, 900, 3, 2);
+        assert_eq!(name.strip_prefix(&prefix(7, 900)), Some("3/2"));
+        assert_eq!(filters_in("3/2"), Some(2));
+        for bad in ["", "3", "4/0", "3/", "x/0", "0/-1", "0/0/0"] {
+            assert_eq!(filters_in(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_read_and_nothing_else_is() {
+        let request = ConnectRequest::new(purpose::ATTACH);
+        assert_eq!(ConnectRequest::read(&request.bytes()), Some(request));
+        let mut reply = ConnectReply::new(outcome::FAILED);
+        (reply.step, reply.error, reply.tid) = (4, -7, 9);
+        reply.set_message(b"no such file");
+        assert_eq!(ConnectReply::read(reply.bytes()), Some(reply));
+        assert_eq!(reply.message(), b"no such file");
+        reply.set_message(&[b'x'; 2000]);
+        assert_eq!(reply.message().len(), TEXT_LEN - 1);
+        for cut in 0..REPLY_LEN {
+            let _ = ConnectReply::read(&reply.bytes()[..cut]);
+            assert_eq!(
+                ConnectRequest::read(&reply.bytes()[..cut.min(REQUEST_LEN)]),
+                None,
+                "{cut}"
+            );
+        }
+        assert_eq!(ConnectRequest::read(&[0; REQUEST_LEN]), None);
+        let mut other = reply.bytes().to_vec();
+        other[8] ^= 0x40;
+        let other = ConnectReply::read(&other[..12]).unwrap();
+        assert_eq!(other.outcome, outcome::OTHER_VERSION);
+        assert_ne!(other.version, VERSION);
+    }
+}
