@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_is_interpolated_and_beyond_the_ends_the_nearest_counts() {
+    fn drift_is_interpolated_and_the_nearest_pair_counts_outside() {
         let mut clock = Clock::default();
         assert_eq!((clock.convert(5), clock.is_set()), (5, false));
         clock.add(pair(1_000_000, 0));

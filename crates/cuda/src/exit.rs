@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_leaves_waits_for_the_session_and_no_longer() {
+    fn an_exit_waits_for_the_session_within_a_limit() {
         reset_after_fork();
         at_exit();
         assert!(!is_exiting());

@@ -105,7 +105,7 @@ mod tests {
     };
 
     #[test]
-    fn a_kernel_is_told_once_wherever_its_name_lies() {
+    fn a_kernel_is_described_once_wherever_its_name_is_stored() {
         let mut kernels = Kernels::default();
         let mut told = Vec::new();
         let mut number = |name: *const c_char, shape| {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_holds_another_name_now() {
+    fn an_address_may_hold_another_name_later() {
         let mut kernels = Kernels::default();
         let mut text = *b"first\0";
         let place = text.as_mut_ptr().cast::<c_char>();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_found_no_room_is_told_again() {
+    fn a_description_that_was_not_stored_is_repeated() {
         let mut kernels = Kernels::default();
         // SAFETY: a literal.
         unsafe {

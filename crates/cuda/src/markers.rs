@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn started_ranges_end_by_their_id_and_marks_are_moments() {
+    fn started_ranges_end_by_their_id_and_marks_have_no_duration() {
         let mut markers = Markers::default();
         assert_eq!(
             markers.add(&event(EventKind::Begin, 1, 5, 7, "five", "")),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted() {
+    fn ranges_beyond_the_maximum_are_counted() {
         let mut markers = Markers::default();
         for id in 1..=(MOST_OPEN as u32 + 3) {
             assert_eq!(

@@ -321,7 +321,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_buffer_once_and_none_beyond() {
+    fn each_buffer_is_handed_out_once() {
         let pool = Pool::new();
         assert_eq!(pool.take(|| 7), None);
         assert!(pool.open());
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_and_the_addresses_stay() {
+    fn memory_is_released_and_the_addresses_stay_mapped() {
         let pool = Pool::new();
         pool.release_memory();
         assert!(pool.open());
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn they_come_back_in_order_and_others_between_them() {
+    fn buffers_are_returned_in_order_with_foreign_ones_between() {
         let pool = Pool::new();
         assert!(pool.open());
         let (first, second) = (pool.take(|| 7).unwrap(), pool.take(|| 7).unwrap());
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cupti_keeps_is_kept_for_it() {
+    fn buffers_that_cupti_keeps_stay_reserved() {
         let pool = Pool::new();
         assert!(pool.open());
         let kept = pool.take(|| 7).unwrap();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_never_have_the_same() {
+    fn threads_never_share_a_buffer() {
         let pool = Pool::new();
         assert!(pool.open());
         let done = AtomicBool::new(false);

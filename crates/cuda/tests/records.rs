@@ -245,7 +245,7 @@ impl Drop for Edge {
 }
 
 #[test]
-fn nothing_is_read_behind_a_records_end() {
+fn nothing_is_read_beyond_the_end_of_a_record() {
     let edge = Edge::new();
     for layouts in &LAYOUTS {
         for (_, kind) in KINDS {
@@ -276,7 +276,7 @@ fn cut(layouts: &Layouts, kind: u32, bytes: &[u8]) {
 
 proptest! {
     #[test]
-    fn any_bytes_are_some_record(
+    fn any_bytes_decode_without_a_fault(
         version in 0..LAYOUTS.len(),
         kind in prop_oneof![0_u32..70, any::<u32>()],
         bytes in proptest::collection::vec(any::<u8>(), 0..300),

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_is_whole_and_a_cut_one_is_not() {
+    fn a_complete_library_passes_and_a_truncated_one_does_not() {
         let libc = own();
         assert_eq!(verdict(&libc), Ok(()));
         // Section headers and symbols for debuggers lie behind the last segment: they may be
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn other_things_are_called_what_they_are() {
+    fn other_files_are_refused_by_their_kind() {
         let mut other = own();
         other[18] = 0xf3;
         assert!(verdict(&other).unwrap_err().contains("another processor"));

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_named_once_and_deleted_ones_not() {
+    fn libraries_are_listed_once_and_deleted_ones_are_not() {
         let maps = "55d0-55d1 r-xp 00000000 fd:00 12 /usr/bin/libdemo\n\
                     7f00-7f01 r--p 00000000 fd:00 13 /opt/a b/libcudart.so.12\n\
                     7f01-7f02 r-xp 00001000 fd:00 13 /opt/a b/libcudart.so.12\n\
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_pairs() {
+    fn variables_are_split_at_the_equals_sign() {
         let process = Process {
             environment: variables(b"A=1\0B=\0C\0CUDA_HOME=/x=y\0"),
             ..Process::default()
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_seen() {
+    fn this_process_is_described() {
         let own = Process::own(false);
         assert!(
             own.mapped.iter().any(|path| path.contains("libc.so")),

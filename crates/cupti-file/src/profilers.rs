@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_are_known_by_library_and_by_variable() {
+    fn other_profilers_are_known_by_library_and_by_variable() {
         let mut process = Process {
             mapped: vec![
                 "/usr/lib/libcuda.so.1".to_owned(),

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_names_is_the_only_one() {
+    fn a_file_that_the_user_names_is_the_only_candidate() {
         let all = found(
             Some("/x/libcupti.so.13"),
             &["/y/libcupti.so.12"],
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_majors() {
+    fn the_major_version_is_read_from_the_name() {
         assert_eq!(major_of("/x/libcupti.so.12"), Some(12));
         assert_eq!(major_of("libcupti.so.11.8"), Some(11));
         assert_eq!(major_of("/x/libcupti.so.2025.3.1"), None);

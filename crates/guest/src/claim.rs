@@ -68,7 +68,7 @@ pub fn reset_after_fork() {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_first_has_it() {
+    fn the_first_claim_succeeds() {
         assert!(super::acquire());
         assert!(!super::acquire());
         super::release();

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_of_its_own_below_the_limit() {
+    fn each_library_gets_an_unused_number_below_the_limit() {
         let open = || {
             let file = std::fs::File::open("/dev/null").unwrap();
             VerifiedFd::new(std::os::fd::IntoRawFd::into_raw_fd(file)).unwrap()

@@ -49,7 +49,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn silence_ends_it_and_a_word_begins_it_anew() {
+    fn silence_ends_the_lease_and_a_tick_renews_it() {
         let mut lease = Lease::new(7, 0, 100);
         assert!(!lease.has_run_out(7, 60 * MS));
         assert!(!lease.has_run_out(8, 120 * MS));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_nobody_had_a_turn_does_not_count() {
+    fn time_in_which_neither_side_runs_does_not_count() {
         let mut lease = Lease::new(0, 0, 5000);
         // An hour in which neither side runs.
         assert!(!lease.has_run_out(0, 3_600_000 * MS));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn without_one_nothing_runs_out() {
+    fn without_a_lease_nothing_expires() {
         let mut lease = Lease::new(0, 0, 0);
         assert!((1..1000).all(|round| !lease.has_run_out(0, round * 200 * MS)));
     }

@@ -96,7 +96,7 @@ mod tests {
     use std::os::fd::{AsRawFd, IntoRawFd};
 
     #[test]
-    fn a_number_that_became_the_programs_is_not_closed() {
+    fn a_number_that_the_program_has_taken_is_not_closed() {
         let (ours, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let own = VerifiedFd::new(ours.into_raw_fd()).unwrap();
         let number = own.number();

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_its_filters() {
+    fn the_number_of_filters_is_read_from_the_name() {
         let name = name(7, 900, 3, 2);
         assert_eq!(name.strip_prefix(&prefix(7, 900)), Some("3/2"));
         assert_eq!(filters_in("3/2"), Some(2));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_read_and_nothing_else_is() {
+    fn messages_are_read_and_invalid_bytes_are_not() {
         let request = ConnectRequest::new(purpose::ATTACH);
         assert_eq!(ConnectRequest::read(&request.bytes()), Some(request));
         let mut reply = ConnectReply::new(outcome::FAILED);

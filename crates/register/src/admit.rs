@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_user_and_a_root_that_could_trace_are_let_in() {
+    fn the_same_user_and_a_root_that_could_trace_are_admitted() {
         assert_eq!(judge(&own(1000, 0), &peer_of(1000, 0)), Ok(()));
         assert_eq!(judge(&own(1000, 0), &peer_of(0, 0xff)), Ok(()));
         assert_eq!(judge(&own(0, 0xff), &peer_of(0, 0x1ff)), Ok(()));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_else_is_refused_with_the_reason() {
+    fn other_peers_are_refused_with_the_reason() {
         let refused = |own: &OwnProcess, change: fn(&mut Peer), why: i32, what: &str| {
             let mut peer = peer_of(own.threads[0].uid[0], own.threads[0].permitted);
             change(&mut peer);

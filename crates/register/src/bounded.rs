@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_end_at_their_nul_or_are_refused() {
+    fn texts_end_at_their_terminator_or_are_refused() {
         let mut cursor = Cursor::new(c"one".as_ptr());
         assert_eq!(cursor.text().unwrap(), c"one".to_owned());
         assert_eq!(

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn secure_mode_reads_file_names_as_the_patterns_do() {
+    fn secure_mode_matches_file_names_as_amds_patterns_do() {
         let hip = &CLIENTS[1];
         for good in ["libamdhip64.so.7", "libamdhip64.so.7.2.53211"] {
             assert!(file_name_fits(hip, good), "{good}");

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_of_the_abi_has_words_of_its_own() {
+    fn every_code_of_the_abi_has_its_own_text() {
         let json: &str = include_str!("../../../api/rocprofiler_register.json");
         let mut seen = std::collections::HashSet::new();
         for raw in 0..10 {

@@ -175,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_cannot_be_one_is_refused() {
+    fn an_invalid_buffer_is_refused() {
         assert_eq!(read(&u32::MAX.to_le_bytes()), Err(Code::InvalidArgument));
         assert_eq!(read(&buffer(&[("", "x")])), Err(Code::InvalidArgument));
         assert_eq!(read(&buffer(&[("A=B", "x")])), Err(Code::InvalidArgument));
     }
 
     #[test]
-    fn published_variables_are_seen_by_getenv_and_gone_afterwards() {
+    fn published_variables_are_seen_by_getenv_and_removed_afterwards() {
         let get = |name: &CStr| crate::config::variable(name);
         let path_before = get(c"PATH");
         let array_before = in_place().load(Ordering::Relaxed);

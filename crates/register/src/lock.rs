@@ -170,7 +170,7 @@ mod tests {
 
     // One test: the locks belong to the process, and tests run in parallel.
     #[test]
-    fn locks_exclude_threads_tell_their_owner_and_open_in_a_child() {
+    fn locks_exclude_threads_detect_their_owner_and_are_open_in_a_child() {
         // Exclusion: eight threads increment a count in steps that are not atomic.
         let count = AtomicU32::new(0);
         std::thread::scope(|scope| {

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_read_whole_or_not_at_all() {
+    fn a_status_is_parsed_completely_or_not_at_all() {
         let text = b"Name:\t\xff Uid:\t1\nUid:\t1000\t0\t1\t2\nGid:\t5\t6\t7\t8\nNStgid:\t70\t3\nCapPrm:\t00000000a80425fb\nCapEff:\t0\n";
         let got = parse_status(text).unwrap();
         assert_eq!(got.uid, [1000, 0, 1, 2]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_knows_itself() {
+    fn this_process_reads_its_own_files() {
         let own = std::process::id() as i32;
         assert!(threads().contains(&own));
         assert!(start_ticks().unwrap() > 0);

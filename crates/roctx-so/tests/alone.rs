@@ -43,7 +43,7 @@ fn run(dir: &Path, name: &str, defines: &[&str]) {
 }
 
 #[test]
-fn levels_and_ids_are_right_with_nobody_there() {
+fn levels_and_ids_are_right_without_a_profiler() {
     let dir = tempfile::tempdir().unwrap();
     run(dir.path(), "alone", &["-Wno-unused"]);
 }

@@ -143,7 +143,7 @@ fn executables() -> Vec<u64> {
 }
 
 #[test]
-fn what_comes_and_goes_is_remembered_until_the_runtime_is_opened_anew() {
+fn objects_are_recorded_until_the_runtime_is_initialised_again() {
     // SAFETY: null is refused.
     let none = unsafe { hooks::install(std::ptr::null()) };
     assert_eq!(none, status::INVALID_ARGUMENT);

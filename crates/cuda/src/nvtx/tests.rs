@@ -167,7 +167,7 @@ fn push_in(domain: usize, string: usize) -> i32 {
 
 /// One test, because a process has one of everything here.
 #[test]
-fn tables_are_found_taken_and_given_back() {
+fn tables_are_found_hooked_and_restored() {
     // It is no table while a pointer leads elsewhere.
     let start = lay_out(COMPLETE, 0);
     IMAGE.0[80].fetch_add(8, SeqCst);

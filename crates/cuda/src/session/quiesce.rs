@@ -106,7 +106,7 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
 
     #[test]
-    fn busy_threads_run_on_and_sleeping_ones_sleep() {
+    fn busy_and_sleeping_threads_count_as_having_left() {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let stop = &stop;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_a_limit_and_the_state_is_behind_the_name() {
+    fn the_limit_is_kept_and_the_state_is_parsed_behind_the_name() {
         assert!(!wait(Duration::ZERO));
         assert_eq!(state(b"12 (a) S 9) R 1 2"), Some(b'R'));
         assert_eq!(state(b"12 (a"), None);

@@ -230,7 +230,7 @@ fn every_record_arrives_once_with_its_kernel_stream_and_call() {
 }
 
 #[test]
-fn what_finds_no_buffer_is_counted_and_the_rest_arrives() {
+fn records_without_a_buffer_are_counted_and_the_rest_arrives() {
     let _alone = alone();
     let mut attacher = Attacher::new(256 << 20);
     let session = attacher.begin(&choice(true, false, false, false)).unwrap();
@@ -257,7 +257,7 @@ fn what_finds_no_buffer_is_counted_and_the_rest_arrives() {
 }
 
 #[test]
-fn a_reader_that_is_slow_is_waited_for() {
+fn a_slow_reader_is_waited_for() {
     let _alone = alone();
     // The spool is smaller than two buffers.
     let mut attacher = Attacher::new(1 << 20);
@@ -298,7 +298,7 @@ struct Owned(Session);
 unsafe impl Send for Owned {}
 
 #[test]
-fn somebody_else_s_recording_is_left_alone() {
+fn another_profilers_recording_is_left_alone() {
     let _alone = alone();
     // A profiler that is only subscribed is no obstacle.
     fake::with(|fake| (fake.used, fake.recorded, fake.subscriber) = (true, true, true));
@@ -366,7 +366,7 @@ fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
 }
 
 #[test]
-fn who_is_the_first_asks_nobody() {
+fn the_first_user_of_cupti_asks_no_question() {
     let _alone = alone();
     let attacher = Attacher::new(1 << 20);
     let asked = |choice: &Choice| {
@@ -393,7 +393,7 @@ fn who_is_the_first_asks_nobody() {
 }
 
 #[test]
-fn what_lies_in_another_profiler_s_buffer_is_read() {
+fn records_in_another_profilers_buffer_are_read() {
     let _alone = alone();
     let mut attacher = Attacher::new(1 << 20);
     let mut theirs = vec![0_u8; 1 << 16];
@@ -412,7 +412,7 @@ fn what_lies_in_another_profiler_s_buffer_is_read() {
 }
 
 #[test]
-fn threads_have_the_system_s_numbers() {
+fn threads_have_system_thread_ids() {
     let _alone = alone();
     fake::with(|fake| fake.by_half = true);
     let mut attacher = Attacher::new(1 << 20);
@@ -442,7 +442,7 @@ fn threads_have_the_system_s_numbers() {
 }
 
 #[test]
-fn what_cannot_be_enabled_is_refused_or_said() {
+fn kinds_that_cannot_be_enabled_are_refused_or_noted() {
     let _alone = alone();
     fake::with(|fake| fake.refuses = Some(activity_kind::CONCURRENT_KERNEL));
     let attacher = Attacher::new(1 << 20);
@@ -476,7 +476,7 @@ fn what_cannot_be_enabled_is_refused_or_said() {
 }
 
 #[test]
-fn another_profiler_subscribes_when_we_are_gone_and_not_before() {
+fn another_profiler_subscribes_only_after_the_session() {
     let _alone = alone();
     let mut attacher = Attacher::new(1 << 20);
     for round in 0..5 {
@@ -516,7 +516,7 @@ fn another_profiler_subscribes_when_we_are_gone_and_not_before() {
 }
 
 #[test]
-fn ranges_have_begin_and_end_and_open_ones_are_told() {
+fn ranges_have_begin_and_end_and_open_ones_are_recorded() {
     let _alone = alone();
     let mut attacher = Attacher::new(1 << 20);
     let session = attacher.begin(&choice(false, false, false, true)).unwrap();
@@ -565,7 +565,7 @@ fn ranges_have_begin_and_end_and_open_ones_are_told() {
 }
 
 #[test]
-fn buffers_that_cannot_be_read_or_do_not_come_back_are_counted() {
+fn buffers_that_cannot_be_read_are_counted() {
     let _alone = alone();
     let mut attacher = Attacher::new(1 << 20);
     let session = attacher.begin(&choice(true, false, false, false)).unwrap();

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_s_code_is_the_library_s_and_a_page_is_a_page() {
+    fn a_segment_is_the_librarys_or_a_single_page() {
         let here = Segment::of(look as *const () as usize);
         assert!(here.bytes > PAGE);
         let code = here.start..here.start + here.bytes;

@@ -70,7 +70,7 @@ impl Code {
 }
 
 #[test]
-fn a_caller_waits_until_the_watch_ends_and_gets_his_answer() {
+fn a_caller_waits_until_the_watch_ends_and_gets_its_result() {
     let _alone = alone();
     let code = Code::new();
     assert_eq!(code.call(0, 40, 2), 42);
@@ -108,7 +108,7 @@ fn a_caller_waits_until_the_watch_ends_and_gets_his_answer() {
 }
 
 #[test]
-fn our_own_thread_does_not_wait_for_itself() {
+fn the_worker_thread_does_not_wait_for_itself() {
     let _alone = alone();
     let code = Code::new();
     // SAFETY: as above.
@@ -125,7 +125,7 @@ fn our_own_thread_does_not_wait_for_itself() {
 }
 
 #[test]
-fn what_somebody_else_put_there_stays_and_odd_places_are_refused() {
+fn foreign_code_stays_and_unaligned_addresses_are_refused() {
     let _alone = alone();
     let code = Code::new();
     // SAFETY: nothing is changed: the second address is refused, and the first one put back.
@@ -146,7 +146,7 @@ fn what_somebody_else_put_there_stays_and_odd_places_are_refused() {
 }
 
 #[test]
-fn nobody_waits_for_ever() {
+fn waits_are_limited() {
     let _alone = alone();
     let code = Code::new();
     // SAFETY: as above.

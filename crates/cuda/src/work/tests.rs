@@ -120,7 +120,7 @@ fn nothing_is_touched_until_the_process_initialises_cuda() {
 }
 
 #[test]
-fn a_process_that_never_does_is_said_to_have_nothing() {
+fn a_process_that_never_initialises_cuda_gets_a_note() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     fake::with(|fake| *fake = fake::Fake::default());
     INITIALISED.store(false, SeqCst);
@@ -137,7 +137,7 @@ fn a_process_that_never_does_is_said_to_have_nothing() {
 }
 
 #[test]
-fn a_profiler_that_was_first_has_it() {
+fn a_profiler_that_was_first_has_priority() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     fake::with(|fake| {
         *fake = fake::Fake::default();

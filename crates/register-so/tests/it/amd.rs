@@ -80,7 +80,7 @@ impl Pair {
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
 #[test]
-fn answers_are_amds() {
+fn results_equal_amds() {
     let Some(root) = root::find() else { return };
     let pair = Pair::new(root);
     let tool: (&str, &str) = ("ROCP_TOOL_LIBRARIES", "libtool.so");
@@ -170,7 +170,7 @@ fn a_helper_that_fails_costs_no_table() {
 }
 
 #[test]
-fn where_amds_ends_the_process_ours_answers() {
+fn where_amds_library_ends_the_process_ours_returns_a_code() {
     let Some(root) = root::find() else { return };
     let pair = Pair::new(root);
     let cases: &[(Variables, &str, &str)] = &[

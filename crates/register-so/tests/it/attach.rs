@@ -112,7 +112,7 @@ fn a_newer_sdk_loads_the_tool_itself_and_gets_each_table_once() {
 }
 
 #[test]
-fn our_sdk_needs_no_helper_and_takes_another_tool() {
+fn our_sdk_needs_no_helper_and_accepts_another_tool() {
     let home = with_sdk(&["-DATTACH", "-DLOAD_TOOL", "-DOURS"]);
     let lines = home.run(
         &[],
@@ -159,7 +159,7 @@ fn our_sdk_needs_no_helper_and_takes_another_tool() {
 }
 
 #[test]
-fn failures_have_their_codes_and_can_be_tried_again() {
+fn failures_have_their_codes_and_can_be_retried() {
     let home = with_sdk(&["-DATTACH", "-DOURS"]);
     assert_eq!(
         home.run(&[], &["attach:libtool.so", "detach", "reattach"]),
@@ -223,7 +223,7 @@ fn no_sdk_or_one_that_cannot_attach_is_no_tools() {
 }
 
 #[test]
-fn with_no_tool_named_the_one_beside_us_is_used() {
+fn without_a_named_tool_the_one_beside_us_is_used() {
     let home = with_sdk(&["-DATTACH", "-DLOAD_TOOL", "-DOURS"]);
     std::fs::create_dir(home.path("rocprofiler-sdk")).unwrap();
     let home = home.with(
@@ -241,7 +241,7 @@ fn with_no_tool_named_the_one_beside_us_is_used() {
 }
 
 #[test]
-fn attaches_at_once_come_one_after_the_other() {
+fn concurrent_attaches_are_serialized() {
     let home = with_sdk(&["-DATTACH", "-DOURS"]);
     let lines = home.run(&[], &["add:hip", "attach-many:8", "env:ROCPROF_PROBE"]);
     assert_eq!(lines[lines.len() - 2..], ["attach-many 0", "env -"]);
@@ -315,7 +315,7 @@ fn amds_helper_of_each_generation_brings_its_table_and_its_thread() {
 }
 
 #[test]
-fn amds_way_of_injecting_works_on_our_listener() {
+fn amds_injection_works_on_our_listener() {
     let home = with_sdk(&["-DATTACH", "-DOURS"]);
     let inject = home.path("inject");
     crate::common::compile(&["-o", inject.to_str().unwrap(), &common::source("inject.c")]);

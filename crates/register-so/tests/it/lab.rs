@@ -85,7 +85,7 @@ fn real_runtimes_register_and_their_results_stay_right() {
 }
 
 #[test]
-fn a_real_process_has_one_listener_parked_and_deaf() {
+fn a_real_process_has_one_parked_listener_that_blocks_signals() {
     let Some(root) = root::find() else { return };
     let folder = install(&root);
     let mut child = vadd(&root, folder.path(), &["1000000", "2000"])

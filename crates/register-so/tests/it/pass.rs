@@ -73,7 +73,7 @@ fn a_plugin_calls_its_own_functions_with_its_own_arguments() {
 }
 
 #[test]
-fn a_library_behind_ours_in_the_search_is_reached() {
+fn a_library_after_ours_in_the_search_order_is_reached() {
     let home = with_plugin(Home::new(), "liblate.so", "late");
     let home = home.with("librocprofiler-sdk-rocattach.so.1", "rocattach.c", &[]);
     let program = Program::new(home, Some("liblate.so"));
@@ -81,7 +81,7 @@ fn a_library_behind_ours_in_the_search_is_reached() {
 }
 
 #[test]
-fn nobody_elses_means_the_attach_library_beside_us() {
+fn without_another_function_the_attach_library_is_called() {
     let home = Home::new().with("librocprofiler-sdk-rocattach.so.1", "rocattach.c", &[]);
     let program = Program::new(home, None);
     let lines = program.run(&["attach:1234", "detach", "attach:99"]);

@@ -16,7 +16,7 @@ const NAMES: [&str; 10] = [
 ];
 
 #[test]
-fn tables_are_kept_where_nothing_profiles() {
+fn tables_are_kept_without_a_profiler() {
     let home = Home::new();
     let words: Vec<String> = NAMES.iter().map(|n| format!("add:{n}")).collect();
     let words: Vec<&str> = words
@@ -48,7 +48,7 @@ fn tables_are_kept_where_nothing_profiles() {
 }
 
 #[test]
-fn what_cannot_be_registered_has_its_own_code() {
+fn invalid_registrations_have_their_own_codes() {
     let home = Home::new();
     let lines = home.run(
         &[],
@@ -99,7 +99,7 @@ fn our_sdk_finds_the_tables_themselves_in_the_iteration() {
 }
 
 #[test]
-fn many_threads_register_at_once_and_none_is_turned_away() {
+fn many_threads_register_concurrently_and_none_is_refused() {
     let home = Home::new();
     // Eight threads with six libraries fill every entry that these have.
     let lines = home.run(&[], &["many:8", "listeners:1", "list:0", "add:hsa"]);
@@ -120,7 +120,7 @@ fn a_registration_returns_when_the_listener_listens() {
 }
 
 #[test]
-fn switches_off_mean_off() {
+fn switches_turn_attaching_off() {
     let home = Home::new();
     let off = home.run(
         &[("ROCP_TOOL_ATTACH", "0")],
@@ -167,7 +167,7 @@ fn values_that_end_amds_library_do_not_end_ours() {
 }
 
 #[test]
-fn secure_mode_wants_the_right_file() {
+fn secure_mode_requires_the_right_file() {
     let home = Home::new()
         .with("libamdhip64.so.7.2.4", "runtime.c", &[])
         .with("libother.so", "runtime.c", &[]);
@@ -248,7 +248,7 @@ fn a_named_sdk_is_the_only_one() {
 }
 
 #[test]
-fn an_sdk_that_comes_late_asks_for_what_is_kept() {
+fn a_late_sdk_requests_the_kept_tables() {
     let home = Home::new().with("librocprofiler-sdk.so.1", "sdk.c", &["-DATTACH"]);
     let lines = home.run(
         &[],
@@ -308,7 +308,7 @@ fn a_forked_child_has_the_tables_and_gets_its_own_listener() {
 }
 
 #[test]
-fn every_code_has_its_words() {
+fn every_code_has_a_text() {
     let words: Vec<String> = (0..=10).map(|n| format!("word:{n}")).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let lines = Home::new().run(&[], &words);

@@ -8,7 +8,7 @@ fn why(wanted: &str, driver: u32) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_its_reason() {
+fn unusable_files_are_refused_with_the_reason() {
     for (path, reason) in [
         ("/nowhere/libcupti.so.13", "there is no such file"),
         ("/etc/passwd", "is not a 64-bit library"),
@@ -32,13 +32,13 @@ fn what_does_not_fit_is_told_with_its_reason() {
 }
 
 #[test]
-fn a_driver_that_is_too_old_or_tells_nothing_is_the_reason() {
+fn a_driver_that_is_too_old_or_of_unknown_version_is_the_reason() {
     assert!(why("/x", 0).contains("does not tell its version"));
     assert!(why("/x", 11_080).contains("has CUDA 11.8"));
 }
 
 #[test]
-fn long_reasons_are_cut_at_a_character() {
+fn long_reasons_are_truncated_at_a_character() {
     let text = why(&format!("/{}", "ä".repeat(2000)), 13_000);
     assert!(text.len() <= MOST_TEXT + 3 && text.ends_with('…'), "{text}");
 }
@@ -57,7 +57,7 @@ fn table(version: unsafe extern "C" fn(*mut u32) -> u32) -> Functions {
 }
 
 #[test]
-fn the_version_chooses_the_layouts() {
+fn the_version_selects_the_layouts() {
     unsafe extern "C" fn of_13_2(version: *mut u32) -> u32 {
         // SAFETY: a valid out pointer of the caller.
         unsafe { *version = 130_205 };
@@ -119,7 +119,7 @@ fn a_missing_function_is_named() {
 /// Real libraries, where there are some: up to 13.1 they return their version without a GPU.
 #[test]
 #[ignore = "needs NVIDIA's libraries: MIDAIR_CUPTI_FILES=PATH:PATH..."]
-fn real_ones_are_opened() {
+fn real_cupti_libraries_are_opened() {
     let files = std::env::var("MIDAIR_CUPTI_FILES").unwrap();
     let mut versions = Vec::new();
     for path in files.split(':') {
@@ -142,7 +142,7 @@ fn real_ones_are_opened() {
 }
 
 #[test]
-fn the_driver_tells_its_devices() {
+fn the_driver_reports_its_devices() {
     unsafe extern "C" fn version(at: *mut c_int) -> u32 {
         // SAFETY: a valid out pointer of the caller.
         unsafe { *at = 13_000 };
