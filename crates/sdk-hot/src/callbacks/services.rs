@@ -35,7 +35,7 @@ impl Default for Services {
 }
 
 impl Services {
-    /// Adds a service for calls of a record kind ([`record_kind`]).
+    /// Adds a service for calls of a record kind ([`super::record_kind`]).
     pub fn add(&mut self, record_kind: u8, service: Service) {
         if let Some(list) = self.by_kind.get_mut(usize::from(record_kind)) {
             self.kinds = self.kinds.with(record_kind);
