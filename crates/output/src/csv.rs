@@ -10,13 +10,12 @@ mod cuda;
 use crate::cuda::copy_operation;
 use crate::digits;
 use crate::files::{FileSet, OutputFile, WriteError};
-use crate::index::{Index, is_cuda_call, is_hip};
-use crate::job::{Job, Writer, address};
+use crate::job::{Job, address};
 use crate::notes;
+use crate::sink::{Opened, Sink, Writer};
 use crate::stats;
-use midair_record::event::{
-    Allocation, Api, Copy, CudaLaunch, CudaTransfer, Kernel, Marker, NO_NODE, Record, Scratch, kind,
-};
+use midair_domain::KindSet;
+use midair_record::event::{NO_NODE, Record, kind};
 
 const CALLS: &[&str] = &[
     "Domain",
@@ -104,139 +103,162 @@ const PROCESS: &str = "Process_Id";
 /// LDS is given out in blocks of so many bytes.
 const LDS_BLOCK: u32 = 512;
 
-/// The writer.
-pub(crate) struct Csv;
+/// A table: the domains whose records have the same file, as the table of domains says.
+struct Layout {
+    /// One of these domains.
+    kind: u8,
+    columns: &'static [&'static str],
+    row: fn(&mut Row, &Job<'_>, &Record<'_>),
+    /// Columns behind those of AMD, where a session has CUDA's records.
+    cuda: Option<(&'static [&'static str], fn(&mut Row, &Record<'_>))>,
+}
 
-impl Writer for Csv {
-    fn write(&self, jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
-        traces(jobs, files)?;
-        if jobs.iter().any(|job| job.plan.stats) {
-            statistics(jobs, files)?;
+/// All tables of records, in the order in which files are named to the user.
+static LAYOUTS: [Layout; 11] = [
+    Layout::of(kind::HIP_RUNTIME_API_EXT, CALLS, call_row),
+    Layout::of(kind::HSA_CORE_API, CALLS, call_row),
+    Layout::of(kind::MARKER_CORE_RANGE_API, CALLS, marker_row),
+    Layout {
+        cuda: Some((cuda::KERNELS, cuda::launch)),
+        ..Layout::of(kind::KERNEL_DISPATCH, KERNELS, kernel_row)
+    },
+    Layout {
+        cuda: Some((cuda::COPIES, cuda::transfer)),
+        ..Layout::of(kind::MEMORY_COPY, COPIES, copy_row)
+    },
+    Layout::of(kind::MEMORY_ALLOCATION, ALLOCATIONS, allocation_row),
+    Layout::of(kind::SCRATCH_MEMORY, SCRATCH, scratch_row),
+    Layout::of(kind::CUDA_RUNTIME_API, cuda::CALLS, cuda::call_row),
+    Layout::of(kind::MEMORY_SET, cuda::SETS, cuda::set_row),
+    Layout::of(kind::SYNCHRONIZATION, cuda::WAITS, cuda::wait_row),
+    Layout::of(kind::UNIFIED_MEMORY, cuda::UNIFIED, cuda::unified_row),
+];
+
+impl Layout {
+    const fn of(
+        kind: u8,
+        columns: &'static [&'static str],
+        row: fn(&mut Row, &Job<'_>, &Record<'_>),
+    ) -> Layout {
+        Layout {
+            kind,
+            columns,
+            row,
+            cuda: None,
         }
-        agents::agent_info(jobs, files)?;
-        notes::write(jobs, files)
+    }
+
+    /// Name of the file, and the domains whose records it has.
+    fn file(&self) -> Option<(&'static str, KindSet)> {
+        let name = midair_domain::domain(self.kind)?.files.csv?;
+        let same = midair_domain::built().filter(|domain| domain.files.csv == Some(name));
+        Some((name, same.map(|domain| domain.kind).collect()))
     }
 }
 
-/// The files of records, all in one walk.
-fn traces(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
+/// A table with rows, and its file.
+struct Table {
+    kinds: KindSet,
+    file: OutputFile,
+    row: fn(&mut Row, &Job<'_>, &Record<'_>),
+    cuda: Option<fn(&mut Row, &Record<'_>)>,
+    /// Whether each row ends in the process: that of several processes whose rows do not say it.
+    of_process: bool,
+}
+
+/// The writer.
+struct Csv<'a> {
+    jobs: &'a [Job<'a>],
+    tables: Vec<Table>,
+    agents: OutputFile,
+    row: Row,
+}
+
+/// Begins the files of records, those that have any, and the one of agents.
+pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
     let together = jobs.len() > 1;
-    let any = |has: fn(&Index) -> bool| jobs.iter().any(|job| has(job.index));
-    let calls = |wanted, suffix| open(files, wanted, suffix, CALLS);
-    // Rows of these tables do not say which process they are of.
-    let file = |wanted, suffix: &str, columns: &[&str]| {
-        if !together {
-            return open(files, wanted, suffix, columns);
+    let with_cuda = jobs.iter().any(|job| job.index.is_cuda());
+    let mut tables = Vec::new();
+    for layout in &LAYOUTS {
+        let Some((name, kinds)) = layout.file() else {
+            continue;
+        };
+        if !jobs.iter().any(|job| job.index.has(kinds)) {
+            continue;
         }
-        open(files, wanted, suffix, &[columns, &[PROCESS]].concat())
-    };
-    let mut hip = calls(any(Index::has_hip), "hip_api_trace.csv")?;
-    let mut hsa = calls(any(Index::has_hsa), "hsa_api_trace.csv")?;
-    let mut markers = calls(any(|index| index.marker_count > 0), "marker_api_trace.csv")?;
-    // What only CUDA tells stands behind AMD's columns.
-    let with_cuda = any(Index::is_cuda);
-    let (kernel_columns, copy_columns) = if with_cuda {
-        (
-            [KERNELS, cuda::KERNELS].concat(),
-            [COPIES, cuda::COPIES].concat(),
-        )
-    } else {
-        (KERNELS.to_vec(), COPIES.to_vec())
-    };
-    let mut kernels = file(
-        any(|index| index.dispatches > 0),
-        "kernel_trace.csv",
-        &kernel_columns,
-    )?;
-    let mut copies = file(
-        any(|index| index.copy_count > 0),
-        "memory_copy_trace.csv",
-        &copy_columns,
-    )?;
-    let mut allocations = file(
-        any(|index| !index.allocations.is_empty()),
-        "memory_allocation_trace.csv",
-        ALLOCATIONS,
-    )?;
-    let mut scratch = file(
-        any(|index| !index.scratch.is_empty()),
-        "scratch_memory_trace.csv",
-        SCRATCH,
-    )?;
-    let mut further = cuda::Tables::open(files, jobs, &file)?;
-    let mut row = Row::default();
-    for job in jobs {
-        let walked = job.trace.records.walk(
-            |kind| kind < kind::AGENT,
-            |record| {
-                let file = match record {
-                    Record::Api(api, _) => {
-                        call_row(&mut row, job, api);
-                        if is_hip(api.header.kind) {
-                            &mut hip
-                        } else if is_cuda_call(api.header.kind) {
-                            row.number(api.retval);
-                            &mut further.calls
-                        } else {
-                            &mut hsa
-                        }
-                    }
-                    Record::Marker(marker, message) => {
-                        marker_row(&mut row, job, marker, message);
-                        &mut markers
-                    }
-                    Record::Kernel(kernel, told) => {
-                        kernel_row(&mut row, job, kernel, told.as_ref());
-                        if with_cuda {
-                            cuda::launch(&mut row, kernel, told.as_ref());
-                        }
-                        &mut kernels
-                    }
-                    Record::Copy(copy, told) => {
-                        copy_row(&mut row, job, copy, told.as_ref());
-                        if with_cuda {
-                            cuda::transfer(&mut row, copy, told.as_ref());
-                        }
-                        &mut copies
-                    }
-                    Record::Allocation(allocation) => {
-                        allocation_row(&mut row, job, allocation);
-                        &mut allocations
-                    }
-                    Record::Scratch(record) => {
-                        scratch_row(&mut row, job, record);
-                        &mut scratch
-                    }
-                    Record::MemorySet(set) => {
-                        cuda::set_row(&mut row, job, set);
-                        &mut further.sets
-                    }
-                    Record::Synchronization(wait) => {
-                        cuda::wait_row(&mut row, job, wait);
-                        &mut further.waits
-                    }
-                    Record::UnifiedMemory(moved) => {
-                        cuda::unified_row(&mut row, job, moved);
-                        &mut further.unified
-                    }
-                    _ => return Ok(()),
-                };
-                if together && !matches!(record, Record::Api(..) | Record::Marker(..)) {
-                    row.number(job.trace.process.pid);
-                }
-                let line = row.end();
-                let written = file.as_mut().map_or(Ok(()), |file| file.put(line));
-                row.clear();
-                written
-            },
-        );
-        walked?;
+        let cuda = layout.cuda.filter(|_| with_cuda);
+        let of_process = together && !layout.columns.contains(&PROCESS);
+        let mut columns = layout.columns.to_vec();
+        columns.extend(cuda.iter().flat_map(|(columns, _)| *columns));
+        columns.extend(of_process.then_some(PROCESS));
+        tables.push(Table {
+            kinds,
+            file: begin(files, name, &columns)?,
+            row: layout.row,
+            cuda: cuda.map(|(_, row)| row),
+            of_process,
+        });
     }
-    let all = [hip, hsa, markers, kernels, copies, allocations, scratch];
-    for file in all.into_iter().chain(further.all()).flatten() {
-        files.add(file)?;
+    Ok(Box::new(Csv {
+        jobs,
+        tables,
+        agents: agents::begin(files, together)?,
+        row: Row::default(),
+    }))
+}
+
+impl Writer for Csv<'_> {
+    fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
+        Ok(Box::new(Rows {
+            job,
+            tables: &mut self.tables,
+            row: &mut self.row,
+        }))
     }
-    Ok(())
+
+    fn finish(self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
+        for table in self.tables {
+            files.add(table.file)?;
+        }
+        if self.jobs.iter().any(|job| job.plan.stats) {
+            statistics(self.jobs, files)?;
+        }
+        files.add(agents::fill(self.agents, self.jobs)?)?;
+        notes::write(self.jobs, files)
+    }
+}
+
+/// Rows of one session.
+struct Rows<'s> {
+    job: &'s Job<'s>,
+    tables: &'s mut [Table],
+    row: &'s mut Row,
+}
+
+impl Sink for Rows<'_> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
+        let Some(kind) = record.header().map(|header| header.kind) else {
+            return Ok(());
+        };
+        let mut tables = self.tables.iter_mut();
+        let Some(table) = tables.find(|table| table.kinds.contains(kind)) else {
+            return Ok(());
+        };
+        (table.row)(self.row, self.job, record);
+        if let Some(cuda) = table.cuda {
+            cuda(self.row, record);
+        }
+        if table.of_process {
+            self.row.number(self.job.trace.process.pid);
+        }
+        let written = table.file.put(self.row.end());
+        self.row.clear();
+        written
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), WriteError> {
+        Ok(())
+    }
 }
 
 /// One file per domain that has records, and one with the sums of all.
@@ -244,11 +266,11 @@ fn statistics(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
     let domains = stats::collect(jobs);
     for stats in &domains {
         let entries = stats.operations.iter().map(|(n, stat)| (n.as_str(), stat));
-        stats_file(files, stats.domain.file(), entries.collect())?;
+        stats_file(files, stats.domain.csv, entries.collect())?;
     }
     let all: Vec<_> = domains
         .iter()
-        .map(|stats| (stats.domain.name(), &stats.total))
+        .map(|stats| (stats.domain.name, &stats.total))
         .collect();
     if all.is_empty() {
         return Ok(());
@@ -261,9 +283,7 @@ fn stats_file(
     suffix: &str,
     entries: Vec<stats::Entry<'_>>,
 ) -> Result<(), WriteError> {
-    let Some(mut file) = open(files, true, suffix, STATS)? else {
-        return Ok(());
-    };
+    let mut file = begin(files, suffix, STATS)?;
     let sum = entries
         .iter()
         .fold(0_u64, |sum, (_, stat)| sum.saturating_add(stat.total));
@@ -295,22 +315,15 @@ fn percentage(part: u64, all: u64) -> String {
     }
 }
 
-fn open(
-    files: &FileSet,
-    wanted: bool,
-    suffix: &str,
-    columns: &[&str],
-) -> Result<Option<OutputFile>, WriteError> {
-    if !wanted {
-        return Ok(None);
-    }
+/// Begins a file with the names of its columns.
+fn begin(files: &FileSet, suffix: &str, columns: &[&str]) -> Result<OutputFile, WriteError> {
     let mut file = files.create(suffix)?;
     let mut row = Row::default();
     for column in columns {
         row.text(column);
     }
     file.put(row.end())?;
-    Ok(Some(file))
+    Ok(file)
 }
 
 /// One line under construction; kept between records to save the allocation.
@@ -370,7 +383,10 @@ impl Row {
     }
 }
 
-fn call_row(row: &mut Row, job: &Job<'_>, api: &Api) {
+fn call_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
+    let Record::Api(api, _) = record else {
+        return;
+    };
     let kind = api.header.kind;
     row.text(&job.names.kind(kind))
         .text(&job.names.operation(kind, api.header.operation));
@@ -381,7 +397,10 @@ fn call_row(row: &mut Row, job: &Job<'_>, api: &Api) {
         .number(api.end);
 }
 
-fn kernel_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel, told: Option<&CudaLaunch>) {
+fn kernel_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
+    let Record::Kernel(kernel, told) = record else {
+        return;
+    };
     let symbol = job
         .index
         .symbols
@@ -417,8 +436,11 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, kernel: &Kernel, told: Option<&CudaL
     }
 }
 
-fn copy_row(row: &mut Row, job: &Job<'_>, copy: &Copy, told: Option<&CudaTransfer>) {
-    let direction = copy_operation(copy, told);
+fn copy_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
+    let Record::Copy(copy, told) = record else {
+        return;
+    };
+    let direction = copy_operation(copy, told.as_ref());
     row.text(&job.names.kind(kind::MEMORY_COPY))
         .text(&job.names.operation(kind::MEMORY_COPY, direction));
     row.number(job.index.stream(copy.stream))
@@ -429,7 +451,10 @@ fn copy_row(row: &mut Row, job: &Job<'_>, copy: &Copy, told: Option<&CudaTransfe
         .number(copy.end);
 }
 
-fn marker_row(row: &mut Row, job: &Job<'_>, marker: &Marker, message: &[u8]) {
+fn marker_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
+    let Record::Marker(marker, message) = record else {
+        return;
+    };
     row.text(&job.names.kind(marker.header.kind))
         .text(&job.names.marker(marker, message));
     row.number(job.trace.process.pid)
@@ -439,7 +464,10 @@ fn marker_row(row: &mut Row, job: &Job<'_>, marker: &Marker, message: &[u8]) {
         .number(marker.end);
 }
 
-fn allocation_row(row: &mut Row, job: &Job<'_>, allocation: &Allocation) {
+fn allocation_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
+    let Record::Allocation(allocation) = record else {
+        return;
+    };
     let operation = allocation.header.operation;
     row.text(&job.names.kind(kind::MEMORY_ALLOCATION))
         .text(&job.names.operation(kind::MEMORY_ALLOCATION, operation));
@@ -455,7 +483,10 @@ fn allocation_row(row: &mut Row, job: &Job<'_>, allocation: &Allocation) {
         .number(allocation.end);
 }
 
-fn scratch_row(row: &mut Row, job: &Job<'_>, scratch: &Scratch) {
+fn scratch_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
+    let Record::Scratch(scratch) = record else {
+        return;
+    };
     let operation = scratch.header.operation;
     row.text(&job.names.kind(kind::SCRATCH_MEMORY))
         .text(&job.names.operation(kind::SCRATCH_MEMORY, operation))

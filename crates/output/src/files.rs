@@ -182,6 +182,11 @@ impl FileSet {
         })
     }
 
+    /// Where the files go.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Begins `PREFIX_suffix`.
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
         let (file, pending) = self.begin(suffix)?;

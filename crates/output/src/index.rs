@@ -1,22 +1,20 @@
-//! The first pass over the records: what other records refer to, the numbers of streams, counts and sums.
+//! What the records say so far: what other records refer to, the numbers of streams, counts and sums.
 //!
-//! Its size depends on how many different kernels, code objects, queues, streams and calls there are, not on how often they
+//! It is fed record by record while a session collects, and is complete when the last one was appended. Its size depends on how many different kernels, code objects, queues, streams and calls there are, not on how often they
 //! occur. The target writes all of these, so each has a limit; what is beyond it is counted and said.
 
 mod cuda;
 
 use crate::api::has_message;
 use crate::cuda as names;
-use crate::record_file::{RecordFile, WalkError};
+use midair_domain::{KindSet, sets};
 use midair_record::event::{
     Allocation, Api, CodeObject, Copy, CudaTransfer, Header, Kernel, KernelSymbol, Marker, Queue,
     QueueCounts, Record, RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use std::collections::{BTreeMap, HashMap};
-use std::io;
 
 pub use cuda::Cuda;
-pub(crate) use cuda::is_cuda_call;
 
 /// Kernels and code objects beyond this number are not described (their arrays in json are as long as the largest id).
 const MOST_IDS: u64 = 1 << 18;
@@ -134,7 +132,33 @@ pub struct Object {
     pub uri: Vec<u8>,
 }
 
-/// What the first pass found.
+/// How many records there were of each kind that a domain has.
+#[derive(Debug)]
+struct Counts([u64; KindSet::LIMIT as usize]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts([0; KindSet::LIMIT as usize])
+    }
+}
+
+/// What a view of a running session shows of an index: sums by kind and operation, kernels by name, markers by message. It is a
+/// copy, of a size that depends on how many different things there are.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// Records of each kind that there are any of, timed or not.
+    pub counts: Vec<(u8, u64)>,
+    /// Calls, and work other than kernels.
+    pub operations: Vec<((u8, u32), Stat)>,
+    /// Timed dispatches by kernel id, and the mangled name where it is known so far.
+    pub kernels: Vec<(u64, Option<Vec<u8>>, Stat)>,
+    /// Marks and ranges.
+    pub markers: Vec<(String, Stat)>,
+    /// Dispatches and copies without times.
+    pub untimed: u64,
+}
+
+/// What the records say.
 #[derive(Debug, Default)]
 pub struct Index {
     /// By kernel id.
@@ -150,12 +174,11 @@ pub struct Index {
     pub kernels: HashMap<u64, Stat>,
     /// Calls by kind and operation.
     pub calls: HashMap<(u8, u32), Stat>,
-    /// Timed copies by direction.
-    pub copies: HashMap<u32, Stat>,
-    /// Allocations and releases by operation.
-    pub allocations: HashMap<u32, Stat>,
-    /// Changes of scratch memory by operation.
-    pub scratch: HashMap<u32, Stat>,
+    /// All other timed work by kind and operation: copies by direction, fills, waits, allocations and releases, changes of scratch
+    /// memory, what unified memory did.
+    pub work: HashMap<(u8, u32), Stat>,
+    /// Records of each domain, timed or not.
+    counts: Counts,
     /// Marks and ranges by message; other calls of ROCTx are in `calls`.
     pub markers: HashMap<String, Stat>,
     /// Bytes of those messages.
@@ -187,34 +210,20 @@ pub struct Index {
 }
 
 impl Index {
-    /// Makes the pass.
-    ///
-    /// # Errors
-    /// When the file of records cannot be read.
-    pub fn build(records: &RecordFile) -> io::Result<Index> {
-        let mut index = Index::default();
-        let walked = records.walk(
-            |_| true,
-            |record| {
-                index.see(record);
-                Ok::<(), std::convert::Infallible>(())
-            },
-        );
-        match walked {
-            Ok(()) => Ok(index),
-            Err(WalkError::Read(error)) => Err(error),
-            Err(WalkError::Visit(never)) => match never {},
-        }
-    }
-
-    fn see(&mut self, record: &Record<'_>) {
+    /// Takes the next record.
+    pub(crate) fn add(&mut self, record: &Record<'_>) {
         match record {
-            Record::Api(api, _) => self.see_call(api),
+            Record::Api(api, _) => {
+                self.count(&api.header);
+                self.see_call(api);
+            }
             Record::Kernel(kernel, told) => {
+                self.count(&kernel.header);
                 self.cuda.seen |= told.is_some();
                 self.see_kernel(kernel);
             }
             Record::Copy(copy, told) => {
+                self.count(&copy.header);
                 self.cuda.seen |= told.is_some();
                 self.see_copy(copy, told.as_ref());
             }
@@ -227,6 +236,7 @@ impl Index {
             Record::Allocation(allocation) => self.see_allocation(allocation),
             Record::Scratch(scratch) => self.see_scratch(scratch),
             Record::RuntimeInit(runtime) => {
+                self.count(&runtime.header);
                 self.cuda.seen |= names::runtime_name(runtime.header.operation).is_some();
                 if self.runtimes.len() < MOST_RUNTIMES {
                     self.runtimes.push(*runtime);
@@ -274,6 +284,44 @@ impl Index {
         }
     }
 
+    fn count(&mut self, header: &Header) {
+        if let Some(count) = self.counts.0.get_mut(usize::from(header.kind)) {
+            *count += 1;
+        }
+    }
+
+    /// Whether there is a record of any of these kinds.
+    pub fn has(&self, kinds: KindSet) -> bool {
+        kinds.iter().any(|kind| self.count_of(kind) > 0)
+    }
+
+    /// How many records there are of a kind, timed or not; 0 for kinds that only describe.
+    pub fn count_of(&self, kind: u8) -> u64 {
+        self.counts.0.get(usize::from(kind)).copied().unwrap_or(0)
+    }
+
+    /// Calls, and work other than kernels, of these kinds.
+    pub fn operations(&self, kinds: KindSet) -> impl Iterator<Item = (&(u8, u32), &Stat)> {
+        let all = self.calls.iter().chain(&self.work);
+        all.filter(move |((kind, _), _)| kinds.contains(*kind))
+    }
+
+    /// A copy of what a view shows, for one that does not run where records are appended.
+    pub fn snapshot(&self) -> Snapshot {
+        let counts = (0..KindSet::LIMIT).map(|kind| (kind, self.count_of(kind)));
+        let all = self.operations(sets::BUILT);
+        let name = |id: &u64| Some(self.symbols.get(id)?.name.clone());
+        let kernels = self.kernels.iter();
+        let markers = self.markers.iter();
+        Snapshot {
+            counts: counts.filter(|(_, count)| *count > 0).collect(),
+            operations: all.map(|(key, stat)| (*key, *stat)).collect(),
+            kernels: kernels.map(|(id, stat)| (*id, name(id), *stat)).collect(),
+            markers: markers.map(|(text, stat)| (text.clone(), *stat)).collect(),
+            untimed: self.untimed.values().sum(),
+        }
+    }
+
     fn id_fits(&mut self, id: u64) -> bool {
         let fits = (1..MOST_IDS).contains(&id);
         self.ids_refused += u64::from(!fits);
@@ -281,7 +329,7 @@ impl Index {
     }
 
     fn see_call(&mut self, api: &Api) {
-        self.cuda.seen |= is_cuda_call(api.header.kind);
+        self.cuda.seen |= sets::CUDA_CALLS.contains(api.header.kind);
         self.see_stream(api.stream);
         self.open_at_detach += u64::from(api.header.flags & flag::OPEN_AT_DETACH != 0);
         self.see_operation(api.header.kind, api.header.operation, api.start, api.end);
@@ -318,14 +366,14 @@ impl Index {
         self.see_flags(copy.header.flags);
         if !self.see_untimed(copy.header.flags, copy.untimed) {
             let direction = names::copy_operation(copy, told);
-            // Directions that do not exist share one place.
+            // Directions that do not exist share an entry.
             let direction = if names::is_further_copy(direction) {
                 direction
             } else {
                 direction.min(5)
             };
-            self.copies
-                .entry(direction)
+            self.work
+                .entry((kind::MEMORY_COPY, direction))
                 .or_default()
                 .add(copy.start, copy.end);
         }
@@ -338,6 +386,7 @@ impl Index {
             flags,
             ..
         } = marker.header;
+        self.count(&marker.header);
         self.marker_count += 1;
         self.open_at_detach += u64::from(flags & flag::OPEN_AT_DETACH != 0);
         if !has_message(kind, operation) {
@@ -360,17 +409,19 @@ impl Index {
     }
 
     fn see_allocation(&mut self, allocation: &Allocation) {
+        self.count(&allocation.header);
         self.see_stream(allocation.stream);
-        // Operations that do not exist share one place.
-        self.allocations
-            .entry(allocation.header.operation.min(5))
+        // Operations that do not exist share an entry.
+        self.work
+            .entry((kind::MEMORY_ALLOCATION, allocation.header.operation.min(5)))
             .or_default()
             .add(allocation.start, allocation.end);
     }
 
     fn see_scratch(&mut self, scratch: &Scratch) {
-        self.scratch
-            .entry(scratch.header.operation.min(4))
+        self.count(&scratch.header);
+        self.work
+            .entry((kind::SCRATCH_MEMORY, scratch.header.operation.min(4)))
             .or_default()
             .add(scratch.start, scratch.end);
     }
@@ -413,23 +464,8 @@ impl Index {
 
     /// Whether nothing happened: what there is only describes.
     pub fn is_idle(&self) -> bool {
-        self.dispatches == 0
-            && self.copy_count == 0
-            && self.marker_count == 0
-            && self.calls.is_empty()
-            && self.allocations.is_empty()
-            && self.scratch.is_empty()
-            && self.cuda.counts.is_empty()
-    }
-
-    /// Whether there are HIP calls.
-    pub fn has_hip(&self) -> bool {
-        self.calls.keys().any(|(kind, _)| is_hip(*kind))
-    }
-
-    /// Whether there are HSA calls.
-    pub fn has_hsa(&self) -> bool {
-        self.calls.keys().any(|(kind, _)| is_hsa(*kind))
+        let initialized = KindSet::of(&[kind::RUNTIME_INITIALIZATION]);
+        !self.has(sets::BUILT - initialized)
     }
 
     /// Whether the process has no HIP, as far as can be told: no call, no stream, and neither the runtime itself nor the kernels
@@ -437,7 +473,7 @@ impl Index {
     pub(crate) fn is_without_hip(&self) -> bool {
         let is_hip = |runtime: &RuntimeInit| runtime.header.operation == RUNTIME_HIP;
         self.streams.is_empty()
-            && !self.has_hip()
+            && !self.has(sets::HIP_CALLS)
             && !self.runtimes.iter().any(is_hip)
             && !self
                 .symbols
@@ -483,33 +519,6 @@ pub(crate) fn untimed(flags: u8, reason: u32) -> Option<&'static str> {
         .skip(1)
         .find(|known| **known as u32 == reason);
     Some(known.map_or("no reason was recorded", |known| known.text()))
-}
-
-/// Whether a kind is one of the HIP calls.
-pub(crate) fn is_hip(kind: u8) -> bool {
-    matches!(kind, kind::HIP_RUNTIME_API_EXT | kind::HIP_COMPILER_API_EXT)
-}
-
-/// Whether a kind is one of the HSA calls.
-pub(crate) fn is_hsa(kind: u8) -> bool {
-    matches!(
-        kind,
-        kind::HSA_CORE_API
-            | kind::HSA_AMD_EXT_API
-            | kind::HSA_IMAGE_EXT_API
-            | kind::HSA_FINALIZE_EXT_API
-    )
-}
-
-/// Whether a kind is one of ROCTx.
-pub(crate) fn is_marker(kind: u8) -> bool {
-    matches!(
-        kind,
-        kind::MARKER_CORE_API
-            | kind::MARKER_CONTROL_API
-            | kind::MARKER_NAME_API
-            | kind::MARKER_CORE_RANGE_API
-    )
 }
 
 /// Bytes of the target as one line that no terminal obeys.

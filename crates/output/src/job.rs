@@ -2,11 +2,9 @@
 
 use crate::api::Names;
 use crate::cuda::devices::{self, Agents};
-use crate::files::{FileSet, WriteError};
 use crate::index::Index;
 use crate::kernel_name;
 use crate::model::{AgentIndex, Plan, Trace};
-use crate::record_file::WalkError;
 use midair_agents::Agent;
 use midair_record::event::Kernel;
 use std::borrow::Cow;
@@ -14,12 +12,6 @@ use std::collections::HashMap;
 
 /// What stands for all kernels whose symbols were never seen, where they are summed up.
 pub(crate) const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
-
-/// One format.
-pub(crate) trait Writer {
-    /// Writes the format's files into the set: of one session, or of several together. There is at least one.
-    fn write(&self, jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError>;
-}
 
 /// How an agent is called.
 pub(crate) struct AgentName {
@@ -30,7 +22,7 @@ pub(crate) struct AgentName {
     pub(crate) of_type: &'static str,
 }
 
-/// A trace with what was found in its first pass.
+/// A trace with its index.
 pub(crate) struct Job<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) index: &'a Index,
@@ -43,12 +35,8 @@ pub(crate) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    pub(crate) fn new(
-        trace: &'a Trace,
-        index: &'a Index,
-        names: &'a Names,
-        plan: &'a Plan,
-    ) -> Job<'a> {
+    pub(crate) fn new(trace: &'a Trace, names: &'a Names, plan: &'a Plan) -> Job<'a> {
+        let index = trace.records.index();
         let format =
             |name: &[u8]| kernel_name::formatted(&String::from_utf8_lossy(name), plan.kernel_names);
         let kernels = index
@@ -147,13 +135,4 @@ impl<'a> Job<'a> {
 /// An address as AMD's files have it, with all its digits.
 pub(crate) fn address(address: u64) -> String {
     format!("{address:#018x}")
-}
-
-impl From<WalkError<WriteError>> for WriteError {
-    fn from(error: WalkError<WriteError>) -> Self {
-        match error {
-            WalkError::Read(source) => WriteError::Records(source),
-            WalkError::Visit(error) => error,
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! rocprofv3's json: one object per process in a list, all keys of AMD's in AMD's order, no spaces.
 //!
-//! The lists of records are streamed, one walk over the records each. What we have to say beyond AMD's keys is in
+//! The lists of records are streamed, each in blocks that wait in one file until the document has come to them. What we have to say beyond AMD's keys is in
 //! `metadata.midair` and nowhere else, so that a reader of AMD's files finds what it expects.
 //!
 //! Decisions: FMT-015, FMT-016 (`docs/deviations/formats.md`).
@@ -10,6 +10,7 @@ mod cuda;
 mod emit;
 mod memory;
 pub(crate) mod pieces;
+mod spill;
 mod summary;
 mod symbols;
 
@@ -17,13 +18,15 @@ use crate::api::Kind;
 use crate::api::{has_message, number_in_files};
 use crate::arguments;
 use crate::cuda::copy_direction;
-use crate::files::{FileSet, WriteError};
-use crate::index::{is_cuda_call, is_hip, is_hsa, is_marker};
-use crate::job::{Job, Writer};
+use crate::files::{FileSet, OutputFile, WriteError};
+use crate::job::Job;
 use crate::model::{Console, Format, SummaryTo};
-use crate::record_file::WalkError;
+use crate::sink::{Opened, Sink, Writer};
 use emit::Emit;
-use midair_record::event::{Api, Copy, CudaLaunch, CudaTransfer, Kernel, Record, kind};
+use midair_domain::{KindSet, sets};
+use midair_record::event::{Api, Copy, CudaLaunch, CudaTransfer, Kernel, Marker, Record};
+use spill::{List, Spill};
+use std::collections::BTreeMap;
 use std::io;
 
 /// Sizes of AMD's structs, which each record names (source: api/rocprofiler_sdk.json; the golden json for those of the tool).
@@ -38,63 +41,132 @@ mod size {
     pub(super) const SCRATCH_MEMORY: u64 = 96;
 }
 
-/// A failure while writing: of this file, or of the store of records.
-#[derive(Debug)]
-enum Stop {
-    Write(io::Error),
-    Read(io::Error),
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Self {
-        Stop::Write(error)
-    }
-}
-
-impl From<WalkError<Stop>> for Stop {
-    fn from(error: WalkError<Stop>) -> Self {
-        match error {
-            WalkError::Read(source) => Stop::Read(source),
-            WalkError::Visit(stop) => stop,
-        }
-    }
-}
-
-type Done = Result<(), Stop>;
-
 /// The writer.
-pub(crate) struct Json;
+struct Json {
+    out: Emit<OutputFile>,
+    spill: Spill,
+}
 
-impl Writer for Json {
-    fn write(&self, jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
-        let mut file = files.create("results.json")?;
-        let mut out = Emit::new(&mut file);
-        match document(&mut out, jobs).and_then(|()| Ok(out.finish()?)) {
-            Ok(()) => files.add(file),
-            Err(Stop::Read(source)) => Err(WriteError::Records(source)),
-            Err(Stop::Write(source)) => Err(file.failed(source)),
-        }
+/// Begins the document.
+pub(crate) fn open<'a>(_: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
+    let mut out = Emit::new(files.create("results.json")?);
+    match begin(&mut out) {
+        Ok(()) => Ok(Box::new(Json {
+            out,
+            spill: Spill::new(files.directory()),
+        })),
+        Err(error) => Err(out.writer().failed(error)),
     }
 }
 
-fn document<W: io::Write>(out: &mut Emit<W>, jobs: &[Job<'_>]) -> Done {
+fn begin<W: io::Write>(out: &mut Emit<W>) -> io::Result<()> {
     out.open_object()?;
     out.key("rocprofiler-sdk-tool")?;
-    out.open_array()?;
-    for job in jobs {
-        session(out, job)?;
-    }
-    out.close_array()?;
-    out.close_object()?;
-    Ok(())
+    out.open_array()
 }
 
-fn session<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
+fn end<W: io::Write>(out: &mut Emit<W>) -> io::Result<()> {
+    out.close_array()?;
+    out.close_object()?;
+    out.flush()
+}
+
+impl Writer for Json {
+    fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
+        self.spill.clear();
+        Ok(Box::new(Session {
+            job,
+            out: &mut self.out,
+            messages: self.spill.list(),
+            records: lists(job, &self.spill),
+        }))
+    }
+
+    fn finish(mut self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
+        end(&mut self.out).map_err(|error| self.out.writer().failed(error))?;
+        files.add(self.out.into_parts().0)
+    }
+}
+
+/// A list of `buffer_records`.
+struct Records<'s> {
+    name: &'static str,
+    kinds: KindSet,
+    list: List<'s>,
+}
+
+/// All lists of records in AMD's order, and behind them those that AMD's json does not have, where the session is a CUDA process's.
+fn lists<'s>(job: &Job<'_>, spill: &'s Spill) -> Vec<Records<'s>> {
+    let mut all: BTreeMap<u8, Records<'s>> = BTreeMap::new();
+    for domain in &midair_domain::DOMAINS {
+        let Some(json) = domain.files.json else {
+            continue;
+        };
+        if domain.runtimes.amd || job.index.is_cuda() {
+            let records = all.entry(json.rank).or_insert_with(|| Records {
+                name: json.name,
+                kinds: KindSet::EMPTY,
+                list: spill.list(),
+            });
+            records.kinds = records.kinds.with_if(domain.kind, domain.built);
+        }
+    }
+    all.into_values().collect()
+}
+
+/// One session's object. It is written when its records are known: the lists stand between what describes them.
+struct Session<'s> {
+    job: &'s Job<'s>,
+    out: &'s mut Emit<OutputFile>,
+    /// Messages of marks and ranges by correlation id, which their records refer to.
+    messages: List<'s>,
+    records: Vec<Records<'s>>,
+}
+
+impl Session<'_> {
+    fn put(&mut self, record: &Record<'_>) -> io::Result<()> {
+        let Some(header) = record.header() else {
+            return Ok(());
+        };
+        if let Record::Marker(marker, text) = record {
+            message(&mut self.messages.0, marker, text)?;
+        }
+        let mut lists = self.records.iter_mut();
+        match lists.find(|records| records.kinds.contains(header.kind)) {
+            Some(records) => element(&mut records.list.0, self.job, record),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Sink for Session<'_> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
+        self.put(record)
+            .map_err(|error| self.out.writer().failed(error))
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), WriteError> {
+        let Session {
+            job,
+            out,
+            messages,
+            records,
+        } = *self;
+        session(out, job, messages, records).map_err(|error| out.writer().failed(error))
+    }
+}
+
+fn session<W: io::Write>(
+    out: &mut Emit<W>,
+    job: &Job<'_>,
+    messages: List<'_>,
+    records: Vec<Records<'_>>,
+) -> io::Result<()> {
     out.open_object()?;
     metadata(out, job)?;
     agents::write(out, job.agents())?;
     empty_arrays(out, &["counters"])?;
-    strings(out, job)?;
+    strings(out, job, messages)?;
     symbols::code_objects(out, job)?;
     symbols::kernel_symbols(out, job)?;
     symbols::host_functions(out)?;
@@ -105,10 +177,11 @@ fn session<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
     out.close_object()?;
     out.key("buffer_records")?;
     out.open_object()?;
-    records(out, job)?;
+    for records in records {
+        records.list.put(records.name, out)?;
+    }
     out.close_object()?;
-    out.close_object()?;
-    Ok(())
+    out.close_object()
 }
 
 fn empty_arrays<W: io::Write>(out: &mut Emit<W>, keys: &[&str]) -> io::Result<()> {
@@ -211,7 +284,7 @@ fn midair<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.close_object()
 }
 
-fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
+fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, messages: List<'_>) -> io::Result<()> {
     out.key("strings")?;
     out.open_object()?;
     kinds(out, "callback_records", &job.names.callback)?;
@@ -220,7 +293,7 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
     } else {
         kinds(out, "buffer_records", &job.names.buffer)?;
     }
-    messages(out, job)?;
+    messages.put("marker_api", out)?;
     out.key("correlation_id")?;
     out.open_object()?;
     empty_arrays(out, &["external"])?;
@@ -239,28 +312,18 @@ fn strings<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
     )?;
     // AMD's list begins with an empty name.
     out.texts("code_object_snapshot_filenames", &[""])?;
-    out.close_object()?;
-    Ok(())
+    out.close_object()
 }
 
-/// Messages of marks and ranges by correlation id, which their records refer to.
-fn messages<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
-    out.key("marker_api")?;
-    out.open_array()?;
-    job.trace.records.walk(is_marker, |record| -> Done {
-        let Record::Marker(marker, message) = record else {
-            return Ok(());
-        };
-        if has_message(marker.header.kind, marker.header.operation) {
-            out.open_object()?;
-            out.number("key", marker.correlation)?;
-            out.text("value", &String::from_utf8_lossy(message))?;
-            out.close_object()?;
-        }
-        Ok(())
-    })?;
-    out.close_array()?;
-    Ok(())
+/// A message, where the marker has one by its nature.
+fn message<W: io::Write>(out: &mut Emit<W>, marker: &Marker, text: &[u8]) -> io::Result<()> {
+    if !has_message(marker.header.kind, marker.header.operation) {
+        return Ok(());
+    }
+    out.open_object()?;
+    out.number("key", marker.correlation)?;
+    out.text("value", &String::from_utf8_lossy(text))?;
+    out.close_object()
 }
 
 fn kinds<W: io::Write>(out: &mut Emit<W>, key: &str, kinds: &[Kind]) -> io::Result<()> {
@@ -275,61 +338,26 @@ fn kinds<W: io::Write>(out: &mut Emit<W>, key: &str, kinds: &[Kind]) -> io::Resu
     out.close_array()
 }
 
-/// All lists of records in AMD's order; those that are not collected are empty.
-fn records<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> Done {
-    list(out, job, "kernel_dispatch", |k| k == kind::KERNEL_DISPATCH)?;
-    list(out, job, "hip_api", is_hip)?;
-    list(out, job, "hsa_api", is_hsa)?;
-    list(out, job, "marker_api", is_marker)?;
-    empty_arrays(out, &["rccl_api"])?;
-    list(out, job, "memory_copy", |k| k == kind::MEMORY_COPY)?;
-    list(out, job, "memory_allocation", |k| {
-        k == kind::MEMORY_ALLOCATION
-    })?;
-    list(out, job, "scratch_memory", |k| k == kind::SCRATCH_MEMORY)?;
-    empty_arrays(
-        out,
-        &[
-            "rocdecode_api",
-            "rocjpeg_api",
-            "pc_sample_host_trap",
-            "pc_sample_stochastic",
-        ],
-    )?;
-    // Lists that AMD's json does not have, behind those that it has.
-    if job.index.is_cuda() {
-        list(out, job, "cuda_api", is_cuda_call)?;
-        list(out, job, "memory_set", |k| k == kind::MEMORY_SET)?;
-        list(out, job, "synchronization", |k| k == kind::SYNCHRONIZATION)?;
-        list(out, job, "unified_memory", |k| k == kind::UNIFIED_MEMORY)?;
-    }
-    Ok(())
-}
-
-fn list<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, key: &str, want: fn(u8) -> bool) -> Done {
-    out.key(key)?;
-    out.open_array()?;
-    job.trace.records.walk(want, |record| -> Done {
-        match record {
-            Record::Kernel(record, told) => kernel(out, job, record, told.as_ref())?,
-            Record::Copy(record, told) => copy(out, job, record, told.as_ref())?,
-            Record::Api(record, words) if is_hip(record.header.kind) => {
-                hip(out, job, record, words)?
-            }
-            Record::Api(record, _) if is_cuda_call(record.header.kind) => cuda::call(out, record)?,
-            Record::Api(record, _) => hsa(out, record)?,
-            Record::MemorySet(record) => cuda::set(out, job, record)?,
-            Record::Synchronization(record) => cuda::wait(out, job, record)?,
-            Record::UnifiedMemory(record) => cuda::unified(out, job, record)?,
-            Record::Marker(record, _) => memory::marker(out, record)?,
-            Record::Allocation(record) => memory::allocation(out, job, record)?,
-            Record::Scratch(record) => memory::scratch(out, job, record)?,
-            _ => {}
+/// One record, in its list.
+fn element<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Record<'_>) -> io::Result<()> {
+    match record {
+        Record::Kernel(record, told) => kernel(out, job, record, told.as_ref()),
+        Record::Copy(record, told) => copy(out, job, record, told.as_ref()),
+        Record::Api(record, words) if sets::HIP_CALLS.contains(record.header.kind) => {
+            hip(out, job, record, words)
         }
-        Ok(())
-    })?;
-    out.close_array()?;
-    Ok(())
+        Record::Api(record, _) if sets::CUDA_CALLS.contains(record.header.kind) => {
+            cuda::call(out, record)
+        }
+        Record::Api(record, _) => hsa(out, record),
+        Record::MemorySet(record) => cuda::set(out, job, record),
+        Record::Synchronization(record) => cuda::wait(out, job, record),
+        Record::UnifiedMemory(record) => cuda::unified(out, job, record),
+        Record::Marker(record, _) => memory::marker(out, record),
+        Record::Allocation(record) => memory::allocation(out, job, record),
+        Record::Scratch(record) => memory::scratch(out, job, record),
+        _ => Ok(()),
+    }
 }
 
 /// `internal` and `external`: what device work has. The external id belongs to tools that push one.

@@ -1,12 +1,12 @@
 //! Writers of traces.
 //!
-//! A session collects records into a [`RecordWriter`], finishes it into a [`RecordFile`], puts a [`Trace`] together, and
-//! calls [`Index::build`] and then [`write()`]. [`names::expand`] makes directory and prefix from what the user asked for;
+//! A session collects records into a [`RecordWriter`], which keeps an [`Index`] of them from the first one on, finishes it into a
+//! [`RecordFile`], puts a [`Trace`] together, and calls [`write()`]. [`names::expand`] makes directory and prefix from what the user asked for;
 //! [`table::summary`] is what `midair attach` prints at its end.
 //!
 //! Writers stream: memory depends on how many different kernels, streams and calls there are, not on how many records.
-//! They know records and names ([`Names`]), not runtimes. Each format is one module behind one trait; files appear whole or
-//! not at all.
+//! They know records and names ([`Names`]), not runtimes. Each format is one module and one row of a table; one walk over the
+//! records feeds them all. Files appear whole or not at all.
 #![forbid(unsafe_code)]
 
 mod amd;
@@ -17,6 +17,7 @@ mod ctype;
 mod cuda;
 mod digits;
 mod files;
+mod formats;
 mod index;
 mod job;
 mod json;
@@ -27,6 +28,7 @@ mod notes;
 mod pftrace;
 mod record_file;
 mod rocpd;
+mod sink;
 mod stats;
 mod summary;
 pub mod table;
@@ -34,7 +36,7 @@ pub mod table;
 pub use api::{Field, Kind, Names, Parameter, Shape, Text};
 pub use cuda::devices::Device;
 pub use files::WriteError;
-pub use index::{Cuda, Index, Object, Stat, Symbol};
+pub use index::{Cuda, Index, Object, Snapshot, Stat, Symbol};
 pub use model::{
     AgentIndex, Console, Format, KernelNames, Node, Outcome, PerfettoBuffers, Plan, Process,
     SummaryTo, Trace, Unit,
@@ -42,8 +44,7 @@ pub use model::{
 pub use record_file::{RecordFile, RecordWriter, WalkError};
 pub use summary::check_group;
 
-use files::FileSet;
-use job::{Job, Writer};
+use job::Job;
 use std::path::PathBuf;
 
 /// Writes a trace in all formats of the plan. Returns the files in the order in which they were written.
@@ -53,13 +54,8 @@ use std::path::PathBuf;
 ///
 /// # Errors
 /// [`WriteError`] names the file or directory that could not be written.
-pub fn write(
-    trace: &Trace,
-    index: &Index,
-    names: &Names,
-    plan: &Plan,
-) -> Result<Vec<PathBuf>, WriteError> {
-    write_jobs(&[Job::new(trace, index, names, plan)], plan)
+pub fn write(trace: &Trace, names: &Names, plan: &Plan) -> Result<Vec<PathBuf>, WriteError> {
+    formats::write(&[Job::new(trace, names, plan)], plan)
 }
 
 /// As [`write()`], of several sessions in one set of files. Each format keeps them apart: rocpd by guid and process, json by one object
@@ -68,34 +64,19 @@ pub fn write(
 /// # Errors
 /// As [`write()`].
 pub fn write_together(
-    parts: &[(Trace, Index)],
+    parts: &[Trace],
     names: &Names,
     plan: &Plan,
 ) -> Result<Vec<PathBuf>, WriteError> {
     let jobs: Vec<Job<'_>> = parts
         .iter()
-        .map(|(trace, index)| Job::new(trace, index, names, plan))
+        .map(|trace| Job::new(trace, names, plan))
         .collect();
-    write_jobs(&jobs, plan)
+    formats::write(&jobs, plan)
 }
 
 /// Sessions beyond this many cannot be in one rocpd file: SQLite unites at most 500 tables in a view.
 pub const MOST_TOGETHER: usize = 400;
-
-fn write_jobs(jobs: &[Job<'_>], plan: &Plan) -> Result<Vec<PathBuf>, WriteError> {
-    let mut files = FileSet::new(&plan.directory, &plan.prefix)?;
-    for format in &plan.formats {
-        let writer: &dyn Writer = match format {
-            Format::Csv => &csv::Csv,
-            Format::Json => &json::Json,
-            Format::Pftrace => &pftrace::Pftrace,
-            Format::Rocpd => &rocpd::Rocpd,
-        };
-        writer.write(jobs, &mut files)?;
-    }
-    summary::write(jobs, plan, &mut files)?;
-    files.commit()
-}
 
 /// Whether the files of a plan could be written, found out before anything is recorded and without leaving anything.
 ///
@@ -107,24 +88,19 @@ pub fn check(plan: &Plan) -> Result<(), WriteError> {
 
 /// The tables of the plan's summaries and where they go, when that is a console: who calls prints them. A tool inside the target
 /// has no console to print on.
-pub fn console_summary(
-    trace: &Trace,
-    index: &Index,
-    names: &Names,
-    plan: &Plan,
-) -> Option<(Console, String)> {
-    summary::console(&[Job::new(trace, index, names, plan)], plan)
+pub fn console_summary(trace: &Trace, names: &Names, plan: &Plan) -> Option<(Console, String)> {
+    summary::console(&[Job::new(trace, names, plan)], plan)
 }
 
 /// As [`console_summary`], over several sessions.
 pub fn console_summary_together(
-    parts: &[(Trace, Index)],
+    parts: &[Trace],
     names: &Names,
     plan: &Plan,
 ) -> Option<(Console, String)> {
     let jobs: Vec<Job<'_>> = parts
         .iter()
-        .map(|(trace, index)| Job::new(trace, index, names, plan))
+        .map(|trace| Job::new(trace, names, plan))
         .collect();
     summary::console(&jobs, plan)
 }

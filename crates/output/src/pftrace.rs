@@ -15,12 +15,13 @@ mod tracks;
 
 use crate::api::{has_message, number_in_files};
 use crate::cuda::{copy_direction, copy_operation};
-use crate::files::{FileSet, WriteError};
-use crate::index::{is_cuda_call, is_hip};
-use crate::job::{Job, Writer, address};
+use crate::files::{FileSet, OutputFile, WriteError};
+use crate::job::{Job, address};
 use crate::model::Format;
 use crate::notes;
+use crate::sink::{Opened, Sink, Writer};
 use levels::{Change, Levels};
+use midair_domain::sets;
 use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, Marker, NO_NODE, Record,
     RuntimeInit, Scratch, Untimed, flag, kind,
@@ -36,38 +37,45 @@ const FREE: u32 = 3;
 const VMEM_FREE: u32 = 4;
 
 /// The writer.
-pub(crate) struct Pftrace;
+struct Pftrace<'a> {
+    jobs: &'a [Job<'a>],
+    file: OutputFile,
+    /// Sessions begun.
+    sequences: u32,
+}
 
-impl Writer for Pftrace {
-    fn write(&self, jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
-        let mut file = files.create("results.pftrace")?;
-        let mut with_csv = false;
+/// Begins the file.
+pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
+    Ok(Box::new(Pftrace {
+        jobs,
+        file: files.create("results.pftrace")?,
+        sequences: 0,
+    }))
+}
+
+impl Writer for Pftrace<'_> {
+    fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
         // A trace is a row of packets: those of one session follow those of another, as a sequence of their own.
-        for (job, sequence) in jobs.iter().zip(1..) {
-            let out = Packets::begin(file, &job.trace.process, sequence)?;
-            let mut scene = Scene {
-                job,
-                out,
-                tracks: Tracks::default(),
-                levels: Levels::default(),
-                by_queue: job.plan.group_by_queue || job.index.is_without_hip(),
-            };
-            scene.tracks.begin(job, &mut scene.out)?;
-            let walked = job
-                .trace
-                .records
-                .walk(|kind| kind < kind::AGENT, |record| scene.record(record));
-            walked?;
-            scene.levels.finish(job, &mut scene.out)?;
-            file = scene.out.finish();
-            with_csv = job.plan.formats.contains(&Format::Csv);
-        }
-        files.add(file)?;
-        // The format has no place for what is to be said about a trace. With csv the file is there already.
-        if with_csv {
+        self.sequences += 1;
+        let mut scene = Scene {
+            job,
+            out: Packets::begin(&mut self.file, &job.trace.process, self.sequences)?,
+            tracks: Tracks::default(),
+            levels: Levels::default(),
+            by_queue: job.plan.group_by_queue || job.index.is_without_hip(),
+        };
+        scene.tracks.begin(job, &mut scene.out)?;
+        Ok(Box::new(scene))
+    }
+
+    fn finish(self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
+        files.add(self.file)?;
+        // The format has no place for what is to be said about a trace. With csv that has a file already.
+        let mut plans = self.jobs.iter().map(|job| job.plan);
+        if plans.any(|plan| plan.formats.contains(&Format::Csv)) {
             return Ok(());
         }
-        notes::write(jobs, files)
+        notes::write(self.jobs, files)
     }
 }
 
@@ -76,7 +84,7 @@ type Annotations<'a> = Vec<(&'static str, Value<'a>)>;
 /// A trace under construction.
 struct Scene<'a> {
     job: &'a Job<'a>,
-    out: Packets,
+    out: Packets<'a>,
     tracks: Tracks,
     levels: Levels,
     by_queue: bool,
@@ -93,7 +101,7 @@ struct Slice<'a> {
     annotations: Annotations<'a>,
 }
 
-impl Scene<'_> {
+impl Sink for Scene<'_> {
     fn record(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
         match record {
             Record::Api(api, _) => self.call(api),
@@ -110,6 +118,12 @@ impl Scene<'_> {
         }
     }
 
+    fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
+        self.levels.finish(self.job, &mut self.out)
+    }
+}
+
+impl Scene<'_> {
     /// What leads from a call to its work. Nothing does where the caller is not known: CUDA counts calls from 1.
     fn flow(&self, correlation: u64) -> Option<u64> {
         let unknown = correlation == 0 && self.job.index.is_cuda();
@@ -155,20 +169,15 @@ impl Scene<'_> {
         let job = self.job;
         let mut annotations = times(api.start, api.end);
         annotations.extend(caller(&api.header, api.tid, api.correlation, api.ancestor));
-        let hip = is_hip(api.header.kind);
+        let hip = sets::HIP_CALLS.contains(api.header.kind);
         if hip {
             annotations.push(("stream_ID", Value::Uint(job.index.stream(api.stream))));
         }
-        let cuda = is_cuda_call(api.header.kind);
-        if cuda {
+        if sets::CUDA_CALLS.contains(api.header.kind) {
             annotations.push(("result", Value::Uint(api.retval)));
         }
         self.slice(&Slice {
-            category: match (hip, cuda) {
-                (true, _) => "hip_api",
-                (_, true) => "cuda_api",
-                _ => "hsa_api",
-            },
+            category: category(api.header.kind),
             name: &job.names.operation(api.header.kind, api.header.operation),
             place: Place::Thread(api.tid),
             start: api.start,
@@ -187,7 +196,7 @@ impl Scene<'_> {
         annotations.extend(caller(&marker.header, tid, correlation, marker.ancestor));
         let of_process = has_message(kind, operation) && operation == PROCESS_RANGE;
         self.slice(&Slice {
-            category: "marker_api",
+            category: category(kind),
             name: &self.job.names.marker(marker, message),
             place: if of_process {
                 Place::Ranges
@@ -238,7 +247,7 @@ impl Scene<'_> {
             cuda::launch(&mut annotations, kernel, told);
         }
         let slice = Slice {
-            category: "kernel_dispatch",
+            category: category(kind::KERNEL_DISPATCH),
             name: &job.kernel_name(kernel),
             place: if self.by_queue {
                 Place::Compute {
@@ -290,7 +299,7 @@ impl Scene<'_> {
         }
         let (node, bytes) = (copy.dst_node, copy.bytes);
         let slice = Slice {
-            category: "memory_copy",
+            category: category(kind::MEMORY_COPY),
             name: &job
                 .names
                 .operation(kind::MEMORY_COPY, copy_operation(copy, told)),
@@ -335,11 +344,11 @@ impl Scene<'_> {
             ("allocation_size", Value::Uint(allocation.bytes)),
         ]);
         self.slice(&Slice {
-            category: "memory_allocation",
+            category: category(kind::MEMORY_ALLOCATION),
             name: &job
                 .names
                 .operation(kind::MEMORY_ALLOCATION, header.operation),
-            place: Place::Allocations,
+            place: Place::Own(kind::MEMORY_ALLOCATION),
             start: allocation.start,
             end: allocation.end,
             correlation,
@@ -381,7 +390,7 @@ impl Scene<'_> {
             ("allocation_size", Value::Uint(scratch.bytes)),
         ]);
         self.slice(&Slice {
-            category: "scratch_memory",
+            category: category(kind::SCRATCH_MEMORY),
             name: &job.names.operation(kind::SCRATCH_MEMORY, header.operation),
             place: Place::Scratch(scratch.node),
             start: scratch.start,
@@ -407,7 +416,7 @@ impl Scene<'_> {
             ("corr_id", Value::Uint(runtime.correlation)),
         ];
         let event = Event {
-            category: "runtime_initialization",
+            category: category(kind::RUNTIME_INITIALIZATION),
             name: &job.names.operation(header.kind, header.operation),
             track,
             flow: None,
@@ -419,6 +428,13 @@ impl Scene<'_> {
     fn change(&mut self, time: u64, change: Change) -> Result<(), WriteError> {
         self.levels.change(self.job, &mut self.out, time, change)
     }
+}
+
+/// The category of a domain's events.
+fn category(kind: u8) -> &'static str {
+    midair_domain::domain(kind)
+        .and_then(|domain| domain.files.category)
+        .unwrap_or_default()
 }
 
 fn is_untimed(header: &Header, reason: u32) -> bool {

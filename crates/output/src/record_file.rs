@@ -1,9 +1,11 @@
 //! The store between collecting and writing: records one after the other in a file that nobody else can open.
 //!
-//! The collecting side appends what it drained from the spool while the target runs; the writers walk the file several times
-//! afterwards, in constant memory. The bytes come from the target, so each record is decoded once before it is kept: what
-//! the writers read later is well formed.
+//! The collecting side appends what it drained from the spool while the target runs; the writers are fed afterwards, in one walk
+//! and in constant memory. The bytes come from the target, so each record is decoded once before it is kept: what the writers
+//! read later is well formed. The same decoding feeds the [`Index`], so that no pass over the file is needed for it.
 
+use crate::files::WriteError;
+use crate::index::Index;
 use midair_record::event::{self, Header, MAX_RECORD, Plain, Record};
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,6 +32,7 @@ pub struct RecordWriter {
     written: u64,
     records: u64,
     malformed_bytes: u64,
+    index: Index,
 }
 
 impl RecordWriter {
@@ -45,6 +48,7 @@ impl RecordWriter {
             written: 0,
             records: 0,
             malformed_bytes: 0,
+            index: Index::default(),
         })
     }
 
@@ -52,12 +56,16 @@ impl RecordWriter {
     /// counted and given up: where the next record would begin is not known. Returns how many were kept.
     ///
     /// # Errors
-    /// When the disk is full or fails; what was appended before stays.
+    /// When the disk is full or fails. What was appended before stays; of `bytes` nothing is kept or counted.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
+        if self.pending.len() + bytes.len() > BLOCK {
+            self.flush()?;
+        }
         let (mut at, mut kept) = (0, 0);
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             match event::decode(rest) {
-                Ok((_, size)) => {
+                Ok((record, size)) => {
+                    self.index.add(&record);
                     at += size;
                     kept += 1;
                 }
@@ -67,13 +75,16 @@ impl RecordWriter {
                 }
             }
         }
-        if self.pending.len() + at > BLOCK {
-            self.flush()?;
-        }
         self.pending
             .extend_from_slice(bytes.get(..at).unwrap_or_default());
         self.records += kept;
         Ok(kept)
+    }
+
+    /// What the records kept so far say. A view of the running session reads it, or takes [`Index::snapshot`] where it needs
+    /// values of its own.
+    pub fn index(&self) -> &Index {
+        &self.index
     }
 
     /// Records kept so far.
@@ -111,6 +122,7 @@ impl RecordWriter {
             len: self.written,
             records: self.records,
             malformed_bytes: self.malformed_bytes,
+            index: self.index,
         })
     }
 }
@@ -122,9 +134,20 @@ pub struct RecordFile {
     len: u64,
     records: u64,
     malformed_bytes: u64,
+    index: Index,
 }
 
 impl RecordFile {
+    /// What the records say, put together while they were appended.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The index alone. The file is given up.
+    pub fn into_index(self) -> Index {
+        self.index
+    }
+
     /// Number of records.
     pub fn records(&self) -> u64 {
         self.records
@@ -169,6 +192,15 @@ impl RecordFile {
             at += used as u64;
         }
         Ok(())
+    }
+}
+
+impl From<WalkError<WriteError>> for WriteError {
+    fn from(error: WalkError<WriteError>) -> Self {
+        match error {
+            WalkError::Read(source) => WriteError::Records(source),
+            WalkError::Visit(error) => error,
+        }
     }
 }
 

@@ -2,87 +2,17 @@
 //!
 //! Decisions: FMT-002, FMT-003 (`docs/deviations/formats.md`).
 
-use crate::index::{Stat, is_hip, is_hsa, is_marker};
+use crate::index::Stat;
 use crate::job::Job;
+use midair_domain::{KindSet, Statistics};
 use midair_record::event::kind;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A domain as AMD's summaries have it. The order is that of AMD's numbers, which tables follow; CUDA's stand behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Domain {
-    Hsa,
-    Hip,
-    Marker,
-    Kernel,
-    Copy,
-    Scratch,
-    Allocation,
-    CudaRuntime,
-    CudaDriver,
-    Set,
-    Wait,
-    Unified,
-}
-
-impl Domain {
-    /// In the order of json's `summary`.
-    const ALL: [Domain; 12] = [
-        Domain::Kernel,
-        Domain::Hsa,
-        Domain::Hip,
-        Domain::Copy,
-        Domain::Allocation,
-        Domain::Marker,
-        Domain::Scratch,
-        Domain::CudaRuntime,
-        Domain::CudaDriver,
-        Domain::Set,
-        Domain::Wait,
-        Domain::Unified,
-    ];
-
-    /// Its name in tables, `domain_stats.csv` and json.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Domain::Hsa => "HSA_API",
-            Domain::Hip => "HIP_API",
-            Domain::Marker => "MARKER_API",
-            Domain::Kernel => "KERNEL_DISPATCH",
-            Domain::Copy => "MEMORY_COPY",
-            Domain::Scratch => "SCRATCH_MEMORY",
-            Domain::Allocation => "MEMORY_ALLOCATION",
-            Domain::CudaRuntime => "CUDA_RUNTIME_API",
-            Domain::CudaDriver => "CUDA_DRIVER_API",
-            Domain::Set => "MEMORY_SET",
-            Domain::Wait => "SYNCHRONIZATION",
-            Domain::Unified => "UNIFIED_MEMORY",
-        }
-    }
-
-    /// Its file of statistics.
-    pub(crate) fn file(self) -> &'static str {
-        match self {
-            Domain::Hsa => "hsa_api_stats.csv",
-            Domain::Hip => "hip_api_stats.csv",
-            Domain::Marker => "marker_api_stats.csv",
-            Domain::Kernel => "kernel_stats.csv",
-            Domain::Copy => "memory_copy_stats.csv",
-            Domain::Scratch => "scratch_memory_stats.csv",
-            Domain::Allocation => "memory_allocation_stats.csv",
-            Domain::CudaRuntime => "cuda_runtime_api_stats.csv",
-            Domain::CudaDriver => "cuda_driver_api_stats.csv",
-            Domain::Set => "memory_set_stats.csv",
-            Domain::Wait => "synchronization_stats.csv",
-            Domain::Unified => "unified_memory_stats.csv",
-        }
-    }
-}
-
 /// One domain's calls. Dispatches and copies without times are not in it: they are in the notes.
 #[derive(Debug)]
 pub(crate) struct DomainStats {
-    pub(crate) domain: Domain,
+    pub(crate) domain: &'static Statistics,
     pub(crate) total: Stat,
     /// By name.
     pub(crate) operations: BTreeMap<String, Stat>,
@@ -97,12 +27,22 @@ pub(crate) fn by_total(mut entries: Vec<Entry<'_>>) -> Vec<Entry<'_>> {
     entries
 }
 
-/// All domains that have calls, in the order of json's `summary`.
+/// All domains that have calls, in the order of json's `summary`. Several rows of the table of domains may share one.
 pub(crate) fn collect(jobs: &[Job<'_>]) -> Vec<DomainStats> {
-    let of = |domain| {
+    let mut shared: BTreeMap<u8, (&'static Statistics, KindSet)> = BTreeMap::new();
+    for domain in midair_domain::built() {
+        if let Some(statistics) = domain.files.statistics {
+            let kinds = &mut shared
+                .entry(statistics.json_rank)
+                .or_insert((statistics, KindSet::EMPTY))
+                .1;
+            *kinds = kinds.with(domain.kind);
+        }
+    }
+    let of = |(domain, kinds)| {
         let mut operations = BTreeMap::new();
         for job in jobs {
-            add_operations(&mut operations, job, domain);
+            add_operations(&mut operations, job, kinds);
         }
         let mut total = Stat::default();
         for stat in operations.values() {
@@ -114,60 +54,29 @@ pub(crate) fn collect(jobs: &[Job<'_>]) -> Vec<DomainStats> {
             operations,
         }
     };
-    let mut all: Vec<DomainStats> = Domain::ALL.into_iter().map(of).collect();
+    let mut all: Vec<DomainStats> = shared.into_values().map(of).collect();
     all.retain(|stats| stats.total.calls > 0);
     all
 }
 
-fn add_operations(by_name: &mut BTreeMap<String, Stat>, job: &Job<'_>, domain: Domain) {
+fn add_operations(by_name: &mut BTreeMap<String, Stat>, job: &Job<'_>, kinds: KindSet) {
     let index = job.index;
     let mut add = |name: String, stat: &Stat| {
         let known: &mut Stat = by_name.entry(name).or_default();
         known.merge(stat);
     };
-    let mut calls = |of: fn(u8) -> bool| {
-        for ((kind, operation), stat) in index.calls.iter().filter(|((kind, _), _)| of(*kind)) {
-            add(job.names.operation(*kind, *operation).into_owned(), stat);
+    for ((kind, operation), stat) in index.operations(kinds) {
+        add(job.names.operation(*kind, *operation).into_owned(), stat);
+    }
+    if kinds.contains(kind::MARKER_CORE_RANGE_API) {
+        for (message, stat) in &index.markers {
+            add(message.clone(), stat);
         }
-    };
-    match domain {
-        Domain::Hsa => calls(is_hsa),
-        Domain::Hip => calls(is_hip),
-        Domain::CudaRuntime => calls(|kind| kind == kind::CUDA_RUNTIME_API),
-        Domain::CudaDriver => calls(|kind| kind == kind::CUDA_DRIVER_API),
-        Domain::Set | Domain::Wait | Domain::Unified => {
-            let wanted = match domain {
-                Domain::Set => kind::MEMORY_SET,
-                Domain::Wait => kind::SYNCHRONIZATION,
-                _ => kind::UNIFIED_MEMORY,
-            };
-            for ((kind, operation), stat) in &index.cuda.work {
-                if *kind == wanted {
-                    add(job.names.operation(*kind, *operation).into_owned(), stat);
-                }
-            }
-        }
-        Domain::Marker => {
-            calls(is_marker);
-            for (message, stat) in &index.markers {
-                add(message.clone(), stat);
-            }
-        }
-        Domain::Kernel => {
-            // Several code objects can have one kernel (a library loaded for each device): one line for a name.
-            for (id, stat) in &index.kernels {
-                add(job.kernel_name_by_id(*id).to_owned(), stat);
-            }
-        }
-        Domain::Copy | Domain::Scratch | Domain::Allocation => {
-            let (kind, stats) = match domain {
-                Domain::Copy => (kind::MEMORY_COPY, &index.copies),
-                Domain::Scratch => (kind::SCRATCH_MEMORY, &index.scratch),
-                _ => (kind::MEMORY_ALLOCATION, &index.allocations),
-            };
-            for (operation, stat) in stats {
-                add(job.names.operation(kind, *operation).into_owned(), stat);
-            }
+    }
+    if kinds.contains(kind::KERNEL_DISPATCH) {
+        // Several code objects can have one kernel (a library loaded for each device): one line for a name.
+        for (id, stat) in &index.kernels {
+            add(job.kernel_name_by_id(*id).to_owned(), stat);
         }
     }
 }

@@ -63,12 +63,12 @@ fn tables(jobs: &[Job<'_>], plan: &Plan, indent: &str) -> String {
         return String::new();
     }
     let mut domains = stats::collect(jobs);
-    domains.sort_by_key(|stats| stats.domain);
+    domains.sort_by_key(|stats| stats.domain.rank);
     let all: Vec<&DomainStats> = domains.iter().collect();
     let mut out = String::new();
     if plan.summary_per_domain {
         for stats in &all {
-            let title = format!("{} SUMMARY", stats.domain.name());
+            let title = format!("{} SUMMARY", stats.domain.name);
             table(&mut out, plan, &title, &[stats], indent);
         }
     }
@@ -80,9 +80,9 @@ fn tables(jobs: &[Job<'_>], plan: &Plan, indent: &str) -> String {
         let group: Vec<&DomainStats> = all
             .iter()
             .copied()
-            .filter(|stats| expression.is_match(stats.domain.name()))
+            .filter(|stats| expression.is_match(stats.domain.name))
             .collect();
-        let names: Vec<&str> = group.iter().map(|stats| stats.domain.name()).collect();
+        let names: Vec<&str> = group.iter().map(|stats| stats.domain.name).collect();
         let title = format!("{} SUMMARY", names.join(" + "));
         table(&mut out, plan, &title, &group, indent);
     }
@@ -99,7 +99,7 @@ fn table(out: &mut String, plan: &Plan, title: &str, domains: &[&DomainStats], i
     for stats in domains {
         total.merge(&stats.total);
         for (name, stat) in &stats.operations {
-            rows.push((printable(name), stats.domain.name(), stat));
+            rows.push((printable(name), stats.domain.name, stat));
         }
     }
     if rows.is_empty() {

@@ -1,6 +1,6 @@
 //! The table at the end of `midair attach`: where the time went.
 //!
-//! Plain functions from the first pass's sums to text. Names come from the target, so nothing that a terminal would obey gets
+//! Plain functions from the index's sums to text. Names come from the target, so nothing that a terminal would obey gets
 //! through.
 
 use crate::api::Names;
@@ -8,6 +8,7 @@ use crate::index::{Index, Stat};
 use crate::job::UNSEEN_KERNEL;
 use crate::kernel_name;
 use crate::model::KernelNames;
+use midair_domain::{Ranked, sets};
 use midair_record::event::kind;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -93,21 +94,21 @@ fn parts(
     for (message, stat) in indexes.iter().flat_map(|index| &index.markers) {
         markers.entry(message.clone()).or_default().merge(stat);
     }
-    vec![
-        kernels(indexes, kernel_names, style),
-        calls(indexes, names, style),
-        copies(indexes, names, style),
-        work(indexes, names, kind::MEMORY_SET, "FILL", style),
-        work(
-            indexes,
-            names,
-            kind::UNIFIED_MEMORY,
-            "UNIFIED MEMORY",
-            style,
-        ),
-        work(indexes, names, kind::SYNCHRONIZATION, "WAIT", style),
-        table("MARKER", markers, style),
-    ]
+    let mut headings: Vec<_> = midair_domain::built()
+        .filter_map(|domain| Some((domain.files.table?, domain.kind)))
+        .collect();
+    headings.sort_by_key(|(heading, _)| heading.rank);
+    // Domains that share a table are summed up by the first of them.
+    headings.dedup_by_key(|(heading, _)| heading.rank);
+    let part = |(heading, first): (Ranked, u8)| match first {
+        kind::KERNEL_DISPATCH => kernels(indexes, heading.name, kernel_names, style),
+        first if sets::MARKERS.contains(first) => {
+            table(heading.name, std::mem::take(&mut markers), style)
+        }
+        first if sets::HOOKED_CALLS.contains(first) => calls(indexes, names, heading.name, style),
+        first => work(indexes, names, first, heading.name, style),
+    };
+    headings.into_iter().map(part).collect()
 }
 
 /// Each process with its kernels, or with its calls where none has any kernel.
@@ -143,7 +144,7 @@ fn processes(sessions: &[Of<'_>], style: Style) -> String {
 }
 
 /// Kernels by time on the device. Dispatches without times are not in it; a line below says how many there are.
-fn kernels(indexes: &[&Index], kernel_names: KernelNames, style: Style) -> String {
+fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames, style: Style) -> String {
     // Several code objects can have one kernel (a library loaded for each device): one line for a name.
     let mut by_name: HashMap<String, Stat> = HashMap::new();
     for (index, (id, stat)) in indexes
@@ -158,7 +159,7 @@ fn kernels(indexes: &[&Index], kernel_names: KernelNames, style: Style) -> Strin
         };
         by_name.entry(name).or_default().merge(stat);
     }
-    let mut out = table("KERNEL", by_name, style);
+    let mut out = table(title, by_name, style);
     let timed: u64 = indexes
         .iter()
         .flat_map(|index| index.kernels.values())
@@ -176,33 +177,20 @@ fn kernels(indexes: &[&Index], kernel_names: KernelNames, style: Style) -> Strin
 }
 
 /// Calls of HIP, HSA and CUDA by time between entry and return. Calls within calls count in both.
-fn calls(indexes: &[&Index], names: &Names, style: Style) -> String {
+fn calls(indexes: &[&Index], names: &Names, title: &str, style: Style) -> String {
     let mut by_name: HashMap<String, Stat> = HashMap::new();
     for (key, stat) in indexes.iter().flat_map(|index| &index.calls) {
         let name = names.operation(key.0, key.1).into_owned();
         by_name.entry(name).or_default().merge(stat);
     }
-    table("CALL", by_name, style)
+    table(title, by_name, style)
 }
 
-/// Copies by time on the engine.
-fn copies(indexes: &[&Index], names: &Names, style: Style) -> String {
-    let mut by_name: HashMap<String, Stat> = HashMap::new();
-    for (direction, stat) in indexes.iter().flat_map(|index| &index.copies) {
-        let name = names
-            .operation(kind::MEMORY_COPY, *direction)
-            .replace("MEMORY_COPY_", "");
-        let name = name.to_lowercase().replace('_', " ");
-        by_name.entry(name).or_default().merge(stat);
-    }
-    table("COPY", by_name, style)
-}
-
-/// What only CUDA has: fills by time on the device, moves of unified memory, waits.
+/// Work of one domain by time: copies on their engine, fills, moves of unified memory, waits.
 fn work(indexes: &[&Index], names: &Names, kind: u8, title: &str, style: Style) -> String {
     let prefix = format!("{}_", names.kind(kind));
     let mut by_name: HashMap<String, Stat> = HashMap::new();
-    for ((of, operation), stat) in indexes.iter().flat_map(|index| &index.cuda.work) {
+    for ((of, operation), stat) in indexes.iter().flat_map(|index| &index.work) {
         if *of == kind {
             let name = names.operation(kind, *operation).replace(&prefix, "");
             let name = name.to_lowercase().replace('_', " ");

@@ -547,6 +547,31 @@ pub enum Record<'a> {
     CudaDevice(CudaDevice, &'a [u8]),
 }
 
+impl Record<'_> {
+    /// The header; `None` for a note, of which only the text is kept.
+    pub fn header(&self) -> Option<&Header> {
+        Some(match self {
+            Record::Api(api, _) => &api.header,
+            Record::Kernel(kernel, _) => &kernel.header,
+            Record::Copy(copy, _) => &copy.header,
+            Record::Marker(marker, _) => &marker.header,
+            Record::Allocation(allocation) => &allocation.header,
+            Record::Scratch(scratch) => &scratch.header,
+            Record::RuntimeInit(runtime) => &runtime.header,
+            Record::Agent(agent) => &agent.header,
+            Record::CodeObject(object, _) => &object.header,
+            Record::KernelSymbol(symbol, _) => &symbol.header,
+            Record::Queue(queue) => &queue.header,
+            Record::Books(books) => &books.header,
+            Record::Note(_) => return None,
+            Record::MemorySet(set) => &set.header,
+            Record::Synchronization(wait) => &wait.header,
+            Record::UnifiedMemory(moved) => &moved.header,
+            Record::CudaDevice(device, _) => &device.header,
+        })
+    }
+}
+
 /// What is wrong with bytes that should be a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {

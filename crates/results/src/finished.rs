@@ -4,8 +4,7 @@ use crate::identity::Identity;
 use crate::plan::plan;
 use midair_failure::{Failure, Kind};
 use midair_output::{
-    Console, Format, Index, Names, Outcome, Plan, RecordFile, Trace, WriteError, console_summary,
-    table,
+    Console, Format, Names, Outcome, Plan, RecordFile, Trace, WriteError, console_summary, table,
 };
 use midair_record::spool::{DROP_SLOTS, outcome};
 use midair_settings::Settings;
@@ -83,25 +82,27 @@ impl Finished {
     /// requested directory but were saved elsewhere are reported by [`Written::incomplete`].
     pub fn write(self, style: table::Style) -> Result<Written, Failure> {
         let plan = plan(&self.settings, &self.identity)?;
-        let ready = self.ready(plan)?;
+        let ready = self.ready(plan);
         let names = Names::amd();
         let (files, saved_elsewhere) = ready.write_files(&names)?;
-        let summary = console_summary(&ready.trace, &ready.index, &names, &ready.plan);
+        let summary = console_summary(&ready.trace, &names, &ready.plan);
         let (warnings, incomplete) = ready.conclusion(saved_elsewhere);
         Ok(Written {
             files,
-            table: table::summary(&ready.index, &names, ready.plan.kernel_names, style),
+            table: table::summary(
+                ready.trace.records.index(),
+                &names,
+                ready.plan.kernel_names,
+                style,
+            ),
             summary,
             warnings,
             incomplete,
         })
     }
 
-    /// The first pass over the records.
-    ///
-    /// # Errors
-    /// [`Kind::Output`] when they cannot be read.
-    pub(crate) fn ready(self, plan: Plan) -> Result<Ready, Failure> {
+    /// The trace, ready to be written.
+    pub(crate) fn ready(self, plan: Plan) -> Ready {
         let killed = match self.ended {
             Some(end @ (End::Signal(_) | End::Exec)) => Some(end),
             _ => None,
@@ -134,25 +135,21 @@ impl Finished {
             notes,
             outcome: Outcome { text, ordinary },
         };
-        let index = Index::build(&trace.records)
-            .map_err(|error| Failure::new(Kind::Output, error.to_string()))?;
-        Ok(Ready {
+        Ready {
             trace,
-            index,
             plan,
             system_backend: self.settings.text("ROCPROF_PERFETTO_BACKEND") == Some("system"),
             killed,
             truncated,
             failure: self.failure,
-        })
+        }
     }
 }
 
-/// A trace with its first pass, ready to be written.
+/// A trace that is ready to be written.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) trace: Trace,
-    pub(crate) index: Index,
     pub(crate) plan: Plan,
     system_backend: bool,
     killed: Option<End>,
@@ -167,7 +164,7 @@ impl Ready {
         &self,
         names: &Names,
     ) -> Result<(Vec<PathBuf>, Option<Failure>), Failure> {
-        let write = |plan: &Plan| midair_output::write(&self.trace, &self.index, names, plan);
+        let write = |plan: &Plan| midair_output::write(&self.trace, names, plan);
         match write(&self.plan) {
             Ok(files) => Ok((files, None)),
             Err(error) => {
@@ -183,7 +180,7 @@ impl Ready {
         &self,
         saved_elsewhere: Option<Failure>,
     ) -> (Vec<String>, Option<Failure>) {
-        let (trace, index, plan) = (&self.trace, &self.index, &self.plan);
+        let (trace, index, plan) = (&self.trace, self.trace.records.index(), &self.plan);
         let mut warnings = trace.notes.clone();
         if plan.stats
             && !plan

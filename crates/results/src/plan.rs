@@ -11,18 +11,14 @@ use midair_settings::Settings;
 fn formats(settings: &Settings) -> Result<Vec<Format>, Failure> {
     let mut formats = Vec::new();
     for format in settings.list("ROCPROF_OUTPUT_FORMAT", ',') {
-        let format = match format.to_ascii_lowercase().as_str() {
-            "csv" => Format::Csv,
-            "json" => Format::Json,
-            "pftrace" => Format::Pftrace,
-            "rocpd" => Format::Rocpd,
-            other => {
-                return Err(Failure::new(
-                    Kind::NotBuilt,
-                    format!("the output format {other} is not built"),
-                )
-                .hint("use --output-format rocpd csv json pftrace"));
-            }
+        let Some(format) = Format::of(format) else {
+            let other = format.to_ascii_lowercase();
+            let built: Vec<&str> = Format::all().map(Format::name).collect();
+            return Err(Failure::new(
+                Kind::NotBuilt,
+                format!("the output format {other} is not built"),
+            )
+            .hint(format!("use --output-format {}", built.join(" "))));
         };
         if !formats.contains(&format) {
             formats.push(format);

@@ -106,13 +106,7 @@ impl Together {
             let inner = finished.identity.keys.pid;
             make_unique(&mut plan, (pid, inner), lead == Some(inner), &mut used);
             kernel_names.get_or_insert(plan.kernel_names);
-            let ready = match finished.ready(plan) {
-                Ok(ready) => ready,
-                Err(failure) => {
-                    failures.push((label, failure));
-                    continue;
-                }
-            };
+            let ready = finished.ready(plan);
             let (files, saved_elsewhere) = match ready.write_files(&names) {
                 Ok(done) => done,
                 Err(failure) => {
@@ -121,8 +115,7 @@ impl Together {
                 }
             };
             written.files.extend(files);
-            let summary =
-                midair_output::console_summary(&ready.trace, &ready.index, &names, &ready.plan);
+            let summary = midair_output::console_summary(&ready.trace, &names, &ready.plan);
             if let Some((console, text)) = summary {
                 let title = format!("\n{label}\n");
                 let all = written.summary.get_or_insert((console, String::new()));
@@ -134,7 +127,7 @@ impl Together {
                 written.warnings.push(format!("{label}: {warning}"));
             }
             failures.extend(failure.map(|failure| (label.clone(), failure)));
-            done.push((label, ready.index));
+            done.push((label, ready.trace.records.into_index()));
         }
         let sessions: Vec<Of<'_>> = done
             .iter()
@@ -166,28 +159,27 @@ impl Together {
         };
         let plan = plan(settings, &lead)?;
         let mut labels = Vec::new();
-        let mut parts: Vec<(Trace, Index)> = Vec::new();
+        let mut parts: Vec<Trace> = Vec::new();
         for (pid, name, finished) in self.parts.drain(..) {
             let label = label(pid, &name);
-            match finished.ready(plan.clone()) {
-                Ok(ready) => {
-                    let (warnings, failure) = ready.conclusion(None);
-                    for warning in warnings {
-                        written.warnings.push(format!("{label}: {warning}"));
-                    }
-                    failures.extend(failure.map(|failure| (label.clone(), failure)));
-                    labels.push(label);
-                    parts.push((ready.trace, ready.index));
-                }
-                Err(failure) => failures.push((label, failure)),
+            let ready = finished.ready(plan.clone());
+            let (warnings, failure) = ready.conclusion(None);
+            for warning in warnings {
+                written.warnings.push(format!("{label}: {warning}"));
             }
+            failures.extend(failure.map(|failure| (label.clone(), failure)));
+            labels.push(label);
+            parts.push(ready.trace);
         }
         written.files = write_or_save(&parts, &names, &plan, lead.keys.pid, failures)?;
         written.summary = midair_output::console_summary_together(&parts, &names, &plan);
         let sessions: Vec<Of<'_>> = labels
             .into_iter()
             .zip(&parts)
-            .map(|(label, (_, index))| Of { label, index })
+            .map(|(label, trace)| Of {
+                label,
+                index: trace.records.index(),
+            })
             .collect();
         written.table = table::summary_together(&sessions, &names, plan.kernel_names, style);
         Ok(parts.len())
@@ -196,7 +188,7 @@ impl Together {
 
 /// Writes all to the requested directory, or else to a temporary one.
 fn write_or_save(
-    parts: &[(Trace, Index)],
+    parts: &[Trace],
     names: &Names,
     plan: &Plan,
     pid: u32,

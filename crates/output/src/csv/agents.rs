@@ -1,7 +1,7 @@
 //! `agent_info.csv`: one row for each agent.
 
-use super::{PROCESS, Row, open};
-use crate::files::{FileSet, WriteError};
+use super::{PROCESS, Row};
+use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
 use midair_agents::Agent;
 
@@ -86,14 +86,17 @@ fn columns(agent: &Agent) -> [(&'static str, Value<'_>); 53] {
     ]
 }
 
-pub(super) fn agent_info(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
-    let together = jobs.len() > 1;
+/// Begins the file: of one session, or of several together.
+pub(super) fn begin(files: &FileSet, together: bool) -> Result<OutputFile, WriteError> {
     let mut header = columns(&Agent::default()).map(|(name, _)| name).to_vec();
     // Processes in different containers may see different agents.
     header.extend(together.then_some(PROCESS));
-    let Some(mut file) = open(files, true, "agent_info.csv", &header)? else {
-        return Ok(());
-    };
+    super::begin(files, "agent_info.csv", &header)
+}
+
+/// Writes the agents of all sessions.
+pub(super) fn fill(mut file: OutputFile, jobs: &[Job<'_>]) -> Result<OutputFile, WriteError> {
+    let together = jobs.len() > 1;
     for job in jobs {
         for agent in job.agents() {
             let mut row = Row::default();
@@ -109,5 +112,5 @@ pub(super) fn agent_info(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), Wr
             file.put(row.end())?;
         }
     }
-    files.add(file)
+    Ok(file)
 }

@@ -1,15 +1,10 @@
 //! Tables and columns that only CUDA processes have. Columns that mean the same have the names that AMD's tables give them.
 
-use super::{CALLS, Row, open};
+use super::Row;
 use crate::cuda::devices::ordinal;
 use crate::cuda::{NONE, memories, names_stream, stream_parts};
-use crate::files::{FileSet, OutputFile, WriteError};
-use crate::index::Index;
 use crate::job::{Job, address};
-use midair_record::event::{
-    Copy, CudaLaunch, CudaTransfer, Kernel, MemorySet, NO_NODE, Synchronization, UnifiedMemory,
-    kind,
-};
+use midair_record::event::{NO_NODE, Record, kind};
 
 /// Behind AMD's columns of kernels. `Cuda_Stream` is CUPTI's number within the context, where `Stream_Id` is the trace's own.
 pub(super) const KERNELS: &[&str] = &[
@@ -33,7 +28,19 @@ pub(super) const COPIES: &[&str] = &[
     "Cuda_Stream",
 ];
 
-const SETS: &[&str] = &[
+/// AMD's columns of calls, and what the call returned.
+pub(super) const CALLS: &[&str] = &[
+    "Domain",
+    "Function",
+    "Process_Id",
+    "Thread_Id",
+    "Correlation_Id",
+    "Start_Timestamp",
+    "End_Timestamp",
+    "Result",
+];
+
+pub(super) const SETS: &[&str] = &[
     "Kind",
     "Operation",
     "Agent_Id",
@@ -51,7 +58,7 @@ const SETS: &[&str] = &[
     "Cuda_Stream",
 ];
 
-const WAITS: &[&str] = &[
+pub(super) const WAITS: &[&str] = &[
     "Kind",
     "Operation",
     "Stream_Id",
@@ -64,7 +71,7 @@ const WAITS: &[&str] = &[
     "Cuda_Stream",
 ];
 
-const UNIFIED: &[&str] = &[
+pub(super) const UNIFIED: &[&str] = &[
     "Kind",
     "Operation",
     "Source_Agent_Id",
@@ -75,47 +82,6 @@ const UNIFIED: &[&str] = &[
     "End_Timestamp",
     "Cuda_Stream",
 ];
-
-/// Files of these tables, those that have rows.
-pub(super) struct Tables {
-    pub(super) calls: Option<OutputFile>,
-    pub(super) sets: Option<OutputFile>,
-    pub(super) waits: Option<OutputFile>,
-    pub(super) unified: Option<OutputFile>,
-}
-
-type Opened = Result<Option<OutputFile>, WriteError>;
-
-impl Tables {
-    /// Begins the files; `file` begins one whose rows do not say of which process they are.
-    pub(super) fn open(
-        files: &FileSet,
-        jobs: &[Job<'_>],
-        file: &impl Fn(bool, &str, &[&str]) -> Opened,
-    ) -> Result<Tables, WriteError> {
-        let any = |kind| jobs.iter().any(|job| job.index.has_cuda_work(kind));
-        let calls = jobs.iter().any(|job| Index::has_cuda_calls(job.index));
-        let columns = [CALLS, &["Result"]].concat();
-        Ok(Tables {
-            calls: open(files, calls, "cuda_api_trace.csv", &columns)?,
-            sets: file(any(kind::MEMORY_SET), "memory_set_trace.csv", SETS)?,
-            waits: file(
-                any(kind::SYNCHRONIZATION),
-                "synchronization_trace.csv",
-                WAITS,
-            )?,
-            unified: file(
-                any(kind::UNIFIED_MEMORY),
-                "unified_memory_trace.csv",
-                UNIFIED,
-            )?,
-        })
-    }
-
-    pub(super) fn all(self) -> [Option<OutputFile>; 4] {
-        [self.calls, self.sets, self.waits, self.unified]
-    }
-}
 
 /// Columns of a row that has nothing to say in them.
 fn nothing(row: &mut Row, columns: &[&str]) {
@@ -150,8 +116,8 @@ fn stream(row: &mut Row, job: &Job<'_>, handle: u64) {
 }
 
 /// [`KERNELS`] of a kernel.
-pub(super) fn launch(row: &mut Row, kernel: &Kernel, told: Option<&CudaLaunch>) {
-    let Some(told) = told else {
+pub(super) fn launch(row: &mut Row, record: &Record<'_>) {
+    let Record::Kernel(kernel, Some(told)) = record else {
         return nothing(row, KERNELS);
     };
     row.number(told.context);
@@ -164,8 +130,8 @@ pub(super) fn launch(row: &mut Row, kernel: &Kernel, told: Option<&CudaLaunch>) 
 }
 
 /// [`COPIES`] of a copy.
-pub(super) fn transfer(row: &mut Row, copy: &Copy, told: Option<&CudaTransfer>) {
-    let Some(told) = told else {
+pub(super) fn transfer(row: &mut Row, record: &Record<'_>) {
+    let Record::Copy(copy, Some(told)) = record else {
         return nothing(row, COPIES);
     };
     let (from, to) = memories(told);
@@ -178,7 +144,17 @@ pub(super) fn transfer(row: &mut Row, copy: &Copy, told: Option<&CudaTransfer>) 
         .number(stream_parts(copy.stream).1);
 }
 
-pub(super) fn set_row(row: &mut Row, job: &Job<'_>, set: &MemorySet) {
+pub(super) fn call_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
+    super::call_row(row, job, record);
+    if let Record::Api(api, _) = record {
+        row.number(api.retval);
+    }
+}
+
+pub(super) fn set_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
+    let Record::MemorySet(set) = record else {
+        return;
+    };
     row.text(&job.names.kind(kind::MEMORY_SET))
         .text(&job.names.operation(kind::MEMORY_SET, set.header.operation))
         .text(&job.agent_name(set.node));
@@ -196,7 +172,10 @@ pub(super) fn set_row(row: &mut Row, job: &Job<'_>, set: &MemorySet) {
         .number(stream_parts(set.stream).1);
 }
 
-pub(super) fn wait_row(row: &mut Row, job: &Job<'_>, wait: &Synchronization) {
+pub(super) fn wait_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
+    let Record::Synchronization(wait) = record else {
+        return;
+    };
     let operation = wait.header.operation;
     row.text(&job.names.kind(kind::SYNCHRONIZATION))
         .text(&job.names.operation(kind::SYNCHRONIZATION, operation));
@@ -210,7 +189,10 @@ pub(super) fn wait_row(row: &mut Row, job: &Job<'_>, wait: &Synchronization) {
     number(row, stream_parts(wait.stream).1);
 }
 
-pub(super) fn unified_row(row: &mut Row, job: &Job<'_>, moved: &UnifiedMemory) {
+pub(super) fn unified_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
+    let Record::UnifiedMemory(moved) = record else {
+        return;
+    };
     let operation = moved.header.operation;
     row.text(&job.names.kind(kind::UNIFIED_MEMORY))
         .text(&job.names.operation(kind::UNIFIED_MEMORY, operation));

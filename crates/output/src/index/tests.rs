@@ -7,7 +7,7 @@ fn index(records: &[Vec<u8>]) -> Index {
     for record in records {
         assert_eq!(writer.append(record).unwrap(), 1);
     }
-    Index::build(&writer.finish().unwrap()).unwrap()
+    writer.finish().unwrap().into_index()
 }
 
 fn kernel(kernel_id: u64, stream: u64, untimed: u32, flags: u8) -> Vec<u8> {
@@ -149,4 +149,33 @@ fn books_are_checked() {
     let found = index.unbalanced();
     assert_eq!(found.len(), 1);
     assert!(found[0].contains("queue 4"), "{found:?}");
+}
+
+#[test]
+fn a_snapshot_grows_with_the_session() {
+    let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+    writer.append(&kernel(7, 0, 0, 0)).unwrap();
+    let before = writer.index().snapshot();
+    let symbol = KernelSymbol {
+        header: Header {
+            kind: kind::KERNEL_SYMBOL,
+            ..Header::default()
+        },
+        kernel_id: 7,
+        name_len: 1,
+        ..KernelSymbol::default()
+    };
+    writer.append(&event::encode(&symbol, b"k")).unwrap();
+    writer.append(&kernel(7, 0, 0, 0)).unwrap();
+    writer.append(&kernel(7, 0, 2, flag::UNTIMED)).unwrap();
+    let after = writer.index().snapshot();
+    assert_eq!(before.counts, [(kind::KERNEL_DISPATCH, 1)]);
+    assert_eq!(after.counts, [(kind::KERNEL_DISPATCH, 3)]);
+    assert_eq!(before.kernels[0].1, None);
+    let (id, name, stat) = &after.kernels[0];
+    assert_eq!(
+        (*id, name.as_deref(), stat.calls, stat.total),
+        (7, Some(&b"k"[..]), 2, 60)
+    );
+    assert_eq!((before.untimed, after.untimed), (0, 1));
 }

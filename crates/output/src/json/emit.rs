@@ -7,7 +7,7 @@ use std::io::{self, Write};
 const BLOCK: usize = 64 * 1024;
 
 /// Writes JSON without spaces. Keys and values come in the order of the calls; the caller keeps opens and closes paired and
-/// calls [`Emit::finish`] at the end.
+/// calls [`Emit::flush`] at the end.
 pub(super) struct Emit<W> {
     out: W,
     /// Pieces are small: gathering them here is several times faster than passing each on.
@@ -20,15 +20,35 @@ impl<W: Write> Emit<W> {
     pub(super) fn new(out: W) -> Self {
         Emit {
             out,
-            pending: Vec::with_capacity(BLOCK + 4096),
+            pending: Vec::new(),
             comma: false,
         }
     }
 
     /// Passes on what is left.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(super) fn flush(&mut self) -> io::Result<()> {
         self.pass_on()?;
         self.out.flush()
+    }
+
+    /// Where it writes to.
+    pub(super) fn writer(&self) -> &W {
+        &self.out
+    }
+
+    /// Where it wrote to, and what was not passed on yet.
+    pub(super) fn into_parts(self) -> (W, Vec<u8>) {
+        (self.out, self.pending)
+    }
+
+    /// Elements that are JSON already, with their commas, as all that an array has.
+    pub(super) fn raw(&mut self, elements: &[u8]) -> io::Result<()> {
+        self.pending.extend_from_slice(elements);
+        if self.pending.len() < BLOCK {
+            Ok(())
+        } else {
+            self.pass_on()
+        }
     }
 
     fn pass_on(&mut self) -> io::Result<()> {
@@ -204,7 +224,7 @@ mod tests {
         out.value(2_u8).unwrap();
         out.close_array().unwrap();
         out.close_object().unwrap();
-        out.finish().unwrap();
+        out.flush().unwrap();
         let text = String::from_utf8(bytes).unwrap();
         let wanted = r#"{"a":[],"b":["x\"\n\u0001","y"],"c":-1,"d":true,"e":{"low":1,"high":3},"f":{"handle":18446744073709551615},"g":[1,2]}"#;
         assert_eq!(text, wanted);

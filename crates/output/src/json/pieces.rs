@@ -13,7 +13,8 @@ fn text(piece: impl FnOnce(&mut Emit<&mut Vec<u8>>) -> io::Result<()>) -> io::Re
     let mut bytes = Vec::new();
     let mut out = Emit::new(&mut bytes);
     piece(&mut out)?;
-    out.finish()?;
+    out.flush()?;
+    drop(out);
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 

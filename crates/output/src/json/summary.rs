@@ -17,7 +17,7 @@ pub(super) fn write<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Resul
     };
     for (n, stats) in domains.iter().enumerate() {
         out.open_object()?;
-        out.text("domain", stats.domain.name())?;
+        out.text("domain", stats.domain.name)?;
         out.key("stats")?;
         out.open_object()?;
         // AMD's serialiser names the version of a type where the type occurs first.

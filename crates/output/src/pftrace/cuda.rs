@@ -2,7 +2,7 @@
 
 use super::packets::Value;
 use super::tracks::Place;
-use super::{Annotations, Scene, Slice, times};
+use super::{Annotations, Scene, Slice, category, times};
 use crate::api::number_in_files;
 use crate::cuda::devices::ordinal;
 use crate::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
@@ -85,7 +85,7 @@ impl Scene<'_> {
         stream(&mut annotations, set.context, set.stream);
         graph(&mut annotations, set.graph, set.graph_node);
         let slice = Slice {
-            category: "memory_set",
+            category: category(kind::MEMORY_SET),
             name: &job.names.operation(kind::MEMORY_SET, set.header.operation),
             place: if self.by_queue {
                 Place::CopyTo {
@@ -130,9 +130,9 @@ impl Scene<'_> {
         }
         let operation = wait.header.operation;
         let slice = Slice {
-            category: "synchronization",
+            category: category(kind::SYNCHRONIZATION),
             name: &job.names.operation(kind::SYNCHRONIZATION, operation),
-            place: Place::Waits,
+            place: Place::Own(kind::SYNCHRONIZATION),
             start: wait.start,
             end: wait.end,
             correlation: wait.correlation,
@@ -161,9 +161,9 @@ impl Scene<'_> {
         }
         let operation = moved.header.operation;
         let slice = Slice {
-            category: "unified_memory",
+            category: category(kind::UNIFIED_MEMORY),
             name: &job.names.operation(kind::UNIFIED_MEMORY, operation),
-            place: Place::Unified,
+            place: Place::Own(kind::UNIFIED_MEMORY),
             start: moved.start,
             end: moved.end,
             // No call leads to it.

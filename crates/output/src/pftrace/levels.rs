@@ -53,7 +53,7 @@ impl Levels {
     pub(super) fn change(
         &mut self,
         job: &Job<'_>,
-        out: &mut Packets,
+        out: &mut Packets<'_>,
         time: u64,
         change: Change,
     ) -> Result<(), WriteError> {
@@ -65,7 +65,11 @@ impl Levels {
     }
 
     /// Writes what still waits.
-    pub(super) fn finish(&mut self, job: &Job<'_>, out: &mut Packets) -> Result<(), WriteError> {
+    pub(super) fn finish(
+        &mut self,
+        job: &Job<'_>,
+        out: &mut Packets<'_>,
+    ) -> Result<(), WriteError> {
         while !self.waiting.is_empty() {
             self.settle(job, out)?;
         }
@@ -73,7 +77,7 @@ impl Levels {
     }
 
     /// Writes the levels after all changes of the earliest moment.
-    fn settle(&mut self, job: &Job<'_>, out: &mut Packets) -> Result<(), WriteError> {
+    fn settle(&mut self, job: &Job<'_>, out: &mut Packets<'_>) -> Result<(), WriteError> {
         let Some(Reverse((now, first))) = self.waiting.pop() else {
             return Ok(());
         };
@@ -129,7 +133,7 @@ impl Levels {
     }
 }
 
-fn uuid(out: &Packets, level: Level) -> u64 {
+fn uuid(out: &Packets<'_>, level: Level) -> u64 {
     let (kind, node) = match level {
         Level::CopyTo(node) => (1, node),
         Level::Allocated(node) => (2, node),

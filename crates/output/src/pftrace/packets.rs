@@ -46,8 +46,8 @@ pub(super) struct Event<'a> {
 }
 
 /// The file, and what was already said in it.
-pub(super) struct Packets {
-    file: OutputFile,
+pub(super) struct Packets<'f> {
+    file: &'f mut OutputFile,
     /// The sequence that all packets of this process are of.
     sequence: u32,
     buffer: Vec<u8>,
@@ -61,13 +61,13 @@ pub(super) struct Packets {
     process: u64,
 }
 
-impl Packets {
+impl<'f> Packets<'f> {
     /// Begins a sequence, behind what is in the file, with the packet that says what clock times are of.
     pub(super) fn begin(
-        file: OutputFile,
+        file: &'f mut OutputFile,
         process: &Process,
         sequence: u32,
-    ) -> Result<Packets, WriteError> {
+    ) -> Result<Packets<'f>, WriteError> {
         let time = process.init_time;
         let mut packets = Packets {
             file,
@@ -112,11 +112,6 @@ impl Packets {
     /// The flow of a correlation id.
     pub(super) fn flow(&self, correlation: u64) -> u64 {
         self.process ^ correlation
-    }
-
-    /// The finished file.
-    pub(super) fn finish(self) -> OutputFile {
-        self.file
     }
 
     /// A trace is the field 1 of a message, repeated: each packet with its length in front.

@@ -6,6 +6,8 @@ use super::packets::proto::{ProcessDescriptor, ThreadDescriptor, TrackDescriptor
 use crate::cuda::stream_parts;
 use crate::files::WriteError;
 use crate::job::Job;
+use midair_domain::Track;
+use midair_record::event::kind;
 use std::collections::HashMap;
 
 /// Lanes of one track beyond this many are one, in which slices may cross.
@@ -24,14 +26,10 @@ pub(super) enum Place {
     CopyTo { node: u32, tid: u32 },
     /// ROCTx ranges of the process, which need not end on the thread that began them.
     Ranges,
-    /// Allocations and releases: they take the same time as the calls of their threads, and would hide them.
-    Allocations,
+    /// Records of a domain that has one track of its own: those that take the same time as calls of their threads would hide them.
+    Own(u8),
     /// Changes of scratch memory on a node.
     Scratch(u32),
-    /// Waits of a CUDA process.
-    Waits,
-    /// What unified memory did.
-    Unified,
 }
 
 impl Place {
@@ -50,10 +48,12 @@ impl Place {
             Place::Compute { node, queue } => [3, u64::from(node), u64::from(queue)],
             Place::CopyTo { node, tid } => [4, u64::from(node), u64::from(tid)],
             Place::Ranges => [5, 0, 0],
-            Place::Allocations => [6, 0, 0],
+            // Numbers of tracks stay the same in all versions.
+            Place::Own(kind::MEMORY_ALLOCATION) => [6, 0, 0],
+            Place::Own(kind::SYNCHRONIZATION) => [8, 0, 0],
+            Place::Own(kind::UNIFIED_MEMORY) => [9, 0, 0],
+            Place::Own(kind) => [10, u64::from(kind), 0],
             Place::Scratch(node) => [7, u64::from(node), 0],
-            Place::Waits => [8, 0, 0],
-            Place::Unified => [9, 0, 0],
         }
     }
 }
@@ -68,7 +68,7 @@ pub(super) struct Tracks {
 
 impl Tracks {
     /// Describes the process and its main thread.
-    pub(super) fn begin(&mut self, job: &Job<'_>, out: &mut Packets) -> Result<(), WriteError> {
+    pub(super) fn begin(&mut self, job: &Job<'_>, out: &mut Packets<'_>) -> Result<(), WriteError> {
         let process = &job.trace.process;
         let name = process.command.first().cloned();
         out.track(TrackDescriptor {
@@ -87,7 +87,7 @@ impl Tracks {
     pub(super) fn lane(
         &mut self,
         job: &Job<'_>,
-        out: &mut Packets,
+        out: &mut Packets<'_>,
         place: Place,
         start: u64,
         end: u64,
@@ -111,7 +111,7 @@ impl Tracks {
     pub(super) fn first(
         &mut self,
         job: &Job<'_>,
-        out: &mut Packets,
+        out: &mut Packets<'_>,
         place: Place,
     ) -> Result<u64, WriteError> {
         self.describe(job, out, place, 0)
@@ -120,7 +120,7 @@ impl Tracks {
     fn describe(
         &mut self,
         job: &Job<'_>,
-        out: &mut Packets,
+        out: &mut Packets<'_>,
         place: Place,
         number: usize,
     ) -> Result<u64, WriteError> {
@@ -193,17 +193,26 @@ impl Tracks {
             }
             Place::Ranges if job.index.is_cuda() => "NVTX PROCESS RANGES".to_owned(),
             Place::Ranges => "ROCTX PROCESS RANGES".to_owned(),
-            Place::Waits => "SYNCHRONIZATION".to_owned(),
-            Place::Unified => "UNIFIED MEMORY".to_owned(),
-            Place::Allocations => "MEMORY ALLOCATION".to_owned(),
+            Place::Own(kind) => track_name(kind).to_owned(),
             Place::Scratch(node) => {
                 let agent = job.agent_index(node);
                 format!(
-                    "SCRATCH {} [{}] ({})",
-                    agent.label, agent.index, agent.of_type
+                    "{} {} [{}] ({})",
+                    track_name(kind::SCRATCH_MEMORY),
+                    agent.label,
+                    agent.index,
+                    agent.of_type
                 )
             }
         }
+    }
+}
+
+/// What the track of a domain is called, or how the names of its tracks begin.
+fn track_name(kind: u8) -> &'static str {
+    match midair_domain::domain(kind).and_then(|domain| domain.files.track) {
+        Some(Track::Own(name) | Track::PerDevice(name)) => name,
+        _ => "",
     }
 }
 

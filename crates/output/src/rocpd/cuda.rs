@@ -4,8 +4,8 @@
 //! busy have them; their category tells them from copies. Waits, and what unified memory did, are regions. What else is known is in
 //! `extdata`.
 
+use super::database::{Step, whole};
 use super::rows::{Call, Rows};
-use super::{Step, whole};
 use crate::cuda::devices::ordinal;
 use crate::cuda::{NONE, memories, memory, names_stream, stream_parts, unfinished};
 use crate::index::untimed;

@@ -3,7 +3,7 @@
 //! A row must be there before another names it. What is known beforehand is put in at the start; threads, streams and what
 //! nobody described when a record first names them.
 
-use super::{Database, Seen, Step, Stop, json, text, whole};
+use super::database::{Database, Seen, Step, json, text, whole};
 use crate::cuda::devices::ordinal;
 use crate::cuda::stream_parts;
 use crate::index::{Object, Symbol};
@@ -119,7 +119,7 @@ impl<'c, 'j> Info<'c, 'j> {
                 init,
                 fini,
                 text(&process.command.join(" ")),
-                json(pieces::config(self.job).map_err(Stop::Write)?),
+                json(pieces::config(self.job)?),
             ])?;
         Ok(())
     }
@@ -145,7 +145,7 @@ impl<'c, 'j> Info<'c, 'j> {
             text(&agent.vendor_name),
             text(&agent.product_name),
             text(&agent.product_name),
-            json(pieces::agent(agent).map_err(Stop::Write)?),
+            json(pieces::agent(agent)?),
         ])?;
         Ok(())
     }
@@ -168,7 +168,7 @@ impl<'c, 'j> Info<'c, 'j> {
             whole(record.load_size),
             record.load_delta,
             storage,
-            json(pieces::code_object(self.job, id, object).map_err(Stop::Write)?),
+            json(pieces::code_object(self.job, id, object)?),
         ])?;
         Ok(())
     }
@@ -218,7 +218,7 @@ impl<'c, 'j> Info<'c, 'j> {
             record.sgpr,
             record.arch_vgpr,
             record.accum_vgpr,
-            json(pieces::kernel_symbol(self.job, id, symbol).map_err(Stop::Write)?),
+            json(pieces::kernel_symbol(self.job, id, symbol)?),
         ])?;
         Ok(())
     }

@@ -1,15 +1,16 @@
 //! One row, and its event, for each thing that happened.
 
 use super::cuda::{launch, transfer};
+use super::database::{Database, Step, text, whole};
 use super::info::Info;
 use super::strings::Strings;
-use super::{Database, Step, text, whole};
 use crate::api::has_message;
 use crate::arguments;
 use crate::cuda::copy_operation;
-use crate::index::{is_cuda_call, is_hip, untimed};
+use crate::index::untimed;
 use crate::job::Job;
 use crate::kernel_name;
+use midair_domain::{Rocpd, sets};
 use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, Marker, NO_NODE, Record,
     Scratch, flag, kind,
@@ -80,22 +81,22 @@ impl<'c, 'j> Rows<'c, 'j> {
                 "id, category_id, stack_id, parent_stack_id, correlation_id, extdata",
             )?,
             region: database.ensure(
-                "region",
+                Rocpd::Region.table(),
                 "id, nid, pid, tid, start, end, name_id, event_id, extdata",
             )?,
             sample: database.ensure("sample", "id, track_id, timestamp, event_id, extdata")?,
             track: database.insert("track", "nid, pid, tid, name_id")?,
             argument: database.insert("arg", "event_id, position, type, name, value, extdata")?,
             dispatch: database.ensure(
-                "kernel_dispatch",
+                Rocpd::KernelDispatch.table(),
                 "id, nid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, graph_exec_id, graph_node_id, region_name_id, event_id, extdata",
             )?,
             copy: database.insert(
-                "memory_copy",
+                Rocpd::MemoryCopy.table(),
                 "id, nid, pid, tid, start, end, name_id, dst_agent_id, dst_address, src_agent_id, src_address, size, stream_id, graph_exec_id, graph_node_id, event_id, extdata",
             )?,
             allocation: database.insert(
-                "memory_allocate",
+                Rocpd::MemoryAllocate.table(),
                 "id, nid, pid, tid, agent_id, type, level, start, end, address, size, queue_id, stream_id, event_id, extdata",
             )?,
             metadata: database.insert("metadata", "tag, value")?,
@@ -104,12 +105,6 @@ impl<'c, 'j> Rows<'c, 'j> {
             copies: 0,
             allocations: 0,
         })
-    }
-
-    /// Whether records of this kind become rows.
-    pub(super) fn wants(number: u8) -> bool {
-        // From 128 on they describe: the index has them, and the runtimes, which AMD's schema has no table for.
-        number < 128 && number != kind::RUNTIME_INITIALIZATION
     }
 
     pub(super) fn put(&mut self, record: &Record<'_>) -> Step<()> {
@@ -218,7 +213,7 @@ impl<'c, 'j> Rows<'c, 'j> {
 
     fn api(&mut self, api: &Api, words: &[u8]) -> Step<()> {
         let header = api.header;
-        let extdata = if is_cuda_call(header.kind) && api.retval != 0 {
+        let extdata = if sets::CUDA_CALLS.contains(header.kind) && api.retval != 0 {
             Cow::Owned(format!("{{\"result\":{}}}", api.retval))
         } else {
             Cow::Borrowed("{}")
@@ -232,7 +227,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             tid: api.tid,
             extdata,
         })?;
-        if !is_hip(header.kind) {
+        if !sets::HIP_CALLS.contains(header.kind) {
             return Ok(());
         }
         let stream = self.info.stream(api.stream)?;

@@ -1,6 +1,6 @@
 //! `rocpd_string`: each text once.
 
-use super::{Database, Step, text};
+use super::database::{Database, Step, text};
 use rusqlite::{OptionalExtension, Statement, params};
 use std::collections::{BTreeSet, HashMap};
 

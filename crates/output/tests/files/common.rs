@@ -343,8 +343,8 @@ pub fn trace_of(writer: RecordWriter, golden: &Value) -> Trace {
     }
 }
 
-pub fn index(trace: &Trace) -> Index {
-    Index::build(&trace.records).unwrap()
+pub fn index(trace: &Trace) -> &Index {
+    trace.records.index()
 }
 
 /// Names of a directory's entries, sorted.

@@ -1,6 +1,6 @@
 //! A CUDA process in every format: what is written against the records that it was made of, and the formats against each other.
 
-use crate::common::{agents, append, golden_json, index, trace_of, writer};
+use crate::common::{agents, append, golden_json, trace_of, writer};
 use crate::rocpd_rows::{header, plan, put_marker};
 use midair_agents::AgentType;
 use midair_output::{Format, Names, Plan, RecordWriter, Trace, write};
@@ -270,7 +270,7 @@ pub fn written(change: impl Fn(&mut Plan)) -> tempfile::TempDir {
     let trace = trace(everything());
     let mut plan = plan(directory.path(), &ALL);
     change(&mut plan);
-    write(&trace, &index(&trace), &Names::amd(), &plan).unwrap();
+    write(&trace, &Names::amd(), &plan).unwrap();
     directory
 }
 

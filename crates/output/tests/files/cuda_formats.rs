@@ -358,10 +358,7 @@ fn together_with_a_process_without_cuda() {
     let amd = trace_of(crate::rocpd_rows::every_domain(), &golden_json());
     let mut cuda = trace(everything());
     cuda.process.pid = 99;
-    let parts = [amd, cuda].map(|trace| {
-        let index = index(&trace);
-        (trace, index)
-    });
+    let parts = [amd, cuda].map(|trace| trace);
     midair_output::write_together(&parts, &Names::amd(), &plan(directory.path(), &ALL)).unwrap();
     let kernels = rows(directory.path(), "kernel_trace");
     let found: Vec<_> = kernels
@@ -400,7 +397,7 @@ fn the_terminals_table_has_kernels_calls_copies_and_fills() {
     let names = Names::amd();
     let index = index(&trace);
     assert!(index.is_cuda() && !index.is_idle());
-    let text = table::summary(&index, &names, Default::default(), table::Style::default());
+    let text = table::summary(index, &names, Default::default(), table::Style::default());
     for line in [
         "vadd(float const*, float const*, float*, int)",
         "host to device",
@@ -446,8 +443,8 @@ fn what_had_not_ended_is_counted_and_not_summed() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(all);
     let index = index(&trace);
-    assert_eq!(index.cuda.work[&(kind::MEMORY_SET, 3)].calls, 1);
-    write(&trace, &index, &Names::amd(), &plan(directory.path(), &ALL)).unwrap();
+    assert_eq!(index.work[&(kind::MEMORY_SET, 3)].calls, 1);
+    write(&trace, &Names::amd(), &plan(directory.path(), &ALL)).unwrap();
     assert_eq!(rows(directory.path(), "memory_set_trace").len(), 2);
     let notes = std::fs::read_to_string(directory.path().join("r_notes.txt")).unwrap();
     assert!(notes.contains("without times: 2"), "{notes}");

@@ -65,13 +65,7 @@ fn numbers_that_a_target_invents_are_harmless() {
     device(&mut all, u32::MAX - (1 << 16));
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(all);
-    write(
-        &trace,
-        &index(&trace),
-        &Names::amd(),
-        &plan(directory.path(), &ALL),
-    )
-    .unwrap();
+    write(&trace, &Names::amd(), &plan(directory.path(), &ALL)).unwrap();
     assert_eq!(rows(directory.path(), "memory_set_trace").len(), 4);
     let json = read_json(directory.path());
     assert_eq!(list(&json["buffer_records"]["unified_memory"]).len(), 5);
@@ -164,8 +158,8 @@ fn records_by_chance_are_written_and_read() {
         let mut plan = plan(directory.path(), &ALL);
         plan.stats = true;
         plan.summary = true;
-        write(&trace, &index, &names, &plan).unwrap();
-        table::summary(&index, &names, plan.kernel_names, table::Style::default());
+        write(&trace, &names, &plan).unwrap();
+        table::summary(index, &names, plan.kernel_names, table::Style::default());
         for (name, count) in [
             ("kernel", EACH),
             ("memory_copy", EACH),

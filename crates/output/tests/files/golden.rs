@@ -1,6 +1,6 @@
 //! What we write for a session against what AMD's own tool wrote for it, byte by byte.
 
-use crate::common::{TEXT_POINTER, entries, golden, golden_json, index, names, trace};
+use crate::common::{TEXT_POINTER, entries, golden, golden_json, names, trace};
 use midair_output::{AgentIndex, Format, KernelNames, Plan, write};
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn written(change: impl Fn(&mut Plan)) -> (tempfile::TempDir, Vec<String>) {
     let trace = trace(&golden, &names);
     let mut plan = plan(directory.path());
     change(&mut plan);
-    let files = write(&trace, &index(&trace), &names, &plan).unwrap();
+    let files = write(&trace, &names, &plan).unwrap();
     let files = files
         .iter()
         .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())

@@ -1,8 +1,6 @@
 //! What the target or the disk can do to us: garbage, names that are no text, nowhere to write, no room.
 
-use crate::common::{
-    agents, append, entries, golden_json, index, kernel, list, names, trace_of, writer,
-};
+use crate::common::{agents, append, entries, golden_json, kernel, list, names, trace_of, writer};
 use midair_output::{
     Format, Names, Outcome, Plan, RecordWriter, SummaryTo, Trace, WriteError, write,
 };
@@ -101,7 +99,7 @@ fn names_that_are_no_text_make_valid_files() {
         ),
     );
     let (trace, names) = some_trace(writer);
-    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    write(&trace, &names, &plan(directory.path())).unwrap();
 
     let csv = fs::read_to_string(directory.path().join("r_kernel_trace.csv")).unwrap();
     let rows = rows(&csv);
@@ -132,10 +130,10 @@ fn notes_of_an_earlier_trace_of_the_same_name_do_not_stay() {
     let directory = tempfile::tempdir().unwrap();
     let (mut trace, names) = some_trace(writer());
     trace.notes = vec!["the lease ran out".to_owned()];
-    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    write(&trace, &names, &plan(directory.path())).unwrap();
     assert!(directory.path().join("r_notes.txt").exists());
     let (trace, names) = some_trace(writer());
-    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    write(&trace, &names, &plan(directory.path())).unwrap();
     assert!(!directory.path().join("r_notes.txt").exists());
 }
 
@@ -176,7 +174,7 @@ fn what_is_missing_is_said_in_json_and_notes() {
         text: "the process was killed by signal 9".to_owned(),
         ordinary: false,
     };
-    let files = write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    let files = write(&trace, &names, &plan(directory.path())).unwrap();
     assert!(
         files.iter().any(|path| path.ends_with("r_notes.txt")),
         "{files:?}"
@@ -212,7 +210,7 @@ a slot is kept
 fn an_empty_session_has_agents_and_an_empty_json() {
     let directory = tempfile::tempdir().unwrap();
     let (trace, names) = some_trace(writer());
-    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    write(&trace, &names, &plan(directory.path())).unwrap();
     assert_eq!(
         entries(directory.path()),
         ["r_agent_info.csv", "r_results.json"]
@@ -234,17 +232,11 @@ fn a_directory_that_cannot_be_made_is_named() {
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
     let (trace, names) = some_trace(writer());
-    let error = write(&trace, &index(&trace), &names, &plan(&file.join("below"))).unwrap_err();
+    let error = write(&trace, &names, &plan(&file.join("below"))).unwrap_err();
     assert!(matches!(error, WriteError::Directory { .. }), "{error:?}");
     assert!(error.to_string().contains("file/below"), "{error}");
     // A file system that nobody can write to, not even root.
-    let error = write(
-        &trace,
-        &index(&trace),
-        &names,
-        &plan(Path::new("/proc/self")),
-    )
-    .unwrap_err();
+    let error = write(&trace, &names, &plan(Path::new("/proc/self"))).unwrap_err();
     assert!(
         error.to_string().contains("/proc/self/r_agent_info.csv"),
         "{error}"
@@ -270,13 +262,23 @@ fn within_a_full_disk() {
         append(&mut writer, &event::encode(&copy, &[]));
     }
     let (trace, names) = some_trace(writer);
-    let error = write(&trace, &index(&trace), &names, &plan(directory)).unwrap_err();
-    assert!(
-        error.to_string().contains("r_memory_copy_trace.csv")
-            && error.to_string().contains("No space"),
-        "{error}"
-    );
-    assert!(entries(directory).is_empty(), "{:?}", entries(directory));
+    // Formats that are written together fill the disk together: any of their files may be the one that no longer fits.
+    for (formats, named) in [
+        (vec![Format::Csv], "/r_memory_copy_trace.csv"),
+        (vec![Format::Json], "/r_results.json"),
+        (vec![Format::Csv, Format::Json], "/r_"),
+    ] {
+        let plan = Plan {
+            formats,
+            ..plan(directory)
+        };
+        let error = write(&trace, &names, &plan).unwrap_err();
+        assert!(
+            error.to_string().contains(named) && error.to_string().contains("No space"),
+            "{error}"
+        );
+        assert!(entries(directory).is_empty(), "{:?}", entries(directory));
+    }
     println!("the small disk was filled and left empty");
 }
 
@@ -336,7 +338,7 @@ fn damaged_records_are_survived() {
         summary_to: SummaryTo::File("sums".to_owned()),
         ..plan(directory.path())
     };
-    write(&trace, &index(&trace), &names, &plan).unwrap();
+    write(&trace, &names, &plan).unwrap();
     let json = read_json(directory.path());
     let csv = fs::read_to_string(directory.path().join("r_kernel_trace.csv")).unwrap();
     assert_eq!(
@@ -366,7 +368,7 @@ fn write_many(records: u64) {
     }
     let (trace, names) = some_trace(writer);
     let directory = tempfile::tempdir().unwrap();
-    write(&trace, &index(&trace), &names, &plan(directory.path())).unwrap();
+    write(&trace, &names, &plan(directory.path())).unwrap();
 }
 
 /// In a process of its own, since other tests would count. Started by `memory_does_not_grow_with_the_trace`.

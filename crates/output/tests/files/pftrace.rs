@@ -2,7 +2,7 @@
 //! format): against AMD's trace of the same session, against csv, json and rocpd, and whatever a target can do to one.
 
 use crate::common::{
-    append, entries, golden, golden_json, index, list, names, text, trace, trace_of, writer,
+    append, entries, golden, golden_json, list, names, text, trace, trace_of, writer,
 };
 use crate::rocpd_rows::{ALL, counts, every_domain, header, one_kernel, plan, put_marker};
 use midair_output::{Format, Plan, RecordWriter, write};
@@ -35,7 +35,7 @@ fn traced(writer: RecordWriter, change: impl Fn(&mut Plan)) -> Value {
     let trace = trace_of(writer, &golden);
     let mut plan = plan(directory.path(), &[Format::Pftrace]);
     change(&mut plan);
-    write(&trace, &index(&trace), &names(&golden), &plan).unwrap();
+    write(&trace, &names(&golden), &plan).unwrap();
     assert_eq!(entries(directory.path()), ["r_results.pftrace"]);
     read(directory.path())
 }
@@ -47,7 +47,7 @@ fn golden_trace(change: impl Fn(&mut Plan)) -> Value {
     let trace = trace(&golden, &names);
     let mut plan = plan(directory.path(), &[Format::Pftrace]);
     change(&mut plan);
-    write(&trace, &index(&trace), &names, &plan).unwrap();
+    write(&trace, &names, &plan).unwrap();
     read(directory.path())
 }
 
@@ -164,7 +164,7 @@ fn every_domain_has_as_many_rows_in_every_format() {
     let trace = trace_of(every_domain(), &golden);
     let formats = [&ALL[..], &[Format::Pftrace]].concat();
     let plan = plan(directory.path(), &formats);
-    write(&trace, &index(&trace), &names(&golden), &plan).unwrap();
+    write(&trace, &names(&golden), &plan).unwrap();
     let trace = read(directory.path());
     let mut rows: BTreeMap<String, usize> = BTreeMap::new();
     for event in list(&trace["slices"])
@@ -230,7 +230,7 @@ fn notes_are_beside_a_trace_that_has_no_place_for_them() {
     let mut trace = trace_of(every_domain(), &golden);
     trace.lost = vec![("kernel dispatches".to_owned(), 7)];
     let plan = plan(directory.path(), &[Format::Pftrace]);
-    let files = write(&trace, &index(&trace), &names(&golden), &plan).unwrap();
+    let files = write(&trace, &names(&golden), &plan).unwrap();
     assert_eq!(files.len(), 2);
     assert_eq!(
         entries(directory.path()),
@@ -538,7 +538,7 @@ fn write_many(records: u64) {
     let trace = trace_of(writer, &golden);
     let directory = tempfile::tempdir().unwrap();
     let plan = plan(directory.path(), &[Format::Pftrace]);
-    write(&trace, &index(&trace), &names(&golden), &plan).unwrap();
+    write(&trace, &names(&golden), &plan).unwrap();
 }
 
 /// In a process of its own, since other tests would count. Started by `memory_does_not_grow_with_the_trace`.

@@ -5,8 +5,8 @@
 use crate::common::agents;
 use midair_agents::Agent;
 use midair_output::{
-    AgentIndex, Console, Format, Index, KernelNames, Names, Node, Outcome, Plan, Process,
-    RecordWriter, SummaryTo, Trace, Unit, console_summary, console_summary_together, table, write,
+    AgentIndex, Console, Format, KernelNames, Names, Node, Outcome, Plan, Process, RecordWriter,
+    SummaryTo, Trace, Unit, console_summary, console_summary_together, table, write,
     write_together,
 };
 use midair_record::event::kind;
@@ -195,22 +195,21 @@ fn keep(directory: &Path, files: &[PathBuf], console: Option<(Console, String)>,
 fn write_all(out: &Path) {
     let names = Names::amd();
     let style = table::Style::default();
-    let mut parts: Vec<(Trace, Index)> = Vec::new();
+    let mut parts: Vec<Trace> = Vec::new();
     for recording in RECORDINGS {
         let trace = trace(recording);
-        let index = Index::build(&trace.records).unwrap();
         for (name, plan) in plans(&out.join(recording.0)) {
             let directory = plan.directory.join(name);
             let plan = Plan {
                 directory: directory.clone(),
                 ..plan
             };
-            let files = write(&trace, &index, &names, &plan).unwrap();
-            let console = console_summary(&trace, &index, &names, &plan);
-            let table = table::summary(&index, &names, plan.kernel_names, style);
+            let files = write(&trace, &names, &plan).unwrap();
+            let console = console_summary(&trace, &names, &plan);
+            let table = table::summary(trace.records.index(), &names, plan.kernel_names, style);
             keep(&directory, &files, console, &table);
         }
-        parts.push((trace, index));
+        parts.push(trace);
     }
     for (name, plan) in plans(&out.join("together")) {
         let directory = plan.directory.join(name);
@@ -222,9 +221,9 @@ fn write_all(out: &Path) {
         let console = console_summary_together(&parts, &names, &plan);
         let sessions: Vec<table::Of<'_>> = parts
             .iter()
-            .map(|(trace, index)| table::Of {
+            .map(|trace| table::Of {
                 label: format!("process {}", trace.process.pid),
-                index,
+                index: trace.records.index(),
             })
             .collect();
         let table = table::summary_together(&sessions, &names, plan.kernel_names, style);

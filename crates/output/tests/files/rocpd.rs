@@ -2,7 +2,7 @@
 //! by Python's SQLite.
 
 use crate::common::{
-    agents, entries, golden, golden_json, index, list, names, number, reader, text, trace,
+    agents, entries, golden, golden_json, list, names, number, reader, text, trace,
 };
 use midair_output::{Format, Plan, write};
 use serde_json::Value;
@@ -21,7 +21,7 @@ fn written(formats: &[Format]) -> tempfile::TempDir {
         formats: formats.to_vec(),
         ..Plan::default()
     };
-    let files = write(&trace, &index(&trace), &names, &plan).unwrap();
+    let files = write(&trace, &names, &plan).unwrap();
     assert!(files.iter().any(|file| file.ends_with("r_results.db")));
     directory
 }
@@ -331,7 +331,7 @@ fn two_sessions_of_one_process_can_be_united() {
             formats: vec![Format::Rocpd],
             ..Plan::default()
         };
-        write(&trace, &index(&trace), &names, &plan).unwrap();
+        write(&trace, &names, &plan).unwrap();
     }
     let script = "
 import sqlite3, sys
@@ -411,7 +411,7 @@ fn an_earlier_file_and_what_its_readers_left_are_replaced() {
         formats: vec![Format::Rocpd],
         ..Plan::default()
     };
-    write(&trace, &index(&trace), &names, &plan).unwrap();
+    write(&trace, &names, &plan).unwrap();
     assert_eq!(entries(directory.path()), ["r_results.db"]);
     assert_mode(&directory.path().join("r_results.db"));
 }

@@ -1,6 +1,6 @@
 //! Room and speed of rocpd: no disk, a full one, memory, rows per second.
 
-use crate::common::{append, entries, golden_json, index, names, reader, trace_of, writer};
+use crate::common::{append, entries, golden_json, names, reader, trace_of, writer};
 use crate::rocpd_rows::{header, plan};
 use midair_output::{Format, Names, Trace, write};
 use midair_record::event::{self, Api, Kernel, kind};
@@ -61,7 +61,7 @@ fn within_a_full_disk() {
     fs::write(directory.join("r_results.db"), "earlier").unwrap();
     let (trace, names) = many(20_000);
     let plan = plan(directory, &[Format::Rocpd]);
-    let error = write(&trace, &index(&trace), &names, &plan).unwrap_err();
+    let error = write(&trace, &names, &plan).unwrap_err();
     assert!(
         error.to_string().contains("r_results.db") && error.to_string().contains("No space"),
         "{error}"
@@ -103,7 +103,7 @@ fn a_full_disk_leaves_nothing() {
 fn a_place_that_nobody_can_write_to_is_named() {
     let (trace, names) = many(1);
     let plan = plan(Path::new("/proc/self"), &[Format::Rocpd]);
-    let error = write(&trace, &index(&trace), &names, &plan).unwrap_err();
+    let error = write(&trace, &names, &plan).unwrap_err();
     assert!(
         error.to_string().contains("/proc/self/r_results.db"),
         "{error}"
@@ -118,7 +118,7 @@ fn places_with_strange_names() {
     for name in ["file:x?mode=memory", ":memory:", "a b'\"%20", "\u{fffd}ü"] {
         let directory = below.path().join(name);
         let plan = plan(&directory, &[Format::Rocpd]);
-        write(&trace, &index(&trace), &names, &plan).unwrap();
+        write(&trace, &names, &plan).unwrap();
         assert_eq!(entries(&directory), ["r_results.db"]);
         let plain = below.path().join("copy.db");
         fs::copy(directory.join("r_results.db"), &plain).unwrap();
@@ -145,10 +145,9 @@ fn within_a_process_alone() {
     let run = |calls| {
         let (trace, names) = many(calls);
         let directory = tempfile::tempdir().unwrap();
-        let index = index(&trace);
         let plan = plan(directory.path(), &[Format::Rocpd]);
         let began = Instant::now();
-        let files = write(&trace, &index, &names, &plan).unwrap();
+        let files = write(&trace, &names, &plan).unwrap();
         (began.elapsed(), fs::metadata(&files[0]).unwrap().len())
     };
     run(10_000);

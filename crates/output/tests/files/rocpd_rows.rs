@@ -1,7 +1,7 @@
 //! Rows of every domain, against csv and json of the same trace; and what a target can invent.
 
 use crate::common::{
-    agents, append, golden_json, index, kernel, list, names, reader, text, trace_of, writer,
+    agents, append, golden_json, kernel, list, names, reader, text, trace_of, writer,
 };
 use midair_output::{Format, Names, Plan, RecordWriter, Trace, write};
 use midair_record::event::{
@@ -257,13 +257,7 @@ pub const ALL: [Format; 3] = [Format::Csv, Format::Json, Format::Rocpd];
 fn every_domain_has_as_many_rows_as_csv_and_json() {
     let directory = tempfile::tempdir().unwrap();
     let (trace, names) = some_trace(every_domain());
-    write(
-        &trace,
-        &index(&trace),
-        &names,
-        &plan(directory.path(), &ALL),
-    )
-    .unwrap();
+    write(&trace, &names, &plan(directory.path(), &ALL)).unwrap();
     assert_eq!(counts(directory.path()), [[1, 2, 3, 2, 2, 4, 3]; 3]);
 }
 
@@ -271,13 +265,7 @@ fn every_domain_has_as_many_rows_as_csv_and_json() {
 fn rows_say_what_happened() {
     let directory = tempfile::tempdir().unwrap();
     let (trace, names) = some_trace(every_domain());
-    write(
-        &trace,
-        &index(&trace),
-        &names,
-        &plan(directory.path(), &[Format::Rocpd]),
-    )
-    .unwrap();
+    write(&trace, &names, &plan(directory.path(), &[Format::Rocpd])).unwrap();
     let file = reader(
         &directory.path().join("r_results.db"),
         &[
@@ -430,13 +418,7 @@ fn texts_of_any_bytes_survive_or_are_made_valid() {
     let (mut trace, names) = some_trace(writer);
     trace.process.command = vec!["/bin/it's; \"a\"".into(), "\0".into()];
     trace.notes = vec!["it's; done".into()];
-    write(
-        &trace,
-        &index(&trace),
-        &names,
-        &plan(directory.path(), &ALL),
-    )
-    .unwrap();
+    write(&trace, &names, &plan(directory.path(), &ALL)).unwrap();
     assert_eq!(counts(directory.path()), [[0, 0, 1, 1, 0, 0, 0]; 3]);
     let file = reader(
         &directory.path().join("r_results.db"),
@@ -509,13 +491,7 @@ fn ids_that_a_target_invents_lose_no_row() {
     };
     append(&mut writer, &event::encode(&invented, &[]));
     let (trace, names) = some_trace(writer);
-    write(
-        &trace,
-        &index(&trace),
-        &names,
-        &plan(directory.path(), &ALL),
-    )
-    .unwrap();
+    write(&trace, &names, &plan(directory.path(), &ALL)).unwrap();
     assert_eq!(counts(directory.path()), [[0, 7, 0, 7, 1, 1, 1]; 3]);
     let file = reader(
         &directory.path().join("r_results.db"),
@@ -577,13 +553,7 @@ fn damaged_records_are_written_like_others() {
     assert!(writer.malformed_bytes() > 0 && writer.records() > 1500);
     let (trace, names) = some_trace(writer);
     let directory = tempfile::tempdir().unwrap();
-    write(
-        &trace,
-        &index(&trace),
-        &names,
-        &plan(directory.path(), &ALL),
-    )
-    .unwrap();
+    write(&trace, &names, &plan(directory.path(), &ALL)).unwrap();
     let [csv, json, rocpd] = counts(directory.path());
     assert_eq!((csv, json), (json, rocpd));
     assert!(rocpd.iter().all(|count| *count > 10), "{rocpd:?}");

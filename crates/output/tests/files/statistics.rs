@@ -1,6 +1,6 @@
 //! `--stats` and the summaries, against AMD's files and against json's own sums.
 
-use crate::common::{entries, golden, golden_json, index, list, names, number, text, trace};
+use crate::common::{entries, golden, golden_json, list, names, number, text, trace};
 use midair_output::{Console, Format, Plan, SummaryTo, Unit, console_summary, write};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -24,9 +24,8 @@ fn written(change: impl Fn(&mut Plan)) -> (tempfile::TempDir, Option<(Console, S
     let trace = trace(&golden, &names);
     let mut plan = plan(directory.path());
     change(&mut plan);
-    let index = index(&trace);
-    write(&trace, &index, &names, &plan).unwrap();
-    (directory, console_summary(&trace, &index, &names, &plan))
+    write(&trace, &names, &plan).unwrap();
+    (directory, console_summary(&trace, &names, &plan))
 }
 
 /// All but the deviation has to be the same text. The deviation is a double that AMD computes from rounded parts: the same to

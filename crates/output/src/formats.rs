@@ -1,0 +1,120 @@
+//! The formats that can be written. A new one is a module with a [`Writer`](crate::sink::Writer), and a row here.
+
+use crate::files::{FileSet, WriteError};
+use crate::job::Job;
+use crate::model::{Format, Plan};
+use crate::sink::{Opened, Writer};
+use crate::{csv, json, pftrace, rocpd, summary};
+use midair_record::event::kind;
+use std::path::PathBuf;
+
+/// A row of the table.
+struct Row {
+    format: Format,
+    /// Its name in `--output-format`.
+    name: &'static str,
+    /// What its files end in.
+    extension: &'static str,
+    /// Begins its files.
+    open: for<'a> fn(&'a [Job<'a>], &FileSet) -> Opened<'a>,
+}
+
+/// All formats, in the order in which they are offered.
+static FORMATS: [Row; 4] = [
+    Row {
+        format: Format::Rocpd,
+        name: "rocpd",
+        extension: "db",
+        open: rocpd::open,
+    },
+    Row {
+        format: Format::Csv,
+        name: "csv",
+        extension: "csv",
+        open: csv::open,
+    },
+    Row {
+        format: Format::Json,
+        name: "json",
+        extension: "json",
+        open: json::open,
+    },
+    Row {
+        format: Format::Pftrace,
+        name: "pftrace",
+        extension: "pftrace",
+        open: pftrace::open,
+    },
+];
+
+impl Format {
+    /// All formats, in the order in which they are offered.
+    pub fn all() -> impl Iterator<Item = Format> {
+        FORMATS.iter().map(|row| row.format)
+    }
+
+    /// The format of a name, in any case.
+    pub fn of(name: &str) -> Option<Format> {
+        let row = FORMATS
+            .iter()
+            .find(|row| row.name.eq_ignore_ascii_case(name))?;
+        Some(row.format)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.row().map_or("", |row| row.name)
+    }
+
+    /// What the names of its files end in, without the dot.
+    pub fn extension(self) -> &'static str {
+        self.row().map_or("", |row| row.extension)
+    }
+
+    fn row(self) -> Option<&'static Row> {
+        FORMATS.iter().find(|row| row.format == self)
+    }
+}
+
+/// Writes all formats of a plan, in one walk over the records of each session.
+pub(crate) fn write(jobs: &[Job<'_>], plan: &Plan) -> Result<Vec<PathBuf>, WriteError> {
+    let mut files = FileSet::new(&plan.directory, &plan.prefix)?;
+    let mut writers: Vec<Box<dyn Writer + '_>> = Vec::new();
+    for row in plan.formats.iter().filter_map(|format| format.row()) {
+        writers.push((row.open)(jobs, &files)?);
+    }
+    for job in jobs {
+        let mut sinks = Vec::with_capacity(writers.len());
+        for writer in &mut writers {
+            sinks.push(writer.begin(job)?);
+        }
+        if !sinks.is_empty() {
+            job.trace.records.walk(
+                |kind| kind < kind::FIRST_DESCRIPTION,
+                |record| sinks.iter_mut().try_for_each(|sink| sink.record(record)),
+            )?;
+        }
+        for sink in sinks {
+            sink.finish()?;
+        }
+    }
+    for writer in writers {
+        writer.finish(&mut files)?;
+    }
+    summary::write(jobs, plan, &mut files)?;
+    files.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_is_found_by_its_name() {
+        for format in Format::all() {
+            assert_eq!(Format::of(&format.name().to_uppercase()), Some(format));
+            assert!(!format.extension().is_empty());
+        }
+        assert_eq!((Format::all().count(), Format::of("otf2")), (4, None));
+    }
+}

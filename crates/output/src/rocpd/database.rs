@@ -1,0 +1,143 @@
+//! The connection, and what every part of the writer needs: errors, statements, texts and numbers as SQLite takes them.
+
+use super::guid::Guid;
+use super::schema;
+use rusqlite::{Connection, ErrorCode, Statement};
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::io;
+
+/// Things of one sort remembered as being in the file; after so many all are forgotten and asked of the file again.
+const MOST_SEEN: usize = 1 << 16;
+/// What Linux says where a disk is full.
+const ENOSPC: i32 = 28;
+
+/// Why writing to the file failed.
+#[derive(Debug)]
+pub(super) struct Failed(io::Error);
+
+pub(super) type Step<T> = Result<T, Failed>;
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Failed(error)
+    }
+}
+
+impl From<Failed> for io::Error {
+    fn from(Failed(error): Failed) -> Self {
+        error
+    }
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Self {
+        Failed(match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => io::Error::from_raw_os_error(ENOSPC),
+            _ => io::Error::other(error),
+        })
+    }
+}
+
+/// A connection and the guid in the names of its tables.
+pub(super) struct Database<'c> {
+    connection: &'c Connection,
+    guid: &'c Guid,
+}
+
+impl<'c> Database<'c> {
+    pub(super) fn new(connection: &'c Connection, guid: &'c Guid) -> Database<'c> {
+        Database { connection, guid }
+    }
+
+    pub(super) fn guid(&self) -> &'c Guid {
+        self.guid
+    }
+
+    /// Inserts rows.
+    pub(super) fn insert(&self, table: &str, columns: &str) -> Step<Statement<'c>> {
+        let sql = schema::insert("INSERT", table, columns, self.guid);
+        Ok(self.connection.prepare(&sql)?)
+    }
+
+    /// Inserts rows whose id is not taken, and does nothing for others.
+    pub(super) fn ensure(&self, table: &str, columns: &str) -> Step<Statement<'c>> {
+        let sql = schema::insert("INSERT OR IGNORE", table, columns, self.guid);
+        Ok(self.connection.prepare(&sql)?)
+    }
+
+    pub(super) fn find_string(&self) -> Step<Statement<'c>> {
+        Ok(self.connection.prepare(&schema::find_string(self.guid))?)
+    }
+}
+
+/// What is in the file already. Its size has a limit: to put a row in again does nothing.
+pub(super) struct Seen<K>(HashSet<K>);
+
+impl<K> Default for Seen<K> {
+    fn default() -> Self {
+        Seen(HashSet::new())
+    }
+}
+
+impl<K: Hash + Eq> Seen<K> {
+    /// Whether this has to be put in.
+    pub(super) fn first(&mut self, key: K) -> bool {
+        if self.0.len() >= MOST_SEEN {
+            self.0.clear();
+        }
+        self.0.insert(key)
+    }
+}
+
+/// SQLite's integers have a sign; addresses keep their bits.
+pub(super) fn whole(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+/// A text that every reader sees whole: many end at a NUL.
+pub(super) fn text(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') {
+        Cow::Owned(text.replace('\0', "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// JSON whose texts every reader sees whole: `json_extract` ends them at a NUL.
+pub(super) fn json(text: String) -> String {
+    if !text.contains("\\u0000") {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        // A backslash has another character behind it, which may be a backslash.
+        let (taken, put) = match escape.strip_prefix("\\u0000") {
+            Some(_) => (6, "\\ufffd"),
+            None => (2, escape.get(..2).unwrap_or(escape)),
+        };
+        out.push_str(put);
+        rest = escape.get(taken..).unwrap_or_default();
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_nul_stays_in_json() {
+        let value = serde_json::json!({ "a": "x\0\0y", "b\0": "\\u0000 \\\0 \"\0" });
+        let clean: serde_json::Value = serde_json::from_str(&json(value.to_string())).unwrap();
+        let wanted = serde_json::json!({
+            "a": "x\u{fffd}\u{fffd}y", "b\u{fffd}": "\\u0000 \\\u{fffd} \"\u{fffd}"
+        });
+        assert_eq!(clean, wanted);
+    }
+}
