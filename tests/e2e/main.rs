@@ -11,6 +11,7 @@ mod cuda_model;
 mod detach;
 mod doctor;
 mod environments;
+mod exports;
 mod formats;
 mod headers;
 mod hooks;
