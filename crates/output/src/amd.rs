@@ -9,8 +9,9 @@ use midair_abi::tables::{self, Class as AbiClass, Table};
 use std::borrow::Cow;
 
 impl Names {
-    /// Names of everything that AMD's headers describe, and what CUDA processes have besides. Operations that AMD has no number for yet stand behind those that it
-    /// has, so that numbers index the lists.
+    /// Names of everything that AMD's headers describe, and what CUDA processes have besides.
+    /// Operations that AMD has no number for yet stand behind those that it has, so that numbers
+    /// index the lists.
     pub fn amd() -> Names {
         let mut all = Names {
             buffer: names::BUFFER_KINDS.iter().map(kind).collect(),

@@ -1,7 +1,7 @@
 //! Names of kinds, operations and parameters, as the writers need them.
 //!
-//! Plain data, so that the writers do not depend on where it comes from: in the product from AMD's headers, in a test from a
-//! golden file.
+//! Plain data, so that the writers do not depend on where it comes from: in the product from AMD's
+//! headers, in a test from a golden file.
 
 use crate::cuda;
 use midair_record::event::{Header, Marker, kind};
@@ -138,8 +138,8 @@ impl Names {
         Cow::Owned(format!("{}_OPERATION_{operation}", self.kind(kind)))
     }
 
-    /// What a marker is called: its message where it has one by its nature (mark, thread range, process range), else the
-    /// function.
+    /// What a marker is called: its message where it has one by its nature (mark, thread range,
+    /// process range), else the function.
     pub fn marker<'a>(&'a self, marker: &Marker, message: &'a [u8]) -> Cow<'a, str> {
         let Header {
             kind, operation, ..
@@ -159,7 +159,8 @@ impl Names {
     }
 }
 
-/// The number of a record kind in files (json's and pftrace's `kind`): AMD's, and for CUDA's domains one of ours.
+/// The number of a record kind in files (json's and pftrace's `kind`): AMD's, and for CUDA's
+/// domains one of ours.
 pub(crate) const fn number_in_files(kind: u8) -> u32 {
     match midair_domain::domain(kind) {
         Some(midair_domain::Domain {
@@ -170,7 +171,8 @@ pub(crate) const fn number_in_files(kind: u8) -> u32 {
     }
 }
 
-/// Whether a marker is named by its message (`ROCPROFILER_MARKER_CORE_RANGE_API_ID_*`: 0 mark, 1 thread range, 2 process range).
+/// Whether a marker is named by its message (`ROCPROFILER_MARKER_CORE_RANGE_API_ID_*`: 0 mark, 1
+/// thread range, 2 process range).
 pub(crate) fn has_message(kind: u8, operation: u32) -> bool {
     kind == kind::MARKER_CORE_RANGE_API && operation <= 2
 }

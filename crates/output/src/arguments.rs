@@ -1,7 +1,7 @@
 //! Raw argument words as text.
 //!
-//! A pointer is printed, never followed: the memory is the target's, may be gone, and was not copied. This is where we differ
-//! from AMD's tool, which prints the text behind `char *`.
+//! A pointer is printed, never followed: the memory is the target's, may be gone, and was not
+//! copied. This is where we differ from AMD's tool, which prints the text behind `char *`.
 
 use crate::api::{Field, Parameter, Shape};
 use std::fmt::Write;

@@ -1,8 +1,9 @@
 //! rocprofv3's csv: one file per domain that has records, and agent_info always.
 //!
-//! Texts are quoted, numbers are not, lines end in `\n`. AMD's tool writes quotes within a text as they are; we double them
-//! (RFC 4180), since what it writes then cannot be read back. Line breaks within a text become spaces: one record, one line.
-//! A dispatch or copy without times has 0 in both columns; why is said in the notes and in json.
+//! Texts are quoted, numbers are not, lines end in `\n`. AMD's tool writes quotes within a text as
+//! they are; we double them (RFC 4180), since what it writes then cannot be read back. Line breaks
+//! within a text become spaces: one record, one line. A dispatch or copy without times has 0 in
+//! both columns; why is said in the notes and in json.
 
 mod agents;
 mod cuda;
@@ -398,7 +399,7 @@ fn call_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
 }
 
 fn kernel_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
-    let Record::Kernel(kernel, told) = record else {
+    let Record::Kernel(kernel, extra) = record else {
         return;
     };
     let symbol = job
@@ -417,10 +418,12 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
         .text(&job.kernel_name(kernel))
         .number(kernel.correlation);
     row.number(kernel.start).number(kernel.end);
-    let (lds, registers) = match told {
-        // What this launch had: static and dynamic shared memory, and registers of the kernel as it was compiled for this device.
-        Some(told) => (u64::from(kernel.group_segment), told.registers),
-        // The size that the code object asks for, in whole blocks. Dynamic LDS is not in it: AMD's column has never had it.
+    let (lds, registers) = match extra {
+        // What this launch had: static and dynamic shared memory, and registers of the kernel as it
+        // was compiled for this device.
+        Some(extra) => (u64::from(kernel.group_segment), extra.registers),
+        // The size that the code object asks for, in whole blocks. Dynamic LDS is not in it: AMD's
+        // column has never had it.
         None => (
             u64::from(symbol.group_segment).next_multiple_of(u64::from(LDS_BLOCK)),
             symbol.arch_vgpr,
@@ -437,10 +440,10 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
 }
 
 fn copy_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
-    let Record::Copy(copy, told) = record else {
+    let Record::Copy(copy, extra) = record else {
         return;
     };
-    let direction = copy_operation(copy, told.as_ref());
+    let direction = copy_operation(copy, extra.as_ref());
     row.text(&job.names.kind(kind::MEMORY_COPY))
         .text(&job.names.operation(kind::MEMORY_COPY, direction));
     row.number(job.index.stream(copy.stream))

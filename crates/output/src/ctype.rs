@@ -1,7 +1,7 @@
 //! C types as C++'s `typeid` names them, which is what AMD's json has as the type of an argument.
 //!
-//! The headers give the names of types, not what the handles among them are; the table below does (source: the typedefs of
-//! hip/hip_runtime_api.h and hip/driver_types.h).
+//! The headers give the names of types, not what the handles among them are; the table below does
+//! (source: the typedefs of hip/hip_runtime_api.h and hip/driver_types.h).
 
 use crate::api::{Field, Shape, Text};
 use std::borrow::Cow;
@@ -123,8 +123,8 @@ fn lookup(table: &[(&str, &'static str)], c: &str) -> Option<&'static str> {
         .map(|(_, value)| *value)
 }
 
-/// Enums that AMD's tool prints by name: prefix of the enumerators, and the enumerators without it. All others are printed
-/// as numbers. (Source: the golden json, and hip_types.json for the values.)
+/// Enums that AMD's tool prints by name: prefix of the enumerators, and the enumerators without it.
+/// All others are printed as numbers. (Source: the golden json, and hip_types.json for the values.)
 fn named_enum(c: &str) -> Option<Shape> {
     let (prefix, values): (&str, &[(i64, &str)]) = match c {
         "hipMemcpyKind" => (

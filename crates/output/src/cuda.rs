@@ -1,4 +1,5 @@
-//! What records of CUDA processes are called: kinds and directions that AMD has no numbers for, in the form of AMD's names.
+//! What records of CUDA processes are called: kinds and directions that AMD has no numbers for, in
+//! the form of AMD's names.
 //!
 //! Numbers are CUPTI's (source: api/cupti_1x.json).
 
@@ -12,7 +13,8 @@ use std::borrow::Cow;
 /// The first number in files that is ours: AMD's stand before it.
 pub(crate) const FIRST_KIND: usize = number_in_files(kind::CUDA_RUNTIME_API) as usize;
 
-/// Copies of arrays and between devices are counted and named apart: their number is this and `CUpti_ActivityMemcpyKind`.
+/// Copies of arrays and between devices are counted and named apart: their number is this and
+/// `CUpti_ActivityMemcpyKind`.
 pub(crate) const FURTHER_COPIES: u32 = 64;
 
 /// More numbers of calls than any CUPTI has.
@@ -127,16 +129,16 @@ fn runtime(operation: u32) -> Option<&'static (u32, &'static str, &'static str)>
 }
 
 /// What a copy is counted under and named by: AMD's direction where there is one for it.
-pub(crate) fn copy_operation(copy: &Copy, told: Option<&CudaTransfer>) -> u32 {
-    match told.map(|told| told.copy_kind) {
+pub(crate) fn copy_operation(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
+    match extra.map(|extra| extra.copy_kind) {
         Some(further) if COPIES.iter().any(|copy| copy.0 == further) => FURTHER_COPIES + further,
-        _ => copy_direction(copy, told),
+        _ => copy_direction(copy, extra),
     }
 }
 
 /// AMD's direction (1 H2H, 2 H2D, 3 D2H, 4 D2D): arrays count as the device's, for they lie there.
-pub(crate) fn copy_direction(copy: &Copy, told: Option<&CudaTransfer>) -> u32 {
-    match told.map_or(0, |told| told.copy_kind) {
+pub(crate) fn copy_direction(copy: &Copy, extra: Option<&CudaTransfer>) -> u32 {
+    match extra.map_or(0, |extra| extra.copy_kind) {
         9 => 1,
         1 | 3 => 2,
         2 | 4 => 3,
@@ -156,10 +158,10 @@ pub(crate) fn memory(kind: u32) -> &'static str {
 }
 
 /// The memory that a copy is from, and the one that it goes to.
-pub(crate) fn memories(told: &CudaTransfer) -> (&'static str, &'static str) {
+pub(crate) fn memories(extra: &CudaTransfer) -> (&'static str, &'static str) {
     (
-        memory(told.memory_kinds & 0xffff),
-        memory(told.memory_kinds >> 16),
+        memory(extra.memory_kinds & 0xffff),
+        memory(extra.memory_kinds >> 16),
     )
 }
 
@@ -173,8 +175,8 @@ pub(crate) fn names_stream(handle: u64) -> bool {
     stream_parts(handle).1 != NONE
 }
 
-/// Why fills, waits and unified memory's work have no times ([`Untimed`] as a number): CUPTI gives 0 for what had not ended when it was
-/// asked for its last records.
+/// Why fills, waits and unified memory's work have no times ([`Untimed`] as a number): CUPTI gives
+/// 0 for what had not ended when it was asked for its last records.
 pub(crate) fn unfinished(start: u64, end: u64) -> u32 {
     if start == 0 || end == 0 {
         Untimed::RunningAtDetach as u32
@@ -211,14 +213,14 @@ mod tests {
             (11, "MEMORY_COPY_NONE", 0),
         ];
         for (copy_kind, name, direction) in wanted {
-            let told = CudaTransfer {
+            let extra = CudaTransfer {
                 copy_kind,
                 ..CudaTransfer::default()
             };
             let copy = Copy::default();
-            let operation = copy_operation(&copy, Some(&told));
+            let operation = copy_operation(&copy, Some(&extra));
             assert_eq!(names.operation(kind::MEMORY_COPY, operation), name);
-            assert_eq!(copy_direction(&copy, Some(&told)), direction, "{name}");
+            assert_eq!(copy_direction(&copy, Some(&extra)), direction, "{name}");
         }
         assert!(!is_further_copy(4) && !is_further_copy(FURTHER_COPIES + 8));
     }
@@ -258,10 +260,10 @@ mod tests {
     fn streams_come_apart_as_they_were_put_together() {
         assert_eq!(stream_parts(cuda_stream(3, 7)), (3, 7));
         assert!(names_stream(cuda_stream(1, 0)) && !names_stream(cuda_stream(1, NONE)));
-        let told = CudaTransfer {
+        let extra = CudaTransfer {
             memory_kinds: 3 << 16 | 2,
             ..CudaTransfer::default()
         };
-        assert_eq!(memories(&told), ("PINNED", "DEVICE"));
+        assert_eq!(memories(&extra), ("PINNED", "DEVICE"));
     }
 }

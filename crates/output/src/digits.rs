@@ -1,4 +1,5 @@
-//! Numbers as text. Most bytes of a trace are digits: the formatting machinery of std takes several times as long.
+//! Numbers as text. Most bytes of a trace are digits: the formatting machinery of std takes several
+//! times as long.
 
 /// Appends a number in decimal.
 pub(crate) fn push(out: &mut Vec<u8>, number: impl Into<i128>) {

@@ -1,7 +1,8 @@
-//! Files that are there whole or not at all.
+//! Files that appear complete or not at all.
 //!
-//! Each is written under a temporary name beside its final one (mode 0600, never over something that exists) and renamed when
-//! everything of the trace is written. When anything fails, the temporary files are removed; files of an earlier run stay.
+//! Each is written under a temporary name beside its final one (mode 0600, never over something
+//! that exists) and renamed when everything of the trace is written. When anything fails, the
+//! temporary files are removed; files of an earlier run stay.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -41,8 +42,9 @@ fn shortened(path: &Path) -> PathBuf {
     }
 }
 
-/// Refuses a way on which somebody else has planted a link: one in a directory that all may write to (sticky, such as /tmp) that is
-/// neither ours nor the directory's owner's. The kernel does so too where `fs.protected_symlinks` is 1, but not everywhere is it.
+/// Refuses a path on which another user has planted a link: one in a directory that all may write
+/// to (sticky, such as /tmp) that belongs neither to us nor to the directory's owner. The kernel
+/// does so too where `fs.protected_symlinks` is 1, which is not the case everywhere.
 fn no_planted_links(path: &Path) -> io::Result<()> {
     const FOR_ALL: u32 = 0o1002;
     let path = std::path::absolute(path)?;
@@ -82,8 +84,9 @@ fn our_uid() -> u32 {
     of_files.and_then(|id| id.parse().ok()).unwrap_or(u32::MAX)
 }
 
-/// Whether files could be made at `directory`/`prefix`, found out without leaving anything: a file without a name is made in the
-/// directory, or in the nearest one above it that exists, and the longest name is looked up.
+/// Whether files could be made at `directory`/`prefix`. Nothing is left behind: a file without a
+/// name is made in the directory, or in the nearest one above it that exists, and the longest name
+/// is looked up.
 ///
 /// # Errors
 /// What the writing would fail with.
@@ -142,7 +145,8 @@ struct Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if !self.renamed {
-            // Nothing more can be done about a file that cannot be removed; the failure that led here is reported.
+            // Nothing more can be done about a file that cannot be removed; the failure that led
+            // here is reported.
             let _ = fs::remove_file(&self.temporary);
         }
     }
@@ -209,7 +213,7 @@ impl FileSet {
             path: path.clone(),
             source,
         };
-        // Hidden while unfinished; the pid keeps two sessions that write to one place apart.
+        // Hidden while unfinished; the pid tells apart two sessions that write to one directory.
         for attempt in 0..64 {
             let temporary = format!(".{name}.{}.{attempt}.tmp", std::process::id());
             let temporary = path.with_file_name(temporary);
@@ -284,7 +288,7 @@ impl FileSet {
 pub(crate) struct ReservedFile(Pending);
 
 impl ReservedFile {
-    /// Where it is now: empty, and nobody else's.
+    /// Where it is now: an empty file that only we use.
     pub(crate) fn temporary(&self) -> &Path {
         &self.0.temporary
     }
@@ -324,8 +328,8 @@ impl OutputFile {
     fn finish(mut self) -> Result<Pending, WriteError> {
         self.writer.flush().map_err(|source| self.failed(source))?;
         let OutputFile { writer, pending } = self;
-        // A failure to close (a quota, a network file system) would be silent in Drop; a BufWriter that was flushed has nothing
-        // left, and write errors were seen above.
+        // A failure to close (a quota, a network file system) would be silent in Drop; a BufWriter
+        // that was flushed has nothing left, and write errors were seen above.
         drop(writer);
         Ok(pending)
     }
@@ -424,7 +428,7 @@ mod tests {
         fs::create_dir(at("there")).unwrap();
         std::os::unix::fs::symlink(at("there"), at("link")).unwrap();
         no_planted_links(&at("link/new")).unwrap();
-        // Only root can make one that is somebody else's; elsewhere the rest has been tested.
+        // Only root can make one that belongs to another user; elsewhere the rest has been tested.
         if our_uid() == 0 {
             std::os::unix::fs::chown(directory.path(), Some(1001), None).unwrap();
             std::os::unix::fs::lchown(at("link"), Some(1000), None).unwrap();

@@ -1,4 +1,5 @@
-//! The formats that can be written. A new one is a module with a [`Writer`](crate::sink::Writer), and a row here.
+//! The formats that can be written. A new one is a module with a [`Writer`](crate::sink::Writer),
+//! and a row here.
 
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;

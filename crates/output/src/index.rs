@@ -1,7 +1,10 @@
-//! What the records say so far: what other records refer to, the numbers of streams, counts and sums.
+//! What the records say so far: what other records refer to, the numbers of streams, counts and
+//! sums.
 //!
-//! It is fed record by record while a session collects, and is complete when the last one was appended. Its size depends on how many different kernels, code objects, queues, streams and calls there are, not on how often they
-//! occur. The target writes all of these, so each has a limit; what is beyond it is counted and said.
+//! It is fed record by record while a session collects, and is complete when the last one was
+//! appended. Its size depends on how many different kernels, code objects, queues, streams and
+//! calls there are, not on how often they occur. The target writes all of these, so each has a
+//! limit. What exceeds it is counted and reported.
 
 mod cuda;
 
@@ -16,7 +19,8 @@ use std::collections::{BTreeMap, HashMap};
 
 pub use cuda::Cuda;
 
-/// Kernels and code objects beyond this number are not described (their arrays in json are as long as the largest id).
+/// Kernels and code objects beyond this number are not described (their arrays in json are as long
+/// as the largest id).
 const MOST_IDS: u64 = 1 << 18;
 /// Streams and queues beyond this many share one number.
 const MOST_STREAMS: usize = 1 << 18;
@@ -45,8 +49,8 @@ pub struct Stat {
     pub min: u64,
     /// Nanoseconds of the longest.
     pub max: u64,
-    /// Sum of the squares, in square nanoseconds: exact, so that the deviation is right for any sum (AMD's tool squares in
-    /// 64 bits, which overflow after 4.3 s).
+    /// Sum of the squares, in square nanoseconds: exact, so that the deviation is right for any sum
+    /// (AMD's tool squares in 64 bits, which overflow after 4.3 s).
     pub squares: u128,
 }
 
@@ -142,8 +146,8 @@ impl Default for Counts {
     }
 }
 
-/// What a view of a running session shows of an index: sums by kind and operation, kernels by name, markers by message. It is a
-/// copy, of a size that depends on how many different things there are.
+/// What a view of a running session shows of an index: sums by kind and operation, kernels by name,
+/// markers by message. It is a copy, of a size that depends on how many different things there are.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// Records of each kind that there are any of, timed or not.
@@ -174,8 +178,8 @@ pub struct Index {
     pub kernels: HashMap<u64, Stat>,
     /// Calls by kind and operation.
     pub calls: HashMap<(u8, u32), Stat>,
-    /// All other timed work by kind and operation: copies by direction, fills, waits, allocations and releases, changes of scratch
-    /// memory, what unified memory did.
+    /// All other timed work by kind and operation: copies by direction, fills, waits, allocations
+    /// and releases, changes of scratch memory, what unified memory did.
     pub work: HashMap<(u8, u32), Stat>,
     /// Records of each domain, timed or not.
     counts: Counts,
@@ -185,7 +189,7 @@ pub struct Index {
     marker_bytes: usize,
     /// Records of ROCTx of all kinds.
     pub marker_count: u64,
-    /// Runtimes whose tables were taken.
+    /// Runtimes whose API tables were hooked.
     pub runtimes: Vec<RuntimeInit>,
     /// All dispatches, timed or not.
     pub dispatches: u64,
@@ -193,13 +197,13 @@ pub struct Index {
     pub copy_count: u64,
     /// Dispatches and copies without times, by reason.
     pub untimed: BTreeMap<&'static str, u64>,
-    /// Calls that had not returned, kernels and copies that had not finished.
+    /// Calls that had not returned, and kernels and copies that had not finished, at the detach.
     pub open_at_detach: u64,
     /// Dispatches and copies that no traced call launched.
     pub orphans: u64,
     /// What happened to the packets of each queue.
-    pub books: Vec<QueueCounts>,
-    /// Soft errors, in words.
+    pub queue_counts: Vec<QueueCounts>,
+    /// Messages about problems that did not end the session.
     pub notes: Vec<String>,
     /// Further notes that were only counted.
     pub notes_left_out: u64,
@@ -215,26 +219,26 @@ impl Index {
         match record {
             Record::Api(api, _) => {
                 self.count(&api.header);
-                self.see_call(api);
+                self.add_call(api);
             }
-            Record::Kernel(kernel, told) => {
+            Record::Kernel(kernel, extra) => {
                 self.count(&kernel.header);
-                self.cuda.seen |= told.is_some();
-                self.see_kernel(kernel);
+                self.cuda.seen |= extra.is_some();
+                self.add_kernel(kernel);
             }
-            Record::Copy(copy, told) => {
+            Record::Copy(copy, extra) => {
                 self.count(&copy.header);
-                self.cuda.seen |= told.is_some();
-                self.see_copy(copy, told.as_ref());
+                self.cuda.seen |= extra.is_some();
+                self.add_copy(copy, extra.as_ref());
             }
             Record::Agent(_) => {}
-            Record::MemorySet(set) => self.see_set(set),
-            Record::Synchronization(wait) => self.see_wait(wait),
-            Record::UnifiedMemory(moved) => self.see_unified(moved),
-            Record::CudaDevice(device, name) => self.see_device(device, name),
-            Record::Marker(marker, message) => self.see_marker(marker, message),
-            Record::Allocation(allocation) => self.see_allocation(allocation),
-            Record::Scratch(scratch) => self.see_scratch(scratch),
+            Record::MemorySet(set) => self.add_set(set),
+            Record::Synchronization(wait) => self.add_wait(wait),
+            Record::UnifiedMemory(moved) => self.add_unified(moved),
+            Record::CudaDevice(device, name) => self.add_device(device, name),
+            Record::Marker(marker, message) => self.add_marker(marker, message),
+            Record::Allocation(allocation) => self.add_allocation(allocation),
+            Record::Scratch(scratch) => self.add_scratch(scratch),
             Record::RuntimeInit(runtime) => {
                 self.count(&runtime.header);
                 self.cuda.seen |= names::runtime_name(runtime.header.operation).is_some();
@@ -269,9 +273,9 @@ impl Index {
                     self.queues.insert(queue.queue_id, *queue);
                 }
             }
-            Record::QueueCounts(books) => {
-                if self.books.len() < MOST_STREAMS {
-                    self.books.push(*books);
+            Record::QueueCounts(counts) => {
+                if self.queue_counts.len() < MOST_STREAMS {
+                    self.queue_counts.push(*counts);
                 }
             }
             Record::Note(text) => {
@@ -328,25 +332,25 @@ impl Index {
         fits
     }
 
-    fn see_call(&mut self, api: &Api) {
+    fn add_call(&mut self, api: &Api) {
         self.cuda.seen |= sets::CUDA_CALLS.contains(api.header.kind);
-        self.see_stream(api.stream);
+        self.add_stream(api.stream);
         self.open_at_detach += u64::from(api.header.flags & flag::OPEN_AT_DETACH != 0);
-        self.see_operation(api.header.kind, api.header.operation, api.start, api.end);
+        self.add_operation(api.header.kind, api.header.operation, api.start, api.end);
     }
 
-    fn see_operation(&mut self, kind: u8, operation: u32, start: u64, end: u64) {
+    fn add_operation(&mut self, kind: u8, operation: u32, start: u64, end: u64) {
         let key = (kind, operation);
         if self.calls.len() < MOST_IDS as usize || self.calls.contains_key(&key) {
             self.calls.entry(key).or_default().add(start, end);
         }
     }
 
-    fn see_kernel(&mut self, kernel: &Kernel) {
-        self.see_stream(kernel.stream);
+    fn add_kernel(&mut self, kernel: &Kernel) {
+        self.add_stream(kernel.stream);
         self.dispatches += 1;
-        self.see_flags(kernel.header.flags);
-        if self.see_untimed(kernel.header.flags, kernel.untimed) {
+        self.add_flags(kernel.header.flags);
+        if self.add_untimed(kernel.header.flags, kernel.untimed) {
             return;
         }
         let id = if kernel.kernel_id < MOST_IDS {
@@ -360,12 +364,12 @@ impl Index {
             .add(kernel.start, kernel.end);
     }
 
-    fn see_copy(&mut self, copy: &Copy, told: Option<&CudaTransfer>) {
-        self.see_stream(copy.stream);
+    fn add_copy(&mut self, copy: &Copy, extra: Option<&CudaTransfer>) {
+        self.add_stream(copy.stream);
         self.copy_count += 1;
-        self.see_flags(copy.header.flags);
-        if !self.see_untimed(copy.header.flags, copy.untimed) {
-            let direction = names::copy_operation(copy, told);
+        self.add_flags(copy.header.flags);
+        if !self.add_untimed(copy.header.flags, copy.untimed) {
+            let direction = names::copy_operation(copy, extra);
             // Directions that do not exist share an entry.
             let direction = if names::is_further_copy(direction) {
                 direction
@@ -379,7 +383,7 @@ impl Index {
         }
     }
 
-    fn see_marker(&mut self, marker: &Marker, message: &[u8]) {
+    fn add_marker(&mut self, marker: &Marker, message: &[u8]) {
         let Header {
             kind,
             operation,
@@ -390,13 +394,13 @@ impl Index {
         self.marker_count += 1;
         self.open_at_detach += u64::from(flags & flag::OPEN_AT_DETACH != 0);
         if !has_message(kind, operation) {
-            self.see_operation(kind, operation, marker.start, marker.end);
+            self.add_operation(kind, operation, marker.start, marker.end);
             return;
         }
         let name = String::from_utf8_lossy(message);
         let fits = self.markers.len() < MOST_MARKERS
             && self.marker_bytes + name.len() <= MOST_MARKER_BYTES;
-        // Mostly a name that is known already: looked for before a copy of it is made.
+        // The name is usually known: it is looked up before a copy of it is made.
         let stat = match self.markers.get_mut(name.as_ref()) {
             Some(known) => known,
             None if fits => {
@@ -408,9 +412,9 @@ impl Index {
         stat.add(marker.start, marker.end);
     }
 
-    fn see_allocation(&mut self, allocation: &Allocation) {
+    fn add_allocation(&mut self, allocation: &Allocation) {
         self.count(&allocation.header);
-        self.see_stream(allocation.stream);
+        self.add_stream(allocation.stream);
         // Operations that do not exist share an entry.
         self.work
             .entry((kind::MEMORY_ALLOCATION, allocation.header.operation.min(5)))
@@ -418,7 +422,7 @@ impl Index {
             .add(allocation.start, allocation.end);
     }
 
-    fn see_scratch(&mut self, scratch: &Scratch) {
+    fn add_scratch(&mut self, scratch: &Scratch) {
         self.count(&scratch.header);
         self.work
             .entry((kind::SCRATCH_MEMORY, scratch.header.operation.min(4)))
@@ -426,13 +430,13 @@ impl Index {
             .add(scratch.start, scratch.end);
     }
 
-    fn see_flags(&mut self, flags: u8) {
+    fn add_flags(&mut self, flags: u8) {
         self.open_at_detach += u64::from(flags & flag::OPEN_AT_DETACH != 0);
         self.orphans += u64::from(flags & (flag::ORPHAN | flag::NO_CALLER) != 0);
     }
 
     /// Counts the reason and says whether there was one.
-    fn see_untimed(&mut self, flags: u8, reason: u32) -> bool {
+    fn add_untimed(&mut self, flags: u8, reason: u32) -> bool {
         let Some(reason) = untimed(flags, reason) else {
             return false;
         };
@@ -441,7 +445,7 @@ impl Index {
     }
 
     /// Streams are numbered from 1 in the order in which they appear; 0 is the default stream.
-    fn see_stream(&mut self, handle: u64) {
+    fn add_stream(&mut self, handle: u64) {
         if handle != 0 && self.streams.len() < MOST_STREAMS {
             let next = self.streams.len() as u64 + 1;
             self.streams.entry(handle).or_insert_with(|| {
@@ -453,8 +457,8 @@ impl Index {
 
     /// The raw handle of a stream's number.
     pub(crate) fn stream_handle(&self, number: u64) -> Option<u64> {
-        let place = usize::try_from(number.checked_sub(1)?).ok()?;
-        self.stream_handles.get(place).copied()
+        let position = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.stream_handles.get(position).copied()
     }
 
     /// Number of a stream.
@@ -462,14 +466,14 @@ impl Index {
         self.streams.get(&handle).copied().unwrap_or(0)
     }
 
-    /// Whether nothing happened: what there is only describes.
+    /// Whether nothing happened: there are only descriptions.
     pub fn is_idle(&self) -> bool {
         let initialized = KindSet::of(&[kind::RUNTIME_INITIALIZATION]);
         !self.has(sets::BUILT - initialized)
     }
 
-    /// Whether the process has no HIP, as far as can be told: no call, no stream, and neither the runtime itself nor the kernels
-    /// that its lower half loads on each device.
+    /// Whether the process shows no sign of HIP: no call, no stream, and neither the runtime itself
+    /// nor the kernels that its lower half loads on each device.
     pub(crate) fn is_without_hip(&self) -> bool {
         let is_hip = |runtime: &RuntimeInit| runtime.header.operation == RUNTIME_HIP;
         self.streams.is_empty()
@@ -481,27 +485,27 @@ impl Index {
                 .any(|symbol| symbol.name.starts_with(ROCCLR_KERNEL))
     }
 
-    /// Packets of queues that went by unseen: nobody can tell how many of them were dispatches.
+    /// Packets of queues that were not observed. How many of them were dispatches is not known.
     pub fn unseen(&self) -> u64 {
-        self.books
+        self.queue_counts
             .iter()
-            .fold(0, |sum, books| sum.saturating_add(books.lost))
+            .fold(0, |sum, counts| sum.saturating_add(counts.lost))
     }
 
-    /// Queues whose books do not balance, in words.
+    /// Queues whose counts do not add up, in words.
     pub fn unbalanced(&self) -> Vec<String> {
         let mut all = Vec::new();
-        for books in &self.books {
-            let moved = books.last_index.wrapping_sub(books.first_index);
-            let seen = u128::from(books.dispatches)
-                + u128::from(books.other_packets)
-                + u128::from(books.lost);
-            let timed = u128::from(books.timed)
-                + books.untimed.iter().map(|n| u128::from(*n)).sum::<u128>();
-            if u128::from(moved) != seen || u128::from(books.dispatches) != timed {
+        for counts in &self.queue_counts {
+            let moved = counts.last_index.wrapping_sub(counts.first_index);
+            let seen = u128::from(counts.dispatches)
+                + u128::from(counts.other_packets)
+                + u128::from(counts.lost);
+            let timed = u128::from(counts.timed)
+                + counts.untimed.iter().map(|n| u128::from(*n)).sum::<u128>();
+            if u128::from(moved) != seen || u128::from(counts.dispatches) != timed {
                 all.push(format!(
                     "the books of queue {} do not balance: {moved} packets went by, {seen} are accounted for; {} dispatches, {timed} with times or a reason",
-                    books.queue_id, books.dispatches
+                    counts.queue_id, counts.dispatches
                 ));
             }
         }

@@ -1,4 +1,4 @@
-//! Everything that a writer looks things up in.
+//! A session as the writers see it: the trace, its index, and names as the user wants them.
 
 use crate::api::Names;
 use crate::cuda::devices::{self, Agents};
@@ -13,12 +13,12 @@ use std::collections::HashMap;
 /// What stands for all kernels whose symbols were never seen, where they are summed up.
 pub(crate) const UNSEEN_KERNEL: &str = "(kernel whose name was not seen)";
 
-/// How an agent is called.
+/// What an agent is called.
 pub(crate) struct AgentName {
     /// "Agent", or its type.
     pub(crate) label: &'static str,
     pub(crate) index: i64,
-    /// "CPU", "GPU", or "UNK" of one that nobody knows.
+    /// "CPU", "GPU", or "UNK" of an unknown one.
     pub(crate) of_type: &'static str,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Job<'a> {
         if agent.is_none()
             && let Some(ordinal) = devices::ordinal(node)
         {
-            // A CUDA device that nobody described.
+            // A CUDA device without a description.
             return AgentName {
                 label: "Device",
                 index: i64::from(ordinal),
@@ -118,8 +118,8 @@ impl<'a> Job<'a> {
         self.kernels.get(&id).map_or(UNSEEN_KERNEL, String::as_str)
     }
 
-    /// Name of a dispatch's kernel; where its symbol was never seen, one made of the kernel object's address, so that
-    /// different kernels stay different.
+    /// Name of a dispatch's kernel; where its symbol was never seen, one made of the kernel
+    /// object's address, so that different kernels stay different.
     pub(crate) fn kernel_name(&self, kernel: &Kernel) -> Cow<'_, str> {
         match self.kernels.get(&kernel.kernel_id) {
             Some(name) => Cow::Borrowed(name),

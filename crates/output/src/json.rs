@@ -1,7 +1,8 @@
 //! rocprofv3's json: one object per process in a list, all keys of AMD's in AMD's order, no spaces.
 //!
-//! The lists of records are streamed, each in blocks that wait in one file until the document has come to them. What we have to say beyond AMD's keys is in
-//! `metadata.midair` and nowhere else, so that a reader of AMD's files finds what it expects.
+//! The lists of records are streamed, each in blocks that wait in one file until the document has
+//! come to them. What we have to say beyond AMD's keys is in `metadata.midair` and nowhere else, so
+//! that a reader of AMD's files finds what it expects.
 //!
 //! Decisions: FMT-015, FMT-016 (`docs/deviations/formats.md`).
 
@@ -29,7 +30,8 @@ use spill::{List, Spill};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Sizes of AMD's structs, which each record names (source: api/rocprofiler_sdk.json; the golden json for those of the tool).
+/// Sizes of AMD's structs, which each record names (source: api/rocprofiler_sdk.json; the golden
+/// json for those of the tool).
 mod size {
     pub(super) const HIP_API: u64 = 176;
     pub(super) const HSA_API: u64 = 64;
@@ -95,7 +97,8 @@ struct Records<'s> {
     list: List<'s>,
 }
 
-/// All lists of records in AMD's order, and behind them those that AMD's json does not have, where the session is a CUDA process's.
+/// All lists of records in AMD's order, and behind them those that AMD's json does not have, where
+/// the session is a CUDA process's.
 fn lists<'s>(job: &Job<'_>, spill: &'s Spill) -> Vec<Records<'s>> {
     let mut all: BTreeMap<u8, Records<'s>> = BTreeMap::new();
     for domain in &midair_domain::DOMAINS {
@@ -341,8 +344,8 @@ fn kinds<W: io::Write>(out: &mut Emit<W>, key: &str, kinds: &[Kind]) -> io::Resu
 /// One record, in its list.
 fn element<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>, record: &Record<'_>) -> io::Result<()> {
     match record {
-        Record::Kernel(record, told) => kernel(out, job, record, told.as_ref()),
-        Record::Copy(record, told) => copy(out, job, record, told.as_ref()),
+        Record::Kernel(record, extra) => kernel(out, job, record, extra.as_ref()),
+        Record::Copy(record, extra) => copy(out, job, record, extra.as_ref()),
         Record::Api(record, words) if sets::HIP_CALLS.contains(record.header.kind) => {
             hip(out, job, record, words)
         }
@@ -385,7 +388,7 @@ fn kernel<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
     record: &Kernel,
-    told: Option<&CudaLaunch>,
+    extra: Option<&CudaLaunch>,
 ) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::KERNEL_DISPATCH)?;
@@ -407,8 +410,8 @@ fn kernel<W: io::Write>(
     out.extents("grid_size", record.grid)?;
     out.close_object()?;
     out.handle("stream_id", job.index.stream(record.stream))?;
-    if let Some(told) = told {
-        cuda::launch(out, record, told)?;
+    if let Some(extra) = extra {
+        cuda::launch(out, record, extra)?;
     }
     out.close_object()
 }
@@ -417,12 +420,12 @@ fn copy<W: io::Write>(
     out: &mut Emit<W>,
     job: &Job<'_>,
     record: &Copy,
-    told: Option<&CudaTransfer>,
+    extra: Option<&CudaTransfer>,
 ) -> io::Result<()> {
     out.open_object()?;
     out.number("size", size::MEMORY_COPY)?;
     out.number("kind", number_in_files(record.header.kind))?;
-    out.number("operation", copy_direction(record, told))?;
+    out.number("operation", copy_direction(record, extra))?;
     out.number("thread_id", record.tid)?;
     correlation(out, record.correlation, None)?;
     times(out, record.start, record.end)?;
@@ -430,8 +433,8 @@ fn copy<W: io::Write>(
     out.handle("src_agent_id", job.handle(record.src_node))?;
     out.number("bytes", record.bytes)?;
     out.handle("stream_id", job.index.stream(record.stream))?;
-    if let Some(told) = told {
-        cuda::transfer(out, record, told)?;
+    if let Some(extra) = extra {
+        cuda::transfer(out, record, extra)?;
     }
     out.close_object()
 }

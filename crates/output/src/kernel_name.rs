@@ -69,8 +69,9 @@ pub(crate) fn demangle(symbol: &str) -> String {
     with_suffixes(name)
 }
 
-/// A name with the type that the function itself returns, and without those of functions around what is named in it (`f<int>()::{lambda()#1}`),
-/// as GNU's demangler has them. Ours writes all of them (`full`) or none (`bare`).
+/// A name with the type that the function itself returns, and without those of functions around
+/// what is named in it (`f<int>()::{lambda()#1}`), as GNU's demangler has them. Ours writes all of
+/// them (`full`) or none (`bare`).
 fn with_outer_type(full: String, bare: String) -> String {
     // Only templates have such a type.
     let head = bare.split('<').next().unwrap_or_default();
@@ -85,8 +86,8 @@ fn with_outer_type(full: String, bare: String) -> String {
     }
 }
 
-/// Numbers among template arguments with a suffix for their type, as GNU's demangler and with it AMD's tool has them ("3u"), where
-/// ours writes a cast ("(unsigned int)3").
+/// Numbers among template arguments with a suffix for their type, as GNU's demangler and with it
+/// AMD's tool has them ("3u"), where ours writes a cast ("(unsigned int)3").
 fn with_suffixes(name: String) -> String {
     const CASTS: [(&str, &str); 5] = [
         ("(unsigned int)", "u"),
@@ -146,8 +147,8 @@ impl DemangleWrite for Bounded {
     }
 }
 
-/// The function's own name: from the end, whole groups of brackets and spaces are skipped, then everything up to a space or a
-/// colon is taken. (AMD's rule, so that `-T` gives the same names.)
+/// The function's own name: from the end, whole groups of brackets and spaces are skipped, then
+/// everything up to a space or a colon is taken. (AMD's rule, so that `-T` gives the same names.)
 pub(crate) fn truncate(name: &str) -> &str {
     let bytes = name.as_bytes();
     let mut end = bytes.len();

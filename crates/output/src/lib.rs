@@ -1,12 +1,14 @@
 //! Writers of traces.
 //!
-//! A session collects records into a [`RecordWriter`], which keeps an [`Index`] of them from the first one on, finishes it into a
-//! [`RecordFile`], puts a [`Trace`] together, and calls [`write()`]. [`names::expand`] makes directory and prefix from what the user asked for;
+//! A session collects records into a [`RecordWriter`], which keeps an [`Index`] of them from the
+//! first one on, finishes it into a [`RecordFile`], puts a [`Trace`] together, and calls
+//! [`write()`]. [`names::expand`] makes directory and prefix from what the user asked for;
 //! [`table::summary`] is what `midair attach` prints at its end.
 //!
-//! Writers stream: memory depends on how many different kernels, streams and calls there are, not on how many records.
-//! They know records and names ([`Names`]), not runtimes. Each format is one module and one row of a table; one walk over the
-//! records feeds them all. Files appear whole or not at all.
+//! Writers stream: memory depends on how many different kernels, streams and calls there are, not
+//! on how many records. They know records and names ([`Names`]), not runtimes. Each format is one
+//! module and one row of a table; one walk over the records feeds them all. Files appear whole or
+//! not at all.
 #![forbid(unsafe_code)]
 
 mod amd;
@@ -47,10 +49,11 @@ pub use summary::check_group;
 use job::Job;
 use std::path::PathBuf;
 
-/// Writes a trace in all formats of the plan. Returns the files in the order in which they were written.
+/// Writes a trace in all formats of the plan. Returns the files in the order in which they were
+/// written.
 ///
-/// Either all files get their names or none (unless the renaming itself fails half-way, which the error then says); on
-/// failure no temporary file stays.
+/// Either all files get their names or none (unless the renaming itself fails half-way, which the
+/// error then says); on failure no temporary file stays.
 ///
 /// # Errors
 /// [`WriteError`] names the file or directory that could not be written.
@@ -58,8 +61,9 @@ pub fn write(trace: &Trace, names: &Names, plan: &Plan) -> Result<Vec<PathBuf>, 
     formats::write(&[Job::new(trace, names, plan)], plan)
 }
 
-/// As [`write()`], of several sessions in one set of files. Each format keeps them apart: rocpd by guid and process, json by one object
-/// per process, Perfetto by process tracks; csv has a column `Process_Id` at the end of each table that has none.
+/// As [`write()`], of several sessions in one set of files. Each format keeps them apart: rocpd by
+/// guid and process, json by one object per process, Perfetto by process tracks; csv has a column
+/// `Process_Id` at the end of each table that has none.
 ///
 /// # Errors
 /// As [`write()`].
@@ -78,16 +82,18 @@ pub fn write_together(
 /// Sessions beyond this many cannot be in one rocpd file: SQLite unites at most 500 tables in a view.
 pub const MOST_TOGETHER: usize = 400;
 
-/// Whether the files of a plan could be written, found out before anything is recorded and without leaving anything.
+/// Whether the files of a plan could be written, found out before anything is recorded and without
+/// leaving anything.
 ///
 /// # Errors
-/// What [`write()`] would fail with. Space is not looked at: nobody knows how much it will take.
+/// What [`write()`] would fail with. Free space is not checked, since the size of the files is not
+/// known yet.
 pub fn check(plan: &Plan) -> Result<(), WriteError> {
     files::probe(&plan.directory, &plan.prefix)
 }
 
-/// The tables of the plan's summaries and where they go, when that is a console: who calls prints them. A tool inside the target
-/// has no console to print on.
+/// The tables of the plan's summaries and where they go, when that is a console: the caller prints
+/// them. A tool inside the target has no console to print on.
 pub fn console_summary(trace: &Trace, names: &Names, plan: &Plan) -> Option<(Console, String)> {
     summary::console(&[Job::new(trace, names, plan)], plan)
 }

@@ -24,8 +24,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// A number for the machine. AMD hashes the machine id with its C++ library's hash; ours is FNV-1a, since the number only
-    /// has to be stable and different between machines.
+    /// A number for the machine. AMD hashes the machine id with its C++ library's hash; ours is
+    /// FNV-1a, since the number only has to be stable and different between machines.
     pub fn hash(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in self.machine_id.bytes() {
@@ -40,8 +40,8 @@ impl Node {
     }
 }
 
-/// The process that was traced. Pids are those of its own pid namespace where that is known, since its threads' ids in the
-/// records are.
+/// The process that was traced. Pids are those of its own pid namespace where that is known, since
+/// its threads' ids in the records are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
     /// Its pid.
@@ -85,7 +85,8 @@ pub struct Trace {
     pub agents: Vec<Agent>,
     /// What happened.
     pub records: RecordFile,
-    /// Records that were dropped because nothing was free to hold them: what they were ("kernel dispatches") and how many.
+    /// Records that were dropped because nothing was free to hold them: what they were ("kernel
+    /// dispatches") and how many.
     pub lost: Vec<(String, u64)>,
     /// Soft errors of the attaching side, in words. Those of the target are in the records.
     pub notes: Vec<String>,
@@ -108,7 +109,7 @@ pub enum KernelNames {
 /// How csv files name agents (rocprofv3's `-A`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AgentIndex {
-    /// `Agent N` with the place among the agents that can be seen.
+    /// `Agent N` with the position among the visible agents.
     #[default]
     Relative,
     /// `Agent N` with the number of the KFD node.
@@ -160,7 +161,7 @@ impl Unit {
     }
 }
 
-/// A stream of whoever asked for the trace.
+/// An output stream of the process that asked for the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Console {
     /// Standard output: where AMD's tool prints summaries, whichever of the two it is told.
@@ -221,7 +222,8 @@ pub struct Plan {
     pub summary: bool,
     /// Whether there is a table of each domain.
     pub summary_per_domain: bool,
-    /// Expressions, each for a table of the domains whose whole names match ([`check_group`](crate::check_group)).
+    /// Expressions, each for a table of the domains whose whole names match
+    /// ([`check_group`](crate::check_group)).
     pub summary_groups: Vec<String>,
     /// Where these tables go.
     pub summary_to: SummaryTo,

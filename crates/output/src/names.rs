@@ -1,9 +1,12 @@
-//! Names of output files: keys like `%pid%` in what the user gave, with the values of the process that was traced.
+//! Names of output files: keys like `%pid%` in what the user gave, with the values of the process
+//! that was traced.
 //!
-//! The keys are those of rocprofv3: `%key%` and `{key}`, the short `%h %p %j %r %s`, and environment variables as
-//! `%env{NAME}%`, `$env{NAME}` and `%q{NAME}`. Values may contain keys, which are expanded in turn, within limits.
+//! The keys are those of rocprofv3: `%key%` and `{key}`, the short `%h %p %j %r %s`, and
+//! environment variables as `%env{NAME}%`, `$env{NAME}` and `%q{NAME}`. Values may contain keys,
+//! which are expanded in turn, within limits.
 //!
-//! Where AMD's tool does not do what its manual says, we do: `%q{NAME}` works, and `%nid%` is the pid where there is no rank.
+//! Where AMD's tool does not do what its manual says, we do: `%q{NAME}` works, and `%nid%` is the
+//! pid where there is no rank.
 
 use std::path::{Path, PathBuf};
 
@@ -55,8 +58,8 @@ pub struct Keys {
     pub psid: u32,
     /// `%psize%`: children of the parent.
     pub siblings: u32,
-    /// `%cwd%`: the directory of whoever attaches. In AMD's tool it is the target's; files of an attach belong to the one
-    /// who asked for them, who may not even be able to write there.
+    /// `%cwd%`: the working directory of the attacher. In AMD's tool it is the target's; files of
+    /// an attach belong to the one who asked for them, who may not even be able to write there.
     pub cwd: String,
     /// Command line, for `%argv%`, `%args%`, `%argt%`, `%tag%`, `%arg0%`, …
     pub command: Vec<String>,
@@ -86,8 +89,8 @@ pub fn output_name(directory: Option<&str>, file: Option<&str>, keys: &Keys) -> 
     }
 }
 
-/// Expands keys until nothing changes, at most 16 times over. Unknown keys stay as they are, but for `%argN%` past the end,
-/// which is removed with the separators behind it.
+/// Expands keys until nothing changes, at most 16 times over. Unknown keys stay as they are, but
+/// for `%argN%` past the end, which is removed with the separators behind it.
 pub fn expand(text: &str, keys: &Keys) -> String {
     let mut text = text.to_owned();
     for _ in 0..MOST_ROUNDS {
@@ -316,8 +319,8 @@ impl Keys {
     }
 }
 
-/// Year, month and day of a number of days since 1970-01-01 (Gregorian). Counts from 0000-03-01, so that the leap day is the
-/// last of a year; 146097 days are 400 years.
+/// Year, month and day of a number of days since 1970-01-01 (Gregorian). Counts from 0000-03-01, so
+/// that the leap day is the last of a year; 146097 days are 400 years.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days.saturating_add(719_468);
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -1,11 +1,11 @@
-//! What there is to say about a trace beside its records.
+//! Notes about a trace: what a reader should know besides its records.
 
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
 use std::fmt::Write;
 
 impl Job<'_> {
-    /// Soft errors of both sides, in words.
+    /// Problems that did not end the session, of both sides, in words.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = self.trace.notes.clone();
         notes.extend(self.index.notes.iter().cloned());
@@ -52,14 +52,14 @@ impl Job<'_> {
     }
 }
 
-/// `notes.txt` beside the files of formats that have no place for it; only when there is something to say.
+/// `notes.txt` beside the files of formats that cannot hold notes; only when there are any.
 pub(crate) fn write(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
     let report = match jobs {
         [job] => job.report(),
         jobs => jobs.iter().map(of_many).collect(),
     };
     if report.is_empty() {
-        // What was said of an earlier trace of this name is not true of this one.
+        // Notes about an earlier trace of this name are not true of this one.
         files.outdate("notes.txt");
         return Ok(());
     }

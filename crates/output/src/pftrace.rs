@@ -1,9 +1,11 @@
 //! `results.pftrace`: a trace for Perfetto, in one walk over the records.
 //!
-//! Tracks, categories and annotations are named as in AMD's traces (`docs/sources.md#pftrace`). What differs, each for
-//! the sake of true data: nothing is buffered, so nothing is lost; times are those of the records, so overlapping kernels stand on
-//! tracks of the same name instead of being cut; the main thread is the process's own; counters count bytes and not kilobytes;
-//! kernels are named as in the other formats; allocations, releases and changes of scratch memory are slices as well.
+//! Tracks, categories and annotations are named as in AMD's traces (`docs/sources.md#pftrace`).
+//! What differs, each for the sake of correct data: nothing is buffered, so nothing is lost; times
+//! are those of the records, so overlapping kernels stand on tracks of the same name instead of
+//! being cut; the main thread is the process's own; counters count bytes and not kilobytes; kernels
+//! are named as in the other formats; allocations, releases and changes of scratch memory are
+//! slices as well.
 //!
 //! Decisions: FMT-013, FMT-014 (`docs/deviations/formats.md`).
 
@@ -27,7 +29,7 @@ use midair_record::event::{
     RuntimeInit, Scratch, Untimed, flag, kind,
 };
 use packets::{Event, Packets, Value};
-use tracks::{Place, Tracks, queue_index};
+use tracks::{TrackKey, Tracks, queue_index};
 
 /// `roctxRangeStartA` and its stop (source: api/rocprofiler_sdk.json).
 const PROCESS_RANGE: u32 = 2;
@@ -55,7 +57,8 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
 
 impl Writer for Pftrace<'_> {
     fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
-        // A trace is a row of packets: those of one session follow those of another, as a sequence of their own.
+        // A trace is a series of packets. Those of one session follow those of another, as a
+        // sequence of their own.
         self.sequences += 1;
         let mut scene = Scene {
             job,
@@ -70,7 +73,7 @@ impl Writer for Pftrace<'_> {
 
     fn finish(self: Box<Self>, files: &mut FileSet) -> Result<(), WriteError> {
         files.add(self.file)?;
-        // The format has no place for what is to be said about a trace. With csv that has a file already.
+        // The format cannot hold notes about a trace. Where csv is written, it has a file of notes already.
         let mut plans = self.jobs.iter().map(|job| job.plan);
         if plans.any(|plan| plan.formats.contains(&Format::Csv)) {
             return Ok(());
@@ -94,7 +97,7 @@ struct Scene<'a> {
 struct Slice<'a> {
     category: &'static str,
     name: &'a str,
-    place: Place,
+    key: TrackKey,
     start: u64,
     end: u64,
     correlation: u64,
@@ -106,8 +109,8 @@ impl Sink for Scene<'_> {
         match record {
             Record::Api(api, _) => self.call(api),
             Record::Marker(marker, message) => self.marker(marker, message),
-            Record::Kernel(kernel, told) => self.kernel(kernel, told.as_ref()),
-            Record::Copy(copy, told) => self.copy(copy, told.as_ref()),
+            Record::Kernel(kernel, extra) => self.kernel(kernel, extra.as_ref()),
+            Record::Copy(copy, extra) => self.copy(copy, extra.as_ref()),
             Record::MemorySet(set) => self.memory_set(set),
             Record::Synchronization(wait) => self.wait(wait),
             Record::UnifiedMemory(moved) => self.unified(moved),
@@ -124,7 +127,8 @@ impl Sink for Scene<'_> {
 }
 
 impl Scene<'_> {
-    /// What leads from a call to its work. Nothing does where the caller is not known: CUDA counts calls from 1.
+    /// The flow that connects a call with its work. There is none where the caller is not known:
+    /// CUDA counts calls from 1.
     fn flow(&self, correlation: u64) -> Option<u64> {
         let unknown = correlation == 0 && self.job.index.is_cuda();
         (!unknown).then(|| self.out.flow(correlation))
@@ -134,7 +138,7 @@ impl Scene<'_> {
         let (start, end) = (slice.start, slice.end.max(slice.start));
         let track = self
             .tracks
-            .lane(self.job, &mut self.out, slice.place, start, end)?;
+            .lane(self.job, &mut self.out, slice.key, start, end)?;
         let event = Event {
             category: slice.category,
             name: slice.name,
@@ -145,12 +149,12 @@ impl Scene<'_> {
         self.out.slice(&event, start, end)
     }
 
-    /// Work that was seen and has no times is a moment: when its doorbell rang, or else the end of the session.
+    /// Untimed work is an instant: the time when its doorbell rang, or else the end of the session.
     fn untimed(&mut self, mut slice: Slice<'_>, rung: u64, reason: u32) -> Result<(), WriteError> {
         let known = Untimed::ALL.iter().find(|known| **known as u32 == reason);
         let text = known.map_or("no reason was recorded", |known| known.text());
         slice.annotations.push(("untimed", Value::Text(text)));
-        let track = self.tracks.first(self.job, &mut self.out, slice.place)?;
+        let track = self.tracks.first(self.job, &mut self.out, slice.key)?;
         let event = Event {
             category: slice.category,
             name: slice.name,
@@ -179,7 +183,7 @@ impl Scene<'_> {
         self.slice(&Slice {
             category: category(api.header.kind),
             name: &job.names.operation(api.header.kind, api.header.operation),
-            place: Place::Thread(api.tid),
+            key: TrackKey::Thread(api.tid),
             start: api.start,
             end: api.end,
             correlation: api.correlation,
@@ -198,10 +202,10 @@ impl Scene<'_> {
         self.slice(&Slice {
             category: category(kind),
             name: &self.job.names.marker(marker, message),
-            place: if of_process {
-                Place::Ranges
+            key: if of_process {
+                TrackKey::Ranges
             } else {
-                Place::Thread(tid)
+                TrackKey::Thread(tid)
             },
             start: marker.start,
             end: marker.end,
@@ -210,7 +214,7 @@ impl Scene<'_> {
         })
     }
 
-    fn kernel(&mut self, kernel: &Kernel, told: Option<&CudaLaunch>) -> Result<(), WriteError> {
+    fn kernel(&mut self, kernel: &Kernel, extra: Option<&CudaLaunch>) -> Result<(), WriteError> {
         let job = self.job;
         let symbol = job.index.symbols.get(&kernel.kernel_id);
         let symbol = symbol.map(|symbol| symbol.record).unwrap_or_default();
@@ -235,7 +239,7 @@ impl Scene<'_> {
             ("LDS_Block_Size", number(kernel.group_segment)),
             (
                 "VGPR_Count",
-                number(told.map_or(symbol.arch_vgpr, |told| told.registers)),
+                number(extra.map_or(symbol.arch_vgpr, |extra| extra.registers)),
             ),
             ("Accum_VGPR_Count", number(symbol.accum_vgpr)),
             ("SGPR_Count", number(symbol.sgpr)),
@@ -243,19 +247,19 @@ impl Scene<'_> {
             ("grid_size", product(kernel.grid)),
             ("stream_ID", Value::Uint(stream)),
         ]);
-        if let Some(told) = told {
-            cuda::launch(&mut annotations, kernel, told);
+        if let Some(extra) = extra {
+            cuda::launch(&mut annotations, kernel, extra);
         }
         let slice = Slice {
             category: category(kind::KERNEL_DISPATCH),
             name: &job.kernel_name(kernel),
-            place: if self.by_queue {
-                Place::Compute {
+            key: if self.by_queue {
+                TrackKey::Compute {
                     node: kernel.node,
                     queue: kernel.queue_id,
                 }
             } else {
-                Place::Stream(stream)
+                TrackKey::Stream(stream)
             },
             start: kernel.start,
             end: kernel.end,
@@ -269,7 +273,7 @@ impl Scene<'_> {
         }
     }
 
-    fn copy(&mut self, copy: &Copy, told: Option<&CudaTransfer>) -> Result<(), WriteError> {
+    fn copy(&mut self, copy: &Copy, extra: Option<&CudaTransfer>) -> Result<(), WriteError> {
         let job = self.job;
         let name = |node| {
             let agent = job.agent_index(node);
@@ -285,7 +289,7 @@ impl Scene<'_> {
             ),
             (
                 "operation",
-                Value::Int(i64::from(copy_direction(copy, told))),
+                Value::Int(i64::from(copy_direction(copy, extra))),
             ),
             ("src_agent", Value::Text(&from)),
             ("dst_agent", Value::Text(&to)),
@@ -294,22 +298,22 @@ impl Scene<'_> {
             ("tid", Value::Uint(u64::from(copy.tid))),
             ("stream_ID", Value::Uint(stream)),
         ]);
-        if let Some(told) = told {
-            cuda::transfer(&mut annotations, copy, told);
+        if let Some(extra) = extra {
+            cuda::transfer(&mut annotations, copy, extra);
         }
         let (node, bytes) = (copy.dst_node, copy.bytes);
         let slice = Slice {
             category: category(kind::MEMORY_COPY),
             name: &job
                 .names
-                .operation(kind::MEMORY_COPY, copy_operation(copy, told)),
-            place: if self.by_queue {
-                Place::CopyTo {
+                .operation(kind::MEMORY_COPY, copy_operation(copy, extra)),
+            key: if self.by_queue {
+                TrackKey::CopyTo {
                     node,
                     tid: copy.tid,
                 }
             } else {
-                Place::Stream(stream)
+                TrackKey::Stream(stream)
             },
             start: copy.start,
             end: copy.end,
@@ -348,13 +352,13 @@ impl Scene<'_> {
             name: &job
                 .names
                 .operation(kind::MEMORY_ALLOCATION, header.operation),
-            place: Place::Own(kind::MEMORY_ALLOCATION),
+            key: TrackKey::Own(kind::MEMORY_ALLOCATION),
             start: allocation.start,
             end: allocation.end,
             correlation,
             annotations,
         })?;
-        // Memory is there when the call has returned, and gone when the releasing one begins.
+        // Memory exists once the allocating call has returned, and no longer when the releasing one begins.
         let address = allocation.address;
         let released = matches!(header.operation, FREE | VMEM_FREE);
         match allocation.node {
@@ -392,7 +396,7 @@ impl Scene<'_> {
         self.slice(&Slice {
             category: category(kind::SCRATCH_MEMORY),
             name: &job.names.operation(kind::SCRATCH_MEMORY, header.operation),
-            place: Place::Scratch(scratch.node),
+            key: TrackKey::Scratch(scratch.node),
             start: scratch.start,
             end: scratch.end,
             correlation,
@@ -408,7 +412,7 @@ impl Scene<'_> {
         let job = self.job;
         let track = self
             .tracks
-            .first(job, &mut self.out, Place::Thread(runtime.tid))?;
+            .first(job, &mut self.out, TrackKey::Thread(runtime.tid))?;
         let header = runtime.header;
         let annotations = [
             ("version", Value::Uint(runtime.version)),

@@ -1,8 +1,10 @@
-//! The store between collecting and writing: records one after the other in a file that nobody else can open.
+//! The store between collecting and writing: records one after the other in a file that no other
+//! process can open by name.
 //!
-//! The collecting side appends what it drained from the spool while the target runs; the writers are fed afterwards, in one walk
-//! and in constant memory. The bytes come from the target, so each record is decoded once before it is kept: what the writers
-//! read later is well formed. The same decoding feeds the [`Index`], so that no pass over the file is needed for it.
+//! The collecting side appends what it drained from the spool while the target runs; the writers
+//! are fed afterwards, in one walk and in constant memory. The bytes come from the target, so each
+//! record is decoded once before it is kept: what the writers read later is well formed. The same
+//! decoding feeds the [`Index`], so that no pass over the file is needed for it.
 
 use crate::files::WriteError;
 use crate::index::Index;
@@ -12,7 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes gathered before a write, and read at once.
+/// Bytes gathered before a write, and bytes of one read.
 const BLOCK: usize = 256 * 1024;
 
 /// Why a walk ended early: the file, or the visitor.
@@ -52,11 +54,13 @@ impl RecordWriter {
         })
     }
 
-    /// Appends whole records, as the spool's reader hands them over. At the first malformed one the rest of `bytes` is
-    /// counted and given up: where the next record would begin is not known. Returns how many were kept.
+    /// Appends whole records, as the spool's reader hands them over. At the first malformed one the
+    /// rest of `bytes` is counted and dropped, since it is not known where the next record would
+    /// begin. Returns how many were kept.
     ///
     /// # Errors
-    /// When the disk is full or fails. What was appended before stays; of `bytes` nothing is kept or counted.
+    /// When the disk is full or fails. What was appended before stays; of `bytes` nothing is kept
+    /// or counted.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<u64> {
         if self.pending.len() + bytes.len() > BLOCK {
             self.flush()?;
@@ -81,8 +85,8 @@ impl RecordWriter {
         Ok(kept)
     }
 
-    /// What the records kept so far say. A view of the running session reads it, or takes [`Index::snapshot`] where it needs
-    /// values of its own.
+    /// What the records kept so far say. A view of the running session reads it, or takes
+    /// [`Index::snapshot`] where it needs values of its own.
     pub fn index(&self) -> &Index {
         &self.index
     }

@@ -1,12 +1,13 @@
 //! AMD's rocpd: one SQLite file per process, or one of several, readable by SQLite 3.40 and later.
 //!
-//! One walk over the records, in one transaction; every row that refers to another finds it there, since foreign keys are on.
-//! The file grows under a temporary name without a journal: when anything fails it is removed, so there is nothing to roll
-//! back, and no second file ever lies beside it. Memory is SQLite's page cache and what each kind of row remembers, which has
-//! limits.
+//! One walk over the records, in one transaction; every row that refers to another finds it there,
+//! since foreign keys are on. The file grows under a temporary name without a journal: when
+//! anything fails it is removed, so there is nothing to roll back, and no second file ever lies
+//! beside it. Memory is SQLite's page cache and what each kind of row remembers, which has limits.
 //!
-//! Work without times is a row with 0 for start and end, as in the other formats, and the reason in `extdata`; what else a
-//! reader must know is in `rocpd_metadata` under tags that begin with `midair_`.
+//! Work without times is a row with 0 for start and end, as in the other formats, and the reason in
+//! `extdata`; what else a reader must know is in `rocpd_metadata` under tags that begin with
+//! `midair_`.
 //!
 //! Decisions: FMT-006, FMT-007, FMT-008, FMT-010 (`docs/deviations/formats.md`).
 
@@ -32,8 +33,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use strings::Strings;
 
-/// Version of the schema. AMD's tools up to ROCm 7.2, which write "3", do not look at it; its newest ones want it whole and in
-/// parts, and take no other form.
+/// Version of the schema. AMD's tools up to ROCm 7.2, which write "3", do not look at it; its
+/// newest ones want it whole and in parts, and take no other form.
 const SCHEMA_VERSION: [(&str, &str); 4] = [
     ("schema_version", "3.0.3"),
     ("schema_version_major", "3"),
@@ -90,7 +91,7 @@ impl Writer for Rocpd {
         if let Err(error) = commit(connection) {
             return Err(file.failed(error.into()));
         }
-        // Left by somebody who had an earlier file of this name open, they would be applied to this one.
+        // Left by a process that had an earlier file of this name open, they would be applied to this one.
         for suffix in ["results.db-journal", "results.db-wal", "results.db-shm"] {
             files.outdate(suffix);
         }
@@ -118,9 +119,10 @@ impl Sink for Session<'_> {
 }
 
 fn connect(path: &Path, guids: &[Guid]) -> Step<Connection> {
-    // Nobody else has the file, so it needs no locks, which some network file systems do not have.
-    // The file was made by us a moment ago; where the directory is somebody else's, he may have put a link in its place since. No link
-    // is followed then, in the directory's own path neither: so that is resolved here.
+    // No other process uses the file, so it needs no locks, which some network file systems lack.
+    // The file was just created. In another user's directory it may have been replaced by a link
+    // since, so no link is followed. SQLite would refuse one in the directory's own path as well,
+    // so that path is resolved here.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
@@ -165,12 +167,12 @@ fn rows<'s>(database: &Database<'s>, job: &'s Job<'s>) -> Step<Rows<'s, 's>> {
     let info = Info::new(database, job)?;
     let mut rows = Rows::new(database, job, info, strings)?;
     for (tag, value) in SCHEMA_VERSION {
-        rows.say(tag, value)?;
+        rows.put_metadata(tag, value)?;
     }
-    rows.say("uuid", &database.guid().suffix())?;
-    rows.say("guid", &database.guid().to_string())?;
+    rows.put_metadata("uuid", &database.guid().suffix())?;
+    rows.put_metadata("guid", &database.guid().to_string())?;
     for (key, value) in pieces::midair(job)? {
-        rows.say(&format!("midair_{key}"), &value)?;
+        rows.put_metadata(&format!("midair_{key}"), &value)?;
     }
     Ok(rows)
 }

@@ -27,7 +27,8 @@ pub(crate) fn by_total(mut entries: Vec<Entry<'_>>) -> Vec<Entry<'_>> {
     entries
 }
 
-/// All domains that have calls, in the order of json's `summary`. Several rows of the table of domains may share one.
+/// All domains that have calls, in the order of json's `summary`. Several rows of the table of
+/// domains may share one.
 pub(crate) fn collect(jobs: &[Job<'_>]) -> Vec<DomainStats> {
     let mut shared: BTreeMap<u8, (&'static Statistics, KindSet)> = BTreeMap::new();
     for domain in midair_domain::built() {

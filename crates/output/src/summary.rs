@@ -1,7 +1,9 @@
-//! The tables of `--summary`, `--summary-per-domain` and `--summary-groups`, as rocprofv3 prints them.
+//! The tables of `--summary`, `--summary-per-domain` and `--summary-groups`, as rocprofv3 prints
+//! them.
 //!
-//! Columns, widths and number formats are AMD's, so that what reads its tables reads these. One thing differs: a name that
-//! occurs in two domains has a row in each, where AMD adds both up under the first.
+//! Columns, widths and number formats are AMD's, so that what reads its tables reads these. One
+//! thing differs: a name that occurs in two domains has a row in each, where AMD adds both up under
+//! the first.
 
 use crate::files::{FileSet, WriteError};
 use crate::index::Stat;

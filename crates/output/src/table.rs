@@ -1,7 +1,7 @@
 //! The table at the end of `midair attach`: where the time went.
 //!
-//! Plain functions from the index's sums to text. Names come from the target, so nothing that a terminal would obey gets
-//! through.
+//! Plain functions from the index's sums to text. Names come from the target, so nothing that a
+//! terminal would obey gets through.
 
 use crate::api::Names;
 use crate::index::{Index, Stat};
@@ -50,7 +50,8 @@ struct Line {
     stat: Stat,
 }
 
-/// Kernels, calls, copies and markers, each with what took longest first; an empty text when nothing was recorded.
+/// Kernels, calls, copies and markers, each with what took longest first; an empty text when
+/// nothing was recorded.
 pub fn summary(index: &Index, names: &Names, kernel_names: KernelNames, style: Style) -> String {
     joined(parts(&[index], names, kernel_names, style))
 }
@@ -282,7 +283,7 @@ fn table(title: &str, stats: HashMap<String, Stat>, style: Style) -> String {
 /// Sums what is beyond the last row into one line.
 fn fold_rest(lines: &mut Vec<Line>, style: Style) {
     let rows = style.rows.max(1);
-    // One line more than asked for takes no more room than the line that would stand for it.
+    // One line more than asked for takes no more space than the line that would stand for it.
     if lines.len() <= rows + 1 {
         return;
     }

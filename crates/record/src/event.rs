@@ -562,7 +562,7 @@ impl Record<'_> {
             Record::CodeObject(object, _) => &object.header,
             Record::KernelSymbol(symbol, _) => &symbol.header,
             Record::Queue(queue) => &queue.header,
-            Record::Books(books) => &books.header,
+            Record::QueueCounts(counts) => &counts.header,
             Record::Note(_) => return None,
             Record::MemorySet(set) => &set.header,
             Record::Synchronization(wait) => &wait.header,

@@ -1,4 +1,5 @@
-//! Tables and columns that only CUDA processes have. Columns that mean the same have the names that AMD's tables give them.
+//! Tables and columns that only CUDA processes have. Columns that mean the same have the names that
+//! AMD's tables give them.
 
 use super::Row;
 use crate::cuda::devices::ordinal;
@@ -6,7 +7,8 @@ use crate::cuda::{NONE, memories, names_stream, stream_parts};
 use crate::job::{Job, address};
 use midair_record::event::{NO_NODE, Record, kind};
 
-/// Behind AMD's columns of kernels. `Cuda_Stream` is CUPTI's number within the context, where `Stream_Id` is the trace's own.
+/// Behind AMD's columns of kernels. `Cuda_Stream` is CUPTI's number within the context, where
+/// `Stream_Id` is the trace's own.
 pub(super) const KERNELS: &[&str] = &[
     "Context_Id",
     "Device",
@@ -117,30 +119,30 @@ fn stream(row: &mut Row, job: &Job<'_>, handle: u64) {
 
 /// [`KERNELS`] of a kernel.
 pub(super) fn launch(row: &mut Row, record: &Record<'_>) {
-    let Record::Kernel(kernel, Some(told)) = record else {
+    let Record::Kernel(kernel, Some(extra)) = record else {
         return nothing(row, KERNELS);
     };
-    row.number(told.context);
+    row.number(extra.context);
     device(row, kernel.node);
-    row.number(told.static_shared)
-        .number(told.dynamic_shared)
-        .number(told.graph)
-        .number(told.graph_node)
+    row.number(extra.static_shared)
+        .number(extra.dynamic_shared)
+        .number(extra.graph)
+        .number(extra.graph_node)
         .number(stream_parts(kernel.stream).1);
 }
 
 /// [`COPIES`] of a copy.
 pub(super) fn transfer(row: &mut Row, record: &Record<'_>) {
-    let Record::Copy(copy, Some(told)) = record else {
+    let Record::Copy(copy, Some(extra)) = record else {
         return nothing(row, COPIES);
     };
-    let (from, to) = memories(told);
-    row.number(told.context)
+    let (from, to) = memories(extra);
+    row.number(extra.context)
         .number(copy.bytes)
         .text(from)
         .text(to)
-        .number(told.graph)
-        .number(told.graph_node)
+        .number(extra.graph)
+        .number(extra.graph_node)
         .number(stream_parts(copy.stream).1);
 }
 
@@ -207,7 +209,8 @@ pub(super) fn unified_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
     number(row, stream_parts(moved.stream).1);
 }
 
-/// Whether an operation of unified memory is a transfer, which has two ends: the host is one where no device is named.
+/// Whether an operation of unified memory is a transfer, which has two ends: the host is one where
+/// no device is named.
 fn of_transfer(operation: u32) -> bool {
     matches!(operation, 1 | 2 | 8)
 }

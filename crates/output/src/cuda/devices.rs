@@ -21,7 +21,7 @@ pub struct Device {
     pub name: String,
 }
 
-/// The agents of a session, and where the devices of its records are among them.
+/// The agents of a session, and which of them are the devices that its records name.
 #[derive(Debug)]
 pub(crate) struct Agents<'a> {
     all: Cow<'a, [Agent]>,
@@ -44,8 +44,9 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// Agents of a CUDA process: behind those of the machine come its devices. Where the machine's files described no CPU there is one
-    /// of which nothing is known, since copies have to come from somewhere.
+    /// Agents of a CUDA process: behind those of the machine come its devices. Where the machine's
+    /// files described no CPU there is one of which nothing is known, since copies have to come
+    /// from somewhere.
     pub(crate) fn of_cuda(machine: &'a [Agent], devices: &BTreeMap<u32, Device>) -> Agents<'a> {
         let mut all = machine.to_vec();
         let host = all.iter().find(|agent| agent.agent_type == AgentType::Cpu);
@@ -78,8 +79,8 @@ impl<'a> Agents<'a> {
         &self.all
     }
 
-    /// The node id of what a record names: itself in a process without CUDA, else the one that a device or the host got. A device that
-    /// nobody described stays as it is.
+    /// The node id of what a record names: itself in a process without CUDA, else the one that a
+    /// device or the host got. A device without a description stays as it is.
     pub(crate) fn node(&self, named: u32) -> u32 {
         let Some(nodes) = &self.cuda else {
             return named;
@@ -107,7 +108,7 @@ pub(crate) fn ordinal(named: u32) -> Option<u32> {
     named.checked_sub(CUDA_NODE)
 }
 
-/// The next agent's ids: node, logical node, place among those of its type, handle.
+/// The next agent's ids: node, logical node, position among those of its type, handle.
 fn next(all: &[Agent], of: AgentType) -> Agent {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let highest = |of: fn(&Agent) -> u64| all.iter().map(of).max();
@@ -132,42 +133,42 @@ fn unknown_cpu(all: &[Agent]) -> Agent {
 
 /// A device's fields where AMD's have the same meaning; what CUDA does not tell is 0.
 fn of_device(device: &Device, all: &[Agent]) -> Agent {
-    let told = &device.record;
+    let record = &device.record;
     let three = |[x, y, z]: [u32; 3]| Dim3 { x, y, z };
-    let waves = told
+    let waves = record
         .threads_per_multiprocessor
-        .checked_div(told.warp)
+        .checked_div(record.warp)
         .unwrap_or(0);
     Agent {
-        lds_size_in_kb: told.shared_per_multiprocessor / 1024,
-        wave_front_size: told.warp,
+        lds_size_in_kb: record.shared_per_multiprocessor / 1024,
+        wave_front_size: record.warp,
         num_xcc: 1,
-        cu_count: told.multiprocessors,
+        cu_count: record.multiprocessors,
         max_waves_per_cu: waves,
         // As AMD's, whose third part is the stepping.
-        gfx_target_version: told
+        gfx_target_version: record
             .major
             .saturating_mul(10_000)
-            .saturating_add(told.minor.saturating_mul(100)),
+            .saturating_add(record.minor.saturating_mul(100)),
         vendor_id: VENDOR,
         // Bus, device, function.
-        location_id: told.pci_bus.wrapping_shl(8) | told.pci_device.wrapping_shl(3),
-        domain: told.pci_domain,
-        max_engine_clk_fcompute: told.clock_khz / 1000,
-        workgroup_max_size: told.threads_per_block,
+        location_id: record.pci_bus.wrapping_shl(8) | record.pci_device.wrapping_shl(3),
+        domain: record.pci_domain,
+        max_engine_clk_fcompute: record.clock_khz / 1000,
+        workgroup_max_size: record.threads_per_block,
         grid_max_size: u32::MAX,
-        local_mem_size: told.memory,
-        workgroup_max_dim: three(told.block_limits),
-        grid_max_dim: three(told.grid_limits),
+        local_mem_size: record.memory,
+        workgroup_max_dim: three(record.block_limits),
+        grid_max_dim: three(record.grid_limits),
         mem_banks: vec![MemBank {
             heap_type: PRIVATE_MEMORY,
             flags: 0,
-            width: told.memory_bus_bits,
-            mem_clk_max: told.memory_clock_khz / 1000,
-            size_in_bytes: told.memory,
+            width: record.memory_bus_bits,
+            mem_clk_max: record.memory_clock_khz / 1000,
+            size_in_bytes: record.memory,
         }],
         caches: vec![Cache {
-            size: u64::from(told.l2_bytes / 1024),
+            size: u64::from(record.l2_bytes / 1024),
             level: 2,
             cache_type: DATA_OF_UNITS,
             ..Cache::default()
@@ -175,8 +176,8 @@ fn of_device(device: &Device, all: &[Agent]) -> Agent {
         name: device.name.clone(),
         vendor_name: "NVIDIA".to_owned(),
         product_name: device.name.clone(),
-        model_name: format!("sm_{}{}", told.major, told.minor),
-        uuid: told.uuid,
+        model_name: format!("sm_{}{}", record.major, record.minor),
+        uuid: record.uuid,
         ..next(all, AgentType::Gpu)
     }
 }

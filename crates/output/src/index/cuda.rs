@@ -28,7 +28,7 @@ impl Index {
         self.cuda.seen
     }
 
-    fn see_work(&mut self, header: &Header, start: u64, end: u64) {
+    fn add_work(&mut self, header: &Header, start: u64, end: u64) {
         let Header {
             kind,
             operation,
@@ -37,32 +37,32 @@ impl Index {
         } = *header;
         self.cuda.seen = true;
         self.count(header);
-        self.see_flags(flags);
-        if self.see_untimed(flags, unfinished(start, end)) {
+        self.add_flags(flags);
+        if self.add_untimed(flags, unfinished(start, end)) {
             return;
         }
         let key = (kind, operation.min(MOST_OPERATIONS));
         self.work.entry(key).or_default().add(start, end);
     }
 
-    pub(super) fn see_set(&mut self, set: &MemorySet) {
-        self.see_stream(set.stream);
-        self.see_work(&set.header, set.start, set.end);
+    pub(super) fn add_set(&mut self, set: &MemorySet) {
+        self.add_stream(set.stream);
+        self.add_work(&set.header, set.start, set.end);
     }
 
-    pub(super) fn see_wait(&mut self, wait: &Synchronization) {
+    pub(super) fn add_wait(&mut self, wait: &Synchronization) {
         if names_stream(wait.stream) {
-            self.see_stream(wait.stream);
+            self.add_stream(wait.stream);
         }
-        self.see_work(&wait.header, wait.start, wait.end);
+        self.add_work(&wait.header, wait.start, wait.end);
     }
 
-    pub(super) fn see_unified(&mut self, moved: &UnifiedMemory) {
+    pub(super) fn add_unified(&mut self, moved: &UnifiedMemory) {
         // Of its stream no context is told, so it is none of those that have numbers.
-        self.see_work(&moved.header, moved.start, moved.end);
+        self.add_work(&moved.header, moved.start, moved.end);
     }
 
-    pub(super) fn see_device(&mut self, device: &CudaDevice, name: &[u8]) {
+    pub(super) fn add_device(&mut self, device: &CudaDevice, name: &[u8]) {
         self.cuda.seen = true;
         let ordinal = device.ordinal;
         let known = self.cuda.devices.contains_key(&ordinal);

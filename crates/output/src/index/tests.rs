@@ -123,12 +123,12 @@ fn impossible_ids_and_endless_notes_are_limited() {
 }
 
 #[test]
-fn books_are_checked() {
+fn counts_of_queues_are_checked() {
     let header = Header {
         kind: kind::QUEUE_COUNTS,
         ..Header::default()
     };
-    let books = QueueCounts {
+    let right = QueueCounts {
         header,
         queue_id: 3,
         first_index: 10,
@@ -142,9 +142,9 @@ fn books_are_checked() {
     let wrong = QueueCounts {
         queue_id: 4,
         timed: 5,
-        ..books
+        ..right
     };
-    let index = index(&[event::encode(&books, &[]), event::encode(&wrong, &[])]);
+    let index = index(&[event::encode(&right, &[]), event::encode(&wrong, &[])]);
     assert_eq!(index.unseen(), 2);
     let found = index.unbalanced();
     assert_eq!(found.len(), 1);

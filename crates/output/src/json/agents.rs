@@ -7,7 +7,8 @@ use std::io;
 /// Bytes of `rocprofiler_agent_v0_t` (source: api/rocprofiler_sdk.json).
 const AGENT_SIZE: u32 = 312;
 
-/// Bits of `HSA_CAPABILITY`: name, first bit, bits (source: the golden json's keys; the widths of hsakmttypes.h).
+/// Bits of `HSA_CAPABILITY`: name, first bit, bits (source: the golden json's keys; the widths of
+/// hsakmttypes.h).
 const CAPABILITY: &[(&str, u32, u32)] = &[
     ("HotPluggable", 0, 1),
     ("HSAMMUPresent", 1, 1),

@@ -1,4 +1,5 @@
-//! Records that only CUDA processes have, and what CUDA tells of kernels and copies besides: in an object `cuda` at the end of theirs.
+//! Records that only CUDA processes have, and what CUDA tells of kernels and copies besides: in an
+//! object `cuda` at the end of theirs.
 
 use super::emit::Emit;
 use super::{correlation, times};
@@ -55,34 +56,34 @@ fn graph<W: io::Write>(out: &mut Emit<W>, graph: u32, node: u64) -> io::Result<(
 pub(super) fn launch<W: io::Write>(
     out: &mut Emit<W>,
     kernel: &Kernel,
-    told: &CudaLaunch,
+    extra: &CudaLaunch,
 ) -> io::Result<()> {
     out.key("cuda")?;
     out.open_object()?;
     device(out, kernel.node)?;
-    out.number("context_id", told.context)?;
+    out.number("context_id", extra.context)?;
     out.number("stream", stream_parts(kernel.stream).1)?;
-    out.number("registers", told.registers)?;
-    out.number("static_shared_memory", told.static_shared)?;
-    out.number("dynamic_shared_memory", told.dynamic_shared)?;
-    graph(out, told.graph, told.graph_node)?;
+    out.number("registers", extra.registers)?;
+    out.number("static_shared_memory", extra.static_shared)?;
+    out.number("dynamic_shared_memory", extra.dynamic_shared)?;
+    graph(out, extra.graph, extra.graph_node)?;
     out.close_object()
 }
 
 pub(super) fn transfer<W: io::Write>(
     out: &mut Emit<W>,
     copy: &Copy,
-    told: &CudaTransfer,
+    extra: &CudaTransfer,
 ) -> io::Result<()> {
-    let (from, to) = memories(told);
+    let (from, to) = memories(extra);
     out.key("cuda")?;
     out.open_object()?;
-    out.number("copy_kind", told.copy_kind)?;
+    out.number("copy_kind", extra.copy_kind)?;
     out.text("src_memory", from)?;
     out.text("dst_memory", to)?;
-    out.number("context_id", told.context)?;
+    out.number("context_id", extra.context)?;
     out.number("stream", stream_parts(copy.stream).1)?;
-    graph(out, told.graph, told.graph_node)?;
+    graph(out, extra.graph, extra.graph_node)?;
     out.close_object()
 }
 

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 /// Bytes gathered before they are passed on.
 const BLOCK: usize = 64 * 1024;
 
-/// Writes JSON without spaces. Keys and values come in the order of the calls; the caller keeps opens and closes paired and
-/// calls [`Emit::flush`] at the end.
+/// Writes JSON without spaces. Keys and values come in the order of the calls; the caller keeps
+/// opens and closes paired and calls [`Emit::flush`] at the end.
 pub(super) struct Emit<W> {
     out: W,
     /// Pieces are small: gathering them here is several times faster than passing each on.

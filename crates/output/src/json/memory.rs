@@ -8,8 +8,8 @@ use crate::job::{Job, address};
 use midair_record::event::{Allocation, Marker, NO_NODE, Scratch};
 use std::io;
 
-/// The handle that stands for no agent in AMD's records of releases (source: the SDK's records; its tools compare some other records
-/// with the highest number).
+/// The handle that stands for no agent in AMD's records of releases (source: the SDK's records; its
+/// tools compare some other records with the highest number).
 const NO_AGENT: u64 = 0;
 
 pub(super) fn marker<W: io::Write>(out: &mut Emit<W>, record: &Marker) -> io::Result<()> {
@@ -65,7 +65,7 @@ pub(super) fn scratch<W: io::Write>(
     out.close_object()
 }
 
-/// Runtimes of the process. AMD's json has no place for them, so they are in ours.
+/// Runtimes of the process. AMD's json has no key for them, so they are under ours.
 pub(super) fn runtimes<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     out.key("runtimes")?;
     out.open_array()?;

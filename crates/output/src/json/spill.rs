@@ -1,8 +1,8 @@
 //! Where lists of records wait for their places in the document.
 //!
-//! Records come in the order in which they were collected, and the document has one list for each sort. Each list is gathered
-//! in memory block by block; whole blocks go to one file without a name beside the results, and come back in order when the
-//! session's records have all been seen.
+//! Records come in the order in which they were collected, and the document has one list for each
+//! sort. Each list is gathered in memory block by block; whole blocks go to one file without a name
+//! beside the results, and come back in order when the session's records have all been seen.
 
 use super::emit::Emit;
 use std::cell::{Cell, OnceCell};

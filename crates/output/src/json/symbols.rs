@@ -62,7 +62,7 @@ pub(super) fn code_object<W: io::Write>(
             out.number("memory_base", record.memory_base)?;
             out.number("memory_size", record.memory_size)?;
         }
-        // The target's file descriptor, which nobody else could use.
+        // A file descriptor of the target means nothing to other processes.
         STORAGE_FILE => out.number("storage_file", -1)?,
         _ => {}
     }

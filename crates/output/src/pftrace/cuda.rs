@@ -1,7 +1,7 @@
 //! What only CUDA processes have: fills, waits, unified memory, and annotations of kernels and copies.
 
 use super::packets::Value;
-use super::tracks::Place;
+use super::tracks::TrackKey;
 use super::{Annotations, Scene, Slice, category, times};
 use crate::api::number_in_files;
 use crate::cuda::devices::ordinal;
@@ -38,20 +38,20 @@ fn stream(annotations: &mut Annotations<'_>, context: u32, handle: u64) {
     }
 }
 
-pub(super) fn launch(annotations: &mut Annotations<'_>, kernel: &Kernel, told: &CudaLaunch) {
+pub(super) fn launch(annotations: &mut Annotations<'_>, kernel: &Kernel, extra: &CudaLaunch) {
     device(annotations, kernel.node);
-    stream(annotations, told.context, kernel.stream);
-    annotations.push(("static_shared_memory", number(told.static_shared)));
-    annotations.push(("dynamic_shared_memory", number(told.dynamic_shared)));
-    graph(annotations, told.graph, told.graph_node);
+    stream(annotations, extra.context, kernel.stream);
+    annotations.push(("static_shared_memory", number(extra.static_shared)));
+    annotations.push(("dynamic_shared_memory", number(extra.dynamic_shared)));
+    graph(annotations, extra.graph, extra.graph_node);
 }
 
-pub(super) fn transfer(annotations: &mut Annotations<'_>, copy: &Copy, told: &CudaTransfer) {
-    let (from, to) = memories(told);
-    stream(annotations, told.context, copy.stream);
+pub(super) fn transfer(annotations: &mut Annotations<'_>, copy: &Copy, extra: &CudaTransfer) {
+    let (from, to) = memories(extra);
+    stream(annotations, extra.context, copy.stream);
     annotations.push(("src_memory", Value::Text(from)));
     annotations.push(("dst_memory", Value::Text(to)));
-    graph(annotations, told.graph, told.graph_node);
+    graph(annotations, extra.graph, extra.graph_node);
 }
 
 /// What all of these have.
@@ -87,13 +87,13 @@ impl Scene<'_> {
         let slice = Slice {
             category: category(kind::MEMORY_SET),
             name: &job.names.operation(kind::MEMORY_SET, set.header.operation),
-            place: if self.by_queue {
-                Place::CopyTo {
+            key: if self.by_queue {
+                TrackKey::CopyTo {
                     node: set.node,
                     tid: set.tid,
                 }
             } else {
-                Place::Stream(number_of_stream)
+                TrackKey::Stream(number_of_stream)
             },
             start: set.start,
             end: set.end,
@@ -103,7 +103,7 @@ impl Scene<'_> {
         self.work(slice, set.header.flags)
     }
 
-    /// A slice, or a moment of what has no times.
+    /// A slice, or an instant where the work is untimed.
     fn work(&mut self, slice: Slice<'_>, flags: u8) -> Result<(), WriteError> {
         let reason = unfinished(slice.start, slice.end);
         if reason == Untimed::Timed as u32 && flags & flag::UNTIMED == 0 {
@@ -114,7 +114,7 @@ impl Scene<'_> {
         self.untimed(slice, begin, reason)
     }
 
-    /// Waits take the time of the calls that wait, and would hide them: they have a track of their own.
+    /// Waits cover the same time as the calls that wait and would hide them, so they have a track of their own.
     pub(super) fn wait(&mut self, wait: &Synchronization) -> Result<(), WriteError> {
         let job = self.job;
         let mut annotations = begin(&wait.header, wait.start, wait.end);
@@ -132,7 +132,7 @@ impl Scene<'_> {
         let slice = Slice {
             category: category(kind::SYNCHRONIZATION),
             name: &job.names.operation(kind::SYNCHRONIZATION, operation),
-            place: Place::Own(kind::SYNCHRONIZATION),
+            key: TrackKey::Own(kind::SYNCHRONIZATION),
             start: wait.start,
             end: wait.end,
             correlation: wait.correlation,
@@ -163,7 +163,7 @@ impl Scene<'_> {
         let slice = Slice {
             category: category(kind::UNIFIED_MEMORY),
             name: &job.names.operation(kind::UNIFIED_MEMORY, operation),
-            place: Place::Own(kind::UNIFIED_MEMORY),
+            key: TrackKey::Own(kind::UNIFIED_MEMORY),
             start: moved.start,
             end: moved.end,
             // No call leads to it.

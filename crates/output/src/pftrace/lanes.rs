@@ -1,8 +1,9 @@
-//! Slices of one track must not cross: a viewer ends the innermost open slice at each end, whichever was meant.
+//! Slices of one track must not cross: a viewer ends the innermost open slice at each end,
+//! whichever was meant.
 //!
-//! Kernels of one stream do overlap (several queues, clocks of the device), and so do ranges of a process. AMD's tool cuts such
-//! kernels in the middle of the overlap; we keep their times and put what would cross on a further track of the same name,
-//! which viewers show as one.
+//! Kernels of one stream do overlap (several queues, clocks of the device), and so do ranges of a
+//! process. AMD's tool cuts such kernels in the middle of the overlap; we keep their times and put
+//! what would cross on a further track of the same name, which viewers show as one.
 
 use std::collections::VecDeque;
 
@@ -33,8 +34,8 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Takes a slice if it crosses none that is there. Events of equal times keep the order in which they were written, so times
-    /// that only touch are looked at closely.
+    /// Takes a slice if it crosses none that is there. Events of equal times keep the order in
+    /// which they were written, so slices that only touch are compared in that order, too.
     pub(super) fn take(&mut self, rule: Rule, start: u64, end: u64) -> bool {
         let taken = match rule {
             Rule::Apart => self.take_apart(start, end),
@@ -123,7 +124,7 @@ mod tests {
         ];
         let wanted = [true, true, true, true, true, false, false];
         assert_eq!(taken(Rule::Nested, &slices), wanted);
-        // At the same moment: the outer one's begin would come after the inner one's.
+        // At the same time: the outer one's begin would come after the inner one's.
         assert_eq!(taken(Rule::Nested, &[(10, 12), (10, 20)]), [true, false]);
         assert_eq!(taken(Rule::Nested, &[(10, 10), (10, 20)]), [true, true]);
     }

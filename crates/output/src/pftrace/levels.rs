@@ -1,7 +1,8 @@
-//! Bytes under way and bytes held, over time: the counter tracks.
+//! Bytes being copied and bytes allocated, over time: the counter tracks.
 //!
-//! Records come nearly in the order of time, not quite: each thread's and each queue's are in order. A window of changes is
-//! sorted before it is summed up; one that comes later than the whole window still counts, from its own time on.
+//! Records come nearly in the order of time, not quite: each thread's and each queue's are in
+//! order. A window of changes is sorted before it is summed up; one that is later than the whole
+//! window still counts, from its own time on.
 
 use super::packets::Packets;
 use crate::files::WriteError;
@@ -9,9 +10,9 @@ use crate::job::Job;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-/// Changes that wait to be sorted.
+/// Changes that are sorted before they are written.
 const WINDOW: usize = 1 << 14;
-/// Allocations that are remembered at once. Beyond, a release is not taken off.
+/// Live allocations that are remembered. The release of any further one is not subtracted.
 const MOST_LIVE: usize = 1 << 18;
 
 /// Keeps numbers of counter tracks apart from those of others.
@@ -94,7 +95,7 @@ impl Levels {
             let uuid = uuid(out, level);
             if out.describe(uuid) {
                 out.counter_track(uuid, &name(job, level))?;
-                // The level before the first change, for a curve that begins on the ground.
+                // The level before the first change, so that the curve begins at 0.
                 out.counter(uuid, job.trace.process.init_time.min(now), 0)?;
             }
             let value = self.values.get(&level).copied().unwrap_or(0);

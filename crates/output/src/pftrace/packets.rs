@@ -1,7 +1,7 @@
 //! Packets of a trace, one after the other into its file.
 //!
-//! Names are interned: written once with a number, then named by it. The table of names is kept small: what does not fit, such
-//! as millions of different messages, is written in full each time.
+//! Names are interned: written once with a number, then named by it. The table of names is kept
+//! small: what does not fit, such as millions of different messages, is written in full each time.
 
 use crate::files::{OutputFile, WriteError};
 use crate::model::Process;
@@ -36,7 +36,7 @@ pub(super) enum Value<'a> {
     Text(&'a str),
 }
 
-/// A slice, or a moment.
+/// A slice, or an instant.
 pub(super) struct Event<'a> {
     pub(super) category: &'static str,
     pub(super) name: &'a str,
@@ -45,7 +45,7 @@ pub(super) struct Event<'a> {
     pub(super) annotations: &'a [(&'static str, Value<'a>)],
 }
 
-/// The file, and what was already said in it.
+/// The file, and what was already defined in it.
 pub(super) struct Packets<'f> {
     file: &'f mut OutputFile,
     /// The sequence that all packets of this process are of.
@@ -62,7 +62,7 @@ pub(super) struct Packets<'f> {
 }
 
 impl<'f> Packets<'f> {
-    /// Begins a sequence, behind what is in the file, with the packet that says what clock times are of.
+    /// Begins a sequence, behind what is in the file, with the packet that names the clock of all times.
     pub(super) fn begin(
         file: &'f mut OutputFile,
         process: &Process,
@@ -148,7 +148,7 @@ impl<'f> Packets<'f> {
         })
     }
 
-    /// A counter's value from a moment on.
+    /// A counter's value from a time on.
     pub(super) fn counter(&mut self, track: u64, time: u64, value: u64) -> Result<(), WriteError> {
         let event = TrackEvent {
             r#type: Some(Type::Counter.into()),
@@ -182,7 +182,7 @@ impl<'f> Packets<'f> {
         })
     }
 
-    /// A moment.
+    /// An instant.
     pub(super) fn instant(&mut self, event: &Event<'_>, time: u64) -> Result<(), WriteError> {
         self.event(event, Type::Instant, time)
     }

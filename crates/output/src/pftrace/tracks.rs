@@ -1,4 +1,4 @@
-//! Where slices go: which track, and which of its lanes.
+//! Tracks, and the lanes of each: where slices are shown.
 
 use super::lanes::{Lane, Rule};
 use super::packets::Packets;
@@ -15,7 +15,7 @@ const MOST_LANES: usize = 1024;
 
 /// A track, by what it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Place {
+pub(super) enum TrackKey {
     /// Calls and markers of a thread.
     Thread(u32),
     /// Kernels and copies of a stream, by its number.
@@ -26,34 +26,35 @@ pub(super) enum Place {
     CopyTo { node: u32, tid: u32 },
     /// ROCTx ranges of the process, which need not end on the thread that began them.
     Ranges,
-    /// Records of a domain that has one track of its own: those that take the same time as calls of their threads would hide them.
+    /// Records of a domain that has one track of its own: those that take the same time as calls of
+    /// their threads would hide them.
     Own(u8),
     /// Changes of scratch memory on a node.
     Scratch(u32),
 }
 
-impl Place {
+impl TrackKey {
     fn rule(self) -> Rule {
         match self {
-            Place::Thread(_) => Rule::Nested,
+            TrackKey::Thread(_) => Rule::Nested,
             _ => Rule::Apart,
         }
     }
 
-    /// A number for the place in the process.
+    /// Numbers that identify the track within the process.
     fn parts(self) -> [u64; 3] {
         match self {
-            Place::Thread(tid) => [1, u64::from(tid), 0],
-            Place::Stream(number) => [2, number, 0],
-            Place::Compute { node, queue } => [3, u64::from(node), u64::from(queue)],
-            Place::CopyTo { node, tid } => [4, u64::from(node), u64::from(tid)],
-            Place::Ranges => [5, 0, 0],
+            TrackKey::Thread(tid) => [1, u64::from(tid), 0],
+            TrackKey::Stream(number) => [2, number, 0],
+            TrackKey::Compute { node, queue } => [3, u64::from(node), u64::from(queue)],
+            TrackKey::CopyTo { node, tid } => [4, u64::from(node), u64::from(tid)],
+            TrackKey::Ranges => [5, 0, 0],
             // Numbers of tracks stay the same in all versions.
-            Place::Own(kind::MEMORY_ALLOCATION) => [6, 0, 0],
-            Place::Own(kind::SYNCHRONIZATION) => [8, 0, 0],
-            Place::Own(kind::UNIFIED_MEMORY) => [9, 0, 0],
-            Place::Own(kind) => [10, u64::from(kind), 0],
-            Place::Scratch(node) => [7, u64::from(node), 0],
+            TrackKey::Own(kind::MEMORY_ALLOCATION) => [6, 0, 0],
+            TrackKey::Own(kind::SYNCHRONIZATION) => [8, 0, 0],
+            TrackKey::Own(kind::UNIFIED_MEMORY) => [9, 0, 0],
+            TrackKey::Own(kind) => [10, u64::from(kind), 0],
+            TrackKey::Scratch(node) => [7, u64::from(node), 0],
         }
     }
 }
@@ -61,7 +62,7 @@ impl Place {
 /// The tracks of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
-    lanes: HashMap<Place, Vec<Lane>>,
+    lanes: HashMap<TrackKey, Vec<Lane>>,
     /// Numbers of threads other than the main one, in the order in which they appear.
     threads: HashMap<u32, u64>,
 }
@@ -80,7 +81,8 @@ impl Tracks {
             }),
             ..TrackDescriptor::default()
         })?;
-        self.first(job, out, Place::Thread(process.pid)).map(drop)
+        self.first(job, out, TrackKey::Thread(process.pid))
+            .map(drop)
     }
 
     /// The track for a slice of these times.
@@ -88,12 +90,12 @@ impl Tracks {
         &mut self,
         job: &Job<'_>,
         out: &mut Packets<'_>,
-        place: Place,
+        key: TrackKey,
         start: u64,
         end: u64,
     ) -> Result<u64, WriteError> {
-        let lanes = self.lanes.entry(place).or_default();
-        let mut take = |lane: &mut Lane| lane.take(place.rule(), start, end);
+        let lanes = self.lanes.entry(key).or_default();
+        let mut take = |lane: &mut Lane| lane.take(key.rule(), start, end);
         let number = match lanes.iter_mut().position(&mut take) {
             Some(number) => number,
             None if lanes.len() < MOST_LANES => {
@@ -104,33 +106,33 @@ impl Tracks {
             }
             None => MOST_LANES,
         };
-        self.describe(job, out, place, number)
+        self.describe(job, out, key, number)
     }
 
-    /// The first track of a place, for what takes no time.
+    /// The first lane of a track, for what takes no time.
     pub(super) fn first(
         &mut self,
         job: &Job<'_>,
         out: &mut Packets<'_>,
-        place: Place,
+        key: TrackKey,
     ) -> Result<u64, WriteError> {
-        self.describe(job, out, place, 0)
+        self.describe(job, out, key, 0)
     }
 
     fn describe(
         &mut self,
         job: &Job<'_>,
         out: &mut Packets<'_>,
-        place: Place,
+        key: TrackKey,
         number: usize,
     ) -> Result<u64, WriteError> {
-        let [kind, a, b] = place.parts();
+        let [kind, a, b] = key.parts();
         let uuid = out.uuid(&[kind, a, b, number as u64]);
         if out.describe(uuid) {
-            let name = self.name(job, place);
+            let name = self.name(job, key);
             // Further lanes of a thread are no threads.
-            let thread = match place {
-                Place::Thread(tid) if number == 0 => Some(ThreadDescriptor {
+            let thread = match key {
+                TrackKey::Thread(tid) if number == 0 => Some(ThreadDescriptor {
                     pid: i32::try_from(job.trace.process.pid).ok(),
                     tid: Some(i64::from(tid)),
                     thread_name: Some(name.clone()),
@@ -158,9 +160,9 @@ impl Tracks {
     }
 
     /// Names as in AMD's traces.
-    fn name(&mut self, job: &Job<'_>, place: Place) -> String {
-        match place {
-            Place::Thread(tid) => match self.thread(job, tid) {
+    fn name(&mut self, job: &Job<'_>, key: TrackKey) -> String {
+        match key {
+            TrackKey::Thread(tid) => match self.thread(job, tid) {
                 0 => {
                     let program = job.trace.process.command.first();
                     let program = program.map_or("", String::as_str);
@@ -168,11 +170,11 @@ impl Tracks {
                 }
                 number => format!("THREAD {number} ({tid})"),
             },
-            Place::Stream(number) => match job.index.stream_handle(number) {
+            TrackKey::Stream(number) => match job.index.stream_handle(number) {
                 Some(handle) if job.index.is_cuda() => cuda_stream(job, handle),
                 _ => format!("STREAM [\" {number} \"] "),
             },
-            Place::Compute { node, queue } => {
+            TrackKey::Compute { node, queue } => {
                 let agent = job.agent_index(node);
                 format!(
                     "COMPUTE {} [{}] QUEUE [{}] {}",
@@ -182,7 +184,7 @@ impl Tracks {
                     agent.of_type
                 )
             }
-            Place::CopyTo { node, tid } => {
+            TrackKey::CopyTo { node, tid } => {
                 let thread = self.thread(job, tid);
                 let logical = job.agent(node).map(|agent| agent.logical_node_id);
                 format!(
@@ -191,10 +193,10 @@ impl Tracks {
                     job.agent_index(node).of_type
                 )
             }
-            Place::Ranges if job.index.is_cuda() => "NVTX PROCESS RANGES".to_owned(),
-            Place::Ranges => "ROCTX PROCESS RANGES".to_owned(),
-            Place::Own(kind) => track_name(kind).to_owned(),
-            Place::Scratch(node) => {
+            TrackKey::Ranges if job.index.is_cuda() => "NVTX PROCESS RANGES".to_owned(),
+            TrackKey::Ranges => "ROCTX PROCESS RANGES".to_owned(),
+            TrackKey::Own(kind) => track_name(kind).to_owned(),
+            TrackKey::Scratch(node) => {
                 let agent = job.agent_index(node);
                 format!(
                     "{} {} [{}] ({})",

@@ -1,8 +1,8 @@
 //! Rows for what only CUDA processes have.
 //!
-//! The schema is AMD's and has no tables for these. Fills are rows of copies from a device to itself, so that views of what kept a device
-//! busy have them; their category tells them from copies. Waits, and what unified memory did, are regions. What else is known is in
-//! `extdata`.
+//! The schema is AMD's and has no tables for these. Fills are rows of copies from a device to
+//! itself, so that views of what kept a device busy have them; their category tells them from
+//! copies. Waits, and what unified memory did, are regions. What else is known is in `extdata`.
 
 use super::database::{Step, whole};
 use super::rows::{Call, Rows};
@@ -46,7 +46,7 @@ impl Object {
     }
 
     /// Device, context and stream as CUDA and CUPTI count them.
-    fn place(&mut self, device: Option<u32>, context: u32, stream: u64) {
+    fn location(&mut self, device: Option<u32>, context: u32, stream: u64) {
         if let Some(ordinal) = device {
             self.number("device", ordinal);
         }
@@ -71,22 +71,22 @@ impl Object {
     }
 }
 
-/// What else there is to say about a kernel.
-pub(super) fn launch(kernel: &Kernel, told: &CudaLaunch) -> String {
+/// Further facts about a kernel.
+pub(super) fn launch(kernel: &Kernel, extra: &CudaLaunch) -> String {
     let mut object = Object::new();
-    object.place(ordinal(kernel.node), told.context, kernel.stream);
-    object.number("registers", told.registers);
-    object.number("static_shared_memory", told.static_shared);
-    object.number("dynamic_shared_memory", told.dynamic_shared);
+    object.location(ordinal(kernel.node), extra.context, kernel.stream);
+    object.number("registers", extra.registers);
+    object.number("static_shared_memory", extra.static_shared);
+    object.number("dynamic_shared_memory", extra.dynamic_shared);
     object.finish(&kernel.header, kernel.untimed)
 }
 
-/// What else there is to say about a copy.
-pub(super) fn transfer(copy: &Copy, told: &CudaTransfer) -> String {
-    let (from, to) = memories(told);
+/// Further facts about a copy.
+pub(super) fn transfer(copy: &Copy, extra: &CudaTransfer) -> String {
+    let (from, to) = memories(extra);
     let mut object = Object::new();
-    object.place(None, told.context, copy.stream);
-    object.number("copy_kind", told.copy_kind);
+    object.location(None, extra.context, copy.stream);
+    object.number("copy_kind", extra.copy_kind);
     object.text("src_memory", from);
     object.text("dst_memory", to);
     object.finish(&copy.header, copy.untimed)
@@ -100,7 +100,7 @@ impl Rows<'_, '_> {
         let agent = self.info.agent(set.node)?;
         let stream = self.info.stream(set.stream)?;
         let mut object = Object::new();
-        object.place(ordinal(set.node), set.context, set.stream);
+        object.location(ordinal(set.node), set.context, set.stream);
         object.text("memory", memory(set.header.operation));
         object.number("value", set.value);
         // CUPTI does not tell where the memory is.
@@ -130,7 +130,7 @@ impl Rows<'_, '_> {
 
     pub(super) fn wait(&mut self, wait: &Synchronization) -> Step<()> {
         let mut object = Object::new();
-        object.place(None, wait.context, wait.stream);
+        object.location(None, wait.context, wait.stream);
         if wait.event != NONE {
             object.number("event", wait.event);
         }

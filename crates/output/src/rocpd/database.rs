@@ -1,4 +1,5 @@
-//! The connection, and what every part of the writer needs: errors, statements, texts and numbers as SQLite takes them.
+//! The connection, and what every part of the writer needs: errors, statements, texts and numbers
+//! as SQLite takes them.
 
 use super::guid::Guid;
 use super::schema;
@@ -8,7 +9,8 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::io;
 
-/// Things of one sort remembered as being in the file; after so many all are forgotten and asked of the file again.
+/// Things of one sort remembered as being in the file; after so many all are forgotten and asked of
+/// the file again.
 const MOST_SEEN: usize = 1 << 16;
 /// What Linux says where a disk is full.
 const ENOSPC: i32 = 28;

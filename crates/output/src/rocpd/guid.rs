@@ -8,9 +8,10 @@ use std::fmt;
 pub(super) struct Guid(String);
 
 impl Guid {
-    /// The guid of a session: its time is when collecting began, in milliseconds of the boot clock as in AMD's files; the rest is a
-    /// hash of machine, process and that time. The same session always has the same one, another session of the same process
-    /// another (AMD's is that of the process, so that two sessions of one process cannot be united).
+    /// The guid of a session: its time is when collecting began, in milliseconds of the boot clock
+    /// as in AMD's files; the rest is a hash of machine, process and that time. The same session
+    /// always has the same one, another session of the same process another (AMD's is that of the
+    /// process, so that two sessions of one process cannot be united).
     pub(super) fn of(process: &Process) -> Guid {
         let words = [
             u64::from(process.pid),

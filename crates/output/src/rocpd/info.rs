@@ -1,7 +1,7 @@
 //! What records refer to: node, process, threads, agents, queues, streams, code objects, kernels.
 //!
-//! A row must be there before another names it. What is known beforehand is put in at the start; threads, streams and what
-//! nobody described when a record first names them.
+//! A row must be there before another names it. What is known beforehand is put in at the start;
+//! threads, streams and whatever has no description when a record first names them.
 
 use super::database::{Database, Seen, Step, json, text, whole};
 use crate::cuda::devices::ordinal;
@@ -173,7 +173,7 @@ impl<'c, 'j> Info<'c, 'j> {
         Ok(())
     }
 
-    /// A code object that nobody described: only its number.
+    /// A code object without a description: only its number.
     fn unknown_object(&mut self, id: u64) -> Step<()> {
         let nothing = None::<i64>;
         self.object.execute(params![
@@ -233,8 +233,8 @@ impl<'c, 'j> Info<'c, 'j> {
         Ok(i64::from(tid))
     }
 
-    /// Id of an agent: the number of its node. One that is not among the machine's gets a row with nothing but that, and a CUDA device
-    /// that nobody described its number among them.
+    /// Id of an agent: the number of its node. One that is not among the machine's gets a row with
+    /// nothing but that, and a CUDA device without a description has its number there.
     pub(super) fn agent(&mut self, named: u32) -> Step<i64> {
         let node = self.job.node(named);
         if self.agents.first(node) {
@@ -277,8 +277,9 @@ impl<'c, 'j> Info<'c, 'j> {
         Ok(whole(id))
     }
 
-    /// Id of a dispatch's kernel. One that nobody described gets a row of its own, whose id is the address of its descriptor, so
-    /// that different kernels stay different and none falls out of the views.
+    /// Id of a dispatch's kernel. One without a description gets a row of its own, whose id is the
+    /// address of its descriptor, so that different kernels stay different and none falls out of
+    /// the views.
     pub(super) fn kernel(&mut self, kernel: &Kernel) -> Step<i64> {
         if self.job.index.symbols.contains_key(&kernel.kernel_id) {
             return Ok(whole(kernel.kernel_id));

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 
 /// Ids beyond this are not taken over from records: SQLite has to find free ones above.
 const LARGEST_ID: u64 = 1 << 62;
-/// Tracks remembered; after so many they are begun anew.
+/// Tracks remembered; after so many all are forgotten.
 const MOST_TRACKS: usize = 1 << 16;
 
 /// What a call's or marker's row needs.
@@ -111,8 +111,8 @@ impl<'c, 'j> Rows<'c, 'j> {
         match record {
             Record::Api(api, words) => self.api(api, words),
             Record::Marker(marker, message) => self.marker(marker, message),
-            Record::Kernel(kernel, told) => self.kernel(kernel, told.as_ref()),
-            Record::Copy(copy, told) => self.memory_copy(copy, told.as_ref()),
+            Record::Kernel(kernel, extra) => self.kernel(kernel, extra.as_ref()),
+            Record::Copy(copy, extra) => self.memory_copy(copy, extra.as_ref()),
             Record::MemorySet(set) => self.memory_set(set),
             Record::Synchronization(wait) => self.wait(wait),
             Record::UnifiedMemory(moved) => self.unified(moved),
@@ -147,7 +147,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         Ok(id)
     }
 
-    /// Puts in an event and returns its id.
+    /// Inserts an event and returns its id.
     pub(super) fn event(&mut self, kind: u8, stack: u64, parent: u64, extdata: &str) -> Step<i64> {
         let category = self.category(kind)?;
         self.events += 1;
@@ -181,7 +181,7 @@ impl<'c, 'j> Rows<'c, 'j> {
             let name = self.job.names.operation(header.kind, header.operation);
             let extdata = serde_json::json!({ "name": name }).to_string();
             let start = whole(call.start);
-            unless_taken(id, |id| {
+            with_own_or_free_id(id, |id| {
                 self.sample
                     .execute(params![id, track, start, event, extdata])
             })?;
@@ -191,7 +191,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         let (nid, pid) = (self.info.nid, self.info.pid);
         let (start, end) = (whole(call.start), whole(call.end));
         let extdata = remarks(header.flags, None);
-        unless_taken(id, |id| {
+        with_own_or_free_id(id, |id| {
             self.region
                 .execute(params![id, nid, pid, tid, start, end, name, event, extdata])
         })?;
@@ -276,7 +276,7 @@ impl<'c, 'j> Rows<'c, 'j> {
         Ok(())
     }
 
-    fn kernel(&mut self, kernel: &Kernel, told: Option<&CudaLaunch>) -> Step<()> {
+    fn kernel(&mut self, kernel: &Kernel, extra: Option<&CudaLaunch>) -> Step<()> {
         let correlation = kernel.correlation;
         let event = self.event(kind::KERNEL_DISPATCH, correlation, correlation, "{}")?;
         let tid = self.info.thread(kernel.tid)?;
@@ -289,13 +289,13 @@ impl<'c, 'j> Rows<'c, 'j> {
         let flags = kernel.header.flags;
         let mut extdata = remarks(flags, untimed(flags, kernel.untimed));
         let (mut graph, mut node) = (0, 0);
-        if let Some(told) = told {
-            (graph, node) = (told.graph, whole(told.graph_node));
-            extdata = launch(kernel, told).into();
+        if let Some(extra) = extra {
+            (graph, node) = (extra.graph, whole(extra.graph_node));
+            extdata = launch(kernel, extra).into();
         }
         let [group_x, group_y, group_z] = kernel.workgroup;
         let [grid_x, grid_y, grid_z] = kernel.grid;
-        unless_taken(own_id(kernel.dispatch_id), |id| {
+        with_own_or_free_id(own_id(kernel.dispatch_id), |id| {
             self.dispatch.execute(params![
                 id,
                 nid,
@@ -325,11 +325,11 @@ impl<'c, 'j> Rows<'c, 'j> {
         })
     }
 
-    fn memory_copy(&mut self, copy: &Copy, told: Option<&CudaTransfer>) -> Step<()> {
+    fn memory_copy(&mut self, copy: &Copy, extra: Option<&CudaTransfer>) -> Step<()> {
         let event = self.event(kind::MEMORY_COPY, copy.correlation, copy.correlation, "{}")?;
         let tid = self.info.thread(copy.tid)?;
         let name = self.operation(&Header {
-            operation: copy_operation(copy, told),
+            operation: copy_operation(copy, extra),
             ..copy.header
         })?;
         let destination = self.info.agent(copy.dst_node)?;
@@ -338,9 +338,9 @@ impl<'c, 'j> Rows<'c, 'j> {
         let flags = copy.header.flags;
         let mut extdata = remarks(flags, untimed(flags, copy.untimed));
         let (mut graph, mut node) = (0, 0);
-        if let Some(told) = told {
-            (graph, node) = (told.graph, whole(told.graph_node));
-            extdata = transfer(copy, told).into();
+        if let Some(extra) = extra {
+            (graph, node) = (extra.graph, whole(extra.graph_node));
+            extdata = transfer(copy, extra).into();
         }
         self.copies += 1;
         self.copy.execute(params![
@@ -446,20 +446,21 @@ impl<'c, 'j> Rows<'c, 'j> {
         Ok(())
     }
 
-    /// A line of `rocpd_metadata`.
-    pub(super) fn say(&mut self, tag: &str, value: &str) -> Step<()> {
+    /// A row of `rocpd_metadata`.
+    pub(super) fn put_metadata(&mut self, tag: &str, value: &str) -> Step<()> {
         self.metadata.execute(params![tag, text(value)])?;
         Ok(())
     }
 }
 
-/// An id that a record brings, if it can be one.
+/// The id in a record, if it is a valid one.
 fn own_id(id: u64) -> Option<i64> {
     (1..LARGEST_ID).contains(&id).then(|| whole(id))
 }
 
-/// Puts a row in under its own id; where it has none, or that is taken (a target can write what it likes), under a free one.
-fn unless_taken(
+/// Inserts a row under its own id. Where it has none, or the id is in use (a target can write
+/// anything), under a free one.
+fn with_own_or_free_id(
     id: Option<i64>,
     mut put: impl FnMut(Option<i64>) -> rusqlite::Result<usize>,
 ) -> Step<()> {
@@ -469,7 +470,7 @@ fn unless_taken(
     Ok(())
 }
 
-/// What else there is to say about a row, as JSON.
+/// Further facts about a row, as JSON.
 fn remarks(flags: u8, untimed: Option<&'static str>) -> Cow<'static, str> {
     let open = flags & flag::OPEN_AT_DETACH != 0;
     match (untimed, open) {

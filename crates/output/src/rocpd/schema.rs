@@ -1,9 +1,11 @@
-//! The tables of a rocpd file: names, columns, defaults, checks and the order of the references are those of AMD's schema 3.0.3.
-//! Its tools up to ROCm 7.2 look columns up by name; its newest ones refuse a file whose tables differ in any of these from
-//! the version that it names, even in how a default is quoted.
+//! The tables of a rocpd file: names, columns, defaults, checks and the order of the references are
+//! those of AMD's schema 3.0.3. Its tools up to ROCm 7.2 look columns up by name; its newest ones
+//! refuse a file whose tables differ in any of these from the version that it names, even in how a
+//! default is quoted.
 //!
-//! Every table carries its session's guid in its name and in each row: several sessions are in one file, or several files attached to
-//! one connection, and united. A view without the guid stands for each table.
+//! Every table carries its session's guid in its name and in each row: several sessions are in one
+//! file, or several files attached to one connection, and united. A view without the guid stands
+//! for each table.
 
 use super::guid::Guid;
 use std::fmt::Write;

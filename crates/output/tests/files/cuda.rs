@@ -1,4 +1,5 @@
-//! A CUDA process in every format: what is written against the records that it was made of, and the formats against each other.
+//! A CUDA process in every format: what is written against the records that it was made of, and the
+//! formats against each other.
 
 use crate::common::{agents, append, golden_json, trace_of, writer};
 use crate::rocpd_rows::{header, plan, put_marker};
@@ -155,7 +156,7 @@ pub fn everything() -> RecordWriter {
     call(&mut all, kind::CUDA_RUNTIME_API, 60_000, (1_400, 1_400), 13);
     let (first, told) = kernel();
     append(&mut all, &event::encode(&first, told.bytes()));
-    // Of a graph, on another device; a kernel and a device that nobody described.
+    // Of a graph, on another device; a kernel and a device without a description.
     let second = Kernel {
         dispatch_id: 2,
         stream: SECOND,
@@ -274,7 +275,8 @@ pub fn written(change: impl Fn(&mut Plan)) -> tempfile::TempDir {
     directory
 }
 
-/// Rows of a table by the names of its columns. No field of these has a comma but names of kernels, which stand last but many.
+/// Rows of a table by the names of its columns. No field of these has a comma but names of kernels,
+/// which stand last but many.
 pub fn rows(directory: &Path, name: &str) -> Vec<BTreeMap<String, String>> {
     let text = fs::read_to_string(directory.join(format!("r_{name}.csv"))).unwrap();
     let fields = |line: &str| -> Vec<String> {
@@ -362,7 +364,7 @@ fn kernels_and_copies_have_amds_columns_and_cudas_behind() {
             "14"
         ]
     );
-    // What nobody described is shown as such.
+    // What has no description is shown as such.
     assert_eq!(
         cells(&kernels[2], &["Kernel_Name", "Agent_Id", "Device"]),
         ["unknown_kernel#9", "Device 5", "5"]

@@ -1,4 +1,5 @@
-//! A CUDA process in json, rocpd, pftrace and the tables, together with another process, and with numbers that no CUDA has.
+//! A CUDA process in json, rocpd, pftrace and the tables, together with another process, and with
+//! numbers that no CUDA has.
 
 use crate::common::{append, golden_json, index, list, number, reader, text, trace_of};
 use crate::cuda::{ALL, cells, everything, read_json, rows, trace, written};
@@ -71,7 +72,7 @@ fn devices_are_agents_behind_the_machines() {
         rows[1],
         json!({"id": 1, "type": "GPU", "logical_index": 1, "type_index": 0, "name": "NVIDIA H200", "vendor_name": "NVIDIA"})
     );
-    // The one that nobody described.
+    // The one without a description.
     assert_eq!(
         (&rows[3]["type"], &rows[3]["name"]),
         (&json!("GPU"), &json!("Device 5"))
@@ -351,7 +352,8 @@ fn pftrace_has_tracks_by_stream_and_flows_from_calls() {
     }
 }
 
-/// Several sessions in one set of files, one with CUDA and one without: each row says whose it is, and AMD's have nothing in CUDA's columns.
+/// Several sessions in one set of files, one with CUDA and one without: each row says whose it is,
+/// and AMD's have nothing in CUDA's columns.
 #[test]
 fn together_with_a_process_without_cuda() {
     let directory = tempfile::tempdir().unwrap();

@@ -102,7 +102,8 @@ impl Chance {
         }
     }
 
-    /// A record of this form and size with numbers by chance; `len` bytes at its end, where lengths of what follows stand, are 0.
+    /// A record of this form and size with numbers by chance; `len` bytes at its end, where lengths
+    /// of what follows stand, are 0.
     fn record<T: Plain>(&mut self, kind: u8, tail: usize, len: usize, like: &T) -> Vec<u8> {
         let mut bytes = event::encode(like, &vec![0; tail]);
         let size = bytes.len() as u16;

@@ -1,4 +1,5 @@
-//! What the target or the disk can do to us: garbage, names that are no text, nowhere to write, no room.
+//! What the target or the disk can do to us: garbage, names that are no text, no directory to write
+//! to, a full disk.
 
 use crate::common::{agents, append, entries, golden_json, kernel, list, names, trace_of, writer};
 use midair_output::{
@@ -85,7 +86,7 @@ fn names_that_are_no_text_make_valid_files() {
             &[],
         ),
     );
-    // A kernel that nobody described, on an agent that nobody knows.
+    // A kernel without a description, on an unknown agent.
     append(
         &mut writer,
         &event::encode(
@@ -243,7 +244,8 @@ fn a_directory_that_cannot_be_made_is_named() {
     );
 }
 
-/// In a mount namespace of its own, so that a small file system can be filled. Started by `a_full_disk_leaves_nothing`.
+/// In a mount namespace of its own, so that a small file system can be filled. Started by
+/// `a_full_disk_leaves_nothing`.
 #[test]
 #[ignore = "needs the file system that a_full_disk_leaves_nothing makes, which runs it"]
 fn within_a_full_disk() {
@@ -262,7 +264,8 @@ fn within_a_full_disk() {
         append(&mut writer, &event::encode(&copy, &[]));
     }
     let (trace, names) = some_trace(writer);
-    // Formats that are written together fill the disk together: any of their files may be the one that no longer fits.
+    // Formats that are written together fill the disk together: any of their files may be the one
+    // that no longer fits.
     for (formats, named) in [
         (vec![Format::Csv], "/r_memory_copy_trace.csv"),
         (vec![Format::Json], "/r_results.json"),

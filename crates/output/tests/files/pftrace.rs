@@ -1,5 +1,6 @@
-//! Perfetto traces, read by Perfetto's own messages (`tests/python/pftrace.py`, which also holds them to the rules of the
-//! format): against AMD's trace of the same session, against csv, json and rocpd, and whatever a target can do to one.
+//! Perfetto traces, read by Perfetto's own messages (`tests/python/pftrace.py`, which also holds
+//! them to the rules of the format): against AMD's trace of the same session, against csv, json and
+//! rocpd, and whatever a target can do to one.
 
 use crate::common::{
     append, entries, golden, golden_json, list, names, text, trace, trace_of, writer,
@@ -51,7 +52,8 @@ fn golden_trace(change: impl Fn(&mut Plan)) -> Value {
     read(directory.path())
 }
 
-/// AMD names kernels with the descriptor's suffix here and without it in its other formats; we name them as in those.
+/// AMD names kernels with the descriptor's suffix here and without it in its other formats; we name
+/// them as in those.
 fn without_suffix(name: &str) -> &str {
     let name = name.strip_suffix(" [clone .kd]").unwrap_or(name);
     name.strip_suffix(".kd").unwrap_or(name)
@@ -280,7 +282,7 @@ fn a_process_without_hip_is_shown_by_queue() {
 #[test]
 fn what_overlaps_keeps_its_times() {
     let mut writer = writer();
-    // Four at once, one within another, one that only touches, and one that comes late.
+    // Four at the same time, one within another, one that only touches, and one that comes late.
     for (start, end) in [
         (100, 200),
         (150, 250),
@@ -353,7 +355,8 @@ fn names_of_any_bytes_are_read_back() {
         };
         put_marker(&mut writer, mark, message);
     }
-    // A kernel that ends before it begins, in a stream and on a node that nobody knows, by a call at the end of time.
+    // A kernel that ends before it begins, in an unknown stream and on an unknown node, by a call
+    // at the end of time.
     append(
         &mut writer,
         &event::encode(
@@ -550,7 +553,8 @@ fn within_a_process_alone() {
     let before = peak();
     write_many(60_000);
     let grown = peak() - before;
-    // 160,000 records more: some 30 MB of trace. The allocator's own leavings differ by a megabyte from run to run.
+    // 160,000 records more: some 30 MB of trace. The allocator's own leavings differ by a megabyte
+    // from run to run.
     assert!(grown < 3072, "{grown} KiB more");
     println!("peak grew by {grown} KiB");
 }

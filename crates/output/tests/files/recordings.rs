@@ -1,6 +1,8 @@
-//! Recorded sessions, and every file that midair wrote for them before it was rebuilt (at commit f31223d): byte by byte the same.
+//! Recorded sessions, and every file that midair wrote for them before it was rebuilt (at commit
+//! f31223d): byte by byte the same.
 //!
-//! `tests/recordings/README.md` says where the recordings come from and how a difference is looked into.
+//! `tests/recordings/README.md` says where the recordings come from and how a difference is looked
+//! into.
 
 use crate::common::agents;
 use midair_agents::Agent;
@@ -178,7 +180,8 @@ fn digest(bytes: &[u8]) -> String {
     format!("{} {hash:016x}", bytes.len())
 }
 
-/// Keeps what the user sees besides the files among them, and the files' names in the order in which they are told.
+/// Keeps what the user sees besides the files among them, and the files' names in the order in
+/// which they are told.
 fn keep(directory: &Path, files: &[PathBuf], console: Option<(Console, String)>, table: &str) {
     let put = |name: &str, text: &str| fs::write(directory.join(name), text).unwrap();
     let names: Vec<String> = files
@@ -249,8 +252,8 @@ fn digests(directory: &Path) -> BTreeMap<String, String> {
     all
 }
 
-/// json and rocpd say which directory was asked for, so it must be the same each time: it is relative, and this the only test that
-/// changes the working directory.
+/// json and rocpd say which directory was asked for, so it must be the same each time: it is
+/// relative, and this the only test that changes the working directory.
 #[test]
 fn files_of_recorded_sessions_are_what_they_always_were() {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recordings");

@@ -1,5 +1,5 @@
-//! A rocpd file against what AMD's own tool wrote for the same session, and against our other formats of the same trace; read
-//! by Python's SQLite.
+//! A rocpd file against what AMD's own tool wrote for the same session, and against our other
+//! formats of the same trace; read by Python's SQLite.
 
 use crate::common::{
     agents, entries, golden, golden_json, list, names, number, reader, text, trace,
@@ -46,8 +46,8 @@ fn tables_and_views_are_amds_and_a_few_later_ones() {
     let amds = amds();
     for (name, amds) in amds["tables"].as_object().unwrap() {
         let ours = &ours["tables"][name];
-        // Columns and references that later schemas have are between AMD's; what AMD had is in its order, with its types and
-        // defaults.
+        // Columns and references that later schemas have are between AMD's; what AMD had is in its
+        // order, with its types and defaults.
         for part in ["columns", "references"] {
             let mut rest = list(&ours[part]).iter();
             for wanted in list(&amds[part]) {
@@ -141,8 +141,9 @@ fn rows_equal_amds_but_for_what_cannot_be_equal() {
         ],
     );
     let amds = amds();
-    // The number of the node is a hash of ours; addresses of copies are not in AMD's json, so our trace has none; AMD leaves the
-    // type of storage out; the json that the trace is made of has no parent process.
+    // The number of the node is a hash of ours; addresses of copies are not in AMD's json, so our
+    // trace has none; AMD leaves the type of storage out; the json that the trace is made of has no
+    // parent process.
     let view = |n: usize, name: &str, but: &[&str]| {
         let but = [&["nid"], but].concat();
         assert_rows_equal(name, answer(&ours, n), list(&amds["rows"][name]), &but);
@@ -316,7 +317,8 @@ fn the_file_says_who_it_is_and_keeps_the_environment_out() {
     assert_eq!(answer(&ours, 5)[0]["string"], "");
 }
 
-/// AMD's importer opens several files at once and unites tables of the same name: two sessions must not collide.
+/// AMD's importer opens several files at once and unites tables of the same name: two sessions must
+/// not collide.
 #[test]
 fn two_sessions_of_one_process_can_be_united() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -363,7 +365,8 @@ for view in ('kernels', 'memory_copies', 'regions', 'threads', 'busy'):
     );
 }
 
-/// The views look rows up by number, also through the guids: no view reads a table again for each row of another.
+/// The views look rows up by number, also through the guids: no view reads a table again for each
+/// row of another.
 #[test]
 fn views_use_the_keys() {
     let directory = written(&[Format::Rocpd]);
@@ -422,7 +425,8 @@ fn assert_mode(path: &Path) {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-/// Counters and graphs are not recorded yet, but tools look their views up: they work on rows that somebody adds.
+/// Counters and graphs are not recorded yet, but tools look their views up: they work on rows that
+/// somebody adds.
 #[test]
 fn views_of_counters_and_graphs_find_what_is_added() {
     let directory = written(&[Format::Rocpd]);

@@ -52,7 +52,8 @@ fn many(calls: u64) -> (Trace, Names) {
     (trace_of(writer, &golden), names)
 }
 
-/// In a mount namespace of its own, so that a small file system can be filled. Started by `a_full_disk_leaves_nothing`.
+/// In a mount namespace of its own, so that a small file system can be filled. Started by
+/// `a_full_disk_leaves_nothing`.
 #[test]
 #[ignore = "needs the file system that a_full_disk_leaves_nothing makes, which runs it"]
 fn within_a_full_disk() {

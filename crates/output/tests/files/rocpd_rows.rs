@@ -396,7 +396,7 @@ fn texts_of_any_bytes_survive_or_are_made_valid() {
     let symbol = KernelSymbol {
         header: header(kind::KERNEL_SYMBOL, 0),
         kernel_id: 5,
-        // One that nobody described.
+        // One without a description.
         code_object_id: 77,
         name_len: name.len() as u32,
         ..KernelSymbol::default()
@@ -444,7 +444,7 @@ fn texts_of_any_bytes_survive_or_are_made_valid() {
     assert_eq!(*answer(5), json!([{"name": clean}]));
 }
 
-/// Ids that are taken, zero or larger than SQLite's; agents, queues and kernels that nobody described.
+/// Ids that are in use, zero or larger than SQLite's; agents, queues and kernels without a description.
 #[test]
 fn ids_that_a_target_invents_lose_no_row() {
     let directory = tempfile::tempdir().unwrap();
@@ -511,7 +511,8 @@ fn ids_that_a_target_invents_lose_no_row() {
     assert_eq!(file["answers"][2], json!([{"stream": "Stream 0"}]));
 }
 
-/// Bytes flipped everywhere in good records of all domains: nothing panics, and what is kept is in every format.
+/// Bytes flipped everywhere in good records of all domains: nothing panics, and what is kept is in
+/// every format.
 #[test]
 fn damaged_records_are_written_like_others() {
     let records = every_domain().finish().unwrap();

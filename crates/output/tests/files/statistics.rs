@@ -28,8 +28,8 @@ fn written(change: impl Fn(&mut Plan)) -> (tempfile::TempDir, Option<(Console, S
     (directory, console_summary(&trace, &names, &plan))
 }
 
-/// All but the deviation has to be the same text. The deviation is a double that AMD computes from rounded parts: the same to
-/// ten digits.
+/// All but the deviation has to be the same text. The deviation is a double that AMD computes from
+/// rounded parts: the same to ten digits.
 #[test]
 fn statistics_equal_amds() {
     let (directory, _) = written(|_| ());
