@@ -19,7 +19,7 @@ use midair_sdk_api::{changes, notes};
 use midair_sdk_device::allocations;
 use midair_sdk_device::copies;
 use midair_sdk_device::queue::harvest::Harvester;
-use midair_sdk_device::queue::{scan, state, watch};
+use midair_sdk_device::queue::state;
 use midair_sdk_device::scratch;
 use midair_sdk_device::sink::Sink;
 use midair_sdk_device::symbols;
@@ -31,7 +31,7 @@ use midair_sdk_hot::wrappers::{TABLES, original};
 use opening::{DEVICE_PENDING, HSA_CLOSED, WENT_ON};
 pub use opening::{Opening, wait_for_device};
 use relay::{Route, relay};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -231,7 +231,7 @@ impl Collection {
     pub fn begin(&mut self, spool: Option<Area>) {
         self.spool = spool;
         self.next_correlation = 1;
-        scan::NEXT_DISPATCH.store(1, Relaxed);
+        state::number_from_one();
         symbols::forget();
         self.outcome = 0;
         self.memory_kept = false;
@@ -298,7 +298,6 @@ impl Collection {
         if !probe::prepare() || !state::provide() {
             return Err("cannot map memory for the hooks".to_owned());
         }
-        watch::clear();
         state::clear();
         allocations::clear();
         scratch::clear(need_of(wanted).kernels);
@@ -545,7 +544,7 @@ impl Collection {
             if !running.hsa_open {
                 return;
             }
-            state::BORN_HERE.store(running.born_here, Relaxed);
+            state::set_born_here(running.born_here);
             allocations::learn();
             symbols::write_agents(&mut running.sink);
         }
@@ -658,7 +657,7 @@ impl Collection {
             running.sink.put(kind::NOTE, &note(&text));
         }
         if running.hsa_ready {
-            symbols::CHANGED.store(true, Relaxed);
+            symbols::set_changed();
             symbols::refresh(&mut running.sink);
             symbols::retire();
             if self.harvester.under_way() > 0 || copies::under_way() > 0 {
@@ -674,7 +673,7 @@ impl Collection {
                 // SAFETY: the runtime's own function; we switched it on.
                 unsafe { original::hsa_amd_profiling_async_copy_enable(0) };
             }
-            let unseen = state::UNSEEN.load(Relaxed);
+            let unseen = state::unseen();
             if unseen > 0 {
                 let text =
                     format!("{unseen} uses of queues beyond those that fit were not looked at");

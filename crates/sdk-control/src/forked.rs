@@ -24,7 +24,8 @@ pub fn begin_anew() {
     claim::reset_after_fork();
     midair_sdk_api::begin_anew();
     runtimes::begin_anew();
-    midair_sdk_device::begin_anew();
+    // SAFETY: a forked child before its first session: the worker thread is the only one that uses the state.
+    unsafe { midair_sdk_device::reset_after_fork() };
     // Last: a thread that comes now gets a slot of the child's own.
     // SAFETY: a forked child before its first session: our thread is the only one that uses the state.
     if unsafe { midair_sdk_hot::reset_after_fork() } {

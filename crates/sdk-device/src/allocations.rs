@@ -6,16 +6,18 @@
 //!
 //! Decisions: AMD-031 (`docs/deviations/amd.md`).
 
+pub(crate) mod waiting;
+
 use crate::sink::Sink;
+use crate::state::STATE;
 use crate::symbols;
-use midair_lockfree::{AtomicEnum, AtomicKey, Slot, SlotState, SlotTable, word_enum};
 use midair_record::event::{Allocation, Header, NO_NODE, Plain, kind};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::{self, original};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicUsize};
+use waiting::{POOLS, Stage, Waiting};
 
 /// `rocprofiler_memory_allocation_operation_t` (source: api/rocprofiler_sdk.json).
 mod operation {
@@ -25,76 +27,12 @@ mod operation {
     pub const VMEM_FREE: u32 = 4;
 }
 
-/// Pools and regions of a process: a machine of eight GPUs has about forty.
-const POOLS: usize = 1024;
-/// Allocations that can wait for their pool's agent.
-const WAITING: usize = 1024;
-
-/// By a pool's handle: its agent's node.
-static NODES: SlotTable<AtomicKey, POOLS, AtomicU32> =
-    SlotTable::new([const { Slot::new(AtomicKey::new(), AtomicU32::new(0), ()) }; POOLS]);
-/// Pools in that table.
-static KNOWN: AtomicUsize = AtomicUsize::new(0);
-
-word_enum! {
-    enum Stage else Held {
-        /// Nothing.
-        Free = 0,
-        /// One thread fills the entry or writes its record.
-        Held = 1,
-        /// It waits for its pool's agent.
-        Waiting = 2,
-    }
-}
-
-impl SlotState for Stage {
-    const FREE: Stage = Stage::Free;
-    const HELD: Stage = Stage::Held;
-}
-
-/// An allocation whose pool's agent is not known.
-struct Waiting {
-    pool: u64,
-    record: Allocation,
-}
-
-static QUEUE: SlotTable<AtomicEnum<Stage>, WAITING, (), Waiting> = SlotTable::new(
-    [const {
-        Slot::new(
-            AtomicEnum::new(),
-            (),
-            Waiting {
-                pool: 0,
-                record: Allocation {
-                    header: Header {
-                        size: 0,
-                        kind: 0,
-                        flags: 0,
-                        operation: 0,
-                    },
-                    start: 0,
-                    end: 0,
-                    correlation: 0,
-                    ancestor: 0,
-                    address: 0,
-                    bytes: 0,
-                    stream: 0,
-                    node: 0,
-                    tid: 0,
-                },
-            },
-        )
-    }; WAITING],
-);
-/// Allocations that wait, about.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
 /// A new session: pools are learned anew. Only while no session is on.
 pub fn clear() {
-    KNOWN.store(0, Release);
-    COUNT.store(0, Relaxed);
-    NODES.clear();
-    QUEUE.clear();
+    STATE.allocations.known.store(0, Release);
+    STATE.allocations.count.store(0, Relaxed);
+    STATE.allocations.nodes.clear();
+    STATE.allocations.waiting.clear();
 }
 
 /// Learns which agent owns which pool. Only on the worker thread, once the runtime is open.
@@ -118,27 +56,36 @@ pub fn learn() {
             if node_of(handle).is_some() {
                 continue;
             }
-            let Some(entry) = NODES.claim_key(handle, POOLS) else {
+            let Some(entry) = STATE.allocations.nodes.claim_key(handle, POOLS) else {
                 continue;
             };
             entry.shared().store(node, Relaxed);
             entry.publish(handle);
-            KNOWN.fetch_add(1, Release);
+            STATE.allocations.known.fetch_add(1, Release);
         }
     }
 }
 
 fn node_of(pool: u64) -> Option<u32> {
-    Some(NODES.find(pool, POOLS)?.shared().load(Relaxed))
+    Some(
+        STATE
+            .allocations
+            .nodes
+            .find(pool, POOLS)?
+            .shared()
+            .load(Relaxed),
+    )
 }
 
 /// Writes what waited for its pool; with `last`, also that of which no agent is known. Returns how many were written.
 pub fn pass(sink: &mut Sink, last: bool) -> usize {
-    if COUNT.load(Acquire) == 0 || KNOWN.load(Relaxed) == 0 && !last {
+    if STATE.allocations.count.load(Acquire) == 0
+        || STATE.allocations.known.load(Relaxed) == 0 && !last
+    {
         return 0;
     }
     let mut written = 0;
-    for (_, slot) in QUEUE.used() {
+    for (_, slot) in STATE.allocations.waiting.used() {
         let Some(mut entry) = slot.hold(Stage::Waiting) else {
             continue;
         };
@@ -151,14 +98,14 @@ pub fn pass(sink: &mut Sink, last: bool) -> usize {
             sink.put(kind::MEMORY_ALLOCATION, record.bytes());
         });
         entry.free();
-        COUNT.fetch_sub(1, Relaxed);
+        STATE.allocations.count.fetch_sub(1, Relaxed);
         written += 1;
     }
     written
 }
 
 fn wait(record: &Allocation, pool: u64) -> bool {
-    let Some((_, mut entry)) = QUEUE.claim() else {
+    let Some((_, mut entry)) = STATE.allocations.waiting.claim() else {
         return false;
     };
     entry.with(|waiting| {
@@ -168,7 +115,7 @@ fn wait(record: &Allocation, pool: u64) -> bool {
         };
     });
     // Before it can be seen: a pass that sees it takes it off the count.
-    COUNT.fetch_add(1, Relaxed);
+    STATE.allocations.count.fetch_add(1, Relaxed);
     entry.publish(Stage::Waiting);
     true
 }
@@ -247,9 +194,9 @@ fn end(begun: Option<Begun>, done: impl FnOnce() -> Done) {
 }
 
 /// What a successful call left in its out parameter.
-fn out(place: *mut c_void) -> u64 {
+fn out(parameter: *mut c_void) -> u64 {
     // SAFETY: the call that was given this out parameter (8 bytes: a pointer or a handle) has succeeded, so it was written.
-    unsafe { place.cast::<u64>().read_unaligned() }
+    unsafe { parameter.cast::<u64>().read_unaligned() }
 }
 
 pub(crate) unsafe extern "C-unwind" fn hsa_memory_allocate(

@@ -6,111 +6,23 @@
 //!
 //! Decisions: AMD-026, AMD-030 (`docs/deviations/amd.md`).
 
+pub(crate) mod entry;
+pub(crate) mod settle;
+
 use crate::layout::Signal;
 use crate::queue::harvest::Harvester;
-use crate::queue::watch::{self, Watcher};
+use crate::queue::watch::Watcher;
 use crate::sink::Sink;
-use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
+use crate::state::STATE;
+pub use entry::Facts;
+use entry::{Entry, Outcome, Stage};
 use midair_record::event::{Copy, Header, Plain, Untimed, flag, kind};
 use midair_sdk_hot::wrappers::original;
-use std::sync::atomic::AtomicUsize;
+use settle::times;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Copies that can be under way at one time.
-const CAPACITY: usize = 1 << 13;
 
 /// Entries that are tried for a new copy.
 const TRIES: usize = 64;
-
-word_enum! {
-    enum Stage else Held {
-        /// No copy.
-        Free = 0,
-        /// One thread fills the entry, reads the times, or writes the record.
-        Held = 1,
-        /// The engine has not ended it, as far as anybody knows.
-        UnderWay = 2,
-        /// Its times are known, or that it will never have any.
-        Ended = 3,
-    }
-}
-
-impl SlotState for Stage {
-    const FREE: Stage = Stage::Free;
-    const HELD: Stage = Stage::Held;
-}
-
-/// What is known when a copy is asked for.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Facts {
-    /// Destination address.
-    pub dst: u64,
-    /// Source address.
-    pub src: u64,
-    /// Agents' handles: destination.
-    pub dst_agent: u64,
-    /// Source.
-    pub src_agent: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Correlation id.
-    pub correlation: u64,
-    /// Raw stream handle.
-    pub stream: u64,
-    /// Thread.
-    pub tid: u32,
-    /// Bits of [`flag`].
-    pub flags: u8,
-    /// Direction (1 H2H … 4 D2D), 0 = by the agents' types.
-    pub direction: u32,
-    /// Rectangular: the call names only the agent whose engine moves the bytes, in both places above.
-    pub rect: bool,
-    /// Completion signal.
-    pub signal: u64,
-    /// Its value before the copy.
-    pub value: i64,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    facts: Facts,
-    /// Start and end in the record clock, or the reason (an [`Untimed`]) why there are none. Once it has ended.
-    outcome: Outcome,
-}
-
-/// See [`Entry::outcome`].
-type Outcome = Result<(u64, u64), Untimed>;
-
-static COPIES: SlotTable<AtomicEnum<Stage>, CAPACITY, (), Entry> = SlotTable::new(
-    [const {
-        Slot::new(
-            AtomicEnum::new(),
-            (),
-            Entry {
-                facts: Facts {
-                    dst: 0,
-                    src: 0,
-                    dst_agent: 0,
-                    src_agent: 0,
-                    bytes: 0,
-                    correlation: 0,
-                    stream: 0,
-                    tid: 0,
-                    flags: 0,
-                    direction: 0,
-                    rect: false,
-                    signal: 0,
-                    value: 0,
-                },
-                outcome: Ok((0, 0)),
-            },
-        )
-    }; CAPACITY],
-);
-/// Where the search for a free entry begins: behind the entry that was claimed last.
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// Copies under way, about.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// A copy that is about to be asked for.
 #[derive(Debug, Clone, Copy)]
@@ -120,31 +32,31 @@ pub struct Ticket(usize);
 pub fn begin(mut facts: Facts) -> Option<Ticket> {
     if facts.signal != 0 {
         // An earlier copy or dispatch with this signal: its times are about to be overwritten.
-        crate::queue::scan::settle(facts.signal);
+        crate::queue::settle::settle(facts.signal);
         // SAFETY: the application passes it as a completion signal, so it is alive.
         facts.value = unsafe { Signal(facts.signal).value() };
     }
-    let first = NEXT.load(Relaxed);
-    let Some((index, mut entry)) = COPIES.claim_from(first, TRIES) else {
-        NEXT.store(first.wrapping_add(TRIES), Relaxed);
+    let first = STATE.copies.next.load(Relaxed);
+    let Some((index, mut entry)) = STATE.copies.entries.claim_from(first, TRIES) else {
+        STATE.copies.next.store(first.wrapping_add(TRIES), Relaxed);
         return None;
     };
-    NEXT.store(index + 1, Relaxed);
+    STATE.copies.next.store(index + 1, Relaxed);
     let outcome = Err(Untimed::NoSignal);
     entry.with(|entry| *entry = Entry { facts, outcome });
-    COUNT.fetch_add(1, Relaxed);
+    STATE.copies.count.fetch_add(1, Relaxed);
     if facts.signal == 0 {
         entry.publish(Stage::Ended);
     } else {
         entry.publish(Stage::UnderWay);
-        watch::watch(facts.signal, Watcher::Copy(index));
+        STATE.watchers.watch(facts.signal, Watcher::Copy(index));
     }
     Some(Ticket(index))
 }
 
 /// The call failed: there is no copy.
 pub fn cancel(ticket: Ticket) {
-    let Some(slot) = COPIES.get(ticket.0) else {
+    let Some(slot) = STATE.copies.entries.get(ticket.0) else {
         return;
     };
     if let Some(mut entry) = slot
@@ -152,57 +64,24 @@ pub fn cancel(ticket: Ticket) {
         .or_else(|| slot.hold(Stage::Ended))
     {
         let signal = entry.with(|entry| entry.facts.signal);
-        watch::release(signal, Watcher::Copy(ticket.0));
-        COUNT.fetch_sub(1, Relaxed);
+        STATE.watchers.release(signal, Watcher::Copy(ticket.0));
+        STATE.copies.count.fetch_sub(1, Relaxed);
         entry.free();
     }
 }
 
-/// The signal of copy `index` is about to be used for something else: reads the times now.
-pub fn settle(index: usize) {
-    let Some(slot) = COPIES.get(index) else {
-        return;
-    };
-    let Some(mut entry) = slot.hold(Stage::UnderWay) else {
-        for _ in 0..100_000 {
-            if slot.state() != Stage::Held {
-                break;
-            }
-            std::hint::spin_loop();
-        }
-        return;
-    };
-    entry.with(|entry| entry.outcome = times(&entry.facts).ok_or(Untimed::SignalReused));
-    entry.publish(Stage::Ended);
-}
-
-/// Times in the record clock, when the copy has ended.
-fn times(facts: &Facts) -> Option<(u64, u64)> {
-    // SAFETY: the signal is alive: it is watched, and a hook settles the copy before it is destroyed.
-    if unsafe { Signal(facts.signal).value() } >= facts.value {
-        return None;
-    }
-    let mut time = [0_u64; 2];
-    // SAFETY: the runtime's own query with a buffer of the struct's size (start, end).
-    let status = unsafe {
-        original::hsa_amd_profiling_get_async_copy_time(facts.signal, time.as_mut_ptr().cast())
-    };
-    let [start, end] = time;
-    Some(if status == 0 { (start, end) } else { (0, 0) })
-}
-
 /// Copies under way, about.
 pub fn under_way() -> usize {
-    COUNT.load(Relaxed)
+    STATE.copies.count.load(Relaxed)
 }
 
 /// One pass of the worker thread; with `last`, ends what has not ended. Returns how many ended.
 pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -> usize {
-    if COUNT.load(Relaxed) == 0 {
+    if STATE.copies.count.load(Relaxed) == 0 {
         return 0;
     }
     let mut ended = 0;
-    for (index, slot) in COPIES.used() {
+    for (index, slot) in STATE.copies.entries.used() {
         let stage = slot.state();
         if !matches!(stage, Stage::UnderWay | Stage::Ended) {
             continue;
@@ -221,10 +100,10 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
                     None => continue,
                 },
             };
-            watch::release(facts.signal, Watcher::Copy(index));
+            STATE.watchers.release(facts.signal, Watcher::Copy(index));
         }
         write(harvester, sink, &facts, outcome);
-        COUNT.fetch_sub(1, Relaxed);
+        STATE.copies.count.fetch_sub(1, Relaxed);
         entry.free();
         ended += 1;
     }
@@ -307,13 +186,4 @@ fn write(harvester: &mut Harvester, sink: &mut Sink, facts: &Facts, outcome: Out
         untimed,
     };
     sink.put(kind::MEMORY_COPY, record.bytes());
-}
-
-/// See `forked` in `midair-sdk-control`.
-pub fn begin_anew() {
-    // SAFETY: in a forked child before its first session: no thread holds an entry.
-    unsafe { COPIES.reset() };
-    for count in [&NEXT, &COUNT] {
-        count.store(0, Relaxed);
-    }
 }

@@ -1,4 +1,4 @@
-//! What goes into a slot in place of the plain wrapper where we need more than the call's times.
+//! What is put into a slot instead of the plain wrapper where we need more than the call's times.
 //!
 //! Each hook does its work while the thread is *busy* (see [`midair_sdk_hot::probe`]), leaves, and then calls the plain wrapper, which
 //! records the call if that was asked for and passes it on. When no session is on, a hook is its wrapper.
@@ -10,21 +10,23 @@ use crate::allocations::{
 use crate::copies;
 use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueuePointer, Signal};
 use crate::queue::flight::Launch;
+use crate::queue::queue_state::Life;
 use crate::queue::scan::{self, Ring};
-use crate::queue::state::{self, Life};
+use crate::queue::settle::settle;
+use crate::queue::state;
 use crate::symbols;
 use midair_record::event::{flag, kind};
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::{self, original};
 use std::ffi::c_void;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Release;
 
 /// A hook and the slot it is for.
 #[derive(Debug)]
 pub struct Hook {
     /// Function of the slot.
     pub name: &'static str,
-    /// What goes in.
+    /// What is put into it.
     pub function: *const (),
     /// What it is for.
     pub purpose: Purpose,
@@ -141,15 +143,18 @@ store_write_index!(
 );
 
 /// A store to a signal: a doorbell, or the reuse of a signal that carries times.
+///
+/// # Safety
+/// `signal` is 0 or a live signal.
 #[inline]
-fn before_store(signal: u64, value: i64) -> Ring {
+unsafe fn before_store(signal: u64, value: i64) -> Ring {
     let Some(mut busy) = Busy::enter() else {
         return Ring::Value(value);
     };
     if signal == 0 {
         return Ring::Value(value);
     }
-    // SAFETY: the application stores to the signal, so it is alive.
+    // SAFETY: the caller's promise.
     let signal_kind = unsafe { Signal(signal).kind() };
     if signal_kind == KIND_DOORBELL || signal_kind == KIND_LEGACY_DOORBELL {
         if !busy.wants(kind::KERNEL_DISPATCH) {
@@ -166,12 +171,12 @@ fn before_store(signal: u64, value: i64) -> Ring {
             scan::doorbell(queue, &mut busy, value)
         });
     }
-    if state::INTERCEPTS.load(Relaxed) != 0
+    if state::has_intercepts()
         && let Some(queue) = state::find(signal)
     {
         return scan::doorbell(queue, &mut busy, value);
     }
-    scan::settle(signal);
+    settle(signal);
     Ring::Value(value)
 }
 
@@ -179,7 +184,8 @@ macro_rules! signal_store {
     ($($name:ident),*) => { $(
         /// Looks at the packets behind a doorbell, then rings it.
         unsafe extern "C-unwind" fn $name(signal: u64, value: i64) {
-            if let Ring::Value(value) = before_store(signal, value) {
+            // SAFETY: the application stores to the signal, so it is alive.
+            if let Ring::Value(value) = unsafe { before_store(signal, value) } {
                 // SAFETY: the application's own call, passed on.
                 unsafe { wrappers::hsa_core::$name(signal, value) }
             }
@@ -197,7 +203,8 @@ macro_rules! signal_exchange {
     ($($name:ident),*) => { $(
         /// As a store; a doorbell is always rung here, since the caller wants the old value.
         unsafe extern "C-unwind" fn $name(signal: u64, value: i64) -> i64 {
-            before_store(signal, value);
+            // SAFETY: the application stores to the signal, so it is alive.
+            unsafe { before_store(signal, value) };
             // SAFETY: the application's own call, passed on.
             unsafe { wrappers::hsa_core::$name(signal, value) }
         }
@@ -217,7 +224,7 @@ macro_rules! signal_change {
             if value > 0
                 && let Some(_busy) = Busy::enter()
             {
-                scan::settle(signal);
+                settle(signal);
             }
             // SAFETY: the application's own call, passed on.
             unsafe { wrappers::hsa_core::$name(signal, value) }
@@ -234,7 +241,7 @@ signal_change!(
 /// Reads the times that the signal carries before it is gone.
 unsafe extern "C-unwind" fn hsa_signal_destroy(signal: u64) -> u32 {
     if let Some(_busy) = Busy::enter() {
-        scan::settle(signal);
+        settle(signal);
     }
     // SAFETY: the application's own call, passed on.
     unsafe { wrappers::hsa_core::hsa_signal_destroy(signal) }
@@ -244,7 +251,7 @@ unsafe extern "C-unwind" fn hsa_signal_destroy(signal: u64) -> u32 {
 unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
     let buried = Busy::enter().and_then(|busy| {
         let known = state::find(queue.addr() as u64)?;
-        known.bury();
+        state::begin_destroy(known);
         Some((known, busy.generation()))
     });
     // SAFETY: the application's own call, passed on.
@@ -258,11 +265,11 @@ unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
     status
 }
 
-/// New kernels: our thread tells their names.
+/// New kernels: the worker thread tells their names.
 unsafe extern "C-unwind" fn hsa_executable_freeze(executable: u64, options: *mut c_void) -> u32 {
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_executable_freeze(executable, options) };
-    symbols::CHANGED.store(true, Relaxed);
+    symbols::set_changed();
     status
 }
 
@@ -297,7 +304,7 @@ fn copy_begins(facts: impl FnOnce(&mut Busy) -> copies::Facts) -> Option<copies:
     let facts = facts(&mut busy);
     if !busy.accepts() || !busy.wants(kind::MEMORY_COPY) {
         // The signal's last copy may still be waiting to be read.
-        scan::settle(facts.signal);
+        settle(facts.signal);
         return None;
     }
     let ticket = copies::begin(facts);

@@ -8,12 +8,7 @@ pub mod layout;
 pub mod queue;
 pub mod scratch;
 pub mod sink;
+mod state;
 pub mod symbols;
 
-/// In a forked child before its first session.
-pub fn begin_anew() {
-    symbols::begin_anew();
-    copies::begin_anew();
-    queue::state::begin_anew();
-    queue::pool::POOL.begin_anew();
-}
+pub use state::reset_after_fork;

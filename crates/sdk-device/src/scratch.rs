@@ -5,82 +5,42 @@
 //! whatever thread of the runtime does it. Its entries are empty as long as no tool wants to know. These calls are rare (each goes
 //! with an allocation on the device), so the hook asks the runtime for the queue's agent.
 
+pub(crate) mod tables;
+
 use crate::layout::QueuePointer;
+use crate::queue::queue_state::MOST;
 use crate::queue::state;
+use crate::state::STATE;
 use crate::symbols;
-use midair_lockfree::{AtomicKey, Slot, SlotTable};
 use midair_record::event::{Header, Plain, Queue, Scratch, kind};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use std::ffi::c_void;
 use std::mem::transmute;
+use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::{AtomicPtr, AtomicU32};
+use tables::{Change, ENTRIES, OPEN, QUEUES};
 
 type Status = u32;
 type Handler = unsafe extern "C-unwind" fn(*const c_void) -> Status;
-
-/// Changes of scratch memory under way at one time: a queue has at most three.
-const OPEN: usize = 256;
-/// Queues of a session that are told apart.
-const QUEUES: usize = 1024;
 
 /// `rocprofiler_scratch_memory_operation_t`, which is also half of `hsa_amd_tool_event_kind_t` (source: api/hsa_types.json): starts
 /// are odd, ends follow.
 const OPERATIONS: [u32; 3] = [1, 2, 3];
 
-/// What the entries held before ours: empty, or another tool's.
-static ORIGINALS: [AtomicPtr<()>; 6] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 6];
-
-/// A change under way.
-#[derive(Clone, Copy)]
-struct Change {
-    generation: u64,
-    start: u64,
-}
-
-/// By the queue's address, with the operation in its low bits.
-static CHANGES: SlotTable<AtomicKey, OPEN, (), Change> = SlotTable::new(
-    [const {
-        let none = Change {
-            generation: 0,
-            start: 0,
-        };
-        Slot::new(AtomicKey::new(), (), none)
-    }; OPEN],
-);
-
-/// A queue that had a change.
-struct Known {
-    /// Our number for it.
-    number: AtomicU32,
-    node: AtomicU32,
-}
-
-/// By the id in `hsa_queue_t`, plus one. That id is never given to another queue of the process, while the address may be.
-static KNOWN: SlotTable<AtomicKey, QUEUES, Known> = SlotTable::new(
-    [const {
-        let none = Known {
-            number: AtomicU32::new(0),
-            node: AtomicU32::new(0),
-        };
-        Slot::new(AtomicKey::new(), none, ())
-    }; QUEUES],
-);
-/// The next number of a queue that the dispatches' side does not know.
-static NEXT: AtomicU32 = AtomicU32::new(1);
-
 /// A new session. Only while none is on. `kernels`: the dispatches' side numbers queues, from 1.
 pub fn clear(kernels: bool) {
-    CHANGES.clear();
-    KNOWN.clear();
-    let first = if kernels { state::MOST + 1 } else { 1 };
-    NEXT.store(first as u32, Relaxed);
+    STATE.scratches.changes.clear();
+    STATE.scratches.known.clear();
+    let last = if kernels { MOST } else { 0 };
+    STATE.scratches.last_number.store(last as u32, Relaxed);
 }
 
 /// The entries of the runtime's table for tools, in its order: where what each held before goes, and what goes in.
 pub fn entries() -> impl Iterator<Item = (&'static AtomicPtr<()>, *mut ())> {
-    ORIGINALS
+    STATE
+        .scratches
+        .originals
         .iter()
         .zip(HOOKS)
         .map(|(original, hook)| (original, hook as *mut ()))
@@ -96,7 +56,7 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
             .then(|| unsafe { state::learn(QueuePointer(queue), 0, None) })
             .flatten()
     });
-    if let Some(entry) = KNOWN.find(id, QUEUES) {
+    if let Some(entry) = STATE.scratches.known.find(id, QUEUES) {
         let known = entry.shared();
         return (known.number.load(Relaxed), known.node.load(Relaxed));
     }
@@ -106,7 +66,7 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
     let number = match counted {
         Some(state) => state.id.load(Relaxed),
         None => {
-            let number = NEXT.fetch_add(1, Relaxed);
+            let number = STATE.scratches.last_number.fetch_add(1, Relaxed) + 1;
             let record = Queue {
                 header: Header {
                     size: size_of::<Queue>() as u16,
@@ -125,7 +85,7 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
         }
     };
     // Changes of one queue come one after the other, under the runtime's lock, so no other thread makes this entry.
-    if let Some(entry) = KNOWN.claim_key(id, QUEUES) {
+    if let Some(entry) = STATE.scratches.known.claim_key(id, QUEUES) {
         entry.shared().number.store(number, Relaxed);
         entry.shared().node.store(node, Relaxed);
         entry.publish(id);
@@ -168,9 +128,11 @@ fn begins(event: Event, operation: u32) {
     }
     let key = event.queue | u64::from(operation);
     // One whose end never came begins anew.
-    let entry = CHANGES
+    let entry = STATE
+        .scratches
+        .changes
         .hold_key(key, OPEN)
-        .or_else(|| CHANGES.claim_key(key, OPEN));
+        .or_else(|| STATE.scratches.changes.claim_key(key, OPEN));
     match entry {
         Some(mut entry) => {
             let change = Change {
@@ -190,7 +152,7 @@ fn ends(event: Event, operation: u32) {
         return;
     };
     let key = event.queue | u64::from(operation);
-    let Some(mut entry) = CHANGES.hold_key(key, OPEN) else {
+    let Some(mut entry) = STATE.scratches.changes.hold_key(key, OPEN) else {
         return;
     };
     let Change { generation, start } = entry.with(|change| *change);
@@ -224,7 +186,9 @@ fn ends(event: Event, operation: u32) {
 
 /// Whoever had the entry before us; an empty one is as good as success.
 unsafe fn pass_on(index: usize, event: *const c_void) -> Status {
-    let before = ORIGINALS
+    let before = STATE
+        .scratches
+        .originals
         .get(index)
         .map_or(std::ptr::null_mut(), |entry| entry.load(Acquire));
     if before.is_null() {
@@ -250,6 +214,6 @@ unsafe extern "C-unwind" fn hook<const INDEX: usize>(event: *const c_void) -> St
     unsafe { pass_on(INDEX, event) }
 }
 
-static HOOKS: [Handler; 6] = [
+static HOOKS: [Handler; ENTRIES] = [
     hook::<0>, hook::<1>, hook::<2>, hook::<3>, hook::<4>, hook::<5>,
 ];

@@ -2,14 +2,14 @@
 
 use midair_record::spool::{Area, ChunkWriter};
 
-/// Where our thread writes.
+/// Where the worker thread writes.
 #[derive(Debug)]
 pub struct Sink {
     /// The session's spool.
     pub area: Area,
     /// Our place in it.
     pub writer: ChunkWriter,
-    /// Our thread id.
+    /// The worker thread id.
     pub tid: u32,
 }
 

@@ -1,22 +1,20 @@
 //! Agents, code objects and kernels as the HSA runtime knows them, also those that were loaded before us.
 //!
 //! Everything comes from the runtime's own queries: the loader extension lists all executables and their code objects, the
-//! executables list their symbols, and a kernel's descriptor tells its registers. Our own thread asks, at the attach and whenever an
+//! executables list their symbols, and a kernel's descriptor tells its registers. The worker thread asks, at the attach and whenever an
 //! executable was frozen or destroyed since.
 
+pub(crate) mod known;
 pub mod leaving;
 
 use crate::sink::Sink;
+use crate::state::STATE;
+use known::Known;
 use midair_record::event::{self, Agent, CodeObject, Header, KernelSymbol, Plain, kind};
 use midair_sdk_hot::wrappers::{self, original};
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Set by hooks when executables changed.
-pub static CHANGED: AtomicBool = AtomicBool::new(false);
+use std::sync::{MutexGuard, PoisonError};
 
 /// HSA constants (source: api/hsa_types.json).
 mod hsa {
@@ -64,36 +62,19 @@ struct Loader {
     iterate_executables: Option<unsafe extern "C" fn(EachExecutable, *mut c_void) -> Status>,
 }
 
-#[derive(Debug, Default)]
-struct Known {
-    /// Kernel object to kernel id.
-    kernels: HashMap<u64, u64>,
-    /// Kernels of executables that were destroyed since: for what was dispatched before and is written later.
-    retired: HashMap<u64, u64>,
-    /// Load base to code object id.
-    code_objects: HashMap<u64, u64>,
-    /// Load bases by executable.
-    bases: HashMap<u64, Vec<u64>>,
-    next_kernel: u64,
-    next_code_object: u64,
-}
-
-// Only our own thread locks it for long; the application's threads come here only for packets that were consumed before they were
-// looked at, and then try once.
-static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
-
 fn known() -> MutexGuard<'static, Option<Known>> {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE
+        .symbols
+        .known
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Number of kernels known: tells whether a look is worthwhile.
-static KERNELS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether a kernel with this descriptor is loaded. May say no when it cannot look without waiting.
 pub fn is_kernel(kernel_object: u64) -> bool {
-    KERNELS.load(Acquire) != 0
+    STATE.symbols.kernels.load(Acquire) != 0
         && kernel_object != 0
-        && KNOWN.try_lock().is_ok_and(|known| {
+        && STATE.symbols.known.try_lock().is_ok_and(|known| {
             known
                 .as_ref()
                 .is_some_and(|k| k.kernels.contains_key(&kernel_object))
@@ -191,6 +172,11 @@ pub fn runtime_is_open() -> bool {
     waited && status == 0 && count > 0
 }
 
+/// Executables changed: what the runtime has loaded is listed again.
+pub fn set_changed() {
+    STATE.symbols.changed.store(true, Relaxed);
+}
+
 /// A new session: numbers count from the start.
 pub fn forget() {
     *known() = None;
@@ -206,8 +192,8 @@ pub fn begin() {
         ..Known::default()
     });
     drop(known);
-    KERNELS.store(0, Release);
-    CHANGED.store(true, Relaxed);
+    STATE.symbols.kernels.store(0, Release);
+    STATE.symbols.changed.store(true, Relaxed);
 }
 
 /// The runtime's agents: handle, and 1 for a CPU or 2 for a GPU, as AMD's tools count.
@@ -314,7 +300,7 @@ impl Functions {
 
 /// Writes code objects and kernels that were not told yet, if anything changed. Returns a complaint when the runtime cannot be asked.
 pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
-    if !CHANGED.swap(false, Relaxed) {
+    if !STATE.symbols.changed.swap(false, Relaxed) {
         return None;
     }
     let Some(functions) = Functions::ask() else {
@@ -323,7 +309,7 @@ pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
         );
     };
     functions.visit(|executable| tell_executable(&functions, executable, sink));
-    KERNELS.store(
+    STATE.symbols.kernels.store(
         known().as_ref().map_or(0, |k| k.kernels.len() as u64),
         Release,
     );
@@ -589,10 +575,4 @@ fn registers(bytes: &[u8; 64]) -> Registers {
         arch_vgpr,
         accum_vgpr: vgprs - arch_vgpr,
     }
-}
-
-/// See `forked` in `midair-sdk-control`.
-pub fn begin_anew() {
-    // SAFETY: in a forked child before its first session: the only thread that uses it.
-    unsafe { midair_sdk_hot::fork::renew(&KNOWN, None) };
 }

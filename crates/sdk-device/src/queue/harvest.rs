@@ -1,12 +1,13 @@
-//! Our own thread's side of the queues: keeps the pool filled, reads times, writes records, closes the books.
+//! The worker thread's side of the queues: keeps the pool filled, reads times, writes records, closes the books.
 
 use super::flight::{Flight, Stage};
-use super::pool::POOL;
+use super::queue_state::{Life, Locked, QueueState};
 use super::scan;
-use super::state::{self, Life, Locked, QueueState};
-use super::watch::{self, Watcher};
+use super::state;
+use super::watch::Watcher;
 use crate::layout::Signal;
 use crate::sink::Sink;
+use crate::state::STATE;
 use crate::symbols;
 use midair_record::event::{Header, Kernel, Plain, Queue, QueueCounts, Untimed, flag, kind};
 use midair_sdk_hot::clock::now;
@@ -27,7 +28,7 @@ const LOOK_AHEAD: usize = 512;
 /// `HSA_AMD_SIGNAL_AMD_GPU_ONLY`: no interrupt, no event.
 const GPU_ONLY: u64 = 1;
 
-/// What our thread keeps between passes.
+/// What the worker thread keeps between passes.
 #[derive(Debug, Default)]
 pub struct Harvester {
     /// Signals made so far.
@@ -50,7 +51,7 @@ impl Harvester {
     /// at the end of a process it complains of those that were kept. A signal that was put into a packet and not seen to fire is left
     /// to the device for ever.
     pub fn give_back(&mut self) {
-        while let Some(signal) = POOL.take() {
+        while let Some(signal) = STATE.signals.take() {
             // SAFETY: a signal of ours that nothing in flight refers to; its runtime is open (a shut-down waits for the session's end).
             unsafe { original::hsa_signal_destroy(signal.0) };
         }
@@ -61,7 +62,7 @@ impl Harvester {
     }
 
     fn fill(&mut self, wanted: usize) -> bool {
-        while POOL.len() < wanted && self.made < MOST_SIGNALS {
+        while STATE.signals.len() < wanted && self.made < MOST_SIGNALS {
             let mut handle = 0_u64;
             // SAFETY: the runtime's own function with a valid out pointer; no consumers are named.
             let status = unsafe {
@@ -74,10 +75,10 @@ impl Harvester {
                 )
             };
             if status != 0 {
-                return !POOL.is_empty();
+                return !STATE.signals.is_empty();
             }
             self.made += 1;
-            if POOL.put(Signal(handle)).is_err() {
+            if STATE.signals.put(Signal(handle)).is_err() {
                 break;
             }
         }
@@ -87,7 +88,7 @@ impl Harvester {
     fn recycle(&mut self, signal: Signal) {
         // SAFETY: ours, and nothing in flight refers to it (its packet has completed).
         unsafe { signal.rearm() };
-        if let Err(signal) = POOL.put(signal) {
+        if let Err(signal) = STATE.signals.put(signal) {
             // SAFETY: as above.
             unsafe { original::hsa_signal_destroy(signal.0) };
             self.made = self.made.saturating_sub(1);
@@ -284,18 +285,18 @@ impl Harvester {
         let watcher = Watcher::Flight(std::ptr::from_ref(flight).addr());
         if let Some(why) = last {
             // The hooks are out: the application may have destroyed the signal, or used it for something else.
-            watch::release(facts.signal, watcher);
+            STATE.watchers.release(facts.signal, watcher);
             return Some(Err(why));
         }
         // SAFETY: the signal is watched: before the application stores to it or destroys it, a hook takes the flight out of
         // UNDER_WAY, and waits for us while it is READING.
         let (start, end) = unsafe { (signal.start_ticks(), signal.end_ticks()) };
         if end != 0 && end != facts.stale_end {
-            watch::release(facts.signal, watcher);
+            STATE.watchers.release(facts.signal, watcher);
             return Some(Ok((start, end)));
         }
         if gone {
-            watch::release(facts.signal, watcher);
+            STATE.watchers.release(facts.signal, watcher);
             return Some(Err(Untimed::QueueDestroyed));
         }
         flight.stage.store(Stage::UnderWay, Release);
@@ -343,9 +344,10 @@ impl Harvester {
         }
         let kernel = facts.dispatch.kernel_object;
         let mut kernel_id = symbols::kernel_id(kernel);
-        if kernel_id == 0 && (symbols::CHANGED.load(Relaxed) || self.looked_for.insert(kernel)) {
+        if kernel_id == 0 && (STATE.symbols.changed.load(Relaxed) || self.looked_for.insert(kernel))
+        {
             // Loaded a moment ago, or in a way that no hook sees: it is looked for among all that is loaded.
-            symbols::CHANGED.store(true, Relaxed);
+            symbols::set_changed();
             symbols::refresh(sink);
             kernel_id = symbols::kernel_id(kernel);
         }

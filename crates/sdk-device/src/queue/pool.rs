@@ -10,11 +10,8 @@ const CAPACITY: usize = 1 << 16;
 #[derive(Debug)]
 pub struct Pool(WordQueue<CAPACITY>);
 
-/// The pool. Zero-initialised statics cost no memory until they are touched.
-pub static POOL: Pool = Pool::new();
-
 impl Pool {
-    const fn new() -> Pool {
+    pub(crate) const fn new() -> Pool {
         Pool(WordQueue::new([const { Cell::new() }; CAPACITY]))
     }
 
@@ -40,11 +37,6 @@ impl Pool {
     /// The signal, when the pool is full, or looks full because a thread is stopped in the middle of taking one.
     pub fn put(&self, signal: Signal) -> Result<(), Signal> {
         self.0.put(signal.0).map_err(Signal)
-    }
-
-    /// See `forked` in `midair-sdk-control`: signals of the parent's runtime are not touched.
-    pub fn begin_anew(&self) {
-        self.0.reset();
     }
 }
 

@@ -1,33 +1,31 @@
 //! What happens at a doorbell: look at the packets since the last time, put our signals in, and decide how far to ring.
 
 use super::flight::{Facts, Launch, Stage};
-use super::pool::POOL;
-use super::state::{Inner, Locked, QueueState};
-use super::watch::{self, Watcher};
+use super::queue_state::{Inner, Locked, QueueState};
+use super::settle::{read_flight, settle};
+use super::state::next_dispatch;
+use super::watch::Watcher;
 use crate::layout::{Dispatch, PACKET_BARRIER, PACKET_DISPATCH, PACKET_INVALID, Packet};
+use crate::state::STATE;
 use midair_record::event::{Untimed, flag};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::original;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Number of the next dispatch in the session.
-pub static NEXT_DISPATCH: AtomicU64 = AtomicU64::new(1);
 
 /// What to pass on to the doorbell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ring {
     /// This value.
     Value(i64),
-    /// Nothing: another producer's packet is not written yet, and that producer (or our thread) will ring.
+    /// Nothing: another producer's packet is not written yet, and that producer (or the worker thread) will ring.
     Hold,
 }
 
 /// A doorbell with `value` (the index of the last packet) is about to be rung.
 pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring {
     let Some(mut inner) = state.lock() else {
-        // Whoever holds it is descheduled: pass on; the packets are counted when somebody looks next, our own thread if nobody else.
+        // Whoever holds it is descheduled: pass on; the packets are counted when somebody looks next, the worker thread if nobody else.
         if busy.accepts() {
             state
                 .passed
@@ -70,7 +68,7 @@ pub fn look(
     limit: u64,
 ) {
     let queue = state.pointer();
-    // SAFETY: the application is using the queue right now (a doorbell), or our thread is visiting it.
+    // SAFETY: the application is using the queue right now (a doorbell), or the worker thread is visiting it.
     let (written, mut read) = unsafe {
         (
             original::hsa_queue_load_write_index_scacquire(queue.0 as *mut _),
@@ -85,7 +83,7 @@ pub fn look(
             continue;
         }
         if index >= read.wrapping_add(inner.size) {
-            // The ring is full: the place still belongs to an earlier packet.
+            // The ring is full: the slot still belongs to an earlier packet.
             break;
         }
         let packet = Packet::at(inner.ring, inner.size, index);
@@ -166,7 +164,7 @@ fn dispatch(
     let (own, what) = unsafe { (packet.completion(), packet.dispatch()) };
     let mut facts = Facts {
         index,
-        dispatch_id: NEXT_DISPATCH.fetch_add(1, Relaxed),
+        dispatch_id: next_dispatch(),
         rung: now(),
         launch,
         dispatch: what,
@@ -177,7 +175,7 @@ fn dispatch(
     };
     let (mut at, mut reason) = (Stage::UnderWay, Untimed::Timed);
     if own.0 == 0 {
-        match POOL.take() {
+        match STATE.signals.take() {
             Some(signal) => {
                 facts.signal = signal.0;
                 facts.ours = true;
@@ -195,10 +193,12 @@ fn dispatch(
     }
     match state.flights.push(facts, at, reason as u32) {
         Some(flight) if own.0 != 0 => {
-            if let Some(Watcher::Flight(address)) =
-                watch::watch(own.0, Watcher::Flight(std::ptr::from_ref(flight).addr()))
+            if let Some(Watcher::Flight(address)) = STATE
+                .watchers
+                .watch(own.0, Watcher::Flight(std::ptr::from_ref(flight).addr()))
             {
-                read_flight(address);
+                // SAFETY: an address that was put under watch in this session.
+                unsafe { read_flight(address) };
             }
         }
         Some(_) => {}
@@ -224,7 +224,7 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
         inner.dispatches += 1;
         let facts = Facts {
             index,
-            dispatch_id: NEXT_DISPATCH.fetch_add(1, Relaxed),
+            dispatch_id: next_dispatch(),
             rung: now(),
             launch: launch.unwrap_or(Launch {
                 flags: flag::NO_CALLER,
@@ -243,19 +243,4 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
     } else {
         inner.lost += 1;
     }
-}
-
-/// The application is about to change `signal`: reads the times that it still carries.
-pub fn settle(signal: u64) {
-    match watch::unwatch(signal) {
-        Some(Watcher::Flight(address)) => read_flight(address),
-        Some(Watcher::Copy(index)) => crate::copies::settle(index),
-        None => {}
-    }
-}
-
-fn read_flight(address: usize) {
-    // SAFETY: flights live in blocks of states that are never unmapped, and watches are cleared between sessions.
-    let flight = unsafe { &*std::ptr::with_exposed_provenance::<super::flight::Flight>(address) };
-    flight.read_own_signal();
 }

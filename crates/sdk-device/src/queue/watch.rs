@@ -12,12 +12,6 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 const CAPACITY: usize = 1 << 14;
 const PROBES: usize = 16;
 
-/// By signal: the watching entry's address, 0 = none; its lowest bit tells copies (1) from flights (0).
-static WATCHERS: SlotTable<AtomicKey, CAPACITY, AtomicUsize> =
-    SlotTable::new([const { Slot::new(AtomicKey::new(), AtomicUsize::new(0), ()) }; CAPACITY]);
-/// Signals in the table.
-static WATCHED: AtomicUsize = AtomicUsize::new(0);
-
 /// Who watches a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watcher {
@@ -43,41 +37,61 @@ impl Watcher {
     }
 }
 
-/// Watches `signal` for `watcher`; returns who watched it before.
-pub fn watch(signal: u64, watcher: Watcher) -> Option<Watcher> {
-    let (entry, new) = WATCHERS.find_or_insert(signal, PROBES)?;
-    if new {
-        WATCHED.fetch_add(1, Relaxed);
-    }
-    Watcher::unpack(entry.shared().swap(watcher.pack(), AcqRel))
+/// The watched signals of a session.
+#[derive(Debug)]
+pub(crate) struct Watchers {
+    /// By signal: the watching entry's address, 0 = none; its lowest bit tells copies (1) from flights (0).
+    table: SlotTable<AtomicKey, CAPACITY, AtomicUsize>,
+    /// Signals in the table.
+    count: AtomicUsize,
 }
 
-/// Ends the watch and tells who had it. Cheap when nothing is watched.
-#[inline]
-pub fn unwatch(signal: u64) -> Option<Watcher> {
-    if WATCHED.load(Relaxed) == 0 {
-        return None;
-    }
-    let entry = WATCHERS.find(signal, PROBES)?;
-    Watcher::unpack(entry.shared().swap(0, AcqRel))
-}
-
-/// Ends the watch of `watcher` only.
-pub fn release(signal: u64, watcher: Watcher) {
-    if let Some(entry) = WATCHERS.find(signal, PROBES) {
-        let _ = entry
-            .shared()
-            .compare_exchange(watcher.pack(), 0, AcqRel, Relaxed);
-    }
-}
-
-/// Forgets everything. Only while no session is on.
-pub fn clear() {
-    if WATCHED.swap(0, Relaxed) != 0 {
-        for entry in WATCHERS.slots() {
-            entry.shared().store(0, Relaxed);
+impl Watchers {
+    pub(crate) const fn new() -> Watchers {
+        Watchers {
+            table: SlotTable::new(
+                [const { Slot::new(AtomicKey::new(), AtomicUsize::new(0), ()) }; CAPACITY],
+            ),
+            count: AtomicUsize::new(0),
         }
-        WATCHERS.clear();
+    }
+
+    /// Watches `signal` for `watcher`; returns who watched it before.
+    pub(crate) fn watch(&self, signal: u64, watcher: Watcher) -> Option<Watcher> {
+        let (entry, new) = self.table.find_or_insert(signal, PROBES)?;
+        if new {
+            self.count.fetch_add(1, Relaxed);
+        }
+        Watcher::unpack(entry.shared().swap(watcher.pack(), AcqRel))
+    }
+
+    /// Ends the watch and tells who had it. Cheap when nothing is watched.
+    #[inline]
+    pub(crate) fn unwatch(&self, signal: u64) -> Option<Watcher> {
+        if self.count.load(Relaxed) == 0 {
+            return None;
+        }
+        let entry = self.table.find(signal, PROBES)?;
+        Watcher::unpack(entry.shared().swap(0, AcqRel))
+    }
+
+    /// Ends the watch of `watcher` only.
+    pub(crate) fn release(&self, signal: u64, watcher: Watcher) {
+        if let Some(entry) = self.table.find(signal, PROBES) {
+            let _ = entry
+                .shared()
+                .compare_exchange(watcher.pack(), 0, AcqRel, Relaxed);
+        }
+    }
+
+    /// Forgets everything. Only while no session is on.
+    pub(crate) fn clear(&self) {
+        if self.count.swap(0, Relaxed) != 0 {
+            for entry in self.table.slots() {
+                entry.shared().store(0, Relaxed);
+            }
+            self.table.clear();
+        }
     }
 }
 
@@ -87,13 +101,16 @@ mod tests {
 
     #[test]
     fn the_last_watcher_is_told_once() {
-        clear();
-        assert_eq!(watch(0x1000, Watcher::Flight(64)), None);
-        assert_eq!(watch(0x1000, Watcher::Copy(3)), Some(Watcher::Flight(64)));
-        release(0x1000, Watcher::Flight(64));
-        assert_eq!(unwatch(0x1000), Some(Watcher::Copy(3)));
-        assert_eq!(unwatch(0x1000), None);
-        assert_eq!(unwatch(0x2000), None);
-        clear();
+        static WATCHERS: Watchers = Watchers::new();
+        assert_eq!(WATCHERS.watch(0x1000, Watcher::Flight(64)), None);
+        assert_eq!(
+            WATCHERS.watch(0x1000, Watcher::Copy(3)),
+            Some(Watcher::Flight(64))
+        );
+        WATCHERS.release(0x1000, Watcher::Flight(64));
+        assert_eq!(WATCHERS.unwatch(0x1000), Some(Watcher::Copy(3)));
+        assert_eq!(WATCHERS.unwatch(0x1000), None);
+        assert_eq!(WATCHERS.unwatch(0x2000), None);
+        WATCHERS.clear();
     }
 }

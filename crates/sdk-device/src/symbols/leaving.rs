@@ -5,13 +5,15 @@
 //! them out of its tables. The wait is bounded: after it the program goes on, and at worst kernels of it have no name.
 //!
 //! Nor may one be destroyed while the worker thread asks the runtime about it: the runtime takes any handle for one of a live
-//! executable. The worker thread stores [`LOOKING`] before it reads the slots; the other thread marks its slot as seen before it
-//! reads [`LOOKING`]. Both are sequentially consistent, so one of them sees the other. (The runtime's own lock does not help: its
+//! executable. The worker thread stores `looking` before it reads the slots; the other thread marks its slot as seen before it
+//! reads `looking`. Both are sequentially consistent, so one of them sees the other. (The runtime's own lock does not help: its
 //! queries, made inside its list, wait for threads that are loading and wait for that list.)
 
-use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
+use super::known::Stage;
+use crate::state::STATE;
+use midair_lockfree::{AtomicEnum, Slot};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// Longest wait of the application's thread for names.
@@ -19,35 +21,8 @@ const LIMIT: Duration = Duration::from_millis(100);
 /// Longest wait until the worker thread has read the list of executables. That takes longer only where the thread gets no
 /// processor.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
-/// How many may be destroyed at one time and be seen.
-const SLOTS: usize = 64;
-
-word_enum! {
-    /// States of an executable that is being destroyed.
-    enum Stage else Claimed {
-        /// None.
-        Free = 0,
-        /// Its thread fills the slot.
-        Claimed = 1,
-        /// The worker thread is asked to tell its kernels.
-        Asked = 2,
-        /// The executable may be gone at any moment, and is not looked at again.
-        Seen = 3,
-    }
-}
-
-impl SlotState for Stage {
-    const FREE: Stage = Stage::Free;
-    const HELD: Stage = Stage::Claimed;
-}
-
 /// An executable's handle, in a slot that tells how far it is.
 type Entry = Slot<AtomicEnum<Stage>, AtomicU64>;
-
-static LEAVING: SlotTable<AtomicEnum<Stage>, SLOTS, AtomicU64> =
-    SlotTable::new([const { Slot::new(AtomicEnum::new(), AtomicU64::new(0), ()) }; SLOTS]);
-
-static LOOKING: AtomicBool = AtomicBool::new(false);
 
 /// The worker thread looks at executables, until this is dropped.
 #[derive(Debug)]
@@ -56,14 +31,14 @@ pub struct Looking(());
 impl Looking {
     /// Begins. Ask [`has_left`] only after this.
     pub fn begin() -> Looking {
-        LOOKING.store(true, SeqCst);
+        STATE.symbols.looking.store(true, SeqCst);
         Looking(())
     }
 }
 
 impl Drop for Looking {
     fn drop(&mut self) {
-        LOOKING.store(false, SeqCst);
+        STATE.symbols.looking.store(false, SeqCst);
     }
 }
 
@@ -77,19 +52,19 @@ impl Leaving {
     /// Announces it and waits until the worker thread has seen that, within a limit. `wake` asks the worker thread to look and
     /// tells whether one is there; it is asked again and again.
     pub fn announce(executable: u64, wake: impl Fn() -> bool) -> Leaving {
-        let entry = LEAVING.claim().and_then(|(index, claimed)| {
+        let entry = STATE.symbols.leaving.claim().and_then(|(index, claimed)| {
             claimed.shared().store(executable, SeqCst);
             claimed.publish(Stage::Asked);
-            LEAVING.get(index)
+            STATE.symbols.leaving.get(index)
         });
         if let Some(entry) = entry {
             wait_while(LIMIT, || {
                 wake() && entry.word().load(SeqCst) == Stage::Asked
             });
-            // Sequentially consistent, and before the look at LOOKING: see the module's description.
+            // Sequentially consistent, and before `looking` is read: see the module's description.
             entry.word().store(Stage::Seen, SeqCst);
         }
-        wait_while(LOOK_LIMIT, || wake() && LOOKING.load(SeqCst));
+        wait_while(LOOK_LIMIT, || wake() && STATE.symbols.looking.load(SeqCst));
         Leaving { entry }
     }
 }
@@ -111,7 +86,9 @@ impl Drop for Leaving {
 
 /// Looks at all slots: the mark of those that were ever claimed is not sequentially consistent.
 fn is_any(stage: Stage, wanted: impl Fn(u64) -> bool) -> bool {
-    LEAVING
+    STATE
+        .symbols
+        .leaving
         .slots()
         .iter()
         .any(|entry| entry.word().load(SeqCst) == stage && wanted(entry.shared().load(SeqCst)))
@@ -143,7 +120,7 @@ pub fn see_all() {
 }
 
 fn see_if(wanted: impl Fn(u64) -> bool) {
-    for entry in LEAVING.slots() {
+    for entry in STATE.symbols.leaving.slots() {
         if entry.word().load(SeqCst) == Stage::Asked && wanted(entry.shared().load(SeqCst)) {
             // A thread whose patience was over has freed it meanwhile, or another took it: then it is not ours to change.
             let _ = entry

@@ -1,0 +1,297 @@
+//! The state of one queue, and the table of all queues.
+
+use super::flight::{Flights, Launch};
+use crate::layout::QueuePointer;
+use midair_lockfree::{AtomicEnum, AtomicKey, Slot, SlotTable, word_enum};
+use std::cell::UnsafeCell;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::time::Duration;
+
+/// Queues per block of states.
+pub(crate) const BLOCK: usize = 32;
+/// Blocks at most.
+pub(crate) const BLOCKS: usize = 32;
+/// Queues of a session at most: they are numbered from 1.
+pub const MOST: usize = BLOCK * BLOCKS;
+/// Entries of the table of keys; a queue has two.
+pub(crate) const KEY_COUNT: usize = 1 << 12;
+/// Reservations that a queue remembers: who took which packet index. A power of two.
+pub const RESERVATIONS: usize = 1 << 14;
+/// How often a lock is tried before the thread yields, and how often it yields before it sleeps.
+const SPINS: (u32, u32) = (200, 50);
+/// How long it sleeps at a time, and how often before it gives up. The holder has microseconds of work left, but may have lost its
+/// processor for some scheduling rounds; going by would cost the times of the packets.
+const SLEEPS: (Duration, u32) = (Duration::from_micros(100), 500);
+/// How often the worker thread tries all that again at the end of a session.
+const PATIENT: u32 = 20;
+
+/// Who reserved a packet index.
+#[derive(Debug)]
+pub struct Reservation {
+    /// Packet index plus one; 0 = nobody.
+    pub index: AtomicU64,
+    correlation: AtomicU64,
+    stream: AtomicU64,
+    tid: AtomicU32,
+    flags: AtomicU32,
+}
+
+word_enum! {
+    /// Whether a queue may be touched.
+    pub enum Life else Gone {
+        /// In use.
+        Alive = 0,
+        /// The application destroys it: its memory must not be touched, and what runs on it may still end.
+        Dying = 1,
+        /// Destroyed: nothing on it will end any more.
+        Gone = 2,
+    }
+}
+
+/// What is only touched under the spin word.
+#[derive(Debug, Default)]
+pub struct Inner {
+    /// Address of the ring.
+    pub ring: u64,
+    /// Packets in the ring.
+    pub size: u64,
+    /// First packet that was ours to see.
+    pub first: u64,
+    /// Next packet to look at.
+    pub next: u64,
+    /// Packets below this were reserved before we came.
+    pub ours_from: u64,
+    /// Highest doorbell value that the application asked for, plus one.
+    pub asked: u64,
+    /// Highest doorbell value that was passed on, plus one.
+    pub rung: u64,
+    /// Since when a gap holds back a doorbell (0 = none).
+    pub held_since: u64,
+    /// Dispatches seen.
+    pub dispatches: u64,
+    /// Dispatches that found no place in the ring of flights.
+    pub overflown: u64,
+    /// Other packets seen.
+    pub others: u64,
+    /// Packets that went by unseen.
+    pub lost: u64,
+}
+
+impl Inner {
+    /// Takes over what was rung without a look. Whether there was anything.
+    pub fn take_passed(&mut self, state: &QueueState) -> bool {
+        let passed = state.passed.swap(0, Relaxed);
+        self.asked = self.asked.max(passed);
+        self.rung = self.rung.max(passed);
+        passed > self.next
+    }
+}
+
+/// A queue's state. All-zero is a free state.
+#[derive(Debug)]
+#[repr(C)]
+pub struct QueueState {
+    /// The queue, 0 = free.
+    pub queue: AtomicU64,
+    /// Its doorbell's handle.
+    pub doorbell: AtomicU64,
+    /// Our number for it, from 1.
+    pub id: AtomicU32,
+    /// 1: its doorbell is a user signal (an intercept queue).
+    pub intercept: AtomicU32,
+    /// See [`Life`].
+    pub life: AtomicEnum<Life>,
+    /// 1 while the worker thread touches its memory.
+    pub visiting: AtomicU32,
+    /// 1: we switched profiling on.
+    pub profiling_ours: AtomicU32,
+    /// 1: the worker thread wrote its record.
+    pub announced: AtomicU32,
+    /// Agent handle, 0 = not asked yet.
+    pub agent: AtomicU64,
+    /// KFD node.
+    pub node: AtomicU32,
+    lock: AtomicU32,
+    /// Highest doorbell value plus one that was passed on without a look, since the spin word was not to be had.
+    pub passed: AtomicU64,
+    /// Packets below this have ended: a dispatch with the barrier bit was seen to have run.
+    pub ended_below: AtomicU64,
+    /// Dispatches whose record is written with times.
+    pub timed: AtomicU64,
+    /// Dispatches whose record is written without, by reason.
+    pub untimed: [AtomicU64; 8],
+    inner: UnsafeCell<Inner>,
+    reservations: [Reservation; RESERVATIONS],
+    /// Dispatches under way.
+    pub flights: Flights,
+}
+
+// SAFETY: `inner` is only reached through `lock`.
+unsafe impl Sync for QueueState {}
+
+/// The spin word of a queue, held.
+#[derive(Debug)]
+pub struct Locked<'a> {
+    state: &'a QueueState,
+}
+
+impl std::ops::Deref for Locked<'_> {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        // SAFETY: the spin word is held.
+        unsafe { &*self.state.inner.get() }
+    }
+}
+impl std::ops::DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        // SAFETY: the spin word is held.
+        unsafe { &mut *self.state.inner.get() }
+    }
+}
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.state.lock.store(0, Release);
+    }
+}
+
+impl QueueState {
+    /// Takes the spin word; `None` when its holder does not let go (descheduled): the caller then passes through.
+    pub fn lock(&self) -> Option<Locked<'_>> {
+        for round in 0..SPINS.1 + SLEEPS.1 {
+            for _ in 0..SPINS.0 {
+                if self.lock.load(Relaxed) == 0
+                    && self
+                        .lock
+                        .compare_exchange_weak(0, 1, Acquire, Relaxed)
+                        .is_ok()
+                {
+                    return Some(Locked { state: self });
+                }
+                std::hint::spin_loop();
+            }
+            if round < SPINS.1 {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(SLEEPS.0);
+            }
+        }
+        None
+    }
+
+    /// The same for the worker thread at the end of a session, when there is no other time to look: its holder has some more turns.
+    pub fn lock_patiently(&self) -> Option<Locked<'_>> {
+        (0..PATIENT).find_map(|_| self.lock())
+    }
+
+    /// The queue.
+    pub fn pointer(&self) -> QueuePointer {
+        QueuePointer(self.queue.load(Acquire))
+    }
+
+    /// Remembers who reserved `count` packets from `first`.
+    pub fn reserve(&self, first: u64, count: u64, launch: Launch) {
+        for index in first..first.saturating_add(count.min(RESERVATIONS as u64)) {
+            if let Some(entry) = self.reservations.get(index as usize % RESERVATIONS) {
+                entry.correlation.store(launch.correlation, Relaxed);
+                entry.stream.store(launch.stream, Relaxed);
+                entry.tid.store(launch.tid, Relaxed);
+                entry.flags.store(u32::from(launch.flags), Relaxed);
+                entry.index.store(index + 1, Release);
+            }
+        }
+    }
+
+    /// Who reserved packet `index`.
+    pub fn reserver(&self, index: u64) -> Option<Launch> {
+        let entry = self.reservations.get(index as usize % RESERVATIONS)?;
+        (entry.index.load(Acquire) == index + 1).then(|| Launch {
+            correlation: entry.correlation.load(Relaxed),
+            stream: entry.stream.load(Relaxed),
+            tid: entry.tid.load(Relaxed),
+            flags: entry.flags.load(Relaxed) as u8,
+        })
+    }
+
+    /// Runs `look` on the queue's memory unless the application destroyed it. Only the worker thread.
+    pub fn visit<T>(&self, look: impl FnOnce(QueuePointer) -> T) -> Option<T> {
+        self.visiting.store(1, SeqCst);
+        let seen = (self.life.load(SeqCst) == Life::Alive).then(|| look(self.pointer()));
+        self.visiting.store(0, SeqCst);
+        seen
+    }
+
+    /// The application is about to destroy the queue: from now on nobody touches its memory. Waits briefly for a visit to end.
+    pub fn end_visits(&self) {
+        self.life.store(Life::Dying, SeqCst);
+        while self.visiting.load(SeqCst) != 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The queues of a session.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    /// Blocks of states, mapped by the worker thread before they are needed and never unmapped.
+    pub blocks: [AtomicPtr<QueueState>; BLOCKS],
+    /// States that a queue has, or had in this session.
+    pub used: AtomicUsize,
+    /// States that are mapped.
+    pub ready: AtomicUsize,
+    /// Uses of queues that found no free state.
+    pub unseen: AtomicU64,
+    /// The runtime was opened in this session: packets of a queue that were consumed before it was learned went by unseen.
+    pub born_here: AtomicBool,
+    /// Intercept queues known: only then do doorbells of the user kind need a look-up.
+    pub intercepts: AtomicU32,
+    /// By the address of a queue or the handle of its doorbell: the state's index.
+    pub keys: SlotTable<AtomicKey, KEY_COUNT, AtomicUsize>,
+    /// 1 while a thread learns a queue.
+    pub learning: AtomicU32,
+    /// Number of the last dispatch in the session.
+    pub last_dispatch: AtomicU64,
+}
+
+impl Queues {
+    pub(crate) const fn new() -> Queues {
+        Queues {
+            blocks: [const { AtomicPtr::new(std::ptr::null_mut()) }; BLOCKS],
+            used: AtomicUsize::new(0),
+            ready: AtomicUsize::new(0),
+            unseen: AtomicU64::new(0),
+            born_here: AtomicBool::new(false),
+            intercepts: AtomicU32::new(0),
+            keys: SlotTable::new(
+                [const { Slot::new(AtomicKey::new(), AtomicUsize::new(0), ()) }; KEY_COUNT],
+            ),
+            learning: AtomicU32::new(0),
+            last_dispatch: AtomicU64::new(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_rung_without_a_look_is_looked_at_later() {
+        let layout = std::alloc::Layout::new::<QueueState>();
+        // SAFETY: a state is a free one when all of it is zero; it stays for the rest of the process.
+        let state: &'static QueueState = unsafe { &*std::alloc::alloc_zeroed(layout).cast() };
+        let held = state.lock().unwrap();
+        // Its holder has no turn: another producer passes by.
+        assert!(state.lock().is_none());
+        state.passed.fetch_max(7, Relaxed);
+        drop(held);
+        let mut inner = state.lock_patiently().unwrap();
+        inner.next = 4;
+        assert!(inner.take_passed(state));
+        assert_eq!((inner.asked, inner.rung), (7, 7));
+        assert!(!inner.take_passed(state), "once");
+        state.passed.store(4, Relaxed);
+        assert!(!inner.take_passed(state), "looked at already");
+        assert_eq!((inner.asked, inner.rung), (7, 7));
+    }
+}
