@@ -104,6 +104,9 @@ const PROCESS: &str = "Process_Id";
 /// LDS is given out in blocks of so many bytes.
 const LDS_BLOCK: u32 = 512;
 
+/// Columns behind those of AMD, and what writes a record's fields in them.
+type Further = (&'static [&'static str], fn(&mut Row, &Record<'_>));
+
 /// A table: the domains whose records have the same file, as the table of domains says.
 struct Layout {
     /// One of these domains.
@@ -111,7 +114,7 @@ struct Layout {
     columns: &'static [&'static str],
     row: fn(&mut Row, &Job<'_>, &Record<'_>),
     /// Columns behind those of AMD, where a session has CUDA's records.
-    cuda: Option<(&'static [&'static str], fn(&mut Row, &Record<'_>))>,
+    cuda: Option<Further>,
 }
 
 /// All tables of records, in the order in which files are named to the user.
