@@ -1,13 +1,11 @@
-//! What happens at a doorbell: look at the packets since the last time, put our signals in, and decide how far to ring.
+//! What happens at a doorbell: inspect the packets since the last time, tell the subscribers of dispatches, and decide how far to
+//! ring.
 
-use super::flight::{Facts, Launch, Stage};
+use super::flight::Launch;
 use super::queue_state::{Inner, Locked, QueueState};
-use super::settle::{read_flight, settle};
-use super::state::next_dispatch;
-use super::watch::Watcher;
+use super::service::{Enqueued, Subscriber, Subscribers};
 use crate::layout::{Dispatch, PACKET_BARRIER, PACKET_DISPATCH, PACKET_INVALID, Packet};
-use crate::state::STATE;
-use midair_record::event::{Untimed, flag};
+use midair_record::event::flag;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::original;
@@ -161,48 +159,24 @@ fn dispatch(
     inner.dispatches += 1;
     let launch = launch_of(state, inner, index, busy);
     // SAFETY: a valid dispatch packet of a live ring.
-    let (own, what) = unsafe { (packet.completion(), packet.dispatch()) };
-    let mut facts = Facts {
-        index,
-        dispatch_id: next_dispatch(),
-        rung: now(),
-        launch,
-        dispatch: what,
-        signal: own.0,
-        stale_end: 0,
-        ours: false,
-        after_all,
-    };
-    let (mut at, mut reason) = (Stage::UnderWay, Untimed::Timed);
-    if own.0 == 0 {
-        match STATE.signals.take() {
-            Some(signal) => {
-                facts.signal = signal.0;
-                facts.ours = true;
-                // SAFETY: the packet is valid and not rung; one aligned store. If the packet processor has taken it already (a queue
-                // that is mapped again takes packets without a doorbell), the signal never fires and is never used again.
-                unsafe { packet.set_completion(signal) };
-            }
-            None => (at, reason) = (Stage::Untimed, Untimed::NoSignal),
-        }
-    } else {
-        // Whoever waited for an earlier packet with this signal has its times read now, before they are overwritten.
-        settle(own.0);
-        // SAFETY: the application put the signal into the packet, so it is alive.
-        facts.stale_end = unsafe { own.end_ticks() };
-    }
-    match state.flights.push(facts, at, reason as u32) {
-        Some(flight) if own.0 != 0 => {
-            if let Some(Watcher::Flight(address)) = STATE
-                .watchers
-                .watch(own.0, Watcher::Flight(std::ptr::from_ref(flight).addr()))
-            {
-                // SAFETY: an address that was put under watch in this session.
-                unsafe { read_flight(address) };
-            }
-        }
-        Some(_) => {}
-        None => inner.overflown += 1,
+    let (own, dispatch) = unsafe { (packet.completion(), packet.dispatch()) };
+    enqueue(
+        state,
+        inner,
+        &Enqueued {
+            index,
+            launch,
+            dispatch,
+            after_all,
+            packet: Some((packet, own)),
+        },
+    );
+}
+
+/// Tells the subscribers of a dispatch.
+fn enqueue(state: &'static QueueState, inner: &mut Inner, dispatch: &Enqueued) {
+    if Subscribers::enqueue(state, dispatch).is_full {
+        inner.overflown += 1;
     }
 }
 
@@ -222,24 +196,21 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
         inner.others += 1;
     } else if crate::symbols::is_kernel(what.kernel_object) {
         inner.dispatches += 1;
-        let facts = Facts {
-            index,
-            dispatch_id: next_dispatch(),
-            rung: now(),
-            launch: launch.unwrap_or(Launch {
-                flags: flag::NO_CALLER,
-                ..Launch::default()
-            }),
-            dispatch: what,
-            ..Facts::default()
-        };
-        if state
-            .flights
-            .push(facts, Stage::Untimed, Untimed::PacketTakenFirst as u32)
-            .is_none()
-        {
-            inner.overflown += 1;
-        }
+        let launch = launch.unwrap_or(Launch {
+            flags: flag::NO_CALLER,
+            ..Launch::default()
+        });
+        enqueue(
+            state,
+            inner,
+            &Enqueued {
+                index,
+                launch,
+                dispatch: what,
+                after_all: false,
+                packet: None,
+            },
+        );
     } else {
         inner.lost += 1;
     }

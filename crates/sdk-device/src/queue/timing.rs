@@ -1,0 +1,362 @@
+//! Times of kernels: the first subscriber of the queue service.
+//!
+//! A dispatch without a completion signal gets one of our [`super::pool`]; one with its own keeps it and is put under
+//! [`super::watch`]. Each goes into its queue's [`super::flight`] ring. When it has ended, its record is written.
+
+use super::flight::{Facts, Flight, Stage};
+use super::queue_state::{Life, QueueState};
+use super::service::{Answer, Completed, Enqueued, Subscriber};
+use super::settle::{read_flight, settle};
+use super::state::next_dispatch;
+use super::watch::Watcher;
+use crate::layout::Signal;
+use crate::sink::Sink;
+use crate::state::STATE;
+use crate::symbols;
+use midair_record::event::{Header, Kernel, Plain, Untimed, flag, kind};
+use midair_sdk_hot::clock::now;
+use midair_sdk_hot::wrappers::original;
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// Free signals that are kept ready: what eight threads launch in a few milliseconds.
+const READY_SIGNALS: usize = 4096;
+/// Those that are made before the hooks go in; the first round of the session makes the rest.
+const FIRST_SIGNALS: usize = 1024;
+/// Signals that we make at most, ever.
+const MOST_SIGNALS: usize = 60_000;
+/// `HSA_AMD_SIGNAL_AMD_GPU_ONLY`: no interrupt, no event.
+const GPU_ONLY: u64 = 1;
+
+/// What the worker thread keeps for the times of kernels.
+#[derive(Debug, Default)]
+pub struct KernelTiming {
+    /// Signals made so far.
+    made: usize,
+    /// Kernels that were launched and not known: each is looked for once.
+    looked_for: HashSet<u64>,
+}
+
+impl KernelTiming {
+    /// Before the hooks are installed: makes signals. False when the runtime gives none.
+    pub(super) fn prepare(&mut self) -> bool {
+        self.fill(FIRST_SIGNALS)
+    }
+
+    /// Makes signals for those that were used since.
+    pub(super) fn refill(&mut self) {
+        self.fill(READY_SIGNALS);
+    }
+
+    /// After the hooks are restored: gives the runtime its signals back.
+    pub(super) fn release_signals(&mut self) {
+        while let Some(signal) = STATE.signals.take() {
+            // SAFETY: a signal of ours that nothing in flight refers to; its runtime is open (a shut-down waits for the session's end).
+            unsafe { original::hsa_signal_destroy(signal.0) };
+        }
+        self.made = 0;
+        self.looked_for.clear();
+    }
+
+    fn fill(&mut self, wanted: usize) -> bool {
+        while STATE.signals.len() < wanted && self.made < MOST_SIGNALS {
+            let mut handle = 0_u64;
+            // SAFETY: the runtime's own function with a valid out pointer; no consumers are named.
+            let status = unsafe {
+                original::hsa_amd_signal_create(
+                    1,
+                    0,
+                    std::ptr::null_mut(),
+                    GPU_ONLY,
+                    (&raw mut handle).cast(),
+                )
+            };
+            if status != 0 {
+                return !STATE.signals.is_empty();
+            }
+            self.made += 1;
+            if STATE.signals.put(Signal(handle)).is_err() {
+                break;
+            }
+        }
+        true
+    }
+
+    fn recycle(&mut self, signal: Signal) {
+        // SAFETY: ours, and nothing in flight refers to it (its packet has completed).
+        unsafe { signal.rearm() };
+        if let Err(signal) = STATE.signals.put(signal) {
+            // SAFETY: as above.
+            unsafe { original::hsa_signal_destroy(signal.0) };
+            self.made = self.made.saturating_sub(1);
+        }
+    }
+
+    /// Ticks or reason, if the flight has ended.
+    pub(super) fn ended(
+        &mut self,
+        queue: &QueueState,
+        flight: &Flight,
+        last: Option<Untimed>,
+    ) -> Option<Result<(u64, u64), Untimed>> {
+        match flight.stage.load(Acquire) {
+            Stage::Seen => return Some(Ok((flight.start.load(Relaxed), flight.end.load(Relaxed)))),
+            Stage::Untimed => return Some(Err(untimed(flight.reason.load(Relaxed)))),
+            Stage::UnderWay => {}
+            _ => return None,
+        }
+        let facts = flight.facts();
+        let signal = Signal(facts.signal);
+        // Before the look at the signal: what has not fired on a queue that is gone never will.
+        let gone = queue.life.load(Acquire) == Life::Gone;
+        let has_ended = facts.index < queue.ended_below.load(Relaxed);
+        if facts.ours {
+            // SAFETY: a signal of ours, alive as long as its runtime.
+            let (value, start, end) =
+                unsafe { (signal.value(), signal.start_ticks(), signal.end_ticks()) };
+            if value < 1 {
+                self.recycle(signal);
+                return Some(Ok((start, end)));
+            }
+            if has_ended {
+                // The packet processor had read the packet when our signal was put in: it never fires, and nobody waits for it.
+                return Some(Err(Untimed::PacketTakenFirst));
+            }
+            if let Some(why) = last {
+                return Some(Err(why));
+            }
+            if gone {
+                return Some(Err(Untimed::QueueDestroyed));
+            }
+            return None;
+        }
+        // Its own signal: the application may be about to change it; whoever gets the flight reads it.
+        if flight
+            .stage
+            .compare_exchange(Stage::UnderWay, Stage::Reading, AcqRel, Acquire)
+            .is_err()
+        {
+            return None;
+        }
+        let watcher = Watcher::Flight(std::ptr::from_ref(flight).addr());
+        if let Some(why) = last {
+            // The hooks are out: the application may have destroyed the signal, or used it for something else.
+            STATE.watchers.release(facts.signal, watcher);
+            return Some(Err(why));
+        }
+        // SAFETY: the signal is watched: before the application stores to it or destroys it, a hook takes the flight out of
+        // UNDER_WAY, and waits for us while it is READING.
+        let (start, end) = unsafe { (signal.start_ticks(), signal.end_ticks()) };
+        if end != 0 && end != facts.stale_end {
+            STATE.watchers.release(facts.signal, watcher);
+            return Some(Ok((start, end)));
+        }
+        if gone {
+            STATE.watchers.release(facts.signal, watcher);
+            return Some(Err(Untimed::QueueDestroyed));
+        }
+        flight.stage.store(Stage::UnderWay, Release);
+        None
+    }
+}
+
+impl Subscriber for KernelTiming {
+    fn enqueue(queue: &'static QueueState, enqueued: &Enqueued) -> Answer {
+        let Some((packet, own)) = enqueued.packet else {
+            // Its packet is gone: nobody can put a signal into it.
+            let facts = facts_of(enqueued);
+            let reason = Untimed::PacketTakenFirst as u32;
+            let pushed = queue.flights.push(facts, Stage::Untimed, reason);
+            return Answer {
+                is_full: pushed.is_none(),
+                ..Answer::default()
+            };
+        };
+        let mut facts = Facts {
+            signal: own.0,
+            ..facts_of(enqueued)
+        };
+        let (mut at, mut reason) = (Stage::UnderWay, Untimed::Timed);
+        if own.0 == 0 {
+            match STATE.signals.take() {
+                Some(signal) => {
+                    facts.signal = signal.0;
+                    facts.ours = true;
+                    // SAFETY: the packet is valid and not rung; one aligned store. If the packet processor has taken it already (a queue
+                    // that is mapped again takes packets without a doorbell), the signal never fires and is never used again.
+                    unsafe { packet.set_completion(signal) };
+                }
+                None => (at, reason) = (Stage::Untimed, Untimed::NoSignal),
+            }
+        } else {
+            // Whoever waited for an earlier packet with this signal has its times read now, before they are overwritten.
+            settle(own.0);
+            // SAFETY: the application put the signal into the packet, so it is alive.
+            facts.stale_end = unsafe { own.end_ticks() };
+        }
+        let is_full = match queue.flights.push(facts, at, reason as u32) {
+            Some(flight) if own.0 != 0 => {
+                if let Some(Watcher::Flight(address)) = STATE
+                    .watchers
+                    .watch(own.0, Watcher::Flight(std::ptr::from_ref(flight).addr()))
+                {
+                    // SAFETY: an address that was put under watch in this session.
+                    unsafe { read_flight(address) };
+                }
+                false
+            }
+            Some(_) => false,
+            None => true,
+        };
+        Answer {
+            is_full,
+            ..Answer::default()
+        }
+    }
+
+    /// Writes the dispatch's record.
+    fn complete(&mut self, queue: &QueueState, dispatch: &Completed<'_>, sink: &mut Sink) {
+        let facts = dispatch.facts;
+        let agent = queue.agent.load(Acquire);
+        let times = dispatch.outcome.and_then(|(start, end)| {
+            let (start, end) = (to_clock(agent, start), to_clock(agent, end));
+            if start != 0 && end >= start {
+                Ok((start, end))
+            } else {
+                Err(Untimed::BadTimes)
+            }
+        });
+        let (start, end, untimed) = match times {
+            Ok((start, end)) => (start, end, Untimed::Timed),
+            Err(why) => (0, 0, why),
+        };
+        let mut flags = facts.launch.flags;
+        match untimed {
+            Untimed::Timed => {
+                queue.timed.fetch_add(1, Relaxed);
+                if facts.after_all {
+                    queue.ended_below.fetch_max(facts.index, Relaxed);
+                }
+            }
+            why => {
+                flags |= flag::UNTIMED;
+                if why == Untimed::RunningAtDetach {
+                    flags |= flag::OPEN_AT_DETACH;
+                }
+                if let Some(count) = queue.untimed.get(why as usize) {
+                    count.fetch_add(1, Relaxed);
+                }
+            }
+        }
+        let kernel = facts.dispatch.kernel_object;
+        let mut kernel_id = symbols::kernel_id(kernel);
+        if kernel_id == 0 && (STATE.symbols.changed.load(Relaxed) || self.looked_for.insert(kernel))
+        {
+            // Loaded a moment ago, or in a way that no hook sees: it is looked for among all that is loaded.
+            symbols::set_changed();
+            symbols::refresh(sink);
+            kernel_id = symbols::kernel_id(kernel);
+        }
+        if kernel_id == 0 {
+            kernel_id = symbols::retired_kernel_id(kernel);
+        }
+        let record = Kernel {
+            header: Header {
+                size: size_of::<Kernel>() as u16,
+                kind: kind::KERNEL_DISPATCH,
+                flags,
+                operation: 2,
+            },
+            start,
+            end,
+            correlation: facts.launch.correlation,
+            rung: facts.rung,
+            dispatch_id: facts.dispatch_id,
+            kernel_id,
+            kernel_object: kernel,
+            packet_index: facts.index,
+            stream: facts.launch.stream,
+            queue_id: queue.id.load(Relaxed),
+            node: queue.node.load(Relaxed),
+            tid: facts.launch.tid,
+            untimed: untimed as u32,
+            private_segment: facts.dispatch.private_segment,
+            group_segment: facts.dispatch.group_segment,
+            workgroup: facts.dispatch.workgroup,
+            grid: facts.dispatch.grid,
+        };
+        sink.put(kind::KERNEL_DISPATCH, record.bytes());
+    }
+}
+
+/// What is known of a dispatch when it is enqueued, but for its signal.
+fn facts_of(enqueued: &Enqueued) -> Facts {
+    Facts {
+        index: enqueued.index,
+        dispatch_id: next_dispatch(),
+        rung: now(),
+        launch: enqueued.launch,
+        dispatch: enqueued.dispatch,
+        signal: 0,
+        stale_end: 0,
+        ours: false,
+        after_all: enqueued.after_all,
+    }
+}
+
+fn untimed(number: u32) -> Untimed {
+    Untimed::ALL
+        .get(number as usize)
+        .copied()
+        .filter(|why| *why != Untimed::Timed)
+        .unwrap_or(Untimed::BadTimes)
+}
+
+/// Device ticks to the record clock, by the runtime's own calibration.
+fn to_clock(agent: u64, ticks: u64) -> u64 {
+    if ticks == 0 {
+        return 0;
+    }
+    let mut time = 0_u64;
+    // SAFETY: the runtime's own function with a valid out pointer; an unknown agent is answered with an error.
+    let status = unsafe {
+        original::hsa_amd_profiling_convert_tick_to_system_domain(
+            agent,
+            ticks,
+            (&raw mut time).cast(),
+        )
+    };
+    if status == 0 { time } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flight::{FLIGHTS, Launch};
+    use super::*;
+    use crate::layout::Dispatch;
+    use crate::queue::service::Slots;
+
+    #[test]
+    fn a_consumed_packet_is_untimed_and_a_full_ring_says_so() {
+        let layout = std::alloc::Layout::new::<QueueState>();
+        // SAFETY: a state is a free one when all of it is zero; it stays for the rest of the process.
+        let queue: &'static QueueState = unsafe { &*std::alloc::alloc_zeroed(layout).cast() };
+        let consumed = Enqueued {
+            index: 3,
+            launch: Launch::default(),
+            dispatch: Dispatch::default(),
+            after_all: false,
+            packet: None,
+        };
+        for _ in 0..FLIGHTS {
+            let answer = KernelTiming::enqueue(queue, &consumed);
+            assert_eq!((answer.slots, answer.is_full), (Slots::default(), false));
+        }
+        assert!(KernelTiming::enqueue(queue, &consumed).is_full);
+        let flight = queue.flights.at(0);
+        assert_eq!(flight.stage.load(Acquire), Stage::Untimed);
+        assert_eq!(flight.facts().index, 3);
+        let ended = KernelTiming::default().ended(queue, flight, None);
+        assert_eq!(ended, Some(Err(Untimed::PacketTakenFirst)));
+    }
+}
