@@ -1,28 +1,17 @@
 //! The machine's agents in AMD's layout, read once from the driver's topology.
 
+pub(crate) mod list;
+
+use crate::state::STATE;
+use list::List;
 use midair_abi::agent::{Agent, AgentCache, AgentIoLink, AgentMemBank};
 use midair_abi::records::Dim3;
 use midair_agents::{HANDLE_BASE, Sources, visibility};
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
-use std::sync::OnceLock;
-
-/// What the C structs point to; lives as long as the process.
-#[derive(Debug)]
-struct List {
-    agents: Vec<Agent>,
-    pointers: Vec<*const c_void>,
-}
-
-// SAFETY: made once, never changed, never freed.
-unsafe impl Send for List {}
-// SAFETY: as above.
-unsafe impl Sync for List {}
-
-static LIST: OnceLock<List> = OnceLock::new();
 
 fn list() -> &'static List {
-    LIST.get_or_init(|| {
+    STATE.agents.get_or_init(|| {
         let mut sources = Sources::of_root(Path::new("/"));
         // The modelled GPU's topology, when the runtime itself is told to use it (source: `docs/sources.md#hsa`).
         if let Some(topology) = std::env::var_os("HSA_MODEL_TOPOLOGY") {
@@ -36,7 +25,8 @@ fn list() -> &'static List {
             .iter()
             .map(|agent| (&raw const *agent).cast())
             .collect();
-        List { agents, pointers }
+        // It lives as long as the process: tools keep the pointers.
+        Box::leak(Box::new(List { agents, pointers }))
     })
 }
 
@@ -168,15 +158,5 @@ fn c_agent(agent: midair_agents::Agent) -> Agent {
             .zip(bits)
             .fold(0, |word, (bit, seen)| word | u32::from(seen) << bit),
         uuid: agent.uuid,
-    }
-}
-
-/// See `forked` in `midair-sdk-control`: a list that is whole is the machine's, and stays.
-pub fn begin_anew() {
-    if LIST.get().is_none() {
-        let place = std::ptr::from_ref(&LIST).cast_mut();
-        // SAFETY: in a forked child before its first session: the only thread that uses it. It is made of cells that may be changed
-        // behind a shared reference, and holds nothing that anybody could refer to.
-        unsafe { place.write(OnceLock::new()) };
     }
 }

@@ -4,109 +4,30 @@
 //! Callbacks run on the thread that delivers (ours), or on a callback thread if the tool assigned one; never under a lock of
 //! ours. The records are the buffer's and are valid until the callback returns.
 
+pub(crate) mod batch;
+
+pub use batch::BufferCallback;
+
 use crate::callback_thread;
 use crate::code_object;
 use crate::context::record_kind;
-use crate::convert::{self, Converted};
+use crate::convert;
 use crate::external;
 use crate::late;
-use crate::state::{self, State};
+use crate::registry::{self, Registry};
+use crate::state;
 use crate::status::Status;
+use batch::{Batch, Buffer};
 use midair_abi::constants as c;
-use midair_abi::records::{HipApiExt, KernelDispatch, RecordHeader};
+use midair_abi::records::RecordHeader;
 use midair_record::event::{self, Malformed, Record, flag};
 use midair_sdk_hot::operations::Opaque;
 use std::ffi::c_void;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// Which word of every record of AMD's is the external correlation id.
-const EXTERNAL: usize = 3;
-const _: () = {
-    use midair_abi::layout as theirs;
-    assert!(theirs::rocprofiler_buffer_tracing_hip_api_record_t::correlation_id == 16);
-    assert!(theirs::rocprofiler_buffer_tracing_hip_api_ext_record_t::correlation_id == 16);
-    assert!(theirs::rocprofiler_buffer_tracing_hsa_api_record_t::correlation_id == 16);
-    assert!(theirs::rocprofiler_buffer_tracing_marker_api_record_t::correlation_id == 16);
-    assert!(theirs::rocprofiler_buffer_tracing_kernel_dispatch_record_t::correlation_id == 16);
-    assert!(theirs::rocprofiler_buffer_tracing_memory_copy_record_t::correlation_id == 16);
-    assert!(theirs::rocprofiler_buffer_tracing_memory_allocation_record_t::correlation_id == 16);
-    assert!(theirs::rocprofiler_buffer_tracing_scratch_memory_record_t::correlation_id == 16);
-    assert!(theirs::rocprofiler_correlation_id_t::external == 8);
-};
-
 /// How long a flush waits for a callback thread.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
-
-/// Bytes of the largest record that we put into a buffer.
-const LARGEST: usize = size_of::<KernelDispatch>();
-const _: () = assert!(LARGEST >= size_of::<HipApiExt>());
-
-/// `rocprofiler_buffer_tracing_cb_t`: context, buffer, headers, their number, the tool's data, records dropped before these.
-pub type BufferCallback =
-    unsafe extern "C" fn(u64, u64, *mut *mut RecordHeader, usize, *mut c_void, u64);
-
-/// Records that wait for the callback.
-#[derive(Debug, Default)]
-struct Batch {
-    /// The records, one behind the other, aligned to 8 bytes.
-    words: Vec<u64>,
-    /// Kind and first word of each.
-    index: Vec<(u32, usize)>,
-    /// Records that were not taken since the last callback.
-    dropped: u64,
-}
-
-impl Batch {
-    fn bytes(&self) -> usize {
-        self.words.len() * 8
-    }
-    fn is_empty(&self) -> bool {
-        self.index.is_empty() && self.dropped == 0
-    }
-}
-
-/// A buffer.
-#[derive(Debug)]
-pub(crate) struct Buffer {
-    context: u64,
-    size: usize,
-    watermark: usize,
-    lossless: bool,
-    callback: BufferCallback,
-    data: Opaque,
-    /// Handle of the callback thread; 0 for the thread that delivers.
-    thread: u64,
-    batch: Batch,
-    /// A callback runs.
-    busy: bool,
-}
-
-impl Buffer {
-    /// Takes a record, or counts it as dropped. `external` is the external correlation id that goes with it.
-    fn push(&mut self, record: &Converted, external: u64) {
-        let words = record.words();
-        // One record is taken whatever the size: a buffer smaller than that would never see any.
-        let full = self.batch.bytes() + words.len() * 8 > self.size && !self.batch.words.is_empty();
-        if full && !self.lossless {
-            self.batch.dropped += 1;
-            return;
-        }
-        self.batch
-            .index
-            .push((record.kind(), self.batch.words.len()));
-        let at = self.batch.words.len() + EXTERNAL;
-        self.batch.words.extend_from_slice(words);
-        if let Some(word) = self.batch.words.get_mut(at) {
-            *word = external;
-        }
-    }
-    /// Whether the callback should be called now: at the watermark, or when the next record might not fit.
-    fn due(&self) -> bool {
-        let filled = self.batch.bytes();
-        !self.busy && (filled >= self.watermark || filled + LARGEST > self.size)
-    }
-}
 
 /// Makes a buffer of `size` bytes whose callback is called when `watermark` bytes are in it; returns its handle.
 pub fn create(
@@ -151,7 +72,7 @@ pub fn destroy(buffer: u64) -> Result<(), Status> {
     for context in &mut state.contexts {
         context.services.retain(|service| service.buffer != buffer);
     }
-    if let Some(slot) = state::index(buffer).and_then(|index| state.buffers.get_mut(index)) {
+    if let Some(slot) = registry::index(buffer).and_then(|index| state.buffers.get_mut(index)) {
         *slot = None;
     }
     Ok(())
@@ -160,7 +81,7 @@ pub fn destroy(buffer: u64) -> Result<(), Status> {
 /// Has the buffer's callbacks called on a callback thread from now on.
 pub fn assign_thread(buffer: u64, thread: u64) -> Result<(), Status> {
     let mut state = state::lock();
-    state::index(thread)
+    registry::index(thread)
         .and_then(|index| state.threads.get(index))
         .ok_or(Status::THREAD_NOT_FOUND)?;
     state.buffer(buffer)?.thread = thread;
@@ -212,7 +133,7 @@ fn call(handle: u64, wait: bool) -> Result<(), Status> {
         data,
         batch,
     };
-    let Some(thread) = state::index(thread).and_then(|index| state.threads.get(index)) else {
+    let Some(thread) = registry::index(thread).and_then(|index| state.threads.get(index)) else {
         drop(state);
         job.run();
         return Ok(());
@@ -313,7 +234,7 @@ fn deliver_one(record: &Record<'_>) {
     let Some(seen) = Seen::of(record) else { return };
     let mut state = state::lock();
     let mut due = Vec::new();
-    let State {
+    let Registry {
         contexts, buffers, ..
     } = &mut *state;
     for (handle, context) in (1..)
@@ -329,7 +250,7 @@ fn deliver_one(record: &Record<'_>) {
             {
                 continue;
             }
-            let Some(buffer) = state::index(service.buffer)
+            let Some(buffer) = registry::index(service.buffer)
                 .and_then(|index| buffers.get_mut(index))
                 .and_then(Option::as_mut)
             else {

@@ -1,27 +1,16 @@
 //! Threads that tools ask for, to have their buffers' callbacks called there. There is none unless a tool asks.
 
-use crate::state;
+pub(crate) mod handle;
+
+pub use handle::ThreadNotice;
+
+use crate::state::{self, STATE};
 use crate::status::Status;
+use handle::{CallbackThread, Listener, Work};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, PoisonError};
-
-/// Something to do on a callback thread.
-pub(crate) type Work = Box<dyn FnOnce() + Send>;
-
-/// A callback thread.
-#[derive(Debug)]
-pub(crate) struct CallbackThread {
-    work: Sender<Work>,
-}
-
-impl CallbackThread {
-    /// Hands work over; false when the thread is gone.
-    pub fn send(&self, work: Work) -> bool {
-        self.work.send(work).is_ok()
-    }
-}
+use std::sync::PoisonError;
+use std::sync::mpsc::channel;
 
 thread_local! {
     static IS_CALLBACK_THREAD: Cell<bool> = const { Cell::new(false) };
@@ -32,18 +21,6 @@ pub(crate) fn is_current() -> bool {
     IS_CALLBACK_THREAD.get()
 }
 
-/// `rocprofiler_internal_thread_library_cb_t`: the library that makes a thread, the tool's data.
-pub type ThreadNotice = unsafe extern "C" fn(c_int, *mut c_void);
-
-/// Whom to tell before and after a thread is made: (before, after, libraries, data).
-type Listener = (
-    Option<ThreadNotice>,
-    Option<ThreadNotice>,
-    c_int,
-    midair_sdk_hot::operations::Opaque,
-);
-static LISTENERS: Mutex<Vec<Listener>> = Mutex::new(Vec::new());
-
 /// Has a tool told of threads that libraries of the set `libraries` make (`ROCPROFILER_LIBRARY` is us; the others make
 /// threads that we do not know of).
 pub fn listen(
@@ -52,7 +29,10 @@ pub fn listen(
     libraries: c_int,
     data: *mut c_void,
 ) {
-    let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut listeners = STATE
+        .listeners
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     listeners.push((
         before,
         after,
@@ -63,7 +43,8 @@ pub fn listen(
 
 fn tell(which: impl Fn(&Listener) -> Option<ThreadNotice>) {
     const US: c_int = midair_abi::constants::ROCPROFILER_LIBRARY;
-    let listeners = LISTENERS
+    let listeners = STATE
+        .listeners
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .clone();
@@ -114,10 +95,4 @@ fn with_signals_blocked<R>(body: impl FnOnce() -> R) -> R {
     // SAFETY: the set that was read above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
     result
-}
-
-/// See `forked` in `midair-sdk-control`.
-pub fn begin_anew() {
-    // SAFETY: in a forked child before its first session: the only thread that uses it.
-    unsafe { midair_sdk_hot::fork::renew(&LISTENERS, Vec::new()) };
 }

@@ -4,23 +4,14 @@
 //! counted here and the worker is woken; it asks [`crate::context::wanted`] what the contexts want now and says when that is
 //! done ([`applied`]), for which the tool's thread waits, within a limit.
 
+use crate::state::STATE;
 use midair_sdk_hot::callbacks;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// How long a tool's thread waits for the worker.
 pub const LIMIT: Duration = Duration::from_millis(1500);
-
-/// Changes counted, and those that the worker has applied.
-static REQUESTED: AtomicU64 = AtomicU64::new(0);
-static APPLIED: AtomicU64 = AtomicU64::new(0);
-/// The pid of the process in which a worker serves a session, 0 when none: a forked child has a copy of this word and no worker.
-static SERVING: AtomicU32 = AtomicU32::new(0);
-/// Thread id of the worker.
-static WORKER: AtomicU32 = AtomicU32::new(0);
-/// Futex word that the worker waits on: counts what it is to look at.
-static CALLS: AtomicU32 = AtomicU32::new(0);
 
 fn tid() -> u32 {
     // SAFETY: a system call without arguments.
@@ -29,12 +20,12 @@ fn tid() -> u32 {
 
 /// The calling thread is the worker.
 pub fn i_am_the_worker() {
-    WORKER.store(tid(), Release);
+    STATE.worker.store(tid(), Release);
 }
 
 /// Thread id of the worker, 0 when there has been none.
 pub fn worker() -> u32 {
-    WORKER.load(Acquire)
+    STATE.worker.load(Acquire)
 }
 
 /// Whether the calling thread is the worker.
@@ -44,29 +35,31 @@ pub fn is_worker() -> bool {
 
 /// The worker begins or ends to serve a session.
 pub fn serve(on: bool) {
-    SERVING.store(if on { std::process::id() } else { 0 }, SeqCst);
+    STATE
+        .serving
+        .store(if on { std::process::id() } else { 0 }, SeqCst);
 }
 
 /// Whether a worker serves a session in this process.
 pub fn is_served() -> bool {
-    let pid = SERVING.load(SeqCst);
+    let pid = STATE.serving.load(SeqCst);
     pid != 0 && pid == std::process::id()
 }
 
 /// Futex word that changes whenever the worker is woken ([`wake`]).
 pub fn calls() -> &'static AtomicU32 {
-    &CALLS
+    &STATE.calls
 }
 
 /// Has the worker look immediately, if it waits.
 pub fn wake() {
-    CALLS.fetch_add(1, SeqCst);
+    STATE.calls.fetch_add(1, SeqCst);
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: a static word; waking has no effect on memory.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
-            std::ptr::from_ref(&CALLS),
+            std::ptr::from_ref(&STATE.calls),
             operation,
             i32::MAX,
             0,
@@ -80,7 +73,7 @@ pub fn wake() {
 /// worker has applied the change, within [`LIMIT`].
 pub(crate) fn changed() {
     if is_worker() {
-        REQUESTED.fetch_add(1, SeqCst);
+        STATE.requested.fetch_add(1, SeqCst);
     } else {
         request_within(LIMIT);
     }
@@ -93,13 +86,13 @@ pub fn request_within(limit: Duration) -> bool {
         // No session, or a forked child without a worker.
         return true;
     }
-    let ticket = REQUESTED.fetch_add(1, SeqCst) + 1;
+    let ticket = STATE.requested.fetch_add(1, SeqCst) + 1;
     wake();
     if callbacks::is_inside() {
         return true;
     }
     let end = Instant::now() + limit;
-    while is_served() && APPLIED.load(SeqCst) < ticket {
+    while is_served() && STATE.applied.load(SeqCst) < ticket {
         if Instant::now() >= end {
             return false;
         }
@@ -110,25 +103,15 @@ pub fn request_within(limit: Duration) -> bool {
 
 /// How many changes there have been: read before [`crate::context::wanted`], for [`applied`].
 pub fn requested() -> u64 {
-    REQUESTED.load(SeqCst)
+    STATE.requested.load(SeqCst)
 }
 
 /// Everything up to `ticket` ([`requested`]) is applied.
 pub fn applied(ticket: u64) {
-    APPLIED.store(ticket, SeqCst);
+    STATE.applied.store(ticket, SeqCst);
 }
 
 /// Whether there are changes that were not applied.
 pub fn is_pending() -> bool {
-    APPLIED.load(SeqCst) < REQUESTED.load(SeqCst)
-}
-
-/// In a forked child before its first session.
-pub fn begin_anew() {
-    for count in [&REQUESTED, &APPLIED] {
-        count.store(0, SeqCst);
-    }
-    for word in [&SERVING, &WORKER] {
-        word.store(0, SeqCst);
-    }
+    STATE.applied.load(SeqCst) < STATE.requested.load(SeqCst)
 }

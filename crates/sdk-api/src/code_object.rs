@@ -1,23 +1,22 @@
 //! Code objects and kernel symbols for the callbacks of contexts that asked for them.
 
 use crate::agents;
-use crate::context::CodeObjectService;
-use crate::state;
+use crate::context::services::CodeObjectService;
+use crate::state::{self, STATE};
 use midair_abi::constants as c;
 use midair_abi::records::{CallbackRecord, CodeObjectLoad, CorrelationId, KernelSymbol};
 use midair_record::event::{self, Record};
-use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Mutex, PoisonError};
-
-/// `hsa_agent_t` handles by KFD node.
-static HANDLES: Mutex<Option<HashMap<u32, u64>>> = Mutex::new(None);
+use std::sync::PoisonError;
 
 /// Hands one on. Strings and data are ours and valid until the callback returns.
 pub(crate) fn deliver(record: &Record<'_>) {
     match record {
         Record::Agent(agent) => {
-            let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut handles = STATE
+                .agent_handles
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             handles
                 .get_or_insert_default()
                 .insert(agent.node, agent.handle);
@@ -39,7 +38,8 @@ fn text(bytes: &[u8]) -> CString {
 fn load(object: &event::CodeObject, uri: &[u8]) {
     let uri = text(uri);
     let memory = object.memory_base != 0;
-    let handle = HANDLES
+    let handle = STATE
+        .agent_handles
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .as_ref()
@@ -123,10 +123,4 @@ fn call(operation: i32, payload: *mut c_void) {
         // SAFETY: the tool gave us this function for such calls; the payload outlives the call.
         unsafe { (service.callback)(record, &raw mut user_data, service.data.0) };
     }
-}
-
-/// See `forked` in `midair-sdk-control`.
-pub fn begin_anew() {
-    // SAFETY: in a forked child before its first session: the only thread that uses it.
-    unsafe { midair_sdk_hot::fork::renew(&HANDLES, None) };
 }

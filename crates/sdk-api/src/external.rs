@@ -5,26 +5,17 @@
 //!
 //! Decisions: AMD-047 (`docs/deviations/amd.md`).
 
-use crate::state;
+pub(crate) mod stack;
+
+use crate::state::{self, STATE};
 use crate::status::Status;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::external_ids;
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::AtomicU64;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
 
 /// Changes that are remembered of a context and thread. Records arrive within milliseconds of what they tell.
 const HISTORY: usize = 4096;
-
-#[derive(Debug, Default)]
-struct Stack {
-    values: Vec<u64>,
-    /// When which value came to the top.
-    changes: VecDeque<(u64, u64)>,
-}
-
-static STACKS: Mutex<Option<HashMap<(u64, u64), Stack>>> = Mutex::new(None);
 
 fn change<T>(
     context: u64,
@@ -32,7 +23,10 @@ fn change<T>(
     act: impl FnOnce(&mut Vec<u64>) -> Result<T, Status>,
 ) -> Result<T, Status> {
     state::lock().context(context)?;
-    let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stacks = STATE
+        .external
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     let stack = stacks
         .get_or_insert_default()
         .entry((context, tid))
@@ -46,12 +40,9 @@ fn change<T>(
         stack.changes.pop_front();
     }
     stack.changes.push_back((now(), top));
-    USED.store(1, Relaxed);
+    STATE.external_used.store(1, Relaxed);
     Ok(result)
 }
-
-/// 1 once a tool has pushed a value.
-static USED: AtomicU64 = AtomicU64::new(0);
 
 /// Puts a value on top.
 ///
@@ -76,10 +67,13 @@ pub fn pop(context: u64, tid: u64) -> Result<u64, Status> {
 
 /// The value that was on top at a moment; 0 when there was none, or nobody remembers.
 pub(crate) fn at(context: u64, tid: u64, time: u64) -> u64 {
-    if USED.load(Relaxed) == 0 {
+    if STATE.external_used.load(Relaxed) == 0 {
         return 0;
     }
-    let stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let stacks = STATE
+        .external
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     let Some(stack) = stacks.as_ref().and_then(|all| all.get(&(context, tid))) else {
         return 0;
     };
@@ -88,11 +82,4 @@ pub(crate) fn at(context: u64, tid: u64, time: u64) -> u64 {
         .checked_sub(1)
         .and_then(|last| stack.changes.get(last))
         .map_or(0, |(_, value)| *value)
-}
-
-/// See `forked` in `midair-sdk-control`.
-pub fn begin_anew() {
-    // SAFETY: in a forked child before its first session: the only thread that uses it.
-    unsafe { midair_sdk_hot::fork::renew(&STACKS, None) };
-    USED.store(0, Relaxed);
 }

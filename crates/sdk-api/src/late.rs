@@ -1,7 +1,8 @@
 //! Callbacks without a moment of their own on an application's thread: a dispatch that is complete, a runtime whose tables were taken.
 //! Made from their records, on our own thread.
 
-use crate::context::{CallbackService, late_kind};
+use crate::context::late_kind;
+use crate::context::services::CallbackService;
 use crate::convert;
 use crate::external;
 use crate::state;

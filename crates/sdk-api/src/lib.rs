@@ -13,22 +13,14 @@ pub mod changes;
 mod code_object;
 pub mod context;
 mod convert;
+mod converted;
 mod external;
 mod late;
 pub mod notes;
 pub mod registration;
+mod registry;
 pub mod setting;
 mod state;
 pub mod status;
 
-/// In a forked child before its first session: the parent's tools are not the child's.
-pub fn begin_anew() {
-    changes::begin_anew();
-    notes::begin_anew();
-    state::begin_anew();
-    setting::begin_anew();
-    external::begin_anew();
-    callback_thread::begin_anew();
-    code_object::begin_anew();
-    agents::begin_anew();
-}
+pub use state::reset_after_fork;

@@ -11,20 +11,23 @@
 
 use crate::buffer;
 use crate::context;
-use crate::state::{self, State};
+use crate::registry::{self, Registry};
+use crate::state::{self, STATE};
 use crate::status::Status;
 use midair_abi::registration::{
-    ClientId, Configure, ConfigureAttach, ConfigureExperimental, ConfigureResult, Finalize,
-    ToolAttach,
+    ClientId, Configure, ConfigureAttach, ConfigureExperimental, ConfigureResult,
 };
 use std::cell::Cell;
-use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::ffi::{CStr, c_int};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+pub(crate) mod client;
 pub mod discover;
 pub mod library;
+pub(crate) mod search;
 
+use client::{Client, Hooks, Phase, Source};
 pub use discover::find_clients;
 pub use library::{load, load_list};
 
@@ -34,88 +37,6 @@ pub const VERSION: (u32, u32, u32) = (1, 2, 1);
 pub const VERSION_NUMBER: u32 = VERSION.0 * 10000 + VERSION.1 * 100 + VERSION.2;
 /// [`VERSION`] in words.
 pub const VERSION_TEXT: &CStr = c"1.2.1";
-
-/// A configured tool.
-#[derive(Debug)]
-pub(crate) struct Client {
-    /// Lives for ever: the tool may keep the pointer.
-    id: &'static mut ClientId,
-    /// Where it came from.
-    source: Source,
-    /// Named for the attach that is under way, or for the last one.
-    named: bool,
-    result: ConfigureResult,
-    hooks: Hooks,
-    phase: Phase,
-    /// It has been attached before.
-    before: bool,
-    /// Its contexts that the next attach starts: those that its `initialize` started, and for a tool without `tool_attach` those that
-    /// ran at the last detach.
-    resume: Vec<u64>,
-}
-
-// SAFETY: the pointers in it are the tool's functions and data, which the tool has told us to use from our thread.
-unsafe impl Send for Client {}
-
-/// What a tool wants to be called at when it is attached and detached.
-#[derive(Debug, Clone, Copy)]
-enum Hooks {
-    /// Nothing: its contexts are started and stopped for it.
-    None,
-    /// `rocprofiler_configure_attach`.
-    Attach {
-        attach: Option<ToolAttach>,
-        detach: Option<Finalize>,
-        data: *mut c_void,
-    },
-    /// `rocprofiler_configure_experimental`: like `None`, and it is told.
-    Experimental {
-        reattach: Option<Finalize>,
-        detach: Option<Finalize>,
-        data: *mut c_void,
-    },
-}
-
-impl Hooks {
-    /// Whether the tool starts its contexts itself.
-    fn starts(self) -> bool {
-        matches!(
-            self,
-            Hooks::Attach {
-                attach: Some(_),
-                ..
-            }
-        )
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Configured,
-    Initialized,
-    Attached,
-    /// A thread is detaching it.
-    Leaving,
-    /// `initialize` said no, or the tool ended itself.
-    Out,
-}
-
-/// Where a client came from. Two are the same when this is equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// Named for an attach; by its library handle, so that the next attach finds it again.
-    Attachment(usize),
-    /// There when the process was started; by its `rocprofiler_configure`.
-    Start(usize),
-    /// `rocprofiler_force_configure`; by its function.
-    Forced(usize),
-}
-
-impl Source {
-    fn is_attachment(self) -> bool {
-        matches!(self, Source::Attachment(_))
-    }
-}
 
 /// The functions by which a tool is configured, as far as its library has them.
 #[derive(Debug, Clone, Copy)]
@@ -292,15 +213,15 @@ fn running(contexts: &[u64]) -> Vec<u64> {
 fn with_client(handle: u32, change: impl FnOnce(&mut Client)) {
     let mut state = state::lock();
     if let Some(client) =
-        state::index(u64::from(handle)).and_then(|index| state.clients.get_mut(index))
+        registry::index(u64::from(handle)).and_then(|index| state.clients.get_mut(index))
     {
         change(client);
     }
 }
 
-fn set_phase(state: &mut State, handle: u32, phase: Phase) {
+fn set_phase(state: &mut Registry, handle: u32, phase: Phase) {
     if let Some(client) =
-        state::index(u64::from(handle)).and_then(|index| state.clients.get_mut(index))
+        registry::index(u64::from(handle)).and_then(|index| state.clients.get_mut(index))
     {
         client.phase = phase;
     }
@@ -321,8 +242,8 @@ unsafe extern "C" fn end_client(id: ClientId) {
     midair_capi_build::edge((), || {
         let finalize = {
             let mut state = state::lock();
-            let client =
-                state::index(u64::from(id.handle)).and_then(|index| state.clients.get_mut(index));
+            let client = registry::index(u64::from(id.handle))
+                .and_then(|index| state.clients.get_mut(index));
             let Some(client) = client.filter(|client| client.phase != Phase::Out) else {
                 return;
             };
@@ -573,18 +494,16 @@ fn wait_for_leaving() {
 /// Has [`finalize`] called when this process exits; once. What stops collecting at the exit must be registered later, since the exit
 /// calls the last one first.
 pub fn end_at_exit() {
-    /// The process that asked. A child that was forked meanwhile has no tool of its own to end.
-    static PROCESS: AtomicI32 = AtomicI32::new(0);
     extern "C" fn at_exit() {
         // SAFETY: no arguments, no failure.
-        if unsafe { libc::getpid() } == PROCESS.load(SeqCst) {
+        if unsafe { libc::getpid() } == STATE.exit_process.load(SeqCst) {
             midair_capi_build::edge((), finalize);
         }
     }
     // SAFETY: as above; `at_exit` is a function of a library that is never unloaded.
     unsafe {
         let me = libc::getpid();
-        if PROCESS.swap(me, SeqCst) != me {
+        if STATE.exit_process.swap(me, SeqCst) != me {
             libc::atexit(at_exit);
         }
     }

@@ -1,23 +1,21 @@
 //! The settings of the session (`ROCPROF_…`), for tools. They come from the attacher's environment buffer; nothing is put
 //! into the application's environment.
 
+pub(crate) mod store;
+
+use crate::state::STATE;
 use midair_settings::Settings;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
-use std::sync::{Mutex, PoisonError};
-
-#[derive(Debug, Default)]
-struct Store {
-    settings: Settings,
-    /// Values that were given out as C strings.
-    given: HashMap<CString, CString>,
-}
-
-static STORE: Mutex<Option<Store>> = Mutex::new(None);
+use std::sync::PoisonError;
+use store::Store;
 
 /// Takes the settings of a new session. Values that [`get`] gave out before are freed.
 pub fn publish(settings: Settings) {
-    *STORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Store {
+    *STATE
+        .settings
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = Some(Store {
         settings,
         given: HashMap::new(),
     });
@@ -25,7 +23,8 @@ pub fn publish(settings: Settings) {
 
 /// Whether a session has brought settings.
 pub fn is_published() -> bool {
-    STORE
+    STATE
+        .settings
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .is_some()
@@ -33,7 +32,10 @@ pub fn is_published() -> bool {
 
 /// Looks at the settings of the session; none where no session has brought any.
 pub fn with<T>(look: impl FnOnce(&Settings) -> T) -> T {
-    let store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
+    let store = STATE
+        .settings
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     match store.as_ref() {
         Some(store) => look(&store.settings),
         None => look(&Settings::default()),
@@ -42,7 +44,10 @@ pub fn with<T>(look: impl FnOnce(&Settings) -> T) -> T {
 
 /// The value of a setting under its name or an older one, valid until the next [`publish`]; null when it is not set.
 pub fn get(name: &CStr) -> *const c_char {
-    let mut store = STORE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut store = STATE
+        .settings
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     let Some(store) = store.as_mut() else {
         return std::ptr::null();
     };
@@ -54,10 +59,4 @@ pub fn get(name: &CStr) -> *const c_char {
         return std::ptr::null();
     };
     store.given.entry(name.to_owned()).or_insert(value).as_ptr()
-}
-
-/// See `forked` in `midair-sdk-control`.
-pub fn begin_anew() {
-    // SAFETY: in a forked child before its first session: the only thread that uses it.
-    unsafe { midair_sdk_hot::fork::renew(&STORE, None) };
 }

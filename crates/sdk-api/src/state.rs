@@ -1,88 +1,119 @@
-//! What the C API knows: clients, contexts, buffers, callback threads. One lock for all of it; it is never held while a
-//! function of a tool runs, and nothing on an application's hot path takes it.
+//! All state of this crate. [`ForkState`] says what a forked child does with it.
 
-use crate::buffer::Buffer;
-use crate::callback_thread::CallbackThread;
-use crate::context::Context;
-use crate::registration::Client;
-use crate::status::Status;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::agents::list::List;
+use crate::callback_thread::handle::Listener;
+use crate::external::stack::Stack;
+use crate::registration::search::Search;
+use crate::registry::Registry;
+use crate::setting::store::Store;
+use midair_lockfree::AtomicEnum;
+use midair_sdk_hot::fork::ForkState;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The client whose `initialize` runs: only then may things be configured.
-    pub configuring: Option<u32>,
-    /// A client is between its `configure` and the end of its `initialize`. One at a time.
-    pub busy: bool,
-    /// After the end.
-    pub finalized: bool,
-    /// Whether a client's `initialize` has returned since the start.
-    pub initialized: bool,
-    /// The tools that are named have been attached since.
-    pub named_used: bool,
-    /// By handle - 1.
-    pub contexts: Vec<Context>,
-    /// By handle - 1; `None` when destroyed.
-    pub buffers: Vec<Option<Buffer>>,
-    /// By handle - 1.
-    pub threads: Vec<CallbackThread>,
-    /// By handle - 1.
-    pub clients: Vec<Client>,
+    /// Changes of the running contexts, and those that the worker has applied ([`crate::changes`]).
+    pub requested: AtomicU64,
+    pub applied: AtomicU64,
+    /// The pid of the process in which a worker serves a session, 0 when none.
+    pub serving: AtomicU32,
+    /// Thread id of the worker.
+    pub worker: AtomicU32,
+    /// Futex word that the worker waits on: counts what it is to look at.
+    pub calls: AtomicU32,
+    /// Whether notes are taken, and those that wait ([`crate::notes`]).
+    pub notes_open: AtomicBool,
+    pub notes: Mutex<Vec<String>>,
+    /// Clients, contexts, buffers and callback threads.
+    pub registry: Mutex<Registry>,
+    /// Settings of the session ([`crate::setting`]).
+    pub settings: Mutex<Option<Store>>,
+    /// External correlation ids by context and thread, and whether a tool has pushed any.
+    pub external: Mutex<Option<HashMap<(u64, u64), Stack>>>,
+    pub external_used: AtomicU64,
+    /// Whom to tell of threads that are made.
+    pub listeners: Mutex<Vec<Listener>>,
+    /// `hsa_agent_t` handles by KFD node.
+    pub agent_handles: Mutex<Option<HashMap<u32, u64>>>,
+    /// The machine's agents, made once ([`crate::agents`]).
+    pub agents: OnceLock<&'static List>,
+    /// The search for tools ([`crate::registration::discover`]).
+    pub search: AtomicEnum<Search>,
+    /// An attacher's engine brought this library: nothing in the process asked for it.
+    pub entered_by_engine: AtomicBool,
+    /// The process that asked for the end of its tools at its exit. A child has no tool of its own to end.
+    pub exit_process: AtomicI32,
 }
-
-static STATE: Mutex<State> = Mutex::new(State::new());
 
 impl State {
     const fn new() -> State {
         State {
-            configuring: None,
-            busy: false,
-            finalized: false,
-            initialized: false,
-            named_used: false,
-            contexts: Vec::new(),
-            buffers: Vec::new(),
-            threads: Vec::new(),
-            clients: Vec::new(),
+            requested: AtomicU64::new(0),
+            applied: AtomicU64::new(0),
+            serving: AtomicU32::new(0),
+            worker: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
+            notes_open: AtomicBool::new(false),
+            notes: Mutex::new(Vec::new()),
+            registry: Mutex::new(Registry::new()),
+            settings: Mutex::new(None),
+            external: Mutex::new(None),
+            external_used: AtomicU64::new(0),
+            listeners: Mutex::new(Vec::new()),
+            agent_handles: Mutex::new(None),
+            agents: OnceLock::new(),
+            search: AtomicEnum::new(),
+            entered_by_engine: AtomicBool::new(false),
+            exit_process: AtomicI32::new(0),
         }
     }
 }
 
-/// Takes the lock. A panic of another holder does not matter: every change is made in one piece.
-pub(crate) fn lock() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) static STATE: ForkState<State> = ForkState::new(State::new());
+static FRESH: ForkState<State> = ForkState::new(State::new());
+
+/// Takes the registry's lock. A panic of another holder does not matter: every change is made in one piece.
+pub(crate) fn lock() -> MutexGuard<'static, Registry> {
+    STATE
+        .registry
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
-    /// The client that may configure now.
-    pub fn configuring(&self) -> Result<u32, Status> {
-        if self.finalized {
-            return Err(Status::FINALIZED);
-        }
-        self.configuring.ok_or(Status::CONFIGURATION_LOCKED)
+/// Replaces the state in a forked child: the parent's tools are not the child's.
+///
+/// # Safety
+/// In a forked child that has had no session of its own: no other thread uses the state.
+pub unsafe fn reset_after_fork() {
+    // What stays are facts of the process: the machine's agents, how this library came in, the word that a thread may be
+    // waiting on, whose exit ends the tools.
+    // SAFETY: the caller's promise.
+    unsafe {
+        STATE.replace(
+            &FRESH,
+            |old| {
+                (
+                    old.agents.get().copied(),
+                    old.search.load(SeqCst),
+                    old.entered_by_engine.load(SeqCst),
+                    old.exit_process.load(SeqCst),
+                    old.calls.load(SeqCst),
+                )
+            },
+            |new, (agents, search, entered, exit_process, calls)| {
+                if let Some(agents) = agents {
+                    // Nobody has set it: it is fresh.
+                    let _ = new.agents.set(agents);
+                }
+                new.search.store(search, SeqCst);
+                new.entered_by_engine.store(entered, SeqCst);
+                new.exit_process.store(exit_process, SeqCst);
+                new.calls.store(calls, SeqCst);
+            },
+        );
     }
-    /// A context by its handle.
-    pub fn context(&mut self, handle: u64) -> Result<&mut Context, Status> {
-        index(handle)
-            .and_then(|i| self.contexts.get_mut(i))
-            .ok_or(Status::CONTEXT_NOT_FOUND)
-    }
-    /// A buffer by its handle.
-    pub fn buffer(&mut self, handle: u64) -> Result<&mut Buffer, Status> {
-        index(handle)
-            .and_then(|i| self.buffers.get_mut(i)?.as_mut())
-            .ok_or(Status::BUFFER_NOT_FOUND)
-    }
-}
-
-/// Handles count from 1, so that a zeroed one is nobody's.
-pub(crate) fn index(handle: u64) -> Option<usize> {
-    usize::try_from(handle).ok()?.checked_sub(1)
-}
-
-/// See `forked` in `midair-sdk-control`: the parent's tools are not the child's.
-pub fn begin_anew() {
-    // SAFETY: in a forked child before its first session: the only thread that uses it.
-    unsafe { midair_sdk_hot::fork::renew(&STATE, State::new()) };
 }

@@ -98,7 +98,7 @@ c_api! {
             return Err(Status::INVALID_ARGUMENT);
         }
         // As AMD's: tools first, so that the first call through the tables is theirs to see.
-        local::serve_the_first_table(name == c"hsa");
+        local::serve_the_first_table(name == c"hsa", table());
         local::adopt(name, lib_version, lib_instance, &tables);
         Ok(())
     }

@@ -4,20 +4,23 @@
 //! saved, signals ready, slots taken, recording opened. On the way out: nothing new taken on while the device's rest drains with the
 //! hooks still in, recording off, everyone seen outside, slots restored, books written, signals given back.
 
-mod opening;
 mod relay;
 
-use crate::install::{Installed, Need};
+use crate::collection::{Collection, Left, Route, Running};
+use crate::gate::request::TableRequest;
+use crate::hooks;
+use crate::install::Need;
 use crate::runtimes;
-use crate::tables::{self, Live};
+use crate::state::STATE;
+use crate::tables;
 use midair_domain::{KindSet, sets};
-use midair_lockfree::{AtomicEnum, word_enum};
 use midair_record::event::{Untimed, kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
 use midair_sdk_api::{changes, notes};
 use midair_sdk_device::allocations;
 use midair_sdk_device::copies;
+use midair_sdk_device::hooks::Hook;
 use midair_sdk_device::queue::harvest::Harvester;
 use midair_sdk_device::queue::state;
 use midair_sdk_device::scratch;
@@ -27,68 +30,24 @@ use midair_sdk_hot::callbacks;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::markers::{self, legacy};
 use midair_sdk_hot::probe;
-use midair_sdk_hot::wrappers::{TABLES, original};
-use opening::{DEVICE_PENDING, HSA_CLOSED, WENT_ON};
-pub use opening::{Opening, wait_for_device};
-use relay::{Route, relay};
-use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Mutex, PoisonError};
+use midair_sdk_hot::wrappers::original;
+use relay::relay;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::time::Duration;
 
-/// 1 while the application shuts its HSA runtime down.
-pub static RUNTIME_LEAVES: AtomicU32 = AtomicU32::new(0);
-/// 1 once the process runs its exit handlers.
-pub static PROCESS_LEAVES: AtomicU32 = AtomicU32::new(0);
-/// Whether a session collects.
-static COLLECTING: AtomicBool = AtomicBool::new(false);
-/// What [`look_again`] asks for.
-static REQUEST: AtomicEnum<TableRequest> = AtomicEnum::new();
-/// 1 while the agent may wait for a lock of the HSA runtime's.
-static IN_RUNTIME: AtomicU32 = AtomicU32::new(0);
-/// The collection. Only the worker takes the lock, and the thread that sets a started process up in its stead.
-static COLLECTION: Mutex<Option<Collection>> = Mutex::new(None);
+/// All hooks, of both crates.
+static HOOKS: [&[Hook]; 2] = [hooks::HOOKS, midair_sdk_device::hooks::HOOKS];
 
 /// Runs `act` on the collection. On the worker only.
 pub fn with<T>(act: impl FnOnce(&mut Collection) -> T) -> T {
-    let mut guard = COLLECTION.lock().unwrap_or_else(PoisonError::into_inner);
-    act(guard.get_or_insert_with(Collection::default))
+    let mut guard = STATE
+        .collection
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    act(guard.get_or_insert_with(|| Collection::new(&HOOKS)))
 }
 
-word_enum! {
-    /// Which tables are to be hooked without waiting for the next look at the loaded libraries.
-    enum TableRequest else None {
-        /// None.
-        None = 0,
-        /// All that are there.
-        Tables = 1,
-        /// The same, while the HSA runtime registers: it is inside `hsa_init`, behind the loading of its own tools, so its slots can
-        /// be hooked.
-        Hsa = 2,
-    }
-}
-
-/// Whether a session collected in this process, or in its parent at the moment of the fork.
-pub(crate) fn was_collecting() -> bool {
-    COLLECTING.load(SeqCst)
-}
-
-/// See [`crate::forked`].
-pub(crate) fn begin_anew() {
-    COLLECTING.store(false, SeqCst);
-    // SAFETY: in a forked child before its first session: the only thread that uses it.
-    unsafe { midair_sdk_hot::fork::renew(&COLLECTION, None) };
-    REQUEST.store(TableRequest::None, SeqCst);
-    for word in [&RUNTIME_LEAVES, &PROCESS_LEAVES, &IN_RUNTIME] {
-        word.store(0, SeqCst);
-    }
-    opening::begin_anew();
-}
-
-/// How long an application's thread waits for a session to end before its process goes, or for an answer.
-pub const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
-/// How long it waits before its runtime goes: then the agent must not look at signals any more, also where it had no turn meanwhile.
-pub const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(5);
 /// How long a thread may stay in a record store.
 const QUIESCE_LIMIT: Duration = Duration::from_millis(250);
 /// How long a tool's function may take when a session ends.
@@ -97,134 +56,6 @@ const CALLBACK_LIMIT: Duration = Duration::from_secs(2);
 const PRIVATE_SPOOL: usize = 8 << 20;
 /// How often the list of libraries is looked at for runtimes loaded since, in ns.
 const LOADER_LOOK: u64 = 5_000_000;
-
-/// For threads of the application, before the runtime or the process goes: waits until no session collects, within a limit.
-pub fn wait_for_stop(limit: Duration) {
-    let end = std::time::Instant::now() + limit;
-    while COLLECTING.load(SeqCst) && std::time::Instant::now() < end {
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-/// For an application's thread that waits for the agent's next round: wakes the agent, and tells whether it will come to it. A
-/// tool's function may be what the agent itself waits for, and the runtime may hold a lock of the calling thread's.
-pub fn may_answer() -> bool {
-    changes::wake();
-    (changes::is_served() || crate::local::is_on())
-        && COLLECTING.load(SeqCst)
-        && DEVICE_PENDING.load(Acquire) == 0
-        && IN_RUNTIME.load(SeqCst) == 0
-        && !callbacks::is_inside()
-}
-
-/// For a thread that brings new tables: waits until the agent has hooked them, within a limit. The thread may hold a lock of the
-/// runtime's that the agent waits for, in [`IN_RUNTIME`]: then it does not wait, and the slots are taken when the agent is back.
-pub fn look_again(hsa: bool) {
-    ask_to_look(hsa);
-    changes::wake();
-    let end = std::time::Instant::now() + LEAVE_LIMIT;
-    while (changes::is_served() || crate::local::is_on())
-        && REQUEST.load(SeqCst) != TableRequest::None
-        && IN_RUNTIME.load(SeqCst) == 0
-        && std::time::Instant::now() < end
-    {
-        std::thread::sleep(Duration::from_micros(100));
-    }
-}
-
-/// Has the next look take tables at once, HSA's or others.
-pub fn ask_to_look(hsa: bool) {
-    REQUEST.store(
-        if hsa {
-            TableRequest::Hsa
-        } else {
-            TableRequest::Tables
-        },
-        SeqCst,
-    );
-}
-
-/// Nobody is there to look.
-pub fn forget_to_look() {
-    REQUEST.store(TableRequest::None, SeqCst);
-}
-
-/// Whether [`look_again`] asks.
-pub fn is_asked_to_look() -> bool {
-    REQUEST.load(SeqCst) != TableRequest::None
-}
-
-/// A session that collects.
-#[derive(Debug)]
-struct Running {
-    generation: u64,
-    need: Need,
-    sink: Sink,
-    route: Route,
-    live: Vec<Live>,
-    /// Which runtimes were told.
-    runtimes: runtimes::Told,
-    /// The runtime's table for tools, once it was found.
-    tools: Option<Live>,
-    /// The HSA runtime is open and its agents are told.
-    hsa_open: bool,
-    /// Signals are there for the device's work.
-    hsa_ready: bool,
-    /// The HSA runtime is open, behind its first `hsa_init`.
-    hsa_up: bool,
-    /// It was seen closed while kernels were wanted: what is on its queues was all launched in this session.
-    born_here: bool,
-    /// See [`Collection::hsa_slots_are_final`].
-    hsa_final: bool,
-    /// Why it is not, in words.
-    waiting_for: &'static str,
-    copies_switched: bool,
-    looked_at: u64,
-    epoch: u64,
-    told: Vec<String>,
-}
-
-impl Running {
-    /// Whether the tables of an HSA runtime were found.
-    fn has_hsa(&self) -> bool {
-        let has = |name: &str| {
-            self.live.iter().any(|live| {
-                TABLES
-                    .get(live.index)
-                    .is_some_and(|table| table.name == name)
-            })
-        };
-        has("CoreApiTable") && has("AmdExtTable")
-    }
-}
-
-/// The agent's collecting side.
-#[derive(Debug, Default)]
-pub struct Collection {
-    harvester: Harvester,
-    installed: Installed,
-    /// Our callback in the old ROCTx library.
-    roctx_tap: Option<legacy::Tap>,
-    running: Option<Running>,
-    /// The attacher's spool, while a session is on.
-    spool: Option<Area>,
-    /// What is to be said of the end, see [`outcome`].
-    pub outcome: u32,
-    /// A thread may still be inside a record store of this session.
-    pub memory_kept: bool,
-    /// The first correlation id of the next collecting: ids are used once in a session, also when its contexts, or the runtime, stop
-    /// and start again.
-    next_correlation: u64,
-}
-
-/// What [`Collection::stop`] leaves behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
-    /// Nobody refers to the spool any more.
-    Nothing,
-    /// A thread may still be inside a record store: the spool must stay mapped.
-    Memory,
-}
 
 impl Collection {
     /// A session begins: `spool` is its reader's; without one only tools with buffers can be served.
@@ -346,11 +177,11 @@ impl Collection {
             },
             route,
             live: Vec::new(),
-            runtimes: runtimes::Told::new(wanted),
+            runtimes: runtimes::Told::new(wanted, &STATE.registered),
             tools: None,
             hsa_up: false,
             // Whoever brings tables is inside `hsa_init`.
-            born_here: need.kernels && REQUEST.load(SeqCst) == TableRequest::Hsa,
+            born_here: need.kernels && STATE.request.load(SeqCst) == TableRequest::Hsa,
             hsa_final: false,
             hsa_open: false,
             hsa_ready: false,
@@ -361,12 +192,14 @@ impl Collection {
             told: Vec::new(),
         });
         notes::open(true);
-        COLLECTING.store(true, SeqCst);
-        WENT_ON.store(0, SeqCst);
-        DEVICE_PENDING.store(u32::from(need.device()), Release);
+        STATE.collecting.store(true, SeqCst);
+        STATE.went_on.store(0, SeqCst);
+        STATE
+            .device_pending
+            .store(u32::from(need.device()), Release);
         // Before `hsa_init` is hooked: what returns through the hook finds it.
-        HSA_CLOSED.store(1, Release);
-        match REQUEST.swap(TableRequest::None, SeqCst) {
+        STATE.hsa_closed.store(1, Release);
+        match STATE.request.swap(TableRequest::None, SeqCst) {
             TableRequest::None => self.look_for_tables(),
             asked => self.take_tables(asked),
         }
@@ -396,8 +229,8 @@ impl Collection {
     fn let_in(&mut self) {
         if let Some(running) = &self.running {
             let waiting = running.need.device() && !running.hsa_open;
-            DEVICE_PENDING.store(u32::from(waiting), Release);
-            HSA_CLOSED.store(u32::from(!running.hsa_up), Release);
+            STATE.device_pending.store(u32::from(waiting), Release);
+            STATE.hsa_closed.store(u32::from(!running.hsa_up), Release);
         }
     }
 
@@ -435,7 +268,7 @@ impl Collection {
         };
         if !std::mem::replace(&mut running.hsa_final, true) {
             for live in running.live.iter().filter(|live| live.is_hsa()) {
-                self.installed.adopt(live);
+                self.installed.adopt(live, &STATE.marks);
             }
         }
     }
@@ -489,7 +322,7 @@ impl Collection {
                 Some(known) if known.base == live.base => {}
                 Some(known) => *known = live,
                 None => {
-                    self.installed.adopt(&live);
+                    self.installed.adopt(&live, &STATE.marks);
                     running.live.push(live);
                     running.runtimes.tell(&live, &mut running.sink);
                 }
@@ -505,9 +338,9 @@ impl Collection {
     }
 
     fn runtime_is_open() -> bool {
-        IN_RUNTIME.store(1, SeqCst);
+        STATE.in_runtime.store(1, SeqCst);
         let open = symbols::runtime_is_open();
-        IN_RUNTIME.store(0, SeqCst);
+        STATE.in_runtime.store(0, SeqCst);
         open
     }
 
@@ -516,7 +349,7 @@ impl Collection {
         if running.tools.is_some() {
             return;
         }
-        match tables::tools::find(&running.live) {
+        match tables::tools::find(&running.live, STATE.root_table.load(Relaxed)) {
             Ok(table) => running.tools = Some(table),
             Err(Some(why)) if !running.told.contains(&why) => {
                 running.sink.put(kind::NOTE, &note(&why));
@@ -574,10 +407,10 @@ impl Collection {
         if changes::is_pending() {
             let _ = self.apply();
         }
-        let asked = REQUEST.load(SeqCst);
+        let asked = STATE.request.load(SeqCst);
         if asked != TableRequest::None {
             self.take_tables(asked);
-            REQUEST.store(TableRequest::None, SeqCst);
+            STATE.request.store(TableRequest::None, SeqCst);
         }
         let Some(running) = &mut self.running else {
             return false;
@@ -646,7 +479,7 @@ impl Collection {
         if let Some(tap) = self.roctx_tap.take() {
             tap.give_back();
         }
-        if self.installed.restore() > 0 {
+        if self.installed.restore(&STATE.marks) > 0 {
             self.outcome |= outcome::SLOT_KEPT;
         }
         if outside {
@@ -701,7 +534,7 @@ impl Collection {
         if running.live.is_empty() {
             self.outcome |= outcome::NO_TABLES;
         }
-        if WENT_ON.load(SeqCst) > 0 {
+        if STATE.went_on.load(SeqCst) > 0 {
             self.outcome |= outcome::HOOKED_LATE;
         }
         // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the agent uses this writer.
@@ -711,9 +544,9 @@ impl Collection {
             // SAFETY: the attacher's spool is mapped until the session ends.
             unsafe { onward.seal() };
         }
-        COLLECTING.store(false, SeqCst);
-        DEVICE_PENDING.store(0, Release);
-        HSA_CLOSED.store(0, Release);
+        STATE.collecting.store(false, SeqCst);
+        STATE.device_pending.store(0, Release);
+        STATE.hsa_closed.store(0, Release);
         if outside {
             Left::Nothing
         } else {

@@ -7,7 +7,6 @@
 //!
 //! What is kept are facts of the process that are one word each: what a slot held before ours, numbers that are used once.
 
-use crate::{collect, install, local, runtimes};
 use midair_guest::claim;
 use midair_sdk_hot::probe;
 
@@ -18,13 +17,12 @@ pub fn begin_anew() {
         return;
     }
     // Before all others: whoever is asked from here on finds that no session is on.
-    install::begin_anew(collect::was_collecting());
-    collect::begin_anew();
-    local::begin_anew();
+    // SAFETY: as below.
+    unsafe { crate::state::reset_after_fork() };
     claim::reset_after_fork();
-    midair_sdk_api::begin_anew();
-    runtimes::begin_anew();
-    // SAFETY: a forked child before its first session: the worker thread is the only one that uses the state.
+    // SAFETY: as below.
+    unsafe { midair_sdk_api::reset_after_fork() };
+    // SAFETY: as below.
     unsafe { midair_sdk_device::reset_after_fork() };
     // Last: a thread that comes now gets a slot of the child's own.
     // SAFETY: a forked child before its first session: our thread is the only one that uses the state.

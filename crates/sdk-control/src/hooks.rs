@@ -4,13 +4,12 @@
 //!
 //! Decisions: AMD-036, AMD-038 (`docs/deviations/amd.md`).
 
-use crate::collect;
+use crate::gate;
 use midair_sdk_device::hooks::Hook;
 use midair_sdk_device::symbols::leaving::Leaving;
 use midair_sdk_hot::probe;
 use midair_sdk_hot::wrappers;
 use std::ffi::c_void;
-use std::sync::atomic::Ordering::SeqCst;
 
 /// A queue is made once and carries every dispatch: nothing may be launched before the device's side of a session that began before
 /// the runtime did is ready.
@@ -24,7 +23,7 @@ unsafe extern "C-unwind" fn hsa_queue_create(
     group_segment: u32,
     queue: *mut c_void,
 ) -> u32 {
-    collect::wait_for_device();
+    gate::wait_for_device();
     // SAFETY: the application's own call, passed on.
     unsafe {
         wrappers::hsa_core::hsa_queue_create(
@@ -43,7 +42,7 @@ unsafe extern "C-unwind" fn hsa_queue_create(
 /// Kernels go away: their names are told first, and the next one at such an address is another.
 unsafe extern "C-unwind" fn hsa_executable_destroy(executable: u64) -> u32 {
     let leaving =
-        (probe::generation() != 0).then(|| Leaving::announce(executable, collect::may_answer));
+        (probe::generation() != 0).then(|| Leaving::announce(executable, gate::may_answer));
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_executable_destroy(executable) };
     drop(leaving);
@@ -52,7 +51,7 @@ unsafe extern "C-unwind" fn hsa_executable_destroy(executable: u64) -> u32 {
 
 /// The runtime is there: when this returns it is hooked.
 unsafe extern "C-unwind" fn hsa_init() -> u32 {
-    let opening = collect::Opening::begin();
+    let opening = gate::Opening::begin();
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_init() };
     opening.end(status == 0);
@@ -64,12 +63,12 @@ unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
     // A forked child has no agent that could end anything, and its generation is 0 from the start.
     let session = probe::generation() != 0;
     if session {
-        collect::RUNTIME_LEAVES.store(1, SeqCst);
-        collect::wait_for_stop(collect::SHUT_DOWN_LIMIT);
+        gate::set_runtime_leaves(true);
+        gate::wait_for_stop(gate::SHUT_DOWN_LIMIT);
     }
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_shut_down() };
-    collect::RUNTIME_LEAVES.store(0, SeqCst);
+    gate::set_runtime_leaves(false);
     status
 }
 

@@ -1,6 +1,5 @@
 //! Slots of the live tables: taken by one aligned store each, given back only if they still hold ours.
 
-use crate::hooks;
 use crate::tables::Live;
 use midair_domain::{KindSet, sets};
 use midair_record::event::kind;
@@ -96,33 +95,48 @@ impl Taken {
 
 /// Slots that hold ours, and those where somebody put a wrapper over ours in an earlier session: ours stays below it as a
 /// pass-through, is in use again when a session is on, and goes when it comes to the top again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Installed {
+    /// All hooks there are.
+    hooks: &'static [&'static [Hook]],
     taken: Vec<Taken>,
     buried: Vec<Taken>,
 }
 
-/// Slots may hold ours, or somebody's wrapper over ours, that no list of this process knows of: it was forked while they were in.
-static INHERITED: AtomicBool = AtomicBool::new(false);
-/// Wrappers stood over ours at the end of the last session.
-static BURIED: AtomicBool = AtomicBool::new(false);
+/// What is known of slots beyond a process's own lists.
+#[derive(Debug)]
+pub struct Marks {
+    /// Slots may hold ours, or somebody's wrapper over ours, that no list of this process knows of: it was forked while they were
+    /// in.
+    pub inherited: AtomicBool,
+    /// Wrappers stood over ours at the end of the last session.
+    pub buried: AtomicBool,
+}
 
-/// See [`crate::forked`]. `hooked`: the fork was during a session.
-pub(crate) fn begin_anew(hooked: bool) {
-    if hooked || BURIED.load(Relaxed) {
-        INHERITED.store(true, Relaxed);
+impl Default for Marks {
+    fn default() -> Marks {
+        Marks::new()
     }
 }
 
-/// All hooks, of both crates.
-fn all_hooks() -> impl Iterator<Item = &'static Hook> {
-    hooks::HOOKS.iter().chain(midair_sdk_device::hooks::HOOKS)
+impl Marks {
+    /// Of a process that nothing was hooked in.
+    pub const fn new() -> Marks {
+        Marks {
+            inherited: AtomicBool::new(false),
+            buried: AtomicBool::new(false),
+        }
+    }
 }
 
 /// Whether a slot's value is one of ours for it.
-fn is_ours(slot: &Slot, value: *mut ()) -> bool {
+fn is_ours(hooks: &[&[Hook]], slot: &Slot, value: *mut ()) -> bool {
     value.cast_const() == slot.wrapper
-        || all_hooks().any(|hook| hook.name == slot.name && hook.function == value.cast_const())
+        || hooks
+            .iter()
+            .copied()
+            .flatten()
+            .any(|hook| hook.name == slot.name && hook.function == value.cast_const())
 }
 
 // SAFETY: the pointers are addresses of functions and slots, only used by our own thread.
@@ -139,8 +153,17 @@ fn table_of(live: &Live) -> Option<&'static Table> {
 }
 
 impl Installed {
+    /// Nothing is in yet; `hooks` are all there are.
+    pub fn new(hooks: &'static [&'static [Hook]]) -> Installed {
+        Installed {
+            hooks,
+            taken: Vec::new(),
+            buried: Vec::new(),
+        }
+    }
+
     /// Saves what the slots of a table hold, for the wrappers and for our own calls. Takes nothing yet.
-    pub fn adopt(&mut self, live: &Live) {
+    pub fn adopt(&mut self, live: &Live, marks: &Marks) {
         let Some(table) = table_of(live) else { return };
         self.buried
             .retain(|buried| !buried.is_gone(slot_at(buried.address).load(Acquire)));
@@ -164,7 +187,7 @@ impl Installed {
                     before,
                     home: live.home,
                 };
-                if is_ours(slot, value) {
+                if is_ours(self.hooks, slot, value) {
                     // Ours since before the fork: in use again, and given back at the end.
                     self.buried.push(Taken {
                         ours: value,
@@ -172,7 +195,7 @@ impl Installed {
                     });
                     continue;
                 }
-                if INHERITED.load(Relaxed) && !taken.is_gone(value) {
+                if marks.inherited.load(Relaxed) && !taken.is_gone(value) {
                     // Somebody's, maybe over ours: to call it from ours could go round in a circle.
                     self.buried.push(taken);
                     continue;
@@ -205,7 +228,12 @@ impl Installed {
             .filter(|slot| slot.offset + 8 <= live.size && wanted(slot.name))
         {
             let address = live.base + slot.offset;
-            let hook = all_hooks().find(|hook| hook.name == slot.name && need.wants(hook.purpose));
+            let hook = self
+                .hooks
+                .iter()
+                .copied()
+                .flatten()
+                .find(|hook| hook.name == slot.name && need.wants(hook.purpose));
             let ours = match hook {
                 Some(hook) => hook.function,
                 None if all => slot.wrapper,
@@ -301,7 +329,7 @@ impl Installed {
     }
 
     /// Gives every slot back that still holds ours. Returns how many hold somebody else's wrapper over ours.
-    pub fn restore(&mut self) -> usize {
+    pub fn restore(&mut self, marks: &Marks) -> usize {
         for taken in self
             .taken
             .drain(..)
@@ -315,9 +343,9 @@ impl Installed {
                 Err(_) => self.buried.push(taken),
             }
         }
-        BURIED.store(!self.buried.is_empty(), Relaxed);
+        marks.buried.store(!self.buried.is_empty(), Relaxed);
         if self.buried.is_empty() {
-            INHERITED.store(false, Relaxed);
+            marks.inherited.store(false, Relaxed);
         }
         self.buried.len()
     }

@@ -8,11 +8,14 @@
 
 pub mod capi;
 pub mod collect;
+mod collection;
 mod forked;
+pub mod gate;
 pub mod hooks;
 pub mod install;
 pub mod local;
 mod runtimes;
 mod signals;
+mod state;
 pub mod tables;
 pub mod worker;

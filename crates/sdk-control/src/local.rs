@@ -13,21 +13,29 @@
 //!
 //! Decisions: AMD-021, AMD-022 (`docs/deviations/amd.md`).
 
-use crate::{capi, collect, runtimes, signals, tables};
+pub(crate) mod phase;
+
+use crate::state::STATE;
+use crate::{collect, gate, signals, tables};
+use gate::is_child;
+pub use gate::is_on;
+use midair_abi::private::SdkTable;
 use midair_capi_build::{edge, quiet_thread};
 use midair_guest::claim;
 use midair_guest::{BUSY_TICK, IDLE_TICK, wait_on};
-use midair_lockfree::{AtomicEnum, WordEnum, word_enum};
+use midair_lockfree::WordEnum;
 use midair_record::boot::THREAD_NAME;
 use midair_record::spool::{Area, outcome};
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{changes, context, registration, setting};
 use midair_sdk_hot::clock::now;
 use midair_settings::Settings;
+pub use phase::Kind;
+use phase::{Command, Phase};
 use std::ffi::CStr;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// As the engine's thread.
@@ -45,91 +53,13 @@ const LOADER_PATIENCE: Duration = Duration::from_secs(1);
 /// How often a process without a runtime is looked at.
 const WATCH_TICK: Duration = Duration::from_millis(20);
 
-word_enum! {
-    /// What kind of session a tool is in.
-    pub enum Kind else Engine {
-        /// An attacher of ours reads the spool.
-        Engine = 0,
-        /// Somebody else's injector attached.
-        Attached = 1,
-        /// The process was started with the tool.
-        Launched = 2,
-        /// It was, and is about to become another program, with which it goes on.
-        Becoming = 3,
-    }
-}
-
-word_enum! {
-    /// How far a session without an attacher is.
-    enum State else Off {
-        /// No thread.
-        Off = 0,
-        /// Setting up.
-        Starting = 1,
-        /// Launched; no runtime is loaded.
-        Watching = 2,
-        /// Recording.
-        On = 3,
-        /// Recording has ended, nothing is hooked; what is left is to be finished by whoever asked.
-        Stopped = 4,
-    }
-}
-
-word_enum! {
-    /// What the worker thread is to do.
-    enum Command else Run {
-        /// Go on.
-        Run = 0,
-        /// Stop, and detach the tools.
-        Detach = 1,
-        /// Stop; the asking thread ends the tools.
-        Leave = 2,
-        /// Stop and end the tools: the asking thread cannot, it is inside a signal handler.
-        Finish = 3,
-    }
-}
-
-/// Futex word.
-static STATE: AtomicEnum<State> = AtomicEnum::new();
-static COMMAND: AtomicEnum<Command> = AtomicEnum::new();
-/// The process that our thread was made in, 0 = none yet.
-static PROCESS: AtomicI32 = AtomicI32::new(0);
-static KIND: AtomicEnum<Kind> = AtomicEnum::new();
-/// See [`Kind::Becoming`].
-static BECOMES: AtomicBool = AtomicBool::new(false);
-/// Status of a set-up that failed.
-static FAILURE: AtomicI32 = AtomicI32::new(0);
-/// Begin and end, one at a time.
-static LIFE: Mutex<()> = Mutex::new(());
-/// The spool that a tool of ours reads.
-static SPOOL: Mutex<Option<Area>> = Mutex::new(None);
-
-fn here() -> i32 {
-    // SAFETY: no arguments, no failure.
-    unsafe { libc::getpid() }
-}
-
-/// Whether this is a forked child of a process that had such a thread.
-fn is_child() -> bool {
-    let process = PROCESS.load(SeqCst);
-    process != 0 && process != here()
-}
-
-/// Whether a session without an attacher is on, or waits for a runtime.
-pub fn is_on() -> bool {
-    matches!(
-        STATE.load(SeqCst),
-        State::Starting | State::Watching | State::On
-    ) && !is_child()
-}
-
 /// The kind of session that the calling tool's function is in.
 pub fn kind() -> Kind {
-    if BECOMES.load(SeqCst) {
+    if STATE.becomes.load(SeqCst) {
         return Kind::Becoming;
     }
-    if is_on() || STATE.load(SeqCst) == State::Stopped {
-        KIND.load(SeqCst)
+    if is_on() || STATE.phase.load(SeqCst) == Phase::Stopped {
+        STATE.kind.load(SeqCst)
     } else {
         Kind::Engine
     }
@@ -149,7 +79,7 @@ pub unsafe fn give_spool(base: *mut u8, len: usize) -> Result<(), Status> {
     }
     // SAFETY: the caller's promise.
     let area = unsafe { Area::new(base, len) }.ok_or(Status::INVALID_ARGUMENT)?;
-    let mut spool = SPOOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spool = STATE.spool.lock().unwrap_or_else(PoisonError::into_inner);
     if spool.is_some() {
         return Err(Status::NOT_AVAILABLE);
     }
@@ -173,16 +103,16 @@ fn futex_wake(word: &AtomicU32) {
     };
 }
 
-fn set_state(value: State) {
-    STATE.store(value, SeqCst);
-    futex_wake(STATE.as_word());
+fn set_state(value: Phase) {
+    STATE.phase.store(value, SeqCst);
+    futex_wake(STATE.phase.as_word());
 }
 
 /// Waits while the state is one of these. False when it still is at the end of the limit.
-fn wait_while(states: &[State], limit: Duration) -> bool {
+fn wait_while(states: &[Phase], limit: Duration) -> bool {
     let end = Instant::now() + limit;
     loop {
-        let state = STATE.load(SeqCst);
+        let state = STATE.phase.load(SeqCst);
         if !states.contains(&state) {
             return true;
         }
@@ -190,7 +120,7 @@ fn wait_while(states: &[State], limit: Duration) -> bool {
         if left.is_zero() {
             return false;
         }
-        wait_on(STATE.as_word(), state.word(), Some(left), true);
+        wait_on(STATE.phase.as_word(), state.word(), Some(left), true);
     }
 }
 
@@ -198,7 +128,7 @@ fn wait_while(states: &[State], limit: Duration) -> bool {
 fn life(limit: Duration) -> Option<std::sync::MutexGuard<'static, ()>> {
     let end = Instant::now() + limit;
     loop {
-        match LIFE.try_lock() {
+        match STATE.life.try_lock() {
             Ok(guard) => return Some(guard),
             Err(std::sync::TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
             Err(std::sync::TryLockError::WouldBlock) if Instant::now() < end => {
@@ -225,17 +155,17 @@ pub fn attach(settings: Settings) -> Result<(), Status> {
     }
     setting::publish(settings);
     prepare(Kind::Attached)?;
-    STATE.store(State::Starting, SeqCst);
+    STATE.phase.store(Phase::Starting, SeqCst);
     make_thread(Kind::Attached).inspect_err(|_| give_up())?;
-    if !wait_while(&[State::Starting], SET_UP) {
+    if !wait_while(&[Phase::Starting], SET_UP) {
         // It ends by itself as soon as it gets so far.
-        COMMAND.store(Command::Detach, SeqCst);
+        STATE.command.store(Command::Detach, SeqCst);
         changes::wake();
         return Err(Status::ERROR);
     }
-    match STATE.load(SeqCst) {
-        State::On => Ok(()),
-        _ => Err(match FAILURE.load(SeqCst) {
+    match STATE.phase.load(SeqCst) {
+        Phase::On => Ok(()),
+        _ => Err(match STATE.failure.load(SeqCst) {
             0 => Status::ERROR,
             number => Status(number),
         }),
@@ -254,9 +184,9 @@ pub fn detach() -> Result<(), Status> {
     if !is_on() || kind() != Kind::Attached {
         return Err(Status::NOT_AVAILABLE);
     }
-    COMMAND.store(Command::Detach, SeqCst);
+    STATE.command.store(Command::Detach, SeqCst);
     changes::wake();
-    if wait_while(&[State::Starting, State::On, State::Stopped], DETACH) {
+    if wait_while(&[Phase::Starting, Phase::On, Phase::Stopped], DETACH) {
         Ok(())
     } else {
         Err(Status::ERROR)
@@ -277,11 +207,11 @@ pub fn launch() {
     if is_on() || changes::is_served() || prepare(Kind::Launched).is_err() {
         return;
     }
-    if collect::is_asked_to_look() || tables::find().is_any() {
-        STATE.store(State::Starting, SeqCst);
+    if gate::is_asked_to_look() || tables::find().is_any() {
+        STATE.phase.store(Phase::Starting, SeqCst);
         set_up_here();
     } else {
-        STATE.store(State::Watching, SeqCst);
+        STATE.phase.store(Phase::Watching, SeqCst);
     }
     if is_on() && make_thread(Kind::Launched).is_err() {
         finish(Command::Detach);
@@ -294,7 +224,7 @@ fn set_up_here() {
     changes::i_am_the_worker();
     changes::serve(true);
     match set_up(Kind::Launched) {
-        Ok(()) => set_state(State::On),
+        Ok(()) => set_state(Phase::On),
         Err(_) => {
             finish(Command::Detach);
             give_up();
@@ -316,11 +246,11 @@ pub fn context_started() {
 
 /// The library was loaded: in a process that is started under the profiler, the tools are found and served at once, before the
 /// program's first own instruction. That is so when `ROCPROFILER_LIBRARY_CTOR` says it: AMD's command line sets it, and ours.
-pub fn at_load() {
+pub fn at_load(host: &'static SdkTable) {
     let asked = std::env::var("ROCPROFILER_LIBRARY_CTOR")
         .is_ok_and(|word| midair_settings::tool_boolean(&word) == Some(true));
     if asked && is_loader_free() {
-        serve_the_start();
+        serve_the_start(host);
     }
 }
 
@@ -341,20 +271,20 @@ fn is_loader_free() -> bool {
 }
 
 /// As [`serve_the_start`], for a registration library's first table; `hsa`: the HSA runtime's, which is inside its `hsa_init` then.
-pub fn serve_the_first_table(hsa: bool) {
+pub fn serve_the_first_table(hsa: bool, host: &'static SdkTable) {
     if registration::discover::is_done() {
         return;
     }
-    collect::ask_to_look(hsa);
-    serve_the_start();
+    gate::ask_to_look(hsa);
+    serve_the_start(host);
     if !is_on() {
-        collect::forget_to_look();
+        gate::forget_to_look();
     }
 }
 
 /// Finds, configures and serves the tools that the process was started with, once.
-pub fn serve_the_start() {
-    if registration::find_clients(capi::table()) > 0 {
+pub fn serve_the_start(host: &'static SdkTable) {
+    if registration::find_clients(host) > 0 {
         if registration::has_started() || context::any_active() {
             tables::make();
         }
@@ -366,9 +296,9 @@ pub fn serve_the_start() {
 /// when this returns, so that not even the runtime's first call goes by unseen.
 pub fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) {
     if let (b"hsa", Some(root)) = (name.to_bytes(), tables.first()) {
-        crate::tables::tools::handed_over(*root);
+        STATE.root_table.store(*root, SeqCst);
     }
-    runtimes::handed_over(name, version, instance);
+    STATE.registered.handed_over(name, version, instance);
     if !changes::is_worker() {
         runtime_is_here(name == c"hsa");
     }
@@ -381,19 +311,20 @@ pub(crate) fn runtime_is_here(hsa: bool) {
         return;
     }
     if begin_watched() {
-        collect::ask_to_look(hsa);
+        gate::ask_to_look(hsa);
         set_up_here();
         changes::wake();
     } else {
-        wait_while(&[State::Starting], LEAVE);
-        collect::look_again(hsa);
+        wait_while(&[Phase::Starting], LEAVE);
+        gate::look_again(hsa);
     }
 }
 
 /// Ends the waiting for a runtime; true for the one who is to set up.
 fn begin_watched() -> bool {
     STATE
-        .compare_exchange(State::Watching, State::Starting, SeqCst, SeqCst)
+        .phase
+        .compare_exchange(Phase::Watching, Phase::Starting, SeqCst, SeqCst)
         .is_ok()
 }
 
@@ -401,14 +332,15 @@ fn begin_watched() -> bool {
 /// handler may not.
 pub(crate) fn finish_within(limit: Duration) {
     if is_on()
-        && COMMAND
+        && STATE
+            .command
             .compare_exchange(Command::Run, Command::Finish, SeqCst, SeqCst)
             .is_ok()
     {
         changes::wake();
     }
     if !is_child() {
-        wait_while(&[State::Starting, State::Watching, State::On], limit);
+        wait_while(&[Phase::Starting, Phase::Watching, Phase::On], limit);
     }
 }
 
@@ -417,11 +349,11 @@ fn prepare(kind: Kind) -> Result<(), Status> {
     if !claim::acquire() {
         return Err(Status::CONFIGURATION_LOCKED);
     }
-    PROCESS.store(here(), SeqCst);
-    KIND.store(kind, SeqCst);
-    COMMAND.store(Command::Run, SeqCst);
-    FAILURE.store(0, SeqCst);
-    *SPOOL.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    STATE.process.store(std::process::id() as i32, SeqCst);
+    STATE.kind.store(kind, SeqCst);
+    STATE.command.store(Command::Run, SeqCst);
+    STATE.failure.store(0, SeqCst);
+    *STATE.spool.lock().unwrap_or_else(PoisonError::into_inner) = None;
     // The tools' own ends are called after ours: the last to be registered is the first to be called.
     registration::end_at_exit();
     leave_at_exit();
@@ -443,7 +375,7 @@ fn make_thread(kind: Kind) -> Result<(), Status> {
 /// No session any more.
 fn give_up() {
     claim::release();
-    set_state(State::Off);
+    set_state(Phase::Off);
 }
 
 unsafe extern "C" {
@@ -460,9 +392,9 @@ fn leave_at_exit() {
 extern "C" fn on_exit() {
     edge((), || {
         if is_on() {
-            COMMAND.store(Command::Leave, SeqCst);
+            STATE.command.store(Command::Leave, SeqCst);
             changes::wake();
-            wait_while(&[State::Starting, State::Watching, State::On], LEAVE);
+            wait_while(&[Phase::Starting, Phase::Watching, Phase::On], LEAVE);
         }
     });
 }
@@ -474,8 +406,8 @@ extern "C" fn on_quick_exit() {
 /// Ends the session and the tools of a process that is about to end without its exit handlers, or to become another program: then only
 /// where something is being recorded.
 pub fn leave(becomes_another: bool) {
-    if is_on() && !(becomes_another && STATE.load(SeqCst) == State::Watching) {
-        BECOMES.store(becomes_another, SeqCst);
+    if is_on() && !(becomes_another && STATE.phase.load(SeqCst) == Phase::Watching) {
+        STATE.becomes.store(becomes_another, SeqCst);
         on_exit();
         registration::finalize();
     }
@@ -485,7 +417,7 @@ pub fn leave(becomes_another: bool) {
 fn serve(kind: Kind) {
     if kind == Kind::Launched && !watch() {
         // Over before it began.
-        if STATE.load(SeqCst) != State::Off {
+        if STATE.phase.load(SeqCst) != Phase::Off {
             give_up();
         }
         return;
@@ -494,21 +426,21 @@ fn serve(kind: Kind) {
     changes::serve(true);
     let set_up = match kind {
         Kind::Launched => Ok(()),
-        _ => set_up(kind).inspect(|()| set_state(State::On)),
+        _ => set_up(kind).inspect(|()| set_state(Phase::On)),
     };
     let command = match set_up {
         Ok(()) => run(),
         Err(status) => {
-            FAILURE.store(status.0, SeqCst);
+            STATE.failure.store(status.0, SeqCst);
             Command::Detach
         }
     };
     finish(command);
     claim::release();
     set_state(if command == Command::Leave {
-        State::Stopped
+        Phase::Stopped
     } else {
-        State::Off
+        Phase::Off
     });
 }
 
@@ -517,20 +449,20 @@ fn watch() -> bool {
     let mut epoch = 0;
     loop {
         let seen = changes::calls().load(SeqCst);
-        match STATE.load(SeqCst) {
-            State::Watching => {}
-            State::Starting => {
+        match STATE.phase.load(SeqCst) {
+            Phase::Watching => {}
+            Phase::Starting => {
                 wait_on(
-                    STATE.as_word(),
-                    State::Starting.word(),
+                    STATE.phase.as_word(),
+                    Phase::Starting.word(),
                     Some(WATCH_TICK),
                     true,
                 );
                 continue;
             }
-            state => return state == State::On,
+            state => return state == Phase::On,
         }
-        if COMMAND.load(SeqCst) != Command::Run {
+        if STATE.command.load(SeqCst) != Command::Run {
             return false;
         }
         let loaded = tables::loader_epoch();
@@ -563,7 +495,7 @@ fn set_up(kind: Kind) -> Result<(), Status> {
     if kind == Kind::Attached || registration::has_started() {
         registration::attach()?;
     }
-    let spool = *SPOOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let spool = *STATE.spool.lock().unwrap_or_else(PoisonError::into_inner);
     let applied = collect::with(|collection| {
         collection.begin(spool);
         collection.apply()
@@ -595,11 +527,11 @@ fn run() -> Command {
     loop {
         let seen = changes::calls().load(SeqCst);
         let busy = collect::with(|collection| collection.tick());
-        let command = COMMAND.load(SeqCst);
+        let command = STATE.command.load(SeqCst);
         if command != Command::Run {
             return command;
         }
-        if collect::RUNTIME_LEAVES.load(SeqCst) != 0 {
+        if gate::runtime_leaves() {
             sit_out();
         }
         wait_on(
@@ -614,7 +546,7 @@ fn run() -> Command {
 /// The application shuts its HSA runtime down, for good or only for a while: nothing is collected until it has.
 fn sit_out() {
     collect::with(|collection| collection.stop_all(now() + DRAIN.as_nanos() as u64));
-    while collect::RUNTIME_LEAVES.load(SeqCst) != 0 && COMMAND.load(SeqCst) == Command::Run {
+    while gate::runtime_leaves() && STATE.command.load(SeqCst) == Command::Run {
         wait_on(
             changes::calls(),
             changes::calls().load(SeqCst),
@@ -622,7 +554,7 @@ fn sit_out() {
             true,
         );
     }
-    if COMMAND.load(SeqCst) == Command::Run {
+    if STATE.command.load(SeqCst) == Command::Run {
         let _ = collect::with(|collection| collection.apply());
     }
 }
@@ -633,7 +565,7 @@ fn finish(command: Command) {
         collection.stop_all(deadline);
         collection.outcome
     });
-    let spool = *SPOOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let spool = *STATE.spool.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(spool) = spool {
         let leaves = if command == Command::Detach {
             0
@@ -654,19 +586,5 @@ fn finish(command: Command) {
         Command::Finish => registration::finalize(),
         _ => {}
     }
-    *SPOOL.lock().unwrap_or_else(PoisonError::into_inner) = None;
-}
-
-/// See [`crate::forked`].
-pub(crate) fn begin_anew() {
-    STATE.store(State::Off, SeqCst);
-    COMMAND.store(Command::Run, SeqCst);
-    PROCESS.store(0, SeqCst);
-    KIND.store(Kind::Engine, SeqCst);
-    BECOMES.store(false, SeqCst);
-    FAILURE.store(0, SeqCst);
-    // SAFETY: in a forked child before its first session: the only thread that uses it.
-    unsafe { midair_sdk_hot::fork::renew(&LIFE, ()) };
-    // SAFETY: in a forked child before its first session: the only thread that uses it.
-    unsafe { midair_sdk_hot::fork::renew(&SPOOL, None) };
+    *STATE.spool.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }

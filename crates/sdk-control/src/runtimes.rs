@@ -14,13 +14,63 @@ use std::sync::{Mutex, PoisonError};
 
 /// What a register library said of a runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Registered {
+pub struct Registered {
     operation: u32,
     version: u64,
     instance: u64,
 }
 
-static REGISTERED: Mutex<Vec<Registered>> = Mutex::new(Vec::new());
+/// What register libraries said.
+#[derive(Debug)]
+pub struct Registry(Mutex<Vec<Registered>>);
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry::new()
+    }
+}
+
+impl Registry {
+    /// Nothing was said.
+    pub const fn new() -> Registry {
+        Registry(Mutex::new(Vec::new()))
+    }
+
+    /// A register library handed a runtime over, which then knows its version best.
+    pub fn handed_over(&self, name: &CStr, version: u64, instance: u64) {
+        let Some(operation) = operation_of(name) else {
+            return;
+        };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|other| (other.operation, other.instance) != (operation, instance));
+        known.push(Registered {
+            operation,
+            version,
+            instance,
+        });
+    }
+
+    fn find(&self, operation: u32) -> Option<Registered> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known
+            .iter()
+            .find(|known| known.operation == operation)
+            .copied()
+    }
+
+    /// In a forked child: what was said is true of the child, too, unless a lost thread was saying more. Empty then.
+    pub fn said_by_parent(&self) -> Vec<Registered> {
+        self.0
+            .try_lock()
+            .map(|known| known.clone())
+            .unwrap_or_default()
+    }
+
+    /// Takes what [`Self::said_by_parent`] gave.
+    pub fn take_over(&self, known: Vec<Registered>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+}
 
 /// AMD's operation for a name of `rocprofiler_set_api_table`. The compiler's half of HIP is no runtime of its own.
 fn operation_of(name: &CStr) -> Option<u32> {
@@ -33,23 +83,10 @@ fn operation_of(name: &CStr) -> Option<u32> {
     Some(operation as u32)
 }
 
-/// A register library handed a runtime over, which then knows its version best.
-pub fn handed_over(name: &CStr, version: u64, instance: u64) {
-    let Some(operation) = operation_of(name) else {
-        return;
-    };
-    let mut known = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
-    known.retain(|other| (other.operation, other.instance) != (operation, instance));
-    known.push(Registered {
-        operation,
-        version,
-        instance,
-    });
-}
-
 /// The runtimes that a session has told of.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Told {
+    registered: &'static Registry,
     wanted: bool,
     /// One bit per operation.
     told: u64,
@@ -57,8 +94,9 @@ pub struct Told {
 
 impl Told {
     /// A session begins.
-    pub fn new(wanted: &Wanted) -> Told {
+    pub fn new(wanted: &Wanted, registered: &'static Registry) -> Told {
         Told {
+            registered,
             wanted: wanted.kinds.contains_key(&kind::RUNTIME_INITIALIZATION),
             told: 0,
         }
@@ -81,12 +119,7 @@ impl Told {
             return;
         }
         self.told |= 1 << operation;
-        let registered = REGISTERED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .find(|known| known.operation == operation)
-            .copied();
+        let registered = self.registered.find(operation);
         let record = RuntimeInit {
             header: Header {
                 size: size_of::<RuntimeInit>() as u16,
@@ -131,12 +164,6 @@ fn version_in(path: &str) -> u64 {
     let mut next = || numbers.next().and_then(Result::ok).unwrap_or(0);
     let (major, minor, patch) = (next(), next(), next());
     10_000 * major + 100 * minor.min(99) + if patch < 100 { patch } else { 0 }
-}
-
-/// See [`crate::forked`]: what register libraries said of the runtimes is true of the child, too.
-pub(crate) fn begin_anew() {
-    // SAFETY: in a forked child before its first session: the only thread that uses it.
-    unsafe { midair_sdk_hot::fork::renew_if_held(&REGISTERED, Vec::new()) };
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 //! does the work, while the signalled thread waits for it, within a limit. A program that has, or sets, a handler of its own keeps it.
 //! (`--disable-signal-handlers`, `ROCPROF_SIGNAL_HANDLERS=0`: none of this.)
 
+use crate::state::{SIGNAL_LIMIT, STATE};
 use std::ffi::c_int;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -22,13 +22,11 @@ const SIGNALS: [c_int; 9] = [
     libc::SIGILL,
 ];
 
-/// How long writing may take, in seconds, where nothing is said (`ROCPROF_FINALIZE_WAIT_TIMEOUT_SECONDS`).
-const PATIENCE: u64 = 60;
-static LIMIT: AtomicU64 = AtomicU64::new(PATIENCE);
-
 /// Puts handlers where the default action stands.
 pub fn take(patience: Option<u64>) {
-    LIMIT.store(patience.unwrap_or(PATIENCE), Relaxed);
+    STATE
+        .signal_limit
+        .store(patience.unwrap_or(SIGNAL_LIMIT), Relaxed);
     for signal in SIGNALS {
         // SAFETY: plain structures that zero is a value of; the handler is a function of a library that is never unloaded.
         unsafe {
@@ -51,7 +49,7 @@ pub fn take(patience: Option<u64>) {
 extern "C" fn handle(signal: c_int) {
     // SAFETY: the calling thread's own variable.
     let errno = unsafe { *libc::__errno_location() };
-    crate::local::finish_within(Duration::from_secs(LIMIT.load(Relaxed)));
+    crate::local::finish_within(Duration::from_secs(STATE.signal_limit.load(Relaxed)));
     // The default action, when this returns: the signal is blocked until then. A fault comes again by itself.
     // SAFETY: a plain structure of which zero (the default action) is a value.
     unsafe {

@@ -2,7 +2,7 @@
 //!
 //! How it came here, and where it waits between sessions, is `midair-guest`'s.
 
-use crate::{capi, collect};
+use crate::{capi, collect, gate};
 use midair_guest::{Refused, VerifiedFd, Work, descriptor_path, now};
 use midair_record::boot::BootBlock;
 use midair_record::offer::Offer;
@@ -11,7 +11,6 @@ use midair_sdk_api::{changes, registration, setting};
 use midair_settings::{Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
-use std::sync::atomic::Ordering::SeqCst;
 
 /// The agent's own state, kept between sessions.
 #[derive(Debug, Default)]
@@ -82,10 +81,10 @@ impl Work for Agent {
     }
 
     fn leaving(&self) -> Option<u32> {
-        if collect::RUNTIME_LEAVES.load(SeqCst) != 0 {
+        if gate::runtime_leaves() {
             return Some(outcome::RUNTIME_SHUT_DOWN);
         }
-        (collect::PROCESS_LEAVES.load(SeqCst) != 0).then_some(outcome::PROCESS_EXIT)
+        gate::process_leaves().then_some(outcome::PROCESS_EXIT)
     }
 
     fn stop(&mut self, deadline: u64, detached: &dyn Fn()) -> u32 {
@@ -160,7 +159,7 @@ impl Agent {
 
 extern "C" fn handle_exit() {
     if midair_sdk_hot::probe::generation() != 0 {
-        collect::PROCESS_LEAVES.store(1, SeqCst);
-        collect::wait_for_stop(collect::LEAVE_LIMIT);
+        gate::set_process_leaves();
+        gate::wait_for_stop(gate::LEAVE_LIMIT);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cell::UnsafeCell;
 use std::ops::Deref;
-use std::sync::{Mutex, TryLockError};
 
 /// All state of a crate, in one static.
 ///
@@ -61,31 +60,10 @@ impl<T> Deref for ForkState<T> {
     }
 }
 
-/// Puts a new lock in the place of one whose holder may be gone. What the old one held is leaked.
-///
-/// # Safety
-/// No other thread uses the lock: in a forked child that has had no session of its own.
-pub unsafe fn renew<T>(lock: &'static Mutex<T>, value: T) {
-    let place = std::ptr::from_ref(lock).cast_mut();
-    // SAFETY: a mutex is made of cells that may be changed behind a shared reference, and nobody else looks at it.
-    unsafe { place.write(Mutex::new(value)) };
-}
-
-/// As [`renew`], but keeps what a lock that nobody held has.
-///
-/// # Safety
-/// As [`renew`].
-pub unsafe fn renew_if_held<T>(lock: &'static Mutex<T>, value: T) {
-    let held = matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
-    if held {
-        // SAFETY: the caller's promise.
-        unsafe { renew(lock, value) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     struct Sample {

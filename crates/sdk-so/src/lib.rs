@@ -18,7 +18,9 @@ pub unsafe extern "C" fn midair_agent_enter(boot: *mut BootBlock) {
 /// Serves the tools that the process is started with (`midair_abi::private::LAUNCH`).
 #[unsafe(no_mangle)]
 pub extern "C" fn midair_launch() {
-    midair_capi_build::edge((), midair_sdk_control::local::serve_the_start);
+    midair_capi_build::edge((), || {
+        midair_sdk_control::local::serve_the_start(control::table())
+    });
 }
 
 /// Ends the session of a process that ends without its exit handlers (`midair_abi::private::LEAVE`).
@@ -34,7 +36,7 @@ pub extern "C" fn midair_leave(becomes_another: std::ffi::c_int) {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = {
     extern "C" fn at_load() {
-        midair_capi_build::edge((), midair_sdk_control::local::at_load);
+        midair_capi_build::edge((), || midair_sdk_control::local::at_load(control::table()));
     }
     at_load
 };

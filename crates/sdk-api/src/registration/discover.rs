@@ -3,45 +3,31 @@
 //! Only a process that was *started* under a profiler is searched. One that an attacher enters may well have a
 //! `rocprofiler_configure` somewhere (libtorch has), which nobody asked for.
 
+use super::client::Source;
 use super::library::{bind, entry, is_ours, names, open, open_named};
-use super::{Source, load};
+use super::load;
+use super::search::Search;
 use crate::notes;
 use crate::setting;
+use crate::state::STATE;
 use midair_abi::private::SdkTable;
-use midair_lockfree::{AtomicEnum, word_enum};
 use midair_settings::Settings;
 use std::ffi::{CStr, CString, c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Set by a registration library while it attaches: the tools of the list are then an attacher's.
 const TOOL_ATTACHED: &str = "ROCPROFILER_REGISTER_TOOL_ATTACHED";
 /// The list.
 const TOOL_LIBRARIES: &str = "ROCP_TOOL_LIBRARIES";
 
-word_enum! {
-    /// The search for tools, which is made once.
-    enum Search else Done {
-        /// Not begun.
-        NotYet = 0,
-        /// A thread searches.
-        UnderWay = 1,
-        /// It has ended.
-        Done = 2,
-    }
-}
-static SEARCH: AtomicEnum<Search> = AtomicEnum::new();
-
-/// An attacher's engine brought this library: nothing in the process asked for it.
-static ENTERED: AtomicBool = AtomicBool::new(false);
-
 /// Says that an attacher's engine brought this library. From then on nothing is searched.
 pub fn entered_by_engine() {
-    ENTERED.store(true, Ordering::Release);
+    STATE.entered_by_engine.store(true, Ordering::Release);
 }
 
 /// Whether the search has ended, in this process or in the one that it was forked from.
 pub fn is_done() -> bool {
-    SEARCH.load(Ordering::Acquire) == Search::Done
+    STATE.search.load(Ordering::Acquire) == Search::Done
 }
 
 /// The list of tools in the environment. A program that runs with more rights than its caller takes none from it.
@@ -78,8 +64,9 @@ pub fn settings_from_environment() {
 /// A later call, one from inside a tool's own functions, and one in a process that an engine entered do nothing and give 0. A tool that
 /// cannot be loaded or declines is noted among the session's records; the others go on. Tools of ours are bound to `host`.
 pub fn find_clients(host: &'static SdkTable) -> usize {
-    if ENTERED.load(Ordering::Acquire)
-        || SEARCH
+    if STATE.entered_by_engine.load(Ordering::Acquire)
+        || STATE
+            .search
             .compare_exchange(
                 Search::NotYet,
                 Search::UnderWay,
@@ -123,7 +110,7 @@ pub fn find_clients(host: &'static SdkTable) -> usize {
             }
         }
     }
-    SEARCH.store(Search::Done, Ordering::Release);
+    STATE.search.store(Search::Done, Ordering::Release);
     found
 }
 

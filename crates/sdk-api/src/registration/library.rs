@@ -1,6 +1,7 @@
 //! Tools by the libraries that they are in: how a name becomes a loaded library, and a loaded library a tool.
 
-use super::{Entry, Source};
+use super::Entry;
+use super::client::Source;
 use crate::notes;
 use crate::status::Status;
 use midair_abi::private::{SdkTable, TOOL_BIND, ToolBind};

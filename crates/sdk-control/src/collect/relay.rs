@@ -1,17 +1,9 @@
 //! From a private spool to tools' buffers, and on to the attacher's spool.
 
+use crate::collection::Route;
 use midair_record::event;
-use midair_record::spool::{Area, ChunkWriter, Reader};
+use midair_record::spool::Area;
 use midair_sdk_api::buffer;
-
-/// Where records go.
-#[derive(Debug)]
-pub(super) enum Route {
-    /// From every thread straight into the attacher's spool.
-    Direct,
-    /// Into a spool of ours first, since tools in this process want them too.
-    Relay { reader: Reader, onward: ChunkWriter },
-}
 
 /// Moves what the private spool holds on: to the tools' buffers, and to the attacher's spool what is meant for it. Returns whether
 /// there was anything.

@@ -11,11 +11,6 @@ use super::Live;
 use super::maps::Maps;
 use midair_abi::tables::TableId;
 use midair_sdk_hot::wrappers::{self, TABLES};
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::{Relaxed, Release};
-
-/// Where a register library said that the root is, 0 = nobody did.
-static HANDED_OVER: AtomicUsize = AtomicUsize::new(0);
 
 /// `HsaApiTable` (source: api/hsa_api_tables.json).
 mod root {
@@ -35,16 +30,12 @@ pub const SIZE: usize = 64;
 /// Offset of the first entry.
 pub const FIRST: usize = 16;
 
-/// A register library handed HSA's root table over.
-pub fn handed_over(root: usize) {
-    HANDED_OVER.store(root, Release);
-}
-
-/// Finds the table that goes with the live tables `found`.
+/// Finds the table that goes with the live tables `found`. `handed_over`: where a register library said that the root is, 0 when none
+/// did.
 ///
 /// # Errors
 /// Why there is none, in words; `None` when the runtime itself was not found.
-pub fn find(found: &[Live]) -> Result<Live, Option<String>> {
+pub fn find(found: &[Live], handed_over: usize) -> Result<Live, Option<String>> {
     let table = |id: TableId| {
         found
             .iter()
@@ -56,7 +47,7 @@ pub fn find(found: &[Live]) -> Result<Live, Option<String>> {
     let maps =
         Maps::of_self().ok_or_else(|| Some("cannot read /proc/thread-self/maps".to_owned()))?;
     let before = root::SIZES.map(|size| core.base.wrapping_sub(size));
-    let candidates = before.into_iter().chain([HANDED_OVER.load(Relaxed)]);
+    let candidates = before.into_iter().chain([handed_over]);
     candidates
         .filter(|candidate| is_root(&maps, *candidate, core.base, amd_ext.base))
         .find_map(|candidate| {
@@ -137,14 +128,14 @@ mod tests {
             live(TableId::HsaCore, at(8)),
             live(TableId::HsaAmdExt, at(10)),
         ];
-        find(&tables).map(|found| found.base)
+        find(&tables, 0).map(|found| found.base)
     }
 
     #[test]
     fn the_table_is_named_by_the_root_before_the_core_table() {
         let words = runtime();
         assert_eq!(look(&words), Ok((&raw const words[12]).addr()));
-        assert_eq!(find(&[]).map(|found| found.base), Err(None));
+        assert_eq!(find(&[], 0).map(|found| found.base), Err(None));
     }
 
     #[test]

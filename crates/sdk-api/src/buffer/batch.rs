@@ -1,0 +1,91 @@
+//! A buffer of a tool and the records that wait in it.
+
+use crate::converted::Converted;
+use midair_abi::records::{HipApiExt, KernelDispatch, RecordHeader};
+use midair_sdk_hot::operations::Opaque;
+use std::ffi::c_void;
+
+/// Which word of every record of AMD's is the external correlation id.
+const EXTERNAL: usize = 3;
+const _: () = {
+    use midair_abi::layout as theirs;
+    assert!(theirs::rocprofiler_buffer_tracing_hip_api_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_hip_api_ext_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_hsa_api_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_marker_api_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_kernel_dispatch_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_memory_copy_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_memory_allocation_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_buffer_tracing_scratch_memory_record_t::correlation_id == 16);
+    assert!(theirs::rocprofiler_correlation_id_t::external == 8);
+};
+
+/// Bytes of the largest record that we put into a buffer.
+const LARGEST: usize = size_of::<KernelDispatch>();
+const _: () = assert!(LARGEST >= size_of::<HipApiExt>());
+
+/// `rocprofiler_buffer_tracing_cb_t`: context, buffer, headers, their number, the tool's data, records dropped before these.
+pub type BufferCallback =
+    unsafe extern "C" fn(u64, u64, *mut *mut RecordHeader, usize, *mut c_void, u64);
+
+/// Records that wait for the callback.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// The records, one behind the other, aligned to 8 bytes.
+    pub words: Vec<u64>,
+    /// Kind and first word of each.
+    pub index: Vec<(u32, usize)>,
+    /// Records that were not taken since the last callback.
+    pub dropped: u64,
+}
+
+impl Batch {
+    pub fn bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty() && self.dropped == 0
+    }
+}
+
+/// A buffer.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub context: u64,
+    pub size: usize,
+    pub watermark: usize,
+    pub lossless: bool,
+    pub callback: BufferCallback,
+    pub data: Opaque,
+    /// Handle of the callback thread; 0 for the thread that delivers.
+    pub thread: u64,
+    pub batch: Batch,
+    /// A callback runs.
+    pub busy: bool,
+}
+
+impl Buffer {
+    /// Takes a record, or counts it as dropped. `external` is the external correlation id that goes with it.
+    pub fn push(&mut self, record: &Converted, external: u64) {
+        let words = record.words();
+        // One record is taken whatever the size: a buffer smaller than that would never see any.
+        let full = self.batch.bytes() + words.len() * 8 > self.size && !self.batch.words.is_empty();
+        if full && !self.lossless {
+            self.batch.dropped += 1;
+            return;
+        }
+        self.batch
+            .index
+            .push((record.kind(), self.batch.words.len()));
+        let at = self.batch.words.len() + EXTERNAL;
+        self.batch.words.extend_from_slice(words);
+        if let Some(word) = self.batch.words.get_mut(at) {
+            *word = external;
+        }
+    }
+    /// Whether the callback should be called now: at the watermark, or when the next record might not fit.
+    pub fn due(&self) -> bool {
+        let filled = self.batch.bytes();
+        !self.busy && (filled >= self.watermark || filled + LARGEST > self.size)
+    }
+}

@@ -1,0 +1,68 @@
+//! A context and the services that its tool configured.
+
+use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
+
+/// A buffered service of a context.
+#[derive(Debug)]
+pub(crate) struct BufferService {
+    /// `rocprofiler_buffer_tracing_kind_t`, as the tool said it.
+    pub kind: i32,
+    /// Which operations.
+    pub operations: OperationSet,
+    /// Handle of the buffer; 0 for the spool.
+    pub buffer: u64,
+}
+
+/// A callback service of a context.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallbackService {
+    /// `rocprofiler_callback_tracing_kind_t`, as the tool said it.
+    pub kind: i32,
+    /// Which operations.
+    pub operations: OperationSet,
+    /// The tool's function.
+    pub callback: TracingCallback,
+    /// Its data.
+    pub data: Opaque,
+}
+
+/// The code-object service of a context.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodeObjectService {
+    /// Which of load and symbol registration.
+    pub operations: OperationSet,
+    /// The tool's function.
+    pub callback: TracingCallback,
+    /// Its data.
+    pub data: Opaque,
+}
+
+/// A context.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Handle of the client that made it.
+    pub client: u32,
+    /// Runs.
+    pub active: bool,
+    /// When it was last started, ns.
+    pub started_at: u64,
+    /// When it was last stopped, ns.
+    pub stopped_at: u64,
+    /// Its records go to the attacher's spool, not to buffers.
+    pub spool: bool,
+    /// Buffered services.
+    pub services: Vec<BufferService>,
+    /// Code-object service.
+    pub code_objects: Option<CodeObjectService>,
+    /// Other callback services.
+    pub callbacks: Vec<CallbackService>,
+}
+
+impl Context {
+    /// Whether something that began at `begin` is this context's to see. Records arrive late, some after the stop.
+    pub fn covers(&self, begin: u64) -> bool {
+        self.started_at != 0
+            && begin >= self.started_at
+            && (self.active || begin <= self.stopped_at)
+    }
+}

@@ -1,0 +1,86 @@
+//! A tool that is configured.
+
+use midair_abi::registration::{ClientId, ConfigureResult, Finalize, ToolAttach};
+use std::ffi::c_void;
+
+/// A configured tool.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// Lives for ever: the tool may keep the pointer.
+    pub id: &'static mut ClientId,
+    /// Where it came from.
+    pub source: Source,
+    /// Named for the attach that is under way, or for the last one.
+    pub named: bool,
+    pub result: ConfigureResult,
+    pub hooks: Hooks,
+    pub phase: Phase,
+    /// It has been attached before.
+    pub before: bool,
+    /// Its contexts that the next attach starts: those that its `initialize` started, and for a tool without `tool_attach` those that
+    /// ran at the last detach.
+    pub resume: Vec<u64>,
+}
+
+// SAFETY: the pointers in it are the tool's functions and data, which the tool has told us to use from our thread.
+unsafe impl Send for Client {}
+
+/// What a tool wants to be called at when it is attached and detached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Hooks {
+    /// Nothing: its contexts are started and stopped for it.
+    None,
+    /// `rocprofiler_configure_attach`.
+    Attach {
+        attach: Option<ToolAttach>,
+        detach: Option<Finalize>,
+        data: *mut c_void,
+    },
+    /// `rocprofiler_configure_experimental`: like `None`, and it is told.
+    Experimental {
+        reattach: Option<Finalize>,
+        detach: Option<Finalize>,
+        data: *mut c_void,
+    },
+}
+
+impl Hooks {
+    /// Whether the tool starts its contexts itself.
+    pub fn starts(self) -> bool {
+        matches!(
+            self,
+            Hooks::Attach {
+                attach: Some(_),
+                ..
+            }
+        )
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Configured,
+    Initialized,
+    Attached,
+    /// A thread is detaching it.
+    Leaving,
+    /// `initialize` said no, or the tool ended itself.
+    Out,
+}
+
+/// Where a client came from. Two are the same when this is equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Named for an attach; by its library handle, so that the next attach finds it again.
+    Attachment(usize),
+    /// There when the process was started; by its `rocprofiler_configure`.
+    Start(usize),
+    /// `rocprofiler_force_configure`; by its function.
+    Forced(usize),
+}
+
+impl Source {
+    pub fn is_attachment(self) -> bool {
+        matches!(self, Source::Attachment(_))
+    }
+}

@@ -1,0 +1,15 @@
+//! How far the search for tools has come.
+
+use midair_lockfree::word_enum;
+
+word_enum! {
+    /// The search for tools, which is made once.
+    pub(crate) enum Search else Done {
+        /// Not begun.
+        NotYet = 0,
+        /// A thread searches.
+        UnderWay = 1,
+        /// It has ended.
+        Done = 2,
+    }
+}

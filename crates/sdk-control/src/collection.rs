@@ -1,0 +1,108 @@
+//! What the worker collects with, and what a session that collects consists of.
+
+use crate::install::{Installed, Need};
+use crate::runtimes;
+use crate::tables::Live;
+use midair_record::spool::{Area, ChunkWriter, Reader};
+use midair_sdk_device::hooks::Hook;
+use midair_sdk_device::queue::harvest::Harvester;
+use midair_sdk_device::sink::Sink;
+use midair_sdk_hot::markers::legacy;
+use midair_sdk_hot::wrappers::TABLES;
+
+/// Where records go.
+#[derive(Debug)]
+pub(crate) enum Route {
+    /// From every thread straight into the attacher's spool.
+    Direct,
+    /// Into a spool of ours first, since tools in this process want them too.
+    Relay { reader: Reader, onward: ChunkWriter },
+}
+
+/// A session that collects.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) generation: u64,
+    pub(crate) need: Need,
+    pub(crate) sink: Sink,
+    pub(crate) route: Route,
+    pub(crate) live: Vec<Live>,
+    /// Which runtimes were told.
+    pub(crate) runtimes: runtimes::Told,
+    /// The runtime's table for tools, once it was found.
+    pub(crate) tools: Option<Live>,
+    /// The HSA runtime is open and its agents are told.
+    pub(crate) hsa_open: bool,
+    /// Signals are there for the device's work.
+    pub(crate) hsa_ready: bool,
+    /// The HSA runtime is open, behind its first `hsa_init`.
+    pub(crate) hsa_up: bool,
+    /// It was seen closed while kernels were wanted: what is on its queues was all launched in this session.
+    pub(crate) born_here: bool,
+    /// See [`Collection::hsa_slots_are_final`].
+    pub(crate) hsa_final: bool,
+    /// Why it is not, in words.
+    pub(crate) waiting_for: &'static str,
+    pub(crate) copies_switched: bool,
+    pub(crate) looked_at: u64,
+    pub(crate) epoch: u64,
+    pub(crate) told: Vec<String>,
+}
+
+impl Running {
+    /// Whether the tables of an HSA runtime were found.
+    pub(crate) fn has_hsa(&self) -> bool {
+        let has = |name: &str| {
+            self.live.iter().any(|live| {
+                TABLES
+                    .get(live.index)
+                    .is_some_and(|table| table.name == name)
+            })
+        };
+        has("CoreApiTable") && has("AmdExtTable")
+    }
+}
+
+/// The worker's collecting side.
+#[derive(Debug)]
+pub struct Collection {
+    pub(crate) harvester: Harvester,
+    pub(crate) installed: Installed,
+    /// Our callback in the old ROCTx library.
+    pub(crate) roctx_tap: Option<legacy::Tap>,
+    pub(crate) running: Option<Running>,
+    /// The attacher's spool, while a session is on.
+    pub(crate) spool: Option<Area>,
+    /// What is to be said of the end, see [`outcome`].
+    pub outcome: u32,
+    /// A thread may still be inside a record store of this session.
+    pub memory_kept: bool,
+    /// The first correlation id of the next collecting: ids are used once in a session, also when its contexts, or the runtime, stop
+    /// and start again.
+    pub(crate) next_correlation: u64,
+}
+
+/// What [`Collection::stop`] leaves behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Nobody refers to the spool any more.
+    Nothing,
+    /// A thread may still be inside a record store: the spool must stay mapped.
+    Memory,
+}
+
+impl Collection {
+    /// One that collects nothing yet, with all hooks there are.
+    pub(crate) fn new(hooks: &'static [&'static [Hook]]) -> Collection {
+        Collection {
+            harvester: Harvester::default(),
+            installed: Installed::new(hooks),
+            roctx_tap: None,
+            running: None,
+            spool: None,
+            outcome: 0,
+            memory_kept: false,
+            next_correlation: 0,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Where the application's threads and the worker meet: who brings or closes a runtime waits here, within limits, until the worker
+//! has hooked it or looks at it no longer.
+//!
+//! Decisions: AMD-037 (`docs/deviations/amd.md`).
+
+pub(crate) mod request;
+
+use crate::local::phase::Phase;
+use crate::state::STATE;
+use midair_sdk_api::changes;
+use midair_sdk_hot::callbacks;
+use midair_sdk_hot::probe;
+use request::TableRequest;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::time::Duration;
+
+/// How long an application's thread waits for a session to end before its process goes, or for an answer.
+pub const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
+/// How long it waits before its runtime goes: then the agent must not look at signals any more, also where it had no turn meanwhile.
+pub const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(5);
+/// How long an application's thread waits for a runtime that it has just opened to be hooked. Where the agent has no turn for so long
+/// the application is starved, too; else it waits for a lock of this thread's, and somebody has to give in.
+const OPENING_LIMIT: Duration = Duration::from_secs(5);
+
+/// Whether this is a forked child of a process that had a session without an attacher.
+pub(crate) fn is_child() -> bool {
+    // SAFETY: no arguments, no failure.
+    let here = unsafe { libc::getpid() };
+    let process = STATE.process.load(SeqCst);
+    process != 0 && process != here
+}
+
+/// Whether a session without an attacher is on, or waits for a runtime.
+pub fn is_on() -> bool {
+    matches!(
+        STATE.phase.load(SeqCst),
+        Phase::Starting | Phase::Watching | Phase::On
+    ) && !is_child()
+}
+
+/// Whether the application shuts its HSA runtime down.
+pub fn runtime_leaves() -> bool {
+    STATE.runtime_leaves.load(SeqCst) != 0
+}
+
+/// The application begins or has ended to shut its HSA runtime down.
+pub fn set_runtime_leaves(leaves: bool) {
+    STATE.runtime_leaves.store(u32::from(leaves), SeqCst);
+}
+
+/// Whether the process runs its exit handlers.
+pub fn process_leaves() -> bool {
+    STATE.process_leaves.load(SeqCst) != 0
+}
+
+/// The process runs its exit handlers from now on.
+pub fn set_process_leaves() {
+    STATE.process_leaves.store(1, SeqCst);
+}
+
+/// For threads of the application, before the runtime or the process goes: waits until no session collects, within a limit.
+pub fn wait_for_stop(limit: Duration) {
+    let end = std::time::Instant::now() + limit;
+    while STATE.collecting.load(SeqCst) && std::time::Instant::now() < end {
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// For an application's thread that waits for the agent's next round: wakes the agent, and tells whether it will come to it. A
+/// tool's function may be what the agent itself waits for, and the runtime may hold a lock of the calling thread's.
+pub fn may_answer() -> bool {
+    changes::wake();
+    (changes::is_served() || is_on())
+        && STATE.collecting.load(SeqCst)
+        && STATE.device_pending.load(Acquire) == 0
+        && STATE.in_runtime.load(SeqCst) == 0
+        && !callbacks::is_inside()
+}
+
+/// For a thread that brings new tables: waits until the agent has hooked them, within a limit. The thread may hold a lock of the
+/// runtime's that the agent waits for, in `State::in_runtime`: then it does not wait, and the slots are taken when the agent is back.
+pub fn look_again(hsa: bool) {
+    ask_to_look(hsa);
+    changes::wake();
+    let end = std::time::Instant::now() + LEAVE_LIMIT;
+    while (changes::is_served() || is_on())
+        && STATE.request.load(SeqCst) != TableRequest::None
+        && STATE.in_runtime.load(SeqCst) == 0
+        && std::time::Instant::now() < end
+    {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Has the next look take tables at once, HSA's or others.
+pub fn ask_to_look(hsa: bool) {
+    STATE.request.store(
+        if hsa {
+            TableRequest::Hsa
+        } else {
+            TableRequest::Tables
+        },
+        SeqCst,
+    );
+}
+
+/// Nobody is there to look.
+pub fn forget_to_look() {
+    STATE.request.store(TableRequest::None, SeqCst);
+}
+
+/// Whether [`look_again`] asks.
+pub fn is_asked_to_look() -> bool {
+    STATE.request.load(SeqCst) != TableRequest::None
+}
+
+/// Waits for the runtime to be hooked. Who gives up is counted: the session must not pass for a whole one.
+fn ask_for_hooks() {
+    let generation = probe::generation();
+    if generation != 0
+        && !changes::request_within(OPENING_LIMIT)
+        && probe::generation() == generation
+    {
+        STATE.went_on.fetch_add(1, SeqCst);
+    }
+}
+
+/// An application's thread inside `hsa_init`.
+#[derive(Debug)]
+pub struct Opening {
+    /// The thread, where no other one was inside.
+    first: Option<u32>,
+    /// The runtime's own tools call it once more from inside: the lock is held, so our thread cannot look, and the outer call waits for it.
+    nested: bool,
+}
+
+impl Opening {
+    /// Before the call.
+    pub fn begin() -> Opening {
+        // SAFETY: a system call without arguments.
+        let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        let inside = STATE.opener.compare_exchange(0, tid, SeqCst, SeqCst);
+        Opening {
+            first: inside.is_ok().then_some(tid),
+            nested: inside == Err(tid),
+        }
+    }
+
+    /// After the call: waits until the runtime's tables are hooked and the device's side is ready, within a limit, so that nothing that
+    /// comes after it goes by unseen.
+    pub fn end(self, is_open: bool) {
+        if let Some(tid) = self.first {
+            let _ = STATE.opener.compare_exchange(tid, 0, SeqCst, SeqCst);
+        }
+        if is_open && !self.nested && STATE.hsa_closed.load(Acquire) != 0 {
+            ask_for_hooks();
+        }
+    }
+}
+
+/// For an application's thread that is about to make its first queue: waits until the device's side is ready, within a limit, so that
+/// not even the first dispatch is without times. The runtime's `hsa_init` is behind that thread, so it holds no lock of it.
+pub fn wait_for_device() {
+    if STATE.device_pending.load(Acquire) != 0 {
+        ask_for_hooks();
+    }
+}
