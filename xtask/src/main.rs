@@ -4,6 +4,7 @@
 mod aarch64;
 mod amd_headers;
 mod book;
+mod circles;
 mod demo;
 mod docs;
 mod documents;
@@ -89,6 +90,12 @@ const TASKS: &[Task] = &[
         words: "",
         help: "Build the engine for aarch64; its arch modules' tests under qemu-user, where that and a linker are installed",
         run: aarch64::aarch64_task,
+    },
+    Task {
+        name: "circles",
+        words: "[CRATE ...]",
+        help: "Import circles between the modules of crates; one of more than 4 modules fails",
+        run: circles::circles_task,
     },
     Task {
         name: "docs",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
 use crate::stage::Build;
-use crate::{aarch64, amd_headers, docs, lab, python, stage};
+use crate::{aarch64, amd_headers, circles, docs, lab, python, stage};
 
 /// How long the tests may take together, for timeout(1).
 const PATIENCE: &str = "30m";
@@ -44,6 +44,11 @@ const STEPS: &[Step] = &[
             command.args(["--", "-D", "warnings"]);
             passed(command)
         },
+        needed: false,
+    },
+    Step {
+        name: "import circles",
+        run: |_| circles::circles_task(&[]).map(|()| Done::Passed),
         needed: false,
     },
     Step {
