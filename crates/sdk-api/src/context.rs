@@ -7,8 +7,7 @@ use crate::state;
 use crate::status::Status;
 use midair_abi::constants as c;
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS};
-use midair_domain::KindSet;
-use midair_record::event::kind;
+use midair_domain::{KindSet, Told};
 use midair_sdk_hot::callbacks::{Service, Services};
 use midair_sdk_hot::clock;
 use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
@@ -18,26 +17,9 @@ use std::ffi::c_void;
 
 /// The kind of our records that a buffer-tracing kind is made from; `None` when it is not built.
 pub(crate) fn record_kind(tracing_kind: i32) -> Option<u8> {
-    Some(match tracing_kind {
-        c::ROCPROFILER_BUFFER_TRACING_HSA_CORE_API => kind::HSA_CORE_API,
-        c::ROCPROFILER_BUFFER_TRACING_HSA_AMD_EXT_API => kind::HSA_AMD_EXT_API,
-        c::ROCPROFILER_BUFFER_TRACING_HSA_IMAGE_EXT_API => kind::HSA_IMAGE_EXT_API,
-        c::ROCPROFILER_BUFFER_TRACING_HSA_FINALIZE_EXT_API => kind::HSA_FINALIZE_EXT_API,
-        c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API
-        | c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT => kind::HIP_RUNTIME_API_EXT,
-        c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API
-        | c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT => kind::HIP_COMPILER_API_EXT,
-        c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_API => kind::MARKER_CORE_API,
-        c::ROCPROFILER_BUFFER_TRACING_MARKER_CONTROL_API => kind::MARKER_CONTROL_API,
-        c::ROCPROFILER_BUFFER_TRACING_MARKER_NAME_API => kind::MARKER_NAME_API,
-        c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API => kind::MARKER_CORE_RANGE_API,
-        c::ROCPROFILER_BUFFER_TRACING_MEMORY_COPY => kind::MEMORY_COPY,
-        c::ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH => kind::KERNEL_DISPATCH,
-        c::ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION => kind::MEMORY_ALLOCATION,
-        c::ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY => kind::SCRATCH_MEMORY,
-        c::ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION => kind::RUNTIME_INITIALIZATION,
-        _ => return None,
-    })
+    midair_domain::of_buffer_kind(tracing_kind)
+        .filter(|domain| domain.built)
+        .map(|domain| domain.kind)
 }
 
 /// What the running contexts want of one kind of records.
@@ -262,15 +244,14 @@ pub fn configure_buffer_tracing(
     Ok(())
 }
 
-/// The kind of our records that a callback-tracing kind is told of from, on our own thread, when the work is done.
+/// The kind of our records whose completion a callback-tracing kind reports, on the worker thread; `None` when it is not built,
+/// or is reported around calls.
 pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
-    match callback_kind {
-        c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH => Some(kind::KERNEL_DISPATCH),
-        c::ROCPROFILER_CALLBACK_TRACING_RUNTIME_INITIALIZATION => {
-            Some(kind::RUNTIME_INITIALIZATION)
-        }
-        _ => None,
-    }
+    let domain = midair_domain::of_callback_kind(callback_kind)?;
+    let is_late = domain
+        .callback
+        .is_some_and(|callback| callback.told == Told::Late);
+    (domain.built && is_late).then_some(domain.kind)
 }
 
 /// Adds a callback service to a context. An empty list means every operation. Served are code objects, API calls, runtimes, and of

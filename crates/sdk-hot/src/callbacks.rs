@@ -33,7 +33,7 @@ use frame::{Body, Frame, FrameState, PAYLOAD};
 use midair_abi::constants as c;
 use midair_abi::records::{CallbackRecord, CorrelationId};
 use midair_abi::tables::Function;
-use midair_domain::KindSet;
+use midair_domain::{KindSet, Told};
 use midair_record::event::kind;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -41,63 +41,20 @@ use std::time::{Duration, Instant};
 
 /// How long open calls get to return by themselves at the end of a session.
 const GRACE: Duration = Duration::from_millis(20);
-/// Record kinds whose calls can be told of.
-const KINDS: [(i32, u8); 10] = [
-    (
-        c::ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API,
-        kind::HSA_CORE_API,
-    ),
-    (
-        c::ROCPROFILER_CALLBACK_TRACING_HSA_AMD_EXT_API,
-        kind::HSA_AMD_EXT_API,
-    ),
-    (
-        c::ROCPROFILER_CALLBACK_TRACING_HSA_IMAGE_EXT_API,
-        kind::HSA_IMAGE_EXT_API,
-    ),
-    (
-        c::ROCPROFILER_CALLBACK_TRACING_HSA_FINALIZE_EXT_API,
-        kind::HSA_FINALIZE_EXT_API,
-    ),
-    (
-        c::ROCPROFILER_CALLBACK_TRACING_HIP_RUNTIME_API,
-        kind::HIP_RUNTIME_API_EXT,
-    ),
-    (
-        c::ROCPROFILER_CALLBACK_TRACING_HIP_COMPILER_API,
-        kind::HIP_COMPILER_API_EXT,
-    ),
-    (
-        c::ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_API,
-        kind::MARKER_CORE_API,
-    ),
-    (
-        c::ROCPROFILER_CALLBACK_TRACING_MARKER_CONTROL_API,
-        kind::MARKER_CONTROL_API,
-    ),
-    (
-        c::ROCPROFILER_CALLBACK_TRACING_MARKER_NAME_API,
-        kind::MARKER_NAME_API,
-    ),
-    (
-        c::ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_RANGE_API,
-        kind::MARKER_CORE_RANGE_API,
-    ),
-];
-
-/// The kind of our records for calls of a callback-tracing kind; `None` when it is not one of calls.
+/// The kind of our records for calls of a callback-tracing kind. `None` when it is not built, or is not reported around calls.
 pub fn record_kind(callback_kind: i32) -> Option<u8> {
-    KINDS
-        .iter()
-        .find(|(theirs, _)| *theirs == callback_kind)
-        .map(|(_, ours)| *ours)
+    let domain = midair_domain::of_callback_kind(callback_kind)?;
+    let is_around = domain
+        .callback
+        .is_some_and(|callback| callback.told == Told::Around);
+    (domain.built && is_around).then_some(domain.kind)
 }
 
+/// AMD's callback-tracing kind of a record kind that [`record_kind`] gave.
 fn callback_kind(record_kind: u8) -> i32 {
-    KINDS
-        .iter()
-        .find(|(_, ours)| *ours == record_kind)
-        .map_or(0, |(theirs, _)| *theirs)
+    midair_domain::domain(record_kind)
+        .and_then(|domain| domain.callback)
+        .map_or(0, |callback| callback.kind)
 }
 
 /// Where arguments and result lie in a payload.

@@ -124,14 +124,23 @@ const _: () = assert!(size_of::<IpcHandle>() == 64 && align_of::<IpcHandle>() ==
 const _: () =
     assert!(size_of::<ChannelFormatDesc>() == 20 && size_of::<ControlDirectives>() == 144);
 
-/// Types without padding, so that their bytes may be read.
-trait Bytes: Copy {}
-impl Bytes for Dim3 {}
-impl Bytes for Extent {}
-impl Bytes for PitchedPtr {}
-impl Bytes for IpcHandle {}
-impl Bytes for ChannelFormatDesc {}
-impl Bytes for ControlDirectives {}
+/// Types whose bytes may be read as integers.
+///
+/// # Safety
+/// The type has no padding: each of its `size_of` bytes is initialised in every value.
+unsafe trait Bytes: Copy {}
+// SAFETY: three u32: 12 bytes, as asserted above.
+unsafe impl Bytes for Dim3 {}
+// SAFETY: three u64: 24 bytes, as asserted above.
+unsafe impl Bytes for Extent {}
+// SAFETY: a pointer and three u64: 32 bytes, as asserted above.
+unsafe impl Bytes for PitchedPtr {}
+// SAFETY: an array of 64 bytes, as asserted above.
+unsafe impl Bytes for IpcHandle {}
+// SAFETY: four i32 and a u32: 20 bytes, as asserted above.
+unsafe impl Bytes for ChannelFormatDesc {}
+// SAFETY: an array of 18 words: 144 bytes, as asserted above.
+unsafe impl Bytes for ControlDirectives {}
 
 /// The 8-byte word number `index` of a struct, zero-extended at its end.
 #[inline]
@@ -139,7 +148,7 @@ fn word<T: Bytes>(value: &T, index: usize) -> u64 {
     let mut bytes = [0; 8];
     let from = (index * 8).min(size_of::<T>());
     let len = (size_of::<T>() - from).min(8);
-    // SAFETY: `from + len` is at most the size of T, which has no padding; `bytes` has 8.
+    // SAFETY: `from + len` is at most the size of T, all of whose bytes are initialised (`Bytes`). `bytes` has 8.
     unsafe {
         std::ptr::copy_nonoverlapping(
             (&raw const *value).cast::<u8>().add(from),
