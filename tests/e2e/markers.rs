@@ -198,7 +198,7 @@ fn lost_ranges_and_truncated_messages_are_reported() -> Result<()> {
     assert_eq!(by_function(&traced.markers()?)["level"], 128);
     assert_eq!(traced.markers()?.len(), 128 + 4);
     assert!(
-        said(&traced).contains("72 ROCTx ranges found no room"),
+        said(&traced).contains("72 ROCTx ranges exceeded the limit"),
         "{}",
         said(&traced)
     );

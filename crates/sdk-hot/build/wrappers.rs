@@ -35,8 +35,8 @@ fn is_hsa(id: TableId) -> bool {
     )
 }
 
-/// The Rust type that the System V x86-64 calling convention passes like the C type. Structs of 8 bytes hold integers only
-/// (HSA handles, hipMemLocation), so they travel like a u64.
+/// The Rust type that the System V x86-64 calling convention passes like the C type. Structs of 8
+/// bytes hold integers only (HSA handles, hipMemLocation), so they are passed like a u64.
 fn rust_type(ty: &Type) -> Result<&'static str, Box<dyn Error>> {
     Ok(match (ty.class, ty.size) {
         (Class::Void, _) => "()",
@@ -94,7 +94,7 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
     }
     writeln!(
         out,
-        "/// Calls the runtime's own functions, past every wrapper. The function's table must have been adopted before.\n\
+        "/// Calls the runtime's own functions, bypassing every wrapper. The table must have been adopted.\n\
          pub mod original {{\nuse super::*;\n{originals}}}"
     )?;
     writeln!(
@@ -208,8 +208,8 @@ impl Signature {
     }
 }
 
-/// A wrapper in two functions: what is called when nothing is traced is a look at one word and a jump, without a stack frame;
-/// the rest is apart.
+/// A wrapper in two functions. What is called when nothing is traced reads one word and jumps,
+/// without a stack frame; the rest is in the second function.
 fn wrapper(
     out: &mut String,
     table: &Table,
@@ -230,20 +230,20 @@ fn wrapper(
          if crate::probe::generation() != 0 {{\n\
          // SAFETY: the caller's own call, passed on.\n\
          return unsafe {{ traced_{name}({args}) }};\n}}\n\
-         // SAFETY: this wrapper is only ever put into the slot whose old value, a function of this type, was stored here before;\n\
-         // it is never cleared.\n\
+         // SAFETY: this wrapper is only ever installed in the slot whose old value, a function of this type, was\n\
+         // stored here before. It is never cleared.\n\
          let original = unsafe {{ transmute::<*mut (), {ty}>(ORIGINALS[{index}].load(Relaxed)) }};\n\
          // SAFETY: the caller's own call, passed on.\n\
          unsafe {{ original({args}) }}\n}}\n\
          #[inline(never)]\n\
          unsafe extern \"C-unwind\" fn traced_{name}({params}) -> {ret} {{\n\
          let mut call = crate::probe::enter({kind}, {operation}, {stream});\n\
-         if call.told() {{ {enter}(call, &[{words}]); }}\n\
+         if call.is_reported() {{ {enter}(call, &[{words}]); }}\n\
          // SAFETY: as in the function above, the only caller.\n\
          let original = unsafe {{ transmute::<*mut (), {ty}>(ORIGINALS[{index}].load(Relaxed)) }};\n\
          // SAFETY: the caller's own call, passed on.\n\
          let result = unsafe {{ original({args}) }};\n\
-         if call.told() {{ call = {leave}&[{results}]); }}\n\
+         if call.is_reported() {{ call = {leave}&[{results}]); }}\n\
          crate::{exit}::exit(call, || [{words}], {value});\n\
          result\n}}",
         params = signature.parameters,

@@ -1,19 +1,22 @@
-//! Tools' functions called on the application's threads, before and after API calls (callback tracing).
+//! Tools' functions called on the application's threads, before and after API calls (callback
+//! tracing).
 //!
-//! **Pairs.** What was told of a call's beginning is told of its end, also when its context was stopped in between. The pair is a
-//! [`Frame`] per thread and depth, whose state changes hands by compare-and-exchange:
+//! **Pairs.** A call whose beginning was reported is also reported when it ends, even when its
+//! context was stopped in between. Each pair is a [`Frame`] per thread and depth, whose state is
+//! handed over by compare-and-exchange:
 //!
 //! ```text
 //! Free -> Entering -> Open -> Exiting -> Free      the thread itself
-//!                     Open -> Taken   -> Free      the worker thread, at the end of a session
+//!                     Open -> Closing -> Free      the worker thread, at the end of a session
 //! ```
 //!
-//! `Entering` is set while the thread is busy in the sense of [`crate::probe`], the tool's function runs after that. So once nothing
-//! new is told and everyone was seen outside, every frame that tool code may still run for can be seen. At the end of a session open
-//! calls get a moment to return; for those that stay, the worker thread tells of the end in their thread's name (without a result). After
-//! that no code of a tool runs on the application's threads.
+//! `Entering` is set while the thread is busy in the sense of [`crate::probe`]; the tool's function
+//! runs after that. So once nothing new is reported and every thread was seen outside, every frame
+//! for which a tool's code may still run can be seen. At the end of a session open calls are given
+//! [`GRACE`] to return. For those that do not, the worker thread reports the end in their thread's
+//! name (without a result). After that no code of a tool runs on the application's threads.
 //!
-//! A call that a tool's function makes itself is not told, nor recorded.
+//! A call that a tool's function makes itself is neither reported nor recorded.
 
 pub(crate) mod frame;
 pub(crate) mod open_ranges;
@@ -39,9 +42,10 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
-/// How long open calls get to return by themselves at the end of a session.
+/// How long open calls are given to return by themselves at the end of a session.
 const GRACE: Duration = Duration::from_millis(20);
-/// The kind of our records for calls of a callback-tracing kind. `None` when it is not built, or is not reported around calls.
+/// The kind of our records for calls of a callback-tracing kind. `None` when it is not built, or is
+/// not reported around calls.
 pub fn record_kind(callback_kind: i32) -> Option<u8> {
     let domain = midair_domain::of_callback_kind(callback_kind)?;
     let is_around = domain
@@ -57,12 +61,12 @@ fn callback_kind(record_kind: u8) -> i32 {
         .map_or(0, |callback| callback.kind)
 }
 
-/// Where arguments and result lie in a payload.
+/// Where arguments and result are in a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Words of the whole.
+    /// Words of the whole payload.
     pub words: usize,
-    /// Words of the union of arguments, which is the second word and those after it.
+    /// Words of the union of arguments, which begins at the payload's second word.
     pub arguments: usize,
     /// Words of the result, the last ones.
     pub result: usize,
@@ -112,8 +116,8 @@ fn make_frames() -> bool {
     if !STATE.frames.load(Acquire).is_null() {
         return true;
     }
-    // SAFETY: a fresh private mapping at an address of the kernel's choice. Zeroed memory is a valid frame: numbers, and `None`
-    // function pointers.
+    // SAFETY: a fresh private mapping at an address of the kernel's choice. Zeroed memory is a valid
+    // frame: numbers, and `None` function pointers.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -127,8 +131,8 @@ fn make_frames() -> bool {
     if base == libc::MAP_FAILED {
         return false;
     }
-    // A forked child has no call of its parent's to tell of.
-    // SAFETY: our own fresh mapping; where the system refuses, nothing is lost but that.
+    // A forked child has none of its parent's calls to report.
+    // SAFETY: our own fresh mapping; where the system refuses, only the wiping is lost.
     unsafe {
         libc::madvise(
             base,
@@ -140,8 +144,8 @@ fn make_frames() -> bool {
     true
 }
 
-/// Publishes what the running contexts want to be told of; returns the kinds, none when memory cannot be mapped. On the
-/// worker thread.
+/// Publishes which calls are reported to the running contexts; returns their kinds, none when memory
+/// cannot be mapped. Called on the worker thread.
 pub fn publish(services: Services) -> KindSet {
     let services = Box::new(services);
     let mut kinds = services.kinds();
@@ -149,18 +153,19 @@ pub fn publish(services: Services) -> KindSet {
     if !prepared {
         kinds = KindSet::EMPTY;
     }
-    // The tables behind it are made here, not on a thread of the application's.
+    // The tables that it uses are made here, not on a thread of the application.
     let _ = function_of(kind::HIP_RUNTIME_API_EXT, 0);
     let new = if kinds.is_empty() {
         std::ptr::null_mut()
     } else {
-        STATE.told_anybody.store(true, Relaxed);
+        STATE.any_reported.store(true, Relaxed);
         Box::into_raw(services)
     };
     let old = STATE.services.swap(new, AcqRel);
-    // Threads look at it while they are busy only. Should one not be seen outside, it stays.
+    // Threads read it only while they are busy. If one was not seen outside, the old value is
+    // leaked.
     if !old.is_null() && probe::quiesce(Duration::from_millis(250)) {
-        // SAFETY: made by `Box::into_raw` above, and nobody looks at it any more.
+        // SAFETY: made by `Box::into_raw` above, and no thread reads it any more.
         drop(unsafe { Box::from_raw(old) });
     }
     kinds
@@ -168,18 +173,19 @@ pub fn publish(services: Services) -> KindSet {
 
 /// Whether the calling thread runs a tool's function.
 pub fn is_inside() -> bool {
-    threads::existing().is_some_and(|slot| slot.telling.load(Relaxed) != 0)
+    threads::existing().is_some_and(|slot| slot.in_tool.load(Relaxed) != 0)
 }
 
-/// Before a call that somebody is told of. `words`: its argument words.
+/// Before a call that is reported to a tool. `words`: its argument words.
 #[cold]
 #[inline(never)]
 pub fn enter(call: Call, words: &[u64]) {
-    let Some((thread, depth)) = call.place() else {
+    let Some((thread, depth)) = call.slot_and_depth() else {
         return;
     };
     let own = frames(thread);
-    // Calls at this depth and below it that have not returned were left by longjmp or an exception: their end is now.
+    // Calls at this depth and deeper that have not returned were abandoned by longjmp or an
+    // exception: their end is reported now.
     for frame in own.get(depth..).unwrap_or_default() {
         finish(frame, None, &[]);
     }
@@ -195,7 +201,8 @@ pub fn enter(call: Call, words: &[u64]) {
     probe::restart(call);
 }
 
-/// Tells of a beginning: of the call itself, or of `what` (record kind, operation) that it begins. False when nobody is told.
+/// Reports a beginning: that of the call itself, or of `what` (record kind, operation) that it
+/// begins. False when no tool wants it.
 fn begin_frame(
     call: Call,
     frame: &Frame,
@@ -211,18 +218,18 @@ fn begin_frame(
         .compare_exchange(FrameState::Entering, FrameState::Open, AcqRel, Relaxed)
         .is_err()
     {
-        // Given up at the end of the session.
+        // Abandoned at the end of the session.
         frame.state.store(FrameState::Free, Release);
     }
     true
 }
 
-/// After such a call, with the words of its result: the call with the moment of its return.
+/// After such a call, with the words of its result. Returns the call with the time of its return.
 #[cold]
 #[inline(never)]
 pub fn exit(call: Call, result: &[u64]) -> Call {
     let end = now();
-    if let Some((thread, depth)) = call.place()
+    if let Some((thread, depth)) = call.slot_and_depth()
         && let Some(frame) = frames(thread).get(depth)
     {
         finish(frame, Some(call.generation()), result);
@@ -230,7 +237,8 @@ pub fn exit(call: Call, result: &[u64]) -> Call {
     call.ended_at(end)
 }
 
-/// Tells of the end of a call of the calling thread, if its beginning was told (in the session of `generation`, where one is named).
+/// Reports the end of a call of the calling thread, if its beginning was reported (in the session of
+/// `generation`, where one is given).
 fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
     if frame.state.load(Relaxed) != FrameState::Open {
         return;
@@ -242,52 +250,50 @@ fn finish(frame: &Frame, generation: Option<u64>, result: &[u64]) {
     {
         return;
     }
-    // SAFETY: the state is ours.
+    // SAFETY: this thread holds the frame's state.
     let body = unsafe { &mut *frame.body.get() };
     if generation.is_none_or(|generation| generation == body.generation) {
         put_result(body, result);
         run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
         frame.state.store(FrameState::Free, Release);
     } else {
-        // Another session's call at the same depth, further in.
+        // A call of another session at the same depth, nested more deeply.
         frame.state.store(FrameState::Open, Release);
     }
 }
 
 fn put_result(body: &mut Body, result: &[u64]) {
     let Layout {
-        words,
-        result: room,
-        ..
+        words, result: len, ..
     } = layout(body.kind);
-    let at = words - room;
+    let at = words - len;
     for (to, word) in body.payload.iter_mut().take(words).skip(at).zip(result) {
         *to = *word;
     }
 }
 
-/// Writes down who is told of a call, and what. False when nobody is.
+/// Fills the frame with the call and the services that it is reported to. False when there are none.
 fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mut Body)) -> bool {
-    let Some(begun) = probe::look(call) else {
+    let Some(running) = probe::running_call(call) else {
         return false;
     };
     // SAFETY: null, or published and not freed before this thread, which is busy, is seen outside.
     let Some(services) = (unsafe { STATE.services.load(Acquire).as_ref() }) else {
         return false;
     };
-    let open = begun.open;
+    let open = running.open;
     let (record_kind, operation) = what.unwrap_or((open.kind, open.operation));
     let interested = services
         .of(record_kind)
         .filter(|service| service.operations.has(operation));
     if frame.state.load(Acquire) != FrameState::Free {
-        STATE.untold.fetch_add(1, Relaxed);
+        STATE.unreported.fetch_add(1, Relaxed);
         return false;
     }
-    // SAFETY: a free frame is its thread's.
+    // SAFETY: only the thread itself uses a free frame.
     let body = unsafe { &mut *frame.body.get() };
     body.count = 0;
-    let tid = u64::from(begun.busy.tid());
+    let tid = u64::from(running.busy.tid());
     for service in interested {
         let at = body.count;
         let (Some(context), Some(external), Some(callback), Some(user_data)) = (
@@ -296,7 +302,7 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
             body.callbacks.get_mut(at),
             body.user_data.get_mut(at),
         ) else {
-            STATE.untold.fetch_add(1, Relaxed);
+            STATE.unreported.fetch_add(1, Relaxed);
             break;
         };
         (*context, *callback, *user_data) =
@@ -312,7 +318,7 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
     body.correlation = CorrelationId {
         internal: open.correlation,
         external: 0,
-        ancestor: begun.ancestor,
+        ancestor: running.ancestor,
     };
     (body.kind, body.operation) = (record_kind, operation);
     body.payload = [0; PAYLOAD];
@@ -321,11 +327,11 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
     }
     put(body);
     frame.state.store(FrameState::Entering, SeqCst);
-    // `begun` says from here on that this thread is outside; the state is seen by then.
+    // When `running` is dropped this thread counts as outside; the frame's state is visible by then.
     true
 }
 
-/// Puts argument words where AMD's union of the function has them.
+/// Stores argument words where AMD's union of the function has them.
 pub fn put_arguments(function: &Function, words: &[u64], into: &mut [u64]) {
     // SAFETY: words are initialised bytes, and any bytes are words.
     let (from, to) = unsafe {
@@ -340,7 +346,8 @@ pub fn put_arguments(function: &Function, words: &[u64], into: &mut [u64]) {
             usize::from(parameter.args_offset),
         );
         let size = usize::from(parameter.ty.size);
-        // A struct by value of a function that AMD's union does not know may not fit: the bytes stay zero.
+        // A struct by value of a function that AMD's union does not know may not fit: its bytes stay
+        // zero.
         if let (Some(source), Some(target)) = (
             from.get(source..source + size),
             to.get_mut(target..target + size),
@@ -350,22 +357,22 @@ pub fn put_arguments(function: &Function, words: &[u64], into: &mut [u64]) {
     }
 }
 
-/// Calls the functions of everybody who is told. The state is the caller's.
+/// Calls the functions of all services in the frame. The caller holds the frame's state.
 fn run(frame: &Frame, phase: i32) {
     // SAFETY: the caller holds the state.
     let body = unsafe { &mut *frame.body.get() };
     let slot = threads::existing();
     if let Some(slot) = slot {
-        slot.telling.fetch_add(1, Relaxed);
+        slot.in_tool.fetch_add(1, Relaxed);
     }
     let payload: *mut c_void = body.payload.as_mut_ptr().cast();
-    let told = body
+    let services = body
         .contexts
         .iter()
         .zip(&body.callbacks)
         .zip(&body.external)
         .zip(&mut body.user_data);
-    for (((context, callback), external), user_data) in told.take(body.count) {
+    for (((context, callback), external), user_data) in services.take(body.count) {
         let Some((callback, data)) = callback else {
             continue;
         };
@@ -385,21 +392,22 @@ fn run(frame: &Frame, phase: i32) {
         unsafe { callback(record, &raw mut *user_data, data.0) };
     }
     if let Some(slot) = slot {
-        slot.telling.fetch_sub(1, Relaxed);
+        slot.in_tool.fetch_sub(1, Relaxed);
     }
 }
 
 /// A session begins.
 pub fn begin() {
-    STATE.told_anybody.store(false, Relaxed);
-    STATE.untold.store(0, Relaxed);
+    STATE.any_reported.store(false, Relaxed);
+    STATE.unreported.store(0, Relaxed);
 }
 
-/// A session ends; nothing new is told any more, and everyone was seen outside. When it returns, no code of a tool runs on the
-/// application's threads, and everything that was told of has its end, but for what the notes say.
+/// A session ends: nothing new is reported any more, and every thread was seen outside. When this
+/// returns, no code of a tool runs on the application's threads, and every call whose beginning was
+/// reported has its end reported, except as the returned notes say.
 pub fn close(limit: Duration) -> Vec<String> {
     publish_nothing();
-    if !STATE.told_anybody.load(Relaxed) {
+    if !STATE.any_reported.load(Relaxed) {
         return Vec::new();
     }
     let begun = Instant::now();
@@ -420,7 +428,7 @@ pub fn close(limit: Duration) -> Vec<String> {
                 FrameState::Open
                     if frame
                         .state
-                        .compare_exchange(FrameState::Open, FrameState::Taken, AcqRel, Relaxed)
+                        .compare_exchange(FrameState::Open, FrameState::Closing, AcqRel, Relaxed)
                         .is_ok() =>
                 {
                     run(frame, c::ROCPROFILER_CALLBACK_PHASE_EXIT);
@@ -429,10 +437,10 @@ pub fn close(limit: Duration) -> Vec<String> {
                     break;
                 }
                 FrameState::Entering if expired => {
-                    // Its thread will see this, and tell of no end.
+                    // Its thread will see this and report no end.
                     let _ = frame.state.compare_exchange(
                         FrameState::Entering,
-                        FrameState::GivenUp,
+                        FrameState::Abandoned,
                         AcqRel,
                         Relaxed,
                     );
@@ -443,7 +451,7 @@ pub fn close(limit: Duration) -> Vec<String> {
                     stuck += 1;
                     break;
                 }
-                FrameState::Free | FrameState::GivenUp => break,
+                FrameState::Free | FrameState::Abandoned => break,
                 _ if expired => {
                     stuck += 1;
                     break;
@@ -452,7 +460,7 @@ pub fn close(limit: Duration) -> Vec<String> {
             }
         }
     }
-    let untold = STATE.untold.load(Relaxed);
+    let unreported = STATE.unreported.load(Relaxed);
     let mut notes = Vec::new();
     let mut say = |count: u64, text: &str| {
         if count > 0 {
@@ -467,14 +475,14 @@ pub fn close(limit: Duration) -> Vec<String> {
         stuck,
         "calls of a tool's function had not returned when the session ended",
     );
-    say(untold, "times a tool could not be told of a call");
+    say(unreported, "times a tool could not be told of a call");
     notes
 }
 
 fn publish_nothing() {
     let old = STATE.services.swap(std::ptr::null_mut(), AcqRel);
     if !old.is_null() && probe::quiesce(Duration::from_millis(250)) {
-        // SAFETY: made by `Box::into_raw` in `publish`, and nobody looks at it any more.
+        // SAFETY: made by `Box::into_raw` in `publish`, and no thread reads it any more.
         drop(unsafe { Box::from_raw(old) });
     }
 }

@@ -1,5 +1,6 @@
-//! The external correlation id that goes with what a thread does now, for each context of a tool: a table without locks, which
-//! the application's threads read while a tool is told of their calls. The stacks of values are the tool-facing API's.
+//! The current external correlation id of a thread, for each context of a tool: a table without
+//! locks, which the application's threads read while one of their calls is reported to a tool. The
+//! stacks of values belong to the tool-facing API.
 
 use crate::state::STATE;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -11,7 +12,7 @@ fn key(context: u64, tid: u64) -> u64 {
     context << 32 | tid & 0xffff_ffff
 }
 
-/// The value that goes with what a thread does now. For the application's threads: no lock.
+/// The thread's current value. Called on the application's threads: it takes no lock.
 pub fn current(context: u64, tid: u64) -> u64 {
     STATE
         .external_ids
@@ -19,7 +20,7 @@ pub fn current(context: u64, tid: u64) -> u64 {
         .map_or(0, |top| top.shared().load(Acquire))
 }
 
-/// Sets the value that goes with what a thread does from now on. False when too many contexts and threads have values.
+/// Sets the thread's current value. False when too many contexts and threads have values.
 pub fn set_current(context: u64, tid: u64, value: u64) -> bool {
     let Some((top, _)) = STATE.external_ids.find_or_insert(key(context, tid), PROBES) else {
         return false;

@@ -5,10 +5,11 @@ use std::ops::Deref;
 
 /// All state of a crate, in one static.
 ///
-/// A child that was forked while this library was in its parent has our memory as it was at that moment: locks that a lost
-/// thread held, lists that one was changing. Before the child's own first session each crate replaces its state whole
-/// ([`ForkState::replace`]), so a new piece of state cannot be forgotten. What the old state pointed to is leaked, since nobody
-/// knows in what condition it is.
+/// A child that was forked while this library was loaded in its parent has our memory as it was at
+/// that moment: locks that a lost thread held, lists that one was changing. Before the child's own
+/// first session each crate replaces its whole state ([`ForkState::replace`]), so a new piece of
+/// state cannot be forgotten. What the old state pointed to is leaked, since its condition is
+/// unknown.
 #[derive(Debug)]
 pub struct ForkState<T>(UnsafeCell<T>);
 
@@ -21,12 +22,13 @@ impl<T> ForkState<T> {
         ForkState(UnsafeCell::new(value))
     }
 
-    /// Makes this state what `fresh` is, but for what `keep` hands over: it is given the old state before it goes, and what it
-    /// returns is given to `restore` with the new one. Pages that are as they should be are not touched.
+    /// Makes this state what `fresh` is, except for what `keep` returns: it is called with the old
+    /// state, and its result is passed to `restore` together with the new one. Pages that are
+    /// already as they should be are not written.
     ///
     /// # Safety
-    /// No other thread uses this state: in a forked child that has had no session of its own. `fresh` is never used for
-    /// anything else.
+    /// No other thread uses this state: the caller is in a forked child that has had no session of
+    /// its own. `fresh` is never used for anything else.
     pub unsafe fn replace<K>(
         &'static self,
         fresh: &'static ForkState<T>,
@@ -38,8 +40,9 @@ impl<T> ForkState<T> {
         let (to, from) = (self.0.get().cast::<u8>(), fresh.0.get().cast::<u8>());
         for start in (0..size_of::<T>()).step_by(PAGE) {
             let len = PAGE.min(size_of::<T>() - start);
-            // SAFETY: inside both values, which are statics of the same type and do not overlap. The bytes of a fresh value are
-            // a value, and the old one's destructor is not run. Padding is compared and copied as whatever it contains.
+            // SAFETY: inside both values, which are statics of the same type and do not overlap. The
+            // bytes of a fresh value are a value, and the old one's destructor is not run. Padding
+            // is compared and copied as whatever it contains.
             unsafe {
                 let (to, from) = (to.add(start), from.add(start));
                 if libc::memcmp(to.cast(), from.cast(), len) != 0 {

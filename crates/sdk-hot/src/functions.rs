@@ -13,14 +13,14 @@ pub fn function_of(record_kind: u8, operation: u32) -> Option<&'static Function>
             let ids = table.functions.iter().map(|function| function.operation);
             let mut list = vec![None; ids.max().map_or(0, |id| id as usize + 1)];
             for function in table.functions {
-                if let Some(place) = list.get_mut(function.operation as usize) {
-                    *place = Some(function);
+                if let Some(entry) = list.get_mut(function.operation as usize) {
+                    *entry = Some(function);
                 }
             }
             let domain = midair_domain::of_buffer_kind(i32::from(table.kind));
-            let place = domain.and_then(|domain| kinds.get_mut(usize::from(domain.kind)));
-            if let Some(place) = place {
-                *place = list;
+            let entry = domain.and_then(|domain| kinds.get_mut(usize::from(domain.kind)));
+            if let Some(entry) = entry {
+                *entry = list;
             }
         }
         kinds

@@ -1,8 +1,9 @@
 //! What runs inside the application's own API calls.
 //!
-//! [`wrappers`] stand in the slots of the API tables and go through [`probe`]: two clock reads, no lock, no allocation, and no
-//! system call but at a thread's very first call. [`threads`] is per-thread state, [`markers`] are ROCTx's calls,
-//! [`callbacks`] calls the functions of tools before and after a call.
+//! [`wrappers`] are installed in the slots of the API tables. They go through [`probe`], which costs
+//! two clock reads per call: it takes no lock, allocates nothing, and makes a system call only at a
+//! thread's very first call. [`threads`] has the per-thread state, [`markers`] records ROCTx's
+//! calls, and [`callbacks`] calls tools' functions before and after a call.
 
 pub mod callbacks;
 pub use midair_guest::clock;

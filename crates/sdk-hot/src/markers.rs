@@ -1,8 +1,10 @@
-//! ROCTx: messages, and the two kinds of ranges, each one record when it ends.
+//! ROCTx: messages, and the two kinds of ranges, which become one record each when they end.
 //!
-//! A *thread range* (push, pop) lives on its thread's own stack of ranges, with the message copied while the application's call
-//! holds it. A *process range* (start, stop) may end on another thread: its entry in a table is claimed and freed by one
-//! compare-and-exchange each. [`legacy`] is for the old library, which has no tables. Both are bounded mappings that are touched lazily; what finds no room is counted.
+//! A *thread range* (push, pop) is on its thread's own stack of ranges; its message is copied while
+//! the application's call holds it. A *process range* (start, stop) may end on another thread: its
+//! entry in a table is claimed and freed by one compare-and-exchange each. Stacks and table are
+//! bounded mappings that are touched lazily; ranges overflow their capacity are counted. [`legacy`] is
+//! for the old library, which has no dispatch tables.
 
 pub mod legacy;
 pub(crate) mod open;
@@ -19,7 +21,8 @@ use midair_record::event::{Header, Marker, Plain, flag, kind};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-/// Slots that are searched for a process range, from that of its id on. Ids count up, so slots are used in turn.
+/// Slots that are searched for a process range, beginning with that of its id. Ids count up, so
+/// slots are used in turn.
 const PROBES: usize = 64;
 
 /// Operations of the core table and of the range kind (source: api/rocprofiler_sdk.json).
@@ -45,7 +48,8 @@ pub fn is_marker(record_kind: u8) -> bool {
     KINDS.contains(record_kind)
 }
 
-/// Makes the memory. On our own thread, before a session that records markers. False when the system refuses.
+/// Maps the memory. Called on the worker thread, before a session that records markers. False when
+/// the system refuses.
 pub fn prepare() -> bool {
     map(&STATE.stacks, MAX_THREADS) && map(&STATE.process_ranges, 1)
 }
@@ -54,7 +58,8 @@ fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
     if !to.load(Acquire).is_null() {
         return true;
     }
-    // SAFETY: a fresh private mapping at an address of the kernel's choice; zeroed memory is a valid value of both types.
+    // SAFETY: a fresh private mapping at an address of the kernel's choice; zeroed memory is a valid
+    // value of both types.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -76,14 +81,14 @@ fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
 pub fn begin() {
     for count in [
         &STATE.ranges_begun_before,
-        &STATE.ranges_without_room,
-        &STATE.messages_cut,
+        &STATE.ranges_over_capacity,
+        &STATE.messages_truncated,
     ] {
         count.store(0, Relaxed);
     }
 }
 
-/// What is to be said at the end of a session.
+/// Notes for the user at the end of a session.
 pub fn notes() -> Vec<String> {
     let say = |count: &AtomicU64, text: &str| {
         let count = count.load(Relaxed);
@@ -95,10 +100,10 @@ pub fn notes() -> Vec<String> {
             "ROCTx ranges ended that had begun before the recording: they are not in the trace",
         ),
         say(
-            &STATE.ranges_without_room,
-            "ROCTx ranges found no room among the open ones: they are not in the trace",
+            &STATE.ranges_over_capacity,
+            "ROCTx ranges exceeded the limit of open ranges: they are not in the trace",
         ),
-        say(&STATE.messages_cut, "ROCTx messages were cut"),
+        say(&STATE.messages_truncated, "ROCTx messages were cut"),
     ]
     .into_iter()
     .flatten()
@@ -123,10 +128,11 @@ fn stack_at(thread: usize) -> Option<*mut Stack> {
 fn stack(busy: &mut Busy) -> Option<&mut Stack> {
     let generation = busy.generation();
     let at = stack_at(busy.thread())?;
-    // SAFETY: only the slot's owner comes here, while it is busy; the result lives no longer than that.
+    // SAFETY: only the slot's owner calls this, while it is busy. The result lives no longer than
+    // that.
     let stack = unsafe { &mut *at };
     if stack.generation != generation {
-        (stack.generation, stack.depth, stack.beyond, stack.used) = (generation, 0, 0, 0);
+        (stack.generation, stack.depth, stack.overflow, stack.used) = (generation, 0, 0, 0);
     }
     Some(stack)
 }
@@ -148,7 +154,7 @@ pub(crate) unsafe fn copy_message(message: *const u8, into: &mut [u8]) -> usize 
         }
         // SAFETY: as above; the byte after the last that was read, which was not the end.
         if len == into.len() && unsafe { message.add(len).read() } != 0 {
-            STATE.messages_cut.fetch_add(1, Relaxed);
+            STATE.messages_truncated.fetch_add(1, Relaxed);
         }
     }
     if let Some(rest) = into.get_mut(len..len.next_multiple_of(8).min(into.len())) {
@@ -157,7 +163,7 @@ pub(crate) unsafe fn copy_message(message: *const u8, into: &mut [u8]) -> usize 
     len
 }
 
-/// Something that an application told ROCTx.
+/// A call of the application to ROCTx.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     kind: u8,
@@ -299,7 +305,7 @@ unsafe fn range(busy: &mut Busy, event: &Event) {
             let mut text = [0; MAX_MESSAGE];
             // SAFETY: the caller's promise.
             let len = unsafe { event.message(&mut text) };
-            // A mark is a moment.
+            // A mark has no duration.
             store(busy, event, KIND, operation::MARK, event.start, &text, len);
         }
         operation::GET_THREAD_ID => {
@@ -323,7 +329,7 @@ unsafe fn range(busy: &mut Busy, event: &Event) {
                 }
             };
             if !begun {
-                STATE.ranges_without_room.fetch_add(1, Relaxed);
+                STATE.ranges_over_capacity.fetch_add(1, Relaxed);
                 busy.dropped(KIND);
             }
         }
@@ -341,14 +347,21 @@ unsafe fn push(busy: &mut Busy, event: &Event) -> bool {
         return false;
     };
     let (depth, used) = (stack.depth, stack.used);
-    let Some(place) = stack.ranges.get_mut(depth).filter(|_| stack.beyond == 0) else {
-        stack.beyond += 1;
+    let Some(entry) = stack.ranges.get_mut(depth).filter(|_| stack.overflow == 0) else {
+        stack.overflow += 1;
         return false;
     };
-    let room = MAX_MESSAGE.min(THREAD_TEXT - used);
+    let capacity = MAX_MESSAGE.min(THREAD_TEXT - used);
     // SAFETY: the caller's promise.
-    let len = unsafe { event.message(stack.text.get_mut(used..used + room).unwrap_or_default()) };
-    *place = Range {
+    let len = unsafe {
+        event.message(
+            stack
+                .text
+                .get_mut(used..used + capacity)
+                .unwrap_or_default(),
+        )
+    };
+    *entry = Range {
         len: len as u32,
         text: used as u32,
         ..event.range(tid, operation::RANGE_THREAD)
@@ -360,12 +373,12 @@ unsafe fn push(busy: &mut Busy, event: &Event) -> bool {
 
 fn pop(busy: &mut Busy, event: &Event) {
     let Some(at) = stack(busy) else { return };
-    if at.beyond > 0 {
-        at.beyond -= 1;
+    if at.overflow > 0 {
+        at.overflow -= 1;
         return;
     }
     let Some(depth) = at.depth.checked_sub(1) else {
-        // A pop that ROCTx refuses ended nothing.
+        // A pop that ROCTx refuses ends nothing.
         if event.retval as i32 >= 0 {
             STATE.ranges_begun_before.fetch_add(1, Relaxed);
         }
@@ -401,7 +414,7 @@ unsafe fn start(busy: &mut Busy, event: &Event) -> bool {
         return false;
     }
     let generation = busy.generation();
-    // An entry of an earlier session is free as well.
+    // An entry of an earlier session counts as free.
     let stale = |of: &AtomicU64| of.load(Acquire) != generation;
     let Some(mut entry) =
         process_ranges().and_then(|all| all.claim_where(id as usize, PROBES, stale))
@@ -437,7 +450,7 @@ fn stop(busy: &mut Busy, event: &Event) {
     entry.free();
 }
 
-/// A thread ends: what it has not popped ends with it.
+/// A thread ends. Ranges that it has not popped end with it.
 pub(crate) fn thread_ends(busy: &mut Busy) {
     let (thread, generation, end) = (busy.thread(), busy.generation(), crate::clock::now());
     open_thread_ranges(thread, generation, |range, message| {
@@ -446,15 +459,15 @@ pub(crate) fn thread_ends(busy: &mut Busy) {
     });
 }
 
-/// Takes the ranges that are still open in a thread, outermost first. By the thread itself, or by our own thread when everyone was
-/// seen outside.
+/// Takes the ranges that are still open in a thread, outermost first. Called by the thread itself,
+/// or by the worker thread once every thread was seen outside.
 pub(crate) fn open_thread_ranges(
     thread: usize,
     generation: u64,
     mut take: impl FnMut(&Range, &[u8]),
 ) {
     let Some(at) = stack_at(thread) else { return };
-    // SAFETY: the promise in the description above makes this the only reference.
+    // SAFETY: the rule in the description above makes this the only reference.
     let stack = unsafe { &mut *at };
     if stack.generation != generation {
         return;
@@ -462,10 +475,11 @@ pub(crate) fn open_thread_ranges(
     for range in stack.ranges.get(..stack.depth).unwrap_or_default() {
         take(range, message_of(range, &stack.text));
     }
-    (stack.depth, stack.beyond, stack.used) = (0, 0, 0);
+    (stack.depth, stack.overflow, stack.used) = (0, 0, 0);
 }
 
-/// Takes the process ranges that are still open. By our own thread when everyone was seen outside.
+/// Takes the process ranges that are still open. Called by the worker thread once every thread was
+/// seen outside.
 pub(crate) fn open_process_ranges(generation: u64, mut take: impl FnMut(&Range, &[u8])) {
     for slot in process_ranges().map_or(&[][..], SlotTable::slots) {
         let id = slot.state();

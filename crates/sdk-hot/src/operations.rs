@@ -1,9 +1,9 @@
-//! What a tool asks to be called for: sets of operations, its function, its data.
+//! What a tool's callback service consists of: a set of operations, its function, its data.
 
 use midair_abi::records::CallbackRecord;
 use std::ffi::c_void;
 
-/// Words of an [`OperationSet`]: room for 1024 operations; the largest table has 517.
+/// Words of an [`OperationSet`]: capacity for 1024 operations; the largest table has 517.
 const WORDS: usize = 16;
 
 /// A set of operation ids of a kind.
@@ -21,13 +21,13 @@ impl OperationSet {
             .get(operation as usize / 64)
             .is_some_and(|word| word >> (operation % 64) & 1 != 0)
     }
-    /// Puts an id in.
+    /// Adds an id.
     pub fn add(&mut self, operation: u32) {
         if let Some(word) = self.0.get_mut(operation as usize / 64) {
             *word |= 1 << (operation % 64);
         }
     }
-    /// Puts all ids of another set in.
+    /// Adds all ids of another set.
     pub fn add_all(&mut self, other: &OperationSet) {
         self.0
             .iter_mut()
@@ -36,11 +36,11 @@ impl OperationSet {
     }
 }
 
-/// `rocprofiler_callback_tracing_cb_t`: record, the tool's word for enter/exit pairs, the tool's data. It may run on a thread of the
-/// application's that is cancelled meanwhile.
+/// `rocprofiler_callback_tracing_cb_t`: record, the tool's word for enter/exit pairs, the tool's
+/// data. It may run on a thread of the application that is cancelled meanwhile.
 pub type TracingCallback = unsafe extern "C-unwind" fn(CallbackRecord, *mut u64, *mut c_void);
 
-/// A pointer of a tool's, which only the tool looks behind.
+/// A pointer of a tool, which only the tool dereferences.
 #[derive(Debug, Clone, Copy)]
 pub struct Opaque(pub *mut c_void);
 

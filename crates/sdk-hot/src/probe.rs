@@ -1,15 +1,18 @@
 //! The hot path: what a wrapper does before and after the call that it wraps.
 //!
-//! **Off means off.** The first thing that a wrapper reads is the *generation*, a word in a page that a fork wipes: 0 means
-//! pass through. So a forked child is off from its first instruction, and a thread that stayed in a call across a detach (or
-//! across a detach and a new attach) finds another generation at the end and writes nothing.
+//! **Off means off.** The first thing that a wrapper reads is the *generation*, a word in a page
+//! that a fork wipes; 0 means pass through. So a forked child is off from its first instruction. A
+//! thread that stayed in a call across a detach (or across a detach and a new attach) finds another
+//! generation at the end of the call and writes nothing.
 //!
-//! **Leaving while others write.** A thread sets its slot's `busy`, then reads the generation; whoever stops a session moves
-//! the generation first and then waits for every `busy` to be 0. The store and the load of the thread may be seen in the other
-//! order by the processor; `membarrier` on the stopping side makes up for it, so that the hot path needs no fence.
+//! **Ending a session while threads write.** A thread sets its slot's `busy` and then reads the
+//! generation. Whoever stops a session changes the generation first and then waits for every `busy`
+//! to be 0. The processor may reorder the thread's store and load; `membarrier` on the stopping side
+//! makes up for that, so that the hot path needs no fence.
 //!
-//! Cost per call: two clock reads, one atomic add (the correlation id), one record store. No lock, no allocation, no system call
-//! (but for a thread's very first call, which claims its slot).
+//! Cost per call: two clock reads, one atomic add (the correlation id), one record store. There is
+//! no lock, no allocation and no system call, except in a thread's very first call, which claims its
+//! slot.
 
 pub(crate) mod control;
 
@@ -31,7 +34,7 @@ fn control() -> Option<&'static Control> {
     unsafe { STATE.control.load(Relaxed).as_ref() }
 }
 
-/// Makes the control page. On our own thread, before any wrapper is installed.
+/// Makes the control page. Called on the worker thread, before any wrapper is installed.
 pub fn prepare() -> bool {
     if control().is_some() {
         return threads::prepare();
@@ -50,7 +53,8 @@ pub fn prepare() -> bool {
     if page == libc::MAP_FAILED {
         return false;
     }
-    // SAFETY: our own fresh page. Without MADV_WIPEONFORK (Linux 4.14) a child would go on recording into its parent's spool.
+    // SAFETY: our own fresh page. Without MADV_WIPEONFORK (Linux 4.14) a child would continue to
+    // record into its parent's spool.
     if unsafe { libc::madvise(page, 4096, libc::MADV_WIPEONFORK) } != 0 {
         // SAFETY: as above, not published.
         unsafe { libc::munmap(page, 4096) };
@@ -70,7 +74,7 @@ pub fn prepare() -> bool {
     threads::prepare()
 }
 
-/// Whether this process was forked from one that has our state, and has not taken it over.
+/// Whether this process was forked from one that has our state, and has not yet replaced it.
 pub fn is_forked() -> bool {
     control().is_some_and(|control| control.ours.load(Acquire) == 0)
 }
@@ -82,8 +86,9 @@ pub fn is_ours() {
     }
 }
 
-/// Begins a session that takes nothing on yet: hooks may go in, one after the other; see [`open`]. On our own thread; nobody may be
-/// inside (see [`quiesce`]). Correlation ids count from `first_correlation`. Returns the generation.
+/// Begins a session that records nothing yet: hooks may be installed, one after the other; see
+/// [`open`]. Called on the worker thread while no thread is inside (see [`quiesce`]). Correlation
+/// ids count from `first_correlation`. Returns the generation.
 ///
 /// # Safety
 /// `area` must stay mapped until [`quiesce`] has returned true after [`stop`].
@@ -102,8 +107,9 @@ pub unsafe fn start(area: Area, first_correlation: u64) -> u64 {
     generation
 }
 
-/// The moment of the attach: from now on calls, dispatches and copies are recorded, all at once. With the hooks going in one by one
-/// a dispatch would be seen when its packet is reserved and go by unseen when its doorbell is rung.
+/// Starts recording: from now on calls, dispatches and copies are recorded, all from the same
+/// moment. If recording began as each hook is installed, a dispatch could be seen when its packet is
+/// reserved and missed when its doorbell is rung.
 pub fn open(tracked: KindSet, recorded: KindSet) {
     set_kinds(tracked, recorded);
     if let Some(control) = control() {
@@ -111,8 +117,8 @@ pub fn open(tracked: KindSet, recorded: KindSet) {
     }
 }
 
-/// The moment of the detach: no call, dispatch or copy that begins from now on is recorded, while those that began before are still
-/// brought to their end. False when a thread was still inside after `limit`.
+/// Stops recording: no call, dispatch or copy that begins from now on is recorded. Those that began
+/// before are still completed. False when a thread was still inside after `limit`.
 pub fn close(limit: Duration) -> bool {
     if let Some(control) = control() {
         control.called.store(KindSet::EMPTY, SeqCst);
@@ -137,14 +143,15 @@ pub fn next_correlation() -> u64 {
     control().map_or(0, |c| c.next_correlation.load(Relaxed))
 }
 
-/// Sets of which kinds' calls tools are told; those must be among the tracked ones. See [`crate::callbacks`].
+/// Sets the kinds whose calls are reported to tools; they must be among the tracked ones. See
+/// [`crate::callbacks`].
 pub fn set_called(called: KindSet) {
     if let Some(control) = control() {
         control.called.store(called, Relaxed);
     }
 }
 
-/// Switches recording off: no call that begins from now on is recorded. Follow with [`quiesce`].
+/// Switches the session off: no call that begins from now on is recorded. Follow with [`quiesce`].
 pub fn stop() {
     if let Some(control) = control() {
         control.generation.store(0, SeqCst);
@@ -159,17 +166,19 @@ pub fn generation() -> u64 {
 
 /// The running session's spool, for code that holds a [`Busy`].
 fn area(control: &Control) -> Option<Area> {
-    // SAFETY: read only by threads that are busy inside a live generation, or by our own thread; written only when there is none.
+    // SAFETY: read only by threads that are busy inside a live generation, or by the worker thread;
+    // written only when there is none.
     unsafe { *control.area.get() }
 }
 
-/// Waits until no thread is inside. True when all were seen outside before the deadline; then nothing holds a reference to the
-/// spool any more. Only after [`stop`].
+/// Waits until no thread is inside. True when every thread was seen outside before the deadline;
+/// then nothing holds a reference to the spool any more. Call it only after [`stop`].
 pub fn quiesce(limit: Duration) -> bool {
     everyone_outside(limit)
 }
 
-/// Waits until each thread was seen outside once: whatever was decided by an older look at the control page is done.
+/// Waits until each thread was seen outside once. Then everything that was decided by an earlier
+/// read of the control page is done.
 fn everyone_outside(limit: Duration) -> bool {
     // After this, a thread either has `busy` visible, or will read the new generation.
     // SAFETY: a system call without pointers.
@@ -183,10 +192,12 @@ fn everyone_outside(limit: Duration) -> bool {
     };
     let end = Instant::now() + limit;
     if barrier != 0 {
-        // No membarrier (seccomp, old kernel): store buffers drain within microseconds; a scheduling round is far beyond that.
+        // No membarrier (seccomp, old kernel): store buffers drain within microseconds, and 20 ms is
+        // far overflow that.
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Each is seen outside once: whoever enters later looks at the control page as it is now.
+    // It is enough to see each thread outside once: one that enters later reads the control page as
+    // it is now.
     threads::all().iter().all(|slot| {
         loop {
             if slot.busy.load(Acquire) == 0 {
@@ -200,7 +211,7 @@ fn everyone_outside(limit: Duration) -> bool {
     })
 }
 
-/// A thread inside: it has said so and the session is alive. Ends when dropped.
+/// A thread that is inside: its slot is marked busy and the session is alive. Dropping this ends it.
 #[derive(Debug)]
 pub struct Busy {
     slot: &'static ThreadSlot,
@@ -209,7 +220,7 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Enters with the calling thread. `None` when nothing is on.
+    /// Marks the calling thread busy. `None` when nothing is on.
     #[inline]
     pub fn enter() -> Option<Busy> {
         let control = control()?;
@@ -241,7 +252,8 @@ impl Busy {
         // SAFETY: this thread owns the slot and is busy.
         let owned = unsafe { self.slot.owned() };
         if owned.generation != self.generation {
-            // A session that ended: its chunk was sealed by whoever ended it and may be unmapped.
+            // The slot's data is of a session that ended: its chunk was sealed then and may be
+            // unmapped.
             owned.generation = self.generation;
             owned.depth = 0;
             owned.writer.forget();
@@ -249,7 +261,7 @@ impl Busy {
         owned
     }
 
-    /// Whether new work is taken on; see [`close`].
+    /// Whether new work is recorded; see [`close`].
     #[inline]
     pub fn accepts(&self) -> bool {
         self.control.accepting.load(Relaxed) != 0
@@ -279,9 +291,10 @@ impl Busy {
             .map(|call| (call.correlation, stream))
     }
 
-    /// Correlation id and ancestor of the call of API `kind` that this thread has just come back from, if that call was traced and
-    /// began at `since` or later: for a hook that has called the plain wrapper. A call's entry stays where it was until the next
-    /// call of this thread at that depth.
+    /// Correlation id and ancestor of the call of API `kind` from which this thread has just
+    /// returned, if that call was traced and began at `since` or later. For a hook that has called
+    /// the plain wrapper. A call's entry stays as it was until this thread's next call at that
+    /// depth.
     pub fn returned(&mut self, kind: u8, since: u64) -> Option<(u64, u64)> {
         let owned = self.owned();
         let call = owned.open.get(owned.depth)?;
@@ -300,8 +313,9 @@ impl Busy {
         self.generation
     }
 
-    /// Whether the session looks at this kind of the device's work. A hook may be in a slot for another reason: signals are looked at for
-    /// kernels and for copies, and a hook with somebody's wrapper over it stays from an earlier session.
+    /// Whether the session traces this kind of the device's work. A hook may be in a slot for
+    /// another reason: signals are hooked for both kernels and copies, and a hook that somebody else
+    /// has wrapped stays from an earlier session.
     #[inline]
     pub fn wants(&self, kind: u8) -> bool {
         self.control.device.load(Relaxed).contains(kind)
@@ -313,7 +327,7 @@ impl Busy {
         self.control.next_correlation.fetch_add(1, Relaxed)
     }
 
-    /// Counts a record that found no room.
+    /// Counts a record that was dropped for lack of space.
     pub fn dropped(&self, kind: u8) {
         if let Some(area) = area(self.control) {
             area.drop_record(kind);
@@ -339,8 +353,8 @@ impl Busy {
         let Some(area) = area(self.control) else {
             return false;
         };
-        // SAFETY: the generation was alive after `busy` was set, so the spool stays mapped until we leave; `owned` made sure that
-        // the writer's chunk is of this session.
+        // SAFETY: the generation was alive after `busy` was set, so the spool stays mapped until
+        // this thread leaves. `owned` made sure that the writer's chunk is of this session.
         unsafe { self.owned().writer.store(area, tid, kind, parts) }
     }
 }
@@ -352,8 +366,8 @@ impl Drop for Busy {
     }
 }
 
-/// A traced call between entry and exit. Plain data without a destructor: an exception or a cancelled thread may pass through
-/// the wrapper.
+/// A traced call between entry and exit. It is plain data without a destructor, since an exception
+/// or a cancelled thread may unwind through the wrapper.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
     generation: u64,
@@ -361,8 +375,8 @@ pub struct Call {
     depth: usize,
     /// What was recorded when it began.
     recorded: KindSet,
-    /// Somebody is told of it.
-    told: bool,
+    /// It is reported to a tool.
+    reported: bool,
     /// When it returned; 0: now.
     end: u64,
 }
@@ -373,23 +387,23 @@ impl Call {
         slot: None,
         depth: 0,
         recorded: KindSet::EMPTY,
-        told: false,
+        reported: false,
         end: 0,
     };
-    /// Whether a tool is to be told of it.
+    /// Whether it is to be reported to a tool.
     #[inline]
-    pub fn told(&self) -> bool {
-        self.told
+    pub fn is_reported(&self) -> bool {
+        self.reported
     }
     /// Number of its session.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
     /// Number of its thread's slot, and its depth there.
-    pub(crate) fn place(&self) -> Option<(usize, usize)> {
+    pub(crate) fn slot_and_depth(&self) -> Option<(usize, usize)> {
         self.slot.map(|slot| (threads::index_of(slot), self.depth))
     }
-    /// The same with the moment of its return.
+    /// The same call with the time of its return.
     pub(crate) fn ended_at(self, end: u64) -> Call {
         Call { end, ..self }
     }
@@ -400,7 +414,8 @@ impl Call {
     }
 }
 
-/// Before the wrapped call: `kind` and `operation` of the slot, and the raw stream handle among its arguments (0 = none).
+/// Before the wrapped call: `kind` and `operation` of the slot, and the raw stream handle among its
+/// arguments (0 = none).
 #[inline]
 pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     let Some(control) = control() else {
@@ -412,20 +427,21 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
     let Some(slot) = threads::current() else {
         return Call::DEAD;
     };
-    if slot.telling.load(Relaxed) != 0 {
+    if slot.in_tool.load(Relaxed) != 0 {
         return Call::DEAD;
     }
     let Some(mut busy) = Busy::enter_with(control, slot) else {
         return Call::DEAD;
     };
-    let told = control.called.load(Relaxed).contains(kind);
+    let reported = control.called.load(Relaxed).contains(kind);
     let recorded = control.recorded.load(Relaxed);
     let correlation = busy.fresh_correlation();
     let generation = busy.generation;
     let owned = busy.owned();
     let marker = 0_u8;
     let frame = (&raw const marker).addr();
-    // Calls whose frames lie below ours were left by longjmp, an exception or a cancelled thread.
+    // Calls whose frames are below ours were abandoned by longjmp, an exception or a cancelled
+    // thread.
     while owned.depth > 0
         && owned
             .open
@@ -456,14 +472,14 @@ pub fn enter(kind: u8, operation: u32, stream: u64) -> Call {
         slot: Some(slot),
         depth,
         recorded,
-        told,
+        reported,
         end: 0,
     }
 }
 
-/// A call that has not returned, and whose thread is inside.
+/// A call that has not returned, whose thread is marked busy.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct RunningCall {
     /// The thread.
     pub busy: Busy,
     /// The call.
@@ -472,8 +488,8 @@ pub(crate) struct Begun {
     pub ancestor: u64,
 }
 
-/// Looks at an open call of the calling thread. `None` when its session is over.
-pub(crate) fn look(call: Call) -> Option<Begun> {
+/// An open call of the calling thread. `None` when its session is over.
+pub(crate) fn running_call(call: Call) -> Option<RunningCall> {
     let mut busy = Busy::enter_with(control()?, call.slot?)?;
     if busy.generation != call.generation {
         return None;
@@ -485,23 +501,23 @@ pub(crate) fn look(call: Call) -> Option<Begun> {
         .checked_sub(1)
         .and_then(|above| owned.open.get(above))
         .map_or(0, |above| above.correlation);
-    Some(Begun {
+    Some(RunningCall {
         busy,
         open,
         ancestor,
     })
 }
 
-/// The call begins now: what came before was a tool's.
+/// Sets the call's begin to now: the time before was spent in a tool's function.
 pub(crate) fn restart(call: Call) {
-    if let Some(mut begun) = look(call)
-        && let Some(open) = begun.busy.owned().open.get_mut(call.depth)
+    if let Some(mut running) = running_call(call)
+        && let Some(open) = running.busy.owned().open.get_mut(call.depth)
     {
         open.start = now();
     }
 }
 
-/// A call that has just returned, and whose thread is inside.
+/// A call that has just returned, whose thread is marked busy.
 #[derive(Debug)]
 pub struct Ended {
     /// The thread.
@@ -516,7 +532,7 @@ pub struct Ended {
     pub recorded: KindSet,
 }
 
-/// Takes a call off its thread's open ones. `None` when its session is over.
+/// Removes a call from its thread's open ones. `None` when its session is over.
 #[inline]
 pub fn leave(call: Call) -> Option<Ended> {
     let (slot, control) = (call.slot?, control()?);
@@ -592,16 +608,16 @@ fn api_record(
     }
 }
 
-/// After [`stop`] and a successful [`quiesce`]: writes calls that are still open, marked, and seals every thread's chunk.
-/// Only our own thread calls it.
+/// After [`stop`] and a successful [`quiesce`]: writes calls that are still open, marked as such,
+/// and seals every thread's chunk. Only the worker thread calls it.
 pub fn close_session(generation: u64, recorded: KindSet) {
     let Some(area) = control().and_then(area) else {
         return;
     };
     let end = now();
     for slot in threads::all() {
-        // SAFETY: the session is stopped and everyone was seen outside; a thread that enters now sees generation 0 and does
-        // not touch its slot's data.
+        // SAFETY: the session is stopped and every thread was seen outside. A thread that enters now
+        // reads generation 0 and does not use its slot's data.
         let owned = unsafe { slot.owned() };
         if owned.generation != generation {
             continue;
@@ -633,7 +649,8 @@ pub fn close_session(generation: u64, recorded: KindSet) {
                 } else {
                     api.bytes()
                 };
-                // SAFETY: the spool is still mapped (the caller unmaps it after this) and the writer is of this session.
+                // SAFETY: the spool is still mapped (the caller unmaps it after this) and the writer
+                // is of this session.
                 unsafe { owned.writer.store(area, tid, open.kind, [record, &[]]) };
             }
             ancestor = open.correlation;
@@ -671,8 +688,9 @@ pub fn close_session(generation: u64, recorded: KindSet) {
     unsafe { writer.seal() };
 }
 
-/// A thread ends. Its chunk stays open in its slot, and the next thread that takes the slot goes on in it (records carry their thread's
-/// id): sealed here, ten thousand short threads would use up the spool with chunks that hold a few records each.
+/// A thread ends. Its chunk stays open in its slot, and the next thread that claims the slot
+/// continues in it (records carry their thread's id). If chunks were sealed here, ten thousand short
+/// threads would use up the spool with chunks of a few records each.
 pub(crate) fn thread_ended(slot: &'static ThreadSlot) {
     let Some(control) = control() else { return };
     if let Some(mut busy) = Busy::enter_with(control, slot) {

@@ -1,6 +1,7 @@
 //! All state of this crate. [`ForkState`] says what a forked child does with it.
 //!
-//! What a slot of an API table held before ours is apart, in the generated wrappers: a fact of the process, which stays.
+//! The function that a table's slot held before our wrapper is kept elsewhere, in the generated
+//! wrappers: it is a fact of the process, which a fork does not change.
 
 use crate::callbacks::Services;
 use crate::callbacks::frame::Frame;
@@ -34,29 +35,32 @@ pub(crate) struct State {
     pub slots_used: AtomicUsize,
     /// pthread key of a thread's slot; `u32::MAX` until it is made.
     pub slot_key: AtomicU32,
-    /// Who is told of calls: what threads look at while they are busy; null when nobody is told.
+    /// Which tools get callbacks for which calls. Threads read it while they are busy. Null when no
+    /// tool gets any.
     pub services: AtomicPtr<Services>,
-    /// Calls that were told of, by thread and depth. A fork wipes them.
+    /// Calls that were reported to tools, by thread and depth. A fork wipes them.
     pub frames: AtomicPtr<[Frame; MAX_OPEN]>,
-    /// Ranges that were told of, of threads and of the process. A fork wipes them.
-    pub told_threads: AtomicPtr<Thread>,
-    pub told_anywhere: AtomicPtr<Anywhere>,
-    /// Somebody was told in this session.
-    pub told_anybody: AtomicBool,
-    /// Calls of which somebody could not be told.
-    pub untold: AtomicU64,
+    /// Ranges that were reported to tools: those of threads, and those of the process. A fork wipes
+    /// them.
+    pub reported_threads: AtomicPtr<Thread>,
+    pub reported_anywhere: AtomicPtr<Anywhere>,
+    /// Something was reported to a tool in this session.
+    pub any_reported: AtomicBool,
+    /// Reports that could not be made.
+    pub unreported: AtomicU64,
     /// Open ranges, of threads and of the process.
     pub stacks: AtomicPtr<UnsafeCell<Stack>>,
     pub process_ranges: AtomicPtr<ProcessRanges>,
     /// Pops and stops whose push or start was not seen: ranges from before the session.
     pub ranges_begun_before: AtomicU64,
-    /// Ranges that found no room.
-    pub ranges_without_room: AtomicU64,
-    /// Messages that were cut.
-    pub messages_cut: AtomicU64,
-    /// Who had the old ROCTx library's callback before us.
+    /// Ranges that exceeded the capacity for open ones.
+    pub ranges_over_capacity: AtomicU64,
+    /// Messages that were truncated.
+    pub messages_truncated: AtomicU64,
+    /// The callback that the old ROCTx library had before ours.
     pub legacy_roctx_before: AtomicPtr<()>,
-    /// By context and thread ([`crate::external_ids`]): the value on top of its stack, 0 for an empty one. A key is never taken out.
+    /// By context and thread ([`crate::external_ids`]): the value on top of its stack, 0 for an
+    /// empty one. A key is never removed.
     pub external_ids: SlotTable<AtomicKey, EXTERNAL_IDS, AtomicU64>,
     /// See [`crate::functions`]; made once.
     pub functions: OnceLock<Functions>,
@@ -72,15 +76,15 @@ impl State {
             slot_key: AtomicU32::new(u32::MAX),
             services: AtomicPtr::new(std::ptr::null_mut()),
             frames: AtomicPtr::new(std::ptr::null_mut()),
-            told_threads: AtomicPtr::new(std::ptr::null_mut()),
-            told_anywhere: AtomicPtr::new(std::ptr::null_mut()),
-            told_anybody: AtomicBool::new(false),
-            untold: AtomicU64::new(0),
+            reported_threads: AtomicPtr::new(std::ptr::null_mut()),
+            reported_anywhere: AtomicPtr::new(std::ptr::null_mut()),
+            any_reported: AtomicBool::new(false),
+            unreported: AtomicU64::new(0),
             stacks: AtomicPtr::new(std::ptr::null_mut()),
             process_ranges: AtomicPtr::new(std::ptr::null_mut()),
             ranges_begun_before: AtomicU64::new(0),
-            ranges_without_room: AtomicU64::new(0),
-            messages_cut: AtomicU64::new(0),
+            ranges_over_capacity: AtomicU64::new(0),
+            messages_truncated: AtomicU64::new(0),
             legacy_roctx_before: AtomicPtr::new(std::ptr::null_mut()),
             external_ids: SlotTable::new(
                 [const { Slot::new(AtomicKey::new(), AtomicU64::new(0), ()) }; EXTERNAL_IDS],
@@ -93,7 +97,8 @@ impl State {
 pub(crate) static STATE: ForkState<State> = ForkState::new(State::new());
 static FRESH: ForkState<State> = ForkState::new(State::new());
 
-/// Replaces the state in a forked child. False when memory for its threads cannot be mapped: the child stays its parent's then.
+/// Replaces the state in a forked child. False when memory for its threads cannot be mapped; the
+/// child then keeps its parent's state.
 ///
 /// # Safety
 /// In a forked child that has had no session of its own: no other thread uses the state.
@@ -110,17 +115,17 @@ pub unsafe fn reset_after_fork() -> bool {
                     old.last_generation.load(Relaxed),
                     old.frames.load(Acquire),
                     (
-                        old.told_threads.load(Acquire),
-                        old.told_anywhere.load(Acquire),
+                        old.reported_threads.load(Acquire),
+                        old.reported_anywhere.load(Acquire),
                     ),
                     old.legacy_roctx_before.load(Acquire),
                 )
             },
-            |new, (control, last_generation, frames, (told_threads, told_anywhere), before)| {
+            |new, (control, last_generation, frames, (reported_threads, reported_anywhere), before)| {
                 new.last_generation.store(last_generation, Relaxed);
                 new.frames.store(frames, Release);
-                new.told_threads.store(told_threads, Release);
-                new.told_anywhere.store(told_anywhere, Release);
+                new.reported_threads.store(reported_threads, Release);
+                new.reported_anywhere.store(reported_anywhere, Release);
                 new.legacy_roctx_before.store(before, Release);
                 new.control.store(control, Release);
             },

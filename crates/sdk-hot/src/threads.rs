@@ -1,9 +1,11 @@
-//! Per-thread state of the hot path, without `thread_local!`: a Rust thread-local in a library that was loaded late is
-//! allocated lazily, under the loader's lock, on the first touch by each thread, and one with a destructor pins us in ways we
-//! do not control. A pthread key costs one indexed load, and its destructor tells us when a thread ends.
+//! Per-thread state of the hot path, without `thread_local!`. A Rust thread-local in a library that
+//! was loaded late is allocated lazily, under the loader's lock, when each thread first touches it,
+//! and one with a destructor pins the library in ways that we do not control. A pthread key costs
+//! one indexed load, and its destructor is called when a thread ends.
 //!
-//! Slots come from one lazily touched mapping and are never returned to the system. A slot's owner alone writes it, but for
-//! [`ThreadSlot::busy`] and the rest after the owner is seen outside ([`crate::probe`] explains the protocol).
+//! Slots are in one lazily touched mapping and are never returned to the system. Only a slot's owner
+//! writes it, with two exceptions: [`ThreadSlot::busy`], and the worker thread once it has seen the
+//! owner outside ([`crate::probe`] explains the protocol).
 
 mod slot;
 
@@ -13,7 +15,8 @@ use crate::state::STATE;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Makes the key and the mapping. On our own thread, before any wrapper is installed. Returns false when the system refuses.
+/// Makes the key and the mapping. Called on the worker thread, before any wrapper is installed.
+/// Returns false when the system refuses.
 pub fn prepare() -> bool {
     if STATE.slot_key.load(Acquire) != u32::MAX {
         return true;
@@ -27,15 +30,16 @@ pub fn index_of(slot: &ThreadSlot) -> usize {
     (std::ptr::from_ref(slot).addr() - STATE.slots.load(Relaxed).addr()) / size_of::<ThreadSlot>()
 }
 
-/// In a forked child, once the state is replaced: slots of threads that are gone stay theirs, and whoever goes on gets one of the
-/// child's, under its own number. A call that was open at the fork knows its old slot, which stays mapped. `parent`: the
-/// parent's key. False when memory cannot be mapped.
+/// In a forked child, once the state is replaced. Slots of threads that the fork lost stay theirs; a
+/// thread that continues gets one of the child's slots, under its own number. A call that was open
+/// at the fork keeps its old slot, which stays mapped. `parent`: the parent's key. False when memory
+/// cannot be mapped.
 pub(crate) fn reset_after_fork(parent: libc::pthread_key_t) -> bool {
     if !make() {
         return false;
     }
-    // Its destructor would be given slots of the parent's.
-    // SAFETY: a key that was made; nobody asks for it any more.
+    // Its destructor would be called with the parent's slots.
+    // SAFETY: a key that was made; nothing uses it any more.
     unsafe { libc::pthread_key_delete(parent) };
     true
 }
@@ -43,8 +47,8 @@ pub(crate) fn reset_after_fork(parent: libc::pthread_key_t) -> bool {
 /// A mapping of free slots, and a key for them.
 fn make() -> bool {
     let len = MAX_THREADS * size_of::<ThreadSlot>();
-    // SAFETY: a fresh private mapping at an address of the kernel's choice. Zeroed memory is a valid free ThreadSlot: atomics
-    // of 0, depth 0, integers, and a ChunkWriter with a null chunk.
+    // SAFETY: a fresh private mapping at an address of the kernel's choice. Zeroed memory is a valid
+    // free ThreadSlot: atomics of 0, depth 0, integers, and a ChunkWriter with a null chunk.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -74,7 +78,8 @@ fn make() -> bool {
 #[inline]
 pub fn current() -> Option<&'static ThreadSlot> {
     let key = STATE.slot_key.load(Relaxed);
-    // SAFETY: the key was made before any wrapper was installed; it holds null or a pointer into SLOTS, which stays mapped.
+    // SAFETY: the key was made before any wrapper was installed. It holds null or a pointer into the
+    // slots' mapping, which stays mapped.
     let slot = unsafe { libc::pthread_getspecific(key).cast::<ThreadSlot>().as_ref() };
     match slot {
         Some(slot) => Some(slot),
@@ -106,8 +111,8 @@ fn claim(key: libc::pthread_key_t) -> Option<&'static ThreadSlot> {
         if slot.tid.load(Relaxed) == 0 && slot.tid.compare_exchange(0, tid, AcqRel, Relaxed).is_ok()
         {
             STATE.slots_used.fetch_max(index + 1, AcqRel);
-            // SAFETY: a valid key; the value is not freed by anyone. Keys below 32 need no allocation in glibc; a later one
-            // allocates once per thread, here, outside any lock of ours.
+            // SAFETY: a valid key, and the value is never freed. Keys below 32 need no allocation in
+            // glibc; a later one allocates once per thread, here, outside any lock of ours.
             if unsafe { libc::pthread_setspecific(key, std::ptr::from_ref(slot).cast()) } != 0 {
                 slot.tid.store(0, Release);
                 return None;
@@ -124,7 +129,7 @@ pub fn all() -> &'static [ThreadSlot] {
     if base.is_null() {
         return &[];
     }
-    // SAFETY: the mapping holds MAX_THREADS slots and HIGH never exceeds that.
+    // SAFETY: the mapping holds MAX_THREADS slots, and `slots_used` never exceeds that.
     unsafe { std::slice::from_raw_parts(base, STATE.slots_used.load(Acquire)) }
 }
 
@@ -133,7 +138,7 @@ unsafe extern "C" fn thread_ended(value: *mut c_void) {
     if let Some(slot) = unsafe { value.cast::<ThreadSlot>().as_ref() } {
         crate::probe::thread_ended(slot);
         // It may have been cancelled inside a tool's function.
-        slot.telling.store(0, Relaxed);
+        slot.in_tool.store(0, Relaxed);
         slot.tid.store(0, Release);
     }
 }

@@ -1,8 +1,9 @@
 //! One wrapper per slot of the API tables, generated from `api/*.json` by `build/wrappers.rs`.
 //!
-//! A wrapper asks [`crate::probe`] whether its call is traced, calls what the slot held before, and has the call recorded. It
-//! is `C-unwind`: a C++ exception of an application's callback, or the unwinding of a cancelled thread, passes through; nothing
-//! on its frame has a destructor.
+//! A wrapper asks [`crate::probe`] whether its call is traced, calls the function that the slot held
+//! before, and has the call recorded. It is `C-unwind`: a C++ exception of an application's
+//! callback, or the unwinding of a cancelled thread, passes through it. Nothing on its frame has a
+//! destructor.
 
 use midair_abi::tables::TableId;
 use std::ffi::c_void;
@@ -38,8 +39,9 @@ pub struct Slot {
     pub operation: u32,
     /// Address of our plain wrapper.
     pub wrapper: *const (),
-    /// Where the wrapper finds the function to call. Store the slot's old value before the wrapper goes in, and never clear
-    /// it: a thread may be inside the wrapper at any time later.
+    /// Where the wrapper finds the function to call. Store the slot's old value here before the
+    /// wrapper is installed, and never clear it: a thread may be inside the wrapper at any later
+    /// time.
     pub original: &'static AtomicPtr<()>,
     /// Whether one of the arguments is a `hipStream_t`.
     pub has_stream: bool,

@@ -1,6 +1,7 @@
-//! Every wrapper is called by compiled C, and calls compiled C: arguments and results must come through bit by bit, whether
-//! the call is recorded or not, and the record must hold them. The C side has its own struct types, made here from the ABI
-//! tables, so a mistake in the Rust signatures shows.
+//! Every wrapper is called by compiled C, and calls compiled C: arguments and results must come
+//! through bit by bit, whether the call is recorded or not, and the record must hold them. The C
+//! side has its own struct types, made here from the ABI tables, so a mistake in the Rust signatures
+//! shows.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -242,7 +243,8 @@ fn every_wrapper_passes_everything_through() {
     // SAFETY: mapped above, for the rest of the process.
     let area = unsafe { Area::new(base.cast(), reader.size()) }.unwrap();
     assert!(probe::prepare());
-    // Records of ROCTx hold messages, and these are no addresses of any: their records are the end-to-end tests' business.
+    // ROCTx's records hold messages, and these arguments are not addresses of any. The end-to-end
+    // tests cover those records.
     let kinds = sets::HOOKED_CALLS - markers::KINDS;
     // SAFETY: the mapping stays.
     let generation = unsafe { probe::start(area, 1) };

@@ -1,37 +1,38 @@
-//! A call that tools were told of, between its beginning and its end.
+//! A call that was reported to tools, between its beginning and its end.
 
 use crate::operations::{Opaque, TracingCallback};
 use midair_abi::records::CorrelationId;
 use midair_lockfree::{AtomicEnum, word_enum};
 use std::cell::UnsafeCell;
 
-/// Contexts that are told of one call.
+/// Contexts that one call is reported to at most.
 pub const MAX_CONTEXTS: usize = 8;
-/// Words of the largest payload: HSA's (source: api/rocprofiler_sdk.json, `rocprofiler_callback_tracing_hsa_api_data_t`).
+/// Words of the largest payload: HSA's (source: api/rocprofiler_sdk.json,
+/// `rocprofiler_callback_tracing_hsa_api_data_t`).
 pub const PAYLOAD: usize = 26;
 word_enum! {
     /// States of a [`Frame`].
-    pub(crate) enum FrameState else GivenUp {
-        /// Its thread's; no call.
+    pub(crate) enum FrameState else Abandoned {
+        /// It belongs to its thread and holds no call.
         Free = 0,
-        /// Its thread tells of the call's beginning.
+        /// Its thread reports the call's beginning.
         Entering = 1,
         /// The call runs.
         Open = 2,
-        /// Its thread tells of the call's end.
+        /// Its thread reports the call's end.
         Exiting = 3,
-        /// The worker thread tells of the call's end.
-        Taken = 4,
-        /// The session ended while the beginning was told of: nobody tells of the end.
-        GivenUp = 5,
+        /// The worker thread reports the call's end.
+        Closing = 4,
+        /// The session ended while the beginning was reported: the end is not reported.
+        Abandoned = 5,
     }
 }
 
-/// A call that was told of. Zeroed memory is a free one.
+/// A call that was reported. Zeroed memory is a free frame.
 #[repr(C)]
 pub(crate) struct Frame {
     pub state: AtomicEnum<FrameState>,
-    /// What only the state's holder touches.
+    /// Used only by the holder of the state.
     pub body: UnsafeCell<Body>,
 }
 

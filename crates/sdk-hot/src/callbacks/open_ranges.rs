@@ -1,47 +1,47 @@
-//! Ranges of ROCTx whose beginning tools were told of.
+//! Ranges of ROCTx whose beginning was reported to tools.
 
 use super::frame::Frame;
 use midair_lockfree::{AtomicKey, SlotTable};
 use std::cell::UnsafeCell;
 
-/// Ranges of one thread that tools are told of at one time.
+/// Ranges of one thread that are reported at one time, at most.
 pub const LEVELS: usize = 32;
-/// Ranges over threads that tools are told of at one time; a power of two.
+/// Ranges across threads that are reported at one time, at most; a power of two.
 pub const PROCESS: usize = 1024;
-/// Bytes of a message, with its end.
+/// Bytes of a message, with its terminating zero.
 pub const TEXT: usize = 512;
 
-/// A range and the copy of its message that tools are shown.
+/// A range, and the copy of its message that tools are given.
 #[repr(C)]
-pub(crate) struct Told {
+pub(crate) struct ReportedRange {
     pub frame: Frame,
-    /// Touched by whoever puts a beginning into a free frame.
+    /// Used by the thread that reports a beginning in a free frame.
     pub text: UnsafeCell<[u8; TEXT]>,
 }
 
-/// A thread's ranges. Zeroed memory is one without.
+/// A thread's ranges. Zeroed memory is a thread without any.
 #[repr(C)]
 pub(crate) struct Thread {
-    /// Touched by the thread alone.
+    /// Used only by the thread itself.
     pub open: UnsafeCell<Open>,
     /// For marks, which begin and end in one call.
-    pub moment: Told,
-    pub levels: [Told; LEVELS],
+    pub mark: ReportedRange,
+    pub levels: [ReportedRange; LEVELS],
 }
 
 pub(crate) struct Open {
     pub generation: u64,
     pub tid: u32,
     pub depth: usize,
-    /// Ranges on top of these that found no room.
-    pub beyond: usize,
+    /// Ranges nested in these that exceeded the capacity.
+    pub overflow: usize,
 }
 
-/// Ranges that may end on another thread, by their ids. Whoever holds an entry tells of its beginning or end. Zeroed memory is an
-/// empty table.
-pub(crate) type Anywhere = SlotTable<AtomicKey, PROCESS, Told>;
+/// Ranges that may end on another thread, by their ids. The holder of an entry reports its beginning
+/// or end. Zeroed memory is an empty table.
+pub(crate) type Anywhere = SlotTable<AtomicKey, PROCESS, ReportedRange>;
 
-// SAFETY: the fields in cells belong to whoever their descriptions name.
+// SAFETY: the fields' descriptions say which thread uses each cell.
 unsafe impl Sync for Thread {}
-// SAFETY: the text belongs to whoever the frame's state names, or to the holder of its entry in [`Anywhere`].
-unsafe impl Sync for Told {}
+// SAFETY: the text is used by the holder of the frame's state, or of its entry in [`Anywhere`].
+unsafe impl Sync for ReportedRange {}

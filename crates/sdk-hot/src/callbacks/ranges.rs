@@ -1,9 +1,10 @@
-//! Tools told of ROCTx: of its calls as of all others, and of marks and ranges as such (`MARKER_CORE_RANGE_API`): a push tells of a
-//! range's beginning, its pop of the end, with the message and the user data kept in between; so do start and stop, which may be on
+//! Callbacks for ROCTx: for its calls as for all others, and for marks and ranges as such
+//! (`MARKER_CORE_RANGE_API`). A push reports a range's beginning and its pop the end; the message
+//! and the user data are kept in between. The same holds for start and stop, which may be on
 //! different threads.
 
 use super::frame::{Body, Frame, FrameState};
-use super::open_ranges::{Anywhere, Open, TEXT, Thread, Told};
+use super::open_ranges::{Anywhere, Open, ReportedRange, TEXT, Thread};
 use super::{begin_frame, finish};
 use crate::markers::{copy_message, operation};
 use crate::probe::{self, Call};
@@ -14,19 +15,20 @@ use midair_record::event::kind;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Slots that are searched for such a range, from that of its id on.
+/// Slots that are searched for such a range, beginning with that of its id.
 const PROBES: usize = 64;
 
-/// Makes the memory. On our own thread. False when the system refuses.
+/// Maps the memory. Called on the worker thread. False when the system refuses.
 pub(super) fn prepare() -> bool {
-    map(&STATE.told_threads, MAX_THREADS) && map(&STATE.told_anywhere, 1)
+    map(&STATE.reported_threads, MAX_THREADS) && map(&STATE.reported_anywhere, 1)
 }
 
 fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
     if !to.load(Acquire).is_null() {
         return true;
     }
-    // SAFETY: a fresh private mapping at an address of the kernel's choice; zeroed memory is a valid value of both types.
+    // SAFETY: a fresh private mapping at an address of the kernel's choice; zeroed memory is a valid
+    // value of both types.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -40,21 +42,21 @@ fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
     if base == libc::MAP_FAILED {
         return false;
     }
-    // SAFETY: our own fresh mapping: a forked child has no range of its parent's to tell of.
+    // SAFETY: our own fresh mapping. A forked child has none of its parent's ranges to report.
     unsafe { libc::madvise(base, count * size_of::<T>(), libc::MADV_WIPEONFORK) };
     to.store(base.cast(), Release);
     true
 }
 
 fn thread(index: usize) -> Option<&'static Thread> {
-    let base = STATE.told_threads.load(Acquire);
+    let base = STATE.reported_threads.load(Acquire);
     // SAFETY: inside the mapping made by `prepare`, which is never unmapped.
     (!base.is_null() && index < MAX_THREADS).then(|| unsafe { &*base.add(index) })
 }
 
 fn anywhere() -> Option<&'static Anywhere> {
     // SAFETY: null, or the mapping made by `prepare`, which is never unmapped; zeroed memory is an empty table.
-    unsafe { STATE.told_anywhere.load(Acquire).as_ref() }
+    unsafe { STATE.reported_anywhere.load(Acquire).as_ref() }
 }
 
 /// Every frame of the first `threads` threads, and of ranges that may end anywhere.
@@ -62,8 +64,8 @@ pub(super) fn frames(threads: usize) -> impl Iterator<Item = &'static Frame> {
     (0..threads)
         .filter_map(thread)
         .flat_map(|thread| {
-            std::iter::once(&thread.moment.frame)
-                .chain(thread.levels.iter().map(|told| &told.frame))
+            std::iter::once(&thread.mark.frame)
+                .chain(thread.levels.iter().map(|range| &range.frame))
         })
         .chain(
             anywhere()
@@ -75,42 +77,43 @@ pub(super) fn frames(threads: usize) -> impl Iterator<Item = &'static Frame> {
 
 /// The operation of a call of the core table, and its thread's ranges; `None` for other tables.
 fn of(call: Call) -> Option<(u32, &'static Thread, &'static mut Open)> {
-    let (index, _) = call.place()?;
-    let begun = probe::look(call)?;
-    if begun.open.kind != kind::MARKER_CORE_API {
+    let (index, _) = call.slot_and_depth()?;
+    let running = probe::running_call(call)?;
+    if running.open.kind != kind::MARKER_CORE_API {
         return None;
     }
-    let (tid, operation) = (begun.busy.tid(), begun.open.operation);
-    drop(begun);
+    let (tid, operation) = (running.busy.tid(), running.open.operation);
+    drop(running);
     let thread = thread(index)?;
-    // SAFETY: the calling thread's own; the only reference while it is in `enter` or `exit`, since a tool's function that calls
-    // ROCTx is not told of that.
+    // SAFETY: the calling thread's own. This is the only reference while the thread is in `enter` or
+    // `exit`, since a ROCTx call from a tool's function is not reported.
     let open = unsafe { &mut *thread.open.get() };
     if (open.generation, open.tid) != (call.generation(), tid) {
-        // Another session's, or those of a thread that has ended and left them open.
-        for told in &thread.levels {
-            finish(&told.frame, None, &[]);
+        // They belong to another session, or to a thread that has ended and left them open.
+        for range in &thread.levels {
+            finish(&range.frame, None, &[]);
         }
         *open = Open {
             generation: call.generation(),
             tid,
             depth: 0,
-            beyond: 0,
+            overflow: 0,
         };
     }
     Some((operation, thread, open))
 }
 
-/// Tells of a mark's or a range's beginning. `message` is a C string's address, or 0. False when nobody is told.
-fn begin(call: Call, told: &Told, what: u32, message: u64) -> bool {
-    finish(&told.frame, None, &[]);
+/// Reports the beginning of a mark or a range. `message` is a C string's address, or 0. False when
+/// no tool wants it.
+fn begin(call: Call, range: &ReportedRange, what: u32, message: u64) -> bool {
+    finish(&range.frame, None, &[]);
     begin_frame(
         call,
-        &told.frame,
+        &range.frame,
         Some((kind::MARKER_CORE_RANGE_API, what)),
         |body: &mut Body| {
-            // SAFETY: the frame is free, so nobody is shown its text.
-            let text = unsafe { &mut *told.text.get() };
+            // SAFETY: the frame is free, so no tool is reading its text.
+            let text = unsafe { &mut *range.text.get() };
             let address = if message == 0 {
                 0
             } else {
@@ -132,7 +135,7 @@ fn begin(call: Call, told: &Told, what: u32, message: u64) -> bool {
     )
 }
 
-/// Before a call of ROCTx that somebody is told of. `words`: its argument words.
+/// Before a call of ROCTx that is reported to a tool. `words`: its argument words.
 #[cold]
 #[inline(never)]
 pub fn enter(call: Call, words: &[u64]) {
@@ -143,16 +146,16 @@ pub fn enter(call: Call, words: &[u64]) {
     let first = words.first().copied().unwrap_or(0);
     match operation {
         operation::MARK => {
-            begin(call, &thread.moment, operation::MARK, first);
+            begin(call, &thread.mark, operation::MARK, first);
         }
         operation::GET_THREAD_ID => {
-            begin(call, &thread.moment, operation::RANGE_GET_THREAD_ID, 0);
+            begin(call, &thread.mark, operation::RANGE_GET_THREAD_ID, 0);
         }
-        operation::POP if open.beyond > 0 => open.beyond -= 1,
+        operation::POP if open.overflow > 0 => open.overflow -= 1,
         operation::POP if open.depth > 0 => {
             open.depth -= 1;
-            if let Some(told) = thread.levels.get(open.depth) {
-                finish(&told.frame, Some(call.generation()), &[open.depth as u64]);
+            if let Some(range) = thread.levels.get(open.depth) {
+                finish(&range.frame, Some(call.generation()), &[open.depth as u64]);
             }
         }
         operation::STOP => stop(call, first),
@@ -161,7 +164,7 @@ pub fn enter(call: Call, words: &[u64]) {
     probe::restart(call);
 }
 
-/// After such a call, with the words of its result: the call with the moment of its return.
+/// After such a call, with the words of its result. Returns the call with the time of its return.
 #[cold]
 #[inline(never)]
 pub fn exit(call: Call, words: &[u64], result: &[u64]) -> Call {
@@ -175,16 +178,16 @@ pub fn exit(call: Call, words: &[u64], result: &[u64]) -> Call {
     );
     match operation {
         operation::MARK | operation::GET_THREAD_ID => {
-            finish(&thread.moment.frame, Some(call.generation()), &[result]);
+            finish(&thread.mark.frame, Some(call.generation()), &[result]);
         }
-        operation::PUSH => match thread.levels.get(open.depth).filter(|_| open.beyond == 0) {
-            Some(told) => {
+        operation::PUSH => match thread.levels.get(open.depth).filter(|_| open.overflow == 0) {
+            Some(range) => {
                 open.depth += 1;
-                begin(call, told, operation::RANGE_THREAD, first);
+                begin(call, range, operation::RANGE_THREAD, first);
             }
             None => {
-                open.beyond += 1;
-                STATE.untold.fetch_add(1, Relaxed);
+                open.overflow += 1;
+                STATE.unreported.fetch_add(1, Relaxed);
             }
         },
         operation::START => start(call, result, first),
@@ -198,7 +201,7 @@ fn start(call: Call, id: u64, message: u64) {
         return;
     }
     // An entry without an open frame is left from an earlier session.
-    let stale = |told: &Told| told.frame.state.load(Acquire) == FrameState::Free;
+    let stale = |range: &ReportedRange| range.frame.state.load(Acquire) == FrameState::Free;
     match anywhere().and_then(|all| all.claim_where(id as usize, PROBES, stale)) {
         Some(entry) => {
             if begin(call, entry.shared(), operation::RANGE_PROCESS, message) {
@@ -208,7 +211,7 @@ fn start(call: Call, id: u64, message: u64) {
             }
         }
         None => {
-            STATE.untold.fetch_add(1, Relaxed);
+            STATE.unreported.fetch_add(1, Relaxed);
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Who is to be told of which calls.
+//! Which calls are reported to which contexts.
 
 use crate::operations::{Opaque, OperationSet, TracingCallback};
 use midair_domain::KindSet;
 use midair_record::event::kind;
 
-/// Somebody who is told.
+/// A context's service.
 #[derive(Debug, Clone, Copy)]
 pub struct Service {
     /// Handle of the context.
     pub context: u64,
-    /// Operations that it wants to be told of.
+    /// Operations that are reported to it.
     pub operations: OperationSet,
     /// The tool's function.
     pub callback: TracingCallback,
@@ -17,7 +17,7 @@ pub struct Service {
     pub data: Opaque,
 }
 
-/// What the running contexts want to be told of, by record kind. Never changed once published.
+/// The callback services of the running contexts, by record kind. Never changed once published.
 #[derive(Debug, Clone)]
 pub struct Services {
     by_kind: Vec<Vec<Service>>,
@@ -47,7 +47,7 @@ impl Services {
         }
     }
 
-    /// Whether nobody is to be told of anything.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }

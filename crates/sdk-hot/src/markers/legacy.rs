@@ -1,6 +1,7 @@
-//! libroctx64.so.4 of the old roctracer. It has no tables: `roctxRegisterTracerCallback` stores one function, which each call is told
-//! to at its beginning (source: Debian's libroctx64-4 6.4.1 and 7.2.4; the struct as users of that function declare it). We put ours
-//! into that variable and pass on to who was there.
+//! libroctx64.so.4 of the old roctracer. It has no tables: `roctxRegisterTracerCallback` stores one
+//! function, which each call is told to at its beginning (source: Debian's libroctx64-4 6.4.1 and
+//! 7.2.4; the struct as users of that function declare it). We put ours into that variable and pass
+//! on to who was there.
 
 use super::{Event, operation, record};
 use crate::probe::Busy;
@@ -17,16 +18,18 @@ pub struct Tap {
 }
 
 fn cell(variable: usize) -> &'static AtomicPtr<()> {
-    // SAFETY: an aligned variable in writable memory of a library, checked when it was found; should the library be unloaded, the
-    // loader's count of unloaded libraries changes, and `Tap` is only used by our own thread.
+    // SAFETY: an aligned variable in writable memory of a library, checked when it was found. Only
+    // the worker thread uses `Tap`, and should the library be unloaded, the loader's count of
+    // unloaded libraries changes.
     unsafe { &*std::ptr::with_exposed_provenance::<AtomicPtr<()>>(variable) }
 }
 
 impl Tap {
-    /// Puts our callback in. On the worker thread.
+    /// Stores our callback. Called on the worker thread.
     ///
     /// # Safety
-    /// `variable` must be the address of the variable in which a loaded libroctx64.so.4 keeps its callback.
+    /// `variable` must be the address of the variable in which a loaded libroctx64.so.4 keeps its
+    /// callback.
     pub unsafe fn take(variable: usize) -> Option<Tap> {
         let ours = legacy as *mut ();
         let before = cell(variable).load(Acquire);
@@ -44,7 +47,7 @@ impl Tap {
         self.variable == variable
     }
 
-    /// Puts back what was there, if ours still is.
+    /// Restores the previous callback, if ours is still there.
     pub fn give_back(self) {
         let _ = cell(self.variable).compare_exchange(
             legacy as *mut (),
@@ -55,7 +58,7 @@ impl Tap {
     }
 }
 
-/// What the old library tells its callback: `roctx_api_data_t`.
+/// What the old library passes to its callback: `roctx_api_data_t`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct LegacyData {
@@ -63,13 +66,13 @@ struct LegacyData {
     id: u64,
 }
 
-/// The old library's domain for ROCTx in what it tells.
+/// The old library's domain number for ROCTx.
 const LEGACY_DOMAIN: u32 = 6;
 
 /// Type of the old library's callback: domain, operation, [`LegacyData`].
 type LegacyCallback = unsafe extern "C" fn(u32, u32, *const LegacyData) -> i32;
 
-/// Our callback for libroctx64.so.4 of the old roctracer, which has no tables: called at the beginning of each call.
+/// Our callback for libroctx64.so.4 of the old roctracer: called at the beginning of each call.
 ///
 /// # Safety
 /// Only that library calls it.
@@ -113,7 +116,7 @@ unsafe extern "C" fn legacy(domain: u32, operation: u32, data: *const LegacyData
             message.expose_provenance() as u64
         },
     };
-    // SAFETY: the application passed the message to the call that tells of it.
+    // SAFETY: the application passed the message to the call that this callback reports.
     unsafe { record(&mut busy, &event, recorded) };
     answer
 }

@@ -32,7 +32,7 @@ pub struct Range {
     pub len: u32,
     /// Operation of the record.
     pub operation: u32,
-    /// Where the thread's text begins that is its.
+    /// Where its message begins in the thread's text.
     pub text: u32,
 }
 
@@ -64,15 +64,15 @@ pub(crate) struct Stack {
     pub generation: u64,
     /// Open ranges.
     pub depth: usize,
-    /// Ranges pushed on top of these that found no room.
-    pub beyond: usize,
+    /// Ranges nested in these that exceeded the capacity.
+    pub overflow: usize,
     /// Bytes of text in use.
     pub used: usize,
     pub ranges: [Range; MAX_LEVELS],
     pub text: [u8; THREAD_TEXT],
 }
 
-/// What only its holder touches of an open process range.
+/// The part of an open process range that only its holder uses.
 pub(crate) struct ProcessRange {
     pub range: Range,
     pub text: [u8; MAX_MESSAGE],

@@ -1,4 +1,4 @@
-//! The page that all threads look at.
+//! The page that all threads read.
 
 use midair_domain::AtomicKindSet;
 use midair_record::spool::Area;
@@ -11,19 +11,21 @@ use std::sync::atomic::AtomicU64;
 pub(crate) struct Control {
     /// 0 = off, else the number of the session.
     pub generation: AtomicU64,
-    /// 1 while new work is taken on; 0 while a session closes: then only what began before is brought to its end.
+    /// 1 while new work is recorded; 0 while a session closes, when only what began before is
+    /// completed.
     pub accepting: AtomicU64,
     /// Kinds whose calls get a correlation id.
     pub tracked: AtomicKindSet,
     /// Kinds whose calls are recorded; a subset of `tracked`.
     pub recorded: AtomicKindSet,
-    /// Kinds whose calls tools are told of; a subset of `tracked`.
+    /// Kinds whose calls are reported to tools; a subset of `tracked`.
     pub called: AtomicKindSet,
-    /// Kinds of the device's work and memory that hooks look at, until the session's very end.
+    /// Kinds of the device's work and memory that hooks trace, until the very end of the session.
     pub device: AtomicKindSet,
-    /// The spool of the session. Written only while nobody can be inside (generation 0, everyone seen outside).
+    /// The spool of the session. Written only while no thread can be inside (generation 0, every
+    /// thread seen outside).
     pub area: UnsafeCell<Option<Area>>,
-    /// 1 since this process has made, or taken over, our state; a forked child finds 0.
+    /// 1 once this process has made or replaced our state; a forked child finds 0.
     pub ours: AtomicU64,
     /// Keeps the counter, which every call writes, out of the cache line that every call reads.
     pub apart: [u64; 20],

@@ -26,7 +26,7 @@ pub struct OpenCall {
     pub kind: u8,
 }
 
-/// What belongs to the owning thread alone.
+/// What only the owning thread uses.
 #[derive(Debug)]
 pub struct Owned {
     /// Session (generation) that `writer` and `open` belong to.
@@ -53,22 +53,23 @@ impl Owned {
 pub struct ThreadSlot {
     /// 0 = free, else the thread id.
     pub tid: AtomicU32,
-    /// 1 while the owner is between a look at the generation and the end of what it does with it.
+    /// 1 from before the owner reads the generation until it is done with what it read.
     pub busy: AtomicU32,
     /// Not 0 while the owner runs a tool's function.
-    pub telling: AtomicU32,
+    pub in_tool: AtomicU32,
     owned: UnsafeCell<Owned>,
 }
 
-// SAFETY: `owned` is touched by the owner while `busy` is 1, and by our own thread only after it moved the generation on, made
-// that visible to all threads (membarrier) and saw `busy` 0.
+// SAFETY: `owned` is used by the owner while `busy` is 1. The worker thread uses it only after it
+// has changed the generation, made that visible to all threads (membarrier) and seen `busy` 0.
 unsafe impl Sync for ThreadSlot {}
 
 impl ThreadSlot {
     /// The owner's data.
     ///
     /// # Safety
-    /// The caller is the owner with `busy` set, or our own thread after the protocol in [`crate::probe::quiesce`].
+    /// The caller is the owner with `busy` set, or the worker thread after the protocol in
+    /// [`crate::probe::quiesce`].
     #[expect(
         clippy::mut_from_ref,
         reason = "an UnsafeCell with the ownership protocol in the safety section"
