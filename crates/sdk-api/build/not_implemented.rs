@@ -1,11 +1,12 @@
-//! Exports for the functions of AMD's headers that are not built yet: they say so with AMD's own status.
+//! Exports for the functions of AMD's headers that are not built yet: they return AMD's own status
+//! for that.
 
 use midair_abi::functions::{ResultClass, SDK_FUNCTIONS};
 use std::error::Error;
 use std::fmt::Write;
 
-/// Functions with a body of ours, in `src/capi`. A name that is missing both here and there is exported as not implemented;
-/// a name that has a body and is missing here does not link.
+/// Functions with a body, in `src/capi`. A name that is missing both here and there is exported as
+/// not implemented; a name that has a body and is missing here does not link.
 const BUILT: &[&str] = &[
     "rocprofiler_assign_callback_thread",
     "rocprofiler_at_internal_thread_create",
@@ -68,7 +69,7 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
             ResultClass::Pointer => ("*const c_void", "std::ptr::null()"),
             ResultClass::Number => ("u64", "0"),
         };
-        // The arguments are not looked at, and in this calling convention a callee need not declare them.
+        // The arguments are not read, and in this calling convention a callee need not declare them.
         writeln!(
             out,
             "/// Not implemented.\n#[unsafe(no_mangle)]\npub extern \"C\" fn {}() -> {result} {{ {value} }}",

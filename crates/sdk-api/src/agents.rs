@@ -13,7 +13,8 @@ use std::path::Path;
 fn list() -> &'static List {
     STATE.agents.get_or_init(|| {
         let mut sources = Sources::of_root(Path::new("/"));
-        // The modelled GPU's topology, when the runtime itself is told to use it (source: `docs/sources.md#hsa`).
+        // The modelled GPU's topology, when the runtime itself is told to use it (source:
+        // `docs/sources.md#hsa`).
         if let Some(topology) = std::env::var_os("HSA_MODEL_TOPOLOGY") {
             sources = sources.with_topology(topology);
         }
@@ -45,12 +46,12 @@ pub(crate) fn id_of_node(node: u32) -> u64 {
     found.unwrap_or(HANDLE_BASE + u64::from(node))
 }
 
-/// A text for ever.
+/// A text that lives for ever.
 fn text(text: &str) -> *const c_char {
     CString::new(text).unwrap_or_default().into_raw()
 }
 
-/// An array for ever, and its length.
+/// An array that lives for ever, and its length.
 fn array<T: 'static>(items: impl Iterator<Item = T>) -> (*const T, u32) {
     let items: &'static [T] = Vec::leak(items.collect());
     (items.as_ptr(), items.len() as u32)

@@ -1,5 +1,5 @@
-//! The arguments of a call, one by one, with types, names and values in words: of a HIP call's record, and of a call that a tool is
-//! being told of.
+//! The arguments of a call, one by one, with type, name and value as text: of a HIP call's record,
+//! and of a call that is being reported to a tool.
 
 use crate::status::Status;
 use midair_abi::constants as c;
@@ -12,8 +12,9 @@ use midair_sdk_hot::functions::function_of;
 use midair_sdk_hot::markers;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-/// `rocprofiler_buffer_tracing_operation_args_cb_t`: kind, operation, number of the argument, its address, its levels of
-/// indirection, type, name and value in words, the tool's data. Not zero ends the iteration; the texts live until it returns.
+/// `rocprofiler_buffer_tracing_operation_args_cb_t`: kind, operation, number of the argument, its
+/// address, its levels of indirection, type, name and value as text, the tool's data. A result other
+/// than 0 ends the iteration; the texts live until the callback returns.
 pub type ArgumentCallback = unsafe extern "C" fn(
     c_int,
     c_int,
@@ -26,8 +27,8 @@ pub type ArgumentCallback = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// `rocprofiler_callback_tracing_operation_args_cb_t`: as [`ArgumentCallback`], with the levels of indirection that the value was
-/// read through before the tool's data.
+/// `rocprofiler_callback_tracing_operation_args_cb_t`: as [`ArgumentCallback`], with the levels of
+/// indirection that the value was read through before the tool's data.
 pub type CallArgumentCallback = unsafe extern "C" fn(
     c_int,
     c_int,
@@ -41,8 +42,8 @@ pub type CallArgumentCallback = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// An argument in words.
-struct Worded {
+/// An argument as text.
+struct ArgumentText {
     number: u32,
     address: *const c_void,
     indirection: i32,
@@ -94,14 +95,16 @@ pub unsafe fn iterate(
     )
 }
 
-/// Calls back for each argument of a call that a tool is being told of. Of what pointers lead to, only the texts of ROCTx are
-/// shown, where `levels` allows it: what else an application passes may lead anywhere.
+/// Calls back for each argument of a call that is being reported to a tool. Of what pointers lead
+/// to, only ROCTx's texts are shown, where `levels` allows it: other pointers of the application may
+/// be invalid.
 ///
 /// # Errors
 /// As [`iterate`]; [`Status::INVALID_ARGUMENT`] without a payload.
 ///
 /// # Safety
-/// `callback` must be of its type, and `record` one that we pass to a tool's function, which has not returned.
+/// `callback` must be of its type, and `record` one that we passed to a tool's function that has not
+/// returned.
 pub unsafe fn iterate_call(
     record: &CallbackRecord,
     callback: CallArgumentCallback,
@@ -146,7 +149,7 @@ fn each(
     operation: i32,
     arguments: &[u64],
     read_texts: bool,
-    mut tell: impl FnMut(&Worded) -> c_int,
+    mut callback: impl FnMut(&ArgumentText) -> c_int,
 ) -> Result<(), Status> {
     let operation = u32::try_from(operation).map_err(|_| Status::OPERATION_NOT_FOUND)?;
     let function = function_of(record_kind, operation).ok_or(Status::OPERATION_NOT_FOUND)?;
@@ -156,7 +159,7 @@ fn each(
         .collect();
     for (number, parameter) in (0..).zip(function.parameters) {
         let from = usize::from(parameter.args_offset);
-        // An argument that AMD's union has no room for was not kept.
+        // An argument that does not fit AMD's union was not kept.
         let Some(value) = bytes.get(from..from + usize::from(parameter.ty.size)) else {
             break;
         };
@@ -166,8 +169,8 @@ fn each(
                 .flatten();
         let read = i32::from(text.is_some());
         let value =
-            text.unwrap_or_else(|| CString::new(words(parameter, value)).unwrap_or_default());
-        let argument = Worded {
+            text.unwrap_or_else(|| CString::new(value_text(parameter, value)).unwrap_or_default());
+        let argument = ArgumentText {
             number,
             address: arguments.as_ptr().cast::<u8>().wrapping_add(from).cast(),
             indirection: parameter.ty.c.matches('*').count() as i32,
@@ -176,7 +179,7 @@ fn each(
             value,
             read,
         };
-        if tell(&argument) != 0 {
+        if callback(&argument) != 0 {
             break;
         }
     }
@@ -187,12 +190,14 @@ fn each(
 fn text_at(value: &[u8]) -> Option<CString> {
     let address = u64::from_ne_bytes(value.try_into().ok()?);
     let text: *const c_char = std::ptr::with_exposed_provenance(address as usize);
-    // SAFETY: a message of ROCTx, which the application's call holds while the tool is told of it.
+    // SAFETY: a message of ROCTx, which the application's call holds while it is reported to the
+    // tool.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_owned())
 }
 
-/// A value in words: integers and enums in decimal, addresses in hexadecimal, structs as their numbers.
-fn words(parameter: &Parameter, bytes: &[u8]) -> String {
+/// A value as text: integers and enums in decimal, addresses in hexadecimal, structs as their
+/// numbers.
+fn value_text(parameter: &Parameter, bytes: &[u8]) -> String {
     let mut extended = [0; 8];
     for (to, from) in extended.iter_mut().zip(bytes) {
         *to = *from;

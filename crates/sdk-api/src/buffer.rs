@@ -1,8 +1,9 @@
-//! Buffers: records of running contexts are put into them in AMD's layout, and handed to the tool's callback when enough have
-//! come together, or when the tool asks.
+//! Buffers: records of running contexts are put into them in AMD's layout, and passed to the tool's
+//! callback when enough have accumulated, or when the tool asks.
 //!
-//! Callbacks run on the thread that delivers (ours), or on a callback thread if the tool assigned one; never under a lock of
-//! ours. The records are the buffer's and are valid until the callback returns.
+//! Callbacks run on the worker thread, which delivers, or on a callback thread if the tool assigned
+//! one. No lock of ours is held then. The records belong to the buffer and are valid until the
+//! callback returns.
 
 pub(crate) mod batch;
 
@@ -29,7 +30,8 @@ use std::time::Duration;
 /// How long a flush waits for a callback thread.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
 
-/// Makes a buffer of `size` bytes whose callback is called when `watermark` bytes are in it; returns its handle.
+/// Makes a buffer of `size` bytes, whose callback is called when it holds `watermark` bytes; returns
+/// its handle.
 pub fn create(
     context: u64,
     size: usize,
@@ -63,7 +65,7 @@ pub fn create(
     Ok(state.buffers.len() as u64)
 }
 
-/// Removes a buffer with what is in it.
+/// Removes a buffer and the records in it.
 pub fn destroy(buffer: u64) -> Result<(), Status> {
     let mut state = state::lock();
     if state.buffer(buffer)?.busy {
@@ -91,12 +93,13 @@ pub fn assign_thread(buffer: u64, thread: u64) -> Result<(), Status> {
 /// Calls the callback with what is in the buffer, and returns when the callback has.
 ///
 /// # Errors
-/// [`Status::BUFFER_BUSY`] when a callback of the buffer runs already (also when called from within it), or does not end.
+/// [`Status::BUFFER_BUSY`] when a callback of the buffer is already running (also when called from
+/// within it), or does not end.
 pub fn flush(buffer: u64) -> Result<(), Status> {
     call(buffer, true)
 }
 
-/// Flushes every buffer of some contexts; buffers that are busy are left.
+/// Flushes every buffer of some contexts; buffers that are busy are skipped.
 pub(crate) fn flush_contexts(contexts: &[u64]) {
     let buffers: Vec<u64> = {
         let state = state::lock();
@@ -204,14 +207,16 @@ impl Job {
     }
 }
 
-/// Takes records in the form in which the probes wrote them (whole records, one behind the other), and hands them to the
-/// buffers and code-object callbacks of the contexts that want them. Called on our own thread, by one thread at a time.
+/// Takes records in the form in which the probes wrote them (whole records, one after the other),
+/// and passes them to the buffers and code-object callbacks of the contexts that want them. Called
+/// on the worker thread, by one thread at a time.
 ///
-/// A dispatch or copy without times is not handed on, since AMD's records cannot say so: it counts as dropped, which the tool's
-/// callback is told.
+/// An untimed dispatch or copy is not passed on, since AMD's records cannot express that. It counts
+/// as dropped, and the tool's callback is given that count.
 ///
 /// # Errors
-/// [`Malformed`] when the bytes are not records; what came before the bad one was delivered.
+/// [`Malformed`] when the bytes are not records; the records before the malformed one were
+/// delivered.
 pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -231,7 +236,9 @@ pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
 }
 
 fn deliver_one(record: &Record<'_>) {
-    let Some(seen) = Seen::of(record) else { return };
+    let Some(facts) = RecordFacts::of(record) else {
+        return;
+    };
     let mut state = state::lock();
     let mut due = Vec::new();
     let Registry {
@@ -239,14 +246,14 @@ fn deliver_one(record: &Record<'_>) {
     } = &mut *state;
     for (handle, context) in (1..)
         .zip(contexts.iter())
-        .filter(|(_, context)| !context.spool && context.covers(seen.begin))
+        .filter(|(_, context)| !context.spool && context.covers(facts.begin))
     {
-        let external = seen
+        let external = facts
             .tid
-            .map_or(0, |tid| external::at(handle, u64::from(tid), seen.begin));
+            .map_or(0, |tid| external::at(handle, u64::from(tid), facts.begin));
         for service in &context.services {
-            if record_kind(service.kind) != Some(seen.kind)
-                || !service.operations.has(seen.operation)
+            if record_kind(service.kind) != Some(facts.kind)
+                || !service.operations.has(facts.operation)
             {
                 continue;
             }
@@ -257,7 +264,7 @@ fn deliver_one(record: &Record<'_>) {
                 continue;
             };
             match convert::convert(record, service.kind) {
-                Some(converted) if seen.timed => buffer.push(&converted, external),
+                Some(converted) if facts.timed => buffer.push(&converted, external),
                 _ => buffer.batch.dropped += 1,
             }
             if buffer.due() {
@@ -271,19 +278,19 @@ fn deliver_one(record: &Record<'_>) {
     }
 }
 
-/// What decides who gets a record.
-struct Seen {
+/// The parts of a record that decide which contexts get it.
+struct RecordFacts {
     kind: u8,
     operation: u32,
     begin: u64,
     timed: bool,
-    /// Thread whose external correlation ids go with it, as they were at `begin`. Of a copy only the begin on its engine is known,
-    /// when the thread may be elsewhere.
+    /// Thread whose external correlation ids go with it, as they were at `begin`. Of a copy only the
+    /// begin on its engine is known, when the thread may be doing something else.
     tid: Option<u32>,
 }
 
-impl Seen {
-    fn of(record: &Record<'_>) -> Option<Seen> {
+impl RecordFacts {
+    fn of(record: &Record<'_>) -> Option<RecordFacts> {
         let (header, begin, timed) = match record {
             Record::Api(api, _) => (api.header, api.start, true),
             Record::Marker(marker, _) => (marker.header, marker.start, true),
@@ -302,7 +309,7 @@ impl Seen {
             Record::RuntimeInit(runtime) => (runtime.header, runtime.time, true),
             _ => return None,
         };
-        // Without any time it cannot be said whose it is: everybody who runs hears of it.
+        // Without any time its context cannot be told: all running contexts get it.
         let begin = if begin == 0 {
             midair_sdk_hot::clock::now()
         } else {
@@ -313,7 +320,7 @@ impl Seen {
             Record::Kernel(..) => c::ROCPROFILER_KERNEL_DISPATCH_COMPLETE as u32,
             _ => header.operation,
         };
-        Some(Seen {
+        Some(RecordFacts {
             kind: header.kind,
             operation,
             begin,

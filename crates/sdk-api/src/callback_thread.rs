@@ -1,4 +1,5 @@
-//! Threads that tools ask for, to have their buffers' callbacks called there. There is none unless a tool asks.
+//! Threads that tools ask for, on which their buffers' callbacks are called. There are none unless a
+//! tool asks.
 
 pub(crate) mod handle;
 
@@ -16,13 +17,13 @@ thread_local! {
     static IS_CALLBACK_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the caller is a callback thread.
+/// Whether the calling thread is a callback thread.
 pub(crate) fn is_current() -> bool {
     IS_CALLBACK_THREAD.get()
 }
 
-/// Has a tool told of threads that libraries of the set `libraries` make (`ROCPROFILER_LIBRARY` is us; the others make
-/// threads that we do not know of).
+/// Registers a tool's functions that are called before and after libraries of the set `libraries`
+/// make a thread. `ROCPROFILER_LIBRARY` is this library; threads of the others are not known here.
 pub fn listen(
     before: Option<ThreadNotice>,
     after: Option<ThreadNotice>,
@@ -41,7 +42,7 @@ pub fn listen(
     ));
 }
 
-fn tell(which: impl Fn(&Listener) -> Option<ThreadNotice>) {
+fn notify(which: impl Fn(&Listener) -> Option<ThreadNotice>) {
     const US: c_int = midair_abi::constants::ROCPROFILER_LIBRARY;
     let listeners = STATE
         .listeners
@@ -60,9 +61,9 @@ fn tell(which: impl Fn(&Listener) -> Option<ThreadNotice>) {
 pub fn create() -> Result<u64, Status> {
     state::lock().configuring()?;
     let (work, inbox) = channel::<Work>();
-    tell(|listener| listener.0);
+    notify(|listener| listener.0);
     let spawned = with_signals_blocked(|| {
-        // The application's signals must not be handled on a thread of ours, so it inherits a full mask.
+        // The application's signals must not be handled on this thread, so it inherits a full mask.
         std::thread::Builder::new()
             .name("midair-buffer".into())
             .stack_size(1 << 20)
@@ -73,7 +74,7 @@ pub fn create() -> Result<u64, Status> {
                 }
             })
     });
-    tell(|listener| listener.1);
+    notify(|listener| listener.1);
     spawned.map_err(|_| Status::OUT_OF_RESOURCES)?;
     let mut state = state::lock();
     state.threads.push(CallbackThread { work });

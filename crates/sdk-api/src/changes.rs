@@ -1,8 +1,9 @@
 //! Where the tool-facing API and a session meet.
 //!
-//! A tool starts or stops contexts on whatever thread it likes; only the worker thread of a session hooks anything. So a change is
-//! counted here and the worker is woken; it asks [`crate::context::wanted`] what the contexts want now and says when that is
-//! done ([`applied`]), for which the tool's thread waits, within a limit.
+//! A tool starts or stops contexts on any thread, but only the worker thread of a session hooks
+//! anything. So a change is counted here and the worker is woken. The worker asks
+//! [`crate::context::wanted`] what the contexts want now, applies it, and reports that
+//! ([`applied`]); the tool's thread waits for this, within a limit.
 
 use crate::state::STATE;
 use midair_sdk_hot::callbacks;
@@ -18,7 +19,7 @@ fn tid() -> u32 {
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
 
-/// The calling thread is the worker.
+/// Registers the calling thread as the worker.
 pub fn i_am_the_worker() {
     STATE.worker.store(tid(), Release);
 }
@@ -33,7 +34,7 @@ pub fn is_worker() -> bool {
     worker() == tid()
 }
 
-/// The worker begins or ends to serve a session.
+/// Records that the worker begins or ends to serve a session.
 pub fn serve(on: bool) {
     STATE
         .serving
@@ -51,7 +52,7 @@ pub fn calls() -> &'static AtomicU32 {
     &STATE.calls
 }
 
-/// Has the worker look immediately, if it waits.
+/// Wakes the worker, if it waits.
 pub fn wake() {
     STATE.calls.fetch_add(1, SeqCst);
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
@@ -69,8 +70,9 @@ pub fn wake() {
     };
 }
 
-/// The set of running contexts changed. The worker itself goes on and looks in its next round; any other thread waits until the
-/// worker has applied the change, within [`LIMIT`].
+/// Reports that the set of running contexts changed. On the worker itself this returns immediately,
+/// and its next round applies the change. Any other thread waits until the worker has applied the
+/// change, within [`LIMIT`].
 pub(crate) fn changed() {
     if is_worker() {
         STATE.requested.fetch_add(1, SeqCst);
@@ -79,8 +81,9 @@ pub(crate) fn changed() {
     }
 }
 
-/// Asks the worker for a round, and waits for it within `limit`. False when it did not come to it; true also when there is no
-/// worker, or when it may be waiting for the calling thread itself, which is inside a tool's function.
+/// Asks the worker for a round and waits for it within `limit`. False when the round did not happen
+/// in time. Also true when there is no worker, or when it may be waiting for the calling thread
+/// itself, which is inside a tool's function.
 pub fn request_within(limit: Duration) -> bool {
     if !is_served() {
         // No session, or a forked child without a worker.
@@ -101,12 +104,13 @@ pub fn request_within(limit: Duration) -> bool {
     true
 }
 
-/// How many changes there have been: read before [`crate::context::wanted`], for [`applied`].
+/// The number of changes so far: read it before [`crate::context::wanted`], and pass it to
+/// [`applied`].
 pub fn requested() -> u64 {
     STATE.requested.load(SeqCst)
 }
 
-/// Everything up to `ticket` ([`requested`]) is applied.
+/// Records that everything up to `ticket` ([`requested`]) is applied.
 pub fn applied(ticket: u64) {
     STATE.applied.store(ticket, SeqCst);
 }

@@ -9,7 +9,7 @@ use midair_record::event::{self, Record};
 use std::ffi::{CString, c_void};
 use std::sync::PoisonError;
 
-/// Hands one on. Strings and data are ours and valid until the callback returns.
+/// Delivers one. Strings and data are ours and valid until the callback returns.
 pub(crate) fn deliver(record: &Record<'_>) {
     match record {
         Record::Agent(agent) => {

@@ -1,4 +1,5 @@
-//! Contexts: what a tool wants to know, and when. [`wanted`] is the sum of what the running ones want.
+//! Contexts: what a tool wants to know, and when. [`wanted`] is the union of what the running ones
+//! want.
 
 pub(crate) mod services;
 
@@ -25,11 +26,11 @@ pub(crate) fn record_kind(tracing_kind: i32) -> Option<u8> {
 /// What the running contexts want of one kind of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
-    /// Operations that somebody wants.
+    /// Operations that some context wants.
     pub operations: OperationSet,
-    /// Somebody wants them in the attacher's spool.
+    /// Some context wants them in the attacher's spool.
     pub spool: bool,
-    /// Somebody wants them through [`crate::buffer::deliver`].
+    /// Some context wants them through [`crate::buffer::deliver`].
     pub deliver: bool,
 }
 
@@ -38,9 +39,9 @@ pub struct Demand {
 pub struct Wanted {
     /// By kind of our records ([`midair_record::event::kind`]).
     pub kinds: BTreeMap<u8, Demand>,
-    /// Somebody wants code objects and kernel symbols through [`crate::buffer::deliver`].
+    /// Some context wants code objects and kernel symbols through [`crate::buffer::deliver`].
     pub code_objects: bool,
-    /// Who is to be told of calls, on the threads that make them.
+    /// Services whose functions are called on the threads that make the calls.
     pub services: Services,
 }
 
@@ -67,7 +68,7 @@ impl Wanted {
     }
 }
 
-/// The sum of what all running contexts want.
+/// The union of what all running contexts want.
 pub fn wanted() -> Wanted {
     let state = state::lock();
     let mut wanted = Wanted::default();
@@ -151,7 +152,7 @@ pub fn use_spool(context: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// Starts a context; nothing happens when it runs.
+/// Starts a context; does nothing when it is running.
 pub fn start(context: u64) -> Result<(), Status> {
     let mut state = state::lock();
     if state.finalized {
@@ -186,7 +187,7 @@ pub fn stop(context: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// Stops several contexts at one moment, those that run.
+/// Stops several contexts at the same time, those that are running.
 pub(crate) fn stop_all(handles: &[u64]) {
     let mut state = state::lock();
     let now = clock::now();
@@ -244,8 +245,8 @@ pub fn configure_buffer_tracing(
     Ok(())
 }
 
-/// The kind of our records whose completion a callback-tracing kind reports, on the worker thread; `None` when it is not built,
-/// or is reported around calls.
+/// The kind of our records whose completion a callback-tracing kind reports, on the worker thread;
+/// `None` when it is not built, or is reported around calls.
 pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
     let domain = midair_domain::of_callback_kind(callback_kind)?;
     let is_late = domain
@@ -254,8 +255,9 @@ pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
     (domain.built && is_late).then_some(domain.kind)
 }
 
-/// Adds a callback service to a context. An empty list means every operation. Served are code objects, API calls, runtimes, and of
-/// dispatches the completion: who asks for the enqueuing by name is refused.
+/// Adds a callback service to a context. An empty list means every operation. Served are code
+/// objects, API calls, runtimes, and the completion of dispatches; a tool that asks for the
+/// enqueuing of dispatches by name is refused.
 pub fn configure_callback_tracing(
     context: u64,
     tracing_kind: i32,

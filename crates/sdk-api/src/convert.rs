@@ -78,8 +78,8 @@ fn hip_ext(api: &Api, arguments: &[u8], tracing_kind: i32) -> Option<HipApiExt> 
             usize::from(parameter.args_offset),
         );
         let size = usize::from(parameter.ty.size);
-        // A call that was open at the detach has no argument words, and a struct by value of a function that AMD's union does not
-        // know may not fit: the bytes stay zero.
+        // A call that was open at the detach has no argument words, and a struct by value of a
+        // function that AMD's union does not know may not fit: the bytes stay zero.
         if let (Some(from), Some(to)) = (
             arguments.get(from..from + size),
             args.get_mut(to..to + size),

@@ -48,8 +48,8 @@ impl Converted {
     pub fn words(&self) -> &[u64] {
         fn words<T>(record: &T) -> &[u64] {
             const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() == 8) };
-            // SAFETY: the records of this enum are integers without padding (their fields' offsets are checked against the JSON),
-            // aligned and sized to words.
+            // SAFETY: the records of this enum are integers without padding (their fields' offsets
+            // are checked against the JSON), aligned and sized to words.
             unsafe { std::slice::from_raw_parts((&raw const *record).cast(), size_of::<T>() / 8) }
         }
         match self {

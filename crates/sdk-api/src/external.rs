@@ -1,7 +1,9 @@
-//! External correlation ids: per context and thread a stack of a tool's values, whose top goes with what the thread does.
+//! External correlation ids: per context and thread a stack of a tool's values, whose top is
+//! attached to what the thread does.
 //!
-//! Tools that are told of calls get the value as it is then, from a table without locks. Records in buffers get the value of the moment
-//! that they begin at, from the history of changes: what writes them does not look.
+//! For calls that are reported to tools, the current value is read from a table without locks.
+//! Records in buffers get the value of the time at which they begin, from the history of changes,
+//! since the code that writes them does not read the table.
 //!
 //! Decisions: AMD-047 (`docs/deviations/amd.md`).
 
@@ -14,7 +16,7 @@ use midair_sdk_hot::external_ids;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Changes that are remembered of a context and thread. Records arrive within milliseconds of what they tell.
+/// Changes that are kept for a context and thread. Records arrive within milliseconds of the event.
 const HISTORY: usize = 4096;
 
 fn change<T>(
@@ -44,10 +46,11 @@ fn change<T>(
     Ok(result)
 }
 
-/// Puts a value on top.
+/// Pushes a value.
 ///
 /// # Errors
-/// [`Status::CONTEXT_NOT_FOUND`]; [`Status::OUT_OF_RESOURCES`] when too many contexts and threads have values.
+/// [`Status::CONTEXT_NOT_FOUND`]; [`Status::OUT_OF_RESOURCES`] when too many contexts and threads
+/// have values.
 pub fn push(context: u64, tid: u64, value: u64) -> Result<(), Status> {
     change(context, tid, |values| {
         values.push(value);
@@ -55,7 +58,7 @@ pub fn push(context: u64, tid: u64, value: u64) -> Result<(), Status> {
     })
 }
 
-/// Takes the value on top off and returns it.
+/// Pops the value on top and returns it.
 ///
 /// # Errors
 /// As [`push`]; [`Status::INVALID_ARGUMENT`] when there is none.
@@ -65,7 +68,8 @@ pub fn pop(context: u64, tid: u64) -> Result<u64, Status> {
     })
 }
 
-/// The value that was on top at a moment; 0 when there was none, or nobody remembers.
+/// The value that was on top at a time; 0 when there was none, or when the history no longer covers
+/// it.
 pub(crate) fn at(context: u64, tid: u64, time: u64) -> u64 {
     if STATE.external_used.load(Relaxed) == 0 {
         return 0;

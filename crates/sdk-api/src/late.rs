@@ -1,5 +1,5 @@
-//! Callbacks without a moment of their own on an application's thread: a dispatch that is complete, a runtime whose tables were taken.
-//! Made from their records, on our own thread.
+//! Callbacks for events that do not happen on an application's thread: a dispatch that is complete,
+//! a runtime whose tables were hooked. They are made from the events' records, on the worker thread.
 
 use crate::context::late_kind;
 use crate::context::services::CallbackService;
@@ -13,10 +13,10 @@ use midair_abi::records::{
 use midair_record::event::{Record, flag};
 use std::ffi::c_void;
 
-/// Calls the functions of the contexts that want to be told of a record.
+/// Calls the functions of the contexts whose services cover a record.
 pub(crate) fn deliver(record: &Record<'_>) {
     match record {
-        // Without times it would be told as something that it is not.
+        // An untimed dispatch would be reported as something that it is not.
         Record::Kernel(kernel, _) if kernel.header.flags & flag::UNTIMED == 0 => {
             let theirs = convert::kernel(kernel);
             let mut data = KernelDispatchData {
@@ -25,7 +25,7 @@ pub(crate) fn deliver(record: &Record<'_>) {
                 end_timestamp: theirs.end_timestamp,
                 dispatch_info: theirs.dispatch_info,
             };
-            let call = Late {
+            let call = Event {
                 kind: c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH,
                 operation: c::ROCPROFILER_KERNEL_DISPATCH_COMPLETE,
                 correlation: kernel.correlation,
@@ -36,7 +36,7 @@ pub(crate) fn deliver(record: &Record<'_>) {
                     kernel.rung
                 },
             };
-            call.tell((&raw mut data).cast());
+            call.deliver((&raw mut data).cast());
         }
         Record::RuntimeInit(runtime) => {
             let mut data = RuntimeInitializationData {
@@ -44,20 +44,20 @@ pub(crate) fn deliver(record: &Record<'_>) {
                 version: runtime.version,
                 instance: runtime.instance,
             };
-            let call = Late {
+            let call = Event {
                 kind: c::ROCPROFILER_CALLBACK_TRACING_RUNTIME_INITIALIZATION,
                 operation: runtime.header.operation as i32,
                 correlation: runtime.correlation,
                 tid: runtime.tid,
                 begin: runtime.time,
             };
-            call.tell((&raw mut data).cast());
+            call.deliver((&raw mut data).cast());
         }
         _ => {}
     }
 }
 
-struct Late {
+struct Event {
     kind: i32,
     operation: i32,
     correlation: u64,
@@ -65,8 +65,8 @@ struct Late {
     begin: u64,
 }
 
-impl Late {
-    fn tell(&self, payload: *mut c_void) {
+impl Event {
+    fn deliver(&self, payload: *mut c_void) {
         let services: Vec<(u64, CallbackService)> = {
             let state = state::lock();
             let contexts = (1..)

@@ -1,19 +1,21 @@
-//! Words for the user that come up while tools are configured and attached, on their way into the session's records.
+//! Notes for the user that arise while tools are configured and attached. They go into the session's
+//! records.
 
 use crate::changes;
 use crate::state::STATE;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Notes that wait at most; more are lost.
+/// Notes that wait at most; further ones are lost.
 const MOST: usize = 64;
 
-/// The collection takes notes from now on, or no longer.
+/// Says whether the collection takes notes from now on.
 pub fn open(on: bool) {
     STATE.notes_open.store(on, Relaxed);
 }
 
-/// Leaves a note, on the worker while it collects; from other threads and at other times there are no records to put it into.
+/// Adds a note, on the worker while it collects. From other threads and at other times there are no
+/// records to put it into, and it is dropped.
 pub fn post(text: &str) {
     if STATE.notes_open.load(Relaxed) && changes::is_worker() {
         let mut waiting = STATE.notes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -23,7 +25,7 @@ pub fn post(text: &str) {
     }
 }
 
-/// Takes what was left.
+/// Removes and returns the notes that wait.
 pub fn take() -> Vec<String> {
     std::mem::take(&mut *STATE.notes.lock().unwrap_or_else(PoisonError::into_inner))
 }

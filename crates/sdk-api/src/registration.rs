@@ -1,13 +1,16 @@
-//! Tools: how they are configured, attached, detached and ended (source: `docs/sources.md#register`). How they are found and
-//! loaded is in [`library`] and [`discover`].
+//! Tools: how they are configured, attached, detached and ended (source:
+//! `docs/sources.md#register`). How they are found and loaded is in [`library`] and [`discover`].
 //!
-//! Order for a tool: `midair_tool_bind` if it has one (ours has), `rocprofiler_configure`, at once `rocprofiler_configure_attach`,
-//! then `initialize`, the only time at which it may make contexts. At each attach `tool_attach`; at each detach its contexts are
-//! stopped, what was recorded is delivered, its buffers are flushed, then `tool_detach`. `finalize` once, at the end of the process.
-//! A tool of the first generation has `rocprofiler_configure_experimental` instead, with `tool_reattach` from the second attach on.
+//! A tool's functions are called in this order: `midair_tool_bind` if it has one (ours has),
+//! `rocprofiler_configure`, immediately after that `rocprofiler_configure_attach`, then
+//! `initialize`, which is the only time at which the tool may make contexts. Each attach calls
+//! `tool_attach`. At each detach the tool's contexts are stopped, what was recorded is delivered,
+//! its buffers are flushed, and `tool_detach` is called. `finalize` is called once, at the end of
+//! the process. A tool of the first generation has `rocprofiler_configure_experimental` instead,
+//! whose `tool_reattach` is called from the second attach on.
 //!
-//! An attach reaches the tools that were named for it, and no others: those that the process was started with, and those that are
-//! part of the application, go on as they are.
+//! An attach reaches only the tools that were named for it. Those that the process was started with,
+//! and those that are part of the application, are left as they are.
 
 use crate::buffer;
 use crate::context;
@@ -45,8 +48,8 @@ pub(crate) struct Entry {
     pub configure: Option<Configure>,
     /// `rocprofiler_configure_attach`.
     pub attach: Option<ConfigureAttach>,
-    /// `rocprofiler_configure_experimental`. It says all that `rocprofiler_configure` does, and is asked in its place where the tool
-    /// does not have `rocprofiler_configure_attach` as well.
+    /// `rocprofiler_configure_experimental`. It covers all of `rocprofiler_configure`, and is called
+    /// in its place where the tool does not have `rocprofiler_configure_attach` as well.
     pub experimental: Option<ConfigureExperimental>,
 }
 
@@ -85,7 +88,8 @@ pub unsafe fn force(configure: Configure) -> Result<(), Status> {
     configure_client(source, entry)
 }
 
-/// Configures and initialises a tool. One at a time; not from inside another's.
+/// Configures and initialises a tool. One at a time, and not from inside another tool's
+/// configuration.
 fn configure_client(source: Source, entry: Entry) -> Result<(), Status> {
     {
         let mut state = state::lock();
@@ -104,31 +108,32 @@ fn configure_client(source: Source, entry: Entry) -> Result<(), Status> {
     result
 }
 
-/// What a tool's `configure` functions said.
-struct Said {
+/// What a tool's `configure` functions returned.
+struct Configured {
     result: ConfigureResult,
     hooks: Hooks,
 }
 
 /// Calls a tool's `configure` functions. `None`: it declines.
-fn ask_tool(entry: Entry, priority: u32, id: *mut ClientId) -> Option<Said> {
+fn configure_tool(entry: Entry, priority: u32, id: *mut ClientId) -> Option<Configured> {
     let text = VERSION_TEXT.as_ptr();
     if let (Some(configure), None) = (entry.experimental, entry.attach) {
-        // SAFETY: the tool's function, with arguments as the C API describes them; `id` lives for ever. The result is null, or the
-        // tool's struct, which lives at least until its next function is called; only fields that its size covers are read.
-        let said = unsafe { configure(VERSION_NUMBER, text, priority, id).as_ref() }?;
-        let whole = said.size >= size_of_val(said);
-        return whole.then_some(Said {
+        // SAFETY: the tool's function, with arguments as the C API describes them; `id` lives for
+        // ever. The result is null or the tool's struct, which lives at least until its next
+        // function is called. Only fields that its size covers are read.
+        let answer = unsafe { configure(VERSION_NUMBER, text, priority, id).as_ref() }?;
+        let whole = answer.size >= size_of_val(answer);
+        return whole.then_some(Configured {
             result: ConfigureResult {
                 size: size_of::<ConfigureResult>(),
-                initialize: said.initialize,
-                finalize: said.finalize,
-                tool_data: said.tool_data,
+                initialize: answer.initialize,
+                finalize: answer.finalize,
+                tool_data: answer.tool_data,
             },
             hooks: Hooks::Experimental {
-                reattach: said.tool_reattach,
-                detach: said.tool_detach,
-                data: said.tool_data,
+                reattach: answer.tool_reattach,
+                detach: answer.tool_detach,
+                data: answer.tool_data,
             },
         });
     }
@@ -140,13 +145,13 @@ fn ask_tool(entry: Entry, priority: u32, id: *mut ClientId) -> Option<Said> {
     let attach = entry
         .attach
         .and_then(|configure| unsafe { configure(VERSION_NUMBER, text, priority, id).as_ref() })
-        .filter(|said| said.size >= size_of_val(*said));
-    let hooks = attach.map_or(Hooks::None, |said| Hooks::Attach {
-        attach: said.tool_attach,
-        detach: said.tool_detach,
-        data: said.tool_data,
+        .filter(|answer| answer.size >= size_of_val(*answer));
+    let hooks = attach.map_or(Hooks::None, |answer| Hooks::Attach {
+        attach: answer.tool_attach,
+        detach: answer.tool_detach,
+        data: answer.tool_data,
     });
-    Some(Said { result, hooks })
+    Some(Configured { result, hooks })
 }
 
 fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
@@ -158,7 +163,7 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
         name: std::ptr::null(),
         handle,
     }));
-    let Some(Said { result, hooks }) = ask_tool(entry, priority, &raw mut *id) else {
+    let Some(Configured { result, hooks }) = configure_tool(entry, priority, &raw mut *id) else {
         return Err(Status::NOT_AVAILABLE);
     };
     {
@@ -170,7 +175,7 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
             result,
             hooks,
             phase: Phase::Configured,
-            before: false,
+            was_attached: false,
             resume: Vec::new(),
         });
         state.configuring = Some(handle);
@@ -186,7 +191,7 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
         let phase = if answer == 0 {
             Phase::Initialized
         } else {
-            Phase::Out
+            Phase::Ended
         };
         set_phase(&mut state, handle, phase);
     }
@@ -195,7 +200,8 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
         return Err(Status::ERROR);
     }
     if source.is_attachment() {
-        // What it has started begins with the attach, which may yet fail for another tool's sake.
+        // The contexts that it has started begin with the attach, which may yet fail because of
+        // another tool.
         let started = running(&contexts_of(handle));
         with_client(handle, |client| client.resume.clone_from(&started));
         context::stop_all(&started);
@@ -203,7 +209,7 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
     Ok(())
 }
 
-/// Those of the contexts that run.
+/// Those of the contexts that are running.
 fn running(contexts: &[u64]) -> Vec<u64> {
     let mut state = state::lock();
     let active = |handle: &u64| state.context(*handle).is_ok_and(|context| context.active);
@@ -244,10 +250,10 @@ unsafe extern "C" fn end_client(id: ClientId) {
             let mut state = state::lock();
             let client = registry::index(u64::from(id.handle))
                 .and_then(|index| state.clients.get_mut(index));
-            let Some(client) = client.filter(|client| client.phase != Phase::Out) else {
+            let Some(client) = client.filter(|client| client.phase != Phase::Ended) else {
                 return;
             };
-            client.phase = Phase::Out;
+            client.phase = Phase::Ended;
             client
                 .result
                 .finalize
@@ -263,18 +269,19 @@ unsafe extern "C" fn end_client(id: ClientId) {
     });
 }
 
-/// What is needed of a client while no lock is held.
-struct Turn {
+/// A client that is being attached or detached: what is needed of it while no lock is held.
+struct Transition {
     handle: u32,
     hooks: Hooks,
-    before: bool,
+    was_attached: bool,
     contexts: Vec<u64>,
     resume: Vec<u64>,
 }
 
-/// Takes every client that is `from`, and fits, to the phase `to`. Whoever takes one is alone with it.
-fn take_turns(from: Phase, to: Phase, fits: impl Fn(&Client) -> bool) -> Vec<Turn> {
-    let mut turns: Vec<Turn> = {
+/// Moves every client that is in phase `from` and passes `fits` to the phase `to`, and returns them.
+/// The caller is then the only one that works on them.
+fn begin_transitions(from: Phase, to: Phase, fits: impl Fn(&Client) -> bool) -> Vec<Transition> {
+    let mut transitions: Vec<Transition> = {
         let mut state = state::lock();
         let clients = state
             .clients
@@ -283,23 +290,24 @@ fn take_turns(from: Phase, to: Phase, fits: impl Fn(&Client) -> bool) -> Vec<Tur
         clients
             .map(|client| {
                 client.phase = to;
-                Turn {
+                Transition {
                     handle: client.id.handle,
                     hooks: client.hooks,
-                    before: client.before,
+                    was_attached: client.was_attached,
                     contexts: Vec::new(),
                     resume: std::mem::take(&mut client.resume),
                 }
             })
             .collect()
     };
-    for turn in &mut turns {
-        turn.contexts = contexts_of(turn.handle);
+    for transition in &mut transitions {
+        transition.contexts = contexts_of(transition.handle);
     }
-    turns
+    transitions
 }
 
-/// The next attach names its tools anew: those of the last one stay loaded and are left alone.
+/// Begins the naming of tools for the next attach: those of the last one stay loaded and are left
+/// alone.
 pub fn begin_session() {
     let mut state = state::lock();
     state
@@ -309,14 +317,14 @@ pub fn begin_session() {
     state.named_used = false;
 }
 
-/// Names a tool that is configured already. `None`: it is not known; false: it is out.
-fn name_again(source: Source) -> Option<bool> {
+/// Names a tool that is already configured. `None`: it is not known; false: it has ended.
+fn name_known(source: Source) -> Option<bool> {
     let mut state = state::lock();
     let client = state
         .clients
         .iter_mut()
         .find(|client| client.source == source)?;
-    client.named = client.phase != Phase::Out;
+    client.named = client.phase != Phase::Ended;
     Some(client.named)
 }
 
@@ -331,7 +339,7 @@ pub fn has_named() -> bool {
     state::lock().clients.iter().any(|client| client.named)
 }
 
-/// Whether there is a tool that the process was started with and that waits to be attached: one of ours.
+/// Whether a tool that the process was started with is named, that is, one of ours.
 pub fn has_started() -> bool {
     let state = state::lock();
     state
@@ -340,54 +348,59 @@ pub fn has_started() -> bool {
         .any(|client| client.named && !client.source.is_attachment())
 }
 
-/// A caller that names tools one by one names them anew once they have been attached.
-fn begin_naming() {
+/// A caller that names tools one by one begins again once they have been attached.
+fn begin_names() {
     if state::lock().named_used {
         begin_session();
     }
 }
 
-/// Attaches every tool that was named for it: calls its `tool_attach`, which starts contexts. A tool without one gets the contexts
-/// started that ran when it was last detached, or, the first time, that it had started when it was initialised.
+/// Attaches every tool that was named for it: calls its `tool_attach`, which starts contexts. For a
+/// tool without one, the contexts are started that ran when it was last detached, or, the first
+/// time, those that it had started when it was initialised.
 ///
 /// # Errors
-/// [`Status::NOT_AVAILABLE`] when there is no tool, [`Status::ERROR`] when one refuses: its contexts are stopped again, and its
-/// `tool_detach` is called; the others are attached.
+/// [`Status::NOT_AVAILABLE`] when there is no tool, [`Status::ERROR`] when one refuses: its contexts
+/// are stopped again, and its `tool_detach` is called; the others are attached.
 pub fn attach() -> Result<(), Status> {
     state::lock().named_used = true;
-    let turns = take_turns(Phase::Initialized, Phase::Attached, |client| client.named);
-    let mut outcome = if turns.is_empty() {
+    let transitions = begin_transitions(Phase::Initialized, Phase::Attached, |client| client.named);
+    let mut outcome = if transitions.is_empty() {
         Err(Status::NOT_AVAILABLE)
     } else {
         Ok(())
     };
-    for mut turn in turns {
-        with_client(turn.handle, |client| client.before = true);
-        for context in &turn.resume {
+    for mut transition in transitions {
+        with_client(transition.handle, |client| client.was_attached = true);
+        for context in &transition.resume {
             let _ = context::start(*context);
         }
-        let answer = match turn.hooks {
+        let answer = match transition.hooks {
             Hooks::None => 0,
             Hooks::Experimental { reattach, data, .. } => {
-                if let Some(reattach) = reattach.filter(|_| turn.before) {
+                if let Some(reattach) = reattach.filter(|_| transition.was_attached) {
                     // SAFETY: the tool's function with its own data.
                     unsafe { reattach(data) };
                 }
                 0
             }
             Hooks::Attach { attach, data, .. } => attach.map_or(0, |attach| {
-                let (list, count) = (turn.contexts.as_mut_ptr(), turn.contexts.len() as u64);
-                // SAFETY: the tool's function with its own data and a list that lives during the call; no detach function, as AMD's.
+                let (list, count) = (
+                    transition.contexts.as_mut_ptr(),
+                    transition.contexts.len() as u64,
+                );
+                // SAFETY: the tool's function with its own data and a list that lives during the
+                // call. There is no detach function, as with AMD's library.
                 unsafe { attach(None, list, count, data) }
             }),
         };
         if answer != 0 {
-            with_client(turn.handle, |client| {
-                client.phase = Phase::Leaving;
-                client.before = turn.before;
-                client.resume.clone_from(&turn.resume);
+            with_client(transition.handle, |client| {
+                client.phase = Phase::Detaching;
+                client.was_attached = transition.was_attached;
+                client.resume.clone_from(&transition.resume);
             });
-            detach_one(&turn);
+            detach_one(&transition);
             outcome = Err(Status::ERROR);
         }
     }
@@ -399,49 +412,53 @@ pub fn attach() -> Result<(), Status> {
 /// # Errors
 /// [`Status::NOT_AVAILABLE`] when none was attached.
 pub fn detach() -> Result<(), Status> {
-    let turns = take_turns(Phase::Attached, Phase::Leaving, |_| true);
-    if turns.is_empty() {
+    let transitions = begin_transitions(Phase::Attached, Phase::Detaching, |_| true);
+    if transitions.is_empty() {
         return Err(Status::NOT_AVAILABLE);
     }
-    for turn in turns.iter().filter(|turn| !turn.hooks.starts()) {
-        let ran = running(&turn.contexts);
-        with_client(turn.handle, |client| client.resume = ran);
-    }
-    // All at one moment, so that the collecting side stops and drains once.
-    let all: Vec<u64> = turns
+    for transition in transitions
         .iter()
-        .flat_map(|turn| turn.contexts.iter().copied())
+        .filter(|transition| !transition.hooks.starts())
+    {
+        let ran = running(&transition.contexts);
+        with_client(transition.handle, |client| client.resume = ran);
+    }
+    // All at the same time, so that the collecting side stops and drains once.
+    let all: Vec<u64> = transitions
+        .iter()
+        .flat_map(|transition| transition.contexts.iter().copied())
         .collect();
     context::stop_all(&all);
-    turns.iter().for_each(detach_one);
+    transitions.iter().for_each(detach_one);
     Ok(())
 }
 
-fn detach_one(turn: &Turn) {
-    context::stop_all(&turn.contexts);
-    buffer::flush_contexts(&turn.contexts);
-    let told = match turn.hooks {
+fn detach_one(transition: &Transition) {
+    context::stop_all(&transition.contexts);
+    buffer::flush_contexts(&transition.contexts);
+    let notice = match transition.hooks {
         Hooks::None => None,
         Hooks::Attach { detach, data, .. } | Hooks::Experimental { detach, data, .. } => {
             detach.map(|detach| (detach, data))
         }
     };
-    if let Some((tool_detach, data)) = told {
+    if let Some((tool_detach, data)) = notice {
         // SAFETY: the tool's function with its own data.
         unsafe { tool_detach(data) };
     }
     // A tool may have ended itself in between.
-    with_client(turn.handle, |client| {
-        if client.phase == Phase::Leaving {
+    with_client(transition.handle, |client| {
+        if client.phase == Phase::Detaching {
             client.phase = Phase::Initialized;
         }
     });
 }
 
-/// Ends everything, once: detaches, stops and flushes what still runs, then calls every tool's `finalize`. For the end of the process.
+/// Ends everything, once: detaches, stops and flushes what is still running, then calls every tool's
+/// `finalize`. For the end of the process.
 pub fn finalize() {
     let _ = detach();
-    wait_for_leaving();
+    wait_for_detaches();
     if std::mem::replace(&mut state::lock().finalized, true) {
         return;
     }
@@ -450,7 +467,7 @@ pub fn finalize() {
         let living = state
             .clients
             .iter()
-            .filter(|client| client.phase != Phase::Out);
+            .filter(|client| client.phase != Phase::Ended);
         living.map(|client| client.id.handle).collect()
     };
     let all: Vec<u64> = handles
@@ -462,8 +479,8 @@ pub fn finalize() {
     for handle in handles {
         let mut end = None;
         with_client(handle, |client| {
-            if client.phase != Phase::Out {
-                client.phase = Phase::Out;
+            if client.phase != Phase::Ended {
+                client.phase = Phase::Ended;
                 end = client
                     .result
                     .finalize
@@ -477,22 +494,23 @@ pub fn finalize() {
     }
 }
 
-/// Our thread may be in the middle of a detach: its tools are still to be told. Not waited for without end.
-fn wait_for_leaving() {
+/// Waits, for at most two seconds, until no tool is being detached: the worker thread may be in the
+/// middle of a detach and have tools still to call.
+fn wait_for_detaches() {
     let end = Instant::now() + Duration::from_secs(2);
-    let leaving = || {
+    let detaching = || {
         state::lock()
             .clients
             .iter()
-            .any(|client| client.phase == Phase::Leaving)
+            .any(|client| client.phase == Phase::Detaching)
     };
-    while leaving() && Instant::now() < end {
+    while detaching() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Has [`finalize`] called when this process exits; once. What stops collecting at the exit must be registered later, since the exit
-/// calls the last one first.
+/// Has [`finalize`] called when this process exits; once. Whatever stops the collection at the exit
+/// must be registered later, since the exit calls the last one first.
 pub fn end_at_exit() {
     extern "C" fn at_exit() {
         // SAFETY: no arguments, no failure.

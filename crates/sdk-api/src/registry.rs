@@ -1,5 +1,5 @@
-//! What the C API knows: clients, contexts, buffers, callback threads. One lock for all of it; it is never held while a
-//! function of a tool runs, and nothing on an application's hot path takes it.
+//! What the C API knows: clients, contexts, buffers, callback threads. One lock for all of it; it is
+//! never held while a function of a tool runs, and nothing on an application's hot path takes it.
 
 use crate::buffer::batch::Buffer;
 use crate::callback_thread::handle::CallbackThread;
@@ -10,15 +10,15 @@ use crate::status::Status;
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// The client whose `initialize` runs: only then may things be configured.
+    /// The client whose `initialize` is running: only then may things be configured.
     pub configuring: Option<u32>,
     /// A client is between its `configure` and the end of its `initialize`. One at a time.
     pub busy: bool,
-    /// After the end.
+    /// Everything was ended; see [`crate::registration::finalize`].
     pub finalized: bool,
     /// Whether a client's `initialize` has returned since the start.
     pub initialized: bool,
-    /// The tools that are named have been attached since.
+    /// The tools that are named have been attached since they were named.
     pub named_used: bool,
     /// By handle - 1.
     pub contexts: Vec<Context>,
@@ -68,7 +68,7 @@ impl Registry {
     }
 }
 
-/// Handles count from 1, so that a zeroed one is nobody's.
+/// Handles count from 1, so that a zeroed handle names nothing.
 pub(crate) fn index(handle: u64) -> Option<usize> {
     usize::try_from(handle).ok()?.checked_sub(1)
 }

@@ -1,5 +1,5 @@
-//! The settings of the session (`ROCPROF_…`), for tools. They come from the attacher's environment buffer; nothing is put
-//! into the application's environment.
+//! The settings of the session (`ROCPROF_…`), for tools. They come from the attacher's environment
+//! buffer; nothing is added to the application's environment.
 
 pub(crate) mod store;
 
@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::PoisonError;
 use store::Store;
 
-/// Takes the settings of a new session. Values that [`get`] gave out before are freed.
+/// Sets the settings of a new session. Values that [`get`] returned before are freed.
 pub fn publish(settings: Settings) {
     *STATE
         .settings
@@ -30,15 +30,15 @@ pub fn is_published() -> bool {
         .is_some()
 }
 
-/// Looks at the settings of the session; none where no session has brought any.
-pub fn with<T>(look: impl FnOnce(&Settings) -> T) -> T {
+/// Calls `read` with the settings of the session, empty ones where no session has brought any.
+pub fn with<T>(read: impl FnOnce(&Settings) -> T) -> T {
     let store = STATE
         .settings
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     match store.as_ref() {
-        Some(store) => look(&store.settings),
-        None => look(&Settings::default()),
+        Some(store) => read(&store.settings),
+        None => read(&Settings::default()),
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct State {
     pub serving: AtomicU32,
     /// Thread id of the worker.
     pub worker: AtomicU32,
-    /// Futex word that the worker waits on: counts what it is to look at.
+    /// Futex word that the worker waits on; counts the calls of [`crate::changes::wake`].
     pub calls: AtomicU32,
     /// Whether notes are taken, and those that wait ([`crate::notes`]).
     pub notes_open: AtomicBool,
@@ -35,7 +35,7 @@ pub(crate) struct State {
     /// External correlation ids by context and thread, and whether a tool has pushed any.
     pub external: Mutex<Option<HashMap<(u64, u64), Stack>>>,
     pub external_used: AtomicU64,
-    /// Whom to tell of threads that are made.
+    /// Tools' functions that are called when a thread is made.
     pub listeners: Mutex<Vec<Listener>>,
     /// `hsa_agent_t` handles by KFD node.
     pub agent_handles: Mutex<Option<HashMap<u32, u64>>>,
@@ -45,7 +45,7 @@ pub(crate) struct State {
     pub search: AtomicEnum<Search>,
     /// An attacher's engine brought this library: nothing in the process asked for it.
     pub entered_by_engine: AtomicBool,
-    /// The process that asked for the end of its tools at its exit. A child has no tool of its own to end.
+    /// The process in which tools end at the exit. A child has no tool of its own to end.
     pub exit_process: AtomicI32,
 }
 
@@ -89,8 +89,9 @@ pub(crate) fn lock() -> MutexGuard<'static, Registry> {
 /// # Safety
 /// In a forked child that has had no session of its own: no other thread uses the state.
 pub unsafe fn reset_after_fork() {
-    // What stays are facts of the process: the machine's agents, how this library came in, the word that a thread may be
-    // waiting on, whose exit ends the tools.
+    // What stays are facts of the process: the machine's agents, how this library was loaded, the
+    // word that a thread may be waiting on, and the process whose exit ends the tools.
+    //
     // SAFETY: the caller's promise.
     unsafe {
         STATE.replace(

@@ -21,7 +21,7 @@ impl Status {
     pub const OPERATION_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_OPERATION_NOT_FOUND);
     /// No such callback thread.
     pub const THREAD_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_THREAD_NOT_FOUND);
-    /// A context that nothing was configured for.
+    /// The context has no service.
     pub const CONTEXT_INVALID: Status = Status(c::ROCPROFILER_STATUS_ERROR_CONTEXT_INVALID);
     /// The context does not run.
     pub const CONTEXT_NOT_STARTED: Status = Status(c::ROCPROFILER_STATUS_ERROR_CONTEXT_NOT_STARTED);
@@ -39,7 +39,7 @@ impl Status {
     pub const INCOMPATIBLE_ABI: Status = Status(c::ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_ABI);
     /// A value that cannot be.
     pub const INVALID_ARGUMENT: Status = Status(c::ROCPROFILER_STATUS_ERROR_INVALID_ARGUMENT);
-    /// After the end.
+    /// The library has been finalised.
     pub const FINALIZED: Status = Status(c::ROCPROFILER_STATUS_ERROR_FINALIZED);
     /// Memory or threads ran out.
     pub const OUT_OF_RESOURCES: Status = Status(c::ROCPROFILER_STATUS_ERROR_OUT_OF_RESOURCES);
@@ -53,17 +53,17 @@ impl From<Status> for c_int {
     }
 }
 
-/// AMD's name of a status, or `None` when the number is none.
+/// AMD's name of a status; `None` when there is no such status.
 pub fn name(status: i32) -> Option<Name> {
     STATUS_NAMES.get(usize::try_from(status).ok()?).copied()
 }
 
-/// Words for a status.
+/// Text for a status.
 pub fn text(status: i32) -> Option<&'static CStr> {
     TEXTS.get(usize::try_from(status).ok()?).copied()
 }
 
-/// By value. Our words.
+/// By value. The texts are our own.
 static TEXTS: [&CStr; 42] = [
     c"Success",
     c"Something failed that has no status of its own",

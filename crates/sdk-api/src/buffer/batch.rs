@@ -24,18 +24,19 @@ const _: () = {
 const LARGEST: usize = size_of::<KernelDispatch>();
 const _: () = assert!(LARGEST >= size_of::<HipApiExt>());
 
-/// `rocprofiler_buffer_tracing_cb_t`: context, buffer, headers, their number, the tool's data, records dropped before these.
+/// `rocprofiler_buffer_tracing_cb_t`: context, buffer, headers, their number, the tool's data,
+/// records dropped before these.
 pub type BufferCallback =
     unsafe extern "C" fn(u64, u64, *mut *mut RecordHeader, usize, *mut c_void, u64);
 
 /// Records that wait for the callback.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// The records, one behind the other, aligned to 8 bytes.
+    /// The records, one after the other, aligned to 8 bytes.
     pub words: Vec<u64>,
     /// Kind and first word of each.
     pub index: Vec<(u32, usize)>,
-    /// Records that were not taken since the last callback.
+    /// Records that were dropped since the last callback.
     pub dropped: u64,
 }
 
@@ -65,10 +66,11 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Takes a record, or counts it as dropped. `external` is the external correlation id that goes with it.
+    /// Adds a record, or counts it as dropped. `external` is its external correlation id.
     pub fn push(&mut self, record: &Converted, external: u64) {
         let words = record.words();
-        // One record is taken whatever the size: a buffer smaller than that would never see any.
+        // An empty buffer accepts any record: otherwise a buffer smaller than a record would never
+        // get one.
         let full = self.batch.bytes() + words.len() * 8 > self.size && !self.batch.words.is_empty();
         if full && !self.lossless {
             self.batch.dropped += 1;

@@ -1,4 +1,4 @@
-//! A callback thread, and who is told of threads.
+//! A callback thread, and the functions that are called when threads are made.
 
 use midair_sdk_hot::operations::Opaque;
 use std::ffi::{c_int, c_void};
@@ -10,12 +10,12 @@ pub(crate) type Work = Box<dyn FnOnce() + Send>;
 /// A callback thread.
 #[derive(Debug)]
 pub(crate) struct CallbackThread {
-    /// What it is to do next.
+    /// Its queue of work.
     pub work: Sender<Work>,
 }
 
 impl CallbackThread {
-    /// Hands work over; false when the thread is gone.
+    /// Queues work; false when the thread is gone.
     pub fn send(&self, work: Work) -> bool {
         self.work.send(work).is_ok()
     }
@@ -24,5 +24,5 @@ impl CallbackThread {
 /// `rocprofiler_internal_thread_library_cb_t`: the library that makes a thread, the tool's data.
 pub type ThreadNotice = unsafe extern "C" fn(c_int, *mut c_void);
 
-/// Whom to tell before and after a thread is made: (before, after, libraries, data).
+/// A tool's functions for the making of threads: (before, after, libraries, data).
 pub(crate) type Listener = (Option<ThreadNotice>, Option<ThreadNotice>, c_int, Opaque);

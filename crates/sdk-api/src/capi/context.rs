@@ -95,7 +95,7 @@ c_api! {
         external::push(context, tid, external_correlation_id)
     }
 
-    /// Takes it off again, and stores it; a null pointer is skipped.
+    /// Pops that value and stores it; a null pointer is skipped.
     fn rocprofiler_pop_external_correlation_id(context: u64, tid: u64, external_correlation_id: *mut u64) {
         let value = external::pop(context, tid)?;
         if !external_correlation_id.is_null() {
@@ -119,7 +119,7 @@ c_api! {
         buffer::assign_thread(buffer_id, cb_thread_id)
     }
 
-    /// Has a tool told before and after a thread is made.
+    /// Registers a tool's functions that are called before and after a thread is made.
     fn rocprofiler_at_internal_thread_create(
         precreate: Option<ThreadNotice>,
         postcreate: Option<ThreadNotice>,

@@ -1,6 +1,8 @@
-//! The C API: AMD's names over the modules of this crate. Each function checks what C gave it and converts; nothing else.
+//! The C API: AMD's names over the modules of this crate. Each function checks and converts what C
+//! passed; nothing else.
 //!
-//! Functions of AMD's headers that are not built yet are generated: `build/not_implemented.rs` lists those that are.
+//! Functions of AMD's headers that are not built yet are generated: `build/not_implemented.rs` lists
+//! those that are built.
 
 pub mod context;
 pub mod info;
@@ -9,15 +11,15 @@ pub mod registration;
 
 use crate::status::Status;
 
-/// The functions that say that they are not implemented, and the list of those that are.
+/// The functions that return "not implemented", and the list of those that are built.
 pub mod not_implemented {
     use midair_abi::constants::ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED;
     use std::ffi::{c_int, c_void};
     include!(concat!(env!("OUT_DIR"), "/not_implemented.rs"));
 }
 
-/// Functions beyond the JSON's headers that we export: what injectors, registration libraries and our own parts look up
-/// (source: `docs/sources.md#register`).
+/// Functions beyond the JSON's headers that we export: what injectors, registration libraries and
+/// our own parts look up (source: `docs/sources.md#register`).
 pub const BEYOND_HEADERS: &[&str] = &[
     "rocprofiler_set_api_table",
     "rocprofiler_attach",
@@ -26,7 +28,7 @@ pub const BEYOND_HEADERS: &[&str] = &[
     "rocprofiler_is_current_client_attachment",
 ];
 
-/// Writes through an out pointer of C's; null is an invalid argument.
+/// Writes through an out pointer from C; null is an invalid argument.
 ///
 /// # Safety
 /// `to` must be null or valid for a write of a T.
@@ -39,7 +41,7 @@ pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), Status> {
     Ok(())
 }
 
-/// A list of C's as a slice; null or no items is an empty one.
+/// A list from C as a slice; null or no items is an empty one.
 ///
 /// # Safety
 /// `items` must be null or valid for reads of `count` items for `'a`.

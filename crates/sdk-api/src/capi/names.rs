@@ -173,7 +173,8 @@ c_api! {
         unsafe { arguments::iterate(payload, callback, user_data) }
     }
 
-    /// Calls back for each argument of the call that a tool's function is being told of; only from within that function.
+    /// Calls back for each argument of the call that is being reported to a tool's function; only
+    /// from within that function.
     fn rocprofiler_iterate_callback_tracing_kind_operation_args(
         record: CallbackRecord,
         callback: Option<CallArgumentCallback>,

@@ -1,4 +1,4 @@
-//! What is known of tools.
+//! Whether tools are initialised and finalised.
 
 use super::put;
 use crate::registration;

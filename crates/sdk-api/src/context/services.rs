@@ -59,7 +59,8 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Whether something that began at `begin` is this context's to see. Records arrive late, some after the stop.
+    /// Whether something that began at `begin` belongs to this context. Records arrive late, some
+    /// after the stop.
     pub fn covers(&self, begin: u64) -> bool {
         self.started_at != 0
             && begin >= self.started_at

@@ -7,6 +7,6 @@ use std::collections::VecDeque;
 pub(crate) struct Stack {
     /// The values, the top last.
     pub values: Vec<u64>,
-    /// When which value came to the top.
+    /// Changes of the top: time and value.
     pub changes: VecDeque<(u64, u64)>,
 }

@@ -16,19 +16,20 @@ pub(crate) struct Client {
     pub hooks: Hooks,
     pub phase: Phase,
     /// It has been attached before.
-    pub before: bool,
-    /// Its contexts that the next attach starts: those that its `initialize` started, and for a tool without `tool_attach` those that
-    /// ran at the last detach.
+    pub was_attached: bool,
+    /// Its contexts that the next attach starts: those that its `initialize` started; for a tool
+    /// without `tool_attach`, those that ran at the last detach.
     pub resume: Vec<u64>,
 }
 
-// SAFETY: the pointers in it are the tool's functions and data, which the tool has told us to use from our thread.
+// SAFETY: the pointers in it are the tool's functions and data, which the tool allows us to use from
+// the worker thread.
 unsafe impl Send for Client {}
 
-/// What a tool wants to be called at when it is attached and detached.
+/// The functions of a tool that an attach and a detach call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Hooks {
-    /// Nothing: its contexts are started and stopped for it.
+    /// None: its contexts are started and stopped for it.
     None,
     /// `rocprofiler_configure_attach`.
     Attach {
@@ -36,7 +37,7 @@ pub(crate) enum Hooks {
         detach: Option<Finalize>,
         data: *mut c_void,
     },
-    /// `rocprofiler_configure_experimental`: like `None`, and it is told.
+    /// `rocprofiler_configure_experimental`: like `None`, and the tool is notified.
     Experimental {
         reattach: Option<Finalize>,
         detach: Option<Finalize>,
@@ -63,9 +64,9 @@ pub(crate) enum Phase {
     Initialized,
     Attached,
     /// A thread is detaching it.
-    Leaving,
-    /// `initialize` said no, or the tool ended itself.
-    Out,
+    Detaching,
+    /// Its `initialize` failed, or the tool ended itself.
+    Ended,
 }
 
 /// Where a client came from. Two are the same when this is equal.
@@ -73,7 +74,7 @@ pub(crate) enum Phase {
 pub(crate) enum Source {
     /// Named for an attach; by its library handle, so that the next attach finds it again.
     Attachment(usize),
-    /// There when the process was started; by its `rocprofiler_configure`.
+    /// Present when the process was started; by its `rocprofiler_configure`.
     Start(usize),
     /// `rocprofiler_force_configure`; by its function.
     Forced(usize),

@@ -1,7 +1,8 @@
-//! Tools that a process is started with: those of `ROCP_TOOL_LIBRARIES`, and those that its libraries bring, preloaded or linked.
+//! Tools that a process is started with: those of `ROCP_TOOL_LIBRARIES`, and those in its libraries,
+//! preloaded or linked.
 //!
-//! Only a process that was *started* under a profiler is searched. One that an attacher enters may well have a
-//! `rocprofiler_configure` somewhere (libtorch has), which nobody asked for.
+//! Only a process that was *started* under a profiler is searched. One that an attacher enters may
+//! well have a `rocprofiler_configure` somewhere (libtorch has one) that nobody asked for.
 
 use super::client::Source;
 use super::library::{bind, entry, is_ours, names, open, open_named};
@@ -15,12 +16,12 @@ use midair_settings::Settings;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::atomic::Ordering;
 
-/// Set by a registration library while it attaches: the tools of the list are then an attacher's.
+/// Set by a registration library while it attaches: the tools of the list are then the attacher's.
 const TOOL_ATTACHED: &str = "ROCPROFILER_REGISTER_TOOL_ATTACHED";
 /// The list.
 const TOOL_LIBRARIES: &str = "ROCP_TOOL_LIBRARIES";
 
-/// Says that an attacher's engine brought this library. From then on nothing is searched.
+/// Records that an attacher's engine loaded this library. From then on nothing is searched.
 pub fn entered_by_engine() {
     STATE.entered_by_engine.store(true, Ordering::Release);
 }
@@ -30,7 +31,8 @@ pub fn is_done() -> bool {
     STATE.search.load(Ordering::Acquire) == Search::Done
 }
 
-/// The list of tools in the environment. A program that runs with more rights than its caller takes none from it.
+/// The list of tools in the environment. A program that runs with more rights than its caller
+/// ignores it.
 fn tool_list() -> Option<CString> {
     // SAFETY: getauxval takes a number and reads the process's own auxiliary vector.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
@@ -42,7 +44,7 @@ fn tool_list() -> Option<CString> {
         .filter(|list| !list.is_empty())
 }
 
-/// Whether a registration library is attaching just now.
+/// Whether a registration library is attaching now.
 fn is_attaching() -> bool {
     std::env::var_os(TOOL_ATTACHED).is_some_and(|value| value == "1")
 }
@@ -55,14 +57,18 @@ pub fn settings_from_environment() {
     }
 }
 
-/// Finds, configures and initialises the tools that this process was started with; once. Gives how many there are now.
+/// Finds, configures and initialises the tools that this process was started with; once. Returns how
+/// many there are now.
 ///
-/// * `ROCP_TOOL_LIBRARIES`, a list with colons, except in a program that runs with more rights than its caller. While a registration
-///   library attaches, these are the attacher's tools: they are named for the attach, and nothing else is searched.
-/// * Every loaded library with a `rocprofiler_configure` of its own, where one is visible to all.
+/// * `ROCP_TOOL_LIBRARIES`, a list with colons, except in a program that runs with more rights than
+///   its caller. While a registration library attaches, these are the attacher's tools: they are
+///   named for the attach, and nothing else is searched.
+/// * Every loaded library with a `rocprofiler_configure` of its own, if at least one such function
+///   is globally visible.
 ///
-/// A later call, one from inside a tool's own functions, and one in a process that an engine entered do nothing and give 0. A tool that
-/// cannot be loaded or declines is noted among the session's records; the others go on. Tools of ours are bound to `host`.
+/// A later call, a call from inside a tool's own functions, and a call in a process that an engine
+/// entered do nothing and return 0. A tool that cannot be loaded or declines is noted in the
+/// session's records, and the search continues. Tools of ours are bound to `host`.
 pub fn find_clients(host: &'static SdkTable) -> usize {
     if STATE.entered_by_engine.load(Ordering::Acquire)
         || STATE
@@ -114,14 +120,15 @@ pub fn find_clients(host: &'static SdkTable) -> usize {
     found
 }
 
-/// While a registration library attaches: names the tools of its list, unless tools are named already. For one that knows no
-/// `rocprofiler_load_attachment_tool`, in a process that was started with tools of its own.
+/// While a registration library attaches: names the tools of its list, unless tools are already
+/// named. For a registration library that does not know `rocprofiler_load_attachment_tool`, in a
+/// process that was started with tools of its own.
 pub fn name_listed(host: &'static SdkTable) {
     if is_attaching()
         && !super::has_named()
         && let Some(list) = tool_list()
     {
-        // What fails is noted; the attach then finds no tool.
+        // A failure is noted; the attach then finds no tool.
         let _ = super::load_list(&list, host);
     }
 }
@@ -141,13 +148,14 @@ fn start(library: *mut c_void, host: &'static SdkTable) -> Result<(), crate::sta
     bind(library, host)?;
     super::configure_client(source, entry)?;
     if is_ours(library) {
-        // It starts its contexts when it is attached, also where the attach is the start.
-        super::name_again(source);
+        // It starts its contexts when it is attached, also where the start of the process is the
+        // attach.
+        super::name_known(source);
     }
     Ok(())
 }
 
-/// Whether some library lets everybody see a `rocprofiler_configure`.
+/// Whether a `rocprofiler_configure` is globally visible.
 fn is_visible() -> bool {
     // SAFETY: RTLD_DEFAULT and a C string.
     unsafe { !libc::dlsym(libc::RTLD_DEFAULT, c"rocprofiler_configure".as_ptr()).is_null() }
@@ -160,7 +168,8 @@ fn loaded_libraries() -> Vec<*mut c_void> {
         _size: usize,
         names: *mut c_void,
     ) -> c_int {
-        // SAFETY: the loader's struct, and the vector that is passed below; nothing here calls the loader, whose lock is held.
+        // SAFETY: the loader's struct, and the vector that is passed below. Nothing here calls the
+        // loader, whose lock is held.
         unsafe {
             let names = &mut *names.cast::<Vec<CString>>();
             if !(*info).dlpi_name.is_null() {

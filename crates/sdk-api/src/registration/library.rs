@@ -1,4 +1,4 @@
-//! Tools by the libraries that they are in: how a name becomes a loaded library, and a loaded library a tool.
+//! Tools by their libraries: how a name becomes a loaded library, and a loaded library a tool.
 
 use super::Entry;
 use super::client::Source;
@@ -9,16 +9,18 @@ use std::ffi::{CStr, CString, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The default tool, below our folder.
+/// The default tool, below our directory.
 const DEFAULT_TOOL: &str = "rocprofiler-sdk/librocprofiler-sdk-tool.so.1";
-/// Names of the attach library of all generations: named as a tool it means the default tool, as its callers say it (seeds/001).
+/// Names of the attach library in all generations. Named as a tool it means the default tool, since
+/// its callers name it so.
 const ATTACH_LIBRARIES: [&str; 3] = [
     "librocprofiler-sdk-rocattach.so",
     "librocprofiler-attach.so",
     "librocprofv3-attach.so",
 ];
 
-/// A symbol of the library itself: `dlsym` would also find one of a library that it depends on.
+/// A symbol that the library itself defines: `dlsym` would also find one in a library that it
+/// depends on.
 pub(super) fn own_symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: a live handle (the caller's promise) and a C string.
     let address = unsafe { libc::dlsym(library, name.as_ptr()) };
@@ -34,7 +36,7 @@ pub(super) fn own_symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_voi
     }
     // SAFETY: an all-zero Dl_info is one.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked for; `info` is ours.
+    // SAFETY: any address may be passed; `info` is ours.
     let known = unsafe { libc::dladdr(address, &mut info) } != 0 && !info.dli_fname.is_null();
     // SAFETY: `map` is the library's, which is loaded; its name is a C string or null.
     let name = unsafe { (*map).name };
@@ -43,14 +45,15 @@ pub(super) fn own_symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_voi
     }
     // SAFETY: both are C strings of the loader's.
     let (name, found) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(info.dli_fname)) };
-    // The program itself has no name in the one list and a path in the other.
+    // The program itself has no name in the link map, and a path in Dl_info.
     let same = name == found || name.is_empty() && info.dli_fbase == program_base();
     same.then_some(address)
 }
 
 /// Where the program itself is loaded.
 fn program_base() -> *mut c_void {
-    // SAFETY: getauxval reads the process's own auxiliary vector; dladdr takes any address; an all-zero Dl_info is one.
+    // SAFETY: getauxval reads the process's own auxiliary vector; dladdr takes any address; an
+    // all-zero Dl_info is one.
     unsafe {
         let entry = libc::getauxval(libc::AT_ENTRY) as usize;
         let mut info: libc::Dl_info = std::mem::zeroed();
@@ -63,14 +66,14 @@ fn program_base() -> *mut c_void {
     }
 }
 
-/// The public front of glibc's `struct link_map`.
+/// The public first fields of glibc's `struct link_map`.
 #[repr(C)]
 struct LinkMap {
     base: usize,
     name: *const std::ffi::c_char,
 }
 
-/// Binds a tool of ours to this SDK; others have no such function.
+/// Binds a tool of ours to this SDK; other tools have no such function.
 ///
 /// # Errors
 /// [`Status::INCOMPATIBLE_ABI`] when it is of another build.
@@ -93,7 +96,7 @@ pub(super) fn is_ours(library: *mut c_void) -> bool {
     CString::new(TOOL_BIND).is_ok_and(|name| own_symbol(library, &name).is_some())
 }
 
-/// The functions by which the library's tool is configured. `None`: it is no tool.
+/// The functions by which the library's tool is configured. `None`: the library is no tool.
 pub(super) fn entry(library: *mut c_void) -> Option<Entry> {
     // SAFETY: the C API gives the functions of these names these types.
     unsafe {
@@ -109,17 +112,19 @@ pub(super) fn entry(library: *mut c_void) -> Option<Entry> {
     }
 }
 
-/// Names the tool of a loaded library for the next attach, and configures and initialises it unless that was done before.
+/// Names the tool of a loaded library for the next attach, and configures and initialises it unless
+/// that was done before.
 ///
 /// # Errors
-/// [`Status::INVALID_ARGUMENT`] when the library is no tool, [`Status::INCOMPATIBLE_ABI`] when it is one of ours of another
-/// build, [`Status::NOT_AVAILABLE`] when it declines, [`Status::ERROR`] when its `initialize` fails or failed.
+/// [`Status::INVALID_ARGUMENT`] when the library is no tool, [`Status::INCOMPATIBLE_ABI`] when it is
+/// one of ours but of another build, [`Status::NOT_AVAILABLE`] when it declines, [`Status::ERROR`]
+/// when its `initialize` fails or failed.
 ///
 /// # Safety
 /// `library` must be a handle from `dlopen` that is never closed.
 pub unsafe fn load(library: *mut c_void, host: &'static SdkTable) -> Result<(), Status> {
     let source = Source::Attachment(library.addr());
-    match super::name_again(source) {
+    match super::name_known(source) {
         Some(true) => return Ok(()),
         Some(false) => return Err(Status::ERROR),
         None => {}
@@ -129,10 +134,10 @@ pub unsafe fn load(library: *mut c_void, host: &'static SdkTable) -> Result<(), 
     super::configure_client(source, entry)
 }
 
-/// Loads a library for itself.
+/// Loads a library, with its symbols local to it.
 ///
 /// # Errors
-/// The loader's words.
+/// The loader's message.
 pub(super) fn open(path: &CStr, more: libc::c_int) -> Result<*mut c_void, String> {
     // SAFETY: a C string. Loading a library runs its constructors: the user named it.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | more) };
@@ -150,7 +155,7 @@ pub(super) fn open(path: &CStr, more: libc::c_int) -> Result<*mut c_void, String
         .into_owned())
 }
 
-/// The folder that this library lies in, where it has one: an engine brings it in memory.
+/// The directory of this library's file, where it has one: an engine may load it from memory.
 fn own_folder() -> Option<PathBuf> {
     let here: fn() -> Option<PathBuf> = own_folder;
     // SAFETY: an all-zero Dl_info is one; any address may be asked for.
@@ -169,7 +174,7 @@ fn own_folder() -> Option<PathBuf> {
         .filter(|folder| !folder.starts_with("/proc"))
 }
 
-/// What the loader is asked for, one after the other, for a name in a list of tools.
+/// The paths that the loader is asked for, one after the other, for a name in a list of tools.
 fn candidates(name: &str) -> Vec<PathBuf> {
     let file = Path::new(name)
         .file_name()
@@ -187,7 +192,7 @@ fn candidates(name: &str) -> Vec<PathBuf> {
     }
     let mut list = vec![PathBuf::from(name)];
     if bare {
-        // As AMD's: the loader of this process first.
+        // As AMD's library does: the loader of this process first.
         list.extend(beside(name));
         list.extend(beside(&format!("rocprofiler-sdk/{name}")));
     }
@@ -197,7 +202,7 @@ fn candidates(name: &str) -> Vec<PathBuf> {
 /// Loads the library of a name in a list of tools.
 ///
 /// # Errors
-/// The loader's words about the name itself.
+/// The loader's message about the name itself.
 pub fn open_named(name: &str) -> Result<*mut c_void, String> {
     let mut first = None;
     for path in candidates(name) {
@@ -214,7 +219,8 @@ pub fn open_named(name: &str) -> Result<*mut c_void, String> {
     Err(first.unwrap_or_else(|| "no such name".to_owned()))
 }
 
-/// The names of a list of tools: each counts, also the last one, which AMD's library loses.
+/// The names in a list of tools. Every name counts, including the last one, which AMD's library
+/// loses.
 pub(super) fn names(list: &CStr) -> Vec<String> {
     let list = list.to_string_lossy();
     let names = list.split(':').filter(|name| !name.is_empty());
@@ -227,13 +233,14 @@ pub(super) fn names(list: &CStr) -> Vec<String> {
     seen
 }
 
-/// Names the tools of a list with colons for the next attach, and loads and configures those that are new.
+/// Names the tools of a list with colons for the next attach, and loads and configures those that
+/// are new.
 ///
 /// # Errors
-/// As [`load`]; [`Status::NOT_AVAILABLE`] also when one cannot be loaded, whose reason goes into the session's records;
-/// [`Status::INVALID_ARGUMENT`] for an empty list. The first failure ends it.
+/// As [`load`]. [`Status::NOT_AVAILABLE`] also when one cannot be loaded; the reason goes into the
+/// session's records. [`Status::INVALID_ARGUMENT`] for an empty list. The first failure ends it.
 pub fn load_list(list: &CStr, host: &'static SdkTable) -> Result<(), Status> {
-    super::begin_naming();
+    super::begin_names();
     let names = names(list);
     if names.is_empty() {
         return Err(Status::INVALID_ARGUMENT);

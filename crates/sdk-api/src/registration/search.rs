@@ -3,11 +3,11 @@
 use midair_lockfree::word_enum;
 
 word_enum! {
-    /// The search for tools, which is made once.
+    /// The search for tools, which happens once.
     pub(crate) enum Search else Done {
         /// Not begun.
         NotYet = 0,
-        /// A thread searches.
+        /// A thread is searching.
         UnderWay = 1,
         /// It has ended.
         Done = 2,

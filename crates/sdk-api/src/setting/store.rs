@@ -4,7 +4,7 @@ use midair_settings::Settings;
 use std::collections::HashMap;
 use std::ffi::CString;
 
-/// Both.
+/// The settings and the values.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     /// The settings.
