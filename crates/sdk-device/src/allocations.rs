@@ -1,8 +1,9 @@
 //! Memory that devices see: who allocated or released which bytes, of which agent.
 //!
-//! The call itself is the event, so the application's thread writes the record on its way out. Which agent owns a pool is learned by
-//! the worker thread once the runtime is open ([`learn`]); an allocation from before that moment waits in a short list until the worker
-//! thread can tell ([`pass`]). Only calls that succeeded are recorded.
+//! The call itself is the event, so the application's thread writes the record on its way out.
+//! Which agent owns a pool is learned by the worker thread once the runtime is open ([`learn`]); an
+//! allocation from before that moment waits in a short list until the worker thread can tell
+//! ([`pass`]). Only calls that succeeded are recorded.
 //!
 //! Decisions: AMD-031 (`docs/deviations/amd.md`).
 
@@ -46,8 +47,8 @@ pub fn learn() {
         let node = symbols::agent_node(agent);
         let mut handles: Vec<u64> = Vec::new();
         let list: *mut c_void = (&raw mut handles).cast();
-        // SAFETY: the runtime's own queries; the callback matches their type, and the list outlives the calls. A pool and the region of
-        // the same memory share their handle.
+        // SAFETY: the runtime's own queries; the callback matches their type, and the list outlives
+        // the calls. A pool and the region of the same memory share their handle.
         unsafe {
             original::hsa_amd_agent_iterate_memory_pools(agent, each as *mut c_void, list);
             original::hsa_agent_iterate_regions(agent, each as *mut c_void, list);
@@ -77,7 +78,8 @@ fn node_of(pool: u64) -> Option<u32> {
     )
 }
 
-/// Writes what waited for its pool; with `last`, also that of which no agent is known. Returns how many were written.
+/// Writes what waited for its pool; with `last`, also that of which no agent is known. Returns how
+/// many were written.
 pub fn pass(sink: &mut Sink, last: bool) -> usize {
     if STATE.allocations.count.load(Acquire) == 0
         || STATE.allocations.known.load(Relaxed) == 0 && !last
@@ -159,8 +161,8 @@ fn end(begun: Option<Begun>, done: impl FnOnce() -> Done) {
     }
     let done = done();
     let stream = busy.innermost().map_or(0, |(_, stream)| stream);
-    // As in AMD's records: the call's own id where it is traced, or else that of the innermost traced call around it, so that an
-    // allocation is found by the id of the HIP call that made it.
+    // As in AMD's records: the call's own id where it is traced, or else that of the innermost
+    // traced call around it, so that an allocation is found by the id of the HIP call that made it.
     let (correlation, ancestor) = busy
         .returned(done.api, begun.start)
         .or_else(|| busy.enclosing())
@@ -195,7 +197,8 @@ fn end(begun: Option<Begun>, done: impl FnOnce() -> Done) {
 
 /// What a successful call left in its out parameter.
 fn out(parameter: *mut c_void) -> u64 {
-    // SAFETY: the call that was given this out parameter (8 bytes: a pointer or a handle) has succeeded, so it was written.
+    // SAFETY: the call that was given this out parameter (8 bytes: a pointer or a handle) has
+    // succeeded, so it was written.
     unsafe { parameter.cast::<u64>().read_unaligned() }
 }
 

@@ -1,8 +1,9 @@
 //! Asynchronous copies: who asked for which bytes, and when the engine moved them.
 //!
-//! A copy always has a completion signal of the application's. It stays; it is put under watch, and its times are asked of the
-//! runtime when it has fired, or at the last moment before the application uses it for something else. Copies that the runtime does
-//! with a kernel ("blit") on a queue of its own look the same from here.
+//! A copy always has a completion signal of the application's. It stays; it is put under watch, and
+//! its times are asked of the runtime when it has fired, or at the last moment before the
+//! application uses it for something else. Copies that the runtime does with a kernel ("blit") on a
+//! queue of its own look the same from here.
 //!
 //! Decisions: AMD-026, AMD-030 (`docs/deviations/amd.md`).
 
@@ -28,7 +29,8 @@ const TRIES: usize = 64;
 #[derive(Debug, Clone, Copy)]
 pub struct Ticket(usize);
 
-/// Enters a copy before the call; `None` when too many are under way. The watch begins here, since the copy may end before the call returns.
+/// Enters a copy before the call; `None` when too many are under way. The watch begins here, since
+/// the copy may end before the call returns.
 pub fn begin(mut facts: Facts) -> Option<Ticket> {
     if facts.signal != 0 {
         // An earlier copy or dispatch with this signal: its times are about to be overwritten.
@@ -91,7 +93,8 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
         };
         let Entry { facts, mut outcome } = entry.with(|entry| *entry);
         if stage == Stage::UnderWay {
-            // With `last` the hooks are out: the application may have destroyed the signal, or used it for something else.
+            // With `last` the hooks are out: the application may have destroyed the signal, or used
+            // it for something else.
             outcome = match last {
                 Some(why) => Err(why),
                 None => match times(&facts) {
@@ -110,16 +113,17 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
     ended
 }
 
-/// Whose memory an address is, as far as the runtime knows. Only the worker thread asks: the runtime takes a lock for it.
+/// Whose memory an address is, as far as the runtime knows. Only the worker thread asks: the
+/// runtime takes a lock for it.
 fn owner(address: u64) -> Option<u64> {
-    // hsa_amd_pointer_info_t: size and type in the first word, the owner in the sixth; seven words in all (source:
-    // api/hsa_types.json).
+    // hsa_amd_pointer_info_t: size and type in the first word, the owner in the sixth; seven words
+    // in all (source: api/hsa_types.json).
     let mut info = [0_u64; 7];
     if let Some(size) = info.first_mut() {
         *size = size_of::<[u64; 7]>() as u64;
     }
-    // SAFETY: the runtime's own query: it looks the address up without touching it, and writes no more than the size says; the
-    // list of agents is not asked for.
+    // SAFETY: the runtime's own query: it looks the address up without touching it, and writes no
+    // more than the size says; the list of agents is not asked for.
     let status = unsafe {
         original::hsa_amd_pointer_info(
             address as *mut _,

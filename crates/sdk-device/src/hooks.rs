@@ -1,7 +1,8 @@
 //! What is put into a slot instead of the plain wrapper where we need more than the call's times.
 //!
-//! Each hook does its work while the thread is *busy* (see [`midair_sdk_hot::probe`]), leaves, and then calls the plain wrapper, which
-//! records the call if that was asked for and passes it on. When no session is on, a hook is its wrapper.
+//! Each hook does its work while the thread is *busy* (see [`midair_sdk_hot::probe`]), leaves, and
+//! then calls the plain wrapper, which records the call if that was asked for and passes it on.
+//! When no session is on, a hook is its wrapper.
 
 use crate::allocations::{
     hsa_amd_memory_pool_allocate, hsa_amd_memory_pool_free, hsa_amd_vmem_handle_create,

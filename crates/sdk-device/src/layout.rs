@@ -1,6 +1,7 @@
-//! The parts of AMD's in-memory structures that we read or write directly, by offset (source: api/hsa_types.json and the public
-//! `amd_hsa_signal.h`, `amd_hsa_queue.h`, `hsa.h`). Raw pointers with typed accessors: the memory is shared with the application,
-//! the runtime and the device, so nothing here makes a Rust reference to it.
+//! The parts of AMD's in-memory structures that we read or write directly, by offset (source:
+//! api/hsa_types.json and the public `amd_hsa_signal.h`, `amd_hsa_queue.h`, `hsa.h`). Raw pointers
+//! with typed accessors: the memory is shared with the application, the runtime and the device, so
+//! nothing here makes a Rust reference to it.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU64};
@@ -65,8 +66,8 @@ impl Signal {
     /// # Safety
     /// A signal of our pool that nothing in flight refers to.
     pub unsafe fn rearm(self) {
-        // SAFETY: the caller's promise; the fields are plain words of amd_signal_t, and publishing the packet that names the signal
-        // (a release) orders these stores before the device's use.
+        // SAFETY: the caller's promise; the fields are plain words of amd_signal_t, and publishing
+        // the packet that names the signal (a release) orders these stores before the device's use.
         unsafe {
             (*self.word(32)).store(0, Relaxed);
             (*self.word(40)).store(0, Relaxed);
@@ -164,7 +165,8 @@ impl Packet {
     pub fn at(ring: u64, size: u64, index: u64) -> Packet {
         Packet(ring + 64 * (index & (size - 1)))
     }
-    /// Packet header, with acquire: what follows in the packet is then visible. Its low byte is the packet's type.
+    /// Packet header, with acquire: what follows in the packet is then visible. Its low byte is the
+    /// packet's type.
     ///
     /// # Safety
     /// A packet of a live ring; so for every accessor here.
@@ -187,7 +189,8 @@ impl Packet {
     /// # Safety
     /// A packet of a live ring that was not rung yet, or that may be taken with or without it.
     pub unsafe fn set_completion(self, signal: Signal) {
-        // SAFETY: the caller's promise; one aligned 8-byte store: the device sees the old handle or the new one.
+        // SAFETY: the caller's promise; one aligned 8-byte store: the device sees the old handle or
+        // the new one.
         unsafe {
             (*std::ptr::with_exposed_provenance::<AtomicU64>(self.0 as usize + 56))
                 .store(signal.0, Release)

@@ -1,9 +1,10 @@
-//! Scratch memory: a queue's memory for private variables and spilled registers, which the runtime allocates when a dispatch needs
-//! more than the queue has, and takes back later.
+//! Scratch memory: a queue's memory for private variables and spilled registers, which the runtime
+//! allocates when a dispatch needs more than the queue has, and takes back later.
 //!
-//! The runtime tells of it through its table for tools (`midair_sdk_control::tables::tools`): a call when it begins and one when it is done, on
-//! whatever thread of the runtime does it. Its entries are empty as long as no tool wants to know. These calls are rare (each goes
-//! with an allocation on the device), so the hook asks the runtime for the queue's agent.
+//! The runtime tells of it through its table for tools (`midair_sdk_control::tables::tools`): a
+//! call when it begins and one when it is done, on whatever thread of the runtime does it. Its
+//! entries are empty as long as no tool wants to know. These calls are rare (each goes with an
+//! allocation on the device), so the hook asks the runtime for the queue's agent.
 
 pub(crate) mod tables;
 
@@ -24,8 +25,8 @@ use tables::{Change, ENTRIES, OPEN, QUEUES};
 type Status = u32;
 type Handler = unsafe extern "C-unwind" fn(*const c_void) -> Status;
 
-/// `rocprofiler_scratch_memory_operation_t`, which is also half of `hsa_amd_tool_event_kind_t` (source: api/hsa_types.json): starts
-/// are odd, ends follow.
+/// `rocprofiler_scratch_memory_operation_t`, which is also half of `hsa_amd_tool_event_kind_t`
+/// (source: api/hsa_types.json): starts are odd, ends follow.
 const OPERATIONS: [u32; 3] = [1, 2, 3];
 
 /// A new session. Only while none is on. `kernels`: the dispatches' side numbers queues, from 1.
@@ -36,7 +37,8 @@ pub fn clear(kernels: bool) {
     STATE.scratches.last_number.store(last as u32, Relaxed);
 }
 
-/// The entries of the runtime's table for tools, in its order: where what each held before goes, and what goes in.
+/// The entries of the runtime's table for tools, in its order: where what each held before goes,
+/// and what goes in.
 pub fn entries() -> impl Iterator<Item = (&'static AtomicPtr<()>, *mut ())> {
     STATE
         .scratches
@@ -84,7 +86,8 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
             number
         }
     };
-    // Changes of one queue come one after the other, under the runtime's lock, so no other thread makes this entry.
+    // Changes of one queue come one after the other, under the runtime's lock, so no other thread
+    // makes this entry.
     if let Some(entry) = STATE.scratches.known.claim_key(id, QUEUES) {
         entry.shared().number.store(number, Relaxed);
         entry.shared().node.store(node, Relaxed);
@@ -93,7 +96,8 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
     (number, node)
 }
 
-/// An event of the runtime's (`hsa_amd_event_scratch_*_t`, source: api/hsa_types.json): all begin with kind, queue and flags.
+/// An event of the runtime's (`hsa_amd_event_scratch_*_t`, source: api/hsa_types.json): all begin
+/// with kind, queue and flags.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     queue: u64,
@@ -103,7 +107,8 @@ struct Event {
 
 impl Event {
     /// # Safety
-    /// `event` is what the runtime passes to an entry of its table for tools; `with_size` only for the end of an allocation.
+    /// `event` is what the runtime passes to an entry of its table for tools; `with_size` only for
+    /// the end of an allocation.
     unsafe fn read(event: *const c_void, with_size: bool) -> Event {
         let event = event.cast::<u8>();
         // SAFETY: the caller's promise; offsets of the structs.
@@ -184,7 +189,7 @@ fn ends(event: Event, operation: u32) {
     busy.store(kind::SCRATCH_MEMORY, [record.bytes(), &[]]);
 }
 
-/// Whoever had the entry before us; an empty one is as good as success.
+/// Calls what the entry held before ours; an empty one counts as success.
 unsafe fn pass_on(index: usize, event: *const c_void) -> Status {
     let before = STATE
         .scratches
@@ -194,11 +199,13 @@ unsafe fn pass_on(index: usize, event: *const c_void) -> Status {
     if before.is_null() {
         return 0;
     }
-    // SAFETY: what an entry of this table held is a function of this type; the runtime's own call is passed on.
+    // SAFETY: what an entry of this table held is a function of this type; the runtime's own call
+    // is passed on.
     unsafe { transmute::<*mut (), Handler>(before)(event) }
 }
 
-/// The hook of entry `INDEX`: 0 and 1 are start and end of an allocation, 2 and 3 of a release, 4 and 5 of a reclaim.
+/// The hook of entry `INDEX`: 0 and 1 are start and end of an allocation, 2 and 3 of a release, 4
+/// and 5 of a reclaim.
 unsafe extern "C-unwind" fn hook<const INDEX: usize>(event: *const c_void) -> Status {
     if midair_sdk_hot::probe::generation() != 0 && !event.is_null() {
         // SAFETY: the runtime's call of this entry; only the end of an allocation has a size.

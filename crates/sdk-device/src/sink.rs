@@ -16,7 +16,8 @@ pub struct Sink {
 impl Sink {
     /// Stores a record.
     pub fn put(&mut self, record_kind: u8, bytes: &[u8]) {
-        // SAFETY: the session keeps the spool mapped as long as its Sink lives, and the writer is only used with it.
+        // SAFETY: the session keeps the spool mapped as long as its Sink lives, and the writer is
+        // only used with it.
         unsafe {
             self.writer
                 .store(self.area, self.tid, record_kind, [bytes, &[]])

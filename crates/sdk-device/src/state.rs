@@ -49,8 +49,8 @@ impl State {
 pub(crate) static STATE: ForkState<State> = ForkState::new(State::new());
 static FRESH: ForkState<State> = ForkState::new(State::new());
 
-/// Replaces the state in a forked child. Kept are the blocks of queue states, which the next session clears, and what the runtime's
-/// table for tools held before ours.
+/// Replaces the state in a forked child. Kept are the blocks of queue states, which the next
+/// session clears, and what the runtime's table for tools held before ours.
 ///
 /// # Safety
 /// In a forked child that has had no session of its own: no other thread uses the state.

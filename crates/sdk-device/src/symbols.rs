@@ -1,8 +1,9 @@
 //! Agents, code objects and kernels as the HSA runtime knows them, also those that were loaded before us.
 //!
-//! Everything comes from the runtime's own queries: the loader extension lists all executables and their code objects, the
-//! executables list their symbols, and a kernel's descriptor tells its registers. The worker thread asks, at the attach and whenever an
-//! executable was frozen or destroyed since.
+//! Everything comes from the runtime's own queries: the loader extension lists all executables and
+//! their code objects, the executables list their symbols, and a kernel's descriptor tells its
+//! registers. The worker thread asks, at the attach and whenever an executable was frozen or
+//! destroyed since.
 
 pub(crate) mod known;
 pub mod leaving;
@@ -100,7 +101,8 @@ pub fn retired_kernel_id(kernel_object: u64) -> u64 {
 /// KFD node of an agent.
 pub fn agent_node(agent: u64) -> u32 {
     let mut node = 0_u32;
-    // SAFETY: the runtime's own query with an out pointer of the right size; a wrong handle is answered with an error.
+    // SAFETY: the runtime's own query with an out pointer of the right size; a wrong handle is
+    // answered with an error.
     unsafe {
         original::hsa_agent_get_info(
             agent,
@@ -123,7 +125,8 @@ pub unsafe fn queue_agent(queue: u64) -> u64 {
     if slot.is_none_or(|slot| slot.original.load(Acquire).is_null()) {
         return 0;
     }
-    // SAFETY: the caller's promise and a valid out pointer; 0 is HSA_AMD_QUEUE_INFO_AGENT, which needs no lock of the runtime's.
+    // SAFETY: the caller's promise and a valid out pointer; 0 is HSA_AMD_QUEUE_INFO_AGENT, which
+    // needs no lock of the runtime's.
     let status = unsafe {
         original::hsa_amd_queue_get_info(
             std::ptr::with_exposed_provenance_mut(queue as usize),
@@ -137,7 +140,8 @@ pub unsafe fn queue_agent(queue: u64) -> u64 {
 /// Whether an agent is a GPU.
 pub fn agent_is_gpu(agent: u64) -> bool {
     let mut device = 0_u32;
-    // SAFETY: the runtime's own query with an out pointer of the right size; a wrong handle is answered with an error.
+    // SAFETY: the runtime's own query with an out pointer of the right size; a wrong handle is
+    // answered with an error.
     let status = unsafe {
         original::hsa_agent_get_info(agent, hsa::AGENT_INFO_DEVICE, (&raw mut device).cast())
     };
@@ -146,12 +150,14 @@ pub fn agent_is_gpu(agent: u64) -> bool {
 
 /// Whether the runtime is open and ready for use.
 ///
-/// It calls itself open while its first `hsa_init` is still at work, with no loader and half a list of agents: a query at that
-/// moment ends the process. `hsa_init` holds a lock until it is done, so a second one, which only counts up, waits for it; the
-/// count is given back at once. Neither is called where the runtime is not open: it must not be initialised by us.
+/// It calls itself open while its first `hsa_init` is still at work, with no loader and half a list
+/// of agents: a query at that moment ends the process. `hsa_init` holds a lock until it is done, so
+/// a second one, which only counts up, waits for it; the count is given back at once. Neither is
+/// called where the runtime is not open: it must not be initialised by us.
 pub fn runtime_is_open() -> bool {
     let mut version = 0_u16;
-    // SAFETY: the runtime's own query of a constant, with an out pointer of its size; it refuses when the runtime is closed.
+    // SAFETY: the runtime's own query of a constant, with an out pointer of its size; it refuses
+    // when the runtime is closed.
     let asked = unsafe {
         original::hsa_system_get_info(hsa::SYSTEM_INFO_VERSION_MAJOR, (&raw mut version).cast())
     };
@@ -182,7 +188,8 @@ pub fn forget() {
     *known() = None;
 }
 
-/// A new collecting: everything is told again. Addresses may have been used again since, so nothing has its old number.
+/// A new collecting: everything is told again. Addresses may have been used again since, so nothing
+/// has its old number.
 pub fn begin() {
     let mut known = known();
     let before = known.take().unwrap_or_default();
@@ -264,8 +271,9 @@ impl Functions {
         })
     }
 
-    /// Calls `visit` for each executable. None of them is destroyed meanwhile by a thread that announces it; a handle that was kept
-    /// for later could be that of freed memory, which the runtime does not check.
+    /// Calls `visit` for each executable. None of them is destroyed meanwhile by a thread that
+    /// announces it; a handle that was kept for later could be that of freed memory, which the
+    /// runtime does not check.
     fn visit(&self, mut visit: impl FnMut(u64)) {
         unsafe extern "C" fn each(executable: u64, data: *mut c_void) -> Status {
             // SAFETY: `data` is the vector below, during the call only.
@@ -298,7 +306,8 @@ impl Functions {
     }
 }
 
-/// Writes code objects and kernels that were not told yet, if anything changed. Returns a complaint when the runtime cannot be asked.
+/// Writes code objects and kernels that were not told yet, if anything changed. Returns a complaint
+/// when the runtime cannot be asked.
 pub fn refresh(sink: &mut Sink) -> Option<&'static str> {
     if !STATE.symbols.changed.swap(false, Relaxed) {
         return None;
@@ -344,8 +353,8 @@ fn tell_executable(functions: &Functions, executable: u64, sink: &mut Sink) {
     tell_kernels(executable, &ranges, &functions.loader, sink);
 }
 
-/// Lets the threads go on that are about to destroy executables: their kernels are told by now, and what is loaded at their
-/// addresses next is something else.
+/// Lets the threads go on that are about to destroy executables: their kernels are told by now, and
+/// what is loaded at their addresses next is something else.
 pub fn retire() {
     if !leaving::any() {
         return;
@@ -389,7 +398,8 @@ unsafe fn tell_code_object(
 ) -> Option<Range> {
     let get = |attribute: u32| {
         let mut value = 0_u64;
-        // SAFETY: the caller's promise about `object`; 8 bytes hold any of the scalar attributes asked for here.
+        // SAFETY: the caller's promise about `object`; 8 bytes hold any of the scalar attributes
+        // asked for here.
         let status = unsafe { info(object, attribute, (&raw mut value).cast()) };
         (status == 0).then_some(value)
     };
@@ -446,7 +456,8 @@ fn kernel_objects(executable: u64) -> Vec<(u64, u64)> {
         0
     }
     let mut symbols: Vec<u64> = Vec::new();
-    // SAFETY: the runtime's own query; the callback matches its type; a destroyed executable is answered with an error.
+    // SAFETY: the runtime's own query; the callback matches its type; a destroyed executable is
+    // answered with an error.
     unsafe {
         original::hsa_executable_iterate_symbols(
             executable,
@@ -491,7 +502,8 @@ fn tell_kernels(executable: u64, ranges: &[Range], loader: &Loader, sink: &mut S
         drop(guard);
         let name_len = get(hsa::SYMBOL_NAME_LENGTH).unwrap_or(0).min(3072) as usize;
         let mut name = vec![0_u8; name_len + 1];
-        // SAFETY: the buffer holds the length that the runtime named and one more (AMD's writes no terminator).
+        // SAFETY: the buffer holds the length that the runtime named and one more (AMD's writes no
+        // terminator).
         unsafe {
             original::hsa_executable_symbol_get_info(
                 symbol,
@@ -535,7 +547,8 @@ struct Registers {
 fn descriptor(loader: &Loader, kernel_object: u64) -> Option<Registers> {
     let query = loader.query_host_address?;
     let mut host: *const c_void = std::ptr::null();
-    // SAFETY: the loader's own query: it looks the address up and answers with an error when it knows nothing there.
+    // SAFETY: the loader's own query: it looks the address up and answers with an error when it
+    // knows nothing there.
     let status = unsafe {
         query(
             std::ptr::with_exposed_provenance(kernel_object as usize),
@@ -551,8 +564,8 @@ fn descriptor(loader: &Loader, kernel_object: u64) -> Option<Registers> {
     Some(registers(&bytes))
 }
 
-/// Decodes a descriptor as gfx90a and later (unified register file) have it. As AMD's tools show it: the granulated counts times
-/// their granule.
+/// Decodes a descriptor as gfx90a and later (unified register file) have it. As AMD's tools show
+/// it: the granulated counts times their granule.
 fn registers(bytes: &[u8; 64]) -> Registers {
     let word = |at: usize| {
         bytes

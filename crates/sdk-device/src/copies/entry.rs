@@ -59,7 +59,8 @@ pub struct Facts {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub facts: Facts,
-    /// Start and end in the record clock, or the reason (an [`Untimed`]) why there are none. Once it has ended.
+    /// Start and end in the record clock, or the reason (an [`Untimed`]) why there are none. Once
+    /// it has ended.
     pub outcome: Outcome,
 }
 

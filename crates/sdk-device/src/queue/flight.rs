@@ -75,7 +75,8 @@ pub struct Flight {
     pub end: AtomicU64,
 }
 
-// SAFETY: `facts` is written before the entry is published (release of the ring's tail) and only read while it is.
+// SAFETY: `facts` is written before the entry is published (release of the ring's tail) and only
+// read while it is.
 unsafe impl Sync for Flight {}
 
 impl Flight {
@@ -92,7 +93,8 @@ impl Flight {
             .compare_exchange(Stage::UnderWay, Stage::Reading, AcqRel, Relaxed)
             .is_err()
         {
-            // The worker thread is reading it: two loads. Without the wait the application could destroy the signal meanwhile.
+            // The worker thread is reading it: two loads. Without the wait the application could
+            // destroy the signal meanwhile.
             for _ in 0..100_000 {
                 if self.stage.load(Acquire) != Stage::Reading {
                     break;
@@ -103,7 +105,8 @@ impl Flight {
         }
         let facts = self.facts();
         let signal = Signal(facts.signal);
-        // SAFETY: the application holds this signal and is about to store to it or destroy it, so it is alive now.
+        // SAFETY: the application holds this signal and is about to store to it or destroy it, so
+        // it is alive now.
         let (start, end) = unsafe { (signal.start_ticks(), signal.end_ticks()) };
         if end != 0 && end != facts.stale_end {
             self.start.store(start, Relaxed);
@@ -153,10 +156,12 @@ impl Flights {
             return None;
         }
         let entry = self.at(tail);
-        // SAFETY: the entry is outside head..tail, so nobody reads it, and the spin word makes us the only writer.
+        // SAFETY: the entry is outside head..tail, so nobody reads it, and the spin word makes us
+        // the only writer.
         unsafe { *entry.facts.get() = facts };
         entry.reason.store(reason, Relaxed);
-        // Released: a thread that still has this entry's address from an earlier lap sees the facts with the stage.
+        // Released: a thread that still has this entry's address from an earlier lap sees the facts
+        // with the stage.
         entry.stage.store(stage, Release);
         self.tail.store(tail + 1, Release);
         Some(entry)

@@ -1,4 +1,5 @@
-//! The worker thread's side of the queues: follows dispatches until they have ended, and writes the counts of queues.
+//! The worker thread's side of the queues: follows dispatches until they have ended, and writes the
+//! counts of queues.
 
 use super::flight::Stage;
 use super::queue_state::{Life, Locked, QueueState};
@@ -15,7 +16,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// A doorbell held back by a gap is rung by us after this.
 const HOLD_LIMIT: u64 = 2_000_000;
-/// Unfinished flights that one pass looks at per queue: the device works in order, so those behind them have not ended either.
+/// Unfinished flights that one pass looks at per queue: the device works in order, so those behind
+/// them have not ended either.
 const LOOK_AHEAD: usize = 512;
 /// What the worker thread keeps between passes.
 #[derive(Debug, Default)]
@@ -34,9 +36,10 @@ impl Harvester {
         self.subscribers.timing.prepare()
     }
 
-    /// After the hooks are out: gives the runtime its signals back. It may be shut down and opened again before the next session, and
-    /// at the end of a process it complains of those that were kept. A signal that was put into a packet and not seen to fire is left
-    /// to the device for ever.
+    /// After the hooks are out: gives the runtime its signals back. It may be shut down and opened
+    /// again before the next session, and at the end of a process it complains of those that were
+    /// kept. A signal that was put into a packet and not seen to fire is left to the device for
+    /// ever.
     pub fn give_back(&mut self) {
         self.subscribers.timing.release_signals();
         self.nodes.clear();
@@ -95,7 +98,8 @@ impl Harvester {
             .or_insert_with(|| symbols::agent_node(agent))
     }
 
-    /// AMD's memory-copy operation by the agents' types: 1 host to host, 2 host to device, 3 device to host, 4 device to device.
+    /// AMD's memory-copy operation by the agents' types: 1 host to host, 2 host to device, 3 device
+    /// to host, 4 device to device.
     pub fn direction(&mut self, src_agent: u64, dst_agent: u64) -> u32 {
         let mut is_gpu = |agent: u64| {
             *self
@@ -111,7 +115,8 @@ impl Harvester {
         }
     }
 
-    /// Somebody rang without a look, and nobody may ring after it: the packets are looked at here, or counted where they cannot be.
+    /// Somebody rang without a look, and nobody may ring after it: the packets are looked at here,
+    /// or counted where they cannot be.
     fn look_at_passed(&self, queue: &'static QueueState) {
         if queue.passed.load(Relaxed) != 0
             && let Some(mut inner) = queue.lock()
@@ -155,7 +160,8 @@ impl Harvester {
         });
     }
 
-    /// Follows the flights of a queue; with `last`, ends what has not ended, for that reason. Returns how many ended.
+    /// Follows the flights of a queue; with `last`, ends what has not ended, for that reason.
+    /// Returns how many ended.
     fn follow(
         &mut self,
         queue: &'static QueueState,
@@ -187,7 +193,8 @@ impl Harvester {
         ended
     }
 
-    /// The session closes: nothing new is taken on. Looks at what was rung and not looked at (behind a gap), and rings it.
+    /// The session closes: nothing new is taken on. Looks at what was rung and not looked at
+    /// (behind a gap), and rings it.
     pub fn close(&mut self, sink: &mut Sink) {
         for queue in state::all() {
             self.announce(queue, sink);
@@ -223,8 +230,8 @@ impl Harvester {
             .sum()
     }
 
-    /// Switches profiling back, the last thing that is done to queues: the hooks must still be in, since the application may destroy
-    /// a queue at any moment and only its hook waits for us.
+    /// Switches profiling back, the last thing that is done to queues: the hooks must still be in,
+    /// since the application may destroy a queue at any moment and only its hook waits for us.
     pub fn put_back(&mut self) {
         for queue in state::all().filter(|queue| queue.profiling_ours.load(Relaxed) != 0) {
             queue.visit(|pointer| {
@@ -234,7 +241,8 @@ impl Harvester {
         }
     }
 
-    /// After the hooks are out and everyone was seen outside: writes what still runs as such, and the counts. Touches no queue.
+    /// After the hooks are out and everyone was seen outside: writes what still runs as such, and
+    /// the counts. Touches no queue.
     pub fn finish(&mut self, sink: &mut Sink) {
         for queue in state::all() {
             let why = if queue.life.load(Acquire) != Life::Alive {

@@ -34,7 +34,8 @@ impl Pool {
     /// Puts one in.
     ///
     /// # Errors
-    /// The signal, when the pool is full, or looks full because a thread is stopped in the middle of taking one.
+    /// The signal, when the pool is full, or looks full because a thread is stopped in the middle
+    /// of taking one.
     pub fn put(&self, signal: Signal) -> Result<(), Signal> {
         self.0.put(signal.0).map_err(Signal)
     }
@@ -60,7 +61,8 @@ mod tests {
                         let Some(signal) = MINE.take() else { continue };
                         assert!(!HELD[signal.0 as usize].swap(true, Acquire));
                         HELD[signal.0 as usize].store(false, Release);
-                        // A taker that loses its processor in the middle of `take` makes the pool look full a whole lap later.
+                        // A taker that loses its processor in the middle of `take` makes the pool
+                        // look full a whole lap later.
                         while MINE.put(signal).is_err() {
                             std::thread::yield_now();
                         }

@@ -20,8 +20,9 @@ pub(crate) const KEY_COUNT: usize = 1 << 12;
 pub const RESERVATIONS: usize = 1 << 14;
 /// How often a lock is tried before the thread yields, and how often it yields before it sleeps.
 const SPINS: (u32, u32) = (200, 50);
-/// How long it sleeps at a time, and how often before it gives up. The holder has microseconds of work left, but may have lost its
-/// processor for some scheduling rounds; going by would cost the times of the packets.
+/// How long it sleeps at a time, and how often before it gives up. The holder has microseconds of
+/// work left, but may have lost its processor for some scheduling rounds; going by would cost the
+/// times of the packets.
 const SLEEPS: (Duration, u32) = (Duration::from_micros(100), 500);
 /// How often the worker thread tries all that again at the end of a session.
 const PATIENT: u32 = 20;
@@ -70,11 +71,11 @@ pub struct Inner {
     pub held_since: u64,
     /// Dispatches seen.
     pub dispatches: u64,
-    /// Dispatches that found no place in the ring of flights.
+    /// Dispatches that found no free entry in the ring of flights.
     pub overflown: u64,
     /// Other packets seen.
     pub others: u64,
-    /// Packets that went by unseen.
+    /// Packets that were consumed unseen.
     pub lost: u64,
 }
 
@@ -113,13 +114,14 @@ pub struct QueueState {
     /// KFD node.
     pub node: AtomicU32,
     lock: AtomicU32,
-    /// Highest doorbell value plus one that was passed on without a look, since the spin word was not to be had.
+    /// Highest doorbell value plus one that was passed on without a look, since the spin word was
+    /// not to be had.
     pub passed: AtomicU64,
     /// Packets below this have ended: a dispatch with the barrier bit was seen to have run.
     pub ended_below: AtomicU64,
-    /// Dispatches whose record is written with times.
+    /// Dispatches whose record is written, timed.
     pub timed: AtomicU64,
-    /// Dispatches whose record is written without, by reason.
+    /// Dispatches whose record is written, untimed, by reason.
     pub untimed: [AtomicU64; 8],
     inner: UnsafeCell<Inner>,
     reservations: [Reservation; RESERVATIONS],
@@ -156,7 +158,8 @@ impl Drop for Locked<'_> {
 }
 
 impl QueueState {
-    /// Takes the spin word; `None` when its holder does not let go (descheduled): the caller then passes through.
+    /// Takes the spin word; `None` when its holder does not let go (descheduled): the caller then
+    /// passes through.
     pub fn lock(&self) -> Option<Locked<'_>> {
         for round in 0..SPINS.1 + SLEEPS.1 {
             for _ in 0..SPINS.0 {
@@ -179,7 +182,8 @@ impl QueueState {
         None
     }
 
-    /// The same for the worker thread at the end of a session, when there is no other time to look: its holder has some more turns.
+    /// The same for the worker thread at the end of a session, when there is no other time to look:
+    /// its holder has some more turns.
     pub fn lock_patiently(&self) -> Option<Locked<'_>> {
         (0..PATIENT).find_map(|_| self.lock())
     }
@@ -221,7 +225,8 @@ impl QueueState {
         seen
     }
 
-    /// The application is about to destroy the queue: from now on nobody touches its memory. Waits briefly for a visit to end.
+    /// The application is about to destroy the queue: from now on nobody touches its memory. Waits
+    /// briefly for a visit to end.
     pub fn end_visits(&self) {
         self.life.store(Life::Dying, SeqCst);
         while self.visiting.load(SeqCst) != 0 {
@@ -241,7 +246,8 @@ pub(crate) struct Queues {
     pub ready: AtomicUsize,
     /// Uses of queues that found no free state.
     pub unseen: AtomicU64,
-    /// The runtime was opened in this session: packets of a queue that were consumed before it was learned went by unseen.
+    /// The runtime was opened in this session: packets of a queue that were consumed before it was
+    /// learned went by unseen.
     pub born_here: AtomicBool,
     /// Intercept queues known: only then do doorbells of the user kind need a look-up.
     pub intercepts: AtomicU32,
@@ -281,7 +287,7 @@ mod tests {
         // SAFETY: a state is a free one when all of it is zero; it stays for the rest of the process.
         let state: &'static QueueState = unsafe { &*std::alloc::alloc_zeroed(layout).cast() };
         let held = state.lock().unwrap();
-        // Its holder has no turn: another producer passes by.
+        // Its holder does not run: another producer rings without a look.
         assert!(state.lock().is_none());
         state.passed.fetch_max(7, Relaxed);
         drop(held);

@@ -1,5 +1,5 @@
-//! What happens at a doorbell: inspect the packets since the last time, tell the subscribers of dispatches, and decide how far to
-//! ring.
+//! What happens at a doorbell: inspect the packets since the last time, tell the subscribers of
+//! dispatches, and decide how far to ring.
 
 use super::flight::Launch;
 use super::queue_state::{Inner, Locked, QueueState};
@@ -16,14 +16,16 @@ use std::sync::atomic::Ordering::Relaxed;
 pub enum Ring {
     /// This value.
     Value(i64),
-    /// Nothing: another producer's packet is not written yet, and that producer (or the worker thread) will ring.
+    /// Nothing: another producer's packet is not written yet, and that producer (or the worker
+    /// thread) will ring.
     Hold,
 }
 
 /// A doorbell with `value` (the index of the last packet) is about to be rung.
 pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring {
     let Some(mut inner) = state.lock() else {
-        // Whoever holds it is descheduled: pass on; the packets are counted when somebody looks next, the worker thread if nobody else.
+        // The thread that holds it does not run: ring without a look; the packets are counted when somebody looks
+        // next, the worker thread if nobody else.
         if busy.accepts() {
             state
                 .passed
@@ -53,12 +55,14 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring
         return Ring::Hold;
     }
     inner.rung = inner.rung.max(upto);
-    // A value that was rung already is passed on as it is: some runtimes ring the same packet twice on purpose.
+    // A value that was rung already is passed on as it is: some runtimes ring the same packet twice
+    // on purpose.
     Ring::Value(upto.wrapping_sub(1) as i64)
 }
 
-/// Looks at packets from `next` up to `limit` (what the application has rung, so that the trace holds what was rung and no more),
-/// the first that is not written yet, or the end of what is reserved.
+/// Looks at packets from `next` up to `limit` (what the application has rung, so that the trace
+/// holds what was rung and no more), the first that is not written yet, or the end of what is
+/// reserved.
 pub fn look(
     state: &'static QueueState,
     inner: &mut Locked<'_>,
@@ -183,7 +187,8 @@ fn enqueue(state: &'static QueueState, inner: &mut Inner, dispatch: &Enqueued) {
 /// A packet that was consumed before we looked at it. Its header is gone; its body may still tell what it was.
 fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
     let packet = Packet::at(inner.ring, inner.size, index);
-    // SAFETY: the ring stays mapped while the queue lives; the body may be stale, which the look-up below finds out.
+    // SAFETY: the ring stays mapped while the queue lives; the body may be stale, which the look-up
+    // below finds out.
     let what: Dispatch = unsafe { packet.dispatch() };
     let launch = state.reserver(index);
     if launch.is_none() && index < inner.ours_from {

@@ -1,8 +1,8 @@
 //! The queue service: what a subscriber learns of the dispatches on all queues, and what it may ask for.
 //!
-//! [`super::scan`] walks the packets and counts them, whoever subscribes; [`super::harvest`] follows those that were seen until they
-//! have ended. Neither changes a packet: that is up to a [`Subscriber`]. Subscribers are fields of [`Subscribers`], so that calls are
-//! direct.
+//! [`super::scan`] walks the packets and counts them, no matter who subscribes; [`super::harvest`]
+//! follows those that were seen until they have ended. Neither changes a packet: that is up to a
+//! [`Subscriber`]. Subscribers are fields of `Subscribers`, so that calls are direct.
 
 use super::flight::{Facts, Launch};
 use super::queue_state::QueueState;
@@ -22,8 +22,8 @@ pub struct Enqueued {
     pub dispatch: Dispatch,
     /// Whether it begins only when all packets before it have ended (the header's barrier bit).
     pub after_all: bool,
-    /// Its packet and the completion signal that the application gave it (0 = none). `None` when the packet processor has consumed
-    /// the packet already.
+    /// Its packet and the completion signal that the application gave it (0 = none). `None` when
+    /// the packet processor has consumed the packet already.
     pub packet: Option<(Packet, Signal)>,
 }
 
@@ -39,7 +39,7 @@ pub struct Slots {
 /// What a subscriber says to a dispatch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// What it asks for. The service grants no slots so far: whoever asks must do without.
+    /// What it asks for. The service grants no slots so far: who asks must do without.
     pub slots: Slots,
     /// It has no capacity for this dispatch: it will not be followed, and is counted as lost.
     pub is_full: bool,
@@ -54,10 +54,11 @@ pub struct Completed<'a> {
     pub outcome: Result<(u64, u64), Untimed>,
 }
 
-/// Somebody who is told of dispatches.
+/// Code that is told of dispatches.
 pub trait Subscriber {
-    /// A dispatch is about to be rung. Called under the queue's spin word, on the application's thread or on the worker thread: it
-    /// must not wait, allocate or call the application. It may change the packet if there is one.
+    /// A dispatch is about to be rung. Called under the queue's spin word, on the application's
+    /// thread or on the worker thread: it must not wait, allocate or call the application. It may
+    /// change the packet if there is one.
     fn enqueue(queue: &'static QueueState, dispatch: &Enqueued) -> Answer;
 
     /// A dispatch has ended, timed or untimed. Called once for each that was followed, on the worker thread.

@@ -1,4 +1,5 @@
-//! Reads the times that a signal of the application carries, before the application uses it for something else.
+//! Reads the times that a signal of the application carries, before the application uses it for
+//! something else.
 
 use super::flight::Flight;
 use super::watch::Watcher;
@@ -17,8 +18,8 @@ pub fn settle(signal: u64) {
 /// Reads the times of a flight from its own signal.
 ///
 /// # Safety
-/// `address` is that of a [`Flight`] that was put under watch in this session: flights live in blocks of states that are never
-/// unmapped, and watches are cleared between sessions.
+/// `address` is that of a [`Flight`] that was put under watch in this session: flights live in
+/// blocks of states that are never unmapped, and watches are cleared between sessions.
 pub(super) unsafe fn read_flight(address: usize) {
     // SAFETY: the caller's promise.
     let flight = unsafe { &*std::ptr::with_exposed_provenance::<Flight>(address) };

@@ -1,8 +1,8 @@
 //! What is known of each queue, and how a queue or a doorbell finds it.
 //!
-//! States are taken from blocks of zeroed, lazily touched memory that the worker thread maps before they are needed; a queue that
-//! finds no free state is passed through and counted. Look-ups are lock-free; learning a queue (once per queue and session) takes
-//! one spin word.
+//! States are taken from blocks of zeroed, lazily touched memory that the worker thread maps before
+//! they are needed; a queue that finds no free state is passed through and counted. Look-ups are
+//! lock-free; learning a queue (once per queue and session) takes one spin word.
 
 use super::queue_state::{BLOCK, BLOCKS, Inner, KEY_COUNT, QueueState};
 use crate::layout::{QueuePointer, Signal};
@@ -55,15 +55,17 @@ pub fn all() -> impl Iterator<Item = &'static QueueState> {
         .filter(|state| state.id.load(Acquire) != 0)
 }
 
-/// Frees all states and forgets all queues and watched signals. Only while no session is on. The memory is handed back to the system and reads
-/// as zero again; where the program has locked it the system does not take it, and what was used is overwritten.
+/// Frees all states and forgets all queues and watched signals. Only while no session is on. The
+/// memory is handed back to the system and reads as zero again; where the program has locked it the
+/// system does not take it, and what was used is overwritten.
 pub fn clear() {
     STATE.watchers.clear();
     let used = STATE.queues.used.load(Acquire);
     for (number, block) in STATE.queues.blocks.iter().enumerate() {
         let block = block.load(Acquire);
         if !block.is_null() {
-            // SAFETY: our own private anonymous mapping; nobody uses a state while no session is on, and all-zero is a free one.
+            // SAFETY: our own private anonymous mapping; nobody uses a state while no session is
+            // on, and all-zero is a free one.
             unsafe {
                 let bytes = BLOCK * size_of::<QueueState>();
                 if libc::madvise(block.cast(), bytes, libc::MADV_DONTNEED) != 0 {
@@ -104,7 +106,8 @@ fn forget(key: u64) {
     STATE.queues.keys.remove(key, KEY_COUNT);
 }
 
-/// The application is about to destroy the queue: from now on nobody touches its memory. Waits briefly for a visit to end.
+/// The application is about to destroy the queue: from now on nobody touches its memory. Waits
+/// briefly for a visit to end.
 pub fn begin_destroy(state: &QueueState) {
     state.end_visits();
     forget(state.queue.load(Relaxed));
@@ -121,7 +124,8 @@ pub(crate) fn next_dispatch() -> u64 {
     STATE.queues.last_dispatch.fetch_add(1, Relaxed) + 1
 }
 
-/// Whether the runtime was opened in this session: packets of a queue that were consumed before it was learned went by unseen.
+/// Whether the runtime was opened in this session: packets of a queue that were consumed before it
+/// was learned went by unseen.
 pub fn set_born_here(born_here: bool) {
     STATE.queues.born_here.store(born_here, Relaxed);
 }
@@ -137,8 +141,8 @@ pub(crate) fn has_intercepts() -> bool {
     STATE.queues.intercepts.load(Relaxed) != 0
 }
 
-/// The state of a queue, learned now if need be. `reserved` is the first index that the caller itself reserved, if it did. `None`
-/// when no state is free.
+/// The state of a queue, learned now if need be. `reserved` is the first index that the caller
+/// itself reserved, if it did. `None` when no state is free.
 ///
 /// # Safety
 /// `queue` must be a live `hsa_queue_t`.
@@ -169,7 +173,8 @@ pub unsafe fn learn(
             STATE.queues.unseen.fetch_add(1, Relaxed);
             return None;
         };
-        // SAFETY: the caller's promise that the queue is live; originals were saved before hooks were installed.
+        // SAFETY: the caller's promise that the queue is live; originals were saved before hooks
+        // were installed.
         unsafe { set_up(state, queue, agent, reserved) };
         state.id.store(index as u32 + 1, Release);
         STATE.queues.used.store(index + 1, Release);
@@ -199,8 +204,8 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, agent: u64, reserved: 
             STATE.queues.intercepts.fetch_add(1, AcqRel);
         }
         if intercept || !queue.profiled() {
-            // An intercept queue hides the queue behind it, so it cannot be asked; switching on twice does no harm, and what was
-            // not seen to be off is not put back.
+            // An intercept queue hides the queue behind it, so it cannot be asked; switching on
+            // twice does no harm, and what was not seen to be off is not put back.
             original::hsa_amd_profiling_set_profiler_enabled(queue.0 as *mut _, 1);
             state.profiling_ours.store(u32::from(!intercept), Relaxed);
         }

@@ -1,7 +1,8 @@
 //! Times of kernels: the first subscriber of the queue service.
 //!
-//! A dispatch without a completion signal gets one of our [`super::pool`]; one with its own keeps it and is put under
-//! [`super::watch`]. Each goes into its queue's [`super::flight`] ring. When it has ended, its record is written.
+//! A dispatch without a completion signal gets one of our [`super::pool`]; one with its own keeps
+//! it and is put under [`super::watch`]. Each goes into its queue's [`super::flight`] ring. When it
+//! has ended, its record is written.
 
 use super::flight::{Facts, Flight, Stage};
 use super::queue_state::{Life, QueueState};
@@ -51,7 +52,8 @@ impl KernelTiming {
     /// After the hooks are restored: gives the runtime its signals back.
     pub(super) fn release_signals(&mut self) {
         while let Some(signal) = STATE.signals.take() {
-            // SAFETY: a signal of ours that nothing in flight refers to; its runtime is open (a shut-down waits for the session's end).
+            // SAFETY: a signal of ours that nothing in flight refers to; its runtime is open (a
+            // shut-down waits for the session's end).
             unsafe { original::hsa_signal_destroy(signal.0) };
         }
         self.made = 0;
@@ -119,7 +121,8 @@ impl KernelTiming {
                 return Some(Ok((start, end)));
             }
             if has_ended {
-                // The packet processor had read the packet when our signal was put in: it never fires, and nobody waits for it.
+                // The packet processor had read the packet when our signal was put in: it never
+                // fires, and nobody waits for it.
                 return Some(Err(Untimed::PacketTakenFirst));
             }
             if let Some(why) = last {
@@ -130,7 +133,7 @@ impl KernelTiming {
             }
             return None;
         }
-        // Its own signal: the application may be about to change it; whoever gets the flight reads it.
+        // Its own signal: the application may be about to change it; the thread that changes the stage reads it.
         if flight
             .stage
             .compare_exchange(Stage::UnderWay, Stage::Reading, AcqRel, Acquire)
@@ -144,8 +147,8 @@ impl KernelTiming {
             STATE.watchers.release(facts.signal, watcher);
             return Some(Err(why));
         }
-        // SAFETY: the signal is watched: before the application stores to it or destroys it, a hook takes the flight out of
-        // UNDER_WAY, and waits for us while it is READING.
+        // SAFETY: the signal is watched: before the application stores to it or destroys it, a hook
+        // takes the flight out of UNDER_WAY, and waits for us while it is READING.
         let (start, end) = unsafe { (signal.start_ticks(), signal.end_ticks()) };
         if end != 0 && end != facts.stale_end {
             STATE.watchers.release(facts.signal, watcher);
@@ -182,14 +185,16 @@ impl Subscriber for KernelTiming {
                 Some(signal) => {
                     facts.signal = signal.0;
                     facts.ours = true;
-                    // SAFETY: the packet is valid and not rung; one aligned store. If the packet processor has taken it already (a queue
-                    // that is mapped again takes packets without a doorbell), the signal never fires and is never used again.
+                    // SAFETY: the packet is valid and not rung; one aligned store. If the packet
+                    // processor has taken it already (a queue that is mapped again takes packets
+                    // without a doorbell), the signal never fires and is never used again.
                     unsafe { packet.set_completion(signal) };
                 }
                 None => (at, reason) = (Stage::Untimed, Untimed::NoSignal),
             }
         } else {
-            // Whoever waited for an earlier packet with this signal has its times read now, before they are overwritten.
+            // The times of an earlier packet with this signal are read now, before
+            // they are overwritten.
             settle(own.0);
             // SAFETY: the application put the signal into the packet, so it is alive.
             facts.stale_end = unsafe { own.end_ticks() };

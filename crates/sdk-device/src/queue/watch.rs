@@ -1,9 +1,10 @@
 //! Signals of the application that carry times which nobody has read yet.
 //!
-//! We never stand between a signal and who waits for it; so the times of a dispatch or copy with a signal of its own are read by
-//! the worker thread when it has fired, or at the last moment: when the application stores to the signal, destroys it, or hands it to the
-//! next packet. A lookup is one or two cache lines. Keys stay for the session (applications reuse their signals); a session that
-//! meets more signals than fit leaves the rest to the worker thread's passes.
+//! We never stand between a signal and who waits for it; so the times of a dispatch or copy with a
+//! signal of its own are read by the worker thread when it has fired, or at the last moment: when
+//! the application stores to the signal, destroys it, or hands it to the next packet. A lookup is
+//! one or two cache lines. Keys stay for the session (applications reuse their signals); a session
+//! with more signals than fit leaves the rest to the worker thread's passes.
 
 use midair_lockfree::{AtomicKey, Slot, SlotTable};
 use std::sync::atomic::AtomicUsize;

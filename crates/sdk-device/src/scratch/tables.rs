@@ -33,7 +33,8 @@ pub(crate) struct Scratches {
     pub originals: [AtomicPtr<()>; ENTRIES],
     /// By the queue's address, with the operation in its low bits.
     pub changes: SlotTable<AtomicKey, OPEN, (), Change>,
-    /// By the id in `hsa_queue_t`, plus one. That id is never given to another queue of the process, while the address may be.
+    /// By the id in `hsa_queue_t`, plus one. That id is never given to another queue of the
+    /// process, while the address may be.
     pub known: SlotTable<AtomicKey, QUEUES, Known>,
     /// The last number of a queue that the dispatches' side does not know.
     pub last_number: AtomicU32,

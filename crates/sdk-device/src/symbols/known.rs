@@ -47,8 +47,8 @@ impl SlotState for Stage {
 pub(crate) struct Symbols {
     /// Set by hooks when executables changed.
     pub changed: AtomicBool,
-    /// What is loaded. Only the worker thread locks it for long; the application's threads come here only for packets that were
-    /// consumed before they were inspected, and then try once.
+    /// What is loaded. Only the worker thread locks it for long; the application's threads come
+    /// here only for packets that were consumed before they were inspected, and then try once.
     pub known: Mutex<Option<Known>>,
     /// Number of kernels known: tells whether a look-up is worthwhile.
     pub kernels: AtomicU64,

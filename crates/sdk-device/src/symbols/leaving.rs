@@ -1,13 +1,15 @@
 //! Executables that the application is about to destroy.
 //!
-//! What is destroyed cannot be asked for its name any more, and the next executable may be loaded at the same addresses. So the
-//! thread that destroys one waits until the worker thread has written what ended so far, told the executable's kernels, and taken
-//! them out of its tables. The wait is bounded: after it the program goes on, and at worst kernels of it have no name.
+//! What is destroyed cannot be asked for its name any more, and the next executable may be loaded
+//! at the same addresses. So the thread that destroys one waits until the worker thread has written
+//! what ended so far, told the executable's kernels, and taken them out of its tables. The wait is
+//! bounded: after it the program goes on, and at worst kernels of it have no name.
 //!
-//! Nor may one be destroyed while the worker thread asks the runtime about it: the runtime takes any handle for one of a live
-//! executable. The worker thread stores `looking` before it reads the slots; the other thread marks its slot as seen before it
-//! reads `looking`. Both are sequentially consistent, so one of them sees the other. (The runtime's own lock does not help: its
-//! queries, made inside its list, wait for threads that are loading and wait for that list.)
+//! Nor may one be destroyed while the worker thread asks the runtime about it: the runtime takes
+//! any handle for one of a live executable. The worker thread stores `looking` before it reads the
+//! slots; the other thread marks its slot as seen before it reads `looking`. Both are sequentially
+//! consistent, so one of them sees the other. (The runtime's own lock does not help: its queries,
+//! made inside its list, wait for threads that are loading and wait for that list.)
 
 use super::known::Stage;
 use crate::state::STATE;
@@ -18,8 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait of the application's thread for names.
 const LIMIT: Duration = Duration::from_millis(100);
-/// Longest wait until the worker thread has read the list of executables. That takes longer only where the thread gets no
-/// processor.
+/// Longest wait until the worker thread has read the list of executables. That takes longer only
+/// where the thread gets no processor.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
 /// An executable's handle, in a slot that tells how far it is.
 type Entry = Slot<AtomicEnum<Stage>, AtomicU64>;
@@ -49,8 +51,8 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// Announces it and waits until the worker thread has seen that, within a limit. `wake` asks the worker thread to look and
-    /// tells whether one is there; it is asked again and again.
+    /// Announces it and waits until the worker thread has seen that, within a limit. `wake` asks
+    /// the worker thread to look and tells whether one is there; it is asked again and again.
     pub fn announce(executable: u64, wake: impl Fn() -> bool) -> Leaving {
         let entry = STATE.symbols.leaving.claim().and_then(|(index, claimed)| {
             claimed.shared().store(executable, SeqCst);
@@ -122,7 +124,8 @@ pub fn see_all() {
 fn see_if(wanted: impl Fn(u64) -> bool) {
     for entry in STATE.symbols.leaving.slots() {
         if entry.word().load(SeqCst) == Stage::Asked && wanted(entry.shared().load(SeqCst)) {
-            // A thread whose patience was over has freed it meanwhile, or another took it: then it is not ours to change.
+            // A thread whose patience was over has freed it meanwhile, or another took it: then it
+            // is not ours to change.
             let _ = entry
                 .word()
                 .compare_exchange(Stage::Asked, Stage::Seen, SeqCst, SeqCst);
