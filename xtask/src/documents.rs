@@ -121,10 +121,10 @@ fn links(pages: &[Page], mistakes: &mut Vec<String>) {
                 mistakes.push(wrong("mdBook makes index.html of a README.md"));
             } else if there.is_none() && !root().join(&target).exists() {
                 mistakes.push(wrong("there is no such file"));
-            } else if !anchor.is_empty() {
-                if !there.is_some_and(|page| anchors_of(&page.text).contains(anchor)) {
-                    mistakes.push(wrong("there is no such heading"));
-                }
+            } else if !anchor.is_empty()
+                && !there.is_some_and(|page| anchors_of(&page.text).contains(anchor))
+            {
+                mistakes.push(wrong("there is no such heading"));
             }
         }
     }

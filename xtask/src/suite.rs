@@ -412,7 +412,7 @@ mod tests {
         assert!(programs.len() > 5, "{programs:?}");
         for program in programs {
             let main = fs::read_to_string(program.join("main.rs")).unwrap();
-            assert_eq!(forgotten(&program, &main), [PathBuf::new(); 0]);
+            assert_eq!(forgotten(&program, &main), Vec::<PathBuf>::new());
         }
     }
 }

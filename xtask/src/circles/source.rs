@@ -274,7 +274,7 @@ impl Parser<'_> {
         let mut found = Vec::new();
         self.use_tree(&[], &mut found);
         for (path, name) in found {
-            let path = self.from_file(path);
+            let path = self.seen_from_file(path);
             if exported && self.inline.is_empty() {
                 self.source.reexports.push(Reexport {
                     name,
@@ -335,13 +335,13 @@ impl Parser<'_> {
         }
         self.names.extend(path.first().cloned());
         if !continues && (path.len() > 1 || self.token(0) == "::") {
-            let path = self.from_file(path);
+            let path = self.seen_from_file(path);
             self.source.paths.push(path);
         }
     }
 
     /// A path in an inline module, as the file's own module would write it. Other names than of the crate are left as they are.
-    fn from_file(&self, path: Vec<String>) -> Vec<String> {
+    fn seen_from_file(&self, path: Vec<String>) -> Vec<String> {
         if self.inline.is_empty()
             || !matches!(path.first().map(String::as_str), Some("self" | "super"))
         {

@@ -1,7 +1,7 @@
-//! libroctx64.so.4 of the old roctracer. It has no tables: `roctxRegisterTracerCallback` stores one
-//! function, which each call is told to at its beginning (source: Debian's libroctx64-4 6.4.1 and
-//! 7.2.4; the struct as users of that function declare it). We put ours into that variable and pass
-//! on to who was there.
+//! libroctx64.so.4 of the old roctracer. It has no dispatch tables. `roctxRegisterTracerCallback`
+//! stores one function, which is called at the beginning of each call (source: Debian's
+//! libroctx64-4 6.4.1 and 7.2.4; the struct is declared as users of that function declare it). We
+//! store ours in that variable and pass calls on to the previous one.
 
 use super::{Event, operation, record};
 use crate::probe::Busy;
