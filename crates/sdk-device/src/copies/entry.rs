@@ -44,7 +44,7 @@ pub struct Facts {
     pub stream: u64,
     /// Thread.
     pub tid: u32,
-    /// Bits of [`flag`].
+    /// Bits of [`midair_record::event::flag`].
     pub flags: u8,
     /// Direction (1 H2H … 4 D2D), 0 = by the agents' types.
     pub direction: u32,
