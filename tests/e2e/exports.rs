@@ -1,5 +1,6 @@
-//! What the shipped libraries export: names, versions and kinds of their dynamic symbols, and the links that lead to each library,
-//! are those of `exports.txt`. Programs, tools and injectors look these names up.
+//! What the shipped libraries export: names, versions and kinds of their dynamic symbols, and the
+//! links that lead to each library, are those of `exports.txt`. Programs, tools and injectors look
+//! these names up.
 
 use midair_tests::Result;
 use midair_tests::stage::stage;
@@ -21,7 +22,8 @@ fn libraries(directory: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result
     Ok(())
 }
 
-/// A line for each library or link, and below a library one for each symbol: its kind as nm names it, its name and version.
+/// A line for each library or link, and below a library one for each symbol: its kind as nm names
+/// it, its name and version.
 fn exports(lib: &Path) -> Result<String> {
     let mut all = Vec::new();
     libraries(lib, Path::new(""), &mut all)?;

@@ -1,9 +1,10 @@
 //! `cargo xtask circles`: import circles between the modules of a crate.
 //!
-//! A module is a file. It has an edge to every other file of its crate that it uses: by a `use`, or by a path in its code
-//! that starts with `crate`, `self`, `super` or the name of one of its child modules. A name that a module re-exports counts
-//! as what it stands for. Comments, strings and code for tests count for nothing; neither does `mod child;`, nor a
-//! re-export whose name the re-exporting file does not use itself. Code that a build script generates is not seen.
+//! A module is a file. It has an edge to every other file of its crate that it uses: by a `use`, or
+//! by a path in its code that starts with `crate`, `self`, `super` or the name of one of its child
+//! modules. A name that a module re-exports counts as what it stands for. Comments, strings and
+//! code for tests count for nothing; neither does `mod child;`, nor a re-export whose name the
+//! re-exporting file does not use itself. Code that a build script generates is not seen.
 //!
 //! Modules that all reach one another form a circle: none of them can be understood or tested without the others. Small
 //! ones are normal in Rust (a parent and its children); one of more than [`LIMIT`] modules fails.

@@ -21,13 +21,14 @@ fn named(names: &[&'static str], at: u32) -> Option<&'static str> {
         .filter(|name| !name.is_empty())
 }
 
-/// Layouts for what `cuptiGetVersion` says (`api`), or `None` where the version is older than CUDA 12.0's or of a later major version than
-/// the newest that we know.
+/// Layouts for what `cuptiGetVersion` says (`api`), or `None` where the version is older than CUDA
+/// 12.0's or of a later major version than the newest that we know.
 ///
-/// A version between two known ones has the lower one's layouts. A newer one of the newest major version has the newest layouts:
-/// in all versions from 12.0 to 13.5 no field has moved or gone, records only grew at the end or into their padding
-/// (api/cupti_versions.json; a test says so), and the next record is found by CUPTI itself. `libcupti.so.11` of 11.8 also calls itself
-/// 18; it is told apart by its name, before.
+/// A version between two known ones has the lower one's layouts. A newer one of the newest major
+/// version has the newest layouts: in all versions from 12.0 to 13.5 no field has moved or gone,
+/// records only grew at the end or into their padding (api/cupti_versions.json; a test says so),
+/// and the next record is found by CUPTI itself. `libcupti.so.11` of 11.8 also calls itself 18; it
+/// is told apart by its name, before.
 pub fn layouts_for(api: u32) -> Option<&'static Layouts> {
     let newest = LAYOUTS.last()?;
     // From 13.0 on the number is 10000 * major + 100 * minor + update.

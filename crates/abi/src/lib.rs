@@ -1,5 +1,5 @@
-//! Names, numbers and layouts of AMD's C interfaces, and of NVIDIA's CUPTI. Generated from `api/*.json` at build time, or hand-written and checked
-//! against it by the compiler; no logic.
+//! Names, numbers and layouts of AMD's C interfaces, and of NVIDIA's CUPTI. Generated from
+//! `api/*.json` at build time, or hand-written and checked against it by the compiler; no logic.
 //!
 //! * [`tables`]: the API tables whose slots we wrap, with parameters and operation ids,
 //! * [`names`]: kinds, operations and statuses, with the strings that AMD's tool prints,
@@ -63,8 +63,8 @@ pub mod functions {
     include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 }
 
-/// Defines a `repr(C)` struct and proves at compile time that its size, alignment and every field's offset are those of the
-/// C struct of the given name.
+/// Defines a `repr(C)` struct and proves at compile time that its size, alignment and every field's
+/// offset are those of the C struct of the given name.
 macro_rules! c_struct {
     ($(#[$meta:meta])* $name:ident = $c:ident { $( $(#[$fmeta:meta])* $field:ident : $ty:ty, )* }) => {
         $(#[$meta])*

@@ -1,7 +1,9 @@
-//! Parameters as the SDK's own argument structs have them (`rocprofiler_hip_api_args_t`, `rocprofiler_hsa_api_args_t`), where that is
-//! not how the libraries' headers have them. AMD's outputs and argument callbacks show these names, and tools are compiled with them.
+//! Parameters as the SDK's own argument structs have them (`rocprofiler_hip_api_args_t`,
+//! `rocprofiler_hsa_api_args_t`), where that is not how the libraries' headers have them. AMD's
+//! outputs and argument callbacks show these names, and tools are compiled with them.
 
-/// Functions, the name in the library's headers, the name in the SDK (source: rocprofiler-sdk/hip/api_args.h, hsa/api_args.h).
+/// Functions, the name in the library's headers, the name in the SDK (source:
+/// rocprofiler-sdk/hip/api_args.h, hsa/api_args.h).
 pub const SDK_NAMES: &[(&[&str], &str, &str)] = &[
     (
         &["hipGetDevicePropertiesR0600", "hipGetDevicePropertiesR0000"],
@@ -66,8 +68,8 @@ pub const SDK_NAMES: &[(&[&str], &str, &str)] = &[
     ),
 ];
 
-/// Functions, parameters and types that the SDK has as another type: texts that a call fills, so that nobody prints them, and one
-/// that is constant there.
+/// Functions, parameters and types that the SDK has as another type: texts that a call fills, so
+/// that nobody prints them, and one that is constant there.
 pub const SDK_TYPES: &[(&str, &str, &str)] = &[
     ("hipDeviceGetName", "name", "void *"),
     ("hipDeviceGetPCIBusId", "pciBusId", "void *"),

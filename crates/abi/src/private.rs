@@ -10,15 +10,17 @@ pub const TOOL_BIND: &str = "midair_tool_bind";
 /// 0: bound; anything else: the tool cannot work with this table and must not be configured.
 pub type ToolBind = unsafe extern "C" fn(*const SdkTable) -> c_int;
 
-/// Name of the SDK's function that serves the tools that a process is started with: [`Launch`]. For a tool of ours that is preloaded.
+/// Name of the SDK's function that serves the tools that a process is started with: [`Launch`]. For
+/// a tool of ours that is preloaded.
 pub const LAUNCH: &str = "midair_launch";
 /// Does nothing where they are served.
 pub type Launch = unsafe extern "C" fn();
 
-/// Name of the SDK's function that ends the session of a process that ends without its exit handlers, and its tools: [`Leave`].
+/// Name of the SDK's function that ends the session of a process that ends without its exit
+/// handlers, and its tools: [`Leave`].
 pub const LEAVE: &str = "midair_leave";
-/// 1: the process becomes another program, which may yet be the one to record; 0: it ends. Does nothing where there is no session,
-/// and in a forked child.
+/// 1: the process becomes another program, which may yet be the one to record; 0: it ends. Does
+/// nothing where there is no session, and in a forked child.
 pub type Leave = unsafe extern "C" fn(c_int);
 
 /// Entry points of the SDK. Lives as long as the process; statuses are `rocprofiler_status_t`.
@@ -48,10 +50,13 @@ pub struct SdkTable {
     pub get_setting: unsafe extern "C" fn(*const c_char) -> *const c_char,
     /// Writes a note into the session's records: something that the user must know.
     pub note: unsafe extern "C" fn(*const c_char),
-    /// In what kind of session the tool is: 0 an attacher of ours reads the spool; 1 somebody else's injector attached; 2 the process
-    /// was started with the tool; 3 it was, and is about to become another program. In all but the first the tool makes the spool and reads it, see `give_spool`.
+    /// In what kind of session the tool is: 0 an attacher of ours reads the spool; 1 somebody
+    /// else's injector attached; 2 the process was started with the tool; 3 it was, and is about to
+    /// become another program. In all but the first the tool makes the spool and reads it, see
+    /// `give_spool`.
     pub session_kind: unsafe extern "C" fn() -> c_int,
-    /// Takes the spool of the session, its start and its length in bytes; during `tool_attach`. It stays mapped until `tool_detach` or
-    /// `finalize`, and for ever when its outcome then says that memory is kept.
+    /// Takes the spool of the session, its start and its length in bytes; during `tool_attach`. It
+    /// stays mapped until `tool_detach` or `finalize`, and for ever when its outcome then says that
+    /// memory is kept.
     pub give_spool: unsafe extern "C" fn(*mut u8, usize) -> c_int,
 }

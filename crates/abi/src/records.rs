@@ -236,8 +236,8 @@ c_struct! {
     }
 }
 
-/// A change of a queue's scratch memory (`rocprofiler_buffer_tracing_scratch_memory_record_t`; the bytes behind its `flags` are a
-/// field, so that all of it may be read).
+/// A change of a queue's scratch memory (`rocprofiler_buffer_tracing_scratch_memory_record_t`; the
+/// bytes behind its `flags` are a field, so that all of it may be read).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct ScratchMemory {
@@ -345,7 +345,8 @@ c_struct! {
     }
 }
 
-/// A loaded code object (`rocprofiler_callback_tracing_code_object_load_data_t`; its unions are written as one member each).
+/// A loaded code object (`rocprofiler_callback_tracing_code_object_load_data_t`; its unions are
+/// written as one member each).
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct CodeObjectLoad {

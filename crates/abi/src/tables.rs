@@ -1,6 +1,8 @@
-//! The API tables whose slots we wrap: HIP runtime and compiler, HSA core, AMD extension, image extension, finalizer, ROCTx.
+//! The API tables whose slots we wrap: HIP runtime and compiler, HSA core, AMD extension, image
+//! extension, finalizer, ROCTx.
 //!
-//! Source: api/hip_api_tables.json, api/hsa_api_tables.json and api/roctx.json; operation ids from the enums of api/rocprofiler_sdk.json.
+//! Source: api/hip_api_tables.json, api/hsa_api_tables.json and api/roctx.json; operation ids from
+//! the enums of api/rocprofiler_sdk.json.
 
 use crate::names::Name;
 

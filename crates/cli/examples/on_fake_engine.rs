@@ -1,7 +1,8 @@
 //! The command lines over an engine that attaches to nothing, for tests/attach.rs: real pipes, real signals, no target.
 //!
-//! `on_fake_engine FRONT WORDS...`, with FRONT one of rocprofv3 and midair. FAKE names what the engine does; FAKE_TARGET is a
-//! FIFO whose text ends the target: `exit`, `exec`, `yield` or a signal's number.
+//! `on_fake_engine FRONT WORDS...`, with FRONT one of rocprofv3 and midair. FAKE names what the
+//! engine does; FAKE_TARGET is a FIFO whose text ends the target: `exit`, `exec`, `yield` or a
+//! signal's number.
 
 use std::ffi::OsString;
 use std::fs::File;

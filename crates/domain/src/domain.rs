@@ -16,8 +16,8 @@ pub struct Domain {
     pub buffer_kinds: &'static [i32],
     /// AMD's callback-tracing kind, if it has one.
     pub callback: Option<Callback>,
-    /// Its number in files (json's and pftrace's `kind`): AMD's buffer-tracing kind; from 56 on the numbers are ours, which
-    /// AMD does not use. `None` where neither exists yet.
+    /// Its number in files (json's and pftrace's `kind`): AMD's buffer-tracing kind; from 56 on the
+    /// numbers are ours, which AMD does not use. `None` where neither exists yet.
     pub number: Option<u8>,
     /// CUPTI's activity kinds (`CUpti_ActivityKind`) that its records are made from, in a CUDA process.
     pub activities: &'static [u32],
@@ -49,7 +49,8 @@ pub enum Asked {
 pub struct Ask {
     /// Long name of the option, without dashes.
     pub option: &'static str,
-    /// The setting that a tool in the target reads (source: docs/sources.md#rocprofv3). Older names are the settings' own.
+    /// The setting that a tool in the target reads (source: docs/sources.md#rocprofv3). Older names
+    /// are the settings' own.
     pub setting: &'static CStr,
 }
 

@@ -1,8 +1,9 @@
 //! The one table of domains: everything that can be traced, one row each.
 //!
-//! A row says who asks for the domain (option and setting), under which numbers AMD's interfaces know it, what it needs in
-//! the target, in which runtimes it exists, how the output formats name it, and whether it is built. Other crates hold no
-//! list of domains of their own: they iterate over [`DOMAINS`], or use a [`KindSet`] that was made from it.
+//! A row says who asks for the domain (option and setting), under which numbers AMD's interfaces
+//! know it, what it needs in the target, in which runtimes it exists, how the output formats name
+//! it, and whether it is built. Other crates hold no list of domains of their own: they iterate
+//! over [`DOMAINS`], or use a [`KindSet`] that was made from it.
 //!
 //! * [`kind`] has the dense numbers, one per row, which records carry. AMD's numbers appear at the edges only: in its C
 //!   interfaces, and in files ([`Domain::number`]).
@@ -47,7 +48,8 @@ pub fn of_buffer_kind(theirs: i32) -> Option<&'static Domain> {
         .find(|domain| domain.buffer_kinds.contains(&theirs))
 }
 
-/// The domain that one of AMD's callback-tracing kinds (`rocprofiler_callback_tracing_kind_t`) is made from, built or not.
+/// The domain that one of AMD's callback-tracing kinds (`rocprofiler_callback_tracing_kind_t`) is
+/// made from, built or not.
 pub fn of_callback_kind(theirs: i32) -> Option<&'static Domain> {
     DOMAINS.iter().find(|domain| {
         domain

@@ -1,7 +1,7 @@
 //! The rows.
 //!
-//! The order of the built rows is that of AMD's numbers, which accounts of lost records follow. A new row goes to the end:
-//! its place is its number in records, which changes the layouts' version.
+//! The order of the built rows is that of AMD's numbers, which accounts of lost records follow. A
+//! new row goes to the end: its place is its number in records, which changes the layouts' version.
 
 use crate::files::{Files, Ranked, Rocpd, Statistics, Track};
 use crate::{Ask, Asked, Callback, Domain, Needs, Runtimes, Told};
@@ -449,7 +449,8 @@ domains! {
         files: HIP,
         built: true,
     }
-    /// Marks and ranges of ROCTx, and of NVTX in a CUDA process: a push and its pop, a start and its stop are one record.
+    /// Marks and ranges of ROCTx, and of NVTX in a CUDA process: a push and its pop, a start and
+    /// its stop are one record.
     MARKER_CORE_RANGE_API {
         asked: MARKER_TRACE,
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_RANGE_API],

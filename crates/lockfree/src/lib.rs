@@ -1,16 +1,18 @@
 //! State words and slot tables without locks, for what runs inside a target.
 //!
-//! Threads of the application claim, publish and release entries here while our worker thread scans them. So nothing in this
-//! crate allocates, takes a lock, makes a system call or panics, and everything can be a `static`. The value of each type that
-//! consists of zero bytes is the initial one: fresh mappings, and pages that a fork wipes, need no set-up.
+//! Threads of the application claim, publish and release entries here while our worker thread scans
+//! them. So nothing in this crate allocates, takes a lock, makes a system call or panics, and
+//! everything can be a `static`. The value of each type that consists of zero bytes is the initial
+//! one: fresh mappings, and pages that a fork wipes, need no set-up.
 //!
 //! * [`AtomicEnum`]: a state machine in one `u32` word; [`word_enum!`] makes the enum.
-//! * [`Slot`] and [`SlotTable`]: entries with a state word ([`AtomicEnum`]) or a key ([`AtomicKey`]), parts that everybody may
-//!   read, and a private part that belongs to whoever holds the entry ([`Held`]).
+//! * [`Slot`] and [`SlotTable`]: entries with a state word ([`AtomicEnum`]) or a key
+//!   ([`AtomicKey`]), parts that everybody may read, and a private part that belongs to whoever
+//!   holds the entry ([`Held`]).
 //! * [`WordQueue`]: a bounded queue of words for many producers and consumers.
 //!
-//! The atomics come from [`mod@sync`], which takes them from `loom` in builds with `--cfg loom`. The models in `tests/` then run
-//! under every interleaving; `cargo xtask test` does that.
+//! The atomics come from [`mod@sync`], which takes them from `loom` in builds with `--cfg loom`.
+//! The models in `tests/` then run under every interleaving; `cargo xtask test` does that.
 
 #![cfg_attr(not(loom), no_std)]
 

@@ -65,14 +65,16 @@ impl<E: SlotState> SlotWord for AtomicEnum<E> {
     }
 }
 
-/// An entry: its word, a part that everybody may look at (`S`, made of atomics), and a part that only its holder reaches (`P`).
+/// An entry: its word, a part that everybody may look at (`S`, made of atomics), and a part that
+/// only its holder reaches (`P`).
 ///
 /// ```text
 /// FREE --claim--> HELD --publish--> a state of the user's (or a key) --hold--> HELD --free--> FREE
 /// ```
 ///
-/// Memory orders: whoever takes hold of a slot does so by an acquiring compare-and-exchange, and lets go by a releasing store.
-/// So each holder sees everything that the holders before it have written.
+/// Memory orders: whoever takes hold of a slot does so by an acquiring compare-and-exchange, and
+/// lets go by a releasing store. So each holder sees everything that the holders before it have
+/// written.
 #[repr(C)]
 pub struct Slot<W, S = (), P = ()> {
     word: W,
@@ -80,9 +82,10 @@ pub struct Slot<W, S = (), P = ()> {
     private: UnsafeCell<P>,
 }
 
-// SAFETY: `private` is reached only through a `Held`. There is at most one `Held` of a slot: it is made by the thread whose
-// compare-and-exchange put HELD into the word, nothing else stores HELD, and it puts another state there when it ends. Holders
-// may be different threads one after the other, hence `P: Send`.
+// SAFETY: `private` is reached only through a `Held`. There is at most one `Held` of a slot: it is
+// made by the thread whose compare-and-exchange put HELD into the word, nothing else stores HELD,
+// and it puts another state there when it ends. Holders may be different threads one after the
+// other, hence `P: Send`.
 unsafe impl<W: Sync, S: Sync, P: Send> Sync for Slot<W, S, P> {}
 
 impl<W, S, P> Slot<W, S, P> {
@@ -129,8 +132,8 @@ impl<W: SlotWord, S, P> Slot<W, S, P> {
             .then(|| Held { slot: self, from })
     }
 
-    /// Takes hold of the slot if it is free. Looks first: a compare-and-exchange that fails would take the cache line from the
-    /// thread that uses the slot.
+    /// Takes hold of the slot if it is free. Looks first: a compare-and-exchange that fails would
+    /// take the cache line from the thread that uses the slot.
     #[inline]
     pub fn claim(&self) -> Option<Held<'_, W, S, P>> {
         (self.word.load(Relaxed) == W::FREE)
@@ -190,11 +193,12 @@ impl<W: SlotWord, S: Debug, P> Debug for Slot<W, S, P> {
     }
 }
 
-/// A slot that the caller alone may change. When it is dropped the slot gets the state from before (a claimed one is free
-/// again); [`publish`](Held::publish) and [`free`](Held::free) give it another.
+/// A slot that the caller alone may change. When it is dropped the slot gets the state from before
+/// (a claimed one is free again); [`publish`](Held::publish) and [`free`](Held::free) give it
+/// another.
 ///
-/// A thread that is cancelled runs the drop. One that is killed in between leaves the slot held: it is lost until the table is
-/// reset, and nobody waits for it.
+/// A thread that is cancelled runs the drop. One that is killed in between leaves the slot held: it
+/// is lost until the table is reset, and nobody waits for it.
 #[must_use = "dropped, it undoes the claim"]
 pub struct Held<'a, W: SlotWord, S = (), P = ()> {
     slot: &'a Slot<W, S, P>,

@@ -8,9 +8,11 @@ use core::fmt::{Debug, Formatter};
 
 /// `N` slots that threads claim and release while others scan them. See [`Slot`] for the parameters.
 ///
-/// Entries with a state word are claimed anywhere and scanned up to the highest that was ever claimed. Entries with a key are
-/// found by probing a bounded number of slots from the key's [`home`](SlotTable::home) on (or, where keys are numbers in a row, from
-/// the slot of that number). `N` is a power of two. Where all-zero is a value of `S` and `P`, a table in zeroed memory is an empty one.
+/// Entries with a state word are claimed anywhere and scanned up to the highest that was ever
+/// claimed. Entries with a key are found by probing a bounded number of slots from the key's
+/// [`home`](SlotTable::home) on (or, where keys are numbers in a row, from the slot of that
+/// number). `N` is a power of two. Where all-zero is a value of `S` and `P`, a table in zeroed
+/// memory is an empty one.
 #[repr(C)]
 pub struct SlotTable<W, const N: usize, S = (), P = ()> {
     slots: [Slot<W, S, P>; N],
@@ -58,8 +60,8 @@ impl<W: SlotWord, const N: usize, S, P> SlotTable<W, N, S, P> {
         let claimed = self
             .probe(first, most)
             .find_map(|(index, slot)| Some((index, slot.claim()?)))?;
-        // Before the entry is published: a scan that begins later covers it. Where the mark is high enough already, whoever sees
-        // the published entry sees that mark, too.
+        // Before the entry is published: a scan that begins later covers it. Where the mark is high
+        // enough already, whoever sees the published entry sees that mark, too.
         if self.high.load(Relaxed) <= claimed.0 {
             self.high.fetch_max(claimed.0 + 1, AcqRel);
         }
@@ -106,8 +108,8 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - N.trailing_zeros())) as usize
     }
 
-    /// The slot of `key` among the `most` from its home on. The search ends at a free slot: use it where entries are removed by
-    /// [`remove`](Self::remove) only, or not at all.
+    /// The slot of `key` among the `most` from its home on. The search ends at a free slot: use it
+    /// where entries are removed by [`remove`](Self::remove) only, or not at all.
     #[inline]
     pub fn find(&self, key: u64, most: usize) -> Option<&Slot<AtomicKey, S, P>> {
         if !AtomicKey::is_key(key) {
@@ -123,9 +125,9 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
         None
     }
 
-    /// The slot of `key`, where it is or in the first free slot, and whether it is new. None when the `most` slots from its home
-    /// on have other keys, or the number is not a key. A new entry is visible to others immediately, with the shared part as the
-    /// slot's last owner left it.
+    /// The slot of `key`, where it is or in the first free slot, and whether it is new. None when
+    /// the `most` slots from its home on have other keys, or the number is not a key. A new entry
+    /// is visible to others immediately, with the shared part as the slot's last owner left it.
     #[inline]
     pub fn find_or_insert(&self, key: u64, most: usize) -> Option<(&Slot<AtomicKey, S, P>, bool)> {
         if !AtomicKey::is_key(key) {
@@ -141,8 +143,9 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
         None
     }
 
-    /// Claims a slot for a key that is not in the table: a free one, or one whose entry was removed. Publish it with the key. None
-    /// when the `most` slots from its home on are in use, or the number is not a key.
+    /// Claims a slot for a key that is not in the table: a free one, or one whose entry was
+    /// removed. Publish it with the key. None when the `most` slots from its home on are in use, or
+    /// the number is not a key.
     #[inline]
     pub fn claim_key(&self, key: u64, most: usize) -> Option<Held<'_, AtomicKey, S, P>> {
         if !AtomicKey::is_key(key) {
@@ -151,8 +154,8 @@ impl<const N: usize, S, P> SlotTable<AtomicKey, N, S, P> {
         self.claim_where(Self::home(key), most, |_| false)
     }
 
-    /// Claims a slot among the `most` from `first` on: a free one, one whose entry was removed, or one whose entry is `stale`.
-    /// Dropped, the claim of a stale entry leaves that in the table.
+    /// Claims a slot among the `most` from `first` on: a free one, one whose entry was removed, or
+    /// one whose entry is `stale`. Dropped, the claim of a stale entry leaves that in the table.
     #[inline]
     pub fn claim_where(
         &self,

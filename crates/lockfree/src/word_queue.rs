@@ -28,11 +28,13 @@ impl Default for Cell {
 
 /// At most `N` words, first in, first out; `N` is a power of two, and at least two.
 ///
-/// Dmitry Vyukov's design: each cell has a sequence number. A cell whose sequence is the position may be filled; one whose
-/// sequence is one ahead may be emptied. A thread claims its position by one compare-and-exchange, and no thread waits for
-/// another: where a thread is stopped in the middle of [`take`](WordQueue::take), its cell makes the queue look full a lap later.
+/// Dmitry Vyukov's design: each cell has a sequence number. A cell whose sequence is the position
+/// may be filled; one whose sequence is one ahead may be emptied. A thread claims its position by
+/// one compare-and-exchange, and no thread waits for another: where a thread is stopped in the
+/// middle of [`take`](WordQueue::take), its cell makes the queue look full a lap later.
 ///
-/// Memory orders: the releasing store of the sequence publishes the word, and gives the cell back; the acquiring load sees that.
+/// Memory orders: the releasing store of the sequence publishes the word, and gives the cell back;
+/// the acquiring load sees that.
 pub struct WordQueue<const N: usize> {
     cells: [Cell; N],
     head: AtomicUsize,
@@ -145,8 +147,8 @@ impl<const N: usize> WordQueue<N> {
         }
     }
 
-    /// Empties the queue. What was in it is forgotten. Only while no other thread uses it: in a forked child. Otherwise words
-    /// would be lost or taken twice.
+    /// Empties the queue. What was in it is forgotten. Only while no other thread uses it: in a
+    /// forked child. Otherwise words would be lost or taken twice.
     pub fn reset(&self) {
         if self.tail.load(Relaxed) == 0 {
             return;

@@ -1,5 +1,6 @@
-//! Protocols of other crates whose code loom cannot run (shared mappings, `membarrier`, the device): the same steps with the same
-//! memory orders, written down again. Whoever changes the protocol changes its model. Only with `--cfg loom`.
+//! Protocols of other crates whose code loom cannot run (shared mappings, `membarrier`, the
+//! device): the same steps with the same memory orders, written down again. Whoever changes the
+//! protocol changes its model. Only with `--cfg loom`.
 
 #![cfg(loom)]
 
@@ -9,8 +10,9 @@ use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 use loom::thread;
 
-/// `sdk-hot`'s `probe`: a thread sets its `busy` word, then reads the generation; the worker thread moves the generation, then
-/// reads every `busy`. `membarrier` on the worker's side stands for a fence on both sides.
+/// `sdk-hot`'s `probe`: a thread sets its `busy` word, then reads the generation; the worker thread
+/// moves the generation, then reads every `busy`. `membarrier` on the worker's side stands for a
+/// fence on both sides.
 struct Session {
     busy: AtomicU32,
     generation: AtomicU64,
@@ -64,8 +66,9 @@ fn nobody_is_inside_a_record_store_once_a_session_has_stopped() {
     });
 }
 
-/// `sdk-device`'s `symbols::leaving`: the thread that destroys an executable marks it and reads whether the worker thread looks; the
-/// worker thread says that it looks and reads the mark. Both sides are sequentially consistent; loom knows that of fences only.
+/// `sdk-device`'s `symbols::leaving`: the thread that destroys an executable marks it and reads
+/// whether the worker thread looks; the worker thread says that it looks and reads the mark. Both
+/// sides are sequentially consistent; loom knows that of fences only.
 #[test]
 fn no_executable_is_destroyed_while_it_is_looked_at() {
     loom::model(|| {
@@ -99,9 +102,10 @@ const READING: u32 = 1;
 const SEEN: u32 = 2;
 const WRITTEN: u32 = 4;
 
-/// `sdk-device`'s `queue::flight`: a ring that one producer fills at a time (under the queue's spin word), that the worker thread
-/// empties, and of which an application's thread may read the times of one entry that it has the address of. A ring of one entry, so
-/// that the second dispatch uses the first one's.
+/// `sdk-device`'s `queue::flight`: a ring that one producer fills at a time (under the queue's spin
+/// word), that the worker thread empties, and of which an application's thread may read the times
+/// of one entry that it has the address of. A ring of one entry, so that the second dispatch uses
+/// the first one's.
 struct Flights {
     head: AtomicU64,
     tail: AtomicU64,

@@ -1,8 +1,9 @@
 //! Records: what happened, in the form in which the target writes it and the writers read it.
 //!
-//! Every record begins with a [`Header`]; `size` is a multiple of 8 and includes it. Times are nanoseconds of
-//! CLOCK_BOOTTIME. A kind below 128 is the dense number of a domain ([`midair_domain`]), and `kind` + `operation` name the
-//! record; AMD's numbers appear only in its C interfaces and in files. Kinds from 128 describe things that records refer to.
+//! Every record begins with a [`Header`]; `size` is a multiple of 8 and includes it. Times are
+//! nanoseconds of CLOCK_BOOTTIME. A kind below 128 is the dense number of a domain
+//! ([`midair_domain`]), and `kind` + `operation` name the record; AMD's numbers appear only in its
+//! C interfaces and in files. Kinds from 128 describe things that records refer to.
 
 mod cuda;
 
@@ -133,10 +134,11 @@ pub struct Api {
 
 /// A kernel dispatch. In a CUDA process a [`CudaLaunch`] follows.
 ///
-/// There the fields mean: `stream` is [`cuda_stream`], `queue_id` is the number of that stream ([`Queue`]), and `node` is
-/// [`cuda_node`] of the device. `private_segment` is the local memory of a thread, `group_segment` the static and the dynamic
-/// shared memory together, `workgroup` the block. `grid` counts threads, as AMD's counts work items. `rung`, `kernel_object`
-/// and `packet_index` are 0.
+/// There the fields mean: `stream` is [`cuda_stream`], `queue_id` is the number of that stream
+/// ([`Queue`]), and `node` is [`cuda_node`] of the device. `private_segment` is the local memory of
+/// a thread, `group_segment` the static and the dynamic shared memory together, `workgroup` the
+/// block. `grid` counts threads, as AMD's counts work items. `rung`, `kernel_object` and
+/// `packet_index` are 0.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Kernel {
@@ -178,7 +180,8 @@ pub struct Kernel {
     pub grid: [u32; 3],
 }
 
-/// An asynchronous copy. In a CUDA process a [`CudaTransfer`] follows, and `dst` and `src` are 0: CUPTI does not report them.
+/// An asynchronous copy. In a CUDA process a [`CudaTransfer`] follows, and `dst` and `src` are 0:
+/// CUPTI does not report them.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Copy {
@@ -212,8 +215,8 @@ pub struct Copy {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marker {
-    /// Common header; `operation` is AMD's within the kind (`MARKER_CORE_RANGE_API`: 0 mark, 1 thread range, 2 process range,
-    /// 3 thread id).
+    /// Common header; `operation` is AMD's within the kind (`MARKER_CORE_RANGE_API`: 0 mark, 1
+    /// thread range, 2 process range, 3 thread id).
     pub header: Header,
     /// Entry, or when the range was pushed or started.
     pub start: u64,
@@ -658,8 +661,8 @@ pub fn decode(bytes: &[u8]) -> Result<(Record<'_>, usize), Malformed> {
     record.map(|r| (r, size)).ok_or(bad)
 }
 
-/// Encodes a fixed part and its tail as one record with the right size, padded to 8 bytes. Allocates: it is for the worker
-/// thread and for tests, never for the hot path.
+/// Encodes a fixed part and its tail as one record with the right size, padded to 8 bytes.
+/// Allocates: it is for the worker thread and for tests, never for the hot path.
 pub fn encode<T: Plain>(fixed: &T, tail: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(size_of::<T>() + tail.len() + 8);
     out.extend_from_slice(fixed.bytes());

@@ -5,8 +5,8 @@
 //! * the **attaching** side follows it live and treats every byte of it as hostile,
 //! * the **boot block** ([`boot`]) is how the attacher finds and wakes the parked worker thread.
 //!
-//! The layouts are private to one build of midair: [`VERSION`] is checked on both sides, nothing is converted. Bump it with
-//! every change of a `repr(C)` struct here.
+//! The layouts are private to one build of midair: [`VERSION`] is checked on both sides, nothing is
+//! converted. Bump it with every change of a `repr(C)` struct here.
 
 pub mod boot;
 pub mod connect;

@@ -8,10 +8,11 @@
 //! chunks_at     chunk_count chunks of CHUNK bytes, each a ChunkHead and records
 //! ```
 //!
-//! A thread of the target claims a chunk with one atomic add and one compare-and-swap, then fills it alone: store the record,
-//! then publish its bytes with one release store of `committed`. The reader follows `committed` of each chunk, copies the
-//! bytes out, and frees a sealed chunk when it has read all of it. When no chunk is free the record is dropped and counted:
-//! no thread ever waits. What a target had committed before it was killed stays readable.
+//! A thread of the target claims a chunk with one atomic add and one compare-and-swap, then fills
+//! it alone: store the record, then publish its bytes with one release store of `committed`. The
+//! reader follows `committed` of each chunk, copies the bytes out, and frees a sealed chunk when it
+//! has read all of it. When no chunk is free the record is dropped and counted: no thread ever
+//! waits. What a target had committed before it was killed stays readable.
 
 mod reader;
 mod writer;
@@ -72,8 +73,8 @@ pub mod outcome {
     pub const NO_TABLES: u32 = 64;
     /// Another profiler started or asked for CUPTI, and the session ended early: the records up to then are complete.
     pub const YIELDED: u32 = 128;
-    /// A thread of the application opened its runtime and continued before the runtime was hooked: its first calls may be
-    /// missing.
+    /// A thread of the application opened its runtime and continued before the runtime was hooked:
+    /// its first calls may be missing.
     pub const HOOKED_LATE: u32 = 256;
 }
 

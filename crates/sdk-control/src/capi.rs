@@ -28,10 +28,11 @@ c_api! {
         forced
     }
 
-    /// Attaches the tools that are loaded. Called by a registration library; settings that no session brought are taken from the
-    /// environment, where it has put the attacher's.
+    /// Attaches the tools that are loaded. Called by a registration library; settings that no
+    /// session brought are taken from the environment, where it has put the attacher's.
     ///
-    /// The session runs on a thread of ours, which ends with it. Refused ([`Status::CONFIGURATION_LOCKED`]) while another session is on.
+    /// The session runs on a thread of ours, which ends with it. Refused
+    /// ([`Status::CONFIGURATION_LOCKED`]) while another session is on.
     fn rocprofiler_attach() {
         discover::name_listed(table());
         // A variable that is not UTF-8 cannot be one that we read.
@@ -43,8 +44,9 @@ c_api! {
         local::detach()
     }
 
-    /// Loads the tools that are named for an attach, a list with colons, and configures and initialises those that are new. The
-    /// attach library's own name means the default tool. Refused ([`Status::CONFIGURATION_LOCKED`]) while a session is on.
+    /// Loads the tools that are named for an attach, a list with colons, and configures and
+    /// initialises those that are new. The attach library's own name means the default tool.
+    /// Refused ([`Status::CONFIGURATION_LOCKED`]) while a session is on.
     fn rocprofiler_load_attachment_tool(path: *const c_char) {
         if path.is_null() {
             return Err(Status::INVALID_ARGUMENT);
@@ -73,8 +75,9 @@ const LIBRARIES: &[(&CStr, usize)] = &[
 ];
 
 c_api! {
-    /// Takes a runtime's tables. A library that we do not trace is accepted and left alone. The first call is also how a process that
-    /// was started under a profiler says so: its tools are found, configured and initialised before the call returns.
+    /// Takes a runtime's tables. A library that we do not trace is accepted and left alone. The
+    /// first call is also how a process that was started under a profiler says so: its tools are
+    /// found, configured and initialised before the call returns.
     fn rocprofiler_set_api_table(
         name: *const c_char,
         lib_version: u64,

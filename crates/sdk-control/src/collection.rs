@@ -77,8 +77,8 @@ pub struct Collection {
     pub outcome: u32,
     /// A thread may still be inside a record store of this session.
     pub memory_kept: bool,
-    /// The first correlation id of the next collecting: ids are used once in a session, also when its contexts, or the runtime, stop
-    /// and start again.
+    /// The first correlation id of the next collecting: ids are used once in a session, also when
+    /// its contexts, or the runtime, stop and start again.
     pub(crate) next_correlation: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Where the application's threads and the worker meet: who brings or closes a runtime waits here, within limits, until the worker
-//! has hooked it or looks at it no longer.
+//! Where the application's threads and the worker meet: who brings or closes a runtime waits here,
+//! within limits, until the worker has hooked it or looks at it no longer.
 //!
 //! Decisions: AMD-037 (`docs/deviations/amd.md`).
 
@@ -16,10 +16,12 @@ use std::time::Duration;
 
 /// How long an application's thread waits for a session to end before its process goes, or for an answer.
 pub const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
-/// How long it waits before its runtime goes: then the agent must not look at signals any more, also where it had no turn meanwhile.
+/// How long it waits before its runtime goes: then the worker must not look at signals any more,
+/// also where it had no turn meanwhile.
 pub const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(5);
-/// How long an application's thread waits for a runtime that it has just opened to be hooked. Where the agent has no turn for so long
-/// the application is starved, too; else it waits for a lock of this thread's, and somebody has to give in.
+/// How long an application's thread waits for a runtime that it has just opened to be hooked. Where
+/// the worker has no turn for so long the application is starved, too; else it waits for a lock of
+/// this thread's, and somebody has to give in.
 const OPENING_LIMIT: Duration = Duration::from_secs(5);
 
 /// Whether this is a forked child of a process that had a session without an attacher.
@@ -58,7 +60,8 @@ pub fn set_process_leaves() {
     STATE.process_leaves.store(1, SeqCst);
 }
 
-/// For threads of the application, before the runtime or the process goes: waits until no session collects, within a limit.
+/// For threads of the application, before the runtime or the process goes: waits until no session
+/// collects, within a limit.
 pub fn wait_for_stop(limit: Duration) {
     let end = std::time::Instant::now() + limit;
     while STATE.collecting.load(SeqCst) && std::time::Instant::now() < end {
@@ -66,8 +69,9 @@ pub fn wait_for_stop(limit: Duration) {
     }
 }
 
-/// For an application's thread that waits for the agent's next round: wakes the agent, and tells whether it will come to it. A
-/// tool's function may be what the agent itself waits for, and the runtime may hold a lock of the calling thread's.
+/// For an application's thread that waits for the worker's next round: wakes the worker, and tells
+/// whether it will come to it. A tool's function may be what the worker itself waits for, and the
+/// runtime may hold a lock of the calling thread's.
 pub fn may_answer() -> bool {
     changes::wake();
     (changes::is_served() || is_on())
@@ -77,8 +81,9 @@ pub fn may_answer() -> bool {
         && !callbacks::is_inside()
 }
 
-/// For a thread that brings new tables: waits until the agent has hooked them, within a limit. The thread may hold a lock of the
-/// runtime's that the agent waits for, in `State::in_runtime`: then it does not wait, and the slots are taken when the agent is back.
+/// For a thread that brings new tables: waits until the worker has hooked them, within a limit. The
+/// thread may hold a lock of the runtime's that the worker waits for, in `State::in_runtime`: then
+/// it does not wait, and the slots are taken when the worker is back.
 pub fn look_again(hsa: bool) {
     ask_to_look(hsa);
     changes::wake();
@@ -130,7 +135,8 @@ fn ask_for_hooks() {
 pub struct Opening {
     /// The thread, where no other one was inside.
     first: Option<u32>,
-    /// The runtime's own tools call it once more from inside: the lock is held, so our thread cannot look, and the outer call waits for it.
+    /// The runtime's own tools call it once more from inside: the lock is held, so the worker thread
+    /// cannot look, and the outer call waits for it.
     nested: bool,
 }
 
@@ -146,8 +152,8 @@ impl Opening {
         }
     }
 
-    /// After the call: waits until the runtime's tables are hooked and the device's side is ready, within a limit, so that nothing that
-    /// comes after it goes by unseen.
+    /// After the call: waits until the runtime's tables are hooked and the device's side is ready,
+    /// within a limit, so that nothing that comes after it goes by unseen.
     pub fn end(self, is_open: bool) {
         if let Some(tid) = self.first {
             let _ = STATE.opener.compare_exchange(tid, 0, SeqCst, SeqCst);
@@ -158,8 +164,9 @@ impl Opening {
     }
 }
 
-/// For an application's thread that is about to make its first queue: waits until the device's side is ready, within a limit, so that
-/// not even the first dispatch is without times. The runtime's `hsa_init` is behind that thread, so it holds no lock of it.
+/// For an application's thread that is about to make its first queue: waits until the device's side
+/// is ready, within a limit, so that not even the first dispatch is without times. The runtime's
+/// `hsa_init` is behind that thread, so it holds no lock of it.
 pub fn wait_for_device() {
     if STATE.device_pending.load(Acquire) != 0 {
         ask_for_hooks();

@@ -1,4 +1,5 @@
-//! Hooks of a session's life: the application opens and closes the HSA runtime, makes its first queue, destroys kernels.
+//! Hooks of a session's life: the application opens and closes the HSA runtime, makes its first
+//! queue, destroys kernels.
 //!
 //! These wait for the worker thread. What records work is hooked in `midair-sdk-device`.
 //!
@@ -11,8 +12,8 @@ use midair_sdk_hot::probe;
 use midair_sdk_hot::wrappers;
 use std::ffi::c_void;
 
-/// A queue is made once and carries every dispatch: nothing may be launched before the device's side of a session that began before
-/// the runtime did is ready.
+/// A queue is made once and carries every dispatch: nothing may be launched before the device's
+/// side of a session that began before the runtime did is ready.
 unsafe extern "C-unwind" fn hsa_queue_create(
     agent: u64,
     size: u32,
@@ -60,7 +61,7 @@ unsafe extern "C-unwind" fn hsa_init() -> u32 {
 
 /// The runtime goes away: collection ends first, while its signals and queues are still there.
 unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
-    // A forked child has no agent that could end anything, and its generation is 0 from the start.
+    // A forked child has no worker that could end anything, and its generation is 0 from the start.
     let session = probe::generation() != 0;
     if session {
         gate::set_runtime_leaves(true);

@@ -26,8 +26,8 @@ pub struct Need {
 }
 
 impl Need {
-    /// Kinds whose calls get a correlation id: what is recorded, and HIP's when something that it launches is; and the kinds of
-    /// the device's work that is wanted.
+    /// Kinds whose calls get a correlation id: what is recorded, and HIP's when something that it
+    /// launches is; and the kinds of the device's work that is wanted.
     pub fn tracked(&self) -> KindSet {
         // Ranges are made from the calls that begin and end them.
         let ranges = self.recorded.contains(kind::MARKER_CORE_RANGE_API);
@@ -81,8 +81,8 @@ struct Taken {
 }
 
 impl Taken {
-    /// Whether a slot with `value` has neither ours nor anybody's wrapper over ours: somebody who was there before us has put back
-    /// what there was before, or even the runtime's own function.
+    /// Whether a slot with `value` has neither ours nor anybody's wrapper over ours: somebody who
+    /// was there before us has put back what there was before, or even the runtime's own function.
     fn is_gone(&self, value: *mut ()) -> bool {
         // SAFETY: dladdr takes any address; the out structure is plain data that zero is a value of.
         let (known, info) = unsafe {
@@ -93,8 +93,9 @@ impl Taken {
     }
 }
 
-/// Slots that hold ours, and those where somebody put a wrapper over ours in an earlier session: ours stays below it as a
-/// pass-through, is in use again when a session is on, and goes when it comes to the top again.
+/// Slots that hold ours, and those where somebody put a wrapper over ours in an earlier session:
+/// ours stays below it as a pass-through, is in use again when a session is on, and goes when it
+/// comes to the top again.
 #[derive(Debug)]
 pub struct Installed {
     /// All hooks there are.
@@ -106,8 +107,8 @@ pub struct Installed {
 /// What is known of slots beyond a process's own lists.
 #[derive(Debug)]
 pub struct Marks {
-    /// Slots may hold ours, or somebody's wrapper over ours, that no list of this process knows of: it was forked while they were
-    /// in.
+    /// Slots may hold ours, or somebody's wrapper over ours, that no list of this process knows of:
+    /// it was forked while they were in.
     pub inherited: AtomicBool,
     /// Wrappers stood over ours at the end of the last session.
     pub buried: AtomicBool,
@@ -139,12 +140,12 @@ fn is_ours(hooks: &[&[Hook]], slot: &Slot, value: *mut ()) -> bool {
             .any(|hook| hook.name == slot.name && hook.function == value.cast_const())
 }
 
-// SAFETY: the pointers are addresses of functions and slots, only used by our own thread.
+// SAFETY: the pointers are addresses of functions and slots, only used by the worker thread.
 unsafe impl Send for Installed {}
 
 fn slot_at(address: usize) -> &'static AtomicPtr<()> {
-    // SAFETY: the address of an aligned slot inside a live table, checked writable when the table was found; a runtime's tables are
-    // statics of a library that is not unloaded.
+    // SAFETY: the address of an aligned slot inside a live table, checked writable when the table
+    // was found; a runtime's tables are statics of a library that is not unloaded.
     unsafe { &*std::ptr::with_exposed_provenance::<AtomicPtr<()>>(address) }
 }
 
@@ -268,7 +269,8 @@ impl Installed {
                 continue;
             }
             let before = slot.original.load(Acquire);
-            // Nothing there (an extension that is not loaded), or changed since it was saved: the next look will find it.
+            // Nothing there (an extension that is not loaded), or changed since it was saved: the
+            // next look will find it.
             if !before.is_null() && cell.compare_exchange(before, ours, AcqRel, Relaxed).is_ok() {
                 self.taken.push(Taken {
                     address,
@@ -281,8 +283,8 @@ impl Installed {
         self.taken.len()
     }
 
-    /// Takes one entry of a table that has no wrappers, whatever it holds: an entry may be empty. `original` gets what it held, and is
-    /// what `ours` passes on to.
+    /// Takes one entry of a table that has no wrappers, whatever it holds: an entry may be empty.
+    /// `original` gets what it held, and is what `ours` passes on to.
     pub fn take_entry(
         &mut self,
         address: usize,

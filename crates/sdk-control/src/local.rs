@@ -1,15 +1,18 @@
-//! Sessions without an attacher of ours: somebody else's injector attached, or the process was started under the profiler.
+//! Sessions without an attacher of ours: somebody else's injector attached, or the process was
+//! started under the profiler.
 //!
-//! Our thread is made here instead of by the engine, and runs the same session: it configures nothing, attaches the tools that were
-//! named, takes the tables, ticks, and ends with a drain. Records for the attacher's spool have no attacher: the tool that wants
-//! them makes the spool and reads it ([`give_spool`]). Tools with buffers need no reader.
+//! The worker thread is made here instead of by the engine, and runs the same session: it configures
+//! nothing, attaches the tools that were named, takes the tables, ticks, and ends with a drain.
+//! Records for the attacher's spool have no attacher: the tool that wants them makes the spool and
+//! reads it ([`give_spool`]). Tools with buffers need no reader.
 //!
-//! * [`attach`] and [`detach`] for `rocprofiler_attach` and `rocprofiler_detach`: the thread is there as long as the session.
-//! * [`launch`] for a process that was started with tools: the thread waits for the first runtime, then the session lasts until the
-//!   process ends.
+//! * [`attach`] and [`detach`] for `rocprofiler_attach` and `rocprofiler_detach`: the thread is
+//!   there as long as the session.
+//! * [`launch`] for a process that was started with tools: the thread waits for the first runtime,
+//!   then the session lasts until the process ends.
 //!
-//! One session per process ([`midair_guest::claim`]), whoever made it. A forked child has none, and gets none: locks may be held there by
-//! threads that it does not have.
+//! One session per process ([`midair_guest::claim`]), whoever made it. A forked child has none, and
+//! gets none: locks may be held there by threads that it does not have.
 //!
 //! Decisions: AMD-021, AMD-022 (`docs/deviations/amd.md`).
 
@@ -44,7 +47,7 @@ const STACK: usize = 1 << 20;
 const SET_UP: Duration = Duration::from_secs(20);
 /// Longest detach: the tool writes its files in it.
 const DETACH: Duration = Duration::from_secs(600);
-/// Longest wait of an exit for our thread; it has to drain and to let go of the tables, and writes nothing.
+/// Longest wait of an exit for the worker thread; it has to drain and to let go of the tables, and writes nothing.
 const LEAVE: Duration = Duration::from_secs(5);
 /// How long the device may finish what it runs.
 const DRAIN: Duration = Duration::from_millis(100);
@@ -71,8 +74,8 @@ pub fn kind() -> Kind {
 /// [`Status::NOT_AVAILABLE`] when an attacher reads another, or another tool has given one.
 ///
 /// # Safety
-/// `base` must be the start of a spool of `len` bytes that is mapped until the tool's `tool_detach` or `finalize`, and for ever if the
-/// spool's outcome then says [`outcome::MEMORY_KEPT`].
+/// `base` must be the start of a spool of `len` bytes that is mapped until the tool's `tool_detach`
+/// or `finalize`, and for ever if the spool's outcome then says [`outcome::MEMORY_KEPT`].
 pub unsafe fn give_spool(base: *mut u8, len: usize) -> Result<(), Status> {
     if kind() == Kind::Engine {
         return Err(Status::NOT_AVAILABLE);
@@ -142,9 +145,10 @@ fn life(limit: Duration) -> Option<std::sync::MutexGuard<'static, ()>> {
 /// Attaches the tools that are named, with these settings. When it returns, records flow.
 ///
 /// # Errors
-/// [`Status::CONFIGURATION_LOCKED`] while another session is on, of whatever kind; [`Status::NOT_AVAILABLE`] when there is no tool,
-/// nobody to read what one wants, or in a forked child; [`Status::OUT_OF_RESOURCES`] without a thread; [`Status::ERROR`] when a tool
-/// refuses or the set-up takes too long.
+/// [`Status::CONFIGURATION_LOCKED`] while another session is on, of whatever kind;
+/// [`Status::NOT_AVAILABLE`] when there is no tool, nobody to read what one wants, or in a forked
+/// child; [`Status::OUT_OF_RESOURCES`] without a thread; [`Status::ERROR`] when a tool refuses or
+/// the set-up takes too long.
 pub fn attach(settings: Settings) -> Result<(), Status> {
     if is_child() {
         return Err(Status::NOT_AVAILABLE);
@@ -193,10 +197,12 @@ pub fn detach() -> Result<(), Status> {
     }
 }
 
-/// Serves the tools that the process was started with ([`registration::find_clients`]), from its first runtime on. Does nothing when
-/// they are served, when there are none, and in a forked child. A runtime that is loaded is hooked when this returns.
+/// Serves the tools that the process was started with ([`registration::find_clients`]), from its
+/// first runtime on. Does nothing when they are served, when there are none, and in a forked child.
+/// A runtime that is loaded is hooked when this returns.
 ///
-/// The set-up is done by the calling thread: it may be inside a `dlopen`, with a lock held that our thread would wait for.
+/// The set-up is done by the calling thread: it may be inside a `dlopen`, with a lock held that our
+/// thread would wait for.
 pub fn launch() {
     if is_child() || !(registration::has_started() || context::any_active()) {
         return;
@@ -244,8 +250,9 @@ pub fn context_started() {
     }
 }
 
-/// The library was loaded: in a process that is started under the profiler, the tools are found and served at once, before the
-/// program's first own instruction. That is so when `ROCPROFILER_LIBRARY_CTOR` says it: AMD's command line sets it, and ours.
+/// The library was loaded: in a process that is started under the profiler, the tools are found and
+/// served at once, before the program's first own instruction. That is so when
+/// `ROCPROFILER_LIBRARY_CTOR` says it: AMD's command line sets it, and ours.
 pub fn at_load(host: &'static SdkTable) {
     let asked = std::env::var("ROCPROFILER_LIBRARY_CTOR")
         .is_ok_and(|word| midair_settings::tool_boolean(&word) == Some(true));
@@ -254,8 +261,9 @@ pub fn at_load(host: &'static SdkTable) {
     }
 }
 
-/// Whether the loader can be asked by other threads: not inside a `dlopen`, whose caller holds its lock. Then this is a start, or as good
-/// as one; a library that is loaded later is served when the first table comes.
+/// Whether the loader can be asked by other threads: not inside a `dlopen`, whose caller holds its
+/// lock. Then this is a start, or as good as one; a library that is loaded later is served when the
+/// first table comes.
 fn is_loader_free() -> bool {
     let (say, said) = std::sync::mpsc::channel();
     let ask = move || {
@@ -270,7 +278,8 @@ fn is_loader_free() -> bool {
         && said.recv_timeout(LOADER_PATIENCE).is_ok()
 }
 
-/// As [`serve_the_start`], for a registration library's first table; `hsa`: the HSA runtime's, which is inside its `hsa_init` then.
+/// As [`serve_the_start`], for a registration library's first table; `hsa`: the HSA runtime's,
+/// which is inside its `hsa_init` then.
 pub fn serve_the_first_table(hsa: bool, host: &'static SdkTable) {
     if registration::discover::is_done() {
         return;
@@ -292,8 +301,9 @@ pub fn serve_the_start(host: &'static SdkTable) {
     }
 }
 
-/// Tables that a register library hands over are those that [`crate::tables`] finds by itself: the live ones. They are hooked
-/// when this returns, so that not even the runtime's first call goes by unseen.
+/// Tables that a register library hands over are those that [`crate::tables`] finds by itself: the
+/// live ones. They are hooked when this returns, so that not even the runtime's first call goes by
+/// unseen.
 pub fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) {
     if let (b"hsa", Some(root)) = (name.to_bytes(), tables.first()) {
         STATE.root_table.store(*root, SeqCst);
@@ -304,8 +314,8 @@ pub fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) {
     }
 }
 
-/// Tables came, HSA's or others: a session that waited for a runtime begins, and hooks them. On the thread that brings them, as in
-/// [`launch`].
+/// Tables came, HSA's or others: a session that waited for a runtime begins, and hooks them. On the
+/// thread that brings them, as in [`launch`].
 pub(crate) fn runtime_is_here(hsa: bool) {
     if !(is_on() || changes::is_served()) {
         return;
@@ -328,8 +338,8 @@ fn begin_watched() -> bool {
         .is_ok()
 }
 
-/// For a signal handler that ends the process: has our thread end the session and the tools, and waits for it. Calls nothing that a
-/// handler may not.
+/// For a signal handler that ends the process: has the worker thread end the session and the tools, and
+/// waits for it. Calls nothing that a handler may not.
 pub(crate) fn finish_within(limit: Duration) {
     if is_on()
         && STATE
@@ -383,7 +393,8 @@ unsafe extern "C" {
     fn at_quick_exit(function: extern "C" fn()) -> std::ffi::c_int;
 }
 
-/// Has the session ended at exit, before the runtimes' own ends: call it again when a runtime came, which has registered its own.
+/// Has the session ended at exit, before the runtimes' own ends: call it again when a runtime came,
+/// which has registered its own.
 fn leave_at_exit() {
     // SAFETY: `on_exit` is a function of a library that is never unloaded.
     unsafe { libc::atexit(on_exit) };
@@ -403,8 +414,8 @@ extern "C" fn on_quick_exit() {
     edge((), || leave(false));
 }
 
-/// Ends the session and the tools of a process that is about to end without its exit handlers, or to become another program: then only
-/// where something is being recorded.
+/// Ends the session and the tools of a process that is about to end without its exit handlers, or
+/// to become another program: then only where something is being recorded.
 pub fn leave(becomes_another: bool) {
     if is_on() && !(becomes_another && STATE.phase.load(SeqCst) == Phase::Watching) {
         STATE.becomes.store(becomes_another, SeqCst);
@@ -413,7 +424,7 @@ pub fn leave(becomes_another: bool) {
     }
 }
 
-/// Our thread. A launched session has been set up by another, or waits for its runtime.
+/// The worker thread. A launched session has been set up by another, or waits for its runtime.
 fn serve(kind: Kind) {
     if kind == Kind::Launched && !watch() {
         // Over before it began.
@@ -480,8 +491,8 @@ fn watch() -> bool {
     }
 }
 
-/// Returns when no thread is inside a `dlopen`: a library that is being loaded may yet bring its tables by itself, and the set-up asks
-/// the loader for functions.
+/// Returns when no thread is inside a `dlopen`: a library that is being loaded may yet bring its
+/// tables by itself, and the set-up asks the loader for functions.
 fn wait_for_the_loader() {
     // SAFETY: dladdr takes any address and a structure of which zero is a value.
     unsafe {

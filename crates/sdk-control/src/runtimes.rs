@@ -138,7 +138,8 @@ impl Told {
     }
 }
 
-/// Version of the library loaded at `home`, by the name of its file: nothing is called, so a runtime that is not initialised stays so.
+/// Version of the library loaded at `home`, by the name of its file: nothing is called, so a
+/// runtime that is not initialised stays so.
 fn version_at(home: usize) -> u64 {
     std::fs::read("/proc/thread-self/maps").map_or(0, |maps| {
         maps.split(|byte| *byte == b'\n')
@@ -153,8 +154,8 @@ fn version_at(home: usize) -> u64 {
     })
 }
 
-/// The version in a file's name such as `libamdhip64.so.7.2.53211`, as AMD's registration counts: 10000 * major + 100 * minor + patch.
-/// A third number above 99 counts builds and is no patch.
+/// The version in a file's name such as `libamdhip64.so.7.2.53211`, as AMD's registration counts:
+/// 10000 * major + 100 * minor + patch. A third number above 99 counts builds and is no patch.
 fn version_in(path: &str) -> u64 {
     let path = path.trim().trim_end_matches(" (deleted)");
     let Some((_, numbers)) = path.rsplit_once(".so.") else {

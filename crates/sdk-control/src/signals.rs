@@ -1,7 +1,8 @@
 //! Signals that end a launched process: what was recorded is written before it ends, by that signal.
 //!
-//! A handler is put only where the default action stands, which ends the process. It runs nothing but two futex calls: our own thread
-//! does the work, while the signalled thread waits for it, within a limit. A program that has, or sets, a handler of its own keeps it.
+//! A handler is put only where the default action stands, which ends the process. It runs nothing
+//! but two futex calls: the worker thread does the work, while the signalled thread waits for it,
+//! within a limit. A program that has, or sets, a handler of its own keeps it.
 //! (`--disable-signal-handlers`, `ROCPROF_SIGNAL_HANDLERS=0`: none of this.)
 
 use crate::state::{SIGNAL_LIMIT, STATE};
@@ -28,7 +29,8 @@ pub fn take(patience: Option<u64>) {
         .signal_limit
         .store(patience.unwrap_or(SIGNAL_LIMIT), Relaxed);
     for signal in SIGNALS {
-        // SAFETY: plain structures that zero is a value of; the handler is a function of a library that is never unloaded.
+        // SAFETY: plain structures that zero is a value of; the handler is a function of a library
+        // that is never unloaded.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &mut before) != 0

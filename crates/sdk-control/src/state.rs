@@ -30,12 +30,14 @@ pub(crate) struct State {
     pub runtime_leaves: AtomicU32,
     /// 1 once the process runs its exit handlers.
     pub process_leaves: AtomicU32,
-    /// 1 from the session's begin until the HSA runtime is open *and* hooked: whoever's `hsa_init` returns meanwhile waits. It is not
-    /// taken back when the runtime is merely seen open, since the worker may lose its processor before it has hooked a slot.
+    /// 1 from the session's begin until the HSA runtime is open *and* hooked: whoever's `hsa_init`
+    /// returns meanwhile waits. It is not taken back when the runtime is merely seen open, since
+    /// the worker may lose its processor before it has hooked a slot.
     pub hsa_closed: AtomicU32,
     /// 1 while a session wants the device's work and the HSA runtime is not open yet, or open and not hooked.
     pub device_pending: AtomicU32,
-    /// Threads of the application that went on into an open runtime before the worker had hooked it: what they did may be missing.
+    /// Threads of the application that went on into an open runtime before the worker had hooked
+    /// it: what they did may be missing.
     pub went_on: AtomicU32,
     /// The first thread that is inside `hsa_init`, 0 when none is.
     pub opener: AtomicU32,
@@ -102,8 +104,8 @@ static FRESH: ForkState<State> = ForkState::new(State::new());
 /// # Safety
 /// In a forked child that has had no session of its own: no other thread uses the state.
 pub(crate) unsafe fn reset_after_fork() {
-    // What stays: whether slots may hold ours that no list of the child knows, and what register libraries said, which is true of the
-    // child, too.
+    // What stays: whether slots may hold ours that no list of the child knows, and what register
+    // libraries said, which is true of the child, too.
     // SAFETY: the caller's promise.
     unsafe {
         STATE.replace(

@@ -1,8 +1,9 @@
 //! Finding the live API tables of the HIP and HSA runtimes in this process, with no opt-in and no side effect.
 //!
-//! Every exported HIP and HSA function is a stub that jumps through the runtime's live table. [`decode`] reads the stubs and
-//! finds the table; several functions must agree on it, each at the offset that the ABI gives its name, before it is believed.
-//! Nothing is called, so a runtime that is not initialised stays so.
+//! Every exported HIP and HSA function is a stub that jumps through the runtime's live table.
+//! [`decode`] reads the stubs and finds the table; several functions must agree on it, each at the
+//! offset that the ABI gives its name, before it is believed. Nothing is called, so a runtime that
+//! is not initialised stays so.
 
 pub mod decode;
 pub mod elf;
@@ -94,7 +95,8 @@ pub fn find() -> Found {
                         None => {}
                     }
                 }
-                // Finalizer and image functions jump through tables of the runtime's own until their extension is loaded.
+                // Finalizer and image functions jump through tables of the runtime's own until
+                // their extension is loaded.
                 Look::Refused(_) if table.hsa && table.slots.len() < 20 => {}
                 Look::Refused(why) => found
                     .refused
@@ -102,8 +104,8 @@ pub fn find() -> Found {
             }
         }
     });
-    // Two copies of a runtime: which of them the program works with cannot be told, so neither is taken. One that was taken before the
-    // other came is kept by who took it.
+    // Two copies of a runtime: which of them the program works with cannot be told, so neither is
+    // taken. One that was taken before the other came is kept by who took it.
     for (index, module) in std::mem::take(&mut found.twice) {
         found.live.retain(|live| live.index != index);
         if let Some(table) = wrappers::TABLES.get(index) {
@@ -116,9 +118,10 @@ pub fn find() -> Found {
     found
 }
 
-/// Has runtimes make their tables that make them in their first call, which would go by unseen: the function that every stub calls
-/// first is called here, where three stubs agree on it. It builds the table and initialises nothing else. For a process that is starting;
-/// only while no library is being loaded.
+/// Has runtimes make their tables that make them in their first call, which would go by unseen: the
+/// function that every stub calls first is called here, where three stubs agree on it. It builds
+/// the table and initialises nothing else. For a process that is starting; only while no library is
+/// being loaded.
 pub fn make() {
     let Some(maps) = Maps::of_self() else { return };
     let mut getters: Vec<usize> = Vec::new();
@@ -143,7 +146,8 @@ pub fn make() {
         }
     });
     for getter in getters {
-        // SAFETY: the runtime's own function without arguments, as its stubs call it; it was decoded as one that returns a table.
+        // SAFETY: the runtime's own function without arguments, as its stubs call it; it was
+        // decoded as one that returns a table.
         unsafe {
             let getter: unsafe extern "C" fn() -> *const () =
                 std::mem::transmute(std::ptr::with_exposed_provenance::<()>(getter));

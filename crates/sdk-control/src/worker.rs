@@ -1,4 +1,4 @@
-//! What our thread does in a process of AMD's runtimes: tools are configured and attached, and the collection runs.
+//! What the worker thread does in a process of AMD's runtimes: tools are configured and attached, and the collection runs.
 //!
 //! How it came here, and where it waits between sessions, is `midair-guest`'s.
 
@@ -12,7 +12,7 @@ use midair_settings::{Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 
-/// The agent's own state, kept between sessions.
+/// The worker's own state, kept between sessions.
 #[derive(Debug, Default)]
 struct Agent {
     /// Tools loaded so far, by the identity that the attacher gave them.
@@ -25,7 +25,7 @@ struct Tool {
     handle: *mut c_void,
 }
 
-/// Entry point, called by the boot code on our thread. Returns only when the thread shall end.
+/// Entry point, called by the boot code on the worker thread. Returns only when the thread shall end.
 ///
 /// # Safety
 /// `boot` must be the live boot block of the calling thread, mapped for ever.
@@ -59,8 +59,8 @@ impl Work for Agent {
             .collect();
         setting::publish(settings);
         collect::with(|collection| collection.begin(Some(area)));
-        // Tools start their contexts one by one; the collection begins once, with all of them, so that every domain of the trace
-        // begins at the same moment.
+        // Tools start their contexts one by one; the collection begins once, with all of them, so
+        // that every domain of the trace begins at the same moment.
         self.attach_tools(offer, tools, &named)?;
         collect::with(|collection| collection.apply())?;
         Ok(())

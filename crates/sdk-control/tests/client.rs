@@ -1,5 +1,6 @@
-//! A tool written in C, compiled against its own layouts, under the SDK: it makes contexts and buffers, and gets records that
-//! this test delivers. What it sees, it writes down; the lines are compared.
+//! A tool written in C, compiled against its own layouts, under the SDK: it makes contexts and
+//! buffers, and gets records that this test delivers. What it sees, it writes down; the lines are
+//! compared.
 
 #![allow(
     clippy::unwrap_used,
@@ -395,8 +396,8 @@ fn a_c_tool_sees_what_was_recorded() {
         ]
     );
 
-    // The device's buffer has a watermark of one byte: a callback per record. A dispatch without times counts as dropped; one
-    // from before the context was started is not the tool's.
+    // The device's buffer has a watermark of one byte: a callback per record. A dispatch without
+    // times counts as dropped; one from before the context was started is not the tool's.
     let t = clock::now();
     let copy = event::Copy {
         header: Header {

@@ -1,11 +1,11 @@
-//! `librocprofiler-sdk.so.1`: the C names of the SDK's crates, and the entry of our thread.
+//! `librocprofiler-sdk.so.1`: the C names of the SDK's crates, and the entry of the worker thread.
 
 use midair_record::boot::BootBlock;
 pub use midair_sdk_api::capi as api;
 pub use midair_sdk_control::capi as control;
 
-/// Entry of our thread in a target ([`midair_record::boot::ENTRY`]), called by the boot code. Returns when the thread shall
-/// end.
+/// Entry of the worker thread in a target ([`midair_record::boot::ENTRY`]), called by the boot code.
+/// Returns when the thread shall end.
 ///
 /// # Safety
 /// `boot` must be the live boot block of the calling thread, mapped for ever.

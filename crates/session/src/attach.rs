@@ -39,8 +39,8 @@ impl Session {
         options: &Options,
     ) -> Result<Session, Failure> {
         match Session::attach_once(request, install, options) {
-            // The worker thread waits some seconds for the offer. Where this process got no processor for so long, nothing
-            // was begun, and the attach is tried once more.
+            // The worker thread waits some seconds for the offer. Where this process got no
+            // processor for so long, nothing was begun, and the attach is tried once more.
             Err(StartError::OfferNotTaken(_)) => {
                 Session::attach_once(request, install, options).map_err(StartError::into_failure)
             }
@@ -135,8 +135,8 @@ impl Session {
                 Ok(session)
             }
             Err(start) => {
-                // The worker thread's own report explains more than the silence on the channel. The thread has then ended,
-                // or will not park: its mappings are removed.
+                // The worker thread's own report explains more than the silence on the channel. The
+                // thread has then ended, or will not park: its mappings are removed.
                 let Some(error) = entered.failure() else {
                     // A process that has ended meanwhile, or is stopped, is silent, too.
                     return Err(match entered.interrupted() {

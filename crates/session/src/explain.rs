@@ -70,8 +70,8 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
     Failure::new(kind, refusal.to_string()).hint(hint)
 }
 
-/// Why entering failed. Where the listener did not serve, the failure is what forbids tracing, and its sentence also says
-/// why the listener did not serve.
+/// Why entering failed. Where the listener did not serve, the failure is what forbids tracing, and
+/// its sentence also says why the listener did not serve.
 pub(crate) fn not_entered(approach: &Approach, error: &EnterError) -> Failure {
     match (error, &approach.inspection) {
         (EnterError::ListenerUnusable { why }, Err(refusal)) => {

@@ -8,7 +8,8 @@ pub(crate) fn live(pid: Pid) -> Option<Tid> {
     task::live(pid).ok()?
 }
 
-/// The root directory of a process as it sees it. A first thread that has ended has no root, so another thread stands for it.
+/// The root directory of a process as it sees it. A first thread that has ended has no root, so
+/// another thread stands for it.
 pub(crate) fn root_of(pid: Pid) -> PathBuf {
     let tid = live(pid).unwrap_or(pid.leader());
     PathBuf::from(format!("/proc/{pid}/task/{tid}/root"))

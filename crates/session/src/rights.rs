@@ -199,7 +199,8 @@ impl FileIdentity {
         // Leaving uid 0 removed these from the effective set; file capabilities have to be dropped here.
         data[0].effective &= !PAST_FILES;
         sys::set_capabilities(data)?;
-        // The calls do not tell of a failure: a second one tells what is now. `before` goes back if it is not what it should be.
+        // The calls do not tell of a failure: a second one tells what is now. `before` goes back if
+        // it is not what it should be.
         if sys::file_ids() != real {
             return Err(io::ErrorKind::PermissionDenied.into());
         }

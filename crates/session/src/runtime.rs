@@ -172,8 +172,8 @@ pub(crate) fn detect_mapped(look: &Inspection) -> Result<Option<Detected>, Failu
     Runtimes::of(&look.modules).choose(&look.copies(), look.pid)
 }
 
-/// Refuses a process with two copies of one runtime. Which of them it works with cannot be told, and a trace of the other
-/// would look as if nothing had happened.
+/// Refuses a process with two copies of one runtime. Which of them it works with cannot be told,
+/// and a trace of the other would look as if nothing had happened.
 ///
 /// # Errors
 /// [`Kind::Ambiguous`].

@@ -45,8 +45,8 @@ const MODES: [&CStr; 3] = [
     c"ROCPROF_KERNEL_RENAME",
 ];
 
-/// Settings that ask for something that is not collected yet, each once. The command line refuses them by name; whoever sets
-/// them in the environment gets a note.
+/// Settings that ask for something that is not collected yet, each once. The command line refuses
+/// them by name; whoever sets them in the environment gets a note.
 pub fn not_built() -> impl Iterator<Item = &'static CStr> {
     let first = |domain: &'static Domain| domain.asks().first().map(|ask: &Ask| ask.setting);
     let of_domains = DOMAINS

@@ -131,7 +131,8 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
         let _ = give.send(follow(reader, records, &stopped));
     };
     quiet_thread(NAME, STACK, follow).map_err(|error| setup(&error))?;
-    // SAFETY: the reader's own mapping. It is kept by the thread, which ends when the session is over, and then by `finish`.
+    // SAFETY: the reader's own mapping. It is kept by the thread, which ends when the session is
+    // over, and then by `finish`.
     unsafe { sdk.give_spool(base, len) }
         .map_err(|error| setup(&format!("the SDK takes no spool (status {})", error.0)))?;
     *recording() = Some(Recording {

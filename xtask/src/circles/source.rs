@@ -340,7 +340,8 @@ impl Parser<'_> {
         }
     }
 
-    /// A path in an inline module, as the file's own module would write it. Other names than of the crate are left as they are.
+    /// A path in an inline module, as the file's own module would write it. Other names than of the
+    /// crate are left as they are.
     fn seen_from_file(&self, path: Vec<String>) -> Vec<String> {
         if self.inline.is_empty()
             || !matches!(path.first().map(String::as_str), Some("self" | "super"))

@@ -209,7 +209,8 @@ fn a_thread_that_does_not_stop_in_time_is_not_left_stopped() {
         stop: Duration::ZERO,
         ..quick()
     };
-    // On a busy machine the attacher may come to its check only after the thread has stopped: as many attempts as that takes.
+    // On a busy machine the attacher may come to its check only after the thread has stopped: as
+    // many attempts as that takes.
     let limit = Instant::now() + PATIENCE;
     let (mut attempts, mut missed) = (0, 0);
     while attempts < 10 || (missed == 0 && Instant::now() < limit) {

@@ -1,5 +1,5 @@
-//! Records and parts of records that only a CUDA process has. The layouts of CUPTI's own records are not here: they differ
-//! from version to version and are read in the target.
+//! Records and parts of records that only a CUDA process has. The layouts of CUPTI's own records
+//! are not here: they differ from version to version and are read in the target.
 
 use super::Header;
 #[cfg(doc)]
@@ -77,8 +77,8 @@ pub struct MemorySet {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Synchronization {
-    /// Common header; `operation` is the `CUpti_ActivitySynchronizationType`: 1 event, 2 a stream waits for an event, 3 stream,
-    /// 4 context.
+    /// Common header; `operation` is the `CUpti_ActivitySynchronizationType`: 1 event, 2 a stream
+    /// waits for an event, 3 stream, 4 context.
     pub header: Header,
     /// When the wait began.
     pub start: u64,
@@ -181,8 +181,9 @@ pub const fn cuda_node(ordinal: u32) -> u32 {
     CUDA_NODE.saturating_add(ordinal)
 }
 
-/// The number that records have instead of a stream's handle: CUPTI's ids of the context and of the stream, which together
-/// name it. It is never 0, not even for the default stream of the first context: CUPTI counts contexts from 1.
+/// The number that records have instead of a stream's handle: CUPTI's ids of the context and of the
+/// stream, which together name it. It is never 0, not even for the default stream of the first
+/// context: CUPTI counts contexts from 1.
 pub const fn cuda_stream(context: u32, stream: u32) -> u64 {
     (context as u64) << 32 | stream as u64
 }

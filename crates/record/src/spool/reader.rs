@@ -147,8 +147,8 @@ impl Reader {
             faulted: 0,
         };
         reader.fault_in(chunks_at + FIRST_CHUNKS * CHUNK);
-        // SAFETY: the mapping is fresh, ours alone until the descriptor is passed on, large enough for Head and SETTINGS,
-        // and page-aligned; the fields written are plain integers.
+        // SAFETY: the mapping is fresh, ours alone until the descriptor is passed on, large enough
+        // for Head and SETTINGS, and page-aligned; the fields written are plain integers.
         unsafe {
             let head = &mut *reader.base.cast::<Head>();
             head.version = crate::VERSION;
@@ -171,8 +171,9 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Populates the pages of `bytes` more, charged to our cgroup, so that the application's threads do not fault them in one
-    /// by one. Call it until it returns false. A kernel before Linux 5.14 cannot, and leaves it to the first touch.
+    /// Populates the pages of `bytes` more, charged to our cgroup, so that the application's
+    /// threads do not fault them in one by one. Call it until it returns false. A kernel before
+    /// Linux 5.14 cannot, and leaves it to the first touch.
     pub fn fault_in(&mut self, bytes: usize) -> bool {
         let from = self.faulted;
         let upto = from
@@ -201,8 +202,8 @@ impl Reader {
     /// The spool as writers see it, for a spool that this process itself fills.
     ///
     /// # Safety
-    /// The result, its copies, and every [`ChunkWriter`](super::ChunkWriter) that stored to it must not be used after this
-    /// reader was dropped.
+    /// The result, its copies, and every [`ChunkWriter`](super::ChunkWriter) that stored to it must
+    /// not be used after this reader was dropped.
     pub unsafe fn area(&self) -> Option<super::Area> {
         // SAFETY: the mapping is page-aligned, of this length, and lives as long as self; the caller promises the rest.
         unsafe { super::Area::new(self.base, self.len) }
@@ -239,8 +240,9 @@ impl Reader {
             .collect()
     }
 
-    /// Copies out what was committed since the last call and frees chunks that are read completely. `sink` gets the bytes as
-    /// the target wrote them, one chunk at a time and in order within it. Returns the number of bytes.
+    /// Copies out what was committed since the last call and frees chunks that are read completely.
+    /// `sink` gets the bytes as the target wrote them, one chunk at a time and in order within it.
+    /// Returns the number of bytes.
     ///
     /// # Errors
     /// Whatever `sink` returns; the bytes it refused are not read again.
@@ -290,8 +292,8 @@ impl Reader {
 
     fn chunk(&self, index: usize) -> (&ChunkHead, *const u8) {
         debug_assert!(index < self.cursors.len());
-        // SAFETY: callers pass indexes below chunk_count; all chunks lie inside the mapping, aligned to 64, and a ChunkHead
-        // is made of integers and atomics.
+        // SAFETY: callers pass indexes below chunk_count; all chunks lie inside the mapping,
+        // aligned to 64, and a ChunkHead is made of integers and atomics.
         unsafe {
             let at = self.base.add(self.chunks_at + index * CHUNK);
             (&*at.cast::<ChunkHead>(), at.add(size_of::<ChunkHead>()))

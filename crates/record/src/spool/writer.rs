@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// thread writes little, so a few tries are enough to skip the chunks of such threads.
 const CLAIM_TRIES: u64 = 16;
 
-/// A spool mapped in this process. It is a copy of the address, not an owner: the code that mapped the spool unmaps it when
-/// no thread writes to it any more.
+/// A spool mapped in this process. It is a copy of the address, not an owner: the code that mapped
+/// the spool unmaps it when no thread writes to it any more.
 #[derive(Debug, Clone, Copy)]
 pub struct Area {
     base: *mut u8,
@@ -23,8 +23,8 @@ impl Area {
     /// For a mapped spool of `len` bytes; `None` when its head does not describe a spool of that size.
     ///
     /// # Safety
-    /// `base` must be the page-aligned start of a readable and writable mapping of `len` bytes that stays mapped while any
-    /// copy of the result, or a [`ChunkWriter`] made from it, is used.
+    /// `base` must be the page-aligned start of a readable and writable mapping of `len` bytes that
+    /// stays mapped while any copy of the result, or a [`ChunkWriter`] made from it, is used.
     pub unsafe fn new(base: *mut u8, len: usize) -> Option<Area> {
         if len < HEAD {
             return None;
@@ -66,7 +66,8 @@ impl Area {
     /// Writes a message about a failure where the attaching side reads it. Only the worker thread calls this.
     pub fn set_message(&self, text: &str) {
         let len = text.len().min(1024);
-        // SAFETY: the field lies inside the mapped head, and only the worker thread writes it before publishing message_len.
+        // SAFETY: the field lies inside the mapped head, and only the worker thread writes it
+        // before publishing message_len.
         unsafe {
             let message = (&raw mut (*self.base.cast::<Head>()).message).cast::<u8>();
             std::ptr::copy_nonoverlapping(text.as_ptr(), message, len);
@@ -90,7 +91,8 @@ impl Area {
         (0..wanted).all(|ahead| {
             let index = next.wrapping_add(ahead) % head.chunk_count;
             let offset = head.chunks_at as usize + index as usize * CHUNK;
-            // SAFETY: `new` checked that all chunks lie inside the mapping, aligned to 64; only an atomic of it is read.
+            // SAFETY: `new` checked that all chunks lie inside the mapping, aligned to 64; only an
+            // atomic of it is read.
             let chunk_head = unsafe { &*self.base.add(offset).cast::<ChunkHead>() };
             chunk_head.state.load(Acquire) == chunk::FREE
         })
@@ -140,8 +142,8 @@ impl ChunkWriter {
         }
     }
 
-    /// Stores one record made of `parts` in order; their sizes must add up to the record's size (a multiple of 8). When no
-    /// chunk is free the record is dropped and counted.
+    /// Stores one record made of `parts` in order; their sizes must add up to the record's size (a
+    /// multiple of 8). When no chunk is free the record is dropped and counted.
     ///
     /// # Safety
     /// The chunk that this writer holds, if any, must be one of `area`, and `area` must still be mapped.

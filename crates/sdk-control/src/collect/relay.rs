@@ -5,8 +5,8 @@ use midair_record::event;
 use midair_record::spool::Area;
 use midair_sdk_api::buffer;
 
-/// Moves what the private spool holds on: to the tools' buffers, and to the attacher's spool what is meant for it. Returns whether
-/// there was anything.
+/// Moves what the private spool holds on: to the tools' buffers, and to the attacher's spool what
+/// is meant for it. Returns whether there was anything.
 pub(super) fn relay(route: &mut Route, spool: Option<Area>, tid: u32) -> bool {
     let Route::Relay { reader, onward } = route else {
         return false;

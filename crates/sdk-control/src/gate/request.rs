@@ -9,8 +9,8 @@ word_enum! {
         None = 0,
         /// All that are there.
         Tables = 1,
-        /// The same, while the HSA runtime registers: it is inside `hsa_init`, behind the loading of its own tools, so its slots can
-        /// be hooked.
+        /// The same, while the HSA runtime registers: it is inside `hsa_init`, behind the loading
+        /// of its own tools, so its slots can be hooked.
         Hsa = 2,
     }
 }

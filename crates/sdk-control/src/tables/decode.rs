@@ -1,8 +1,9 @@
 //! Reads the machine code of an exported runtime function and says through which table it jumps.
 //!
-//! Forms seen (`docs/sources.md#hsa`, `docs/sources.md#hip`): HSA `mov table(%rip),%rax; jmp *off(%rax)` (also by way of `lea; mov (%rax)`); HIP
-//! `…save arguments…; call get_table; …restore…; mov off(%rax),%rax; jmp *%rax`, where `get_table` is
-//! `movzbl guard(%rip); test; je slow; mov table(%rip),%rax; ret`. The decoder follows the straight path, tracks the one value
+//! Forms seen (`docs/sources.md#hsa`, `docs/sources.md#hip`): HSA `mov table(%rip),%rax; jmp
+//! *off(%rax)` (also by way of `lea; mov (%rax)`); HIP `…save arguments…; call get_table;
+//! …restore…; mov off(%rax),%rax; jmp *%rax`, where `get_table` is `movzbl guard(%rip); test; je
+//! slow; mov table(%rip),%rax; ret`. The decoder follows the straight path, tracks the one value
 //! that matters (is it the table's address?), and gives up on anything else.
 
 use super::maps::Maps;
@@ -85,7 +86,8 @@ pub fn stub(maps: &Maps, address: usize) -> Result<Stub, NotAStub> {
                 ));
             }
             Mnemonic::Call if instruction.op0_kind() == OpKind::NearBranch64 => {
-                // HSA's hsa_init calls a helper first and loads the table later: a call whose target is no getter is passed over.
+                // HSA's hsa_init calls a helper first and loads the table later: a call whose
+                // target is no getter is passed over.
                 let target = instruction.near_branch_target() as usize;
                 table = getter(maps, target)
                     .ok()

@@ -1,7 +1,7 @@
 //! Exported symbols of the libraries that this process has loaded, read from memory as the loader reads them.
 //!
-//! `dlsym` would not do: it does not see libraries that were loaded RTLD_LOCAL (Python's), and would need a handle that keeps
-//! them loaded.
+//! `dlsym` would not do: it does not see libraries that were loaded RTLD_LOCAL (Python's), and
+//! would need a handle that keeps them loaded.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -56,7 +56,8 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     else {
         return 0;
     };
-    // SAFETY: the dynamic section of a loaded library lies at base + p_vaddr with p_memsz bytes and stays while it is loaded.
+    // SAFETY: the dynamic section of a loaded library lies at base + p_vaddr with p_memsz bytes and
+    // stays while it is loaded.
     let dynamic = unsafe {
         let at =
             std::ptr::with_exposed_provenance::<Dyn>(base.wrapping_add(header.p_vaddr as usize));
@@ -108,7 +109,8 @@ impl Module<'_> {
             .take_while(|entry| entry.tag != 0)
             .find(|entry| entry.tag == tag)?
             .value as usize;
-        // glibc relocates these entries in place, except in the vDSO and with some loaders: both forms are told apart by the base.
+        // glibc relocates these entries in place, except in the vDSO and with some loaders: both
+        // forms are told apart by the base.
         Some(if value < self.base {
             self.base + value
         } else {
@@ -124,8 +126,9 @@ impl Module<'_> {
             self.address(DT_GNU_HASH)?,
         );
         let wanted = gnu_hash(name.as_bytes());
-        // SAFETY: the tables of a loaded library, laid out as the gABI and the GNU hash section say; the loader itself relies on
-        // them, and the library stays loaded while the loader's lock is held.
+        // SAFETY: the tables of a loaded library, laid out as the gABI and the GNU hash section
+        // say; the loader itself relies on them, and the library stays loaded while the loader's
+        // lock is held.
         unsafe {
             let word =
                 |at: usize| std::ptr::read_unaligned(std::ptr::with_exposed_provenance::<u32>(at));

@@ -1,4 +1,5 @@
-//! Where libroctx64.so.4 of the old roctracer, which has no tables, keeps its callback (`midair_sdk_hot::markers::legacy`).
+//! Where libroctx64.so.4 of the old roctracer, which has no tables, keeps its callback
+//! (`midair_sdk_hot::markers::legacy`).
 
 use super::elf;
 use super::maps::Maps;

@@ -1,5 +1,5 @@
-//! What memory of this process may be read, run and written, from its maps file: so that a wrong guess about a table ends in
-//! a refusal and not in a fault of the target.
+//! What memory of this process may be read, run and written, from its maps file: so that a wrong
+//! guess about a table ends in a refusal and not in a fault of the target.
 
 /// One range of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,8 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// The calling process's. Not by `/proc/self`: that is the first thread, which may have ended, and then has no mappings.
+    /// The calling process's. Not by `/proc/self`: that is the first thread, which may have ended,
+    /// and then has no mappings.
     pub fn of_self() -> Option<Maps> {
         Some(Self::parse(&std::fs::read("/proc/thread-self/maps").ok()?))
     }
@@ -68,7 +69,8 @@ impl Maps {
         if !self.covers(address, into.len(), |range| range.read) {
             return false;
         }
-        // The kernel checks again: a range may be gone since the picture was taken, and then this fails instead of faulting.
+        // The kernel checks again: a range may be gone since the picture was taken, and then this
+        // fails instead of faulting.
         let local = libc::iovec {
             iov_base: into.as_mut_ptr().cast(),
             iov_len: into.len(),
@@ -84,8 +86,8 @@ impl Maps {
             return read as usize == into.len();
         }
         // process_vm_readv may be forbidden (seccomp); the picture has said that the range is readable.
-        // SAFETY: the range was mapped readable when the picture was taken, a moment ago, by a library that is not unloaded
-        // while the loader's list is being walked.
+        // SAFETY: the range was mapped readable when the picture was taken, a moment ago, by a
+        // library that is not unloaded while the loader's list is being walked.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 std::ptr::with_exposed_provenance::<u8>(address),

@@ -1,9 +1,10 @@
 //! The table through which the HSA runtime tells tools of scratch memory.
 //!
-//! No exported function jumps through it, so it is found by way of the root table, which names all tables. In AMD's runtime the root
-//! lies right before the core table, in one object (seen in 6.0 to 7.2.4: `HsaApiTableContainer` of api/hsa_api_tables.json); a
-//! register library may also have handed it over. Either is believed only if it proves to be the root: its version and its own size,
-//! and that it names the very tables that the exported functions jump through.
+//! No exported function jumps through it, so it is found by way of the root table, which names all
+//! tables. In AMD's runtime the root lies right before the core table, in one object (seen in 6.0
+//! to 7.2.4: `HsaApiTableContainer` of api/hsa_api_tables.json); a register library may also have
+//! handed it over. Either is believed only if it proves to be the root: its version and its own
+//! size, and that it names the very tables that the exported functions jump through.
 //!
 //! Decisions: AMD-029 (`docs/deviations/amd.md`).
 
@@ -30,8 +31,8 @@ pub const SIZE: usize = 64;
 /// Offset of the first entry.
 pub const FIRST: usize = 16;
 
-/// Finds the table that goes with the live tables `found`. `handed_over`: where a register library said that the root is, 0 when none
-/// did.
+/// Finds the table that goes with the live tables `found`. `handed_over`: where a register library
+/// said that the root is, 0 when none did.
 ///
 /// # Errors
 /// Why there is none, in words; `None` when the runtime itself was not found.

@@ -1,4 +1,5 @@
-//! What the tests of both sides' deaths share: programs on the stand-in runtimes, the attaching side as a process of its own.
+//! What the tests of both sides' deaths share: programs on the stand-in runtimes, the attaching
+//! side as a process of its own.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic")]
 
 use std::collections::BTreeMap;
@@ -116,7 +117,8 @@ pub fn steps(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// Numbers of the steps to take: all in the long form, else those that are the session's own. The engine's tests take its steps.
+/// Numbers of the steps to take: all in the long form, else those that are the session's own. The
+/// engine's tests take its steps.
 pub fn numbers(steps: &[String]) -> Vec<u64> {
     let engine = |name: &str| {
         name.starts_with("PTRACE_")
