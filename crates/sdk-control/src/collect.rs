@@ -14,13 +14,11 @@ use crate::runtimes;
 use crate::state::STATE;
 use crate::tables;
 use midair_domain::{KindSet, sets};
-use midair_record::event::{Untimed, kind, note};
+use midair_record::event::{kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
 use midair_sdk_api::{changes, notes};
-use midair_sdk_device::allocations;
-use midair_sdk_device::copies;
-use midair_sdk_device::hooks::Hook;
+use midair_sdk_device::domain::{self, Device, Domain, Entry};
 use midair_sdk_device::queue::harvest::Harvester;
 use midair_sdk_device::queue::state;
 use midair_sdk_device::scratch;
@@ -30,14 +28,10 @@ use midair_sdk_hot::callbacks;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::markers::{self, legacy};
 use midair_sdk_hot::probe;
-use midair_sdk_hot::wrappers::original;
 use relay::relay;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use std::time::Duration;
-
-/// All hooks, of both crates.
-static HOOKS: [&[Hook]; 2] = [hooks::HOOKS, midair_sdk_device::hooks::HOOKS];
 
 /// Runs `act` on the collection. On the worker only.
 pub fn with<T>(act: impl FnOnce(&mut Collection) -> T) -> T {
@@ -45,7 +39,7 @@ pub fn with<T>(act: impl FnOnce(&mut Collection) -> T) -> T {
         .collection
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    act(guard.get_or_insert_with(|| Collection::new(&HOOKS)))
+    act(guard.get_or_insert_with(|| Collection::new(hooks::HOOKS)))
 }
 
 /// How long a thread may stay in a record store.
@@ -111,10 +105,7 @@ impl Collection {
         let mut need = need_of(wanted);
         if let Some(running) = &mut self.running {
             // What was looked at once is looked at until the session ends: a queue whose doorbells went by unseen has no books.
-            need.kernels |= running.need.kernels;
-            need.copies |= running.need.copies;
-            need.allocations |= running.need.allocations;
-            need.scratch |= running.need.scratch;
+            need.work |= running.need.work;
             need.called = callbacks::publish(wanted.services.clone());
             running.need = need;
             probe::set_kinds(need.tracked(), need.recorded);
@@ -129,9 +120,11 @@ impl Collection {
         if !probe::prepare() || !state::provide() {
             return Err("cannot map memory for the hooks".to_owned());
         }
-        state::clear();
-        allocations::clear();
-        scratch::clear(need_of(wanted).kernels);
+        let wanted_work = need_of(wanted).work;
+        for domain in &mut self.domains {
+            domain.begin(wanted_work);
+        }
+        scratch::clear(wanted_work.contains(kind::KERNEL_DISPATCH));
         symbols::begin();
         markers::begin();
         let (route, area) = if wanted.delivers() {
@@ -181,12 +174,12 @@ impl Collection {
             tools: None,
             hsa_up: false,
             // Whoever brings tables is inside `hsa_init`.
-            born_here: need.kernels && STATE.request.load(SeqCst) == TableRequest::Hsa,
+            born_here: need.work.contains(kind::KERNEL_DISPATCH)
+                && STATE.request.load(SeqCst) == TableRequest::Hsa,
             hsa_final: false,
             hsa_open: false,
             hsa_ready: false,
             waiting_for: "",
-            copies_switched: false,
             looked_at: 0,
             epoch: 0,
             told: Vec::new(),
@@ -219,7 +212,7 @@ impl Collection {
         self.take_slots();
         self.look_at_hsa();
         if let Some(running) = &mut self.running {
-            Self::open_hsa(running, &mut self.harvester);
+            Self::open_hsa(running, &mut self.domains, &mut self.harvester);
         }
         self.take_slots();
         self.let_in();
@@ -254,7 +247,7 @@ impl Collection {
         }
         running.hsa_up = Self::runtime_is_open();
         if !running.hsa_up {
-            running.born_here = running.need.kernels;
+            running.born_here = running.need.work.contains(kind::KERNEL_DISPATCH);
         }
         if running.hsa_up {
             self.hsa_slots_are_final();
@@ -287,14 +280,29 @@ impl Collection {
         if !running.hsa_final {
             return;
         }
-        if running.need.scratch {
-            Self::find_tools(running);
-            if let Some(table) = &running.tools {
-                for (index, (original, hook)) in scratch::entries().enumerate() {
-                    let address = table.base + tables::tools::FIRST + 8 * index;
-                    self.installed
-                        .take_entry(address, table.home, original, hook);
-                }
+        let scratch_entries = running
+            .need
+            .work
+            .contains(kind::SCRATCH_MEMORY)
+            .then(scratch::entries)
+            .into_iter()
+            .flatten();
+        let entries: Vec<Entry> = self
+            .domains
+            .iter()
+            .filter(|domain| running.need.work.contains(domain.kind()))
+            .flat_map(|domain| domain.entries())
+            .chain(scratch_entries)
+            .collect();
+        if entries.is_empty() {
+            return;
+        }
+        Self::find_tools(running);
+        if let Some(table) = &running.tools {
+            for (index, (original, hook)) in entries.into_iter().enumerate() {
+                let address = table.base + tables::tools::FIRST + 8 * index;
+                self.installed
+                    .take_entry(address, table.home, original, hook);
             }
         }
     }
@@ -361,7 +369,7 @@ impl Collection {
 
     /// Once the HSA runtime is there and open: signals, names, profiling of copies. Contexts start one by one, so what is needed
     /// may grow after the runtime was opened.
-    fn open_hsa(running: &mut Running, harvester: &mut Harvester) {
+    fn open_hsa(running: &mut Running, domains: &mut [Box<dyn Domain>], harvester: &mut Harvester) {
         if !running.need.runtime() {
             return;
         }
@@ -377,8 +385,9 @@ impl Collection {
             if !running.hsa_open {
                 return;
             }
-            state::set_born_here(running.born_here);
-            allocations::learn();
+            for domain in &mut *domains {
+                domain.runtime_is_open(running.born_here);
+            }
             symbols::write_agents(&mut running.sink);
         }
         if !running.need.device() {
@@ -394,11 +403,10 @@ impl Collection {
                 running.sink.put(kind::NOTE, &note(complaint));
             }
         }
-        if running.need.copies && !running.copies_switched {
-            // Whether somebody had it on already cannot be asked; AMD's HIP never switches it.
-            // SAFETY: the runtime's own function.
-            running.copies_switched =
-                unsafe { original::hsa_amd_profiling_async_copy_enable(1) } == 0;
+        for domain in domains {
+            if domain::needs_device(&**domain) && running.need.work.contains(domain.kind()) {
+                domain.open();
+            }
         }
     }
 
@@ -419,16 +427,22 @@ impl Collection {
         for text in notes::take() {
             running.sink.put(kind::NOTE, &note(&text));
         }
+        let mut device = Device {
+            harvester: &mut self.harvester,
+            sink: &mut running.sink,
+        };
         if running.hsa_ready {
-            busy |= self.harvester.pass(&mut running.sink) > 0;
-            busy |= copies::pass(&mut self.harvester, &mut running.sink, None) > 0;
-            busy |= copies::under_way() > 0
-                || state::all().any(|queue| !queue.flights.range().is_empty());
-            symbols::refresh(&mut running.sink);
+            for domain in on_device(&mut self.domains) {
+                busy |= domain.pass(&mut device);
+            }
+            busy |= on_device(&mut self.domains).any(|domain| domain.under_way() > 0);
+            symbols::refresh(device.sink);
             // What ended up to now was written above; what is loaded up to now is told.
             symbols::retire();
         }
-        busy |= allocations::pass(&mut running.sink, false) > 0;
+        for domain in off_device(&mut self.domains) {
+            busy |= domain.pass(&mut device);
+        }
         busy |= relay(&mut running.route, self.spool, changes::worker());
         let time = now();
         if time - running.looked_at > LOADER_LOOK {
@@ -458,17 +472,25 @@ impl Collection {
         };
         probe::close(QUIESCE_LIMIT);
         if running.hsa_ready {
-            self.harvester.close(&mut running.sink);
+            let mut device = Device {
+                harvester: &mut self.harvester,
+                sink: &mut running.sink,
+            };
+            for domain in on_device(&mut self.domains) {
+                domain.close(&mut device);
+            }
             loop {
-                self.harvester.pass(&mut running.sink);
-                copies::pass(&mut self.harvester, &mut running.sink, None);
-                let still = self.harvester.under_way() + copies::under_way() as u64;
-                if still == 0 || now() >= deadline {
+                for domain in on_device(&mut self.domains) {
+                    domain.pass(&mut device);
+                }
+                if under_way(&mut self.domains) == 0 || now() >= deadline {
                     break;
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
-            self.harvester.put_back();
+            for domain in on_device(&mut self.domains) {
+                domain.restore(&mut device);
+            }
         }
         for text in callbacks::close(CALLBACK_LIMIT) {
             running.sink.put(kind::NOTE, &note(&text));
@@ -493,26 +515,19 @@ impl Collection {
             symbols::set_changed();
             symbols::refresh(&mut running.sink);
             symbols::retire();
-            if self.harvester.under_way() > 0 || copies::under_way() > 0 {
+            if under_way(&mut self.domains) > 0 {
                 self.outcome |= outcome::STILL_RUNNING;
             }
-            self.harvester.finish(&mut running.sink);
-            copies::pass(
-                &mut self.harvester,
-                &mut running.sink,
-                Some(Untimed::RunningAtDetach),
-            );
-            if running.copies_switched {
-                // SAFETY: the runtime's own function; we switched it on.
-                unsafe { original::hsa_amd_profiling_async_copy_enable(0) };
+            let mut device = Device {
+                harvester: &mut self.harvester,
+                sink: &mut running.sink,
+            };
+            for domain in on_device(&mut self.domains) {
+                domain.books(&mut device);
             }
-            let unseen = state::unseen();
-            if unseen > 0 {
-                let text =
-                    format!("{unseen} uses of queues beyond those that fit were not looked at");
-                running.sink.put(kind::NOTE, &note(&text));
+            for domain in on_device(&mut self.domains) {
+                domain.release(&mut device);
             }
-            self.harvester.give_back();
         } else if running.need.device() {
             running.sink.put(
                 kind::NOTE,
@@ -530,7 +545,14 @@ impl Collection {
                 )),
             );
         }
-        allocations::pass(&mut running.sink, true);
+        let mut device = Device {
+            harvester: &mut self.harvester,
+            sink: &mut running.sink,
+        };
+        for domain in off_device(&mut self.domains) {
+            domain.books(&mut device);
+            domain.release(&mut device);
+        }
         if running.live.is_empty() {
             self.outcome |= outcome::NO_TABLES;
         }
@@ -566,9 +588,25 @@ fn need_of(wanted: &Wanted) -> Need {
     Need {
         recorded: kinds & sets::HOOKED_CALLS,
         called: KindSet::EMPTY,
-        kernels: kinds.contains(kind::KERNEL_DISPATCH) || wanted.code_objects,
-        copies: kinds.contains(kind::MEMORY_COPY),
-        allocations: kinds.contains(kind::MEMORY_ALLOCATION),
-        scratch: kinds.contains(kind::SCRATCH_MEMORY),
+        work: (kinds & sets::NEEDS_RUNTIME).with_if(kind::KERNEL_DISPATCH, wanted.code_objects),
     }
+}
+
+/// Domains whose work is done by the device.
+fn on_device(domains: &mut [Box<dyn Domain>]) -> impl Iterator<Item = &mut Box<dyn Domain>> {
+    domains
+        .iter_mut()
+        .filter(|domain| domain::needs_device(&***domain))
+}
+
+/// All others.
+fn off_device(domains: &mut [Box<dyn Domain>]) -> impl Iterator<Item = &mut Box<dyn Domain>> {
+    domains
+        .iter_mut()
+        .filter(|domain| !domain::needs_device(&***domain))
+}
+
+/// Work of the device that has not ended.
+fn under_way(domains: &mut [Box<dyn Domain>]) -> u64 {
+    on_device(domains).map(|domain| domain.under_way()).sum()
 }

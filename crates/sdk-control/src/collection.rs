@@ -4,6 +4,8 @@ use crate::install::{Installed, Need};
 use crate::runtimes;
 use crate::tables::Live;
 use midair_record::spool::{Area, ChunkWriter, Reader};
+use midair_sdk_device::domain::Domain;
+use midair_sdk_device::domains;
 use midair_sdk_device::hooks::Hook;
 use midair_sdk_device::queue::harvest::Harvester;
 use midair_sdk_device::sink::Sink;
@@ -43,7 +45,6 @@ pub(crate) struct Running {
     pub(crate) hsa_final: bool,
     /// Why it is not, in words.
     pub(crate) waiting_for: &'static str,
-    pub(crate) copies_switched: bool,
     pub(crate) looked_at: u64,
     pub(crate) epoch: u64,
     pub(crate) told: Vec<String>,
@@ -67,6 +68,8 @@ impl Running {
 #[derive(Debug)]
 pub struct Collection {
     pub(crate) harvester: Harvester,
+    /// What happens here for each kind of records.
+    pub(crate) domains: Vec<Box<dyn Domain>>,
     pub(crate) installed: Installed,
     /// Our callback in the old ROCTx library.
     pub(crate) roctx_tap: Option<legacy::Tap>,
@@ -92,10 +95,14 @@ pub enum Left {
 }
 
 impl Collection {
-    /// One that collects nothing yet, with all hooks there are.
-    pub(crate) fn new(hooks: &'static [&'static [Hook]]) -> Collection {
+    /// One that collects nothing yet, with all domains. `session_hooks`: those of a session's life.
+    pub(crate) fn new(session_hooks: &'static [Hook]) -> Collection {
+        let domains = domains::all();
+        let mut hooks = vec![session_hooks, midair_sdk_device::hooks::SIGNALS];
+        hooks.extend(domains.iter().map(|domain| domain.hooks()));
         Collection {
             harvester: Harvester::default(),
+            domains,
             installed: Installed::new(hooks),
             roctx_tap: None,
             running: None,

@@ -15,14 +15,8 @@ pub struct Need {
     pub recorded: KindSet,
     /// Kinds whose calls tools are told of.
     pub called: KindSet,
-    /// Kernel dispatches.
-    pub kernels: bool,
-    /// Asynchronous copies.
-    pub copies: bool,
-    /// Allocations of memory.
-    pub allocations: bool,
-    /// Changes of scratch memory.
-    pub scratch: bool,
+    /// Kinds of the device's work and of memory.
+    pub work: KindSet,
 }
 
 impl Need {
@@ -36,17 +30,12 @@ impl Need {
         } else {
             self.recorded | self.called
         };
-        calls
-            .with_if(kind::MARKER_CORE_API, ranges)
-            .with_if(kind::KERNEL_DISPATCH, self.kernels)
-            .with_if(kind::MEMORY_COPY, self.copies)
-            .with_if(kind::MEMORY_ALLOCATION, self.allocations)
-            .with_if(kind::SCRATCH_MEMORY, self.scratch)
+        (calls | self.work).with_if(kind::MARKER_CORE_API, ranges)
     }
 
     /// Whether the runtime has to be open for what is wanted.
     pub fn runtime(&self) -> bool {
-        self.device() || self.allocations || self.scratch
+        !self.work.is_empty()
     }
 
     /// Whether ROCTx is wanted.
@@ -56,15 +45,15 @@ impl Need {
 
     /// Whether any of the device's work is wanted.
     pub fn device(&self) -> bool {
-        self.kernels || self.copies
+        self.work.intersects(sets::NEEDS_DEVICE)
     }
 
     fn wants(&self, purpose: Purpose) -> bool {
         match purpose {
-            Purpose::Kernels => self.kernels,
-            Purpose::Copies => self.copies,
+            Purpose::Kernels => self.work.contains(kind::KERNEL_DISPATCH),
+            Purpose::Copies => self.work.contains(kind::MEMORY_COPY),
             Purpose::Signals => self.device(),
-            Purpose::Allocations => self.allocations,
+            Purpose::Allocations => self.work.contains(kind::MEMORY_ALLOCATION),
             Purpose::Always => true,
         }
     }
@@ -99,7 +88,7 @@ impl Taken {
 #[derive(Debug)]
 pub struct Installed {
     /// All hooks there are.
-    hooks: &'static [&'static [Hook]],
+    hooks: Vec<&'static [Hook]>,
     taken: Vec<Taken>,
     buried: Vec<Taken>,
 }
@@ -131,7 +120,7 @@ impl Marks {
 }
 
 /// Whether a slot's value is one of ours for it.
-fn is_ours(hooks: &[&[Hook]], slot: &Slot, value: *mut ()) -> bool {
+fn is_ours(hooks: &[&'static [Hook]], slot: &Slot, value: *mut ()) -> bool {
     value.cast_const() == slot.wrapper
         || hooks
             .iter()
@@ -155,7 +144,7 @@ fn table_of(live: &Live) -> Option<&'static Table> {
 
 impl Installed {
     /// Nothing is in yet; `hooks` are all there are.
-    pub fn new(hooks: &'static [&'static [Hook]]) -> Installed {
+    pub fn new(hooks: Vec<&'static [Hook]>) -> Installed {
         Installed {
             hooks,
             taken: Vec::new(),
@@ -188,7 +177,7 @@ impl Installed {
                     before,
                     home: live.home,
                 };
-                if is_ours(self.hooks, slot, value) {
+                if is_ours(&self.hooks, slot, value) {
                     // Ours since before the fork: in use again, and given back at the end.
                     self.buried.push(Taken {
                         ours: value,

@@ -9,9 +9,12 @@
 
 pub(crate) mod waiting;
 
+use crate::domain::{Device, Domain};
+use crate::hooks::{self, Hook};
 use crate::sink::Sink;
 use crate::state::STATE;
 use crate::symbols;
+use midair_domain::KindSet;
 use midair_record::event::{Allocation, Header, NO_NODE, Plain, kind};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
@@ -314,4 +317,29 @@ pub(crate) unsafe extern "C-unwind" fn hsa_amd_vmem_handle_release(handle: u64) 
         });
     }
     status
+}
+
+/// Allocations as a domain.
+#[derive(Debug, Clone, Copy)]
+pub struct Allocations;
+
+impl Domain for Allocations {
+    fn kind(&self) -> u8 {
+        kind::MEMORY_ALLOCATION
+    }
+    fn hooks(&self) -> &'static [Hook] {
+        hooks::ALLOCATIONS
+    }
+    fn begin(&mut self, _wanted: KindSet) {
+        clear();
+    }
+    fn runtime_is_open(&mut self, _born_here: bool) {
+        learn();
+    }
+    fn pass(&mut self, device: &mut Device<'_>) -> bool {
+        pass(device.sink, false) > 0
+    }
+    fn books(&mut self, device: &mut Device<'_>) {
+        pass(device.sink, true);
+    }
 }

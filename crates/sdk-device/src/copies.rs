@@ -10,6 +10,8 @@
 pub(crate) mod entry;
 pub(crate) mod settle;
 
+use crate::domain::{Device, Domain};
+use crate::hooks::{self, Hook};
 use crate::layout::Signal;
 use crate::queue::harvest::Harvester;
 use crate::queue::watch::Watcher;
@@ -17,6 +19,7 @@ use crate::sink::Sink;
 use crate::state::STATE;
 pub use entry::Facts;
 use entry::{Entry, Outcome, Stage};
+use midair_domain::KindSet;
 use midair_record::event::{Copy, Header, Plain, Untimed, flag, kind};
 use midair_sdk_hot::wrappers::original;
 use settle::times;
@@ -190,4 +193,47 @@ fn write(harvester: &mut Harvester, sink: &mut Sink, facts: &Facts, outcome: Out
         untimed,
     };
     sink.put(kind::MEMORY_COPY, record.bytes());
+}
+
+/// Asynchronous copies as a domain.
+#[derive(Debug, Default)]
+pub struct Copies {
+    /// We switched the runtime's profiling of copies on.
+    switched: bool,
+}
+
+impl Domain for Copies {
+    fn kind(&self) -> u8 {
+        kind::MEMORY_COPY
+    }
+    fn hooks(&self) -> &'static [Hook] {
+        hooks::COPIES
+    }
+    fn begin(&mut self, _wanted: KindSet) {
+        self.switched = false;
+    }
+    fn open(&mut self) {
+        if !self.switched {
+            // Whether somebody had it on already cannot be asked; AMD's HIP never switches it.
+            // SAFETY: the runtime's own function.
+            self.switched = unsafe { original::hsa_amd_profiling_async_copy_enable(1) } == 0;
+        }
+    }
+    fn pass(&mut self, device: &mut Device<'_>) -> bool {
+        pass(device.harvester, device.sink, None) > 0
+    }
+    fn under_way(&self) -> u64 {
+        under_way() as u64
+    }
+    fn books(&mut self, device: &mut Device<'_>) {
+        pass(
+            device.harvester,
+            device.sink,
+            Some(Untimed::RunningAtDetach),
+        );
+        if std::mem::take(&mut self.switched) {
+            // SAFETY: the runtime's own function; we switched it on.
+            unsafe { original::hsa_amd_profiling_async_copy_enable(0) };
+        }
+    }
 }

@@ -9,6 +9,7 @@ use crate::allocations::{
     hsa_amd_vmem_handle_release, hsa_memory_allocate, hsa_memory_free,
 };
 use crate::copies;
+pub use crate::hook::{Hook, Purpose};
 use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueuePointer, Signal};
 use crate::queue::flight::Launch;
 use crate::queue::queue_state::Life;
@@ -21,35 +22,6 @@ use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::{self, original};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Release;
-
-/// A hook and the slot it is for.
-#[derive(Debug)]
-pub struct Hook {
-    /// Function of the slot.
-    pub name: &'static str,
-    /// What is put into it.
-    pub function: *const (),
-    /// What it is for.
-    pub purpose: Purpose,
-}
-
-// SAFETY: `function` is the address of a function, never written through.
-unsafe impl Sync for Hook {}
-
-/// When a hook is needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// For dispatches.
-    Kernels,
-    /// For copies.
-    Copies,
-    /// For dispatches or copies: signals that carry times.
-    Signals,
-    /// For allocations.
-    Allocations,
-    /// In every session.
-    Always,
-}
 
 fn launch(busy: &mut Busy) -> Launch {
     let tid = busy.tid();
@@ -454,20 +426,8 @@ unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_rect(
     copy_asked(ticket, status)
 }
 
-/// A list of hooks, by purpose: `hooks! { Kernels: hsa_queue_destroy, …; … }`.
-#[macro_export]
-macro_rules! hooks {
-    ($($purpose:ident: $($name:ident),*;)*) => {
-        &[$($($crate::hooks::Hook {
-            name: stringify!($name),
-            function: $name as *const (),
-            purpose: $crate::hooks::Purpose::$purpose,
-        },)*)*]
-    };
-}
-
-/// All hooks.
-pub static HOOKS: &[Hook] = crate::hooks! {
+/// For dispatches.
+pub static KERNELS: &[Hook] = crate::hooks! {
     Kernels:
         hsa_queue_add_write_index_scacq_screl, hsa_queue_add_write_index_scacquire,
         hsa_queue_add_write_index_relaxed, hsa_queue_add_write_index_screlease,
@@ -475,6 +435,10 @@ pub static HOOKS: &[Hook] = crate::hooks! {
         hsa_queue_cas_write_index_relaxed, hsa_queue_cas_write_index_screlease,
         hsa_queue_store_write_index_relaxed, hsa_queue_store_write_index_screlease,
         hsa_queue_destroy, hsa_executable_freeze;
+};
+
+/// For dispatches or copies: signals that carry times.
+pub static SIGNALS: &[Hook] = crate::hooks! {
     Signals:
         hsa_signal_store_relaxed, hsa_signal_store_screlease,
         hsa_signal_silent_store_relaxed, hsa_signal_silent_store_screlease,
@@ -483,8 +447,16 @@ pub static HOOKS: &[Hook] = crate::hooks! {
         hsa_signal_add_scacq_screl, hsa_signal_add_scacquire,
         hsa_signal_add_relaxed, hsa_signal_add_screlease,
         hsa_signal_destroy;
+};
+
+/// For copies.
+pub static COPIES: &[Hook] = crate::hooks! {
     Copies:
         hsa_amd_memory_async_copy, hsa_amd_memory_async_copy_on_engine, hsa_amd_memory_async_copy_rect;
+};
+
+/// For allocations.
+pub static ALLOCATIONS: &[Hook] = crate::hooks! {
     Allocations:
         hsa_memory_allocate, hsa_memory_free, hsa_amd_memory_pool_allocate, hsa_amd_memory_pool_free,
         hsa_amd_vmem_handle_create, hsa_amd_vmem_handle_release;

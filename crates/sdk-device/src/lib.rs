@@ -4,6 +4,9 @@
 
 pub mod allocations;
 pub mod copies;
+pub mod domain;
+pub mod domains;
+pub mod hook;
 pub mod hooks;
 pub mod layout;
 pub mod queue;

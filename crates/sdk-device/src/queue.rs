@@ -12,6 +12,7 @@
 
 pub mod flight;
 pub mod harvest;
+mod kernels;
 pub mod pool;
 pub mod queue_state;
 pub mod scan;
@@ -20,3 +21,5 @@ pub mod settle;
 pub mod state;
 pub mod timing;
 pub mod watch;
+
+pub use kernels::Kernels;

@@ -222,14 +222,6 @@ impl Harvester {
         }
     }
 
-    /// Flights that have not ended.
-    pub fn under_way(&self) -> u64 {
-        state::all()
-            .map(|queue| queue.flights.range())
-            .map(|range| range.end - range.start)
-            .sum()
-    }
-
     /// Switches profiling back, the last thing that is done to queues: the hooks must still be in,
     /// since the application may destroy a queue at any moment and only its hook waits for us.
     pub fn put_back(&mut self) {

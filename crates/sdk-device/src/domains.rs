@@ -1,0 +1,27 @@
+//! The domains with a part of their own in the target: one row each.
+
+use crate::domain::Domain;
+use crate::{allocations, copies, queue};
+
+/// All domains with a part of their own in the target. API calls have none: wrappers record them.
+pub fn all() -> Vec<Box<dyn Domain>> {
+    vec![
+        Box::new(queue::Kernels),
+        Box::new(copies::Copies::default()),
+        Box::new(allocations::Allocations),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_domain_is_one_row_of_the_table_of_domains() {
+        let mut kinds: Vec<u8> = all().iter().map(|domain| domain.kind()).collect();
+        let rows = midair_domain::sets::NEEDS_RUNTIME;
+        assert!(kinds.iter().all(|kind| rows.contains(*kind)), "{kinds:?}");
+        kinds.dedup();
+        assert_eq!(kinds.len(), all().len(), "no domain twice");
+    }
+}

@@ -1,0 +1,52 @@
+//! Dispatches of kernels as a domain.
+
+use super::state;
+use crate::domain::{Device, Domain};
+use crate::hooks::{self, Hook};
+use midair_domain::KindSet;
+use midair_record::event::{kind, note};
+
+/// Dispatches.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernels;
+
+impl Domain for Kernels {
+    fn kind(&self) -> u8 {
+        kind::KERNEL_DISPATCH
+    }
+    fn hooks(&self) -> &'static [Hook] {
+        hooks::KERNELS
+    }
+    fn begin(&mut self, _wanted: KindSet) {
+        state::clear();
+    }
+    fn runtime_is_open(&mut self, born_here: bool) {
+        state::set_born_here(born_here);
+    }
+    fn pass(&mut self, device: &mut Device<'_>) -> bool {
+        device.harvester.pass(device.sink) > 0
+    }
+    fn under_way(&self) -> u64 {
+        state::all()
+            .map(|queue| queue.flights.range())
+            .map(|range| range.end - range.start)
+            .sum()
+    }
+    fn close(&mut self, device: &mut Device<'_>) {
+        device.harvester.close(device.sink);
+    }
+    fn restore(&mut self, device: &mut Device<'_>) {
+        device.harvester.put_back();
+    }
+    fn books(&mut self, device: &mut Device<'_>) {
+        device.harvester.finish(device.sink);
+    }
+    fn release(&mut self, device: &mut Device<'_>) {
+        let unseen = state::unseen();
+        if unseen > 0 {
+            let text = format!("{unseen} uses of queues beyond those that fit were not looked at");
+            device.sink.put(kind::NOTE, &note(&text));
+        }
+        device.harvester.give_back();
+    }
+}
