@@ -21,7 +21,6 @@ use midair_sdk_api::{changes, notes};
 use midair_sdk_device::domain::{self, Device, Domain, Entry};
 use midair_sdk_device::queue::harvest::Harvester;
 use midair_sdk_device::queue::state;
-use midair_sdk_device::scratch;
 use midair_sdk_device::sink::Sink;
 use midair_sdk_device::symbols;
 use midair_sdk_hot::callbacks;
@@ -124,7 +123,6 @@ impl Collection {
         for domain in &mut self.domains {
             domain.begin(wanted_work);
         }
-        scratch::clear(wanted_work.contains(kind::KERNEL_DISPATCH));
         symbols::begin();
         markers::begin();
         let (route, area) = if wanted.delivers() {
@@ -280,19 +278,11 @@ impl Collection {
         if !running.hsa_final {
             return;
         }
-        let scratch_entries = running
-            .need
-            .work
-            .contains(kind::SCRATCH_MEMORY)
-            .then(scratch::entries)
-            .into_iter()
-            .flatten();
         let entries: Vec<Entry> = self
             .domains
             .iter()
             .filter(|domain| running.need.work.contains(domain.kind()))
             .flat_map(|domain| domain.entries())
-            .chain(scratch_entries)
             .collect();
         if entries.is_empty() {
             return;

@@ -1,7 +1,7 @@
 //! The domains with a part of their own in the target: one row each.
 
 use crate::domain::Domain;
-use crate::{allocations, copies, queue};
+use crate::{allocations, copies, queue, scratch};
 
 /// All domains with a part of their own in the target. API calls have none: wrappers record them.
 pub fn all() -> Vec<Box<dyn Domain>> {
@@ -9,6 +9,7 @@ pub fn all() -> Vec<Box<dyn Domain>> {
         Box::new(queue::Kernels),
         Box::new(copies::Copies::default()),
         Box::new(allocations::Allocations),
+        Box::new(scratch::ScratchMemory),
     ]
 }
 

@@ -8,17 +8,18 @@
 
 pub(crate) mod tables;
 
+use crate::domain::{self, Domain};
 use crate::layout::QueuePointer;
 use crate::queue::queue_state::MOST;
 use crate::queue::state;
 use crate::state::STATE;
 use crate::symbols;
+use midair_domain::KindSet;
 use midair_record::event::{Header, Plain, Queue, Scratch, kind};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use std::ffi::c_void;
 use std::mem::transmute;
-use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use tables::{Change, ENTRIES, OPEN, QUEUES};
 
@@ -29,23 +30,31 @@ type Handler = unsafe extern "C-unwind" fn(*const c_void) -> Status;
 /// (source: api/hsa_types.json): starts are odd, ends follow.
 const OPERATIONS: [u32; 3] = [1, 2, 3];
 
-/// A new session. Only while none is on. `kernels`: the dispatches' side numbers queues, from 1.
-pub fn clear(kernels: bool) {
-    STATE.scratches.changes.clear();
-    STATE.scratches.known.clear();
-    let last = if kernels { MOST } else { 0 };
-    STATE.scratches.last_number.store(last as u32, Relaxed);
-}
+/// Changes of scratch memory as a domain.
+#[derive(Debug, Clone, Copy)]
+pub struct ScratchMemory;
 
-/// The entries of the runtime's table for tools, in its order: where what each held before goes,
-/// and what goes in.
-pub fn entries() -> impl Iterator<Item = (&'static AtomicPtr<()>, *mut ())> {
-    STATE
-        .scratches
-        .originals
-        .iter()
-        .zip(HOOKS)
-        .map(|(original, hook)| (original, hook as *mut ()))
+impl Domain for ScratchMemory {
+    fn kind(&self) -> u8 {
+        kind::SCRATCH_MEMORY
+    }
+    fn entries(&self) -> Vec<domain::Entry> {
+        STATE
+            .scratches
+            .originals
+            .iter()
+            .zip(HOOKS)
+            .map(|(original, hook)| (original, hook as *mut ()))
+            .collect()
+    }
+    fn begin(&mut self, wanted: KindSet) {
+        STATE.scratches.changes.clear();
+        STATE.scratches.known.clear();
+        // The side of the dispatches numbers queues, too, from 1.
+        let kernels = wanted.contains(kind::KERNEL_DISPATCH);
+        let last = if kernels { MOST } else { 0 };
+        STATE.scratches.last_number.store(last as u32, Relaxed);
+    }
 }
 
 /// Our number of a queue, and its agent's node. `alive`: it is in use and not on its way out.
@@ -224,3 +233,20 @@ unsafe extern "C-unwind" fn hook<const INDEX: usize>(event: *const c_void) -> St
 static HOOKS: [Handler; ENTRIES] = [
     hook::<0>, hook::<1>, hook::<2>, hook::<3>, hook::<4>, hook::<5>,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_queues_are_numbered_behind_those_of_the_dispatches() {
+        let mut scratch = ScratchMemory;
+        let last = || STATE.scratches.last_number.load(Relaxed);
+        scratch.begin(KindSet::EMPTY.with(kind::SCRATCH_MEMORY));
+        assert_eq!(last(), 0);
+        scratch.begin(KindSet::EMPTY.with(kind::KERNEL_DISPATCH));
+        assert_eq!(last() as usize, MOST);
+        // One entry of the runtime's table for each event: begin and end of three operations.
+        assert_eq!(scratch.entries().len(), 2 * OPERATIONS.len());
+    }
+}
