@@ -266,7 +266,7 @@ impl Project {
     }
 }
 
-/// Seeds/000 and seeds/001: the CMake project, its tools on processes with and without
+/// The first two documents that we implement: the CMake project, its tools on processes with and without
 /// ROCP_TOOL_ATTACH, and a tool of its own.
 #[test]
 fn the_cmake_project_builds_and_its_tools_work() -> Result<()> {

@@ -62,7 +62,7 @@ pub type Configure =
 pub type ConfigureAttach =
     unsafe extern "C" fn(u32, *const c_char, u32, *mut ClientId) -> *mut ConfigureAttachResult;
 
-/// What `rocprofiler_configure_experimental` of the first generation returns (source: seeds/000):
+/// What `rocprofiler_configure_experimental` of the first generation returns (source: `docs/sources.md#register`):
 /// [`ConfigureResult`] with two more.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,12 @@
-//! A session of collecting: brings hooks, queues and spool into line with what the running contexts want.
+//! A session that collects: brings hooks, queues and spool into line with what the running contexts
+//! want.
 //!
-//! Only our own thread (the *agent*) changes anything; others ask through [`changes`] and wait. The order on the way in: originals
-//! saved, signals ready, slots taken, recording opened. On the way out: nothing new taken on while the device's rest drains with the
-//! hooks still in, recording off, everyone seen outside, slots restored, books written, signals given back.
+//! Only the worker thread changes anything; other threads leave a request ([`changes`]) and wait.
+//!
+//! On the way in originals are saved, signals made ready, slots hooked, and the recording is opened.
+//! On the way out nothing new is taken on, while the hooks stay and the device's rest ends; then the
+//! recording is closed, every thread is seen outside, slots are restored, counts are written, and
+//! signals are given back to the runtime.
 
 mod relay;
 
@@ -103,7 +107,8 @@ impl Collection {
         }
         let mut need = need_of(wanted);
         if let Some(running) = &mut self.running {
-            // What was looked at once is looked at until the session ends: a queue whose doorbells went by unseen has no books.
+            // What was looked at once is looked at until the session ends: a queue whose doorbells
+            // went by unseen has no books.
             need.work |= running.need.work;
             need.called = callbacks::publish(wanted.services.clone());
             running.need = need;
@@ -134,7 +139,8 @@ impl Collection {
                 session: 0,
             };
             let reader = Reader::create(&options).map_err(|error| error.to_string())?;
-            // SAFETY: the reader goes into `route`. It is dropped only when every thread was seen outside, and leaked otherwise.
+            // SAFETY: the reader goes into `route`. It is dropped only when every thread was seen
+            // outside, and leaked otherwise.
             let area = unsafe { reader.area() }.ok_or("the private spool is not one")?;
             (
                 Route::Relay {
@@ -155,8 +161,8 @@ impl Collection {
             return Err("cannot map memory for callbacks and markers".to_owned());
         }
         let tid = changes::worker();
-        // SAFETY: the area is the attacher's spool, which the agent unmaps only when `stop` has returned Left::Nothing, or that of
-        // the private reader, which lives in `route` until then.
+        // SAFETY: the area is the attacher's spool, which the worker unmaps only when `stop` has
+        // returned Left::Nothing, or that of the private reader, which lives in `route` until then.
         let generation = unsafe { probe::start(area, self.next_correlation) };
         self.running = Some(Running {
             generation,
@@ -234,8 +240,9 @@ impl Collection {
         self.take_slots();
     }
 
-    /// Before the HSA runtime is open, the tools that it loads by itself may yet put theirs into its slots: only `hsa_init` is hooked,
-    /// and the rest when that returns. So ours call theirs, as if we had come later, and nothing is lost.
+    /// Before the HSA runtime is open, the tools that it loads by itself may yet put theirs into
+    /// its slots: only `hsa_init` is hooked, and the rest when that returns. So ours call theirs,
+    /// as if we had come later, and nothing is lost.
     fn look_at_hsa(&mut self) {
         let Some(running) = &mut self.running else {
             return;
@@ -357,8 +364,8 @@ impl Collection {
         }
     }
 
-    /// Once the HSA runtime is there and open: signals, names, profiling of copies. Contexts start one by one, so what is needed
-    /// may grow after the runtime was opened.
+    /// Once the HSA runtime is there and open: signals, names, profiling of copies. Contexts start
+    /// one by one, so what is needed may grow after the runtime was opened.
     fn open_hsa(running: &mut Running, domains: &mut [Box<dyn Domain>], harvester: &mut Harvester) {
         if !running.need.runtime() {
             return;
@@ -400,7 +407,7 @@ impl Collection {
         }
     }
 
-    /// One round of the agent while a session is on. Returns whether there was anything to do.
+    /// One round of the worker while a session is on. Returns whether there was anything to do.
     pub fn tick(&mut self) -> bool {
         if changes::is_pending() {
             let _ = self.apply();
@@ -454,8 +461,8 @@ impl Collection {
 
     /// Ends the collecting: what still runs on the device may take until `deadline`.
     ///
-    /// First nothing new is taken on, while the hooks stay in: an application's thread that is about to use a signal again still has
-    /// its times read before. Then the slots are restored.
+    /// First nothing new is taken on, while the hooks stay in: an application's thread that is
+    /// about to use a signal again still has its times read before. Then the slots are restored.
     pub fn stop(&mut self, deadline: u64) -> Left {
         let Some(mut running) = self.running.take() else {
             return Left::Nothing;
@@ -549,7 +556,7 @@ impl Collection {
         if STATE.went_on.load(SeqCst) > 0 {
             self.outcome |= outcome::HOOKED_LATE;
         }
-        // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the agent uses this writer.
+        // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the worker uses this writer.
         unsafe { running.sink.writer.seal() };
         relay(&mut running.route, self.spool, changes::worker());
         if let Route::Relay { onward, .. } = &mut running.route {

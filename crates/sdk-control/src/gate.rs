@@ -1,5 +1,5 @@
-//! Where the application's threads and the worker meet: who brings or closes a runtime waits here,
-//! within limits, until the worker has hooked it or looks at it no longer.
+//! Where the application's threads and the worker meet. A thread that brings or closes a runtime
+//! waits here, within limits, until the worker has hooked it or no longer reads from it.
 //!
 //! Decisions: AMD-037 (`docs/deviations/amd.md`).
 
@@ -16,12 +16,12 @@ use std::time::Duration;
 
 /// How long an application's thread waits for a session to end before its process goes, or for an answer.
 pub const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
-/// How long it waits before its runtime goes: then the worker must not look at signals any more,
-/// also where it had no turn meanwhile.
+/// How long it waits before its runtime is shut down. After that the worker must not read signals
+/// any more, even where it got no processor time meanwhile.
 pub const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(5);
-/// How long an application's thread waits for a runtime that it has just opened to be hooked. Where
-/// the worker has no turn for so long the application is starved, too; else it waits for a lock of
-/// this thread's, and somebody has to give in.
+/// How long an application's thread waits for a runtime that it has just opened to be hooked. If
+/// the worker gets no processor time for so long, the application is starved, too; otherwise the
+/// worker waits for a lock that this thread holds, and one of them has to give up.
 const OPENING_LIMIT: Duration = Duration::from_secs(5);
 
 /// Whether this is a forked child of a process that had a session without an attacher.

@@ -1,4 +1,5 @@
-//! What the worker thread does in a process of AMD's runtimes: tools are configured and attached, and the collection runs.
+//! What the worker thread does in a process of AMD's runtimes: tools are configured and attached,
+//! and the collection runs.
 //!
 //! How it came here, and where it waits between sessions, is `midair-guest`'s.
 

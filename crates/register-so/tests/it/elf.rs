@@ -11,7 +11,7 @@ const EXPORTED: [&str; 12] = [
     "rocprofiler_register_invoke_nonpropagated_registrations",
     "rocprofiler_register_iterate_registration_info",
     "rocprofiler_register_library_api_table",
-    // The first generation of attaching (seeds/000).
+    // The first generation of attaching (`docs/sources.md#register`).
     "rocprofiler_call_client_detach",
     "rocprofiler_call_client_reattach",
     "rocprofiler_register_invoke_reattach",
