@@ -76,7 +76,7 @@ pub struct Collection {
     pub(crate) running: Option<Running>,
     /// The attacher's spool, while a session is on.
     pub(crate) spool: Option<Area>,
-    /// What is to be said of the end, see [`outcome`].
+    /// What is to be said of the end, see `record::spool::outcome`.
     pub outcome: u32,
     /// A thread may still be inside a record store of this session.
     pub memory_kept: bool,

@@ -127,7 +127,7 @@ fn wait_while(states: &[Phase], limit: Duration) -> bool {
     }
 }
 
-/// Takes [`LIFE`], within a limit: its holder may be in a detach that writes for long.
+/// Takes `State::life`, within a limit: its holder may be in a detach that writes for long.
 fn life(limit: Duration) -> Option<std::sync::MutexGuard<'static, ()>> {
     let end = Instant::now() + limit;
     loop {
