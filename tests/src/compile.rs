@@ -1,4 +1,4 @@
-//! The C programs of `tests/c`.
+//! The C programs of `tests/c` and `tests/security/attacks`.
 
 use crate::target::run;
 use crate::{Result, fingerprint, stage::plain_environment, workspace};
@@ -82,12 +82,24 @@ pub fn build(
 /// # Errors
 /// What the compiler said.
 pub fn host_program(name: &str) -> Result<PathBuf> {
+    program(&sources(), name)
+}
+
+/// Compiles `tests/security/attacks/NAME.c` for this machine; returns the program's path.
+///
+/// # Errors
+/// What the compiler said.
+pub fn attack_program(name: &str) -> Result<PathBuf> {
+    program(&workspace().join("tests/security/attacks"), name)
+}
+
+fn program(sources: &Path, name: &str) -> Result<PathBuf> {
     let dir = workspace().join("target/test-programs");
     std::fs::create_dir_all(&dir)?;
     let target = dir.join(name);
     build(
         &["cc"],
-        &sources().join(format!("{name}.c")),
+        &sources.join(format!("{name}.c")),
         &target,
         &["-pthread", "-ldl"],
         |path| Ok(path.to_str().ok_or("a path is text")?.to_owned()),

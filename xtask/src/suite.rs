@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn every_test_file_is_a_module_of_its_program() {
-        let mut programs = vec![root().join("tests/e2e")];
+        let mut programs = vec![root().join("tests/e2e"), root().join("tests/security")];
         for package in fs::read_dir(root().join("crates")).unwrap() {
             programs.push(package.unwrap().path().join("tests/it"));
         }

@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_void};
 
 /// The worker's own state, kept between sessions.
 #[derive(Debug, Default)]
-struct Agent {
+struct Worker {
     /// Tools loaded so far, by the identity that the attacher gave them.
     tools: HashMap<u64, Tool>,
 }
@@ -32,10 +32,10 @@ struct Tool {
 /// `boot` must be the live boot block of the calling thread, mapped for ever.
 pub unsafe fn enter(boot: *mut BootBlock) {
     // SAFETY: the caller's promise.
-    unsafe { midair_guest::enter(boot, &mut Agent::default()) };
+    unsafe { midair_guest::enter(boot, &mut Worker::default()) };
 }
 
-impl Work for Agent {
+impl Work for Worker {
     fn reset_after_fork(&mut self) {
         crate::forked::begin_anew();
     }
@@ -102,7 +102,7 @@ impl Work for Agent {
     }
 }
 
-impl Agent {
+impl Worker {
     /// Configures the tools of this session where that was not done before, and attaches them, and no others.
     fn attach_tools(
         &mut self,

@@ -12,14 +12,15 @@ pub(crate) mod open;
 pub use open::{MAX_LEVELS, MAX_MESSAGE, Range};
 use open::{ProcessRanges, Stack, THREAD_TEXT};
 
+use crate::lazy_memory::{InChild, map};
 use crate::probe::{Busy, Call, Ended, leave};
 use crate::state::STATE;
 use crate::threads::MAX_THREADS;
 use midair_domain::{KindSet, sets};
 use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::{Header, Marker, Plain, flag, kind};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 /// Slots that are searched for a process range, beginning with that of its id. Ids count up, so
 /// slots are used in turn.
@@ -51,30 +52,8 @@ pub fn is_marker(record_kind: u8) -> bool {
 /// Maps the memory. Called on the worker thread, before a session that records markers. False when
 /// the system refuses.
 pub fn prepare() -> bool {
-    map(&STATE.stacks, MAX_THREADS) && map(&STATE.process_ranges, 1)
-}
-
-fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
-    if !to.load(Acquire).is_null() {
-        return true;
-    }
-    // SAFETY: a fresh private mapping at an address of the kernel's choice; zeroed memory is a valid
-    // value of both types.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            count * size_of::<T>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return false;
-    }
-    to.store(base.cast(), Release);
-    true
+    map(&STATE.stacks, MAX_THREADS, InChild::Copied)
+        && map(&STATE.process_ranges, 1, InChild::Copied)
 }
 
 /// A session begins.

@@ -6,46 +6,23 @@
 use super::frame::{Body, Frame, FrameState};
 use super::open_ranges::{Anywhere, Open, ReportedRange, TEXT, Thread};
 use super::{begin_frame, finish};
+use crate::lazy_memory::{InChild, map};
 use crate::markers::{copy_message, operation};
 use crate::probe::{self, Call};
 use crate::state::STATE;
 use crate::threads::MAX_THREADS;
 use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::kind;
-use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Slots that are searched for such a range, beginning with that of its id.
 const PROBES: usize = 64;
 
-/// Maps the memory. Called on the worker thread. False when the system refuses.
+/// Maps the memory; a forked child has none of its parent's ranges to report. Called on the worker
+/// thread. False when the system refuses.
 pub(super) fn prepare() -> bool {
-    map(&STATE.reported_threads, MAX_THREADS) && map(&STATE.reported_anywhere, 1)
-}
-
-fn map<T>(to: &AtomicPtr<T>, count: usize) -> bool {
-    if !to.load(Acquire).is_null() {
-        return true;
-    }
-    // SAFETY: a fresh private mapping at an address of the kernel's choice; zeroed memory is a valid
-    // value of both types.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            count * size_of::<T>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return false;
-    }
-    // SAFETY: our own fresh mapping. A forked child has none of its parent's ranges to report.
-    unsafe { libc::madvise(base, count * size_of::<T>(), libc::MADV_WIPEONFORK) };
-    to.store(base.cast(), Release);
-    true
+    map(&STATE.reported_threads, MAX_THREADS, InChild::Zeroed)
+        && map(&STATE.reported_anywhere, 1, InChild::Zeroed)
 }
 
 fn thread(index: usize) -> Option<&'static Thread> {

@@ -1,0 +1,1 @@
+//! A target that makes its attacher store without end: names, symbols, ELF files, records, results.

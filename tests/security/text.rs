@@ -1,0 +1,1 @@
+//! A target whose names and messages reach terminals and spreadsheets.
