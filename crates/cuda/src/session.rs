@@ -356,15 +356,15 @@ impl Session {
                 break;
             }
             // SAFETY: eight bytes of the buffer are there.
-            let kind = unsafe { record.cast::<u32>().read_unaligned() };
+            let kind = unsafe { decode::kind(record) };
             let size = decode::size(layouts, kind).unwrap_or(8);
             if at + size > valid {
                 break;
             }
             (reading.record, reading.behind) = (record, at + size);
-            // SAFETY: the whole record lies in the buffer, which nobody changes now; its texts
-            // belong to CUPTI, which is not finalized yet.
-            unsafe { self.drain.convert(&decode::read(layouts, record)) };
+            // SAFETY: the whole record lies in the buffer; its texts belong to CUPTI, which is not
+            // finalized yet.
+            unsafe { self.drain.convert(&decode::read(layouts, kind, record)) };
         }
         self.broken += 1;
         self.drain.sink.lost(kind::KERNEL_DISPATCH, 1);

@@ -164,7 +164,7 @@ impl Work for Worker {
 impl Worker {
     fn prepare(&mut self, area: Area) -> Result<(), Refused> {
         let settings =
-            Settings::decode(area.settings()).map_err(|error| format!("the settings: {error}"))?;
+            Settings::decode(&area.settings()).map_err(|error| format!("the settings: {error}"))?;
         let choice = Choice::of(&settings);
         let driver =
             Driver::open().ok_or_else(|| "the process has no libcuda.so.1 any more".to_owned())?;

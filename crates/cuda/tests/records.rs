@@ -12,7 +12,7 @@ use midair_abi::cupti::{LAYOUTS, Layouts, activity_kind, layouts_for};
 use midair_cuda::cupti::activity::{
     Activity, Api, Kernel, Marker, Memcpy, Memory, Memset, Synchronization, Text, UnifiedMemory,
 };
-use midair_cuda::cupti::decode::{decode, read, size};
+use midair_cuda::cupti::decode::{LONGEST, decode, kind as kind_of, read, size};
 use proptest::prelude::*;
 
 const KINDS: [(&str, u32); 10] = [
@@ -177,7 +177,7 @@ fn records_are_read_as_each_versions_headers_write_them() {
     for line in include_str!("records.tsv").lines().skip(1) {
         let fields: Vec<&str> = line.split('\t').collect();
         let (_, kind) = KINDS.iter().find(|(name, _)| *name == fields[1]).unwrap();
-        let bytes = bytes_of(fields[2]);
+        let mut bytes = bytes_of(fields[2]);
         for api in fields[0].split(',') {
             let layouts = layouts_for(api.parse().unwrap()).unwrap();
             assert_eq!(layouts.api.to_string(), api);
@@ -187,8 +187,9 @@ fn records_are_read_as_each_versions_headers_write_them() {
                 "{api} {}",
                 fields[1]
             );
+            assert!(bytes.len() <= LONGEST);
             // SAFETY: a whole record of this version, which lives longer.
-            let told = unsafe { read(layouts, bytes.as_ptr()) };
+            let told = unsafe { read(layouts, *kind, bytes.as_mut_ptr()) };
             assert_eq!(told, expected(*kind), "{api} {}", fields[1]);
             seen.push((layouts.api, *kind));
         }
@@ -252,13 +253,16 @@ fn nothing_is_read_beyond_the_end_of_a_record() {
             let mut record = vec![0xff; size(layouts, kind).unwrap()];
             record[..4].copy_from_slice(&kind.to_ne_bytes());
             // SAFETY: a record of this kind; what lies behind it would end the test.
-            let told = unsafe { read(layouts, edge.put(&record)) };
+            let told = unsafe { read(layouts, kind, edge.put(&record)) };
             assert!(!matches!(told, Activity::Other(_)));
         }
         // Of a kind that is not decoded, only its number is read.
         let unknown = activity_kind::OVERHEAD.to_ne_bytes();
         // SAFETY: four bytes are there.
-        let told = unsafe { read(layouts, edge.put(&unknown)) };
+        let told = unsafe {
+            let record = edge.put(&unknown);
+            read(layouts, kind_of(record), record)
+        };
         assert_eq!(told, Activity::Other(activity_kind::OVERHEAD));
     }
 }

@@ -7,7 +7,7 @@ use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use std::ffi::c_int;
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Release, SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 
 /// Takes the connection that the process's listener handed over; -1 for none.
 ///
@@ -50,6 +50,17 @@ pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: bool) {
     }
 }
 
+/// Writes down what failed. The attacher reads it once the mailbox says that something did.
+///
+/// # Safety
+/// As [`take_handed`].
+pub(crate) unsafe fn fail(boot: *mut BootBlock, step: u32, errno: c_int) {
+    // SAFETY: the caller's promise.
+    let (error, error_step) = unsafe { (&(*boot).error, &(*boot).error_step) };
+    error.store(errno, Relaxed);
+    error_step.store(step, Relaxed);
+}
+
 /// Makes a socket pair and waits for the attacher to take the far end and to send something.
 /// Returns our end, if it did.
 ///
@@ -67,28 +78,22 @@ pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<Veri
         )
     } != 0
     {
-        // SAFETY: the caller's promise.
-        unsafe {
-            (*boot).error = *libc::__errno_location();
-            (*boot).error_step = step::SOCKET;
-        }
+        // SAFETY: the caller's promise; this thread's own errno.
+        unsafe { fail(boot, step::SOCKET, *libc::__errno_location()) };
         word.store(mailbox::FAILED, Release);
         return None;
     }
     let [Some(near), Some(far)] = pair.map(VerifiedFd::new) else {
         // The program has closed them meanwhile.
         // SAFETY: as above.
-        unsafe {
-            (*boot).error = libc::EBADF;
-            (*boot).error_step = step::SOCKET;
-        }
+        unsafe { fail(boot, step::SOCKET, libc::EBADF) };
         word.store(mailbox::FAILED, Release);
         return None;
     };
     // SAFETY: the caller's promise.
     let patience = unsafe {
-        (*boot).fd_near = near.number();
-        (*boot).fd_far = far.number();
+        (*boot).fd_near.store(near.number(), Relaxed);
+        (*boot).fd_far.store(far.number(), Relaxed);
         (*boot).patience_ms
     };
     word.store(mailbox::OPEN, Release);
@@ -103,8 +108,8 @@ pub(crate) unsafe fn open(boot: *mut BootBlock, word: &AtomicU32) -> Option<Veri
     drop(far);
     // SAFETY: as above.
     unsafe {
-        (*boot).fd_far = -1;
-        (*boot).fd_near = -1;
+        (*boot).fd_far.store(-1, Relaxed);
+        (*boot).fd_near.store(-1, Relaxed);
     }
     word.store(mailbox::TALKING, Release);
     spoke.then_some(near)

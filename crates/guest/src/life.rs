@@ -4,12 +4,12 @@
 //! It owns no descriptor between sessions: an attacher finds it by its name and the futex word that
 //! it waits on (see [`midair_record::boot`]).
 
-use crate::connection::{hang_up, open, receive, take_handed};
+use crate::connection::{fail, hang_up, open, receive, take_handed};
 use crate::session;
 use crate::{VerifiedFd, Work, claim, wait_on};
 use midair_record::boot::{BootBlock, mailbox, step};
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::Duration;
 
 /// How long a refusal stays in the boot block.
@@ -22,39 +22,58 @@ const REFUSAL_SHOWN: Duration = Duration::from_millis(500);
 /// `boot` must be the live boot block of the calling thread, mapped for as long as the process
 /// lives.
 pub unsafe fn enter(boot: *mut BootBlock, work: &mut dyn Work) {
-    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    let mut has_parked = false;
+    let lived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         // A panic is caught here; nothing may be printed in a process that is not ours.
         std::panic::set_hook(Box::new(|_| {}));
         // SAFETY: the caller's promise.
-        unsafe { live(boot, work) };
+        unsafe { live(boot, work, &mut has_parked) };
     }));
+    if lived.is_err() && has_parked {
+        // SAFETY: as above.
+        unsafe { stay(boot) };
+    }
 }
 
-unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work) {
+/// After a panic of a thread that was parked once: it ends as a worker thread, but not as a thread.
+/// At its end the boot code would unmap the block, which the process's listener, or an attacher, may
+/// be about to write to.
+unsafe fn stay(boot: *mut BootBlock) -> ! {
+    // SAFETY: the caller's promise; a NUL-terminated name.
+    let word = unsafe {
+        libc::prctl(libc::PR_SET_NAME, c"midair-ended".as_ptr());
+        &(*boot).mailbox
+    };
+    word.store(mailbox::ENDED, Release);
+    loop {
+        wait_on(word, word.load(Acquire), None, true);
+    }
+}
+
+unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work, has_parked: &mut bool) {
     work.reset_after_fork();
     if !claim::acquire() {
-        // SAFETY: as below; the attacher reads these fields once the mailbox says that it failed.
         // The boot code closes the connection and ends this thread.
+        // SAFETY: the caller's promise.
         unsafe {
-            (*boot).error = libc::EBUSY;
-            (*boot).error_step = step::ENTRY;
+            fail(boot, step::ENTRY, libc::EBUSY);
             (*boot).mailbox.store(mailbox::FAILED, Release);
         }
         return;
     }
     work.entered();
-    // SAFETY: the boot block stays mapped. This thread is the only one in the target that writes
-    // its plain fields; the attacher reads and writes them from outside only as the mailbox allows.
+    // SAFETY: the boot block stays mapped, and what is used of it here is atomic.
     let word = unsafe { &(*boot).mailbox };
     // The boot code made it; later ones are made by `open`, or by the process's listener.
     // SAFETY: as above.
-    let mut near = VerifiedFd::new(unsafe { std::mem::replace(&mut (*boot).fd_near, -1) });
+    let mut near = VerifiedFd::new(unsafe { (*boot).fd_near.swap(-1, Relaxed) });
     loop {
         if let Some(session) = near.take().and_then(receive) {
             session::run(work, session);
         }
         // Until the next session, another copy of this library may run one.
         claim::release();
+        *has_parked = true;
         word.store(mailbox::PARKED, Release);
         loop {
             let handed = loop {
@@ -83,10 +102,7 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work) {
                 break;
             }
             // SAFETY: as above.
-            unsafe {
-                (*boot).error = libc::EBUSY;
-                (*boot).error_step = step::ENTRY;
-            }
+            unsafe { fail(boot, step::ENTRY, libc::EBUSY) };
             word.store(mailbox::FAILED, Release);
             show_refusal(word);
         }

@@ -66,7 +66,11 @@ fn serve(work: &mut dyn Work, area: Area) {
     head.slots.store(work.slots(), Relaxed);
     head.attached_at.store(now(), Relaxed);
     set_state(area, state::ATTACHED);
-    let mut lease = Lease::new(head.lease_tick.load(Acquire), now(), head.lease_ms);
+    let mut lease = Lease::new(
+        head.lease_tick.load(Acquire),
+        now(),
+        head.lease_ms.load(Acquire),
+    );
     let reason = loop {
         let busy = work.tick();
         head.slots.store(work.slots(), Relaxed);
@@ -88,7 +92,7 @@ fn serve(work: &mut dyn Work, area: Area) {
         );
     };
     set_state(area, state::DETACHING);
-    let deadline = now() + u64::from(head.drain_ms) * 1_000_000;
+    let deadline = now() + u64::from(head.drain_ms.load(Acquire)) * 1_000_000;
     let detached = || head.detached_at.store(now(), Relaxed);
     let left = work.stop(deadline, &detached);
     head.outcome.store(left | reason, Release);

@@ -8,7 +8,7 @@
 //! there. An attacher finds a parked worker thread by its name and the futex address in
 //! `/proc/TID/syscall`, and checks [`BootBlock::magic`].
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicI32, AtomicU32};
 
 /// First eight bytes of a boot block.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00B");
@@ -69,6 +69,10 @@ pub mod step {
 
 /// Layout of the boot block. Offsets up to `text` are used by hand-written assembly
 /// (`crates/inject`): keep them.
+///
+/// What changes while the worker thread lives is atomic: the thread, the process's listener and an
+/// attacher, who writes from outside, access it at the same time. The other fields are written
+/// before the thread is made.
 #[repr(C)]
 #[derive(Debug)]
 pub struct BootBlock {
@@ -79,18 +83,18 @@ pub struct BootBlock {
     /// A futex word, see [`mailbox`].
     pub mailbox: AtomicU32,
     /// The target's end of the socket pair (descriptor number in the target), -1 when closed.
-    pub fd_near: i32,
+    pub fd_near: AtomicI32,
     /// The attacher's end of the socket pair, -1 when closed.
-    pub fd_far: i32,
+    pub fd_far: AtomicI32,
     /// Thread id of the worker thread, in the target's pid namespace.
-    pub tid: u32,
+    pub tid: AtomicU32,
     /// The step that failed, see [`step`].
-    pub error_step: u32,
+    pub error_step: AtomicU32,
     /// An errno, or 0.
-    pub error: i32,
+    pub error: AtomicI32,
     /// Descriptor number that the library is loaded by; never one that an earlier load in this
     /// process had, since glibc identifies libraries by path.
-    pub library_fd: i32,
+    pub library_fd: AtomicI32,
     /// Written by the stub: 0 while it runs, 1 when the thread was made, 2 when it was refused
     /// (`error`).
     pub stub_result: AtomicU32,

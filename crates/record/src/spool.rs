@@ -13,14 +13,22 @@
 //! reader follows `committed` of each chunk, copies the bytes out, and frees a sealed chunk when it
 //! has read all of it. When no chunk is free the record is dropped and counted: no thread ever
 //! waits. What a target had committed before it was killed stays readable.
+//!
+//! Each side maps the same pages and may write all of them at any moment, and neither trusts the
+//! other. So everything in them is an atomic, or is moved by atomic accesses (`bytes`); a reference
+//! to a struct of atomics is sound whoever writes there. What describes the layout is read once and
+//! checked (the writer, in [`Area::new`]) or never read (the reader, which made it).
 
+mod bytes;
+#[cfg_attr(miri, path = "spool/mapping_miri.rs")]
+mod mapping;
 mod reader;
 mod writer;
 
 pub use reader::{MapError, Reader, ReaderOptions};
 pub use writer::{Area, ChunkWriter};
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// First eight bytes of a spool.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00S");
@@ -99,32 +107,35 @@ pub const fn drop_slot(kind: u8) -> usize {
     }
 }
 
-/// Page 0 of a spool.
+/// Bytes of [`Head::message`].
+pub const MESSAGE: usize = 1024;
+
+/// Page 0 of a spool. Either side may write any of it at any moment.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Head {
     /// [`MAGIC`].
-    pub magic: u64,
+    pub magic: AtomicU64,
     /// [`crate::VERSION`].
-    pub version: u32,
+    pub version: AtomicU32,
     /// Bytes of this struct's page.
-    pub head_size: u32,
+    pub head_size: AtomicU32,
     /// Bytes of the whole spool.
-    pub total_size: u64,
+    pub total_size: AtomicU64,
     /// Offset of the settings.
-    pub settings_at: u64,
+    pub settings_at: AtomicU64,
     /// Bytes of settings in use.
-    pub settings_len: u64,
+    pub settings_len: AtomicU64,
     /// Offset of the first chunk.
-    pub chunks_at: u64,
+    pub chunks_at: AtomicU64,
     /// Number of chunks.
-    pub chunk_count: u64,
+    pub chunk_count: AtomicU64,
     /// Random number of the session.
-    pub session: u64,
+    pub session: AtomicU64,
     /// How long the target may drain at detach, ms.
-    pub drain_ms: u32,
+    pub drain_ms: AtomicU32,
     /// Lease: the target stops by itself when `lease_tick` has not moved for so long, ms (0 = never).
-    pub lease_ms: u32,
+    pub lease_ms: AtomicU32,
     /// Futex word, see [`command`].
     pub command: AtomicU32,
     /// Futex word, see [`state`].
@@ -150,7 +161,7 @@ pub struct Head {
     /// Slots hooked.
     pub slots: AtomicU32,
     /// Message about a failure, UTF-8.
-    pub message: [u8; 1024],
+    pub message: [AtomicU8; MESSAGE],
 }
 
 const _: () = assert!(size_of::<Head>() <= HEAD);
@@ -176,11 +187,11 @@ pub struct ChunkHead {
     /// Thread id of the owner.
     pub tid: AtomicU32,
     /// Padding, 0.
-    pub reserved: u32,
+    pub reserved: AtomicU32,
     /// Number of the claim that took it: the reader visits chunks in this order.
     pub claimed: AtomicU64,
     /// Padding, 0.
-    pub reserved_too: [u64; 5],
+    pub reserved_too: [AtomicU64; 5],
 }
 
 const _: () = assert!(size_of::<ChunkHead>() == 64);

@@ -1,5 +1,6 @@
 //! What the listener asks the kernel about its own process and about attachers.
 
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 
 /// The fields of `/proc/TID/status` that decide who may attach.
@@ -104,6 +105,44 @@ pub(crate) fn futex_address(tid: i32) -> Option<usize> {
     usize::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()
 }
 
+/// Whether a range lies in private anonymous memory of this process that may be read and written.
+pub(crate) fn is_anonymous_and_writable(range: &Range<usize>) -> bool {
+    // The calling thread's file: the main thread may have ended, and then its own is empty.
+    let text = std::fs::read("/proc/thread-self/maps").unwrap_or_default();
+    covers(&text, range)
+}
+
+/// Whether the mappings in `text`, the contents of a `maps` file, cover a range by such memory.
+fn covers(text: &[u8], range: &Range<usize>) -> bool {
+    let mut covered = range.start;
+    for line in text.split(|byte| *byte == b'\n') {
+        let Some(mapped) = anonymous_and_writable(line) else {
+            continue;
+        };
+        if mapped.contains(&covered) {
+            covered = mapped.end;
+        }
+    }
+    covered >= range.end
+}
+
+/// The addresses of a line of `maps`, if it is of such memory.
+fn anonymous_and_writable(line: &[u8]) -> Option<Range<usize>> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let access = fields.next()?;
+    let inode = fields.nth(2)?;
+    let name = fields.next().unwrap_or_default();
+    // Memory may have a name (`prctl(PR_SET_VMA_ANON_NAME)`). The stacks of threads have none.
+    let good = access.starts_with("rw")
+        && access.ends_with('p')
+        && inode == "0"
+        && (name.is_empty() || name.starts_with("[anon:"));
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    good.then_some(address(start)?..address(end)?)
+}
+
 /// Whether a process is in the user namespace of this one; `None` when the kernel does not tell.
 pub(crate) fn same_user_namespace(pid: i32) -> Option<bool> {
     let own = std::fs::read_link("/proc/self/ns/user").ok()?;
@@ -136,6 +175,29 @@ mod tests {
             assert_eq!(parse_status(text.as_bytes()), None, "{missing}");
         }
         assert_eq!(parse_status(b"Uid:\t1 2\n"), None);
+    }
+
+    #[test]
+    fn only_private_anonymous_writable_memory_is_such() {
+        let text = b"1000-2000 rw-p 00000000 00:00 0 \n2000-3000 rw-p 00000000 00:00 0 [anon:x]\n\
+            3000-4000 r--p 00000000 00:00 0 \n4000-5000 rw-s 00000000 00:05 9 /dev/zero (deleted)\n\
+            5000-6000 rw-p 00001000 08:01 7 /usr/lib/\xff.so\n6000-7000 rw-p 00000000 00:00 0\n";
+        for (range, good) in [
+            (0x1000..0x1001, true),
+            (0x1800..0x3000, true),
+            (0x2fff..0x3001, false),
+            (0x3000..0x3010, false),
+            (0x4000..0x4010, false),
+            (0x5000..0x5010, false),
+            (0x6ff0..0x7000, true),
+            (0x6ff0..0x7001, false),
+            (0x0..0x10, false),
+        ] {
+            assert_eq!(covers(text, &range), good, "{range:x?}");
+        }
+        let heap = Box::new([0_u8; 64]);
+        let at = heap.as_ptr().addr();
+        assert!(!is_anonymous_and_writable(&(at..usize::MAX)));
     }
 
     #[test]

@@ -114,8 +114,9 @@ pub(crate) fn assign(connection: VerifiedFd) -> Assignment {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     if worker_word().load(Ordering::Acquire) != Presence::Absent {
-        // SAFETY: a word that its thread has written once.
-        return busy(unsafe { (*block()).tid }, connection);
+        // SAFETY: a static, and a word that its thread has written once.
+        let tid = unsafe { (*block()).tid.load(Ordering::Relaxed) };
+        return busy(tid, connection);
     }
     let name = THREAD_NAME.as_bytes();
     let mut others = procfs::threads()
@@ -134,9 +135,9 @@ pub(crate) fn assign(connection: VerifiedFd) -> Assignment {
             (reply.tid, reply.error) = (tid.cast_unsigned(), version.cast_signed());
             return Assignment::Refused(reply.into(), connection);
         }
-        // SAFETY: a thread with the worker's name waits on a word of a block with our magic number
-        // and version: it is a block of the engine's, mapped for as long as its thread lives, and
-        // that thread continues only when the mailbox says so.
+        // SAFETY: `parked_block` has found a whole block of the engine's, of our version, in memory
+        // that may be written. Its thread has parked, and from then on it and the block stay as
+        // long as the process (`midair_guest::enter`).
         return unsafe { hand_over(at, connection) };
     }
     busy(first.cast_unsigned(), connection)
@@ -152,25 +153,45 @@ fn last_errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// The block that a thread waits on, and its version, if it is a block; it is read without trusting
-/// that it is.
+/// The block that a thread is parked on, and its version, if it is a block of the engine's.
+///
+/// Any thread of the program can have the worker's name and wait on any word. So everything is read
+/// through the kernel, without trusting the address, and what is returned for our own version can be
+/// written to: anonymous private memory, as the engine maps it, in which the block says of itself
+/// that it begins there.
 fn parked_block(tid: i32) -> Option<(*mut BootBlock, u32)> {
     let at = procfs::futex_address(tid)?.checked_sub(MAILBOX_OFFSET)?;
-    let mut head = [0_u8; MAILBOX_OFFSET];
-    if !at.is_multiple_of(align_of::<BootBlock>()) || !bounded::copy(at, &mut head) {
+    let long = |member: usize| {
+        let mut bytes = [0; 8];
+        let readable = bounded::copy(at.checked_add(member)?, &mut bytes);
+        readable.then(|| u64::from_ne_bytes(bytes))
+    };
+    let word = |member: usize| {
+        let mut bytes = [0; 4];
+        let readable = bounded::copy(at.checked_add(member)?, &mut bytes);
+        readable.then(|| u32::from_ne_bytes(bytes))
+    };
+    if !at.is_multiple_of(align_of::<BootBlock>()) || long(offset_of!(BootBlock, magic))? != MAGIC {
         return None;
     }
-    let (magic, version) = head.split_at(offset_of!(BootBlock, version));
-    let magic = u64::from_ne_bytes(magic.try_into().ok()?);
-    let version = u32::from_ne_bytes(version.try_into().ok()?);
-    (magic == MAGIC).then_some((std::ptr::with_exposed_provenance_mut(at), version))
+    let block = std::ptr::with_exposed_provenance_mut(at);
+    let version = word(offset_of!(BootBlock, version))?;
+    if version != midair_record::VERSION {
+        // Of another version nothing else is known, and nothing else is asked.
+        return Some((block, version));
+    }
+    let whole = at..at.checked_add(size_of::<BootBlock>())?;
+    let good = long(offset_of!(BootBlock, data_base))? == at as u64
+        && word(MAILBOX_OFFSET)? == mailbox::PARKED
+        && procfs::is_anonymous_and_writable(&whole);
+    good.then_some((block, version))
 }
 
 /// # Safety
-/// `at` is the live block of a worker thread.
+/// `at` is the block of a worker thread, and stays mapped and writable.
 unsafe fn hand_over(at: *mut BootBlock, connection: VerifiedFd) -> Assignment {
     // SAFETY: the caller's promise; atomics are accessed by everybody.
-    let (word, tid) = unsafe { (&(*at).mailbox, (*at).tid) };
+    let (word, tid) = unsafe { (&(*at).mailbox, (*at).tid.load(Ordering::Relaxed)) };
     if word.load(Ordering::Acquire) != mailbox::PARKED {
         return busy(tid, connection);
     }
@@ -217,9 +238,9 @@ fn make(connection: VerifiedFd) -> Assignment {
         block().write_bytes(0, 1);
         (*block()).magic = MAGIC;
         (*block()).version = midair_record::VERSION;
-        (*block()).fd_near = left.0;
-        (*block()).fd_far = -1;
-        (*block()).library_fd = number;
+        (*block()).fd_near.store(left.0, Ordering::Relaxed);
+        (*block()).fd_far.store(-1, Ordering::Relaxed);
+        (*block()).library_fd.store(number, Ordering::Relaxed);
         (*block()).patience_ms = PATIENCE;
     }
     // SAFETY: `main` takes no argument.
@@ -340,10 +361,16 @@ extern "C" fn main(_: *mut c_void) -> *mut c_void {
     let at = block();
     set_attributes();
     // SAFETY: this thread's own block; see `make`.
-    unsafe { (*at).tid = libc::gettid().cast_unsigned() };
+    unsafe {
+        let tid = libc::gettid().cast_unsigned();
+        (*at).tid.store(tid, Ordering::Relaxed);
+    };
     word().store(mailbox::STARTED, Ordering::Release);
     // SAFETY: as above. `serve` or the library may have taken the connection: then it is -1.
-    let (near, file) = unsafe { ((*at).fd_near, *NEAR_FILE.0.get()) };
+    let (near, file) = unsafe {
+        let near = (*at).fd_near.load(Ordering::Relaxed);
+        (near, *NEAR_FILE.0.get())
+    };
     let result = std::panic::catch_unwind(|| {
         // SAFETY: this thread owns it; it is closed below and nowhere else, except by the library,
         // which records that in the block.
@@ -351,7 +378,7 @@ extern "C" fn main(_: *mut c_void) -> *mut c_void {
     })
     .unwrap_or(Ok(()));
     // SAFETY: this thread's own block.
-    let left = unsafe { std::mem::replace(&mut (*at).fd_near, -1) };
+    let left = unsafe { (*at).fd_near.swap(-1, Ordering::Relaxed) };
     // A library that was woken later has stored another connection there.
     let connection = match file {
         Some(file) if left == near => Some(VerifiedFd::from_parts((left, file))),
@@ -405,7 +432,10 @@ fn serve(connection: BorrowedFd<'_>) -> Result<(), Box<ConnectReply>> {
         outcome::SEND
     });
     // SAFETY: this thread's own block.
-    (first.tid, first.library_fd) = unsafe { ((*at).tid, (*at).library_fd) };
+    (first.tid, first.library_fd) = unsafe {
+        let tid = (*at).tid.load(Ordering::Relaxed);
+        (tid, (*at).library_fd.load(Ordering::Relaxed))
+    };
     first.gpu = crate::serve::has_gpu_runtime().into();
     if !endpoint::send_reply(connection, &first) {
         return Ok(());
@@ -436,7 +466,10 @@ fn serve(connection: BorrowedFd<'_>) -> Result<(), Box<ConnectReply>> {
     // the process lives.
     unsafe { entry(at) };
     // SAFETY: this thread's own block again.
-    let (failed_at, errno) = unsafe { ((*at).error_step, (*at).error) };
+    let (failed_at, errno) = unsafe {
+        let step = (*at).error_step.load(Ordering::Relaxed);
+        (step, (*at).error.load(Ordering::Relaxed))
+    };
     if failed_at == 0 {
         Ok(())
     } else {
@@ -487,7 +520,7 @@ fn receive(connection: BorrowedFd<'_>) -> Result<(bool, Option<VerifiedFd>), c_i
 fn load(library: VerifiedFd) -> Result<Entry, Box<ConnectReply>> {
     let mut reply = Box::new(ConnectReply::new(outcome::FAILED));
     // SAFETY: this thread's own block.
-    let wanted = unsafe { (*block()).library_fd };
+    let wanted = unsafe { (*block()).library_fd.load(Ordering::Relaxed) };
     let Some(held) = library.duplicate(wanted) else {
         (reply.step, reply.error) = (step::RECEIVE, last_errno());
         return Err(reply);
@@ -495,7 +528,7 @@ fn load(library: VerifiedFd) -> Result<Entry, Box<ConnectReply>> {
     drop(library);
     let number = held.number();
     // SAFETY: this thread's own block.
-    unsafe { (*block()).library_fd = number };
+    unsafe { (*block()).library_fd.store(number, Ordering::Relaxed) };
     LAST_NUMBER.store(wanted, Ordering::Relaxed);
     let path = path(number);
     // SAFETY: a NUL-terminated path. What runs in its constructors is what the attacher wants to
@@ -534,4 +567,154 @@ fn can_be_opened(path: &CStr) -> bool {
 /// In a forked child: the thread was the parent's. Uses atomics only.
 pub(crate) fn forked() {
     worker_word().store(Presence::Absent, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::IntoRawFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU32};
+    use std::time::{Duration, Instant};
+
+    const PAGE: usize = 4096;
+    const DEADLINE: Duration = Duration::from_secs(20);
+
+    /// A thread of the program's own that has the worker's name, and waits on a word of what looks
+    /// like a parked block.
+    struct Pretender {
+        page: usize,
+        done: Arc<AtomicBool>,
+        thread: Option<std::thread::JoinHandle<()>>,
+    }
+
+    impl Pretender {
+        fn new(sharing: c_int, protection: c_int, begins_there: bool) -> Pretender {
+            // SAFETY: a fresh page, which gets the fields of a block, then its protection.
+            let page = unsafe {
+                let page = libc::mmap(
+                    std::ptr::null_mut(),
+                    PAGE,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    sharing | libc::MAP_ANONYMOUS,
+                    -1,
+                    0,
+                );
+                assert_ne!(page, libc::MAP_FAILED);
+                let block = page.cast::<BootBlock>();
+                (*block).magic = MAGIC;
+                (*block).version = midair_record::VERSION;
+                (*block).mailbox.store(mailbox::PARKED, Ordering::Relaxed);
+                (*block).data_base = if begins_there { page as u64 } else { 0 };
+                assert_eq!(libc::mprotect(page, PAGE, protection), 0);
+                page.expose_provenance()
+            };
+            let (done, tid) = (
+                Arc::new(AtomicBool::new(false)),
+                Arc::new(AtomicU32::new(0)),
+            );
+            let thread = {
+                let (done, tid) = (done.clone(), tid.clone());
+                std::thread::spawn(move || {
+                    let name = CString::new(THREAD_NAME).unwrap();
+                    // SAFETY: a NUL-terminated name; a futex word that is mapped.
+                    unsafe {
+                        libc::prctl(libc::PR_SET_NAME, name.as_ptr());
+                        tid.store(libc::gettid().cast_unsigned(), Ordering::Release);
+                        while !done.load(Ordering::Acquire) {
+                            wait(page + MAILBOX_OFFSET);
+                        }
+                    }
+                })
+            };
+            let began = Instant::now();
+            let waits = || {
+                let tid = tid.load(Ordering::Acquire).cast_signed();
+                tid != 0 && procfs::futex_address(tid) == Some(page + MAILBOX_OFFSET)
+            };
+            while !waits() {
+                assert!(began.elapsed() < DEADLINE);
+                std::thread::yield_now();
+            }
+            let thread = Some(thread);
+            Pretender { page, done, thread }
+        }
+    }
+
+    impl Drop for Pretender {
+        fn drop(&mut self) {
+            self.done.store(true, Ordering::Release);
+            let thread = self.thread.take().unwrap();
+            while !thread.is_finished() {
+                let word = std::ptr::with_exposed_provenance_mut(self.page + MAILBOX_OFFSET);
+                Wakeup { tid: 0, word }.wake();
+                std::thread::yield_now();
+            }
+            thread.join().unwrap();
+            // SAFETY: the page, to which nothing refers any more.
+            unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.page), PAGE) };
+        }
+    }
+
+    /// Returns when it is woken, or the word has changed.
+    unsafe fn wait(word: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word,
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                mailbox::PARKED,
+                std::ptr::null::<libc::timespec>(),
+            )
+        };
+    }
+
+    fn connection() -> (VerifiedFd, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (VerifiedFd::new(ours.into_raw_fd()).unwrap(), theirs)
+    }
+
+    /// The thread's name and its address are the program's to choose: nothing may be written there
+    /// on their word, or the program would end.
+    #[test]
+    fn a_thread_that_only_looks_parked_is_given_nothing() {
+        let writable = libc::PROT_READ | libc::PROT_WRITE;
+        for (sharing, protection, begins_there) in [
+            (libc::MAP_PRIVATE, libc::PROT_READ, true),
+            (libc::MAP_SHARED, writable, true),
+            (libc::MAP_PRIVATE, writable, false),
+        ] {
+            let pretender = Pretender::new(sharing, protection, begins_there);
+            let (ours, _theirs) = connection();
+            let Assignment::Refused(reply, ours) = assign(ours) else {
+                panic!("it was given the connection");
+            };
+            assert_eq!(reply.outcome, outcome::BUSY);
+            assert!(ours.is_ours());
+            drop(pretender);
+        }
+    }
+
+    /// What cannot be told from a block of the engine's is taken for one. It is memory that may be
+    /// written.
+    #[test]
+    fn a_parked_block_is_given_the_connection() {
+        let writable = libc::PROT_READ | libc::PROT_WRITE;
+        let pretender = Pretender::new(libc::MAP_PRIVATE, writable, true);
+        let (ours, _theirs) = connection();
+        let Assignment::Woken { wakeup, connection } = assign(ours) else {
+            panic!("it was refused");
+        };
+        assert!(connection.is_ours());
+        wakeup.wake();
+        let at = std::ptr::with_exposed_provenance::<BootBlock>(pretender.page);
+        // SAFETY: the page, as this test made it.
+        let handed = unsafe {
+            assert_eq!((*at).mailbox.load(Ordering::Acquire), mailbox::HANDED);
+            (*at).handed.swap(0, Ordering::AcqRel)
+        };
+        drop(VerifiedFd::new(handed.cast_signed() - 1));
+    }
 }

@@ -52,7 +52,7 @@ impl Work for Worker {
     fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<VerifiedFd>) -> Result<(), Refused> {
         changes::serve(true);
         let settings =
-            Settings::decode(area.settings()).map_err(|error| format!("the settings: {error}"))?;
+            Settings::decode(&area.settings()).map_err(|error| format!("the settings: {error}"))?;
         let named: Vec<String> = settings
             .list(TOOLS_BY_NAME, ':')
             .into_iter()

@@ -4,23 +4,67 @@ use super::activity::{
     Activity, Api, Kernel, Marker, Memcpy, Memory, Memset, Synchronization, Text, UnifiedMemory,
 };
 use midair_abi::cupti::{Layouts, Place, activity_kind};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU64};
 
-/// Decodes a record.
+/// No record is longer, in bytes: the longest is a kernel of CUPTI 13, with 248.
+pub const LONGEST: usize = 256;
+const WORD: usize = size_of::<u64>();
+
+/// The kind of a record: every record begins with it.
 ///
 /// # Safety
-/// `record` points to a record of the CUPTI that `layouts` belongs to: it has the full length of
-/// its kind, and stays unchanged during `'a`.
-pub unsafe fn read<'a>(layouts: &Layouts, record: *const u8) -> Activity<'a> {
-    // SAFETY: every record begins with its kind, a number of 32 bits; the caller vouches for the
-    // record.
-    let kind = unsafe { record.cast::<u32>().read_unaligned() };
-    let Some(size) = size(layouts, kind) else {
+/// Four bytes at `record` are mapped, readable and writable.
+pub unsafe fn kind(record: *const u8) -> u32 {
+    let mut bytes = [0; 4];
+    // SAFETY: the caller's promise.
+    unsafe { copy_out(record, &mut bytes) };
+    u32::from_ne_bytes(bytes)
+}
+
+/// Decodes a record of a kind that was read already, from a copy that is made of it here. A thread
+/// that CUPTI made give up its buffer may still be inside a call that writes to it, so there is no
+/// reference to the buffer.
+///
+/// # Safety
+/// `record` points to a record of the CUPTI that `layouts` belongs to: so many bytes as its kind has
+/// are mapped there, readable and writable.
+pub unsafe fn read<'a>(layouts: &Layouts, kind: u32, record: *const u8) -> Activity<'a> {
+    let Some(size) = size(layouts, kind).filter(|size| *size <= LONGEST) else {
         return Activity::Other(kind);
     };
-    // SAFETY: a record of this kind has that many bytes, and nobody changes them meanwhile, as the
-    // caller promises.
-    let bytes = unsafe { std::slice::from_raw_parts(record, size) };
+    let mut copy = [0; LONGEST];
+    let Some(bytes) = copy.get_mut(..size) else {
+        return Activity::Other(kind);
+    };
+    // SAFETY: the caller's promise.
+    unsafe { copy_out(record, bytes) };
     decode(layouts, kind, bytes)
+}
+
+/// Copies bytes out by atomic loads: by words where they are aligned.
+///
+/// # Safety
+/// `to.len()` bytes at `from` are mapped, readable and writable.
+#[inline]
+unsafe fn copy_out(from: *const u8, to: &mut [u8]) {
+    let from = from.cast_mut();
+    let by_words = if from.cast::<u64>().is_aligned() {
+        to.len() / WORD
+    } else {
+        0
+    };
+    let (words, rest) = to.split_at_mut(by_words * WORD);
+    for (index, word) in words.as_chunks_mut::<WORD>().0.iter_mut().enumerate() {
+        // SAFETY: the caller's promise; an aligned word inside the range.
+        let there = unsafe { AtomicU64::from_ptr(from.cast::<u64>().add(index)) };
+        *word = there.load(Relaxed).to_ne_bytes();
+    }
+    for (index, byte) in rest.iter_mut().enumerate() {
+        // SAFETY: the caller's promise; a byte inside the range.
+        let there = unsafe { AtomicU8::from_ptr(from.add(by_words * WORD + index)) };
+        *byte = there.load(Relaxed);
+    }
 }
 
 /// Size of a record of a kind, in bytes; `None` for kinds that are not decoded.
@@ -39,8 +83,9 @@ pub fn size(layouts: &Layouts, kind: u32) -> Option<usize> {
     })
 }
 
-/// Decodes a record of a kind from its bytes. A field that lies outside of them is 0.
-pub fn decode<'a>(layouts: &Layouts, kind: u32, bytes: &'a [u8]) -> Activity<'a> {
+/// Decodes a record of a kind from its bytes. A field that lies outside of them is 0. How long the
+/// texts that it points to stay is for the caller to know: see [`Text::get`].
+pub fn decode<'a>(layouts: &Layouts, kind: u32, bytes: &[u8]) -> Activity<'a> {
     let fields = Fields(bytes);
     match kind {
         activity_kind::KERNEL | activity_kind::CONCURRENT_KERNEL => {
@@ -64,7 +109,7 @@ pub fn decode<'a>(layouts: &Layouts, kind: u32, bytes: &'a [u8]) -> Activity<'a>
     }
 }
 
-fn kernel<'a>(layouts: &Layouts, r: Fields<'a>) -> Kernel<'a> {
+fn kernel<'a>(layouts: &Layouts, r: Fields<'_>) -> Kernel<'a> {
     let l = &layouts.kernel;
     Kernel {
         start: r.long(l.start),
@@ -156,7 +201,7 @@ fn memset(layouts: &Layouts, r: Fields<'_>) -> Memset {
     }
 }
 
-fn marker<'a>(layouts: &Layouts, r: Fields<'a>) -> Marker<'a> {
+fn marker<'a>(layouts: &Layouts, r: Fields<'_>) -> Marker<'a> {
     let l = &layouts.marker;
     Marker {
         flags: r.word(l.flags),
@@ -183,7 +228,7 @@ fn synchronization(layouts: &Layouts, r: Fields<'_>) -> Synchronization {
     }
 }
 
-fn memory<'a>(layouts: &Layouts, r: Fields<'a>) -> Memory<'a> {
+fn memory<'a>(layouts: &Layouts, r: Fields<'_>) -> Memory<'a> {
     let l = &layouts.memory;
     Memory {
         operation: r.word(l.memory_operation_type),
@@ -217,7 +262,7 @@ fn unified_memory(layouts: &Layouts, r: Fields<'_>) -> UnifiedMemory {
 #[derive(Clone, Copy)]
 struct Fields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl Fields<'_> {
     /// An integer of 1, 2, 4 or 8 bytes.
     #[inline]
     fn long(self, place: Place) -> u64 {
@@ -237,7 +282,7 @@ impl<'a> Fields<'a> {
         self.long(place) as u32
     }
     #[inline]
-    fn text(self, place: Place) -> Text<'a> {
+    fn text<'a>(self, place: Place) -> Text<'a> {
         Text::at(std::ptr::with_exposed_provenance(self.long(place) as usize))
     }
     #[inline]

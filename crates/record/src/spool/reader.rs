@@ -1,9 +1,11 @@
 //! The attaching side: makes the spool, follows it live, and trusts nothing that it reads there.
 
-use super::{CHUNK, CHUNK_BODY, ChunkHead, DROP_SLOTS, HEAD, Head, MAGIC, SETTINGS, chunk};
-use std::fs::File;
+use super::mapping::Mapping;
+use super::{
+    CHUNK, CHUNK_BODY, ChunkHead, DROP_SLOTS, HEAD, Head, MAGIC, MESSAGE, SETTINGS, bytes, chunk,
+};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// What a spool is made with.
@@ -42,9 +44,7 @@ pub enum MapError {
 /// A spool made by this process.
 #[derive(Debug)]
 pub struct Reader {
-    base: *mut u8,
-    len: usize,
-    fd: OwnedFd,
+    mapping: Mapping,
     /// What was read of each chunk so far. The target cannot change it.
     cursors: Vec<u32>,
     // The target could rewrite the head, so this copy is used.
@@ -55,9 +55,6 @@ pub struct Reader {
 
 /// Chunks that are populated before the spool is passed on; populating all of them would cost tens of milliseconds.
 const FIRST_CHUNKS: usize = 64;
-
-// SAFETY: the mapping is owned by this value and unmapped only in drop; shared words in it are atomics.
-unsafe impl Send for Reader {}
 
 impl Reader {
     /// Makes, fills, seals and pre-faults a spool.
@@ -71,103 +68,32 @@ impl Reader {
         let chunk_count = options.size.div_ceil(CHUNK).max(2);
         let chunks_at = HEAD + SETTINGS;
         let len = chunks_at + chunk_count * CHUNK;
-        let fail = |step: &'static str| MapError::System {
-            step,
-            size: len,
-            source: io::Error::last_os_error(),
-        };
-
-        /// `MFD_NOEXEC_SEAL` (linux/memfd.h), since Linux 6.3: never executable. Older kernels answer EINVAL.
-        const NOEXEC: libc::c_uint = 8;
-        let make = |flags: libc::c_uint| {
-            let flags = flags | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-            // SAFETY: a NUL-terminated name and known flags.
-            unsafe { libc::memfd_create(c"midair-spool".as_ptr(), flags) }
-        };
-        let mut raw = make(NOEXEC);
-        if raw < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
-            raw = make(0);
-        }
-        if raw < 0 {
-            return Err(fail("memfd_create"));
-        }
-        // SAFETY: memfd_create returned a descriptor that nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        let file = File::from(fd);
-        // The target gets the descriptor; nobody opens it by a path.
-        let ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        file.set_permissions(ours)
-            .map_err(|source| MapError::System {
-                step: "fchmod",
-                size: len,
-                source,
-            })?;
-        file.set_len(len as u64)
-            .map_err(|source| MapError::System {
-                step: "ftruncate",
-                size: len,
-                source,
-            })?;
-        let fd = OwnedFd::from(file);
-        // The size can never change: the target cannot make us fault, and we cannot make it fault.
-        // SAFETY: a descriptor of ours and known flags.
-        let sealed = unsafe {
-            libc::fcntl(
-                raw,
-                libc::F_ADD_SEALS,
-                libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL,
-            )
-        };
-        if sealed < 0 {
-            return Err(fail("sealing"));
-        }
-        // SAFETY: a fresh shared mapping of our own descriptor at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                raw,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(fail("mmap"));
-        }
-        // A forked child must not write to what its parent reads.
-        // SAFETY: the mapping just made.
-        unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
+        let mapping = Mapping::new(len)?;
         let mut reader = Reader {
-            base: base.cast(),
-            len,
-            fd,
+            mapping,
             cursors: vec![0; chunk_count],
             chunks_at,
             faulted: 0,
         };
         reader.fault_in(chunks_at + FIRST_CHUNKS * CHUNK);
-        // SAFETY: the mapping is fresh, ours alone until the descriptor is passed on, large enough
-        // for Head and SETTINGS, and page-aligned; the fields written are plain integers.
-        unsafe {
-            let head = &mut *reader.base.cast::<Head>();
-            head.version = crate::VERSION;
-            head.head_size = HEAD as u32;
-            head.total_size = len as u64;
-            head.settings_at = HEAD as u64;
-            head.settings_len = options.settings.len() as u64;
-            head.chunks_at = chunks_at as u64;
-            head.chunk_count = chunk_count as u64;
-            head.session = options.session;
-            head.drain_ms = options.drain_ms;
-            head.lease_ms = options.lease_ms;
-            head.magic = MAGIC;
-            std::ptr::copy_nonoverlapping(
-                options.settings.as_ptr(),
-                reader.base.add(HEAD),
-                options.settings.len(),
-            );
-        }
+        let head = reader.head();
+        head.version.store(crate::VERSION, Relaxed);
+        head.head_size.store(HEAD as u32, Relaxed);
+        head.total_size.store(len as u64, Relaxed);
+        head.settings_at.store(HEAD as u64, Relaxed);
+        head.settings_len
+            .store(options.settings.len() as u64, Relaxed);
+        head.chunks_at.store(chunks_at as u64, Relaxed);
+        head.chunk_count.store(chunk_count as u64, Relaxed);
+        head.session.store(options.session, Relaxed);
+        head.drain_ms.store(options.drain_ms, Relaxed);
+        head.lease_ms.store(options.lease_ms, Relaxed);
+        head.magic.store(MAGIC, Relaxed);
+        let mut settings = options.settings.clone();
+        settings.resize(settings.len().next_multiple_of(8), 0);
+        // SAFETY: page-aligned, in front of the chunks, and no longer than SETTINGS, which is a
+        // multiple of 8.
+        unsafe { bytes::store_words(reader.mapping.base().add(HEAD), [&settings, &[]]) };
         Ok(reader)
     }
 
@@ -179,24 +105,17 @@ impl Reader {
         let upto = from
             .saturating_add(bytes)
             .next_multiple_of(4096)
-            .min(self.len);
+            .min(self.size());
         if from < upto {
-            // SAFETY: a page-aligned range of our own mapping; the pages' contents stay.
-            unsafe {
-                libc::madvise(
-                    self.base.add(from).cast(),
-                    upto - from,
-                    libc::MADV_POPULATE_WRITE,
-                )
-            };
+            self.mapping.populate(from, upto);
             self.faulted = upto;
         }
-        self.faulted < self.len
+        self.faulted < self.size()
     }
 
     /// The descriptor to pass to the target.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.mapping.fd()
     }
 
     /// The spool as writers see it, for a spool that this process itself fills.
@@ -206,34 +125,31 @@ impl Reader {
     /// not be used after this reader was dropped.
     pub unsafe fn area(&self) -> Option<super::Area> {
         // SAFETY: the mapping is page-aligned, of this length, and lives as long as self; the caller promises the rest.
-        unsafe { super::Area::new(self.base, self.len) }
+        unsafe { super::Area::new(self.mapping.base(), self.size()) }
     }
 
     /// Address and length of the mapping, for a writer in this process; valid as long as the reader.
     pub fn mapping(&self) -> (*mut u8, usize) {
-        (self.base, self.len)
+        (self.mapping.base(), self.size())
     }
 
     /// Bytes of the whole spool.
     pub fn size(&self) -> usize {
-        self.len
+        self.mapping.len()
     }
 
-    /// Page 0. Everything but the atomics was written by us; everything may have been changed by the target since.
+    /// Page 0. The target may have changed everything in it.
     pub fn head(&self) -> &Head {
-        // SAFETY: the mapping lives as long as self and is larger than Head, which is made of integers and atomics.
-        unsafe { &*self.base.cast::<Head>() }
+        // SAFETY: the mapping is page-aligned, lives as long as self, and is larger than Head,
+        // which is made of atomics.
+        unsafe { &*self.mapping.base().cast::<Head>() }
     }
 
     /// The target's message about a failure, made printable.
     pub fn message(&self) -> String {
-        let len = (self.head().message_len.load(Acquire) as usize).min(1024);
-        let mut copy = vec![0_u8; len];
-        // SAFETY: message lies inside the mapped head; a concurrent change could only change the bytes we copy.
-        unsafe {
-            let at = (&raw const (*self.base.cast::<Head>()).message).cast::<u8>();
-            std::ptr::copy_nonoverlapping(at, copy.as_mut_ptr(), len);
-        }
+        let head = self.head();
+        let len = (head.message_len.load(Acquire) as usize).min(MESSAGE);
+        let copy = bytes::load_text(head.message.get(..len).unwrap_or_default());
         String::from_utf8_lossy(&copy)
             .chars()
             .filter(|c| !c.is_control())
@@ -259,14 +175,14 @@ impl Reader {
             let (head, body) = self.chunk(index);
             // State before committed: if it is sealed now, committed is final.
             let sealed = head.state.load(Acquire) == chunk::SEALED;
-            let committed = (head.committed.load(Acquire) as usize).min(CHUNK_BODY);
+            // Records are multiples of 8 bytes; a number that is none was not written by ours.
+            let committed = (head.committed.load(Acquire) as usize).min(CHUNK_BODY) & !7;
             let from = self.cursors.get(index).map_or(0, |c| *c as usize);
             if committed > from {
                 copy.resize(committed - from, 0);
-                // SAFETY: from < committed <= CHUNK_BODY, so the range lies inside the chunk.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(body.add(from), copy.as_mut_ptr(), copy.len())
-                };
+                // SAFETY: from < committed <= CHUNK_BODY, so the range lies inside the chunk, whose
+                // body is aligned to 64; both are multiples of 8.
+                unsafe { bytes::load_words(body.add(from), &mut copy) };
             } else {
                 copy.clear();
             }
@@ -293,9 +209,9 @@ impl Reader {
     fn chunk(&self, index: usize) -> (&ChunkHead, *const u8) {
         debug_assert!(index < self.cursors.len());
         // SAFETY: callers pass indexes below chunk_count; all chunks lie inside the mapping,
-        // aligned to 64, and a ChunkHead is made of integers and atomics.
+        // aligned to 64, and a ChunkHead is made of atomics.
         unsafe {
-            let at = self.base.add(self.chunks_at + index * CHUNK);
+            let at = self.mapping.base().add(self.chunks_at + index * CHUNK);
             (&*at.cast::<ChunkHead>(), at.add(size_of::<ChunkHead>()))
         }
     }
@@ -303,13 +219,6 @@ impl Reader {
     /// Records that were dropped because no chunk was free, by [`super::drop_slot`].
     pub fn dropped(&self) -> [u64; DROP_SLOTS] {
         std::array::from_fn(|i| self.head().dropped.get(i).map_or(0, |d| d.load(Relaxed)))
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        // SAFETY: base/len are the mapping made in `create`, and no reference into it outlives self.
-        unsafe { libc::munmap(self.base.cast(), self.len) };
     }
 }
 
@@ -356,7 +265,8 @@ mod tests {
         let mut writer = ChunkWriter::new();
         let mut seen = Vec::new();
         let per_chunk = CHUNK_BODY / size_of::<Api>();
-        for n in 0..(per_chunk as u64 * 10) {
+        let count = per_chunk as u64 * if cfg!(miri) { 2 } else { 10 };
+        for n in 0..count {
             // SAFETY: the area is mapped and the writer belongs to it.
             assert!(unsafe { writer.store(area, 1, kind::HSA_CORE_API, [api(n).bytes(), &[]]) });
             if n % 100 == 0 {
@@ -382,15 +292,16 @@ mod tests {
                 Ok::<_, ()>(())
             })
             .unwrap();
-        assert_eq!(seen, (0..per_chunk as u64 * 10).collect::<Vec<_>>());
+        assert_eq!(seen, (0..count).collect::<Vec<_>>());
         assert_eq!(reader.dropped().iter().sum::<u64>(), 0);
     }
 
     /// Otherwise a process with the descriptor could let others open it by its number in `/proc`.
     #[test]
+    #[cfg_attr(miri, ignore = "its spool is no file")]
     fn a_spool_is_for_its_owner() {
         let reader = small();
-        let file = File::from(reader.fd().try_clone_to_owned().unwrap());
+        let file = std::fs::File::from(reader.fd().try_clone_to_owned().unwrap());
         let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
         assert_eq!(mode & 0o7777, 0o600);
     }
@@ -420,7 +331,7 @@ mod tests {
         // SAFETY: the area is mapped and the writer belongs to it.
         unsafe { writer.store(area, 1, kind::HSA_CORE_API, [api(1).bytes(), &[]]) };
         // SAFETY: chunk 0 lies inside the mapping.
-        let head = unsafe { &*reader.base.add(reader.chunks_at).cast::<ChunkHead>() };
+        let head = unsafe { &*reader.mapping().0.add(reader.chunks_at).cast::<ChunkHead>() };
         head.committed.store(u32::MAX, Release);
         let read = reader.drain(|_| Ok::<_, ()>(())).unwrap();
         assert_eq!(read, CHUNK_BODY);

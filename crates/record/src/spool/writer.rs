@@ -1,20 +1,31 @@
 //! The target's side: claims chunks and stores records. No allocation, no lock, no system call.
 
-use super::{CHUNK, CHUNK_BODY, ChunkHead, HEAD, Head, MAGIC, chunk};
+use super::{CHUNK, CHUNK_BODY, ChunkHead, HEAD, Head, MAGIC, MESSAGE, bytes, chunk};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// How many chunks a claim tries before it gives up. A chunk is still in use only when the reader is far behind or its
 /// thread writes little, so a few tries are enough to skip the chunks of such threads.
-const CLAIM_TRIES: u64 = 16;
+const CLAIM_TRIES: u32 = 16;
 
 /// A spool mapped in this process. It is a copy of the address, not an owner: the code that mapped
 /// the spool unmaps it when no thread writes to it any more.
+///
+/// The attaching side can rewrite the head at any moment. What is used of the layout was copied from
+/// there and checked once, by [`Area::new`].
 #[derive(Debug, Clone, Copy)]
 pub struct Area {
     base: *mut u8,
+    /// Offset of the first chunk, a multiple of 64.
+    chunks_at: u32,
+    /// At least 1. All of them lie inside the mapping.
+    chunk_count: u32,
+    /// Where the settings are: a multiple of 8.
+    settings_at: u32,
+    /// Bytes of settings. Rounded up to a multiple of 8 they lie inside the mapping.
+    settings_len: u32,
 }
 
-// SAFETY: all shared state behind `base` is accessed through atomics, or belongs to the one thread that owns the chunk.
+// SAFETY: all shared state behind `base` is accessed through atomics.
 unsafe impl Send for Area {}
 // SAFETY: as above.
 unsafe impl Sync for Area {}
@@ -24,55 +35,65 @@ impl Area {
     ///
     /// # Safety
     /// `base` must be the page-aligned start of a readable and writable mapping of `len` bytes that
-    /// stays mapped while any copy of the result, or a [`ChunkWriter`] made from it, is used.
+    /// stays mapped while any copy of the result, or a [`ChunkWriter`] made from it, is used. In
+    /// this process nothing else accesses it, except a [`Reader`](super::Reader).
     pub unsafe fn new(base: *mut u8, len: usize) -> Option<Area> {
         if len < HEAD {
             return None;
         }
-        let area = Area { base };
-        let head = area.head();
-        let chunks = (head.chunk_count as usize).checked_mul(CHUNK)?;
-        let end = (head.chunks_at as usize).checked_add(chunks)?;
-        let settings_end = (head.settings_at as usize).checked_add(head.settings_len as usize)?;
-        let good = head.magic == MAGIC
-            && head.version == crate::VERSION
-            && head.total_size as usize == len
-            && head.chunk_count > 0
-            && head.chunks_at as usize >= HEAD
-            && head.chunks_at.is_multiple_of(64)
+        // SAFETY: the caller's promise: larger than Head, which is made of atomics.
+        let head = unsafe { &*base.cast::<Head>() };
+        // Each word is read once: a second look might find another value.
+        let offset = |word: u64| u32::try_from(word).ok();
+        let area = Area {
+            base,
+            chunks_at: offset(head.chunks_at.load(Acquire))?,
+            chunk_count: offset(head.chunk_count.load(Acquire))?,
+            settings_at: offset(head.settings_at.load(Acquire))?,
+            settings_len: offset(head.settings_len.load(Acquire))?,
+        };
+        let ours = head.magic.load(Acquire) == MAGIC
+            && head.version.load(Acquire) == crate::VERSION
+            && usize::try_from(head.total_size.load(Acquire)) == Ok(len);
+        let chunks = (area.chunk_count as usize).checked_mul(CHUNK)?;
+        let end = (area.chunks_at as usize).checked_add(chunks)?;
+        let settings = (area.settings_len as usize).checked_next_multiple_of(8)?;
+        let settings_end = (area.settings_at as usize).checked_add(settings)?;
+        let good = ours
+            && area.chunk_count > 0
+            && area.chunks_at as usize >= HEAD
+            && area.chunks_at.is_multiple_of(64)
             && end <= len
-            && settings_end <= len;
+            && area.settings_at as usize >= HEAD
+            && area.settings_at.is_multiple_of(8)
+            && settings_end <= area.chunks_at as usize;
         good.then_some(area)
     }
 
-    /// Page 0.
+    /// Page 0. The attaching side may have changed everything in it.
     pub fn head(&self) -> &Head {
-        // SAFETY: `new` promised a live mapping of at least HEAD bytes; Head is made of integers and atomics.
+        // SAFETY: `new` promised a live mapping of at least HEAD bytes; Head is made of atomics.
         unsafe { &*self.base.cast::<Head>() }
     }
 
-    /// The settings, as the attaching side wrote them before it passed the spool on.
-    pub fn settings(&self) -> &[u8] {
-        let head = self.head();
-        // SAFETY: `new` checked that the range lies inside the mapping; nobody writes it after the spool was passed on.
-        unsafe {
-            std::slice::from_raw_parts(
-                self.base.add(head.settings_at as usize),
-                head.settings_len as usize,
-            )
-        }
+    /// A copy of the settings as they are now. The attaching side wrote them before it passed the
+    /// spool on. Allocates.
+    pub fn settings(&self) -> Vec<u8> {
+        let len = self.settings_len as usize;
+        let mut copy = vec![0; len.next_multiple_of(8)];
+        // SAFETY: `new` checked that the range lies inside the mapping, in front of the chunks, and
+        // is aligned to 8; nothing in this process writes there.
+        unsafe { bytes::load_words(self.base.add(self.settings_at as usize), &mut copy) };
+        copy.truncate(len);
+        copy
     }
 
     /// Writes a message about a failure where the attaching side reads it. Only the worker thread calls this.
     pub fn set_message(&self, text: &str) {
-        let len = text.len().min(1024);
-        // SAFETY: the field lies inside the mapped head, and only the worker thread writes it
-        // before publishing message_len.
-        unsafe {
-            let message = (&raw mut (*self.base.cast::<Head>()).message).cast::<u8>();
-            std::ptr::copy_nonoverlapping(text.as_ptr(), message, len);
-        }
-        self.head().message_len.store(len as u32, Release);
+        let head = self.head();
+        bytes::store_text(&head.message, text.as_bytes());
+        let len = text.len().min(MESSAGE);
+        head.message_len.store(len as u32, Release);
     }
 
     /// Counts a record of `kind` as dropped.
@@ -84,29 +105,33 @@ impl Area {
 
     /// Whether there are free chunks now for `bytes` of records. Other threads that store may claim them first.
     pub fn has_capacity(&self, bytes: usize) -> bool {
-        let head = self.head();
         // Of a very small spool half is enough: the writer that asks may hold a chunk itself.
-        let wanted = (bytes.div_ceil(CHUNK_BODY) as u64).min(head.chunk_count / 2);
-        let next = head.claim.load(Relaxed);
+        let half = u64::from(self.chunk_count / 2);
+        let wanted = (bytes.div_ceil(CHUNK_BODY) as u64).min(half);
+        let next = self.head().claim.load(Relaxed);
         (0..wanted).all(|ahead| {
-            let index = next.wrapping_add(ahead) % head.chunk_count;
-            let offset = head.chunks_at as usize + index as usize * CHUNK;
-            // SAFETY: `new` checked that all chunks lie inside the mapping, aligned to 64; only an
-            // atomic of it is read.
-            let chunk_head = unsafe { &*self.base.add(offset).cast::<ChunkHead>() };
+            // SAFETY: a chunk of this area, mapped as `new` promised; it is made of atomics.
+            let chunk_head = unsafe { &*self.chunk(next.wrapping_add(ahead)) };
             chunk_head.state.load(Acquire) == chunk::FREE
         })
     }
 
+    /// The chunk that belongs to a claim, inside the mapping and aligned to 64.
+    #[inline]
+    fn chunk(&self, claim: u64) -> *mut ChunkHead {
+        // The remainder fits, since the count is no larger. It is not zero: see `new`.
+        let index = (claim % u64::from(self.chunk_count.max(1))) as usize;
+        let offset = self.chunks_at as usize + index * CHUNK;
+        // The same as an addition inside the mapping: `new` has checked the last chunk's end.
+        self.base.wrapping_add(offset).cast()
+    }
+
     fn claim(&self, tid: u32) -> Option<*mut ChunkHead> {
-        let head = self.head();
-        for _ in 0..CLAIM_TRIES.min(head.chunk_count) {
-            let claim = head.claim.fetch_add(1, Relaxed);
-            let index = claim % head.chunk_count;
-            let offset = head.chunks_at as usize + index as usize * CHUNK;
-            // SAFETY: `new` checked that all chunks lie inside the mapping and are aligned to 64.
-            let candidate = unsafe { self.base.add(offset).cast::<ChunkHead>() };
-            // SAFETY: as above; only atomics of it are touched before the chunk is ours.
+        let claims = &self.head().claim;
+        for _ in 0..CLAIM_TRIES.min(self.chunk_count) {
+            let claim = claims.fetch_add(1, Relaxed);
+            let candidate = self.chunk(claim);
+            // SAFETY: as in `has_capacity`.
             let chunk_head = unsafe { &*candidate };
             if chunk_head
                 .state
@@ -143,7 +168,11 @@ impl ChunkWriter {
     }
 
     /// Stores one record made of `parts` in order; their sizes must add up to the record's size (a
-    /// multiple of 8). When no chunk is free the record is dropped and counted.
+    /// multiple of 8). When no chunk is free, or the size is no such number, the record is dropped
+    /// and counted.
+    ///
+    /// A hostile attaching side can give one chunk to two threads. Then their records are mixed up,
+    /// for nobody but that side: the bytes are stored by atomic words.
     ///
     /// # Safety
     /// The chunk that this writer holds, if any, must be one of `area`, and `area` must still be mapped.
@@ -151,6 +180,10 @@ impl ChunkWriter {
     pub unsafe fn store(&mut self, area: Area, tid: u32, kind: u8, parts: [&[u8]; 2]) -> bool {
         let [first, second] = parts;
         let size = first.len() + second.len();
+        if !size.is_multiple_of(8) {
+            area.drop_record(kind);
+            return false;
+        }
         if self.current.is_null() || self.used as usize + size > CHUNK_BODY {
             // SAFETY: the caller's promise.
             unsafe { self.seal() };
@@ -162,11 +195,11 @@ impl ChunkWriter {
                 }
             }
         }
-        // SAFETY: `current` is a chunk of ours in a live mapping and `used + size` fits into its body.
+        // SAFETY: `current` is a chunk of ours in a live mapping, `used + size` fits into its body,
+        // and all three are multiples of 8.
         unsafe {
             let at = self.current.add(1).cast::<u8>().add(self.used as usize);
-            std::ptr::copy_nonoverlapping(first.as_ptr(), at, first.len());
-            std::ptr::copy_nonoverlapping(second.as_ptr(), at.add(first.len()), second.len());
+            bytes::store_words(at, parts);
             self.used += size as u32;
             (*self.current).committed.store(self.used, Release);
         }

@@ -430,7 +430,7 @@ mod tests {
     use std::mem::offset_of;
     use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
     use std::os::unix::fs::MetadataExt;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
     use midair_ptrace::arch::FPSIMD_BYTES;
@@ -488,29 +488,29 @@ mod tests {
             std::ptr::copy_nonoverlapping(code().as_ptr(), base.cast(), code().len());
             let bytes = std::slice::from_raw_parts_mut(block, size_of::<BootBlock>());
             crate::arch::fill_scratch(bytes, mappings.data.get(), guard);
-            let boot = &mut *block.cast::<BootBlock>();
-            boot.fd_near = -1;
-            boot.fd_far = -1;
-            boot.library_fd = 200;
-            boot.data_base = mappings.data.get();
-            boot.data_len = mappings.data_len;
-            boot.stack_base = guard.0 + guard.1;
-            boot.stack_len = mappings.data.get() + mappings.data_len - boot.stack_base;
-            boot.fn_pthread_create = libc::pthread_create as *const () as u64;
-            boot.fn_attr_init = libc::pthread_attr_init as *const () as u64;
-            boot.fn_attr_setdetachstate = libc::pthread_attr_setdetachstate as *const () as u64;
-            boot.fn_attr_setstack = libc::pthread_attr_setstack as *const () as u64;
-            boot.fn_dlopen = libc::dlopen as *const () as u64;
-            boot.fn_dlsym = libc::dlsym as *const () as u64;
-            boot.fn_dlerror = libc::dlerror as *const () as u64;
-            boot.fn_entry = if with_entry {
+            let boot = block.cast::<BootBlock>();
+            (*boot).fd_near = AtomicI32::new(-1);
+            (*boot).fd_far = AtomicI32::new(-1);
+            (*boot).library_fd = AtomicI32::new(200);
+            (*boot).data_base = mappings.data.get();
+            (*boot).data_len = mappings.data_len;
+            (*boot).stack_base = guard.0 + guard.1;
+            (*boot).stack_len = mappings.data.get() + mappings.data_len - (*boot).stack_base;
+            (*boot).fn_pthread_create = libc::pthread_create as *const () as u64;
+            (*boot).fn_attr_init = libc::pthread_attr_init as *const () as u64;
+            (*boot).fn_attr_setdetachstate = libc::pthread_attr_setdetachstate as *const () as u64;
+            (*boot).fn_attr_setstack = libc::pthread_attr_setstack as *const () as u64;
+            (*boot).fn_dlopen = libc::dlopen as *const () as u64;
+            (*boot).fn_dlsym = libc::dlsym as *const () as u64;
+            (*boot).fn_dlerror = libc::dlerror as *const () as u64;
+            (*boot).fn_entry = if with_entry {
                 entry as *const () as u64
             } else {
                 0
             };
-            boot.sigframe = layout.context.get();
-            boot.stub_patience_ticks = ticks_per_millisecond();
-            boot.patience_ms = 20_000;
+            (*boot).sigframe = layout.context.get();
+            (*boot).stub_patience_ticks = ticks_per_millisecond();
+            (*boot).patience_ms = 20_000;
             assert_eq!(
                 libc::mprotect(base, whole, libc::PROT_READ | libc::PROT_EXEC),
                 0
@@ -533,25 +533,33 @@ mod tests {
                 out("x24") _, out("x25") _, out("x26") _, out("x27") _, out("x28") _,
                 clobber_abi("C"),
             );
-            assert_eq!(boot.stub_result.load(Ordering::SeqCst), 1);
+            assert_eq!((*boot).stub_result.load(Ordering::SeqCst), 1);
             let mailbox_is = |wanted: &[u32]| {
                 let began = Instant::now();
                 while began.elapsed() < Duration::from_secs(20) {
-                    let now = boot.mailbox.load(Ordering::SeqCst);
+                    let now = (*boot).mailbox.load(Ordering::SeqCst);
                     if wanted.contains(&now) {
                         return now;
                     }
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                panic!("the mailbox says {}", boot.mailbox.load(Ordering::SeqCst))
+                panic!(
+                    "the mailbox says {}",
+                    (*boot).mailbox.load(Ordering::SeqCst)
+                )
             };
             mailbox_is(&[mailbox::OPEN]);
-            assert_ne!(boot.tid, 0);
-            let far = OwnedFd::from_raw_fd(libc::dup(boot.fd_far));
-            talk(&far, [boot.fd_near, boot.fd_far]);
+            assert_ne!((*boot).tid.load(Ordering::SeqCst), 0);
+            let far = OwnedFd::from_raw_fd(libc::dup((*boot).fd_far.load(Ordering::SeqCst)));
+            let numbers = [&(*boot).fd_near, &(*boot).fd_far];
+            talk(&far, numbers.map(|number| number.load(Ordering::SeqCst)));
             mailbox_is(&[mailbox::ENDED]);
             drop(stack);
-            (boot.error_step, boot.fd_near.cast_unsigned(), boot.error)
+            (
+                (*boot).error_step.load(Ordering::SeqCst),
+                (*boot).fd_near.load(Ordering::SeqCst).cast_unsigned(),
+                (*boot).error.load(Ordering::SeqCst),
+            )
         }
     }
 

@@ -1,0 +1,124 @@
+//! The memory of a spool: a sealed memory file, mapped in the process that made it.
+
+use super::{HEAD, MapError};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A mapped memory file of fixed size. It is unmapped when this is dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    base: *mut u8,
+    len: usize,
+    fd: OwnedFd,
+}
+
+// SAFETY: the mapping is owned by this value and unmapped only in drop; what it gives out is a raw
+// address.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Makes and maps a file of so many zero bytes; at least [`HEAD`].
+    pub(super) fn new(len: usize) -> Result<Mapping, MapError> {
+        let fail = |step: &'static str, source: io::Error| MapError::System {
+            step,
+            size: len,
+            source,
+        };
+        let last = |step: &'static str| fail(step, io::Error::last_os_error());
+        if len < HEAD {
+            return Err(fail("its size", io::ErrorKind::InvalidInput.into()));
+        }
+
+        /// `MFD_NOEXEC_SEAL` (linux/memfd.h), since Linux 6.3: never executable. Older kernels
+        /// answer EINVAL.
+        const NOEXEC: libc::c_uint = 8;
+        let make = |flags: libc::c_uint| {
+            let flags = flags | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+            // SAFETY: a NUL-terminated name and known flags.
+            unsafe { libc::memfd_create(c"midair-spool".as_ptr(), flags) }
+        };
+        let mut raw = make(NOEXEC);
+        if raw < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
+            raw = make(0);
+        }
+        if raw < 0 {
+            return Err(last("memfd_create"));
+        }
+        // SAFETY: memfd_create returned a descriptor that nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let file = File::from(fd);
+        // The target gets the descriptor; nobody opens it by a path.
+        let ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        file.set_permissions(ours)
+            .map_err(|error| fail("fchmod", error))?;
+        file.set_len(len as u64)
+            .map_err(|error| fail("ftruncate", error))?;
+        let fd = OwnedFd::from(file);
+        // The size can never change: the target cannot make us fault, and we cannot make it fault.
+        // SAFETY: a descriptor of ours and known flags.
+        let sealed = unsafe {
+            libc::fcntl(
+                raw,
+                libc::F_ADD_SEALS,
+                libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL,
+            )
+        };
+        if sealed < 0 {
+            return Err(last("sealing"));
+        }
+        // SAFETY: a fresh shared mapping of our own descriptor at an address of the kernel's
+        // choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                raw,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(last("mmap"));
+        }
+        // A forked child must not write to what its parent reads.
+        // SAFETY: the mapping just made.
+        unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
+        let base = base.cast();
+        Ok(Mapping { base, len, fd })
+    }
+
+    /// Its address: page-aligned, valid for as long as this value.
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Its size in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The descriptor to pass to the target.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Populates the pages of a range; `from` is page-aligned. A kernel before Linux 5.14 leaves it
+    /// to the first touch.
+    pub(super) fn populate(&self, from: usize, upto: usize) {
+        let Some(bytes) = upto.min(self.len).checked_sub(from) else {
+            return;
+        };
+        let start = self.base.wrapping_add(from).cast();
+        // SAFETY: a range of our own mapping; the pages' contents stay.
+        unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, and no reference into it outlives self.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}
