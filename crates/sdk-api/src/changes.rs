@@ -20,7 +20,7 @@ fn tid() -> u32 {
 }
 
 /// Registers the calling thread as the worker.
-pub fn i_am_the_worker() {
+pub fn become_worker() {
     STATE.worker.store(tid(), Release);
 }
 

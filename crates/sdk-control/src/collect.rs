@@ -3,14 +3,14 @@
 //!
 //! Only the worker thread changes anything; other threads leave a request ([`changes`]) and wait.
 //!
-//! On the way in originals are saved, signals made ready, slots hooked, and the recording is opened.
-//! On the way out nothing new is taken on, while the hooks stay and the device's rest ends; then the
-//! recording is closed, every thread is seen outside, slots are restored, counts are written, and
-//! signals are given back to the runtime.
+//! At the start originals are saved, signals made ready, slots hooked, and the recording is opened.
+//! At the stop nothing new is observed, while the hooks stay until the device has finished what it
+//! runs; then the recording is closed, every thread is seen outside, slots are restored, counts are
+//! written, and the signals go back to the runtime.
 
 mod relay;
 
-use crate::collection::{Collection, Left, Route, Running};
+use crate::collection::{Collection, Leftover, Route, Running};
 use crate::gate::request::TableRequest;
 use crate::hooks;
 use crate::install::Need;
@@ -51,8 +51,8 @@ const QUIESCE_LIMIT: Duration = Duration::from_millis(250);
 const CALLBACK_LIMIT: Duration = Duration::from_secs(2);
 /// Bytes of the private spool that feeds tools' buffers.
 const PRIVATE_SPOOL: usize = 8 << 20;
-/// How often the list of libraries is looked at for runtimes loaded since, in ns.
-const LOADER_LOOK: u64 = 5_000_000;
+/// How often the list of libraries is searched for runtimes that were loaded since, in ns.
+const LOADER_INTERVAL: u64 = 5_000_000;
 
 impl Collection {
     /// A session begins: `spool` is its reader's; without one only tools with buffers can be served.
@@ -67,7 +67,7 @@ impl Collection {
 
     /// [`Self::stop`], if something still runs.
     pub fn stop_all(&mut self, deadline: u64) {
-        self.memory_kept |= self.stop(deadline) == Left::Memory;
+        self.memory_kept |= self.stop(deadline) == Leftover::Memory;
     }
 
     /// The session is over. Returns whether its spool must stay mapped.
@@ -76,7 +76,7 @@ impl Collection {
         self.memory_kept
     }
 
-    /// Words for the user.
+    /// Writes a note for the user into the records.
     pub fn note(&mut self, text: &str) {
         if let Some(running) = &mut self.running {
             running.sink.put(kind::NOTE, &note(text));
@@ -90,7 +90,7 @@ impl Collection {
 
     /// Brings everything into line with what the running contexts want. Returns complaints, if it cannot.
     pub fn apply(&mut self) -> Result<(), String> {
-        // Whoever changed something before this look is served when it is done.
+        // Changes that were requested before this point are applied when it is done.
         let ticket = changes::requested();
         let result = self.follow(&context::wanted());
         changes::applied(ticket);
@@ -107,16 +107,16 @@ impl Collection {
         }
         let mut need = need_of(wanted);
         if let Some(running) = &mut self.running {
-            // What was looked at once is looked at until the session ends: a queue whose doorbells
-            // went by unseen has no books.
+            // What was observed once is observed until the session ends: a queue some of whose
+            // doorbells were missed has no counts.
             need.work |= running.need.work;
             need.called = callbacks::publish(wanted.services.clone());
             running.need = need;
             probe::set_kinds(need.tracked(), need.recorded);
             probe::set_called(need.called);
-            running.looked_at = 0;
+            running.searched_at = 0;
         }
-        self.look_for_tables();
+        self.search_tables();
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl Collection {
         }
         let tid = changes::worker();
         // SAFETY: the area is the attacher's spool, which the worker unmaps only when `stop` has
-        // returned Left::Nothing, or that of the private reader, which lives in `route` until then.
+        // returned Leftover::Nothing, or that of the private reader, which lives in `route` until then.
         let generation = unsafe { probe::start(area, self.next_correlation) };
         self.running = Some(Running {
             generation,
@@ -174,56 +174,56 @@ impl Collection {
             },
             route,
             live: Vec::new(),
-            runtimes: runtimes::Told::new(wanted, &STATE.registered),
+            runtimes: runtimes::Reports::new(wanted, &STATE.registered),
             tools: None,
             hsa_up: false,
-            // Whoever brings tables is inside `hsa_init`.
-            born_here: need.work.contains(kind::KERNEL_DISPATCH)
+            // Who hands tables over is inside `hsa_init`.
+            began_closed: need.work.contains(kind::KERNEL_DISPATCH)
                 && STATE.request.load(SeqCst) == TableRequest::Hsa,
             hsa_final: false,
             hsa_open: false,
             hsa_ready: false,
             waiting_for: "",
-            looked_at: 0,
+            searched_at: 0,
             epoch: 0,
-            told: Vec::new(),
+            reported: Vec::new(),
         });
         notes::open(true);
         STATE.collecting.store(true, SeqCst);
-        STATE.went_on.store(0, SeqCst);
+        STATE.went_on_unhooked.store(0, SeqCst);
         STATE
             .device_pending
             .store(u32::from(need.device()), Release);
-        // Before `hsa_init` is hooked: what returns through the hook finds it.
+        // Before `hsa_init` is hooked: a call that returns through the hook finds it set.
         STATE.hsa_closed.store(1, Release);
         match STATE.request.swap(TableRequest::None, SeqCst) {
-            TableRequest::None => self.look_for_tables(),
-            asked => self.take_tables(asked),
+            TableRequest::None => self.search_tables(),
+            request => self.hook_tables(request),
         }
         probe::set_called(need.called);
         probe::open(need.tracked(), need.recorded);
         Ok(())
     }
 
-    /// Slots that hold ours.
+    /// How many slots hold our functions.
     pub fn slots(&self) -> u32 {
         self.installed.len() as u32
     }
 
-    /// Looks for tables, opens the device's side where the runtime is open, takes slots.
-    fn look_for_tables(&mut self) {
+    /// Searches for tables, opens the device's side where the runtime is open, hooks slots.
+    fn search_tables(&mut self) {
         self.find_tables();
-        self.take_slots();
-        self.look_at_hsa();
+        self.hook_slots();
+        self.check_hsa();
         if let Some(running) = &mut self.running {
             Self::open_hsa(running, &mut self.domains, &mut self.harvester);
         }
-        self.take_slots();
-        self.let_in();
+        self.hook_slots();
+        self.release_waiters();
     }
 
-    /// Everything is hooked: nobody has to wait for it any more.
-    fn let_in(&mut self) {
+    /// Everything is hooked: no thread has to wait for it any more.
+    fn release_waiters(&mut self) {
         if let Some(running) = &self.running {
             let waiting = running.need.device() && !running.hsa_open;
             STATE.device_pending.store(u32::from(waiting), Release);
@@ -231,19 +231,19 @@ impl Collection {
         }
     }
 
-    /// The same without a look at the device: whoever waits for it may be inside `hsa_init`.
-    fn take_tables(&mut self, asked: TableRequest) {
+    /// Hooks tables without asking the device: the thread that waits for it may be inside `hsa_init`.
+    fn hook_tables(&mut self, request: TableRequest) {
         self.find_tables();
-        if asked == TableRequest::Hsa {
+        if request == TableRequest::Hsa {
             self.hsa_slots_are_final();
         }
-        self.take_slots();
+        self.hook_slots();
     }
 
-    /// Before the HSA runtime is open, the tools that it loads by itself may yet put theirs into
-    /// its slots: only `hsa_init` is hooked, and the rest when that returns. So ours call theirs,
-    /// as if we had come later, and nothing is lost.
-    fn look_at_hsa(&mut self) {
+    /// Before the HSA runtime is open, the tools that it loads by itself may still put their
+    /// functions into its slots. So only `hsa_init` is hooked, and the rest when that returns: our
+    /// functions then call theirs, as if we had attached later, and nothing is lost.
+    fn check_hsa(&mut self) {
         let Some(running) = &mut self.running else {
             return;
         };
@@ -252,34 +252,34 @@ impl Collection {
         }
         running.hsa_up = Self::runtime_is_open();
         if !running.hsa_up {
-            running.born_here = running.need.work.contains(kind::KERNEL_DISPATCH);
+            running.began_closed = running.need.work.contains(kind::KERNEL_DISPATCH);
         }
         if running.hsa_up {
             self.hsa_slots_are_final();
         }
     }
 
-    /// What the slots hold now is what the runtime and its own tools want there.
+    /// The slots now hold what the runtime and its own tools want there.
     fn hsa_slots_are_final(&mut self) {
         let Some(running) = &mut self.running else {
             return;
         };
         if !std::mem::replace(&mut running.hsa_final, true) {
             for live in running.live.iter().filter(|live| live.is_hsa()) {
-                self.installed.adopt(live, &STATE.marks);
+                self.installed.save_originals(live, &STATE.marks);
             }
         }
     }
 
-    fn take_slots(&mut self) {
+    fn hook_slots(&mut self) {
         let Some(running) = &mut self.running else {
             return;
         };
         for live in &running.live {
             if running.hsa_final || !live.is_hsa() {
-                self.installed.take(live, &running.need);
+                self.installed.hook(live, &running.need);
             } else {
-                self.installed.take_opener(live);
+                self.installed.hook_opener(live);
             }
         }
         if !running.hsa_final {
@@ -297,9 +297,10 @@ impl Collection {
         Self::find_tools(running);
         if let Some(table) = &running.tools {
             for (index, (original, hook)) in entries.into_iter().enumerate() {
-                let address = table.base + tables::tools::FIRST + 8 * index;
-                self.installed
-                    .take_entry(address, table.home, original, hook);
+                if let Some(cell) = table.slot(tables::tools::FIRST + 8 * index) {
+                    self.installed
+                        .hook_entry(cell, table.home(), original, hook);
+                }
             }
         }
     }
@@ -308,28 +309,28 @@ impl Collection {
         let Some(running) = &mut self.running else {
             return;
         };
-        running.looked_at = now();
+        running.searched_at = now();
         let epoch = tables::loader_epoch();
         let found = tables::find();
         running.epoch = if found.not_yet.is_empty() { epoch } else { 0 };
         for why in found.refused {
-            if !running.told.contains(&why) {
+            if !running.reported.contains(&why) {
                 running.sink.put(kind::NOTE, &note(&why));
-                running.told.push(why);
+                running.reported.push(why);
             }
         }
         for live in found.live {
             match running
                 .live
                 .iter_mut()
-                .find(|known| known.index == live.index)
+                .find(|known| known.index() == live.index())
             {
-                Some(known) if known.base == live.base => {}
+                Some(known) if known.base() == live.base() => {}
                 Some(known) => *known = live,
                 None => {
-                    self.installed.adopt(&live, &STATE.marks);
+                    self.installed.save_originals(&live, &STATE.marks);
                     running.live.push(live);
-                    running.runtimes.tell(&live, &mut running.sink);
+                    running.runtimes.report(&live, &mut running.sink);
                 }
             }
         }
@@ -337,8 +338,9 @@ impl Collection {
             && let Some(variable) = found.legacy_roctx
             && !self.roctx_tap.is_some_and(|tap| tap.is_in(variable))
         {
-            // SAFETY: the variable was found in the loaded library's own code.
-            self.roctx_tap = unsafe { legacy::Tap::take(variable) };
+            // SAFETY: the aligned variable was found through the loaded library's own code. Programs
+            // do not unload it; if one does, the loader's count changes and it is searched again.
+            self.roctx_tap = unsafe { legacy::Tap::install(variable) };
         }
     }
 
@@ -349,16 +351,16 @@ impl Collection {
         open
     }
 
-    /// The table through which the runtime tells of scratch memory.
+    /// Finds the table through which the runtime reports scratch memory.
     fn find_tools(running: &mut Running) {
         if running.tools.is_some() {
             return;
         }
         match tables::tools::find(&running.live, STATE.root_table.load(Relaxed)) {
             Ok(table) => running.tools = Some(table),
-            Err(Some(why)) if !running.told.contains(&why) => {
+            Err(Some(why)) if !running.reported.contains(&why) => {
                 running.sink.put(kind::NOTE, &note(&why));
-                running.told.push(why);
+                running.reported.push(why);
             }
             Err(_) => {}
         }
@@ -383,7 +385,7 @@ impl Collection {
                 return;
             }
             for domain in &mut *domains {
-                domain.runtime_is_open(running.born_here);
+                domain.runtime_is_open(running.began_closed);
             }
             symbols::write_agents(&mut running.sink);
         }
@@ -412,9 +414,9 @@ impl Collection {
         if changes::is_pending() {
             let _ = self.apply();
         }
-        let asked = STATE.request.load(SeqCst);
-        if asked != TableRequest::None {
-            self.take_tables(asked);
+        let request = STATE.request.load(SeqCst);
+        if request != TableRequest::None {
+            self.hook_tables(request);
             STATE.request.store(TableRequest::None, SeqCst);
         }
         let Some(running) = &mut self.running else {
@@ -434,7 +436,7 @@ impl Collection {
             }
             busy |= on_device(&mut self.domains).any(|domain| domain.under_way() > 0);
             symbols::refresh(device.sink);
-            // What ended up to now was written above; what is loaded up to now is told.
+            // What ended up to now was written above; what is loaded up to now is announced.
             symbols::retire();
         }
         for domain in off_device(&mut self.domains) {
@@ -442,17 +444,17 @@ impl Collection {
         }
         busy |= relay(&mut running.route, self.spool, changes::worker());
         let time = now();
-        if time - running.looked_at > LOADER_LOOK {
-            running.looked_at = time;
+        if time - running.searched_at > LOADER_INTERVAL {
+            running.searched_at = time;
             if running.epoch != tables::loader_epoch() {
-                self.look_for_tables();
+                self.search_tables();
             } else if running.has_hsa()
                 && (!running.hsa_up || !running.hsa_ready && running.need.device())
             {
-                // Closed, it says so at once; nothing has to be looked for.
-                self.look_at_hsa();
+                // A closed runtime answers at once; nothing has to be searched.
+                self.check_hsa();
                 if self.running.as_ref().is_some_and(|running| running.hsa_up) {
-                    self.look_for_tables();
+                    self.search_tables();
                 }
             }
         }
@@ -461,11 +463,11 @@ impl Collection {
 
     /// Ends the collecting: what still runs on the device may take until `deadline`.
     ///
-    /// First nothing new is taken on, while the hooks stay in: an application's thread that is
-    /// about to use a signal again still has its times read before. Then the slots are restored.
-    pub fn stop(&mut self, deadline: u64) -> Left {
+    /// First nothing new is observed, while the hooks stay: before an application's thread uses a
+    /// signal again, the times in it are still read. Then the slots are restored.
+    pub fn stop(&mut self, deadline: u64) -> Leftover {
         let Some(mut running) = self.running.take() else {
-            return Left::Nothing;
+            return Leftover::Nothing;
         };
         probe::close(QUIESCE_LIMIT);
         if running.hsa_ready {
@@ -496,7 +498,7 @@ impl Collection {
         self.next_correlation = probe::next_correlation().max(1);
         let outside = probe::quiesce(QUIESCE_LIMIT);
         if let Some(tap) = self.roctx_tap.take() {
-            tap.give_back();
+            tap.remove();
         }
         if self.installed.restore(&STATE.marks) > 0 {
             self.outcome |= outcome::SLOT_KEPT;
@@ -553,7 +555,7 @@ impl Collection {
         if running.live.is_empty() {
             self.outcome |= outcome::NO_TABLES;
         }
-        if STATE.went_on.load(SeqCst) > 0 {
+        if STATE.went_on_unhooked.load(SeqCst) > 0 {
             self.outcome |= outcome::HOOKED_LATE;
         }
         // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the worker uses this writer.
@@ -567,12 +569,12 @@ impl Collection {
         STATE.device_pending.store(0, Release);
         STATE.hsa_closed.store(0, Release);
         if outside {
-            Left::Nothing
+            Leftover::Nothing
         } else {
             self.outcome |= outcome::MEMORY_KEPT;
             // The private spool, too, may still be written to.
             std::mem::forget(running.route);
-            Left::Memory
+            Leftover::Memory
         }
     }
 }

@@ -29,25 +29,25 @@ pub(crate) struct Running {
     pub(crate) sink: Sink,
     pub(crate) route: Route,
     pub(crate) live: Vec<Live>,
-    /// Which runtimes were told.
-    pub(crate) runtimes: runtimes::Told,
+    /// Which runtimes were reported.
+    pub(crate) runtimes: runtimes::Reports,
     /// The runtime's table for tools, once it was found.
     pub(crate) tools: Option<Live>,
-    /// The HSA runtime is open and its agents are told.
+    /// The HSA runtime is open and its agents are announced.
     pub(crate) hsa_open: bool,
     /// Signals are there for the device's work.
     pub(crate) hsa_ready: bool,
     /// The HSA runtime is open, behind its first `hsa_init`.
     pub(crate) hsa_up: bool,
     /// It was seen closed while kernels were wanted: what is on its queues was all launched in this session.
-    pub(crate) born_here: bool,
+    pub(crate) began_closed: bool,
     /// See [`Collection::hsa_slots_are_final`].
     pub(crate) hsa_final: bool,
     /// Why it is not, in words.
     pub(crate) waiting_for: &'static str,
-    pub(crate) looked_at: u64,
+    pub(crate) searched_at: u64,
     pub(crate) epoch: u64,
-    pub(crate) told: Vec<String>,
+    pub(crate) reported: Vec<String>,
 }
 
 impl Running {
@@ -56,7 +56,7 @@ impl Running {
         let has = |name: &str| {
             self.live.iter().any(|live| {
                 TABLES
-                    .get(live.index)
+                    .get(live.index())
                     .is_some_and(|table| table.name == name)
             })
         };
@@ -76,7 +76,7 @@ pub struct Collection {
     pub(crate) running: Option<Running>,
     /// The attacher's spool, while a session is on.
     pub(crate) spool: Option<Area>,
-    /// What is to be said of the end, see `record::spool::outcome`.
+    /// How the session ended: bits of `record::spool::outcome`.
     pub outcome: u32,
     /// A thread may still be inside a record store of this session.
     pub memory_kept: bool,
@@ -87,7 +87,7 @@ pub struct Collection {
 
 /// What [`Collection::stop`] leaves behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Left {
+pub enum Leftover {
     /// Nobody refers to the spool any more.
     Nothing,
     /// A thread may still be inside a record store: the spool must stay mapped.

@@ -1,5 +1,5 @@
-//! Where the application's threads and the worker meet. A thread that brings or closes a runtime
-//! waits here, within limits, until the worker has hooked it or no longer reads from it.
+//! Where the application's threads wait for the worker: a thread that opens or closes a runtime waits
+//! here, within limits, until the worker has hooked it or no longer reads from it.
 //!
 //! Decisions: AMD-037 (`docs/deviations/amd.md`).
 
@@ -14,10 +14,11 @@ use request::TableRequest;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::time::Duration;
 
-/// How long an application's thread waits for a session to end before its process goes, or for an answer.
+/// How long an application's thread waits for a session to end before its process ends, or for an
+/// answer.
 pub const LEAVE_LIMIT: Duration = Duration::from_millis(1500);
-/// How long it waits before its runtime is shut down. After that the worker must not read signals
-/// any more, even where it got no processor time meanwhile.
+/// How long it waits before its runtime is shut down. After that the worker must not read signals any
+/// more, even if it got no processor time meanwhile.
 pub const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(5);
 /// How long an application's thread waits for a runtime that it has just opened to be hooked. If
 /// the worker gets no processor time for so long, the application is starved, too; otherwise the
@@ -60,8 +61,8 @@ pub fn set_process_leaves() {
     STATE.process_leaves.store(1, SeqCst);
 }
 
-/// For threads of the application, before the runtime or the process goes: waits until no session
-/// collects, within a limit.
+/// For threads of the application, before the runtime closes or the process ends: waits until no
+/// session collects, within a limit.
 pub fn wait_for_stop(limit: Duration) {
     let end = std::time::Instant::now() + limit;
     while STATE.collecting.load(SeqCst) && std::time::Instant::now() < end {
@@ -70,8 +71,8 @@ pub fn wait_for_stop(limit: Duration) {
 }
 
 /// For an application's thread that waits for the worker's next round: wakes the worker, and tells
-/// whether it will come to it. A tool's function may be what the worker itself waits for, and the
-/// runtime may hold a lock of the calling thread's.
+/// whether that round can happen. The worker may itself wait for a tool's function, or for a lock of
+/// the runtime that the calling thread holds.
 pub fn may_answer() -> bool {
     changes::wake();
     (changes::is_served() || is_on())
@@ -81,11 +82,11 @@ pub fn may_answer() -> bool {
         && !callbacks::is_inside()
 }
 
-/// For a thread that brings new tables: waits until the worker has hooked them, within a limit. The
-/// thread may hold a lock of the runtime's that the worker waits for, in `State::in_runtime`: then
-/// it does not wait, and the slots are taken when the worker is back.
-pub fn look_again(hsa: bool) {
-    ask_to_look(hsa);
+/// For a thread that hands new tables over: waits until the worker has hooked them, within a limit.
+/// The thread may hold a lock of the runtime for which the worker waits (`State::in_runtime`): then
+/// it does not wait, and the slots are hooked when the worker is back.
+pub fn search_and_wait(hsa: bool) {
+    request_search(hsa);
     changes::wake();
     let end = std::time::Instant::now() + LEAVE_LIMIT;
     while (changes::is_served() || is_on())
@@ -97,8 +98,8 @@ pub fn look_again(hsa: bool) {
     }
 }
 
-/// Has the next look take tables at once, HSA's or others.
-pub fn ask_to_look(hsa: bool) {
+/// Requests that the worker's next round hooks tables, HSA's or others.
+pub fn request_search(hsa: bool) {
     STATE.request.store(
         if hsa {
             TableRequest::Hsa
@@ -109,24 +110,25 @@ pub fn ask_to_look(hsa: bool) {
     );
 }
 
-/// Nobody is there to look.
-pub fn forget_to_look() {
+/// Withdraws the request: there is no worker.
+pub fn withdraw_search() {
     STATE.request.store(TableRequest::None, SeqCst);
 }
 
-/// Whether [`look_again`] asks.
-pub fn is_asked_to_look() -> bool {
+/// Whether a search was requested.
+pub fn is_search_requested() -> bool {
     STATE.request.load(SeqCst) != TableRequest::None
 }
 
-/// Waits for the runtime to be hooked. Who gives up is counted: the session must not pass for a whole one.
+/// Waits for the runtime to be hooked. A thread that gives up is counted, since the session is then
+/// not complete.
 fn ask_for_hooks() {
     let generation = probe::generation();
     if generation != 0
         && !changes::request_within(OPENING_LIMIT)
         && probe::generation() == generation
     {
-        STATE.went_on.fetch_add(1, SeqCst);
+        STATE.went_on_unhooked.fetch_add(1, SeqCst);
     }
 }
 
@@ -135,8 +137,8 @@ fn ask_for_hooks() {
 pub struct Opening {
     /// The thread, where no other one was inside.
     first: Option<u32>,
-    /// The runtime's own tools call it once more from inside: the lock is held, so the worker thread
-    /// cannot look, and the outer call waits for it.
+    /// The runtime's own tools call it once more from inside. The lock is held, so the worker cannot
+    /// search, and the outer call waits for it.
     nested: bool,
 }
 
@@ -153,7 +155,7 @@ impl Opening {
     }
 
     /// After the call: waits until the runtime's tables are hooked and the device's side is ready,
-    /// within a limit, so that nothing that comes after it goes by unseen.
+    /// within a limit, so that nothing after it is missed.
     pub fn end(self, is_open: bool) {
         if let Some(tid) = self.first {
             let _ = STATE.opener.compare_exchange(tid, 0, SeqCst, SeqCst);
@@ -165,8 +167,8 @@ impl Opening {
 }
 
 /// For an application's thread that is about to make its first queue: waits until the device's side
-/// is ready, within a limit, so that not even the first dispatch is without times. The runtime's
-/// `hsa_init` is behind that thread, so it holds no lock of it.
+/// is ready, within a limit, so that even the first dispatch is timed. The thread has returned from
+/// `hsa_init`, so it holds no lock of the runtime.
 pub fn wait_for_device() {
     if STATE.device_pending.load(Acquire) != 0 {
         ask_for_hooks();

@@ -40,7 +40,8 @@ unsafe extern "C-unwind" fn hsa_queue_create(
     }
 }
 
-/// Kernels go away: their names are told first, and the next one at such an address is another.
+/// Kernels are unloaded: their names are recorded first, since the next kernel at such an address is
+/// another.
 unsafe extern "C-unwind" fn hsa_executable_destroy(executable: u64) -> u32 {
     let leaving =
         (probe::generation() != 0).then(|| Leaving::announce(executable, gate::may_answer));
@@ -50,7 +51,7 @@ unsafe extern "C-unwind" fn hsa_executable_destroy(executable: u64) -> u32 {
     status
 }
 
-/// The runtime is there: when this returns it is hooked.
+/// The runtime opens: when this returns, it is hooked.
 unsafe extern "C-unwind" fn hsa_init() -> u32 {
     let opening = gate::Opening::begin();
     // SAFETY: the application's own call, passed on.
@@ -59,7 +60,7 @@ unsafe extern "C-unwind" fn hsa_init() -> u32 {
     status
 }
 
-/// The runtime goes away: collection ends first, while its signals and queues are still there.
+/// The runtime closes: the collecting ends first, while signals and queues still exist.
 unsafe extern "C-unwind" fn hsa_shut_down() -> u32 {
     // A forked child has no worker that could end anything, and its generation is 0 from the start.
     let session = probe::generation() != 0;

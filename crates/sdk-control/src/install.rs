@@ -1,4 +1,5 @@
-//! Slots of the live tables: taken by one aligned store each, given back only if they still hold ours.
+//! Slots of the live tables: hooked by one aligned store each, and restored only where they still
+//! hold our function.
 
 use crate::tables::Live;
 use midair_domain::{KindSet, sets};
@@ -59,19 +60,23 @@ impl Need {
     }
 }
 
-/// A slot that holds ours.
+/// A slot that we hooked.
 #[derive(Debug, Clone, Copy)]
-struct Taken {
-    address: usize,
+struct HookedSlot {
+    cell: &'static AtomicPtr<()>,
     ours: *mut (),
     before: *mut (),
     /// See [`Live::home`].
     home: usize,
 }
 
-impl Taken {
-    /// Whether a slot with `value` has neither ours nor anybody's wrapper over ours: somebody who
-    /// was there before us has put back what there was before, or even the runtime's own function.
+impl HookedSlot {
+    fn is_at(&self, cell: &AtomicPtr<()>) -> bool {
+        std::ptr::eq(self.cell, cell)
+    }
+
+    /// Whether a slot with `value` holds neither our function nor anybody's wrapper over it: somebody
+    /// who was there before us has restored what they found, or the runtime's own function.
     fn is_gone(&self, value: *mut ()) -> bool {
         // SAFETY: dladdr takes any address; the out structure is plain data that zero is a value of.
         let (known, info) = unsafe {
@@ -80,27 +85,32 @@ impl Taken {
         };
         value == self.before || known && info.dli_fbase.addr() == self.home
     }
+
+    /// Whether the slot itself holds neither.
+    fn has_gone(&self) -> bool {
+        self.is_gone(self.cell.load(Acquire))
+    }
 }
 
-/// Slots that hold ours, and those where somebody put a wrapper over ours in an earlier session:
-/// ours stays below it as a pass-through, is in use again when a session is on, and goes when it
-/// comes to the top again.
+/// Slots that hold our functions, and *covered* ones, where somebody put a wrapper over ours in an
+/// earlier session. There our function stays below the wrapper and passes calls on; it is used again
+/// when a session begins, and is removed when the wrapper is.
 #[derive(Debug)]
 pub struct Installed {
     /// All hooks there are.
     hooks: Vec<&'static [Hook]>,
-    taken: Vec<Taken>,
-    buried: Vec<Taken>,
+    hooked: Vec<HookedSlot>,
+    covered: Vec<HookedSlot>,
 }
 
 /// What is known of slots beyond a process's own lists.
 #[derive(Debug)]
 pub struct Marks {
-    /// Slots may hold ours, or somebody's wrapper over ours, that no list of this process knows of:
-    /// it was forked while they were in.
+    /// Slots may hold our functions, or somebody's wrappers over them, that no list of this process
+    /// knows of: it was forked while they were hooked.
     pub inherited: AtomicBool,
-    /// Wrappers stood over ours at the end of the last session.
-    pub buried: AtomicBool,
+    /// Some slots were covered at the end of the last session.
+    pub covered: AtomicBool,
 }
 
 impl Default for Marks {
@@ -110,16 +120,16 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Of a process that nothing was hooked in.
+    /// Those of a process in which nothing was hooked yet.
     pub const fn new() -> Marks {
         Marks {
             inherited: AtomicBool::new(false),
-            buried: AtomicBool::new(false),
+            covered: AtomicBool::new(false),
         }
     }
 }
 
-/// Whether a slot's value is one of ours for it.
+/// Whether a slot's value is one of our functions for it.
 fn is_ours(hooks: &[&'static [Hook]], slot: &Slot, value: *mut ()) -> bool {
     value.cast_const() == slot.wrapper
         || hooks
@@ -129,65 +139,66 @@ fn is_ours(hooks: &[&'static [Hook]], slot: &Slot, value: *mut ()) -> bool {
             .any(|hook| hook.name == slot.name && hook.function == value.cast_const())
 }
 
-// SAFETY: the pointers are addresses of functions and slots, only used by the worker thread.
+// SAFETY: the pointers are addresses of functions, which are compared and stored, never followed.
 unsafe impl Send for Installed {}
 
-fn slot_at(address: usize) -> &'static AtomicPtr<()> {
-    // SAFETY: the address of an aligned slot inside a live table, checked writable when the table
-    // was found; a runtime's tables are statics of a library that is not unloaded.
-    unsafe { &*std::ptr::with_exposed_provenance::<AtomicPtr<()>>(address) }
+fn table_of(live: &Live) -> Option<&'static Table> {
+    TABLES.get(live.index())
 }
 
-fn table_of(live: &Live) -> Option<&'static Table> {
-    TABLES.get(live.index)
+/// The slots of a table that lie inside the live one, each with its cell.
+fn slots_of(live: &Live) -> impl Iterator<Item = (&'static Slot, &'static AtomicPtr<()>)> {
+    let slots = table_of(live).map_or(&[][..], |table| table.slots);
+    slots
+        .iter()
+        .filter_map(|slot| Some((slot, live.slot(slot.offset)?)))
+}
+
+/// Takes the slot of this cell out of a list.
+fn remove(list: &mut Vec<HookedSlot>, cell: &AtomicPtr<()>) -> Option<HookedSlot> {
+    let at = list.iter().position(|slot| slot.is_at(cell))?;
+    Some(list.swap_remove(at))
 }
 
 impl Installed {
-    /// Nothing is in yet; `hooks` are all there are.
+    /// Nothing is hooked yet; `hooks` are all there are.
     pub fn new(hooks: Vec<&'static [Hook]>) -> Installed {
         Installed {
             hooks,
-            taken: Vec::new(),
-            buried: Vec::new(),
+            hooked: Vec::new(),
+            covered: Vec::new(),
         }
     }
 
-    /// Saves what the slots of a table hold, for the wrappers and for our own calls. Takes nothing yet.
-    pub fn adopt(&mut self, live: &Live, marks: &Marks) {
-        let Some(table) = table_of(live) else { return };
-        self.buried
-            .retain(|buried| !buried.is_gone(slot_at(buried.address).load(Acquire)));
-        for slot in table
-            .slots
-            .iter()
-            .filter(|slot| slot.offset + 8 <= live.size)
-        {
-            let address = live.base + slot.offset;
-            let ours = self.buried.iter().chain(&self.taken);
-            if ours.into_iter().any(|taken| taken.address == address) {
+    /// Saves what the slots of a table hold, for the wrappers and for our own calls. Hooks nothing.
+    pub fn save_originals(&mut self, live: &Live, marks: &Marks) {
+        self.covered.retain(|covered| !covered.has_gone());
+        for (slot, cell) in slots_of(live) {
+            let mut known = self.covered.iter().chain(&self.hooked);
+            if known.any(|known| known.is_at(cell)) {
                 // What is in the slot calls ours, and ours calls what it always called.
                 continue;
             }
-            let value = slot_at(address).load(Acquire);
+            let value = cell.load(Acquire);
             let before = slot.original.load(Acquire);
             if !before.is_null() && value.cast_const() != before.cast_const() {
-                let taken = Taken {
-                    address,
+                let inherited = HookedSlot {
+                    cell,
                     ours: slot.wrapper.cast_mut(),
                     before,
-                    home: live.home,
+                    home: live.home(),
                 };
                 if is_ours(&self.hooks, slot, value) {
-                    // Ours since before the fork: in use again, and given back at the end.
-                    self.buried.push(Taken {
+                    // Ours since before the fork: used again, and restored at the end.
+                    self.covered.push(HookedSlot {
                         ours: value,
-                        ..taken
+                        ..inherited
                     });
                     continue;
                 }
-                if marks.inherited.load(Relaxed) && !taken.is_gone(value) {
-                    // Somebody's, maybe over ours: to call it from ours could go round in a circle.
-                    self.buried.push(taken);
+                if marks.inherited.load(Relaxed) && !inherited.is_gone(value) {
+                    // Somebody's, maybe over ours: if ours called it, the call could go in a circle.
+                    self.covered.push(inherited);
                     continue;
                 }
             }
@@ -197,27 +208,19 @@ impl Installed {
         }
     }
 
-    /// Takes the slot of `hsa_init`, if it is in this table.
-    pub fn take_opener(&mut self, live: &Live) {
-        self.take_some(live, &Need::default(), |name| name == "hsa_init");
+    /// Hooks `hsa_init`, if it is in this table.
+    pub fn hook_opener(&mut self, live: &Live) {
+        self.hook_where(live, &Need::default(), |name| name == "hsa_init");
     }
 
-    /// Takes the slots that `need` asks for. Returns how many hold ours now.
-    pub fn take(&mut self, live: &Live, need: &Need) -> usize {
-        self.take_some(live, need, |_| true)
+    /// Hooks the slots that `need` asks for.
+    pub fn hook(&mut self, live: &Live, need: &Need) {
+        self.hook_where(live, need, |_| true);
     }
 
-    fn take_some(&mut self, live: &Live, need: &Need, wanted: impl Fn(&str) -> bool) -> usize {
-        let Some(table) = table_of(live) else {
-            return 0;
-        };
-        let all = need.tracked().contains(table.kind);
-        for slot in table
-            .slots
-            .iter()
-            .filter(|slot| slot.offset + 8 <= live.size && wanted(slot.name))
-        {
-            let address = live.base + slot.offset;
+    fn hook_where(&mut self, live: &Live, need: &Need, wanted: impl Fn(&str) -> bool) {
+        let all = table_of(live).is_some_and(|table| need.tracked().contains(table.kind));
+        for (slot, cell) in slots_of(live).filter(|(slot, _)| wanted(slot.name)) {
             let hook = self
                 .hooks
                 .iter()
@@ -230,125 +233,100 @@ impl Installed {
                 None => continue,
             }
             .cast_mut();
-            let cell = slot_at(address);
-            if let Some(at) = self
-                .buried
-                .iter()
-                .position(|buried| buried.address == address)
-            {
-                // Below somebody's wrapper, or on top again since that one left.
-                let buried = self.buried.swap_remove(at);
-                if cell.load(Acquire) == buried.ours
-                    && buried.ours != ours
+            if let Some(covered) = remove(&mut self.covered, cell) {
+                // Below somebody's wrapper; or on top again, since that one was removed.
+                let on_top = cell.load(Acquire) == covered.ours && covered.ours != ours;
+                let replaced = on_top
                     && cell
-                        .compare_exchange(buried.ours, ours, AcqRel, Relaxed)
-                        .is_ok()
-                {
-                    self.taken.push(Taken {
-                        address,
-                        ours,
-                        ..buried
-                    });
-                } else {
-                    self.taken.push(buried);
-                }
+                        .compare_exchange(covered.ours, ours, AcqRel, Relaxed)
+                        .is_ok();
+                self.hooked.push(HookedSlot {
+                    ours: if replaced { ours } else { covered.ours },
+                    ..covered
+                });
                 continue;
             }
-            if self.taken.iter().any(|taken| taken.address == address) {
+            if self.hooked.iter().any(|hooked| hooked.is_at(cell)) {
                 continue;
             }
             let before = slot.original.load(Acquire);
-            // Nothing there (an extension that is not loaded), or changed since it was saved: the
-            // next look will find it.
+            // Empty (an extension that is not loaded), or changed since it was saved: the next
+            // search finds it.
             if !before.is_null() && cell.compare_exchange(before, ours, AcqRel, Relaxed).is_ok() {
-                self.taken.push(Taken {
-                    address,
+                self.hooked.push(HookedSlot {
+                    cell,
                     ours,
                     before,
-                    home: live.home,
+                    home: live.home(),
                 });
             }
         }
-        self.taken.len()
     }
 
-    /// Takes one entry of a table that has no wrappers, whatever it holds: an entry may be empty.
-    /// `original` gets what it held, and is what `ours` passes on to.
-    pub fn take_entry(
+    /// Hooks one entry of a table that has no wrappers, whatever it holds: an entry may be empty.
+    /// `original` gets what it held, which is what `ours` passes calls on to.
+    pub fn hook_entry(
         &mut self,
-        address: usize,
+        cell: &'static AtomicPtr<()>,
         home: usize,
         original: &AtomicPtr<()>,
         ours: *mut (),
     ) {
-        if self.taken.iter().any(|taken| taken.address == address) {
+        if self.hooked.iter().any(|hooked| hooked.is_at(cell)) {
             return;
         }
-        if let Some(at) = self
-            .buried
-            .iter()
-            .position(|buried| buried.address == address)
+        if let Some(covered) = remove(&mut self.covered, cell)
+            && !covered.has_gone()
         {
-            let buried = self.buried.swap_remove(at);
-            if !buried.is_gone(slot_at(address).load(Acquire)) {
-                // Below somebody's wrapper: what that passes on comes to ours.
-                self.taken.push(buried);
-                return;
-            }
+            // Below somebody's wrapper, which passes its calls on to ours.
+            self.hooked.push(covered);
+            return;
         }
-        let cell = slot_at(address);
+        let entry = |before| HookedSlot {
+            cell,
+            ours,
+            before,
+            home,
+        };
         let before = cell.load(Acquire);
         if before == ours {
-            // Since before a fork: what it passes on to is known.
-            self.taken.push(Taken {
-                address,
-                ours,
-                before: original.load(Acquire),
-                home,
-            });
+            // Hooked since before a fork: what it passes calls on to is known.
+            self.hooked.push(entry(original.load(Acquire)));
             return;
         }
         original.store(before, Release);
         if cell.compare_exchange(before, ours, AcqRel, Relaxed).is_ok() {
-            self.taken.push(Taken {
-                address,
-                ours,
-                before,
-                home,
-            });
+            self.hooked.push(entry(before));
         }
     }
 
-    /// Gives every slot back that still holds ours. Returns how many hold somebody else's wrapper over ours.
+    /// Restores every slot that still holds our function. Returns how many are covered by
+    /// somebody else's wrapper.
     pub fn restore(&mut self, marks: &Marks) -> usize {
-        for taken in self
-            .taken
-            .drain(..)
-            .chain(std::mem::take(&mut self.buried))
-            .collect::<Vec<_>>()
-        {
-            match slot_at(taken.address).compare_exchange(taken.ours, taken.before, AcqRel, Relaxed)
-            {
-                Ok(_) => {}
-                Err(there) if taken.is_gone(there) => {}
-                Err(_) => self.buried.push(taken),
+        let mut all = std::mem::take(&mut self.hooked);
+        all.append(&mut self.covered);
+        for slot in all {
+            let restored = slot
+                .cell
+                .compare_exchange(slot.ours, slot.before, AcqRel, Relaxed);
+            if restored.is_err_and(|there| !slot.is_gone(there)) {
+                self.covered.push(slot);
             }
         }
-        marks.buried.store(!self.buried.is_empty(), Relaxed);
-        if self.buried.is_empty() {
+        marks.covered.store(!self.covered.is_empty(), Relaxed);
+        if self.covered.is_empty() {
             marks.inherited.store(false, Relaxed);
         }
-        self.buried.len()
+        self.covered.len()
     }
-}
 
-impl Installed {
-    /// Slots that hold ours.
+    /// How many slots hold our functions.
     pub fn len(&self) -> usize {
-        self.taken.len()
+        self.hooked.len()
     }
+
     /// Whether none does.
     pub fn is_empty(&self) -> bool {
-        self.taken.is_empty()
+        self.hooked.is_empty()
     }
 }

@@ -1,18 +1,18 @@
 //! Sessions without an attacher of ours: somebody else's injector attached, or the process was
 //! started under the profiler.
 //!
-//! The worker thread is made here instead of by the engine, and runs the same session: it configures
-//! nothing, attaches the tools that were named, takes the tables, ticks, and ends with a drain.
-//! Records for the attacher's spool have no attacher: the tool that wants them makes the spool and
-//! reads it ([`give_spool`]). Tools with buffers need no reader.
+//! The worker thread is made here instead of by the engine, and runs the same session: it attaches
+//! the tools that were named, hooks the tables, polls, and drains at the end. There is no attacher
+//! that reads a spool, so a tool that wants records makes the spool and reads it itself
+//! ([`give_spool`]). Tools with buffers need no reader.
 //!
-//! * [`attach`] and [`detach`] for `rocprofiler_attach` and `rocprofiler_detach`: the thread is
-//!   there as long as the session.
-//! * [`launch`] for a process that was started with tools: the thread waits for the first runtime,
-//!   then the session lasts until the process ends.
+//! * [`attach`] and [`detach`] serve `rocprofiler_attach` and `rocprofiler_detach`: the thread lives
+//!   as long as the session.
+//! * [`launch`] serves a process that was started with tools: the thread waits for the first
+//!   runtime, then the session lasts until the process ends.
 //!
-//! One session per process ([`midair_guest::claim`]), whoever made it. A forked child has none, and
-//! gets none: locks may be held there by threads that it does not have.
+//! There is one session per process ([`midair_guest::claim`]), whoever made it. A forked child has
+//! none and gets none: threads that it does not have may hold locks there.
 //!
 //! Decisions: AMD-021, AMD-022 (`docs/deviations/amd.md`).
 
@@ -41,19 +41,20 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-/// As the engine's thread.
+/// Bytes of the worker thread's stack: as many as the engine gives it.
 const STACK: usize = 1 << 20;
 /// Longest set-up; most of it is the tool's.
 const SET_UP: Duration = Duration::from_secs(20);
 /// Longest detach: the tool writes its files in it.
 const DETACH: Duration = Duration::from_secs(600);
-/// Longest wait of an exit for the worker thread; it has to drain and to let go of the tables, and writes nothing.
+/// How long an exit waits for the worker thread, which has to drain and to restore the tables, and
+/// writes no files.
 const LEAVE: Duration = Duration::from_secs(5);
 /// How long the device may finish what it runs.
 const DRAIN: Duration = Duration::from_millis(100);
 /// How long the loader may take to answer at a start, on a busy machine.
 const LOADER_PATIENCE: Duration = Duration::from_secs(1);
-/// How often a process without a runtime is looked at.
+/// How often a process without a runtime is searched for one.
 const WATCH_TICK: Duration = Duration::from_millis(20);
 
 /// The kind of session that the calling tool's function is in.
@@ -68,7 +69,7 @@ pub fn kind() -> Kind {
     }
 }
 
-/// Takes the spool that the calling tool reads, during its `tool_attach`.
+/// Accepts the spool that the calling tool reads, during its `tool_attach`.
 ///
 /// # Errors
 /// [`Status::NOT_AVAILABLE`] when an attacher reads another, or another tool has given one.
@@ -127,7 +128,7 @@ fn wait_while(states: &[Phase], limit: Duration) -> bool {
     }
 }
 
-/// Takes `State::life`, within a limit: its holder may be in a detach that writes for long.
+/// Locks `State::life`, within a limit: its holder may be in a detach that writes for a long time.
 fn life(limit: Duration) -> Option<std::sync::MutexGuard<'static, ()>> {
     let end = Instant::now() + limit;
     loop {
@@ -162,7 +163,7 @@ pub fn attach(settings: Settings) -> Result<(), Status> {
     STATE.phase.store(Phase::Starting, SeqCst);
     make_thread(Kind::Attached).inspect_err(|_| give_up())?;
     if !wait_while(&[Phase::Starting], SET_UP) {
-        // It ends by itself as soon as it gets so far.
+        // The thread ends the session itself as soon as it has set it up.
         STATE.command.store(Command::Detach, SeqCst);
         changes::wake();
         return Err(Status::ERROR);
@@ -198,11 +199,11 @@ pub fn detach() -> Result<(), Status> {
 }
 
 /// Serves the tools that the process was started with ([`registration::find_clients`]), from its
-/// first runtime on. Does nothing when they are served, when there are none, and in a forked child.
-/// A runtime that is loaded is hooked when this returns.
+/// first runtime on. Does nothing when they are served already, when there are none, and in a forked
+/// child. A runtime that is loaded is hooked when this returns.
 ///
-/// The set-up is done by the calling thread: it may be inside a `dlopen`, with a lock held that our
-/// thread would wait for.
+/// The calling thread does the set-up: it may be inside a `dlopen` and hold a lock for which the
+/// worker would wait.
 pub fn launch() {
     if is_child() || !(registration::has_started() || context::any_active()) {
         return;
@@ -213,7 +214,7 @@ pub fn launch() {
     if is_on() || changes::is_served() || prepare(Kind::Launched).is_err() {
         return;
     }
-    if gate::is_asked_to_look() || tables::find().is_any() {
+    if gate::is_search_requested() || tables::find().is_any() {
         STATE.phase.store(Phase::Starting, SeqCst);
         set_up_here();
     } else {
@@ -225,9 +226,9 @@ pub fn launch() {
     }
 }
 
-/// The set-up of a launched session, on whatever thread: on, or over.
+/// Sets a launched session up, on the calling thread. Afterwards it is on, or it has ended.
 fn set_up_here() {
-    changes::i_am_the_worker();
+    changes::become_worker();
     changes::serve(true);
     match set_up(Kind::Launched) {
         Ok(()) => set_state(Phase::On),
@@ -240,7 +241,7 @@ fn set_up_here() {
 
 /// A tool started a context. Where no session is on, one begins with it in a process that was started with the tool.
 pub fn context_started() {
-    // Inside a tool's `initialize` it is too early: whoever calls that calls `launch` after it.
+    // Inside a tool's `initialize` it is too early; the caller of that calls `launch` after it.
     if !changes::is_worker()
         && !is_on()
         && !changes::is_served()
@@ -250,9 +251,9 @@ pub fn context_started() {
     }
 }
 
-/// The library was loaded: in a process that is started under the profiler, the tools are found and
-/// served at once, before the program's first own instruction. That is so when
-/// `ROCPROFILER_LIBRARY_CTOR` says it: AMD's command line sets it, and ours.
+/// The library was loaded. In a process that is started under the profiler, the tools are found and
+/// served before the program's first own instruction. `ROCPROFILER_LIBRARY_CTOR`, which AMD's
+/// command line and ours set, tells that it is one.
 pub fn at_load(host: &'static SdkTable) {
     let asked = std::env::var("ROCPROFILER_LIBRARY_CTOR")
         .is_ok_and(|word| midair_settings::tool_boolean(&word) == Some(true));
@@ -261,33 +262,33 @@ pub fn at_load(host: &'static SdkTable) {
     }
 }
 
-/// Whether the loader can be asked by other threads: not inside a `dlopen`, whose caller holds its
-/// lock. Then this is a start, or as good as one; a library that is loaded later is served when the
-/// first table comes.
+/// Whether other threads can ask the loader, which they cannot inside a `dlopen`: its caller holds
+/// the loader's lock. If they can, the process is starting, or as good as; a library that is loaded
+/// later is served when the first table is handed over.
 fn is_loader_free() -> bool {
-    let (say, said) = std::sync::mpsc::channel();
+    let (answer, answered) = std::sync::mpsc::channel();
     let ask = move || {
         // SAFETY: dladdr takes any address and a structure of which zero is a value.
         unsafe {
             let mut info: libc::Dl_info = std::mem::zeroed();
             libc::dladdr(is_loader_free as *const libc::c_void, &mut info);
         }
-        let _ = say.send(());
+        let _ = answer.send(());
     };
     quiet_thread("midair-look", STACK / 8, ask).is_ok()
-        && said.recv_timeout(LOADER_PATIENCE).is_ok()
+        && answered.recv_timeout(LOADER_PATIENCE).is_ok()
 }
 
-/// As [`serve_the_start`], for a registration library's first table; `hsa`: the HSA runtime's,
-/// which is inside its `hsa_init` then.
+/// As [`serve_the_start`], for a registration library's first table. `hsa`: it is the HSA runtime's,
+/// and the calling thread is inside `hsa_init`.
 pub fn serve_the_first_table(hsa: bool, host: &'static SdkTable) {
     if registration::discover::is_done() {
         return;
     }
-    gate::ask_to_look(hsa);
+    gate::request_search(hsa);
     serve_the_start(host);
     if !is_on() {
-        gate::forget_to_look();
+        gate::withdraw_search();
     }
 }
 
@@ -301,9 +302,8 @@ pub fn serve_the_start(host: &'static SdkTable) {
     }
 }
 
-/// Tables that a register library hands over are those that [`crate::tables`] finds by itself: the
-/// live ones. They are hooked when this returns, so that not even the runtime's first call goes by
-/// unseen.
+/// The tables that a register library hands over are the live ones, which [`crate::tables`] finds by
+/// itself. They are hooked when this returns, so that not even the runtime's first call is missed.
 pub fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) {
     if let (b"hsa", Some(root)) = (name.to_bytes(), tables.first()) {
         STATE.root_table.store(*root, SeqCst);
@@ -314,23 +314,23 @@ pub fn adopt(name: &CStr, version: u64, instance: u64, tables: &[usize]) {
     }
 }
 
-/// Tables came, HSA's or others: a session that waited for a runtime begins, and hooks them. On the
-/// thread that brings them, as in [`launch`].
+/// Tables were handed over, HSA's or others: a session that waited for a runtime begins and hooks
+/// them, on the calling thread, as in [`launch`].
 pub(crate) fn runtime_is_here(hsa: bool) {
     if !(is_on() || changes::is_served()) {
         return;
     }
     if begin_watched() {
-        gate::ask_to_look(hsa);
+        gate::request_search(hsa);
         set_up_here();
         changes::wake();
     } else {
         wait_while(&[Phase::Starting], LEAVE);
-        gate::look_again(hsa);
+        gate::search_and_wait(hsa);
     }
 }
 
-/// Ends the waiting for a runtime; true for the one who is to set up.
+/// Ends the waiting for a runtime. True for the one caller that is to set the session up.
 fn begin_watched() -> bool {
     STATE
         .phase
@@ -338,8 +338,8 @@ fn begin_watched() -> bool {
         .is_ok()
 }
 
-/// For a signal handler that ends the process: has the worker thread end the session and the tools, and
-/// waits for it. Calls nothing that a handler may not.
+/// For a signal handler that ends the process: the worker thread ends the session and the tools, and
+/// the handler waits for it. Calls nothing that a handler may not.
 pub(crate) fn finish_within(limit: Duration) {
     if is_on()
         && STATE
@@ -354,7 +354,7 @@ pub(crate) fn finish_within(limit: Duration) {
     }
 }
 
-/// Makes everything ready for a session but the thread.
+/// Makes everything ready for a session, except the thread.
 fn prepare(kind: Kind) -> Result<(), Status> {
     if !claim::acquire() {
         return Err(Status::CONFIGURATION_LOCKED);
@@ -364,7 +364,7 @@ fn prepare(kind: Kind) -> Result<(), Status> {
     STATE.command.store(Command::Run, SeqCst);
     STATE.failure.store(0, SeqCst);
     *STATE.spool.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    // The tools' own ends are called after ours: the last to be registered is the first to be called.
+    // The tools' own exit handlers run after ours: the last one registered is the first to run.
     registration::end_at_exit();
     leave_at_exit();
     // SAFETY: `on_quick_exit` is a function of a library that is never unloaded.
@@ -382,7 +382,7 @@ fn make_thread(kind: Kind) -> Result<(), Status> {
     quiet_thread(THREAD_NAME, STACK, body).map_err(|_| Status::OUT_OF_RESOURCES)
 }
 
-/// No session any more.
+/// The session is over.
 fn give_up() {
     claim::release();
     set_state(Phase::Off);
@@ -393,8 +393,8 @@ unsafe extern "C" {
     fn at_quick_exit(function: extern "C" fn()) -> std::ffi::c_int;
 }
 
-/// Has the session ended at exit, before the runtimes' own ends: call it again when a runtime came,
-/// which has registered its own.
+/// Registers an exit handler that ends the session before the runtimes' own handlers run. To be
+/// called again when a runtime was loaded, which has registered its own.
 fn leave_at_exit() {
     // SAFETY: `on_exit` is a function of a library that is never unloaded.
     unsafe { libc::atexit(on_exit) };
@@ -414,8 +414,8 @@ extern "C" fn on_quick_exit() {
     edge((), || leave(false));
 }
 
-/// Ends the session and the tools of a process that is about to end without its exit handlers, or
-/// to become another program: then only where something is being recorded.
+/// Ends the session and the tools of a process that is about to end without its exit handlers, or to
+/// become another program; in the second case only if something is being recorded.
 pub fn leave(becomes_another: bool) {
     if is_on() && !(becomes_another && STATE.phase.load(SeqCst) == Phase::Watching) {
         STATE.becomes.store(becomes_another, SeqCst);
@@ -424,16 +424,17 @@ pub fn leave(becomes_another: bool) {
     }
 }
 
-/// The worker thread. A launched session has been set up by another, or waits for its runtime.
+/// The worker thread's work. A launched session has been set up by another thread, or waits for its
+/// runtime.
 fn serve(kind: Kind) {
     if kind == Kind::Launched && !watch() {
-        // Over before it began.
+        // It ended before it began.
         if STATE.phase.load(SeqCst) != Phase::Off {
             give_up();
         }
         return;
     }
-    changes::i_am_the_worker();
+    changes::become_worker();
     changes::serve(true);
     let set_up = match kind {
         Kind::Launched => Ok(()),
@@ -455,7 +456,7 @@ fn serve(kind: Kind) {
     });
 }
 
-/// Waits until a launched session is on. False when it never will be.
+/// Waits until a launched session is on. False when it ends before that.
 fn watch() -> bool {
     let mut epoch = 0;
     loop {
@@ -491,8 +492,8 @@ fn watch() -> bool {
     }
 }
 
-/// Returns when no thread is inside a `dlopen`: a library that is being loaded may yet bring its
-/// tables by itself, and the set-up asks the loader for functions.
+/// Returns when no thread is inside a `dlopen`: a library that is being loaded may still hand its
+/// tables over by itself, and the set-up asks the loader for functions.
 fn wait_for_the_loader() {
     // SAFETY: dladdr takes any address and a structure of which zero is a value.
     unsafe {
@@ -502,7 +503,7 @@ fn wait_for_the_loader() {
 }
 
 fn set_up(kind: Kind) -> Result<(), Status> {
-    // All domains begin at the same moment, as in a session of the engine's.
+    // All domains begin at the same time, as in a session of the engine's.
     if kind == Kind::Attached || registration::has_started() {
         registration::attach()?;
     }
@@ -527,13 +528,13 @@ fn set_up(kind: Kind) -> Result<(), Status> {
             )
         });
         if handlers != Ok(Some(false)) {
-            signals::take(patience.ok().flatten());
+            signals::install(patience.ok().flatten());
         }
     }
     Ok(())
 }
 
-/// Until somebody asks for the end.
+/// Polls until the end is requested.
 fn run() -> Command {
     loop {
         let seen = changes::calls().load(SeqCst);
@@ -543,7 +544,7 @@ fn run() -> Command {
             return command;
         }
         if gate::runtime_leaves() {
-            sit_out();
+            wait_for_shut_down();
         }
         wait_on(
             changes::calls(),
@@ -554,8 +555,9 @@ fn run() -> Command {
     }
 }
 
-/// The application shuts its HSA runtime down, for good or only for a while: nothing is collected until it has.
-fn sit_out() {
+/// The application shuts its HSA runtime down, for good or for a while: nothing is collected until
+/// that is done.
+fn wait_for_shut_down() {
     collect::with(|collection| collection.stop_all(now() + DRAIN.as_nanos() as u64));
     while gate::runtime_leaves() && STATE.command.load(SeqCst) == Command::Run {
         wait_on(
@@ -572,7 +574,7 @@ fn sit_out() {
 
 fn finish(command: Command) {
     let deadline = now() + DRAIN.as_nanos() as u64;
-    let said = collect::with(|collection| {
+    let outcome_bits = collect::with(|collection| {
         collection.stop_all(deadline);
         collection.outcome
     });
@@ -585,9 +587,9 @@ fn finish(command: Command) {
         };
         let head = spool.head();
         head.detached_at.store(now(), Relaxed);
-        head.outcome.store(said | leaves, SeqCst);
+        head.outcome.store(outcome_bits | leaves, SeqCst);
     }
-    // Everything is in the spool and in the buffers: what the tools do from here on is asked of nobody.
+    // Everything is in the spool and in the buffers: no thread waits for what tools change from here on.
     changes::serve(false);
     collect::with(|collection| collection.end());
     match command {

@@ -1,4 +1,4 @@
-//! Which runtimes are there: a record for each whose tables are taken, at the attach and for those that come later.
+//! Which runtimes are loaded: a record for each whose tables are hooked, at the attach or later.
 
 use crate::tables::Live;
 use midair_abi::constants as c;
@@ -12,7 +12,7 @@ use midair_sdk_hot::wrappers::TABLES;
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
-/// What a register library said of a runtime.
+/// A runtime as a register library announced it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Registered {
     operation: u32,
@@ -20,7 +20,7 @@ pub struct Registered {
     instance: u64,
 }
 
-/// What register libraries said.
+/// The runtimes that register libraries announced.
 #[derive(Debug)]
 pub struct Registry(Mutex<Vec<Registered>>);
 
@@ -31,7 +31,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Nothing was said.
+    /// None yet.
     pub const fn new() -> Registry {
         Registry(Mutex::new(Vec::new()))
     }
@@ -58,15 +58,16 @@ impl Registry {
             .copied()
     }
 
-    /// In a forked child: what was said is true of the child, too, unless a lost thread was saying more. Empty then.
-    pub fn said_by_parent(&self) -> Vec<Registered> {
+    /// What the parent of a forked child knew, which is true of the child, too. Empty if a thread
+    /// that the child does not have was changing it.
+    pub fn known_to_parent(&self) -> Vec<Registered> {
         self.0
             .try_lock()
             .map(|known| known.clone())
             .unwrap_or_default()
     }
 
-    /// Takes what [`Self::said_by_parent`] gave.
+    /// Takes over what [`Self::known_to_parent`] gave.
     pub fn take_over(&self, known: Vec<Registered>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
@@ -83,42 +84,42 @@ fn operation_of(name: &CStr) -> Option<u32> {
     Some(operation as u32)
 }
 
-/// The runtimes that a session has told of.
+/// Reports each runtime once in a session.
 #[derive(Debug)]
-pub struct Told {
+pub struct Reports {
     registered: &'static Registry,
     wanted: bool,
     /// One bit per operation.
-    told: u64,
+    reported: u64,
 }
 
-impl Told {
+impl Reports {
     /// A session begins.
-    pub fn new(wanted: &Wanted, registered: &'static Registry) -> Told {
-        Told {
+    pub fn new(wanted: &Wanted, registered: &'static Registry) -> Reports {
+        Reports {
             registered,
             wanted: wanted.kinds.contains_key(&kind::RUNTIME_INITIALIZATION),
-            told: 0,
+            reported: 0,
         }
     }
 
-    /// A table was taken: tells of its runtime, once.
-    pub fn tell(&mut self, live: &Live, sink: &mut Sink) {
-        let operation = match TABLES.get(live.index).map(|table| table.id) {
+    /// A table was hooked: reports its runtime, once.
+    pub fn report(&mut self, live: &Live, sink: &mut Sink) {
+        let operation = match TABLES.get(live.index()).map(|table| table.id) {
             Some(TableId::HipRuntime) => c::ROCPROFILER_RUNTIME_INITIALIZATION_HIP,
             Some(TableId::HsaCore) => c::ROCPROFILER_RUNTIME_INITIALIZATION_HSA,
             Some(TableId::RoctxCore) => c::ROCPROFILER_RUNTIME_INITIALIZATION_MARKER,
             _ => return,
         };
-        self.tell_runtime(operation as u32, live.home, sink);
+        self.report_runtime(operation as u32, live.home(), sink);
     }
 
-    /// Tells of the runtime whose library is loaded at `home`, once.
-    pub fn tell_runtime(&mut self, operation: u32, home: usize, sink: &mut Sink) {
-        if !self.wanted || self.told >> operation & 1 != 0 {
+    /// Reports the runtime whose library is loaded at `home`, once.
+    pub fn report_runtime(&mut self, operation: u32, home: usize, sink: &mut Sink) {
+        if !self.wanted || self.reported >> operation & 1 != 0 {
             return;
         }
-        self.told |= 1 << operation;
+        self.reported |= 1 << operation;
         let registered = self.registered.find(operation);
         let record = RuntimeInit {
             header: Header {

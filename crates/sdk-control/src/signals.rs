@@ -1,6 +1,6 @@
 //! Signals that end a launched process: what was recorded is written before it ends, by that signal.
 //!
-//! A handler is put only where the default action stands, which ends the process. It runs nothing
+//! A handler is installed only where the default action stands, which ends the process. It runs nothing
 //! but two futex calls: the worker thread does the work, while the signalled thread waits for it,
 //! within a limit. A program that has, or sets, a handler of its own keeps it.
 //! (`--disable-signal-handlers`, `ROCPROF_SIGNAL_HANDLERS=0`: none of this.)
@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Those that end a process by default and that programs are ended by, or end by.
+/// Signals that end a process by default and that are sent, or raised, in practice.
 const SIGNALS: [c_int; 9] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -23,8 +23,8 @@ const SIGNALS: [c_int; 9] = [
     libc::SIGILL,
 ];
 
-/// Puts handlers where the default action stands.
-pub fn take(patience: Option<u64>) {
+/// Installs handlers where the default action stands.
+pub fn install(patience: Option<u64>) {
     STATE
         .signal_limit
         .store(patience.unwrap_or(SIGNAL_LIMIT), Relaxed);
@@ -52,7 +52,8 @@ extern "C" fn handle(signal: c_int) {
     // SAFETY: the calling thread's own variable.
     let errno = unsafe { *libc::__errno_location() };
     crate::local::finish_within(Duration::from_secs(STATE.signal_limit.load(Relaxed)));
-    // The default action, when this returns: the signal is blocked until then. A fault comes again by itself.
+    // The signal is blocked until this returns; then the default action runs. A fault happens again
+    // by itself.
     // SAFETY: a plain structure of which zero (the default action) is a value.
     unsafe {
         let fresh: libc::sigaction = std::mem::zeroed();

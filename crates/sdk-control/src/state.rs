@@ -38,7 +38,7 @@ pub(crate) struct State {
     pub device_pending: AtomicU32,
     /// Threads of the application that went on into an open runtime before the worker had hooked
     /// it: what they did may be missing.
-    pub went_on: AtomicU32,
+    pub went_on_unhooked: AtomicU32,
     /// The first thread that is inside `hsa_init`, 0 when none is.
     pub opener: AtomicU32,
     /// How far a session without an attacher is. Futex word.
@@ -78,7 +78,7 @@ impl State {
             process_leaves: AtomicU32::new(0),
             hsa_closed: AtomicU32::new(0),
             device_pending: AtomicU32::new(0),
-            went_on: AtomicU32::new(0),
+            went_on_unhooked: AtomicU32::new(0),
             opener: AtomicU32::new(0),
             phase: AtomicEnum::new(),
             command: AtomicEnum::new(),
@@ -114,15 +114,15 @@ pub(crate) unsafe fn reset_after_fork() {
                 (
                     old.marks.inherited.load(SeqCst)
                         || old.collecting.load(SeqCst)
-                        || old.marks.buried.load(SeqCst),
-                    old.marks.buried.load(SeqCst),
-                    old.registered.said_by_parent(),
+                        || old.marks.covered.load(SeqCst),
+                    old.marks.covered.load(SeqCst),
+                    old.registered.known_to_parent(),
                     old.root_table.load(SeqCst),
                 )
             },
-            |new, (inherited, buried, registered, root_table)| {
+            |new, (inherited, covered, registered, root_table)| {
                 new.marks.inherited.store(inherited, SeqCst);
-                new.marks.buried.store(buried, SeqCst);
+                new.marks.covered.store(covered, SeqCst);
                 new.registered.take_over(registered);
                 new.root_table.store(root_table, SeqCst);
             },

@@ -14,21 +14,61 @@ pub mod tools;
 use maps::Maps;
 use midair_abi::tables::TableId;
 use midair_sdk_hot::wrappers::{self, Table};
+use std::sync::atomic::AtomicPtr;
 
-/// A live table of a runtime.
+/// A live table of a runtime, which was proven to be one when it was found.
 #[derive(Debug, Clone, Copy)]
 pub struct Live {
-    /// Which table; an index into [`wrappers::TABLES`].
-    pub index: usize,
-    /// Its address.
-    pub base: usize,
-    /// Its own size, which no access may exceed.
-    pub size: usize,
-    /// Where the runtime's library is loaded: a slot that nobody has taken names a function of it.
-    pub home: usize,
+    index: usize,
+    base: usize,
+    size: usize,
+    home: usize,
 }
 
 impl Live {
+    /// The table of this index in [`wrappers::TABLES`], at `base`, with its own `size` in bytes.
+    /// `home`: where the runtime's library is loaded; a slot that nobody has hooked names a function
+    /// of it.
+    ///
+    /// # Safety
+    /// `base` is aligned to 8 and the start of `size` writable bytes that stay mapped for ever (a
+    /// static of a library that is not unloaded) and hold words which everybody reads and writes
+    /// whole.
+    pub(crate) unsafe fn new(index: usize, base: usize, size: usize, home: usize) -> Live {
+        Live {
+            index,
+            base,
+            size,
+            home,
+        }
+    }
+
+    /// Which table; an index into [`wrappers::TABLES`].
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Its address.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Where the runtime's library is loaded.
+    pub fn home(&self) -> usize {
+        self.home
+    }
+
+    /// The slot at an offset; `None` outside the table.
+    pub fn slot(&self, offset: usize) -> Option<&'static AtomicPtr<()>> {
+        let end = offset.checked_add(size_of::<usize>())?;
+        if !offset.is_multiple_of(size_of::<usize>()) || end > self.size {
+            return None;
+        }
+        let address = std::ptr::with_exposed_provenance_mut::<*mut ()>(self.base + offset);
+        // SAFETY: an aligned word inside the table, by the promise of `new`.
+        Some(unsafe { AtomicPtr::from_ptr(address) })
+    }
+
     /// Whether it is one of the HSA runtime's.
     pub fn is_hsa(&self) -> bool {
         wrappers::TABLES
@@ -37,14 +77,14 @@ impl Live {
     }
 }
 
-/// What a look at the loaded libraries brought.
+/// What a search through the loaded libraries found.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Tables that can be hooked.
     pub live: Vec<Live>,
     /// Libraries that are there, but whose table is not made yet.
     pub not_yet: Vec<&'static str>,
-    /// Tables that a second library has, too: its name.
+    /// Tables that a second library has, too, with the name of that library.
     twice: Vec<(usize, String)>,
     /// Libraries whose stubs could not be understood, with the reason.
     pub refused: Vec<String>,
@@ -61,8 +101,8 @@ impl Found {
 
 /// How many functions of a library must agree on its table.
 const WITNESSES: usize = 3;
-/// How many are asked at most.
-const ASKED: usize = 12;
+/// How many are decoded at most.
+const DECODED: usize = 12;
 
 /// Looks for all tables.
 pub fn find() -> Found {
@@ -105,7 +145,7 @@ pub fn find() -> Found {
         }
     });
     // Two copies of a runtime: which of them the program works with cannot be told, so neither is
-    // taken. One that was taken before the other came is kept by who took it.
+    // hooked. Slots of one that were hooked before the other came stay hooked.
     for (index, module) in std::mem::take(&mut found.twice) {
         found.live.retain(|live| live.index != index);
         if let Some(table) = wrappers::TABLES.get(index) {
@@ -118,10 +158,10 @@ pub fn find() -> Found {
     found
 }
 
-/// Has runtimes make their tables that make them in their first call, which would go by unseen: the
-/// function that every stub calls first is called here, where three stubs agree on it. It builds
-/// the table and initialises nothing else. For a process that is starting; only while no library is
-/// being loaded.
+/// Some runtimes make their tables in their first call, which would then not be recorded. This calls
+/// the function that every stub calls first, where three stubs agree on it: it builds the table and
+/// initialises nothing else. For a process that is starting, and only while no library is being
+/// loaded.
 pub fn make() {
     let Some(maps) = Maps::of_self() else { return };
     let mut getters: Vec<usize> = Vec::new();
@@ -167,15 +207,15 @@ fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> L
     let mut agreed: Option<(u64, usize)> = None;
     let mut not_yet = 0;
     let mut trouble = None;
-    let mut asked = 0;
+    let mut decoded = 0;
     for slot in table.slots {
-        if asked == ASKED {
+        if decoded == DECODED {
             break;
         }
         let Some(function) = module.symbol(slot.name) else {
             continue;
         };
-        asked += 1;
+        decoded += 1;
         match decode::stub(maps, function) {
             Ok(decode::Stub {
                 table: None,
@@ -206,18 +246,18 @@ fn look(maps: &Maps, module: &elf::Module<'_>, index: usize, table: &Table) -> L
             Err(_) => {}
         }
     }
-    if asked == 0 {
+    if decoded == 0 {
         return Look::Absent;
     }
     if let Some(why) = trouble {
         return Look::Refused(why);
     }
     match agreed {
-        Some((base, votes)) if votes >= WITNESSES.min(asked) => {
+        Some((base, votes)) if votes >= WITNESSES.min(decoded) => {
             check(maps, index, table, base as usize, module.base())
         }
-        None if not_yet >= WITNESSES.min(asked) => Look::NotYet,
-        _ if asked < WITNESSES => Look::Absent,
+        None if not_yet >= WITNESSES.min(decoded) => Look::NotYet,
+        _ if decoded < WITNESSES => Look::Absent,
         _ => Look::Refused("its functions are not the stubs that we know".to_owned()),
     }
 }
@@ -238,12 +278,9 @@ fn check(maps: &Maps, index: usize, table: &Table, base: usize, home: usize) -> 
             ));
         }
     }
-    Look::Live(Live {
-        index,
-        base,
-        size,
-        home,
-    })
+    // SAFETY: aligned and writable, as was just seen; a runtime's tables are statics of a library
+    // that is not unloaded, and its stubs read whole words.
+    Look::Live(unsafe { Live::new(index, base, size, home) })
 }
 
 /// A HIP table begins with its size as a `size_t`; an HSA table with `{u32 major, u32 minor = size, …}`

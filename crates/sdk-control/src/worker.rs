@@ -37,11 +37,11 @@ pub unsafe fn enter(boot: *mut BootBlock) {
 
 impl Work for Worker {
     fn reset_after_fork(&mut self) {
-        crate::forked::begin_anew();
+        crate::forked::reset_after_fork();
     }
 
     fn entered(&mut self) {
-        changes::i_am_the_worker();
+        changes::become_worker();
         registration::discover::entered_by_engine();
         // Called after the next one: tools are ended when collecting has stopped.
         registration::end_at_exit();

@@ -67,7 +67,7 @@ static LEFT_OVER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 fn serve() {
     let (ready, is_ready) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        changes::i_am_the_worker();
+        changes::become_worker();
         changes::serve(true);
         ready.send(()).unwrap();
         loop {

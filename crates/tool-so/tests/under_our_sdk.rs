@@ -35,7 +35,7 @@ fn attach_with(pairs: &[(&str, &str)]) -> Vec<u8> {
 #[test]
 fn each_attach_wants_what_its_settings_say() {
     // In the role of a session's worker that takes notes.
-    changes::i_am_the_worker();
+    changes::become_worker();
     notes::open(true);
     assert_eq!(registration::attach(), Err(Status::NOT_AVAILABLE));
 

@@ -53,12 +53,10 @@ pub fn find(found: &[Live], handed_over: usize) -> Result<Live, Option<String>> 
         .filter(|candidate| is_root(&maps, *candidate, core.base, amd_ext.base))
         .find_map(|candidate| {
             let base = maps.read_u64(candidate + root::TOOLS)? as usize;
-            is_tools(&maps, base).then_some(Live {
-                index: wrappers::TABLES.len(),
-                base,
-                size: SIZE,
-                home: core.home,
-            })
+            // SAFETY: `is_tools` saw that it is aligned and writable; it is a static of the runtime,
+            // which is not unloaded.
+            is_tools(&maps, base)
+                .then(|| unsafe { Live::new(wrappers::TABLES.len(), base, SIZE, core.home) })
         })
         .ok_or_else(|| {
             Some(
@@ -102,12 +100,8 @@ mod tests {
 
     fn live(id: TableId, base: usize) -> Live {
         let index = TABLES.iter().position(|table| table.id == id).unwrap();
-        Live {
-            index,
-            base,
-            size: 0,
-            home: 0,
-        }
+        // SAFETY: no bytes are promised.
+        unsafe { Live::new(index, base, 0, 0) }
     }
 
     /// A root, two words of core table, two of amd_ext, and a tools table; made to fit each other.

@@ -13,7 +13,7 @@ use crate::state::STATE;
 use crate::threads::MAX_THREADS;
 use midair_lockfree::{AtomicKey, SlotTable};
 use midair_record::event::kind;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Slots that are searched for such a range, beginning with that of its id.
 const PROBES: usize = 64;

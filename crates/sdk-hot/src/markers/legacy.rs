@@ -14,28 +14,24 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// Our callback in the old library's variable.
 #[derive(Debug, Clone, Copy)]
 pub struct Tap {
-    variable: usize,
-}
-
-fn cell(variable: usize) -> &'static AtomicPtr<()> {
-    // SAFETY: an aligned variable in writable memory of a library, checked when it was found. Only
-    // the worker thread uses `Tap`, and should the library be unloaded, the loader's count of
-    // unloaded libraries changes.
-    unsafe { &*std::ptr::with_exposed_provenance::<AtomicPtr<()>>(variable) }
+    variable: &'static AtomicPtr<()>,
 }
 
 impl Tap {
     /// Stores our callback. Called on the worker thread.
     ///
     /// # Safety
-    /// `variable` must be the address of the variable in which a loaded libroctx64.so.4 keeps its
-    /// callback.
-    pub unsafe fn take(variable: usize) -> Option<Tap> {
+    /// `variable` must be the aligned address of the variable in which a loaded libroctx64.so.4
+    /// keeps its callback, and that library must stay loaded.
+    pub unsafe fn install(variable: usize) -> Option<Tap> {
+        // SAFETY: the caller's promise.
+        let variable =
+            unsafe { AtomicPtr::from_ptr(std::ptr::with_exposed_provenance_mut(variable)) };
         let ours = legacy as *mut ();
-        let before = cell(variable).load(Acquire);
+        let before = variable.load(Acquire);
         if before != ours {
             STATE.legacy_roctx_before.store(before, Release);
-            cell(variable)
+            variable
                 .compare_exchange(before, ours, AcqRel, Relaxed)
                 .ok()?;
         }
@@ -44,12 +40,12 @@ impl Tap {
 
     /// Whether it is in this variable.
     pub fn is_in(&self, variable: usize) -> bool {
-        self.variable == variable
+        self.variable.as_ptr().addr() == variable
     }
 
     /// Restores the previous callback, if ours is still there.
-    pub fn give_back(self) {
-        let _ = cell(self.variable).compare_exchange(
+    pub fn remove(self) {
+        let _ = self.variable.compare_exchange(
             legacy as *mut (),
             STATE.legacy_roctx_before.load(Acquire),
             AcqRel,
