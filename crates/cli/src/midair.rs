@@ -15,7 +15,7 @@ use midair_settings::{Category, Front, Given, Resolved, resolve};
 
 use crate::attach::{self, Job, Messages};
 use crate::command::{self, Parsed, argument, given, options_of, refused, with_options};
-use crate::engine::{Asked, End, Engine, GroupRequest, Request, Selection, Written};
+use crate::engine::{End, Engine, GroupRequest, Request, Requested, Selection, Written};
 use crate::launch::{self, Launch};
 use crate::report::Report;
 use crate::wait::Ended;
@@ -222,7 +222,7 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     let by_name = given.traces_by_name();
     let (resolved, report, nothing) = resolve_with_defaults(&mut given, report)?;
     let mut request = Request::new(target.pid().unwrap_or_else(Pid::own), resolved.settings);
-    request.asked = Asked { nothing, by_name };
+    request.asked = Requested { nothing, by_name };
     if let Some(mib) = given.number("spool-size") {
         request.spool_bytes = mib << 20;
     }

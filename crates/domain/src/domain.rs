@@ -11,7 +11,7 @@ pub struct Domain {
     /// Its name in files (a csv's `Kind` or `Domain`, rocpd's category, json's `strings`): AMD's, without a prefix.
     pub name: &'static str,
     /// Who asks for it.
-    pub asked: Asked,
+    pub asked: RequestedBy,
     /// AMD's buffer-tracing kinds whose records are made from ours; the first is the one that files name.
     pub buffer_kinds: &'static [i32],
     /// AMD's callback-tracing kind, if it has one.
@@ -35,7 +35,7 @@ pub struct Domain {
 
 /// Who asks for a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestedBy {
     /// Any of these.
     By(&'static [Ask]),
     /// Nobody in particular: it goes with every other domain.
@@ -71,12 +71,12 @@ pub struct Callback {
     /// `rocprofiler_callback_tracing_kind_t`.
     pub kind: i32,
     /// When a tool's function is called.
-    pub told: Told,
+    pub told: CallbackTime,
 }
 
 /// When a tool's callback runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum CallbackTime {
     /// Before and after the call, on the thread that makes it.
     Around,
     /// When the work is done, on the worker thread.
@@ -109,8 +109,8 @@ impl Domain {
     /// The options and settings that ask for it; none where it goes with all, or only tools ask.
     pub const fn asks(&self) -> &'static [Ask] {
         match self.asked {
-            Asked::By(asks) => asks,
-            Asked::WithAll | Asked::ByTools => &[],
+            RequestedBy::By(asks) => asks,
+            RequestedBy::WithAll | RequestedBy::ByTools => &[],
         }
     }
 

@@ -23,7 +23,7 @@ mod set;
 pub mod sets;
 mod table;
 
-pub use domain::{Ask, Asked, Callback, Domain, Needs, Runtimes, Told};
+pub use domain::{Ask, Callback, CallbackTime, Domain, Needs, RequestedBy, Runtimes};
 pub use files::{Files, Ranked, Rocpd, Statistics, Track};
 pub use set::{AtomicKindSet, KindSet, Kinds};
 pub use table::{DOMAINS, kind};

@@ -4,7 +4,7 @@
 //! new row goes to the end: its place is its number in records, which changes the layouts' version.
 
 use crate::files::{Files, Ranked, Rocpd, Statistics, Track};
-use crate::{Ask, Asked, Callback, Domain, Needs, Runtimes, Told};
+use crate::{Ask, Callback, CallbackTime, Domain, Needs, RequestedBy, Runtimes};
 use core::ffi::CStr;
 use midair_abi::constants as c;
 use midair_abi::cupti::activity_kind as activity;
@@ -147,21 +147,21 @@ const CUDA_API: Files = Files {
 const fn around(kind: i32) -> Option<Callback> {
     Some(Callback {
         kind,
-        told: Told::Around,
+        told: CallbackTime::Around,
     })
 }
 
 const fn late(kind: i32) -> Option<Callback> {
     Some(Callback {
         kind,
-        told: Told::Late,
+        told: CallbackTime::Late,
     })
 }
 
 const fn unserved(kind: i32) -> Option<Callback> {
     Some(Callback {
         kind,
-        told: Told::Never,
+        told: CallbackTime::Never,
     })
 }
 
@@ -173,7 +173,7 @@ const fn ask(option: &'static str, setting: &'static CStr) -> Ask {
 const LATER: Domain = Domain {
     kind: 0,
     name: "",
-    asked: Asked::ByTools,
+    asked: RequestedBy::ByTools,
     buffer_kinds: &[],
     callback: None,
     number: None,
@@ -185,10 +185,12 @@ const LATER: Domain = Domain {
     built: false,
 };
 
-const MARKER_TRACE: Asked = Asked::By(&[ask("marker-trace", c"ROCPROF_MARKER_API_TRACE")]);
-const KERNEL_TRACE: Asked = Asked::By(&[ask("kernel-trace", c"ROCPROF_KERNEL_TRACE")]);
-const COPY_TRACE: Asked = Asked::By(&[ask("memory-copy-trace", c"ROCPROF_MEMORY_COPY_TRACE")]);
-const ALLOCATION_TRACE: Asked = Asked::By(&[ask(
+const MARKER_TRACE: RequestedBy =
+    RequestedBy::By(&[ask("marker-trace", c"ROCPROF_MARKER_API_TRACE")]);
+const KERNEL_TRACE: RequestedBy = RequestedBy::By(&[ask("kernel-trace", c"ROCPROF_KERNEL_TRACE")]);
+const COPY_TRACE: RequestedBy =
+    RequestedBy::By(&[ask("memory-copy-trace", c"ROCPROF_MEMORY_COPY_TRACE")]);
+const ALLOCATION_TRACE: RequestedBy = RequestedBy::By(&[ask(
     "memory-allocation-trace",
     c"ROCPROF_MEMORY_ALLOCATION_TRACE",
 )]);
@@ -198,7 +200,7 @@ const CUDA_DRIVER: Ask = ask("cuda-driver-trace", c"MIDAIR_CUDA_DRIVER_API_TRACE
 domains! {
     /// Calls of HSA's core.
     HSA_CORE_API {
-        asked: Asked::By(&[ask("hsa-core-trace", c"ROCPROF_HSA_CORE_API_TRACE")]),
+        asked: RequestedBy::By(&[ask("hsa-core-trace", c"ROCPROF_HSA_CORE_API_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HSA_CORE_API],
         callback: around(c::ROCPROFILER_CALLBACK_TRACING_HSA_CORE_API),
         number: Some(1),
@@ -211,7 +213,7 @@ domains! {
     }
     /// Calls of AMD's HSA extensions.
     HSA_AMD_EXT_API {
-        asked: Asked::By(&[ask("hsa-amd-trace", c"ROCPROF_HSA_AMD_EXT_API_TRACE")]),
+        asked: RequestedBy::By(&[ask("hsa-amd-trace", c"ROCPROF_HSA_AMD_EXT_API_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HSA_AMD_EXT_API],
         callback: around(c::ROCPROFILER_CALLBACK_TRACING_HSA_AMD_EXT_API),
         number: Some(2),
@@ -224,7 +226,7 @@ domains! {
     }
     /// Calls of HSA's image extension.
     HSA_IMAGE_EXT_API {
-        asked: Asked::By(&[ask("hsa-image-trace", c"ROCPROF_HSA_IMAGE_EXT_API_TRACE")]),
+        asked: RequestedBy::By(&[ask("hsa-image-trace", c"ROCPROF_HSA_IMAGE_EXT_API_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HSA_IMAGE_EXT_API],
         callback: around(c::ROCPROFILER_CALLBACK_TRACING_HSA_IMAGE_EXT_API),
         number: Some(3),
@@ -237,7 +239,7 @@ domains! {
     }
     /// Calls of HSA's finalizer extension.
     HSA_FINALIZE_EXT_API {
-        asked: Asked::By(&[ask("hsa-finalizer-trace", c"ROCPROF_HSA_FINALIZER_EXT_API_TRACE")]),
+        asked: RequestedBy::By(&[ask("hsa-finalizer-trace", c"ROCPROF_HSA_FINALIZER_EXT_API_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_HSA_FINALIZE_EXT_API],
         callback: around(c::ROCPROFILER_CALLBACK_TRACING_HSA_FINALIZE_EXT_API),
         number: Some(4),
@@ -250,7 +252,7 @@ domains! {
     }
     /// Calls of ROCTx's core, one record per call. [`MARKER_CORE_RANGE_API`] is made from the same calls.
     MARKER_CORE_API {
-        asked: Asked::ByTools,
+        asked: RequestedBy::ByTools,
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MARKER_CORE_API],
         callback: around(c::ROCPROFILER_CALLBACK_TRACING_MARKER_CORE_API),
         number: Some(7),
@@ -345,7 +347,7 @@ domains! {
     }
     /// Scratch memory of a queue: allocated, freed, reclaimed.
     SCRATCH_MEMORY {
-        asked: Asked::By(&[ask("scratch-memory-trace", c"ROCPROF_SCRATCH_MEMORY_TRACE")]),
+        asked: RequestedBy::By(&[ask("scratch-memory-trace", c"ROCPROF_SCRATCH_MEMORY_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY],
         callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_SCRATCH_MEMORY),
         number: Some(12),
@@ -401,7 +403,7 @@ domains! {
     }
     /// A runtime handed its API tables over. AMD's tool asks for these, too, and keeps them to itself.
     RUNTIME_INITIALIZATION {
-        asked: Asked::WithAll,
+        asked: RequestedBy::WithAll,
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_RUNTIME_INITIALIZATION],
         callback: late(c::ROCPROFILER_CALLBACK_TRACING_RUNTIME_INITIALIZATION),
         number: Some(17),
@@ -419,7 +421,7 @@ domains! {
     }
     /// Calls of HIP's runtime, with arguments.
     HIP_RUNTIME_API_EXT {
-        asked: Asked::By(&[ask("hip-runtime-trace", c"ROCPROF_HIP_RUNTIME_API_TRACE")]),
+        asked: RequestedBy::By(&[ask("hip-runtime-trace", c"ROCPROF_HIP_RUNTIME_API_TRACE")]),
         buffer_kinds: &[
             c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT,
             c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API,
@@ -435,7 +437,7 @@ domains! {
     }
     /// Calls that HIP's compiler inserts, with arguments.
     HIP_COMPILER_API_EXT {
-        asked: Asked::By(&[ask("hip-compiler-trace", c"ROCPROF_HIP_COMPILER_API_TRACE")]),
+        asked: RequestedBy::By(&[ask("hip-compiler-trace", c"ROCPROF_HIP_COMPILER_API_TRACE")]),
         buffer_kinds: &[
             c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT,
             c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API,
@@ -465,7 +467,7 @@ domains! {
     }
     /// Calls of CUDA's runtime; `operation` is CUPTI's `CUpti_runtime_api_trace_cbid`.
     CUDA_RUNTIME_API {
-        asked: Asked::By(&[CUDA_RUNTIME]),
+        asked: RequestedBy::By(&[CUDA_RUNTIME]),
         buffer_kinds: &[],
         callback: None,
         number: Some(56),
@@ -486,7 +488,7 @@ domains! {
     }
     /// Calls of CUDA's driver; `operation` is CUPTI's `CUpti_driver_api_trace_cbid`.
     CUDA_DRIVER_API {
-        asked: Asked::By(&[CUDA_DRIVER]),
+        asked: RequestedBy::By(&[CUDA_DRIVER]),
         buffer_kinds: &[],
         callback: None,
         number: Some(57),
@@ -535,7 +537,7 @@ domains! {
     }
     /// A thread, or a stream, waited.
     SYNCHRONIZATION {
-        asked: Asked::By(&[CUDA_RUNTIME, CUDA_DRIVER]),
+        asked: RequestedBy::By(&[CUDA_RUNTIME, CUDA_DRIVER]),
         buffer_kinds: &[],
         callback: None,
         number: Some(59),
@@ -592,7 +594,7 @@ domains! {
 
     /// Calls of RCCL.
     RCCL_API {
-        asked: Asked::By(&[ask("rccl-trace", c"ROCPROF_RCCL_API_TRACE")]),
+        asked: RequestedBy::By(&[ask("rccl-trace", c"ROCPROF_RCCL_API_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_RCCL_API],
         callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_RCCL_API),
         number: Some(14),
@@ -601,7 +603,7 @@ domains! {
     }
     /// Events of OpenMP.
     OMPT {
-        asked: Asked::By(&[ask("ompt-trace", c"ROCPROF_OMPT_TRACE")]),
+        asked: RequestedBy::By(&[ask("ompt-trace", c"ROCPROF_OMPT_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_OMPT],
         callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_OMPT),
         number: Some(15);
@@ -609,7 +611,7 @@ domains! {
     }
     /// Calls of rocDecode.
     ROCDECODE_API_EXT {
-        asked: Asked::By(&[ask("rocdecode-trace", c"ROCPROF_ROCDECODE_API_TRACE")]),
+        asked: RequestedBy::By(&[ask("rocdecode-trace", c"ROCPROF_ROCDECODE_API_TRACE")]),
         buffer_kinds: &[
             c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API_EXT,
             c::ROCPROFILER_BUFFER_TRACING_ROCDECODE_API,
@@ -621,7 +623,7 @@ domains! {
     }
     /// Calls of rocJPEG.
     ROCJPEG_API {
-        asked: Asked::By(&[ask("rocjpeg-trace", c"ROCPROF_ROCJPEG_API_TRACE")]),
+        asked: RequestedBy::By(&[ask("rocjpeg-trace", c"ROCPROF_ROCJPEG_API_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_ROCJPEG_API],
         callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_ROCJPEG_API),
         number: Some(19),
@@ -630,27 +632,27 @@ domains! {
     }
     /// Calls of rocSHMEM.
     ROCSHMEM_API {
-        asked: Asked::By(&[ask("rocshmem-trace", c"ROCPROF_ROCSHMEM_API_TRACE")]);
+        asked: RequestedBy::By(&[ask("rocshmem-trace", c"ROCPROF_ROCSHMEM_API_TRACE")]);
         ..LATER
     }
     /// Calls of hipFile.
     HIPFILE_API {
-        asked: Asked::By(&[ask("hipfile-trace", c"ROCPROF_HIPFILE_API_TRACE")]);
+        asked: RequestedBy::By(&[ask("hipfile-trace", c"ROCPROF_HIPFILE_API_TRACE")]);
         ..LATER
     }
     /// Launches of HIP graphs.
     HIP_GRAPH {
-        asked: Asked::By(&[ask("hip-graph-trace", c"ROCPROF_HIP_GRAPH_TRACE")]);
+        asked: RequestedBy::By(&[ask("hip-graph-trace", c"ROCPROF_HIP_GRAPH_TRACE")]);
         ..LATER
     }
     /// HIP events.
     HIP_EVENT {
-        asked: Asked::By(&[ask("hip-event-trace", c"ROCPROF_HIP_EVENT_TRACE")]);
+        asked: RequestedBy::By(&[ask("hip-event-trace", c"ROCPROF_HIP_EVENT_TRACE")]);
         ..LATER
     }
     /// Migrations of pages, from the kernel driver.
     KFD_PAGE_MIGRATE {
-        asked: Asked::By(&[ask("kfd-page-migration-trace", c"ROCPROF_KFD_PAGE_MIGRATION_TRACE")]),
+        asked: RequestedBy::By(&[ask("kfd-page-migration-trace", c"ROCPROF_KFD_PAGE_MIGRATION_TRACE")]),
         buffer_kinds: &[
             c::ROCPROFILER_BUFFER_TRACING_KFD_PAGE_MIGRATE,
             c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_PAGE_MIGRATE,
@@ -660,7 +662,7 @@ domains! {
     }
     /// Page faults and unmaps, from the kernel driver.
     KFD_PAGE_FAULT {
-        asked: Asked::By(&[ask("kfd-page-mapping-trace", c"ROCPROF_KFD_PAGE_MAPPING_TRACE")]),
+        asked: RequestedBy::By(&[ask("kfd-page-mapping-trace", c"ROCPROF_KFD_PAGE_MAPPING_TRACE")]),
         buffer_kinds: &[
             c::ROCPROFILER_BUFFER_TRACING_KFD_PAGE_FAULT,
             c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_PAGE_FAULT,
@@ -671,7 +673,7 @@ domains! {
     }
     /// Evictions of queues, from the kernel driver.
     KFD_QUEUE {
-        asked: Asked::By(&[ask("kfd-queue-trace", c"ROCPROF_KFD_QUEUE_TRACE")]),
+        asked: RequestedBy::By(&[ask("kfd-queue-trace", c"ROCPROF_KFD_QUEUE_TRACE")]),
         buffer_kinds: &[
             c::ROCPROFILER_BUFFER_TRACING_KFD_QUEUE,
             c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_QUEUE,
@@ -681,14 +683,14 @@ domains! {
     }
     /// Events that the kernel driver dropped.
     KFD_EVENT_DROPPED_EVENTS {
-        asked: Asked::By(&[ask("kfd-dropped-events-trace", c"ROCPROF_KFD_DROPPED_EVENTS_TRACE")]),
+        asked: RequestedBy::By(&[ask("kfd-dropped-events-trace", c"ROCPROF_KFD_DROPPED_EVENTS_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_KFD_EVENT_DROPPED_EVENTS],
         number: Some(28);
         ..LATER
     }
     /// Hardware counters per kernel.
     COUNTER_COLLECTION {
-        asked: Asked::By(&[
+        asked: RequestedBy::By(&[
             ask("pmc", c"ROCPROF_COUNTER_COLLECTION"),
             ask("pmc", c"ROCPROF_COUNTER_GROUPS"),
         ]);
@@ -696,24 +698,24 @@ domains! {
     }
     /// Streamed hardware counters.
     SPM_COUNTER_COLLECTION {
-        asked: Asked::By(&[ask("spm", c"ROCPROF_SPM_COUNTER_COLLECTION")]);
+        asked: RequestedBy::By(&[ask("spm", c"ROCPROF_SPM_COUNTER_COLLECTION")]);
         ..LATER
     }
     /// Program counters, sampled by traps that the host asks for.
     PC_SAMPLING_HOST_TRAP {
-        asked: Asked::By(&[PC_SAMPLING]),
+        asked: RequestedBy::By(&[PC_SAMPLING]),
         files: Files { json: Ranked::some("pc_sample_host_trap", 110), ..NO_FILES };
         ..LATER
     }
     /// Program counters, sampled by the device itself.
     PC_SAMPLING_STOCHASTIC {
-        asked: Asked::By(&[PC_SAMPLING]),
+        asked: RequestedBy::By(&[PC_SAMPLING]),
         files: Files { json: Ranked::some("pc_sample_stochastic", 120), ..NO_FILES };
         ..LATER
     }
     /// Instructions of the threads of a compute unit.
     THREAD_TRACE {
-        asked: Asked::By(&[ask("att", c"ROCPROF_ADVANCED_THREAD_TRACE")]);
+        asked: RequestedBy::By(&[ask("att", c"ROCPROF_ADVANCED_THREAD_TRACE")]);
         ..LATER
     }
 }

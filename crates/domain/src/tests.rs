@@ -107,7 +107,7 @@ fn rows_are_complete() {
             assert!(!row.asks().is_empty(), "{name}");
             assert!(
                 row.callback
-                    .is_none_or(|callback| callback.told == Told::Never),
+                    .is_none_or(|callback| callback.told == CallbackTime::Never),
                 "{name}"
             );
             assert!(

@@ -163,7 +163,7 @@ impl Endpoint {
         options: &Options,
     ) -> Result<Entered, NotServed> {
         let connection = self.connect(options)?;
-        FaultPoint::Knocked.reached();
+        FaultPoint::Connected.reached();
         let answer = self.exchange(&connection, purpose::ATTACH, options)?;
         FaultPoint::Answered.reached();
         fault::step("the listener has answered");

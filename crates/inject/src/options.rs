@@ -120,7 +120,7 @@ pub enum FaultPoint {
     /// Waking: its mailbox is written.
     WakeKicked,
     /// The listener's socket is connected to.
-    Knocked,
+    Connected,
     /// The listener has answered.
     Answered,
 }
@@ -142,7 +142,7 @@ impl FaultPoint {
         FaultPoint::Unmapped,
         FaultPoint::WakeStopped,
         FaultPoint::WakeKicked,
-        FaultPoint::Knocked,
+        FaultPoint::Connected,
         FaultPoint::Answered,
     ];
 
@@ -163,7 +163,7 @@ impl FaultPoint {
             FaultPoint::Unmapped => "Unmapped",
             FaultPoint::WakeStopped => "WakeStopped",
             FaultPoint::WakeKicked => "WakeKicked",
-            FaultPoint::Knocked => "Knocked",
+            FaultPoint::Connected => "Connected",
             FaultPoint::Answered => "Answered",
         }
     }

@@ -8,7 +8,7 @@ use crate::state;
 use crate::status::Status;
 use midair_abi::constants as c;
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS};
-use midair_domain::{KindSet, Told};
+use midair_domain::{CallbackTime, KindSet};
 use midair_sdk_hot::callbacks::{Service, Services};
 use midair_sdk_hot::clock;
 use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
@@ -251,7 +251,7 @@ pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
     let domain = midair_domain::of_callback_kind(callback_kind)?;
     let is_late = domain
         .callback
-        .is_some_and(|callback| callback.told == Told::Late);
+        .is_some_and(|callback| callback.told == CallbackTime::Late);
     (domain.built && is_late).then_some(domain.kind)
 }
 

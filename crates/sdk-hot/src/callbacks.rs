@@ -36,7 +36,7 @@ use frame::{Body, Frame, FrameState, PAYLOAD};
 use midair_abi::constants as c;
 use midair_abi::records::{CallbackRecord, CorrelationId};
 use midair_abi::tables::Function;
-use midair_domain::{KindSet, Told};
+use midair_domain::{CallbackTime, KindSet};
 use midair_record::event::kind;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -50,7 +50,7 @@ pub fn record_kind(callback_kind: i32) -> Option<u8> {
     let domain = midair_domain::of_callback_kind(callback_kind)?;
     let is_around = domain
         .callback
-        .is_some_and(|callback| callback.told == Told::Around);
+        .is_some_and(|callback| callback.told == CallbackTime::Around);
     (domain.built && is_around).then_some(domain.kind)
 }
 

@@ -189,7 +189,7 @@ fn words(domains: &[&Domain]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Asked;
+    use crate::request::Requested;
     use midair_domain::Ask;
     use midair_settings::{CUDA_DRIVER_API_TRACE, CUDA_RUNTIME_API_TRACE};
 
@@ -197,7 +197,7 @@ mod tests {
         there().flat_map(Domain::asks).map(Ask::name).collect()
     }
 
-    fn told(on: &[&str], asked: Asked) -> Result<Adapted, Failure> {
+    fn told(on: &[&str], asked: Requested) -> Result<Adapted, Failure> {
         let settings: Settings = on.iter().map(|variable| (*variable, "1")).collect();
         settings_of(Request {
             asked,
@@ -217,7 +217,7 @@ mod tests {
     fn without_a_word_kernels_and_copies_are_recorded() {
         let amds = ["ROCPROF_HIP_API_TRACE", "ROCPROF_SCRATCH_MEMORY_TRACE"];
         let all = [&settings_there()[..], &amds].concat();
-        let asked = Asked {
+        let asked = Requested {
             nothing: true,
             by_name: Vec::new(),
         };
@@ -252,7 +252,7 @@ mod tests {
             "ROCPROF_HSA_CORE_API_TRACE",
         ];
         // Asked for by an aggregate: a note.
-        let (settings, warnings, notes) = told(&asked, Asked::default()).unwrap();
+        let (settings, warnings, notes) = told(&asked, Requested::default()).unwrap();
         assert_eq!(on(&settings), ["ROCPROF_KERNEL_TRACE"]);
         assert!(warnings.is_empty());
         assert_eq!(
@@ -260,7 +260,7 @@ mod tests {
             ["a CUDA process has no calls of HIP and calls of HSA"]
         );
         // Asked for by name: a warning.
-        let by_name = Asked {
+        let by_name = Requested {
             nothing: false,
             by_name: vec!["kernel-trace", "hip-trace"],
         };
@@ -271,19 +271,19 @@ mod tests {
             warnings[0].contains("without calls of HIP: --cuda-trace"),
             "{warnings:?}"
         );
-        let (_, warnings, notes) = told(&settings_there(), Asked::default()).unwrap();
+        let (_, warnings, notes) = told(&settings_there(), Requested::default()).unwrap();
         assert!(warnings.is_empty() && notes.is_empty());
     }
 
     #[test]
     fn nothing_but_what_only_amd_has_is_refused() {
         for variable in ["ROCPROF_HIP_API_TRACE", "ROCPROF_SCRATCH_MEMORY_TRACE"] {
-            let failure = told(&[variable], Asked::default()).unwrap_err();
+            let failure = told(&[variable], Requested::default()).unwrap_err();
             assert_eq!(failure.kind, Kind::Usage, "{failure}");
             assert!(failure.hint.contains("--cuda-trace"));
         }
         // As AMD's command line without any option: the library in the process then records its default.
-        assert!(told(&[], Asked::default()).is_ok());
+        assert!(told(&[], Requested::default()).is_ok());
     }
 
     #[test]

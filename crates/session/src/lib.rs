@@ -35,7 +35,7 @@ pub use list::{Listed, Listing, list};
 pub use midair_output::table::Style;
 pub use midair_procinfo::{InvalidId, Pid};
 pub use midair_results::{Console, End, Written};
-pub use request::{Asked, Entry, Event, Request};
+pub use request::{Entry, Event, Request, Requested};
 pub use rights::as_real_user;
 pub use session::Session;
 pub use status::rocattach_status;

@@ -13,7 +13,7 @@ pub struct Request {
     /// What to record and where to write it, under the names of `ROCPROF_*`.
     pub settings: Settings,
     /// Which of these the user asked for explicitly.
-    pub asked: Asked,
+    pub asked: Requested,
     /// Memory for records that have not been collected yet, in bytes.
     pub spool_bytes: u64,
     /// How long a detach waits at most for work that still runs on the device.
@@ -28,7 +28,7 @@ impl Request {
         Request {
             pid,
             settings,
-            asked: Asked::default(),
+            asked: Requested::default(),
             spool_bytes: midair_record::spool::DEFAULT_SIZE as u64,
             drain: Duration::from_millis(100),
             lease: Duration::from_secs(5),
@@ -38,7 +38,7 @@ impl Request {
 
 /// What the settings do not tell: why each trace is on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct Requested {
     /// Nothing was asked for. What is on is a default of this side, chosen for HIP; a CUDA process has a
     /// default of its own.
     pub nothing: bool,

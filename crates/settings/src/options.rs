@@ -138,7 +138,7 @@ pub enum State {
     /// It does.
     Built,
     /// Known, but not built yet. Off is accepted where it can be written, since off is what happens.
-    Later,
+    NotBuilt,
     /// It cannot be combined with an attach, not in AMD's tool either; the text says so.
     NotWithAttach(&'static str),
 }
@@ -219,7 +219,7 @@ impl Opt {
         self
     }
     const fn later(mut self) -> Opt {
-        self.state = State::Later;
+        self.state = State::NotBuilt;
         self
     }
     /// Whether it works is said by the domain that it asks for.

@@ -47,7 +47,7 @@ pub fn markdown() -> String {
             if !option.long_help.is_empty() {
                 what = format!("{what}. {}", cell(option.long_help));
             }
-            if option.state == State::Later {
+            if option.state == State::NotBuilt {
                 what = format!("*Not yet.* {what}");
             }
             if !option.later_words.is_empty() {

@@ -50,7 +50,7 @@ impl Opt {
         match self.state {
             State::Built => {}
             State::NotWithAttach(why) => return usage(why.to_owned()),
-            State::Later => {
+            State::NotBuilt => {
                 let off = self.shape == Shape::Boolean
                     && matches!(words, [word] if boolean_word(word) == Some(false));
                 return if off {

@@ -1,6 +1,6 @@
 //! What the tool can collect, and what it is asked for in vain: both from the table of domains.
 
-use midair_domain::{Ask, Asked, DOMAINS, Domain, built};
+use midair_domain::{Ask, DOMAINS, Domain, RequestedBy, built};
 use std::ffi::{CStr, c_int};
 
 /// A domain that a setting asks for in a process with AMD's runtimes.
@@ -34,7 +34,7 @@ pub fn collected() -> impl Iterator<Item = Collected> {
 /// The kinds that go with each domain: which runtimes were there, and which came.
 pub fn with_all() -> impl Iterator<Item = c_int> {
     built()
-        .filter(|domain| domain.asked == Asked::WithAll)
+        .filter(|domain| domain.asked == RequestedBy::WithAll)
         .filter_map(Domain::buffer_kind)
 }
 

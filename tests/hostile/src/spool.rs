@@ -76,9 +76,9 @@ fn bytes_of(reply: &Reply) -> Vec<u8> {
 }
 
 /// What a listener and an attacher say to each other before a session.
-pub fn knock(bytes: &[u8]) {
-    if let Some(knock) = ConnectRequest::read(bytes) {
-        assert_eq!(knock.bytes().as_slice(), bytes);
+pub fn connect_request(bytes: &[u8]) {
+    if let Some(request) = ConnectRequest::read(bytes) {
+        assert_eq!(request.bytes().as_slice(), bytes);
     }
     if let Some(answer) = ConnectReply::read(bytes) {
         assert_eq!(ConnectReply::read(answer.bytes()), Some(answer));
@@ -88,7 +88,7 @@ pub fn knock(bytes: &[u8]) {
 }
 
 /// A real one.
-pub fn a_knock() -> Vec<u8> {
+pub fn a_connect_request() -> Vec<u8> {
     ConnectRequest::new(purpose::ATTACH).bytes().to_vec()
 }
 

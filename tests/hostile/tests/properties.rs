@@ -258,8 +258,8 @@ fn records_and_spools() {
     holds(2000, &[vec![1; 64]], hostile::offer);
     holds(
         3000,
-        &[hostile::a_knock(), hostile::an_answer()],
-        hostile::knock,
+        &[hostile::a_connect_request(), hostile::an_answer()],
+        hostile::connect_request,
     );
 }
 

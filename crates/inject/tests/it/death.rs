@@ -102,7 +102,7 @@ fn at_every_named_point() {
             point,
             FaultPoint::WakeStopped
                 | FaultPoint::WakeKicked
-                | FaultPoint::Knocked
+                | FaultPoint::Connected
                 | FaultPoint::Answered
         ) {
             continue;

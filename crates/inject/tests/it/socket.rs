@@ -281,7 +281,7 @@ fn a_program_that_closes_everything_keeps_its_own_and_can_be_traced() {
     let pid = pid_of(&target);
     target.send("close").unwrap();
     assert_eq!(target.expect("closed").unwrap(), "closed 0");
-    // Whoever knocks wakes the listener, which finds that the number is another process's.
+    // A connection wakes the listener, which finds that the number is another process's.
     let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
     let socket = hello(&entered);
     park((entered, socket), pid);

@@ -363,7 +363,7 @@ fn what_is_not_built_is_refused_by_name_unless_it_is_off() {
             option.long
         );
         refused += 1;
-        if option.shape == Shape::Boolean && option.state == State::Later {
+        if option.shape == Shape::Boolean && option.state == State::NotBuilt {
             assert_eq!(
                 option.read(&["false".into()]),
                 Ok(None),

@@ -98,7 +98,7 @@ fn garbage_and_silence_harm_nobody() {
         ConnectRequest::new(77).bytes().to_vec(),
         ConnectRequest::new(0).bytes().to_vec(),
     ];
-    // Each bit of a knock turned: magic, version, purpose.
+    // Each bit of a connect request inverted: magic, version, purpose.
     for bit in 0..good.len() * 8 {
         let mut turned = good.to_vec();
         turned[bit / 8] ^= 1 << (bit % 8);

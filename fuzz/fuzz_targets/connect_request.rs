@@ -1,5 +1,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = midair_hostile::knock(bytes);
+    let _ = midair_hostile::connect_request(bytes);
 });
