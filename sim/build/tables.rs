@@ -25,8 +25,11 @@ pub struct Table {
     pub name: &'static str,
     /// C name of the struct.
     pub c_name: &'static str,
-    /// Bytes; less than the struct has where the runtime that is stood in for has fewer.
+    /// Bytes that its header says; less than the struct has where the runtime that is stood in for has fewer.
     pub size: u64,
+    /// Bytes that there are: with slots that only some of the runtimes have that are stood in for
+    /// (`sim/hsa/src/vintage.rs`).
+    pub room: u64,
     /// `{major, step}` of an HSA table.
     pub version: [u32; 2],
 }
@@ -58,8 +61,13 @@ pub fn generate(
     let (mut fields, mut values) = (String::new(), String::new());
     for table in tables {
         let header = if form == Form::Hsa { 16 } else { 8 };
-        let count = (table.size - header) / 8;
-        let mut slots = vec!["std::ptr::null_mut()".to_owned(); usize::try_from(count)?];
+        let count = (table.room - header) / 8;
+        // Slots that no header knows of: some function, whose address nobody may touch.
+        let unknown = match form {
+            Form::Hsa => "crate::unsupported::status as *mut ()",
+            Form::Hip => "std::ptr::null_mut()",
+        };
+        let mut slots = vec![unknown.to_owned(); usize::try_from(count)?];
         let entries = api
             .pointer(&format!("/tables/{}/entries", table.c_name))
             .and_then(Value::as_array)
@@ -68,7 +76,7 @@ pub fn generate(
         for entry in entries.iter().filter(|entry| entry.get("params").is_some()) {
             let name = entry["name"].as_str().ok_or("a slot without a name")?;
             let offset = entry["offset"].as_u64().ok_or("a slot without a place")?;
-            if offset + 8 > table.size {
+            if offset + 8 > table.room {
                 continue;
             }
             let class = entry["ret"]["class"].as_str().unwrap_or("void");
@@ -85,7 +93,7 @@ pub fn generate(
         }
         let first = match form {
             Form::Hsa => format!(
-                "[{}, {}, {}, 0]",
+                "[AtomicU32::new({}), AtomicU32::new({}), AtomicU32::new({}), AtomicU32::new(0)]",
                 table.version[0], table.size, table.version[1]
             ),
             Form::Hip => table.size.to_string(),
@@ -106,7 +114,7 @@ pub fn generate(
         };
         match form {
             Form::Hsa => {
-                writeln!(fields, "{field}: Table<{count}>,")?;
+                writeln!(fields, "pub {field}: Table<{count}>,")?;
                 writeln!(values, "{field}: {value},")?;
             }
             Form::Hip => writeln!(out, "pub static {name}: Table<{count}> = {value};")?,

@@ -14,12 +14,14 @@ const TABLES: [Table; 2] = [
         name: "HIP",
         c_name: "HipDispatchTable",
         size: 4056,
+        room: 4056,
         version: [0, 0],
     },
     Table {
         name: "COMPILER",
         c_name: "HipCompilerDispatchTable",
         size: 80,
+        room: 80,
         version: [0, 0],
     },
 ];

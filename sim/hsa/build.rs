@@ -13,24 +13,29 @@ const TABLES: [Table; 5] = [
         name: "CORE",
         c_name: "CoreApiTable",
         size: 1016,
+        room: 1016,
         version: [2, 0],
     },
     Table {
         name: "AMD_EXT",
         c_name: "AmdExtTable",
         size: 624,
+        // Those of ROCm 10 (760), and two that nobody knows.
+        room: 776,
         version: [2, 8],
     },
     Table {
         name: "FINALIZER",
         c_name: "FinalizerExtTable",
         size: 64,
+        room: 64,
         version: [2, 0],
     },
     Table {
         name: "IMAGE",
         c_name: "ImageExtTable",
         size: 128,
+        room: 128,
         version: [2, 1],
     },
     // Its entries are tools' to fill: the stand-in never has anything to tell them.
@@ -38,6 +43,7 @@ const TABLES: [Table; 5] = [
         name: "TOOLS",
         c_name: "ToolsApiTable",
         size: 64,
+        room: 64,
         version: [1, 0],
     },
 ];

@@ -25,6 +25,7 @@ mod markers;
 mod memory;
 mod memory_hip;
 mod mixing;
+mod newer_hsa;
 mod profiler;
 mod raw_queues;
 mod refusals;

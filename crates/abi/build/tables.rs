@@ -337,7 +337,7 @@ fn c_type(value: &Value) -> Result<CType, Box<dyn Error>> {
     let align = match (class, c.as_str()) {
         ("Void", _) => 1,
         ("Struct", "dim3" | "hipMemLocation" | "hipChannelFormatDesc") => 4,
-        ("Struct", "hipIpcMemHandle_t" | "hipIpcEventHandle_t") => 1,
+        ("Struct", "hipIpcMemHandle_t" | "hipIpcEventHandle_t" | "hsa_fabric_handle_t") => 1,
         ("Struct", "hipExtent" | "hipPos" | "hipPitchedPtr" | "hsa_ext_control_directives_t") => 8,
         ("Struct", _) if size == 8 => 8,
         ("Struct", _) => return Err(format!("the alignment of {c} is not known here").into()),

@@ -10,7 +10,7 @@ use crate::allocations::{
 };
 use crate::copies;
 pub use crate::hook::{Hook, Purpose};
-use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueuePointer, Signal};
+use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueueDescriptor, QueuePointer, Signal};
 use crate::queue::flight::Launch;
 use crate::queue::queue_state::Life;
 use crate::queue::scan::{self, Ring};
@@ -46,8 +46,14 @@ fn reserved(busy: &mut Busy, queue: u64, first: u64, count: u64) {
     if !busy.accepts() || !busy.wants(kind::KERNEL_DISPATCH) {
         return;
     }
+    let hint = state::Hint {
+        reserved: Some(first),
+        ..state::Hint::default()
+    };
     // SAFETY: the application has just used the queue.
-    if let Some(state) = unsafe { state::learn(QueuePointer(queue), 0, Some(first)) } {
+    if let Some(state) = unsafe { state::learn(QueuePointer(queue), hint) }
+        && state.is_compute()
+    {
         state.reserve(first, count, launch(busy));
     }
 }
@@ -138,11 +144,12 @@ unsafe fn before_store(signal: u64, value: i64) -> Ring {
                 return None;
             }
             // SAFETY: a doorbell in use belongs to a live queue.
-            unsafe { state::learn(Signal(signal).queue(), 0, None) }
+            unsafe { state::learn(Signal(signal).queue(), state::Hint::default()) }
         });
-        return known.map_or(Ring::Value(value), |queue| {
-            scan::doorbell(queue, &mut busy, value)
-        });
+        return match known {
+            Some(queue) if queue.is_compute() => scan::doorbell(queue, &mut busy, value),
+            _ => Ring::Value(value),
+        };
     }
     if state::has_intercepts()
         && let Some(queue) = state::find(signal)
@@ -234,6 +241,33 @@ unsafe extern "C-unwind" fn hsa_queue_destroy(queue: *mut c_void) -> u32 {
         && busy.generation() == generation
     {
         known.life.store(Life::Gone, Release);
+    }
+    status
+}
+
+/// Learns the queues that were made and which engines they are for.
+unsafe extern "C-unwind" fn hsa_amd_queue_create(
+    agent: u64,
+    descriptors: *mut c_void,
+    count: u32,
+) -> u32 {
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe { wrappers::hsa_amd_ext::hsa_amd_queue_create(agent, descriptors, count) };
+    if let Some(busy) = Busy::enter()
+        && busy.accepts()
+        && busy.wants(kind::KERNEL_DISPATCH)
+    {
+        // Also after an error: that of one queue, where others were made.
+        // SAFETY: the descriptors that the application passed to the call, which has filled them in.
+        for made in unsafe { QueueDescriptor::all(descriptors.addr() as u64, count) } {
+            let hint = state::Hint {
+                agent,
+                engine: Some(made.engine),
+                reserved: None,
+            };
+            // SAFETY: the runtime has just made it.
+            unsafe { state::learn(made.queue, hint) };
+        }
     }
     status
 }
@@ -426,6 +460,30 @@ unsafe extern "C-unwind" fn hsa_amd_memory_async_copy_rect(
     copy_asked(ticket, status)
 }
 
+/// Copies that the runtime is given many at a time: they are counted as lost, since their times are
+/// nowhere that we know of.
+unsafe extern "C-unwind" fn hsa_amd_memory_async_batch_copy(
+    copies: *mut c_void,
+    count: u32,
+    dependencies: u32,
+    signals: *mut c_void,
+) -> u32 {
+    // SAFETY: the application's own call, passed on.
+    let status = unsafe {
+        wrappers::hsa_amd_ext::hsa_amd_memory_async_batch_copy(copies, count, dependencies, signals)
+    };
+    if status == 0
+        && let Some(busy) = Busy::enter()
+        && busy.accepts()
+        && busy.wants(kind::MEMORY_COPY)
+    {
+        for _ in 0..count {
+            busy.dropped(kind::MEMORY_COPY);
+        }
+    }
+    status
+}
+
 /// For dispatches.
 pub static KERNELS: &[Hook] = crate::hooks! {
     Kernels:
@@ -434,7 +492,7 @@ pub static KERNELS: &[Hook] = crate::hooks! {
         hsa_queue_cas_write_index_scacq_screl, hsa_queue_cas_write_index_scacquire,
         hsa_queue_cas_write_index_relaxed, hsa_queue_cas_write_index_screlease,
         hsa_queue_store_write_index_relaxed, hsa_queue_store_write_index_screlease,
-        hsa_queue_destroy, hsa_executable_freeze;
+        hsa_queue_destroy, hsa_amd_queue_create, hsa_executable_freeze;
 };
 
 /// For dispatches or copies: signals that carry times.
@@ -452,7 +510,8 @@ pub static SIGNALS: &[Hook] = crate::hooks! {
 /// For copies.
 pub static COPIES: &[Hook] = crate::hooks! {
     Copies:
-        hsa_amd_memory_async_copy, hsa_amd_memory_async_copy_on_engine, hsa_amd_memory_async_copy_rect;
+        hsa_amd_memory_async_copy, hsa_amd_memory_async_copy_on_engine, hsa_amd_memory_async_copy_rect,
+        hsa_amd_memory_async_batch_copy;
 };
 
 /// For allocations.

@@ -64,7 +64,7 @@ fn queue_of(busy: &mut Busy, queue: u64, alive: bool) -> (u32, u32) {
     let counted = state::find(queue).or_else(|| {
         // SAFETY: as above, and the runtime is about to go on with its packets.
         (alive && busy.accepts() && busy.wants(kind::KERNEL_DISPATCH))
-            .then(|| unsafe { state::learn(QueuePointer(queue), 0, None) })
+            .then(|| unsafe { state::learn(QueuePointer(queue), state::Hint::default()) })
             .flatten()
     });
     if let Some(entry) = STATE.scratches.known.find(id, QUEUES) {

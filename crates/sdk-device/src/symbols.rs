@@ -137,6 +137,33 @@ pub unsafe fn queue_agent(queue: u64) -> u64 {
     if status == 0 { agent } else { 0 }
 }
 
+/// The engine that works a queue off (`hsa_amd_queue_engine_t`): 0, which runs kernels, where the
+/// runtime can make no others.
+///
+/// # Safety
+/// `queue` must be a live `hsa_queue_t`.
+pub unsafe fn queue_engine(queue: u64) -> u32 {
+    /// `HSA_AMD_QUEUE_INFO_ENGINE_TYPE` (source: `docs/sources.md#hsa-newer`).
+    const ENGINE_TYPE: u32 = 13;
+    let mut slots = wrappers::hsa_amd_ext::SLOTS.iter();
+    let create = slots.find(|slot| slot.name == "hsa_amd_queue_create");
+    // Older runtimes' tables end before it.
+    if create.is_none_or(|slot| slot.original.load(Acquire).is_null()) {
+        return 0;
+    }
+    let mut engine = 0_u32;
+    // SAFETY: the caller's promise and an out pointer of the attribute's type; a runtime that does
+    // not know the attribute says so and writes nothing.
+    let status = unsafe {
+        original::hsa_amd_queue_get_info(
+            std::ptr::with_exposed_provenance_mut(queue as usize),
+            ENGINE_TYPE,
+            (&raw mut engine).cast(),
+        )
+    };
+    if status == 0 { engine } else { 0 }
+}
+
 /// Whether an agent is a GPU.
 pub fn agent_is_gpu(agent: u64) -> bool {
     let mut device = 0_u32;

@@ -54,6 +54,7 @@ fn rust_type(ty: &Type) -> Result<&'static str, Box<dyn Error>> {
             ("hipExtent", 24) => "Extent",
             ("hipPitchedPtr", 32) => "PitchedPtr",
             ("hipIpcMemHandle_t" | "hipIpcEventHandle_t", 64) => "IpcHandle",
+            ("hsa_fabric_handle_t", 16) => "FabricHandle",
             ("hipChannelFormatDesc", 20) => "ChannelFormatDesc",
             ("hsa_ext_control_directives_t", 144) => "ControlDirectives",
             _ => return Err(format!("no Rust type for struct {} of {size} bytes", ty.c).into()),

@@ -96,6 +96,14 @@ pub struct IpcHandle {
     pub reserved: [u8; 64],
 }
 
+/// `hsa_fabric_handle_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FabricHandle {
+    /// Opaque.
+    pub handle: [u8; 16],
+}
+
 /// `hipChannelFormatDesc`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +131,7 @@ pub struct ControlDirectives {
 const _: () =
     assert!(size_of::<Dim3>() == 12 && size_of::<Extent>() == 24 && size_of::<PitchedPtr>() == 32);
 const _: () = assert!(size_of::<IpcHandle>() == 64 && align_of::<IpcHandle>() == 1);
+const _: () = assert!(size_of::<FabricHandle>() == 16 && align_of::<FabricHandle>() == 1);
 const _: () =
     assert!(size_of::<ChannelFormatDesc>() == 20 && size_of::<ControlDirectives>() == 144);
 
@@ -139,6 +148,8 @@ unsafe impl Bytes for Extent {}
 unsafe impl Bytes for PitchedPtr {}
 // SAFETY: an array of 64 bytes, as asserted above.
 unsafe impl Bytes for IpcHandle {}
+// SAFETY: an array of 16 bytes, as asserted above.
+unsafe impl Bytes for FabricHandle {}
 // SAFETY: four i32 and a u32: 20 bytes, as asserted above.
 unsafe impl Bytes for ChannelFormatDesc {}
 // SAFETY: an array of 18 words: 144 bytes, as asserted above.

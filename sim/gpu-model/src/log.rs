@@ -10,7 +10,7 @@
 //! | `queue` | `kind` (aql, sdma) `ring` (address) `size` (packets, or bytes for sdma) `wp rp` (addresses of the indices) `doorbell` (address, 0 where the runtime tells none to the model: an AQL queue's is then found through its `amd_queue_t`): a queue was made |
 //! | `queue-end` | `idx` (read index at the end): a queue was destroyed |
 //! | `begin` | as `dispatch`, written when a kernel with a time of its own (`MODEL_LONG_KERNEL`) is taken; its `end` is 0 |
-//! | `dispatch` | packet words, then `setup wg grid private group kobj kernarg` |
+//! | `dispatch` | packet words, then `setup wg grid private group kobj kernarg format` (0: the packet that AQL has for it; else the format of the vendor packet) |
 //! | `cut` | as `dispatch`: the queue was destroyed while the kernel ran, nothing was completed |
 //! | `barrier` | packet words, then `op` (and, or) `deps` (five signal handles) |
 //! | `vendor` | packet words, then `format` |
@@ -57,6 +57,8 @@ pub struct Packet {
 pub struct Dispatch {
     /// What all packets have.
     pub packet: Packet,
+    /// 0 for AQL's own packet, else the format of the vendor packet.
+    pub format: u8,
     /// Number of dimensions, as the packet has it.
     pub setup: u16,
     /// Work-items per workgroup.
@@ -222,13 +224,14 @@ fn dispatch(f: &mut fmt::Formatter<'_>, name: &str, d: &Dispatch) -> fmt::Result
     let ([wx, wy, wz], [gx, gy, gz]) = (d.workgroup, d.grid);
     write!(
         f,
-        "{name} {} setup={} wg={wx},{wy},{wz} grid={gx},{gy},{gz} private={} group={} kobj={:#x} kernarg={:#x}",
+        "{name} {} setup={} wg={wx},{wy},{wz} grid={gx},{gy},{gz} private={} group={} kobj={:#x} kernarg={:#x} format={}",
         Words(&d.packet),
         d.setup,
         d.private_size,
         d.group_size,
         d.kernel_object,
-        d.kernarg
+        d.kernarg,
+        d.format
     )
 }
 
@@ -405,6 +408,7 @@ impl<'a> Fields<'a> {
     fn dispatch(&self) -> Result<Dispatch, String> {
         Ok(Dispatch {
             packet: self.packet()?,
+            format: self.number("format")?,
             setup: self.number("setup")?,
             workgroup: self.list("wg")?,
             grid: self.list("grid")?,
@@ -539,6 +543,7 @@ mod tests {
     fn every_kind_of_record_survives_the_log() {
         let d = Dispatch {
             packet: packet(),
+            format: 3,
             setup: 3,
             workgroup: [256, 2, 1],
             grid: [65_536, 4, 1],

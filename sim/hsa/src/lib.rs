@@ -9,6 +9,8 @@
 //!
 //! The machine is what `HSA_MODEL_TOPOLOGY` names, in the files of the KFD driver; without it there
 //! is no device, and `hsa_init` says so. No driver, no root, no GPU. Never staged, never installed.
+//!
+//! `SIM_HSA_TABLES` says how old the runtime is: see `vintage.rs`.
 
 pub mod api;
 mod elf;
@@ -16,6 +18,7 @@ mod machine;
 mod signals;
 mod tables;
 mod unsupported;
+mod vintage;
 
 /// `hsa_status_t`.
 pub type Status = u32;

@@ -95,10 +95,21 @@ const IS_PTR64: u32 = 1 << 1;
 /// See [`IS_PTR64`].
 pub const ENABLE_PROFILING: u32 = 1 << 3;
 
+/// `hsa_amd_queue_engine_t`: what works a queue off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Works {
+    /// Packets of AQL.
+    Compute = 0,
+    /// Packets of a DMA engine; sizes and indices count bytes.
+    Sdma = 1,
+}
+
 /// What belongs to a queue.
 pub struct Owned {
     /// Its agent.
     pub agent: u64,
+    /// What works it off.
+    pub works: Works,
     ring: Block,
     doorbell: u64,
     word: *mut AtomicU64,
@@ -343,16 +354,26 @@ impl Machine {
         node * QUEUES_PER_NODE + *count - 1
     }
 
-    /// Makes a queue of `size` packets.
-    pub fn create_queue(&mut self, agent: u64, kind: u32, size: u32) -> Result<*mut Queue, Status> {
+    /// Makes a queue with a ring of `ring_bytes`.
+    pub fn create_queue(
+        &mut self,
+        agent: u64,
+        kind: u32,
+        works: Works,
+        ring_bytes: u64,
+    ) -> Result<*mut Queue, Status> {
         let found = self.agent(agent).ok_or(status::INVALID_AGENT)?;
-        if !found.is_gpu() || !size.is_power_of_two() {
+        if !found.is_gpu() || !ring_bytes.is_power_of_two() || !(64..1 << 30).contains(&ring_bytes)
+        {
             return Err(status::INVALID_QUEUE_CREATION);
         }
         let number = self.number(found.node);
-        let ring_bytes = u64::from(size) * 64;
         let ring = Block::map(ring_bytes).ok_or(status::OUT_OF_RESOURCES)?;
-        for packet in 0..u64::from(size) {
+        let (size, packets) = match works {
+            Works::Compute => (ring_bytes / 64, ring_bytes / 64),
+            Works::Sdma => (ring_bytes, 0),
+        };
+        for packet in 0..packets {
             let header =
                 std::ptr::with_exposed_provenance_mut::<u16>((ring.at + packet * 64) as usize);
             // SAFETY: inside the ring just mapped, which no other code knows; 1 is the type of an invalid packet.
@@ -365,7 +386,7 @@ impl Machine {
             features: 1,
             base: ring.at,
             doorbell,
-            size,
+            size: size as u32,
             reserved: 0,
             id: number.into(),
             caps: 0,
@@ -391,10 +412,11 @@ impl Machine {
         };
         let device = self.device.as_ref().ok_or(status::NOT_INITIALIZED)?;
         let served = device
-            .serve(false, place)
+            .serve(works == Works::Sdma, place)
             .map_err(|_| status::OUT_OF_RESOURCES)?;
         let owned = Owned {
             agent,
+            works,
             ring,
             doorbell,
             word,
@@ -409,10 +431,10 @@ impl Machine {
         self.queues.remove(&(queue.expose_provenance() as u64))
     }
 
-    /// The agent of a queue.
-    pub fn queue_agent(&self, queue: *mut Queue) -> Option<u64> {
+    /// The agent of a queue, and what works it off.
+    pub fn queue_facts(&self, queue: *mut Queue) -> Option<(u64, Works)> {
         let owned = self.queues.get(&(queue.expose_provenance() as u64))?;
-        Some(owned.agent)
+        Some((owned.agent, owned.works))
     }
 
     /// Submits DMA packets to an engine of a GPU, made when it is first used: 0 copies to the host,

@@ -1,14 +1,14 @@
 //! The live API tables, and the exported functions that jump through them.
 
 use std::arch::naked_asm;
-use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 /// An HSA table: `{u32 major, u32 size, u32 step, u32 reserved}`, then function pointers.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Table<const N: usize> {
-    header: [u32; 4],
-    slots: [AtomicPtr<()>; N],
+    pub(crate) header: [AtomicU32; 4],
+    pub(crate) slots: [AtomicPtr<()>; N],
 }
 
 /// The root table: a version, and where the others are; the last one, of PC sampling, is not there.
@@ -34,3 +34,4 @@ mod generated {
     use super::*;
     include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 }
+pub(crate) use generated::ALL;

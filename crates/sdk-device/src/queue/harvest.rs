@@ -8,7 +8,7 @@ use super::service::{Completed, Subscriber, Subscribers};
 use super::state;
 use crate::sink::Sink;
 use crate::symbols;
-use midair_record::event::{Header, Plain, Queue, QueueCounts, Untimed, kind};
+use midair_record::event::{Header, Plain, Queue, QueueCounts, Untimed, kind, note};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::original;
 use std::collections::HashMap;
@@ -254,6 +254,13 @@ impl Harvester {
             sink.area.drop_record(kind::QUEUE_COUNTS);
             return;
         };
+        if let Some(words) = inner.unexplained.words() {
+            let id = queue.id.load(Relaxed);
+            let text = format!(
+                "queue {id}: vendor packets that are not understood, {words}: kernels that they launched are not in the trace"
+            );
+            sink.put(kind::NOTE, &note(&text));
+        }
         let record = QueueCounts {
             header: Header {
                 size: size_of::<QueueCounts>() as u16,

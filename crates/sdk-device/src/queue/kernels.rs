@@ -47,6 +47,13 @@ impl Domain for Kernels {
             let text = format!("{unseen} uses of queues beyond those that fit were not looked at");
             device.sink.put(kind::NOTE, &note(&text));
         }
+        let others = state::other_engines();
+        if others > 0 {
+            let text = format!(
+                "{others} queues of copy engines that the program made for itself were left alone: what they copied is not in the trace"
+            );
+            device.sink.put(kind::NOTE, &note(&text));
+        }
         device.harvester.give_back();
     }
 }

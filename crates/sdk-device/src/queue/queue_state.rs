@@ -77,6 +77,45 @@ pub struct Inner {
     pub others: u64,
     /// Packets that were consumed unseen.
     pub lost: u64,
+    /// Among the others: vendor packets that may launch kernels for all that we know.
+    pub unexplained: Unexplained,
+}
+
+/// Vendor packets of formats that nobody explained.
+#[derive(Debug, Default)]
+pub struct Unexplained {
+    /// How many.
+    packets: u64,
+    /// A bit for each format seen.
+    formats: [u64; 4],
+}
+
+impl Unexplained {
+    /// Counts one.
+    pub fn count(&mut self, format: u8) {
+        self.packets += 1;
+        if let Some(word) = self.formats.get_mut(usize::from(format / 64)) {
+            *word |= 1 << (format % 64);
+        }
+    }
+
+    /// In words, if there were any: "4 of format 77", "5 of formats 4, 77".
+    pub fn words(&self) -> Option<String> {
+        let seen = |format: &u8| {
+            let word = self.formats.get(usize::from(format / 64));
+            word.is_some_and(|word| word >> (format % 64) & 1 != 0)
+        };
+        let formats: Vec<String> = (0..=u8::MAX)
+            .filter(seen)
+            .map(|format| format.to_string())
+            .collect();
+        let noun = match formats.len() {
+            0 => return None,
+            1 => "format",
+            _ => "formats",
+        };
+        Some(format!("{} of {noun} {}", self.packets, formats.join(", ")))
+    }
 }
 
 impl Inner {
@@ -105,6 +144,9 @@ pub struct QueueState {
     pub life: AtomicEnum<Life>,
     /// 1 while the worker thread touches its memory.
     pub visiting: AtomicU32,
+    /// Which engine works it off (`hsa_amd_queue_engine_t`): 0 the one that runs kernels. The rings
+    /// of all others hold no AQL packets, and their sizes and indices count bytes: they are left alone.
+    pub engine: AtomicU32,
     /// 1: we switched profiling on.
     pub profiling_ours: AtomicU32,
     /// 1: the worker thread wrote its record.
@@ -186,6 +228,11 @@ impl QueueState {
     /// its holder has some more turns.
     pub fn lock_patiently(&self) -> Option<Locked<'_>> {
         (0..PATIENT).find_map(|_| self.lock())
+    }
+
+    /// Whether its ring holds AQL packets.
+    pub fn is_compute(&self) -> bool {
+        self.engine.load(Relaxed) == 0
     }
 
     /// The queue.
@@ -280,6 +327,18 @@ impl Queues {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packets_that_nobody_explained_are_counted_by_format() {
+        let mut unexplained = Unexplained::default();
+        assert_eq!(unexplained.words(), None);
+        unexplained.count(255);
+        unexplained.count(255);
+        assert_eq!(unexplained.words().as_deref(), Some("2 of format 255"));
+        unexplained.count(4);
+        let words = unexplained.words();
+        assert_eq!(words.as_deref(), Some("3 of formats 4, 255"));
+    }
 
     #[test]
     fn what_was_rung_without_a_look_is_looked_at_later() {

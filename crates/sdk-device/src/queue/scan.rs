@@ -4,7 +4,9 @@
 use super::flight::Launch;
 use super::queue_state::{Inner, Locked, QueueState};
 use super::service::{Enqueued, Subscriber, Subscribers};
-use crate::layout::{Dispatch, PACKET_BARRIER, PACKET_DISPATCH, PACKET_INVALID, Packet};
+use crate::layout::{
+    Dispatch, PACKET_BARRIER, PACKET_DISPATCH, PACKET_INVALID, PACKET_VENDOR, Packet, VendorFormat,
+};
 use midair_record::event::flag;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
@@ -103,12 +105,27 @@ pub fn look(
             }
             break;
         }
-        if kind == PACKET_DISPATCH {
+        let what = match kind {
+            // SAFETY: as above; the layout is for packets of this kind.
+            PACKET_DISPATCH => Some(unsafe { packet.dispatch() }),
+            // SAFETY: as above.
+            PACKET_VENDOR => match unsafe { packet.vendor_format() } {
+                // SAFETY: as above; the layout is for packets of this format.
+                VendorFormat::Dispatch => Some(unsafe { packet.vendor_dispatch() }),
+                VendorFormat::NoDispatch => None,
+                VendorFormat::Unknown(format) => {
+                    inner.unexplained.count(format);
+                    None
+                }
+            },
+            _ => None,
+        };
+        if let Some(what) = what {
             let after_all = header & PACKET_BARRIER != 0;
             dispatch(
                 state,
                 inner,
-                packet,
+                (packet, what),
                 (index, after_all),
                 busy.as_deref_mut(),
             );
@@ -156,21 +173,21 @@ fn launch_of(state: &QueueState, inner: &Inner, index: u64, busy: Option<&mut Bu
 fn dispatch(
     state: &'static QueueState,
     inner: &mut Locked<'_>,
-    packet: Packet,
+    (packet, what): (Packet, Dispatch),
     (index, after_all): (u64, bool),
     busy: Option<&mut Busy>,
 ) {
     inner.dispatches += 1;
     let launch = launch_of(state, inner, index, busy);
     // SAFETY: a valid dispatch packet of a live ring.
-    let (own, dispatch) = unsafe { (packet.completion(), packet.dispatch()) };
+    let own = unsafe { packet.completion() };
     enqueue(
         state,
         inner,
         &Enqueued {
             index,
             launch,
-            dispatch,
+            dispatch: what,
             after_all,
             packet: Some((packet, own)),
         },
@@ -189,7 +206,13 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
     let packet = Packet::at(inner.ring, inner.size, index);
     // SAFETY: the ring stays mapped while the queue lives; the body may be stale, which the look-up
     // below finds out.
-    let what: Dispatch = unsafe { packet.dispatch() };
+    let what: Dispatch = unsafe {
+        if packet.was_vendor_dispatch() {
+            packet.vendor_dispatch()
+        } else {
+            packet.dispatch()
+        }
+    };
     let launch = state.reserver(index);
     if launch.is_none() && index < inner.ours_from {
         // Rung and consumed before we came.

@@ -44,8 +44,17 @@ pub fn provide() -> bool {
     true
 }
 
-/// States in use in this session.
+/// Queues of this session whose rings hold AQL packets.
 pub fn all() -> impl Iterator<Item = &'static QueueState> {
+    every().filter(|state| state.is_compute())
+}
+
+/// How many queues of other engines the application has used in this session.
+pub fn other_engines() -> usize {
+    every().filter(|state| !state.is_compute()).count()
+}
+
+fn every() -> impl Iterator<Item = &'static QueueState> {
     (0..STATE
         .queues
         .used
@@ -141,16 +150,22 @@ pub(crate) fn has_intercepts() -> bool {
     STATE.queues.intercepts.load(Relaxed) != 0
 }
 
-/// The state of a queue, learned now if need be. `reserved` is the first index that the caller
-/// itself reserved, if it did. `None` when no state is free.
+/// What is known of a queue when it is learned.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Hint {
+    /// Its agent, if that is known already.
+    pub agent: u64,
+    /// The engine that works it off, where whoever made it said so; else the runtime is asked.
+    pub engine: Option<u32>,
+    /// The first index that the caller itself reserved, if it did.
+    pub reserved: Option<u64>,
+}
+
+/// The state of a queue, learned now if need be. `None` when no state is free.
 ///
 /// # Safety
 /// `queue` must be a live `hsa_queue_t`.
-pub unsafe fn learn(
-    queue: QueuePointer,
-    agent: u64,
-    reserved: Option<u64>,
-) -> Option<&'static QueueState> {
+pub unsafe fn learn(queue: QueuePointer, hint: Hint) -> Option<&'static QueueState> {
     if let Some(known) = find(queue.0) {
         return Some(known);
     }
@@ -175,7 +190,7 @@ pub unsafe fn learn(
         };
         // SAFETY: the caller's promise that the queue is live; originals were saved before hooks
         // were installed.
-        unsafe { set_up(state, queue, agent, reserved) };
+        unsafe { set_up(state, queue, hint) };
         state.id.store(index as u32 + 1, Release);
         STATE.queues.used.store(index + 1, Release);
         insert(queue.0, index);
@@ -188,9 +203,19 @@ pub unsafe fn learn(
 
 /// # Safety
 /// `queue` must be live, `state` free and the caller alone with it.
-unsafe fn set_up(state: &QueueState, queue: QueuePointer, agent: u64, reserved: Option<u64>) {
+unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
     // SAFETY: the caller's promise; the calls are the runtime's own, by way of the saved originals.
     unsafe {
+        let engine = hint
+            .engine
+            .unwrap_or_else(|| crate::symbols::queue_engine(queue.0));
+        if engine != 0 {
+            state.engine.store(engine, Relaxed);
+            state.queue.store(queue.0, Relaxed);
+            state.doorbell.store(queue.doorbell().0, Relaxed);
+            state.agent.store(hint.agent, Relaxed);
+            return;
+        }
         let doorbell: Signal = queue.doorbell();
         let kind = doorbell.kind();
         let intercept = kind == crate::layout::KIND_USER;
@@ -198,7 +223,7 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, agent: u64, reserved: 
         let written = original::hsa_queue_load_write_index_relaxed(queue.0 as *mut _);
         state.queue.store(queue.0, Relaxed);
         state.doorbell.store(doorbell.0, Relaxed);
-        state.agent.store(agent, Relaxed);
+        state.agent.store(hint.agent, Relaxed);
         state.intercept.store(u32::from(intercept), Relaxed);
         if intercept {
             STATE.queues.intercepts.fetch_add(1, AcqRel);
@@ -221,7 +246,7 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, agent: u64, reserved: 
                 first,
                 next: read,
                 lost: read.saturating_sub(first),
-                ours_from: reserved.unwrap_or(written),
+                ours_from: hint.reserved.unwrap_or(written),
                 asked: 0,
                 rung: 0,
                 ..Inner::default()

@@ -7,6 +7,9 @@
 //! A dispatch that needs more scratch memory than its queue has stays in the ring: the queue stops
 //! and tells the runtime through its inactive signal, and goes on when the runtime has set that
 //! back to zero. Memory that the runtime gave for one dispatch only is returned in the same way.
+//!
+//! A dispatch may be a vendor packet, as on gfx1250 ([`EXT_DISPATCH`]): it waits for the one signal
+//! that it names and then runs like any other. Other vendor packets are passed.
 
 use super::{Dice, Place, Step, signal};
 use crate::log::{Dispatch, Event, Packet};
@@ -28,6 +31,8 @@ mod packet_type {
 
 /// `format` of a vendor packet that waits for a signal (source: hsa/hsa_ext_amd.h).
 const BARRIER_VALUE: u8 = 2;
+/// `format` of a vendor packet that dispatches a kernel (source: `docs/sources.md#hsa-newer`).
+const EXT_DISPATCH: u8 = 3;
 
 /// From the write index back to the start of its `amd_queue_t` (source: hsa/amd_hsa_queue.h).
 const WRITE_INDEX_IN_QUEUE: u64 = 56;
@@ -329,15 +334,30 @@ impl AqlQueue {
         {
             return Step::Progress;
         }
+        let workgroup = [
+            (words[0] >> 32) as u16,
+            (words[0] >> 48) as u16,
+            words[1] as u16,
+        ];
+        let is_ext = words[0] as u16 & 0xff == packet_type::VENDOR;
+        let (format, setup, grid) = if is_ext {
+            // Clusters of the grid, workgroups of a cluster, work-items of a workgroup.
+            let clusters = [half(1, 1), half(2, 0) & 0xffff, half(2, 0) >> 16];
+            let size = |axis: u32| half(2, 1) >> (8 * axis) & 0xff;
+            let grid = std::array::from_fn(|axis| {
+                clusters[axis] * size(axis as u32) * u32::from(workgroup[axis])
+            });
+            (EXT_DISPATCH, words[0] >> 24 & 0xff, grid)
+        } else {
+            let grid = [half(1, 1), half(2, 0), half(2, 1)];
+            (0, words[0] >> 16 & 0xffff, grid)
+        };
         let dispatch = Dispatch {
             packet: self.packet(machine, words, doorbell),
-            setup: (words[0] >> 16) as u16,
-            workgroup: [
-                (words[0] >> 32) as u16,
-                (words[0] >> 48) as u16,
-                words[1] as u16,
-            ],
-            grid: [half(1, 1), half(2, 0), half(2, 1)],
+            format,
+            setup: setup as u16,
+            workgroup,
+            grid,
             private_size: half(3, 0),
             group_size: half(3, 1),
             kernel_object: words[4],
@@ -383,10 +403,14 @@ impl AqlQueue {
                 value(words[1]) & words[3] as i64,
                 words[2] as i64,
             ),
+            packet_type::VENDOR if format == EXT_DISPATCH => words[6] == 0 || value(words[6]) == 0,
             _ => true,
         };
         if !passed {
             return Step::Idle { near: false };
+        }
+        if kind == packet_type::VENDOR && format == EXT_DISPATCH {
+            return self.launch(machine, words, doorbell);
         }
         let packet = self.packet(machine, words, doorbell);
         let event = match kind {

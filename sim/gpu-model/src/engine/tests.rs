@@ -153,6 +153,52 @@ fn dispatch(grid: u64, signal: u64) -> [u64; 8] {
     ]
 }
 
+/// Five clusters of two workgroups of 64, as a vendor packet.
+fn ext_dispatch(dep: u64, signal: u64) -> [u64; 8] {
+    let header = 0x1500 | 3 << 16 | 1 << 24 | 64 << 32 | 1 << 48;
+    [
+        header,
+        1 | 5 << 32,
+        1 | 1 << 16 | (2 | 1 << 8 | 1 << 16) << 32,
+        16 | 128 << 32,
+        0xabc0,
+        0xdef0,
+        dep,
+        signal,
+    ]
+}
+
+#[test]
+fn a_dispatch_as_a_vendor_packet_waits_for_its_signal_and_runs() {
+    let bench = Bench::new();
+    let mut queue = aql(&bench, Settings::default());
+    bench.store_u32(PROPERTIES, 1 << 3);
+    bench.store_u64(OTHER + 8, 1);
+    bench.store_u64(WRITE, 1);
+    bench.put(0, ext_dispatch(OTHER, SIGNAL));
+    bench.ring(0);
+    assert_eq!(queue.step(&bench), Step::Idle { near: false });
+    assert_eq!(bench.load_u64(READ), 0, "it stays in the ring meanwhile");
+    bench.store_u64(OTHER + 8, 0);
+    assert_eq!(queue.step(&bench), Step::Progress);
+    assert_eq!(bench.load_u64(READ), 1);
+    assert_eq!(queue.step(&bench), Step::Busy(50_000));
+    bench.now.set(51_000);
+    assert_eq!(queue.step(&bench), Step::Progress);
+    assert_eq!(bench.load_u64(SIGNAL + 8), 0);
+    assert_eq!(
+        (bench.load_u64(SIGNAL + 32), bench.load_u64(SIGNAL + 40)),
+        (1_000, 51_000)
+    );
+    let events = bench.events();
+    let [Event::Dispatch(ran)] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    assert_eq!((ran.format, ran.setup), (3, 1));
+    assert_eq!((ran.workgroup, ran.grid), ([64, 1, 1], [640, 1, 1]));
+    assert_eq!((ran.kernel_object, ran.kernarg), (0xabc0, 0xdef0));
+}
+
 fn barrier(kind: u64, deps: [u64; 5], signal: u64) -> [u64; 8] {
     [kind, deps[0], deps[1], deps[2], deps[3], deps[4], 0, signal]
 }
@@ -205,6 +251,7 @@ fn a_dispatch_waits_for_its_doorbell_and_for_its_time() {
             times_written: true,
             doorbell: 0,
         },
+        format: 0,
         setup: 2,
         workgroup: [256, 1, 1],
         grid: [1024, 4, 1],

@@ -1,4 +1,4 @@
-use crate::machine::{ENABLE_PROFILING, Held, Queue, answer, with};
+use crate::machine::{ENABLE_PROFILING, Held, Queue, Works, answer, with};
 use crate::signals::put;
 use crate::{Status, status};
 use std::ffi::c_void;
@@ -22,13 +22,72 @@ pub unsafe extern "C" fn hsa_queue_create(
     out: *mut *mut Queue,
 ) -> Status {
     answer(with(|machine| {
-        let made = machine.create_queue(agent, kind, size)?;
+        let made = machine.create_queue(agent, kind, Works::Compute, u64::from(size) * 64)?;
         // SAFETY: the caller's out pointer.
         match unsafe { put(out, made) } {
             0 => Ok(()),
             status => Err(status),
         }
     }))
+}
+
+/// `hsa_amd_queue_create_desc_t` of version 1 (source: `docs/sources.md#hsa-newer`).
+#[repr(C)]
+#[derive(Debug)]
+pub struct Descriptor {
+    version: u16,
+    flags: u16,
+    engine: u8,
+    reserved_header: [u8; 3],
+    ring_bytes: u32,
+    priority: u32,
+    callback: *const c_void,
+    data: *mut c_void,
+    queue: *mut Queue,
+    /// Of a compute queue: mask of units (8 bytes), kind, private segment, and more.
+    of_engine: [u32; 8],
+    traffic_class: u32,
+    reserved: [u8; 20],
+}
+
+const _: () = assert!(size_of::<Descriptor>() == 96);
+
+/// The queue that a descriptor asks for.
+fn create_one(agent: u64, wanted: &Descriptor) -> Result<*mut Queue, Status> {
+    let works = match wanted.engine {
+        0 => Works::Compute,
+        1 => Works::Sdma,
+        _ => return Err(status::INVALID_QUEUE_CREATION),
+    };
+    if wanted.version != 1 || wanted.ring_bytes == 0 {
+        return Err(status::INVALID_ARGUMENT);
+    }
+    let kind = match works {
+        Works::Compute => wanted.of_engine[2],
+        Works::Sdma => 0,
+    };
+    with(|machine| machine.create_queue(agent, kind, works, wanted.ring_bytes.into()))
+}
+
+pub unsafe extern "C" fn hsa_amd_queue_create(
+    agent: u64,
+    descriptors: *mut Descriptor,
+    count: u32,
+) -> Status {
+    if descriptors.is_null() || count == 0 {
+        return status::INVALID_ARGUMENT;
+    }
+    let mut first_error = status::SUCCESS;
+    for number in 0..count as usize {
+        // SAFETY: `count` descriptors of the caller's, which nobody else uses during the call.
+        let wanted = unsafe { &mut *descriptors.add(number) };
+        let made = create_one(agent, wanted);
+        wanted.queue = made.unwrap_or(std::ptr::null_mut());
+        if let (Err(why), status::SUCCESS) = (made, first_error) {
+            first_error = why;
+        }
+    }
+    first_error
 }
 
 pub unsafe extern "C" fn hsa_queue_destroy(at: *mut Queue) -> Status {
@@ -48,11 +107,15 @@ pub unsafe extern "C" fn hsa_amd_queue_get_info(
     value: *mut c_void,
 ) -> Status {
     answer(with(|machine| {
-        let agent = machine.queue_agent(at).ok_or(status::INVALID_ARGUMENT)?;
-        // SAFETY: the caller's buffer takes the attribute's type: a handle, or a pointer to the doorbell.
+        let (agent, works) = machine.queue_facts(at).ok_or(status::INVALID_ARGUMENT)?;
+        // SAFETY: the caller's buffer takes the attribute's type: a handle, or a number of 32 bits.
         let status = unsafe {
             match which {
                 0 => put(value.cast(), agent),
+                // HSA_AMD_QUEUE_INFO_ENGINE_TYPE
+                13 if crate::vintage::makes_queues_by_descriptor() => {
+                    put(value.cast(), works as u32)
+                }
                 _ => status::INVALID_ARGUMENT,
             }
         };
