@@ -285,3 +285,203 @@ fn every_record_of_a_chunk_is_read_once_and_whole() {
         assert_eq!(records, expected);
     });
 }
+
+const UNLOCKED: u32 = 0;
+const LOCKED: u32 = 1;
+
+/// `sdk-device`'s spin word of a queue: who rings a doorbell waits for it a bounded time, then
+/// passes the queue by; the worker thread waits until it has it.
+struct Doorbell {
+    word: AtomicU32,
+    /// What is noted of the dispatches, under the word.
+    noted: UnsafeCell<u32>,
+    /// Dispatches that were passed by.
+    passed_by: AtomicU32,
+}
+
+impl Doorbell {
+    fn try_lock(&self) -> bool {
+        self.word
+            .compare_exchange(UNLOCKED, LOCKED, Acquire, Relaxed)
+            .is_ok()
+    }
+
+    fn note(&self) {
+        // SAFETY: the model's question.
+        self.noted.with_mut(|noted| unsafe { *noted += 1 });
+        self.word.store(UNLOCKED, Release);
+    }
+
+    /// One try stands for all of them until the bound.
+    fn ring(&self) {
+        if self.try_lock() {
+            self.note();
+        } else {
+            self.passed_by.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_doorbell_is_noted_by_one_at_a_time_or_passed_by() {
+    loom::model(|| {
+        let doorbell = Arc::new(Doorbell {
+            word: AtomicU32::new(UNLOCKED),
+            noted: UnsafeCell::new(0),
+            passed_by: AtomicU32::new(0),
+        });
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let doorbell = doorbell.clone();
+                thread::spawn(move || doorbell.ring())
+            })
+            .collect();
+        while !doorbell.try_lock() {
+            thread::yield_now();
+        }
+        doorbell.note();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        // SAFETY: the model's question; all have ended.
+        let noted = doorbell.noted.with(|noted| unsafe { *noted });
+        assert_eq!(noted + doorbell.passed_by.load(Relaxed), 3);
+        assert!(noted >= 1);
+    });
+}
+
+const PARKED: u32 = 4;
+const KICK: u32 = 5;
+const HANDED: u32 = 8;
+const TALKING: u32 = 3;
+
+/// A boot block's mailbox and `handed`: the process's listener hands a connection to the parked
+/// worker thread while an attacher that traces wakes it by a plain store from outside.
+struct Mailbox {
+    word: AtomicU32,
+    handed: AtomicU32,
+    /// How often the connection was closed or used.
+    owned: AtomicU32,
+}
+
+impl Mailbox {
+    /// `register`'s `hand_over`: whether the thread is to be woken by it.
+    fn hand_over(&self) -> bool {
+        if self.word.load(Acquire) != PARKED {
+            // The connection stays the listener's.
+            self.owned.fetch_add(1, Relaxed);
+            return false;
+        }
+        if self.handed.swap(1, AcqRel) != 0 {
+            self.owned.fetch_add(1, Relaxed);
+        }
+        let changed = self
+            .word
+            .compare_exchange(PARKED, HANDED, AcqRel, Acquire)
+            .is_ok();
+        if !changed && self.handed.swap(0, AcqRel) != 0 {
+            self.owned.fetch_add(1, Relaxed);
+        }
+        changed
+    }
+
+    /// `guest`'s wait and what follows it. The connection is used after `HANDED`, and closed after
+    /// `KICK`.
+    fn wake_up(&self) -> u32 {
+        loop {
+            let seen = self.word.load(Acquire);
+            if seen != PARKED {
+                if self.handed.swap(0, SeqCst) != 0 {
+                    self.owned.fetch_add(1, Relaxed);
+                }
+                self.word.store(TALKING, Release);
+                return seen;
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_is_handed_over_has_one_owner() {
+    loom::model(|| {
+        let mailbox = Arc::new(Mailbox {
+            word: AtomicU32::new(PARKED),
+            handed: AtomicU32::new(0),
+            owned: AtomicU32::new(0),
+        });
+        let worker = {
+            let mailbox = mailbox.clone();
+            thread::spawn(move || mailbox.wake_up())
+        };
+        let listener = {
+            let mailbox = mailbox.clone();
+            thread::spawn(move || mailbox.hand_over())
+        };
+        // The kernel's store for an attacher that has seen the thread parked.
+        mailbox.word.store(KICK, Release);
+        let seen = worker.join().unwrap();
+        listener.join().unwrap();
+        assert!(seen == KICK || seen == HANDED);
+        // What is still in the block goes to the next one that looks there; nobody has it twice.
+        let left = mailbox.handed.load(Relaxed);
+        assert_eq!(mailbox.owned.load(Relaxed) + left, 1);
+    });
+}
+
+/// `cuda`'s pool: bits of free and filled buffers, taken and returned by CUPTI's threads, read and
+/// freed by the worker thread. One buffer.
+struct Pool {
+    free: AtomicU32,
+    full: AtomicU32,
+    buffer: UnsafeCell<u32>,
+}
+
+impl Pool {
+    /// A thread of CUPTI's: takes the buffer, fills it, returns it.
+    fn fill(&self) -> bool {
+        if self.free.fetch_and(!1, AcqRel) & 1 == 0 {
+            return false;
+        }
+        // SAFETY: the model's question.
+        self.buffer.with_mut(|buffer| unsafe { *buffer += 1 });
+        self.full.fetch_or(1, Release);
+        true
+    }
+
+    /// The worker thread: reads what is full and frees it.
+    fn read(&self) -> bool {
+        if self.full.swap(0, AcqRel) == 0 {
+            return false;
+        }
+        // SAFETY: the model's question.
+        self.buffer.with(|buffer| unsafe { assert!(*buffer > 0) });
+        self.free.fetch_or(1, Release);
+        true
+    }
+}
+
+#[test]
+fn a_buffer_of_cuptis_is_filled_or_read_by_one() {
+    loom::model(|| {
+        let pool = Arc::new(Pool {
+            free: AtomicU32::new(1),
+            full: AtomicU32::new(0),
+            buffer: UnsafeCell::new(0),
+        });
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let pool = pool.clone();
+                thread::spawn(move || pool.fill())
+            })
+            .collect();
+        let mut read = u32::from(pool.read());
+        let filled: u32 = threads
+            .into_iter()
+            .map(|thread| u32::from(thread.join().unwrap()))
+            .sum();
+        read += u32::from(pool.read());
+        assert_eq!(read, filled);
+        assert!(filled >= 1);
+    });
+}

@@ -18,6 +18,8 @@
 //! other. So everything in them is an atomic, or is moved by atomic accesses (`bytes`); a reference
 //! to a struct of atomics is sound whoever writes there. What describes the layout is read once and
 //! checked (the writer, in [`Area::new`]) or never read (the reader, which made it).
+//!
+//! Decisions: ENG-060 (`docs/deviations/engine.md`).
 
 mod bytes;
 #[cfg_attr(miri, path = "spool/mapping_miri.rs")]
@@ -32,8 +34,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// First eight bytes of a spool.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00S");
-/// Bytes of a chunk, with its head.
-pub const CHUNK: usize = 64 * 1024;
+/// Bytes of a chunk, with its head. Miri, which takes a thousand times as long for all, gets small
+/// ones.
+pub const CHUNK: usize = if cfg!(miri) { 4 * 1024 } else { 64 * 1024 };
 /// Default size of a spool in bytes.
 pub const DEFAULT_SIZE: usize = 64 * 1024 * 1024;
 /// Bytes kept for settings.

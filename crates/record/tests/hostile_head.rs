@@ -111,7 +111,6 @@ fn rewrite(theirs: &Theirs, round: u64) {
     let lie = LIES[round as usize % LIES.len()];
     for offset in [
         offset_of!(Head, magic),
-        offset_of!(Head, version),
         offset_of!(Head, total_size),
         offset_of!(Head, settings_at),
         offset_of!(Head, settings_len),
@@ -121,6 +120,8 @@ fn rewrite(theirs: &Theirs, round: u64) {
     ] {
         theirs.word(offset).store(lie, Relaxed);
     }
+    let version = offset_of!(Head, version);
+    theirs.half(version).store(lie as u32, Relaxed);
     for index in 0..CHUNKS {
         let at = theirs.len - (CHUNKS - index) * CHUNK;
         let state = at + offset_of!(ChunkHead, state);
@@ -241,7 +242,6 @@ fn only_a_whole_layout_is_taken() {
     let theirs = Theirs::of(&reader);
     let words = [
         (offset_of!(Head, magic), [0, 1, u64::MAX, 7]),
-        (offset_of!(Head, version), [0, 1 << 31, u64::MAX, 7]),
         (offset_of!(Head, total_size), [0, 4096, u64::MAX, 1 << 20]),
         (offset_of!(Head, settings_at), [0, 4097, u64::MAX, 1 << 32]),
         (
@@ -269,5 +269,12 @@ fn only_a_whole_layout_is_taken() {
         }
         word.store(before, Relaxed);
     }
+    let version = theirs.half(offset_of!(Head, version));
+    let before = version.swap(midair_record::VERSION + 1, Relaxed);
+    let (base, len) = reader.mapping();
+    // SAFETY: as above.
+    let taken = unsafe { Area::new(base, len) };
+    assert!(taken.is_none(), "another version");
+    version.store(before, Relaxed);
     area(&reader);
 }

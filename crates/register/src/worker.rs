@@ -5,6 +5,8 @@
 //! library that the attacher sends, calls its entry function, and is parked by it on the mailbox of
 //! its boot block; so an attacher that traces finds and wakes it like one of the engine's. The
 //! block is a static of this library: no memory is mapped, and none is left behind.
+//!
+//! Decisions: ENG-061 (`docs/deviations/engine.md`).
 
 use crate::bounded;
 use crate::endpoint;
@@ -201,7 +203,11 @@ unsafe fn hand_over(at: *mut BootBlock, connection: VerifiedFd) -> Assignment {
     // SAFETY: as above.
     let handed = unsafe { &(*at).handed };
     let left = copy.into_parts();
-    handed.store(left.0.cast_unsigned().wrapping_add(1), Ordering::Release);
+    // An exchange and no plain store: whoever takes a number out of there owns what it refers to.
+    let forgotten = handed.swap(left.0.cast_unsigned().wrapping_add(1), Ordering::AcqRel);
+    if forgotten != 0 {
+        drop(VerifiedFd::new(forgotten.wrapping_sub(1).cast_signed()));
+    }
     let changed = word.compare_exchange(
         mailbox::PARKED,
         mailbox::HANDED,
