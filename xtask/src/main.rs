@@ -3,15 +3,19 @@
 
 mod aarch64;
 mod amd_headers;
+mod asan;
 mod book;
 mod circles;
 mod demo;
+mod dependencies;
 mod docs;
 mod documents;
+mod fuzz;
 mod gpu_check;
 mod headers;
 mod lab;
 mod layout;
+mod miri;
 mod python;
 mod run;
 mod stage;
@@ -90,6 +94,30 @@ const TASKS: &[Task] = &[
         words: "",
         help: "Build the engine for aarch64; its arch modules' tests under qemu-user, where that and a linker are installed",
         run: aarch64::aarch64_task,
+    },
+    Task {
+        name: "miri",
+        words: "[--all]",
+        help: "Tests of the pure parts under Miri; needs a nightly toolchain, which rustup adds where it can",
+        run: miri::miri_task,
+    },
+    Task {
+        name: "asan",
+        words: "[--all]",
+        help: "Tests of the C interfaces with AddressSanitizer in our libraries and in the C programs",
+        run: asan::asan_task,
+    },
+    Task {
+        name: "fuzz",
+        words: "[--minutes N] [--jobs N] [NAME ...]",
+        help: "The fuzzers, at idle priority: each for N minutes (1), so many at a time (all processors), and one table",
+        run: fuzz::fuzz_task,
+    },
+    Task {
+        name: "dependencies",
+        words: "",
+        help: "Banned crates, licences, sources and known weaknesses, by deny.toml and advisories/",
+        run: dependencies::dependencies_task,
     },
     Task {
         name: "circles",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
 use crate::stage::Build;
-use crate::{aarch64, amd_headers, circles, docs, lab, python, stage};
+use crate::{aarch64, amd_headers, asan, circles, dependencies, docs, lab, miri, python, stage};
 
 /// How long the tests may take together, for timeout(1).
 const PATIENCE: &str = "30m";
@@ -57,6 +57,16 @@ const STEPS: &[Step] = &[
         needed: false,
     },
     Step {
+        name: "Miri",
+        run: |_| unless_left_out(miri::suite()),
+        needed: false,
+    },
+    Step {
+        name: "AddressSanitizer",
+        run: |_| unless_left_out(asan::suite()),
+        needed: false,
+    },
+    Step {
         name: "API documentation",
         run: |_| {
             let mut doc = cargo(&["doc", "--workspace", "--no-deps"]);
@@ -72,7 +82,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "dependencies",
-        run: |_| dependencies(),
+        run: |_| dependencies::check().map(|()| Done::Passed),
         needed: false,
     },
     Step {
@@ -283,20 +293,6 @@ fn loom() -> Outcome<Done> {
         .arg(target_directory().join("loom"))
         .env("RUSTFLAGS", "--cfg loom");
     passed(command)
-}
-
-fn dependencies() -> Outcome<Done> {
-    if !has_subcommand("deny") {
-        return Ok(Done::LeftOut("cargo-deny is not installed"));
-    }
-    passed(cargo(&[
-        "deny",
-        "--offline",
-        "check",
-        "bans",
-        "licenses",
-        "sources",
-    ]))
 }
 
 /// A big download that one test needs: where it is not asked for and cannot be had, that is said and the rest goes on.

@@ -1,0 +1,215 @@
+//! `cargo xtask asan`: the tests of our C interfaces with AddressSanitizer on both sides of the
+//! edge.
+//!
+//! Our libraries are built with the sanitizer (the compiler has it, behind a switch that stable
+//! compilers open by `RUSTC_BOOTSTRAP`), and so are the C programs that the tests compile: a `cc`
+//! in front of the real one adds the flag. Both use the C compiler's own runtime library. The
+//! programs of the tests themselves are the ordinary ones; they are put beside such libraries,
+//! which is where they look for them.
+//!
+//! Not covered: leaks (settings that are put into a process's environment stay there on purpose),
+//! Rust's standard library, and tests that look at the libraries' files or measure time.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
+
+/// Why it was left out, if it was.
+pub type LeftOut = Option<&'static str>;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Tests of a library with a C interface.
+struct Edge {
+    /// Package of the library and its tests.
+    package: &'static str,
+    /// Its test program.
+    test: &'static str,
+    /// Parts of the names of tests that are left out: they look at the library's file, need AMD's
+    /// runtimes, or measure time.
+    without: &'static [&'static str],
+    /// Whether the suite runs it, or only `--all`: the library of some is large.
+    suite: bool,
+}
+
+const EDGES: &[Edge] = &[
+    Edge {
+        package: "midair-roctx-so",
+        test: "alone",
+        without: &[],
+        suite: true,
+    },
+    Edge {
+        package: "midair-register-so",
+        test: "it",
+        without: &[
+            "elf::",
+            "lab::",
+            "a_registration_returns_when_the_listener_listens",
+        ],
+        suite: true,
+    },
+    Edge {
+        package: "midair-rocattach-so",
+        test: "it",
+        without: &["the_library_is_what_it_must_be", "front_ends::"],
+        suite: false,
+    },
+    Edge {
+        package: "midair-sdk-so",
+        test: "secure",
+        without: &[],
+        suite: false,
+    },
+];
+
+/// `cargo xtask asan [--all]`.
+pub fn asan_task(words: &[String]) -> Outcome<()> {
+    let all = match words {
+        [] => false,
+        [word] if word == "--all" => true,
+        _ => return failed("takes --all or nothing"),
+    };
+    match check(all)? {
+        None => Ok(()),
+        Some(why) => failed(why),
+    }
+}
+
+/// What the suite runs.
+pub fn suite() -> Outcome<LeftOut> {
+    check(false)
+}
+
+fn check(all: bool) -> Outcome<LeftOut> {
+    if cfg!(not(target_arch = "x86_64")) {
+        return Ok(Some("written for x86-64"));
+    }
+    let Some(runtime) = runtime() else {
+        return Ok(Some("the C compiler has no libasan"));
+    };
+    let edges: Vec<&Edge> = EDGES.iter().filter(|edge| all || edge.suite).collect();
+    let built = libraries(&edges, &runtime)?;
+    let place = target_directory().join("asan/edges");
+    let wrapped = compiler(&place)?;
+    for library in shared_objects(&built)? {
+        let name = library.file_name().unwrap_or_default();
+        fs::copy(&library, place.join(name)).at("copying", &library)?;
+    }
+    for edge in &edges {
+        let program = test_program(edge)?;
+        let copy = place.join(edge.package);
+        fs::copy(&program, &copy).at("copying", &program)?;
+        println!("-- {}", edge.package);
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=10", "300"])
+            .arg(&copy)
+            .arg("--quiet")
+            .args(edge.without.iter().flat_map(|name| ["--skip", name]))
+            .current_dir(directory_of(edge.package))
+            .env("PATH", &wrapped);
+        run(&mut command)?;
+        for name in edge.without {
+            println!("left out: {name}");
+        }
+    }
+    let left = EDGES.iter().filter(|edge| !all && !edge.suite);
+    let left: Vec<&str> = left.map(|edge| edge.package).collect();
+    if !left.is_empty() {
+        println!("only by cargo xtask asan --all: {}", left.join(", "));
+    }
+    Ok(None)
+}
+
+/// The C compiler's runtime library, if it has one.
+fn runtime() -> Option<PathBuf> {
+    let mut command = Command::new("cc");
+    command.arg("-print-file-name=libasan.so");
+    let said = output(command.stderr(Stdio::null())).ok()?;
+    // Without one it prints the name as it was given.
+    let path = PathBuf::from(String::from_utf8(said).ok()?.trim());
+    path.is_absolute().then(|| path.canonicalize().ok())?
+}
+
+/// Builds the libraries; returns the directory that they are in.
+fn libraries(edges: &[&Edge], runtime: &Path) -> Outcome<PathBuf> {
+    let mut command = cargo(&["build", "--quiet", "--lib", "--target", TARGET]);
+    for edge in edges {
+        command.args(["--package", edge.package]);
+    }
+    let target = target_directory().join("asan");
+    let flags = format!(
+        "-Zsanitizer=address -Zexternal-clangrt -Clink-arg={}",
+        runtime.display()
+    );
+    command
+        .arg("--target-dir")
+        .arg(&target)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTFLAGS", flags);
+    run(&mut command)?;
+    Ok(target.join(TARGET).join("debug"))
+}
+
+fn shared_objects(directory: &Path) -> Outcome<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).at("listing", directory)?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(paths
+        .filter(|path| path.extension().is_some_and(|it| it == "so"))
+        .collect())
+}
+
+/// Makes a `cc` that adds the sanitizer, in front of the ones on the path; returns the path.
+fn compiler(place: &Path) -> Outcome<String> {
+    let programs = place.join("bin");
+    fs::create_dir_all(&programs).at("making", &programs)?;
+    let found = output(Command::new("sh").args(["-c", "command -v cc"]))?;
+    let real = String::from_utf8_lossy(&found).trim().to_owned();
+    // The tests clear the environment of their programs, so options are compiled in. Only into
+    // programs: a library of a test is compiled by -shared.
+    let (source, object) = (place.join("options.c"), place.join("options.o"));
+    let options = "const char *__asan_default_options(void);\n\
+        const char *__asan_default_options(void) { return \"detect_leaks=0:strict_string_checks=1\"; }\n";
+    fs::write(&source, options).at("writing", &source)?;
+    let mut compile = Command::new(&real);
+    run(compile.arg("-c").arg("-o").arg(&object).arg(&source))?;
+    let flags = "-fsanitize=address -fno-omit-frame-pointer";
+    let script = format!(
+        "#!/bin/sh\nfor word; do [ \"$word\" = -shared ] && exec '{real}' {flags} \"$@\"; done\n\
+         exec '{real}' {flags} '{}' \"$@\"\n",
+        object.display()
+    );
+    let wrapper = programs.join("cc");
+    fs::write(&wrapper, script).at("writing", &wrapper)?;
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).at("writing", &wrapper)?;
+    let before = std::env::var("PATH").unwrap_or_default();
+    Ok(format!("{}:{before}", programs.display()))
+}
+
+/// The ordinary test program of a package, built if it is not there.
+fn test_program(edge: &Edge) -> Outcome<PathBuf> {
+    let mut command = cargo(&["test", "--quiet", "--no-run", "--message-format", "json"]);
+    command.args(["--package", edge.package, "--test", edge.test]);
+    let said = output(command.stderr(Stdio::inherit()))?;
+    let messages = String::from_utf8_lossy(&said);
+    let program = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == edge.test)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
+    program.ok_or_else(|| {
+        Failure(format!(
+            "cargo built no test {} {}",
+            edge.package, edge.test
+        ))
+    })
+}
+
+fn directory_of(package: &str) -> PathBuf {
+    let name = package.strip_prefix("midair-").unwrap_or(package);
+    root().join("crates").join(name)
+}

@@ -1,0 +1,181 @@
+//! `cargo xtask miri`: tests of the pure parts under Miri, the interpreter that finds undefined
+//! behaviour: references to what another thread writes, data races, reads beyond an object or of
+//! nothing.
+//!
+//! It needs a nightly toolchain with the components miri and rust-src. They are added by rustup,
+//! once, where they can be had.
+//!
+//! What Miri cannot run is not in the table: system calls that it does not know (memory files,
+//! ptrace, futexes on shared memory), C code (SQLite), assembly.
+
+use std::process::{Command, Stdio};
+
+use crate::run::{Outcome, failed, root, run, target_directory};
+
+/// Why it was left out, if it was.
+pub type LeftOut = Option<&'static str>;
+
+/// Tests of a package.
+struct Part {
+    package: &'static str,
+    /// Parts of the names of its tests; none: all of them.
+    tests: &'static [&'static str],
+    /// Whether the suite runs it, or only `--all`. What the suite runs takes a minute together.
+    suite: bool,
+}
+
+const PARTS: &[Part] = &[
+    // The spool between writer and reader, also under an attaching side that rewrites it; records
+    // and messages.
+    Part {
+        package: "midair-record",
+        tests: &[],
+        suite: true,
+    },
+    // The types themselves. Their interleavings are loom's.
+    Part {
+        package: "midair-lockfree",
+        tests: &[],
+        suite: true,
+    },
+    Part {
+        package: "midair-ids",
+        tests: &[],
+        suite: true,
+    },
+    // What reads a target's words.
+    Part {
+        package: "midair-procinfo",
+        tests: &[
+            "bpf::",
+            "maps::",
+            "stat::",
+            "status::",
+            "syscall::",
+            "limits::",
+        ],
+        suite: true,
+    },
+    // Long lists are walked, here and in the next ones: minutes.
+    Part {
+        package: "midair-procinfo",
+        tests: &["link_map::"],
+        suite: false,
+    },
+    Part {
+        package: "midair-domain",
+        tests: &[],
+        suite: false,
+    },
+    Part {
+        package: "midair-settings",
+        tests: &["buffer::"],
+        suite: false,
+    },
+];
+
+/// `cargo xtask miri [--all]`.
+pub fn miri_task(words: &[String]) -> Outcome<()> {
+    let all = match words {
+        [] => false,
+        [word] if word == "--all" => true,
+        _ => return failed("takes --all or nothing"),
+    };
+    match check(all)? {
+        None => Ok(()),
+        Some(why) => failed(why),
+    }
+}
+
+/// What the suite runs.
+pub fn suite() -> Outcome<LeftOut> {
+    check(false)
+}
+
+fn check(all: bool) -> Outcome<LeftOut> {
+    if !is_ready() {
+        return Ok(Some(
+            "no nightly toolchain with miri and rust-src, and rustup could not add them",
+        ));
+    }
+    let packages = PARTS.iter().filter(|part| all || part.suite);
+    for part in packages {
+        println!("-- {}", part.package);
+        let mut command = nightly(&["miri", "test", "--quiet", "--tests", "--package"]);
+        command
+            .arg(part.package)
+            .arg("--target-dir")
+            .arg(target_directory().join("miri"))
+            .arg("--")
+            .args(part.tests)
+            // Clocks, files and the environment are the machine's.
+            .env("MIRIFLAGS", "-Zmiri-disable-isolation");
+        run(&mut command)?;
+    }
+    let left = PARTS.iter().filter(|part| !all && !part.suite);
+    let left: Vec<&str> = left.map(|part| part.package).collect();
+    if !left.is_empty() {
+        println!(
+            "only by cargo xtask miri --all, which takes minutes: {}",
+            left.join(", ")
+        );
+    }
+    Ok(None)
+}
+
+/// Whether Miri can be run; it is installed if it is not there.
+fn is_ready() -> bool {
+    if works() {
+        return true;
+    }
+    // Where there is no network this fails, and nothing is changed.
+    for words in [
+        &[
+            "component",
+            "add",
+            "miri",
+            "rust-src",
+            "--toolchain",
+            "nightly",
+        ][..],
+        &[
+            "toolchain",
+            "install",
+            "nightly",
+            "--profile",
+            "minimal",
+            "--component",
+            "miri",
+            "--component",
+            "rust-src",
+        ],
+    ] {
+        let done = rustup(words).stdin(Stdio::null()).status();
+        if done.is_ok_and(|status| status.success()) && works() {
+            return true;
+        }
+    }
+    false
+}
+
+fn works() -> bool {
+    let mut command = nightly(&["miri", "--version"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// A command of the nightly toolchain's cargo, without the settings of the cargo that runs us.
+fn nightly(words: &[&str]) -> Command {
+    let mut command = rustup(&["run", "nightly", "cargo"]);
+    command.args(words);
+    command
+}
+
+fn rustup(words: &[&str]) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(words).current_dir(root());
+    for name in ["CARGO", "RUSTC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(name);
+    }
+    command
+}
