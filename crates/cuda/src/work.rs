@@ -1,7 +1,6 @@
 //! What the worker thread does in a CUDA process.
 
 use crate::choice::Choice;
-use crate::cupti::library::is_secure;
 use crate::cupti::{Cupti, Driver, load};
 use crate::session::{self, Session};
 use crate::sink::{Sink, header};
@@ -168,7 +167,7 @@ impl Worker {
         let choice = Choice::of(&settings);
         let driver =
             Driver::open().ok_or_else(|| "the process has no libcuda.so.1 any more".to_owned())?;
-        let process = Process::own(is_secure());
+        let process = Process::own(midair_secure::has_more_rights());
         if let Some(text) = other_profiler(&process) {
             return Err(Refused {
                 status: status::OTHER_PROFILER,

@@ -18,12 +18,8 @@ fn file(raw: libc::c_long) -> io::Result<File> {
     }
 }
 
-/// Whether starting this program gave it rights that its user lacks (`AT_SECURE`, see
-/// getauxval(3)).
-pub fn is_secure() -> bool {
-    // SAFETY: reads a word of this process's auxiliary vector.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
-}
+/// Whether starting this program gave it rights that its user lacks.
+pub use midair_secure::has_more_rights as is_secure;
 
 /// The real user and group ids of this process.
 pub fn real_ids() -> (u32, u32) {

@@ -1,5 +1,9 @@
 //! Settings from the environment. They are read at each call: a program may set a variable before
 //! it loads a runtime.
+//!
+//! In a program that runs with more rights than its user (`midair_secure`), that user does not
+//! choose which libraries are loaded: variables that name one, or have one loaded, count as not set
+//! there. Variables that switch something off, and the level of logging, are honoured everywhere.
 
 use crate::log;
 use std::ffi::{CStr, CString};
@@ -19,6 +23,15 @@ pub fn variable(name: &CStr) -> Option<CString> {
         }
     };
     value.filter(|v| !v.is_empty())
+}
+
+/// The same of a variable that names a library or has one loaded: None as well in a program that
+/// runs with more rights than its user.
+fn chosen(name: &CStr) -> Option<CString> {
+    if midair_secure::has_more_rights() {
+        return None;
+    }
+    variable(name)
 }
 
 /// AMD's reading of a switch: digits are a number, a few words mean no, anything else yes. AMD's
@@ -48,14 +61,16 @@ pub fn secure() -> bool {
 
 /// `ROCPROFILER_REGISTER_LIBRARY`: the SDK to use, and no other.
 pub fn sdk_path() -> Option<CString> {
-    variable(c"ROCPROFILER_REGISTER_LIBRARY")
+    chosen(c"ROCPROFILER_REGISTER_LIBRARY")
 }
 
 /// Whether the SDK is to be loaded at the first registration although nothing in the process asks
 /// for it.
 pub fn force_load() -> bool {
-    switch(c"ROCPROFILER_REGISTER_FORCE_LOAD")
-        .unwrap_or_else(|| sdk_path().is_some() || variable(c"ROCP_TOOL_LIBRARIES").is_some())
+    chosen(c"ROCPROFILER_REGISTER_FORCE_LOAD").map_or_else(
+        || sdk_path().is_some() || chosen(c"ROCP_TOOL_LIBRARIES").is_some(),
+        |value| truth(&value),
+    )
 }
 
 /// What `ROCP_TOOL_ATTACH` says about attaching.
@@ -70,9 +85,11 @@ pub enum Attach {
     Asked,
 }
 
-/// Reads `ROCP_TOOL_ATTACH`.
+/// Reads `ROCP_TOOL_ATTACH`. It can switch attaching off in every program; AMD's attach helper is
+/// not loaded by it into one that runs with more rights than its user.
 pub fn attach() -> Attach {
     match switch(c"ROCP_TOOL_ATTACH") {
+        Some(true) if midair_secure::has_more_rights() => Attach::Default,
         Some(true) => Attach::Asked,
         Some(false) => Attach::Refused,
         None => Attach::Default,

@@ -1,11 +1,15 @@
 //! What is asked of the tool in the target: the caller's own environment.
 
 use midair_failure::{Failure, Kind};
-use midair_settings::Settings;
+use midair_settings::{CUPTI, Settings};
 use std::ffi::OsString;
 
 /// Names of libraries that the target will load. A set-user-id program must not take them from its caller.
-const LIBRARY_NAMES: &[&str] = &["ROCPROF_ATTACH_TOOL_LIBRARY", "ROCPROF_ATTACH_LIBRARY"];
+const LIBRARY_NAMES: &[&str] = &[
+    "ROCPROF_ATTACH_TOOL_LIBRARY",
+    "ROCPROF_ATTACH_LIBRARY",
+    CUPTI,
+];
 
 /// The settings in `environment`, and the names that were left out because this program runs with more rights
 /// than its caller.
@@ -28,12 +32,6 @@ pub fn of(
         }
     }
     Ok((settings, left_out))
-}
-
-/// Whether this program runs with more rights than its caller (set-user-id, file capabilities).
-pub fn runs_with_more_rights() -> bool {
-    // SAFETY: getauxval takes a number and reads the process's own auxiliary vector.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 #[cfg(test)]

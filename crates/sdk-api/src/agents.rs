@@ -14,8 +14,8 @@ fn list() -> &'static List {
     STATE.agents.get_or_init(|| {
         let mut sources = Sources::of_root(Path::new("/"));
         // The modelled GPU's topology, when the runtime itself is told to use it (source:
-        // `docs/sources.md#hsa`).
-        if let Some(topology) = std::env::var_os("HSA_MODEL_TOPOLOGY") {
+        // `docs/sources.md#hsa`). Not by the caller of a program that has more rights.
+        if let Some(topology) = midair_secure::variable("HSA_MODEL_TOPOLOGY") {
             sources = sources.with_topology(topology);
         }
         let mut found = sources.read().unwrap_or_default();

@@ -8,7 +8,6 @@ use midair_sdk_api::capi::{context as api, list};
 use midair_sdk_api::registration::{self, discover};
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{changes, context, notes, setting};
-use midair_settings::Settings;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 c_api! {
@@ -35,8 +34,7 @@ c_api! {
     /// ([`Status::CONFIGURATION_LOCKED`]) while another session is on.
     fn rocprofiler_attach() {
         discover::name_listed(table());
-        // A variable that is not UTF-8 cannot be one that we read.
-        local::attach(Settings::from_environment(std::env::vars_os()).unwrap_or_default())
+        local::attach(discover::environment())
     }
 
     /// Detaches the tools that are attached: when it returns, they have everything and files are written.

@@ -253,10 +253,12 @@ pub fn context_started() {
 
 /// The library was loaded. In a process that is started under the profiler, the tools are found and
 /// served before the program's first own instruction. `ROCPROFILER_LIBRARY_CTOR`, which AMD's
-/// command line and ours set, tells that it is one.
+/// command line and ours set, tells that it is one. A program that runs with more rights than its
+/// caller is none.
 pub fn at_load(host: &'static SdkTable) {
-    let asked = std::env::var("ROCPROFILER_LIBRARY_CTOR")
-        .is_ok_and(|word| midair_settings::tool_boolean(&word) == Some(true));
+    let asked = midair_secure::variable("ROCPROFILER_LIBRARY_CTOR")
+        .and_then(|word| midair_settings::tool_boolean(word.to_str()?))
+        .unwrap_or(false);
     if asked && is_loader_free() {
         serve_the_start(host);
     }

@@ -53,6 +53,16 @@ pub fn inheritable(name: &str) -> bool {
     (name.starts_with("ROCP") && !STAY_HERE.contains(&name)) || OURS.contains(&name)
 }
 
+/// Whether a setting names a file, a directory or a library. By parts of its name, so that it holds
+/// for names that are unknown here, too.
+pub fn names_a_file(name: &str) -> bool {
+    const PARTS: [&str; 6] = ["PATH", "FILE", "DIR", "LIBRAR", "CUPTI", "TOPOLOGY"];
+    // `ROCPROF_HIPFILE_API_TRACE` is a switch.
+    (PARTS.iter().any(|part| name.contains(part)) && !name.ends_with("_TRACE"))
+        || name == TOOLS_BY_NAME
+        || name == "ROCPROF_STATS_SUMMARY_OUTPUT"
+}
+
 /// A setting whose value is not what its reader needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}={value}: {wanted}")]
@@ -109,6 +119,13 @@ impl Settings {
             settings.set(name, text);
         }
         Ok(settings)
+    }
+
+    /// The same without those that name files or libraries ([`names_a_file`]).
+    #[must_use]
+    pub fn without_files(mut self) -> Settings {
+        self.values.retain(|name, _| !names_a_file(name));
+        self
     }
 
     /// Sets a value, replacing an earlier one.
@@ -245,6 +262,32 @@ mod tests {
         assert!(!settings.is_on("ROCPROF_HIP_RUNTIME_API_TRACE"));
         assert!(settings.is_on("ROCPROF_HIP_COMPILER_API_TRACE"));
         assert!(!settings.is_on("ROCPROF_HSA_CORE_API_TRACE"));
+    }
+
+    #[test]
+    fn settings_that_name_files_are_known_by_their_names() {
+        let all = [
+            ("ROCPROF_OUTPUT_PATH", "/etc"),
+            ("ROCPROF_OUTPUT_FILE_NAME", "x"),
+            ("ROCPROF_TMPDIR", "/x"),
+            ("ROCPROF_ATTACH_TOOL_LIBRARY", "/x.so"),
+            (TOOLS_BY_NAME, "libx.so"),
+            (CUPTI, "/x.so"),
+            ("ROCPROF_STATS_SUMMARY_OUTPUT", "/x"),
+            ("ROCPROF_HIPFILE_API_TRACE", "1"),
+            ("ROCPROF_KERNEL_TRACE", "1"),
+            ("ROCPROF_OUTPUT_FORMAT", "csv"),
+        ];
+        let kept = Settings::from_iter(all).without_files();
+        let names: Vec<&str> = kept.iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            [
+                "ROCPROF_HIPFILE_API_TRACE",
+                "ROCPROF_KERNEL_TRACE",
+                "ROCPROF_OUTPUT_FORMAT"
+            ]
+        );
     }
 
     #[test]

@@ -145,9 +145,10 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
     Ok(())
 }
 
-/// Directories in which the unlinked file may be.
+/// Directories in which the unlinked file may be. The C library removes `TMPDIR` from the
+/// environment of a program that runs with more rights than its caller.
 fn temporary_directories() -> impl Iterator<Item = PathBuf> {
-    std::env::var_os("ROCPROF_TMPDIR")
+    midair_secure::variable("ROCPROF_TMPDIR")
         .map(PathBuf::from)
         .into_iter()
         .chain([std::env::temp_dir(), PathBuf::from(".")])

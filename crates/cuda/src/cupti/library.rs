@@ -44,7 +44,7 @@ pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
         }
         _ => {}
     }
-    let process = Process::own(is_secure());
+    let process = Process::own(midair_secure::has_more_rights());
     let search = search(wanted, &process, driver / 1000, &Disk);
     let mut reasons: Vec<String> = Vec::new();
     for candidate in &search.candidates {
@@ -72,12 +72,6 @@ pub fn load(wanted: Option<&str>, driver: u32) -> Result<Cupti, String> {
     text.push_str(&reasons.join("; "));
     shorten(&mut text, MOST_TEXT);
     Err(text)
-}
-
-/// Whether the process runs with more rights than its caller has (`AT_SECURE`).
-pub fn is_secure() -> bool {
-    // SAFETY: reads the auxiliary vector.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// Whether one is mapped is said first.

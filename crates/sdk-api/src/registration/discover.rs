@@ -34,14 +34,7 @@ pub fn is_done() -> bool {
 /// The list of tools in the environment. A program that runs with more rights than its caller
 /// ignores it.
 fn tool_list() -> Option<CString> {
-    // SAFETY: getauxval takes a number and reads the process's own auxiliary vector.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
-        return None;
-    }
-    let list = std::env::var_os(TOOL_LIBRARIES)?;
-    CString::new(list.into_encoded_bytes())
-        .ok()
-        .filter(|list| !list.is_empty())
+    CString::new(midair_secure::variable(TOOL_LIBRARIES)?.into_encoded_bytes()).ok()
 }
 
 /// Whether a registration library is attaching now.
@@ -49,11 +42,22 @@ fn is_attaching() -> bool {
     std::env::var_os(TOOL_ATTACHED).is_some_and(|value| value == "1")
 }
 
+/// The settings in the environment. In a program that runs with more rights than its caller those
+/// that name files or libraries are left out: whether the caller set them or an attacher cannot be
+/// told.
+pub fn environment() -> Settings {
+    // A variable that is not UTF-8 cannot be one that we read.
+    let settings = Settings::from_environment(std::env::vars_os()).unwrap_or_default();
+    match midair_secure::has_more_rights() {
+        true => settings.without_files(),
+        false => settings,
+    }
+}
+
 /// Publishes the settings of the environment where no session has brought others.
 pub fn settings_from_environment() {
     if !setting::is_published() {
-        // A variable that is not UTF-8 cannot be one that we read.
-        setting::publish(Settings::from_environment(std::env::vars_os()).unwrap_or_default());
+        setting::publish(environment());
     }
 }
 

@@ -1,0 +1,39 @@
+//! Whether this process has more rights than its user, and which variables it may then honour.
+//!
+//! A set-uid program, or one with file capabilities, keeps the environment of the user who started
+//! it. A variable that names a file or a library, or that makes one be loaded, would let that user
+//! run code with the program's rights. So every library of ours reads such variables through
+//! [`variable`] or asks [`has_more_rights`] first; the C library treats `LD_PRELOAD` the same way.
+//!
+//! Switches that only turn something off, levels of logging and numbers are read as ever: they give
+//! nobody anything.
+
+use std::ffi::OsString;
+
+/// Whether starting this program gave it rights that its user lacks: set-uid, set-gid, file
+/// capabilities, or a rule of a security module. The kernel tells (`AT_SECURE`, see getauxval(3)).
+pub fn has_more_rights() -> bool {
+    // SAFETY: reads a word of this process's auxiliary vector, which never changes.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The value of a variable that names a file or makes a library be loaded; None where it is not
+/// set, is empty, or where this process has more rights than its user.
+pub fn variable(name: &str) -> Option<OsString> {
+    if has_more_rights() {
+        return None;
+    }
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinary_process_honours_its_environment() {
+        assert!(!has_more_rights(), "tests are not set-uid");
+        assert_eq!(variable("PATH"), std::env::var_os("PATH"));
+        assert_eq!(variable("MIDAIR_NOBODY_SETS_THIS"), None);
+    }
+}
