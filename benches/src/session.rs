@@ -27,10 +27,10 @@ pub fn settings(names: &[&str]) -> Settings {
 /// Attaches with the libraries of the stage.
 pub fn attach(pid: i32, settings: Settings) -> Result<Session> {
     let lib = stage()?.join("lib");
-    let install = Install {
-        sdk: lib.join("librocprofiler-sdk.so.1"),
-        tool: lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
-    };
+    let install = Install::at(
+        lib.join("librocprofiler-sdk.so.1"),
+        lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
+    );
     let request = Request::new(Pid::try_from(pid)?, settings);
     let session = Session::attach_with(&request, &install, &Options::default());
     Ok(session.map_err(|failure| failure.to_string())?)

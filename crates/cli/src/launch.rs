@@ -221,10 +221,10 @@ mod tests {
     #[test]
     fn what_the_program_gets() {
         let settings = Settings::from_iter([("ROCPROF_KERNEL_TRACE", "1")]);
-        let install = Install {
-            sdk: "/opt/x/lib/librocprofiler-sdk.so.1".into(),
-            tool: "/opt/x/lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1".into(),
-        };
+        let install = Install::at(
+            "/opt/x/lib/librocprofiler-sdk.so.1",
+            "/opt/x/lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
+        );
         let launch = Launch {
             words: &[],
             settings: &settings,

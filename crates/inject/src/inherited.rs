@@ -21,7 +21,7 @@ const NAME: &[u8] = b"memfd:midair-agent-";
 
 impl Inspection {
     /// The libraries of ours that are there, whether with a thread or not, each by its word
-    /// ([`crate::Library::Other`]): empty for the usual one. The names are the target's to choose,
+    /// ([`crate::Library::Opened`]): empty for the usual one. The names are the target's to choose,
     /// so they say what to expect and prove nothing.
     pub fn copies(&self) -> Vec<String> {
         let mut words: Vec<String> = self

@@ -1,6 +1,8 @@
 //! What a caller may choose, and the named points for fault injection.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use midair_ptrace::fault;
@@ -72,12 +74,13 @@ impl Default for Options {
 pub enum Library {
     /// A file of ours; its bytes are sent, its path means nothing to the target.
     File(PathBuf),
-    /// The same of a further library, which can be told by this word in the name of its copy
-    /// ([`crate::Inspection::copies`]).
-    Other {
-        /// The file.
-        file: PathBuf,
-        /// Letters and digits only.
+    /// The same of a file that is open already: exactly that one is sent, whatever its path leads
+    /// to by now.
+    Opened {
+        /// The file. It is read from its beginning; its position is left alone.
+        file: Arc<File>,
+        /// By which the copy of a further library can be told in a process
+        /// ([`crate::Inspection::copies`]): letters and digits only. Empty for the usual one.
         word: &'static str,
     },
     /// These bytes.

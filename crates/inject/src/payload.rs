@@ -1,7 +1,10 @@
 //! The library that the worker thread loads: read on this side, sent as a memory file.
 
 use std::ffi::CString;
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 use midair_ptrace::{memfd_with, send_bytes, send_with_descriptor};
 
@@ -12,19 +15,27 @@ use crate::options::Library;
 /// A library in memory.
 pub(crate) struct Payload {
     pub(crate) bytes: Vec<u8>,
-    /// See [`Library::Other`]; empty for the usual one.
+    /// See [`Library::Opened`]; empty for the usual one.
     word: &'static str,
 }
 
 pub(crate) fn read(library: &Library) -> Result<Option<Payload>, EnterError> {
-    let file = |path: &std::path::Path| std::fs::read(path).during("reading the library");
+    const PHASE: &str = "reading the library";
     let (bytes, word) = match library {
-        Library::File(path) => (file(path)?, ""),
-        Library::Other { file: path, word } => (file(path)?, *word),
+        Library::File(path) => (std::fs::read(path).during(PHASE)?, ""),
+        Library::Opened { file, word } => (whole(file).during(PHASE)?, *word),
         Library::Bytes(bytes) => (bytes.clone(), ""),
         Library::Nothing => return Ok(None),
     };
     Ok(Some(Payload { bytes, word }))
+}
+
+/// All bytes of an open file.
+fn whole(file: &File) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 /// Sends the library, or word that there is none.

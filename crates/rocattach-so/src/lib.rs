@@ -59,8 +59,7 @@ fn print_line(text: &str) {
 
 /// What the environment asks for.
 fn settings_from_environment() -> Result<midair_settings::Settings, Failure> {
-    let (settings, left_out) =
-        settings::of(std::env::vars_os(), midair_secure::has_more_rights())?;
+    let (settings, left_out) = settings::of(std::env::vars_os(), midair_secure::has_more_rights())?;
     for name in left_out {
         print_line(&format!(
             "rocattach: warning: {name} is ignored: this program runs with more rights than its caller"

@@ -216,16 +216,14 @@ fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option
         lines.fail("libraries", failure);
         return None;
     }
-    for file in [&platform.file(&install), &install.tool] {
-        if let Err(error) = std::fs::File::open(file) {
-            let what = format!("{} cannot be read: {error}", file.display());
-            let hint = format!("sudo chmod a+r {}", file.display());
-            lines.fail(
-                "libraries",
-                Failure::new(Kind::Installation, what).hint(hint),
-            );
-            return None;
-        }
+    if let Err(error) = install.open(&install.tool) {
+        let what = format!("{} cannot be read: {error}", install.tool.display());
+        let hint = format!("sudo chmod a+r {}", install.tool.display());
+        lines.fail(
+            "libraries",
+            Failure::new(Kind::Installation, what).hint(hint),
+        );
+        return None;
     }
     let place = install.sdk.parent().unwrap_or(&install.sdk);
     lines.pass("libraries", format!("ours are in {}", place.display()));

@@ -5,7 +5,9 @@ use midair_failure::{Failure, Kind};
 use midair_procinfo::Tid;
 use midair_settings::Settings;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The SDK, relative to the library directory.
 const SDK: &str = "librocprofiler-sdk.so.1";
@@ -30,9 +32,26 @@ pub struct Install {
     pub sdk: PathBuf,
     /// The default tool.
     pub tool: PathBuf,
+    /// What was checked, for a program that has more rights than its user: these very files are sent,
+    /// whatever their paths lead to by then. None for others, who open by path.
+    checked: Option<Arc<Checked>>,
 }
 
+/// Our libraries as they were opened when they were checked, each with its path.
+#[derive(Debug)]
+struct Checked(Vec<(PathBuf, Arc<File>)>);
+
 impl Install {
+    /// The installation with these libraries, for a caller who knows where they are. They are opened
+    /// by their paths, so this is not for a program that has more rights than its user.
+    pub fn at(sdk: impl Into<PathBuf>, tool: impl Into<PathBuf>) -> Install {
+        Install {
+            sdk: sdk.into(),
+            tool: tool.into(),
+            checked: None,
+        }
+    }
+
     /// The installation that the running code belongs to.
     ///
     /// # Errors
@@ -51,7 +70,7 @@ impl Install {
         })?;
         if rights::is_privileged() {
             // Whoever may hard-link this program into another directory could otherwise choose our libraries.
-            found.require_trusted()?;
+            return found.checked_by(rights::trusted);
         }
         Ok(found)
     }
@@ -69,25 +88,43 @@ impl Install {
         }
     }
 
-    fn require_trusted(&self) -> Result<(), Failure> {
+    /// Opens all libraries by `open`, which checks them, and keeps them open.
+    fn checked_by(self, open: impl Fn(&Path) -> io::Result<File>) -> Result<Install, Failure> {
         let cuda = Some(self.cuda()).filter(|path| path.exists());
-        for path in [&self.sdk, &self.tool].into_iter().chain(&cuda) {
-            rights::trusted(path).map_err(|why| {
+        let paths = [self.sdk.clone(), self.tool.clone()]
+            .into_iter()
+            .chain(cuda);
+        let opened = paths.map(|path| {
+            let file = open(&path).map_err(|why| {
                 Failure::new(
                     Kind::Installation,
                     format!("this program has rights that you lack, and its libraries are not safe: {why}"),
                 )
                 .hint("install midair where only root can write, or remove its file capabilities or set-uid bit")
             })?;
-        }
-        Ok(())
+            Ok((path, Arc::new(file)))
+        });
+        let checked = Some(Arc::new(Checked(opened.collect::<Result<_, _>>()?)));
+        Ok(Install { checked, ..self })
+    }
+
+    /// One of our own libraries, open for reading; read it from a position of your own
+    /// ([`std::os::unix::fs::FileExt`]), since others have it, too.
+    ///
+    /// # Errors
+    /// The kernel's; not found for a file that was not there when the others were checked.
+    pub(crate) fn open(&self, path: &Path) -> io::Result<Arc<File>> {
+        let Some(Checked(files)) = self.checked.as_deref() else {
+            return File::open(path).map(Arc::new);
+        };
+        let found = files.iter().find(|(known, _)| known == path);
+        found
+            .map(|(_, file)| Arc::clone(file))
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn below(directory: &Path) -> Option<Install> {
-        let install = Install {
-            sdk: directory.join(SDK),
-            tool: directory.join(TOOL),
-        };
+        let install = Install::at(directory.join(SDK), directory.join(TOOL));
         (install.sdk.is_file() && install.tool.is_file()).then_some(install)
     }
 
@@ -255,9 +292,9 @@ impl Tools {
     ///
     /// # Errors
     /// The kernel's; permission denied where [`Tools::only_trusted`] is violated.
-    pub(crate) fn open(&self, path: &Path, install: &Install) -> std::io::Result<File> {
+    pub(crate) fn open(&self, path: &Path, install: &Install) -> io::Result<Arc<File>> {
         if path == install.tool {
-            return File::open(path);
+            return install.open(path);
         }
         // Otherwise whoever may run this program could have any file sent to a process of theirs.
         rights::as_real_user(|| {
@@ -267,6 +304,7 @@ impl Tools {
                 File::open(path)
             }
         })?
+        .map(Arc::new)
     }
 }
 
@@ -295,6 +333,48 @@ fn mapped_library(name: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::Platform;
+    use std::os::unix::fs::{FileExt, symlink};
+
+    /// A user who has linked the program beside a link to its libraries turns that link afterwards.
+    #[test]
+    fn what_was_checked_is_what_is_sent() {
+        let dir = tempfile::tempdir().unwrap();
+        for place in ["good", "evil"] {
+            for file in [SDK, TOOL, CUDA] {
+                let path = dir.path().join(place).join(file);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, place).unwrap();
+            }
+        }
+        let link = dir.path().join("lib");
+        symlink("good", &link).unwrap();
+        let by_path = Install::below(&link).unwrap();
+        let install = by_path.clone().checked_by(|path| File::open(path)).unwrap();
+        std::fs::remove_file(&link).unwrap();
+        symlink("evil", &link).unwrap();
+        let sent = |install: &Install| {
+            let read = |file: &File| {
+                let mut text = [0; 4];
+                file.read_exact_at(&mut text, 0).unwrap();
+                String::from_utf8(text.to_vec()).unwrap()
+            };
+            let libraries = [Platform::Amd, Platform::Cuda].map(|platform| {
+                match platform.library(install).unwrap() {
+                    midair_inject::Library::Opened { file, .. } => read(&file),
+                    other => panic!("{other:?}"),
+                }
+            });
+            let tools = install.default_tools();
+            let tool = read(&tools.open(&tools.files[0], install).unwrap());
+            libraries.into_iter().chain([tool]).collect::<Vec<_>>()
+        };
+        assert_eq!(sent(&install), ["good"; 3]);
+        // Who opens by path gets what is there now.
+        assert_eq!(sent(&by_path), ["evil"; 3]);
+        let unchecked = install.open(&dir.path().join("good").join(SDK));
+        assert_eq!(unchecked.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 
     #[test]
     fn each_name_of_a_list_is_a_file_to_send_or_a_name_for_the_target() {
@@ -305,10 +385,10 @@ mod tests {
             std::fs::write(&path, "").unwrap();
             path
         };
-        let install = Install {
-            sdk: at("lib/librocprofiler-sdk.so.1"),
-            tool: at("lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
-        };
+        let install = Install::at(
+            at("lib/librocprofiler-sdk.so.1"),
+            at("lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
+        );
         let (mine, ours) = (at("mine.so"), at("lib/rocprofiler-sdk/libours.so"));
         at("root/there/theirs.so");
         let root = dir.path().join("root");

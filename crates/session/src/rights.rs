@@ -173,16 +173,18 @@ fn open_at(directory: Option<&File>, name: &OsStr, flags: i32) -> io::Result<Fil
     sys::open_at(directory, &name, flags)
 }
 
-/// Capabilities that override file permissions: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID,
-/// LINUX_IMMUTABLE, MKNOD (see capabilities(7)).
-const PAST_FILES: u32 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 9 | 1 << 27;
-
 /// The credentials by which the kernel checks this thread's file accesses, restored on drop.
+///
+/// No capability stays effective. Those that override file permissions are not the only ones that
+/// lead to files: with CAP_SYS_PTRACE the links `cwd`, `root` and `fd` in another user's `/proc/PID`
+/// lead into directories that are closed to the user. The supplementary groups are the user's own
+/// already: starting a program changes none of them.
 #[derive(Debug)]
 struct FileIdentity {
     uid: u32,
     gid: u32,
-    effective: u32,
+    /// Bits 0 to 31, then 32 to 63.
+    effective: [u32; 2],
 }
 
 impl FileIdentity {
@@ -194,10 +196,12 @@ impl FileIdentity {
         let before = FileIdentity {
             uid,
             gid,
-            effective: data[0].effective,
+            effective: data.map(|half| half.effective),
         };
-        // Leaving uid 0 removed these from the effective set; file capabilities have to be dropped here.
-        data[0].effective &= !PAST_FILES;
+        // Leaving uid 0 took some out of the effective set; those of the file are dropped here.
+        for half in &mut data {
+            half.effective = 0;
+        }
         sys::set_capabilities(data)?;
         // The calls do not tell of a failure: a second one tells what is now. `before` goes back if
         // it is not what it should be.
@@ -212,7 +216,9 @@ impl Drop for FileIdentity {
     fn drop(&mut self) {
         sys::set_file_ids(self.uid, self.gid);
         if let Ok(mut data) = sys::capabilities() {
-            data[0].effective = self.effective & data[0].permitted;
+            for (half, before) in data.iter_mut().zip(self.effective) {
+                half.effective = before & half.permitted;
+            }
             // They were ours a moment ago; without them less is possible, not more.
             let _ = sys::set_capabilities(data);
         }
@@ -338,13 +344,10 @@ mod tests {
         let ids = sys::file_ids();
         let during = {
             let _real = FileIdentity::real().unwrap();
-            sys::capabilities().unwrap()[0].effective
+            sys::capabilities().unwrap().map(|half| half.effective)
         };
-        assert_eq!(during & PAST_FILES, 0);
-        assert_eq!(
-            sys::capabilities().unwrap()[0].effective,
-            before[0].effective
-        );
+        assert_eq!(during, [0, 0]);
+        assert_eq!(sys::capabilities().unwrap(), before);
         assert_eq!(sys::file_ids(), ids);
     }
 }

@@ -6,6 +6,7 @@ use midair_failure::{Failure, Kind};
 use midair_inject::{Approach, Inspection, Library, Options};
 use midair_procinfo::Pid;
 use midair_procinfo::module::Modules;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Functions that identify a HIP or HSA runtime, and CUDA's driver library, whatever their files are called.
@@ -42,18 +43,23 @@ impl Platform {
     /// # Errors
     /// [`Kind::Installation`] when it is not there.
     pub(crate) fn library(self, install: &Install) -> Result<Library, Failure> {
-        let file = self.file(install);
-        match self {
-            Platform::Amd => Ok(Library::File(file)),
-            Platform::Cuda if file.is_file() => Ok(Library::Other {
-                file,
-                word: CUDA_WORD,
-            }),
-            Platform::Cuda => Err(Failure::new(
+        let path = self.file(install);
+        let word = match self {
+            Platform::Amd => "",
+            Platform::Cuda => CUDA_WORD,
+        };
+        match install.open(&path) {
+            Ok(file) => Ok(Library::Opened { file, word }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::new(
                 Kind::Installation,
-                format!("{} is not there", file.display()),
+                format!("{} is not there", path.display()),
             )
-            .hint("CUDA processes need it: use a complete installation (cargo xtask stage, or cargo xtask install --prefix DIR)")),
+            .hint("use a complete installation (cargo xtask stage, or cargo xtask install --prefix DIR)")),
+            Err(error) => Err(Failure::new(
+                Kind::Installation,
+                format!("{} cannot be read: {error}", path.display()),
+            )
+            .hint(format!("sudo chmod a+r {}", path.display()))),
         }
     }
 }

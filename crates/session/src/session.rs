@@ -16,8 +16,9 @@ use midair_results::{End, Finished, Identity, describe};
 use midair_settings::{Settings, TOOLS_BY_NAME};
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::fs::File;
-use std::io::{IoSlice, Read, Write};
+use std::io::{IoSlice, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
@@ -105,7 +106,9 @@ impl Prepared {
             .files
             .iter()
             .map(|tool| {
-                let copy = tools.open(tool, install).and_then(memory_copy);
+                let copy = tools
+                    .open(tool, install)
+                    .and_then(|file| memory_copy(&file));
                 copy.map_err(|error| unreadable(tool, &error))
             })
             .collect::<Result<_, _>>()?;
@@ -552,22 +555,38 @@ fn stopped(during: Phase) -> Failure {
 
 /// A copy of a library in memory, so that the target needs neither our path nor our file system, and a hash
 /// of its contents.
-fn memory_copy(from: File) -> std::io::Result<Tool> {
+fn memory_copy(from: &File) -> std::io::Result<Tool> {
     let mut identity = 0xcbf2_9ce4_8422_2325;
-    let mut piece = Vec::with_capacity(PIECE);
+    let mut piece = vec![0; PIECE];
+    let mut at = 0;
     let file = midair_ptrace::memfd_filled(c"midair-tool", |file| {
         loop {
-            piece.clear();
-            (&from).take(PIECE as u64).read_to_end(&mut piece)?;
-            if piece.is_empty() {
+            let got = fill(from, &mut piece, at)?;
+            if got == 0 {
                 return Ok(());
             }
-            identity = mixed(identity, &piece);
-            file.write_all(&piece)?;
+            at += got as u64;
+            let part = piece.get(..got).unwrap_or_default();
+            identity = mixed(identity, part);
+            file.write_all(part)?;
         }
     })?;
     let file = File::from(file);
     Ok(Tool { file, identity })
+}
+
+/// Reads from `offset` on until `piece` is full or the file ends. The file's own position is others', too.
+fn fill(file: &File, piece: &mut [u8], offset: u64) -> std::io::Result<usize> {
+    let mut got = 0;
+    while let Some(rest) = piece.get_mut(got..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + got as u64) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
 }
 
 /// Bytes that are copied at a time. An allocator that once held a whole tool would keep that memory for each

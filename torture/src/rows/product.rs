@@ -64,10 +64,10 @@ fn size_of(pid: i32) -> Result<Size> {
 
 fn installed() -> Result<Install> {
     let lib = stage()?.join("lib");
-    Ok(Install {
-        sdk: lib.join("librocprofiler-sdk.so.1"),
-        tool: lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
-    })
+    Ok(Install::at(
+        lib.join("librocprofiler-sdk.so.1"),
+        lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
+    ))
 }
 
 /// Refused while the group is full, and the program goes on; in as soon as there is room.

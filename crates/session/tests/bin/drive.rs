@@ -38,10 +38,10 @@ fn main() -> ExitCode {
 fn install() -> Result<Install, Error> {
     let stage = std::env::var_os("MIDAIR_STAGE").ok_or("MIDAIR_STAGE is not set")?;
     let lib = PathBuf::from(stage).join("lib");
-    Ok(Install {
-        sdk: lib.join("librocprofiler-sdk.so.1"),
-        tool: lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
-    })
+    Ok(Install::at(
+        lib.join("librocprofiler-sdk.so.1"),
+        lib.join("rocprofiler-sdk/librocprofiler-sdk-tool.so.1"),
+    ))
 }
 
 fn request(pid: Pid, directory: &str, lease: Duration) -> Request {
