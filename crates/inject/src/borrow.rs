@@ -14,6 +14,7 @@ use crate::inspection::Inspection;
 use crate::mappings::Mappings;
 use crate::options::{FaultPoint, Options};
 use crate::parked::{Candidate, Judge, Verdict};
+use crate::process_image::Differs;
 use crate::safe_point::{self, Budget};
 
 /// Unmaps memory of ours through the held thread.
@@ -197,6 +198,20 @@ fn use_it<T>(
     then: &mut impl FnMut(&Candidate, &[RejectedThread], Hold, &SeizeTime) -> Result<T, EnterError>,
 ) -> Result<T, NotHeld> {
     FaultPoint::Proven.reached();
+    // It stands still, so this holds until it is let go. Nothing was written to it yet.
+    match look.image.differs(candidate.tid) {
+        None => {}
+        Some(Differs::ThreadRights) => {
+            return Err(NotHeld::Unsuitable(
+                "it has other rights than its process had",
+            ));
+        }
+        Some(other) => {
+            return Err(NotHeld::Failed(
+                other.into_error(look.pid, "stopping a thread"),
+            ));
+        }
+    }
     let hold = Hold::begin(
         proven,
         look.memory(),

@@ -8,7 +8,7 @@ use midair_ptrace::{Deadline, fault, poll_readable};
 
 use crate::error::{During, EnterError, RejectedThread};
 use crate::mappings::Mappings;
-use crate::options::Options;
+use crate::options::{FaultPoint, Options};
 use crate::parked::{Candidate, Grade};
 use crate::process_image::ProcessImage;
 use crate::removal;
@@ -136,6 +136,20 @@ impl Entered {
             return Err(EnterError::Gone { during: PHASE });
         }
         Ok(())
+    }
+
+    /// Checks that the process and the worker thread in it have the rights that were inspected, and
+    /// that it is the same program: what the worker thread is offered next was chosen for those.
+    ///
+    /// # Errors
+    /// [`EnterError::RightsChanged`], [`EnterError::Replaced`], [`EnterError::Gone`]. Drop this
+    /// value then: the worker thread is hung up on and parks or ends.
+    pub fn require_same_rights(&self) -> Result<(), EnterError> {
+        FaultPoint::Offering.reached();
+        match self.image.differs(self.worker_tid) {
+            None => Ok(()),
+            Some(other) => Err(other.into_error(self.pid, "the offer")),
+        }
     }
 
     /// What has become of the process, if it is not as it was: it has ended, is another program, or

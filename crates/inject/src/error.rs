@@ -263,6 +263,14 @@ pub enum EnterError {
         /// During what.
         during: &'static str,
     },
+    /// The target has other rights than when it was inspected: it executed a program with the set-uid
+    /// bit or with file capabilities, or changed its user. It was let go.
+    RightsChanged {
+        /// The process.
+        pid: Pid,
+        /// Seen at what.
+        during: &'static str,
+    },
     /// The target refused a system call that was made on the borrowed thread.
     SystemCall {
         /// Which.
@@ -392,6 +400,12 @@ impl fmt::Display for EnterError {
                 write!(
                     f,
                     "the process became another program (exec) during {during}"
+                )
+            }
+            EnterError::RightsChanged { pid, during } => {
+                write!(
+                    f,
+                    "process {pid} has other rights than when it was inspected, seen at {during}: it was let go"
                 )
             }
             EnterError::SystemCall { call, errno } => {

@@ -106,7 +106,7 @@ pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
         what: error.to_string(),
     })?;
     // Before what it is compared for.
-    let image = ProcessImage::of(pid, tid);
+    let image = ProcessImage::of(pid, tid, &status);
     let modules = Modules::of(tid).map_err(|source| Refusal::Unreadable {
         pid,
         what: "the mappings".into(),

@@ -107,7 +107,7 @@ impl Endpoint {
             names,
             filters: filters_of(listener.unwrap_or(tid)),
             uids: status.uid,
-            image: ProcessImage::of(pid, tid),
+            image: ProcessImage::of(pid, tid, status),
         })
     }
 

@@ -115,6 +115,8 @@ pub enum FaultPoint {
     Taken,
     /// The library was sent.
     Sent,
+    /// The worker thread is about to be offered a session: its rights are checked once more.
+    Offering,
     /// In [`crate::Entered::withdraw`]: the mappings are gone, the thread that unmapped them is
     /// still held.
     Unmapped,
@@ -130,7 +132,7 @@ pub enum FaultPoint {
 
 impl FaultPoint {
     /// All of them, in order.
-    pub const ALL: [FaultPoint; 16] = [
+    pub const ALL: [FaultPoint; 17] = [
         FaultPoint::Chosen,
         FaultPoint::Proven,
         FaultPoint::Framed,
@@ -142,6 +144,7 @@ impl FaultPoint {
         FaultPoint::Opened,
         FaultPoint::Taken,
         FaultPoint::Sent,
+        FaultPoint::Offering,
         FaultPoint::Unmapped,
         FaultPoint::WakeStopped,
         FaultPoint::WakeKicked,
@@ -163,6 +166,7 @@ impl FaultPoint {
             FaultPoint::Opened => "Opened",
             FaultPoint::Taken => "Taken",
             FaultPoint::Sent => "Sent",
+            FaultPoint::Offering => "Offering",
             FaultPoint::Unmapped => "Unmapped",
             FaultPoint::WakeStopped => "WakeStopped",
             FaultPoint::WakeKicked => "WakeKicked",

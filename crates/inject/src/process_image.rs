@@ -4,8 +4,10 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
 use midair_ptrace::{Deadline, Pace};
 
@@ -26,14 +28,73 @@ pub(crate) enum ImageState {
     Replaced,
 }
 
-/// One program image of one process.
+/// What a thread may do, as far as the decision to enter its process depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+struct Rights {
+    /// Real, effective, saved, file-system user.
+    uid: [u32; 4],
+    gid: [u32; 4],
+    groups: Vec<u32>,
+    /// Capabilities that it may make effective.
+    permitted: u64,
+    /// To whom the kernel gives its files in `/proc`: root where it is not dumpable. None where
+    /// that cannot be seen.
+    files_of: Option<u32>,
+}
+
+impl Rights {
+    fn of(tid: Tid, status: &Status) -> Rights {
+        Rights {
+            uid: status.uid,
+            gid: status.gid,
+            groups: status.groups.clone(),
+            permitted: status.cap_permitted,
+            files_of: fs::metadata(format!("/proc/{tid}/mem"))
+                .ok()
+                .map(|file| file.uid()),
+        }
+    }
+}
+
+/// Why a thread may not be used as one of the process that was inspected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Differs {
+    /// It has ended.
+    Gone,
+    /// The process is another program by now.
+    Program,
+    /// The process has other rights by now.
+    Rights,
+    /// This thread alone has other rights than the process: ours would inherit them.
+    ThreadRights,
+}
+
+impl Differs {
+    pub(crate) fn into_error(self, pid: Pid, during: &'static str) -> EnterError {
+        match self {
+            Differs::Gone => EnterError::Gone { during },
+            Differs::Program => EnterError::Replaced { during },
+            Differs::Rights | Differs::ThreadRights => EnterError::RightsChanged { pid, during },
+        }
+    }
+}
+
+/// One program image of one process.
+#[derive(Debug, Clone)]
 pub(crate) struct ProcessImage {
     pid: Pid,
+    /// The thread that was inspected.
+    tid: Tid,
     /// Its auxiliary vector: addresses of program, loader, vDSO and random bytes, which no two
     /// executions share but where addresses are not random, and then those of the same program,
     /// where everything lies as before. Empty: not readable.
     auxv: Vec<u8>,
+    /// Its program's device and inode; None where they may not be seen.
+    exe: Option<(u64, u64)>,
+    /// When that thread began, clock ticks since boot.
+    start_ticks: Option<u64>,
+    /// What whoever inspected it decided by.
+    rights: Rights,
 }
 
 /// How long a process that is about to end, or to become another program, may take until it shows.
@@ -43,12 +104,53 @@ const SETTLING: Duration = Duration::from_millis(250);
 const ENDING: Duration = Duration::from_secs(5);
 
 impl ProcessImage {
-    /// Remembers the process `pid`, whose live thread is `tid`.
-    pub(crate) fn of(pid: Pid, tid: Tid) -> ProcessImage {
+    /// Remembers the process `pid`, whose live thread is `tid` and has this status. The status was
+    /// read before, and decisions about the process are made later: so whatever happens between
+    /// them shows as a difference.
+    pub(crate) fn of(pid: Pid, tid: Tid, status: &Status) -> ProcessImage {
         ProcessImage {
             pid,
+            tid,
             auxv: auxv(tid),
+            exe: exe(tid),
+            start_ticks: began(tid),
+            rights: Rights::of(tid, status),
         }
+    }
+
+    /// Whether both are one execution of one program.
+    pub(crate) fn is_program_of(&self, other: &ProcessImage) -> bool {
+        (self.pid, &self.auxv) == (other.pid, &other.auxv)
+    }
+
+    /// How a thread of the process differs from what was inspected, if it does. For a thread that
+    /// is held: it cannot change then, and neither can the program of its process. A program with
+    /// the set-uid bit that was executed between the inspection and the stop is seen here.
+    pub(crate) fn differs(&self, tid: Tid) -> Option<Differs> {
+        let Ok(status) = task::status(tid) else {
+            return Some(Differs::Gone);
+        };
+        let now = auxv(tid);
+        let other_program = (!self.auxv.is_empty() && now != self.auxv)
+            || (self.exe.is_some() && exe(tid) != self.exe)
+            || status.tgid != Some(self.pid);
+        if Rights::of(tid, &status) != self.rights {
+            let process = task::status(self.tid);
+            let alone = tid != self.tid
+                && !other_program
+                && process.is_ok_and(|process| Rights::of(self.tid, &process) == self.rights);
+            return Some(match alone {
+                true => Differs::ThreadRights,
+                false => Differs::Rights,
+            });
+        }
+        if other_program {
+            return Some(Differs::Program);
+        }
+        // The number of a process that has ended may be another's by now. Its first thread may have
+        // ended alone.
+        let began = began(self.tid);
+        (began.is_some() && began != self.start_ticks).then_some(Differs::Program)
     }
 
     /// The process.
@@ -168,6 +270,18 @@ fn auxv(tid: Tid) -> Vec<u8> {
     fs::read(format!("/proc/{tid}/auxv")).unwrap_or_default()
 }
 
+/// When a thread began, clock ticks since boot. From the file of the thread alone: that of its process
+/// adds up all threads, which takes long where there are many.
+fn began(tid: Tid) -> Option<u64> {
+    let text = fs::read(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
+    Some(midair_procinfo::stat::parse(&text)?.start_ticks)
+}
+
+fn exe(tid: Tid) -> Option<(u64, u64)> {
+    let file = fs::metadata(format!("/proc/{tid}/exe")).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,13 +289,30 @@ mod tests {
     #[test]
     fn we_are_who_we_are() {
         let me = Pid::own();
-        let image = ProcessImage::of(me, me.leader());
+        let status = task::status(me).unwrap();
+        let image = ProcessImage::of(me, me.leader(), &status);
         assert_eq!(image.standing(), ImageState::Same);
+        assert_eq!(image.differs(me.leader()), None);
+        assert!(image.is_program_of(&image.clone()));
         let other = ProcessImage {
             auxv: vec![1],
             ..image.clone()
         };
         assert_eq!(other.standing(), ImageState::Replaced);
+        assert_eq!(other.differs(me.leader()), Some(Differs::Program));
+        assert!(!other.is_program_of(&image));
+        let older = ProcessImage {
+            start_ticks: Some(0),
+            ..image.clone()
+        };
+        assert_eq!(older.differs(me.leader()), Some(Differs::Program));
+        let lower = Status {
+            uid: [12345; 4],
+            ..status.clone()
+        };
+        let lower = ProcessImage::of(me, me.leader(), &lower);
+        assert_eq!(lower.differs(me.leader()), Some(Differs::Rights));
+        assert_eq!(image.differs(Tid::MAX), Some(Differs::Gone));
         let gone = ProcessImage {
             pid: Pid::MAX,
             ..image

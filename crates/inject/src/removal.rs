@@ -76,7 +76,7 @@ pub(crate) fn unmap_after(
             other => break other?,
         }
     };
-    if look.image != *image {
+    if !look.image.is_program_of(image) {
         return Err(EnterError::Replaced { during: PHASE });
     }
     let mut judge = Judge::new(&look, options);

@@ -26,7 +26,9 @@ use std::time::{Duration, Instant};
 use midair_procinfo::stack::StackPosition;
 use midair_procinfo::syscall::Blocking;
 use midair_procinfo::{Tid, show, task};
-use midair_ptrace::{Deadline, Registers, RemoteAddr, Seized, StopKind, Stopped, Waited};
+use midair_ptrace::{
+    Deadline, Registers, RemoteAddr, Seized, StopKind, Stopped, Waited, sleep_beside,
+};
 
 use crate::arch::{self, Standing};
 use crate::error::{During, EnterError, RejectedThread};
@@ -188,7 +190,7 @@ pub(crate) fn seek(
         if !to_a_call {
             // Not in step with anything that it does at intervals of its own.
             let odd = Duration::from_micros(u64::from(looks * 37 % 101));
-            std::thread::sleep((stood * RUN_PER_STOP).max(LEAST_RUN) + odd);
+            sleep_beside((stood * RUN_PER_STOP).max(LEAST_RUN) + odd);
         }
     }
 }

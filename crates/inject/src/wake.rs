@@ -37,7 +37,7 @@ pub(crate) fn wake(
         memory: look.memory(),
         at,
     };
-    let times = on_own_thread(|| kick(tid, block, options)).during(PHASE)??;
+    let times = on_own_thread(|| kick(look, tid, block, options)).during(PHASE)??;
     let (channel, worker_tid) = meet(look, block, options)?;
     let via = Via {
         path: EntryPath::OwnThread,
@@ -59,7 +59,7 @@ pub(crate) fn wake(
 }
 
 /// Writes the mailbox while the thread is held briefly.
-fn kick(tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> {
+fn kick(look: &Inspection, tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> {
     let at = block.at;
     let began = Instant::now();
     // Only one may trace a thread, so of two attachers one changes the mailbox and the other then
@@ -79,6 +79,10 @@ fn kick(tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> 
         .wait_for_event(Deadline::after(options.held))
         .during(PHASE)?;
     FaultPoint::WakeStopped.reached();
+    if let Some(other) = look.image.differs(tid) {
+        stopped.detach().during(PHASE)?;
+        return Err(other.into_error(look.pid, PHASE));
+    }
     let seize = began.elapsed();
     let now = block.mailbox().during(PHASE)?;
     // After a refusal, which it shows for a while, it is as good as parked.

@@ -172,6 +172,13 @@ pub fn signal(pid: crate::Pid, signal: i32) {
     unsafe { libc::kill(pid.raw(), signal) };
 }
 
+/// Stops this process, as its user may, at this very place: the calling thread takes the signal, so
+/// that it does not run on until another one has.
+pub fn stop_here() {
+    // SAFETY: raise takes a number.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
 /// Ends this process as a crash or the OOM killer would: no destructor runs.
 pub fn die() -> ! {
     // SAFETY: kill and getpid take no pointers. SIGKILL to ourselves ends the process; the loop is

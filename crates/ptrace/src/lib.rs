@@ -31,6 +31,7 @@ mod regs;
 mod stop;
 pub mod sys;
 mod urgent;
+mod watch;
 
 pub use addr::RemoteAddr;
 pub use arch::{FrameRegisters, Registers, ticks_per_millisecond};
@@ -47,6 +48,7 @@ pub use midair_ids::{InvalidId, Pid, Tid};
 pub use regs::SignalMask;
 pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread};
 pub use urgent::{Pace, Urgent, avoid_processor};
+pub use watch::sleep_beside;
 
 /// The calling thread.
 pub(crate) fn own_tid() -> Tid {

@@ -136,6 +136,7 @@ impl Memory {
     /// Makes `call` through the thread that this is keyed on, or through another one of its process
     /// once that has ended: a leader may end at any time and leave a process that goes on.
     fn through_any(&self, operation: &'static str, call: impl Fn(Tid) -> isize) -> Result<usize> {
+        crate::watch::alive();
         let answer = |tid: Tid| usize::try_from(call(tid)).map_err(|_| Error::last(operation, tid));
         match answer(self.tid) {
             Err(error) if error.is_gone() => {

@@ -3,6 +3,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
+use crate::watch::{self, Watch};
 use crate::{Error, Pace, Registers, RemoteAddr, Result, SignalMask, Tid, arch, fault};
 
 /// `PTRACE_EVENT_STOP` (linux/ptrace.h); libc has it only for some targets.
@@ -101,6 +102,8 @@ pub struct Seized {
     tid: Tid,
     /// Tells `drop` that the thread has changed hands.
     released: bool,
+    /// None once it has changed hands.
+    watch: Option<Watch>,
     /// The kernel knows the tracer by its thread.
     here: PhantomData<*const ()>,
 }
@@ -112,6 +115,7 @@ pub struct Stopped {
     tid: Tid,
     kind: StopKind,
     released: bool,
+    watch: Option<Watch>,
     here: PhantomData<*const ()>,
 }
 
@@ -127,6 +131,7 @@ pub(crate) unsafe fn request(
     addr: usize,
     data: usize,
 ) -> Result<()> {
+    watch::alive();
     // SAFETY: the caller's promise.
     let answer = unsafe {
         libc::ptrace(
@@ -194,17 +199,24 @@ impl Seized {
     /// filtered).
     ///
     /// # Errors
-    /// [`Error::System`] with EPERM when it may not be traced or already is; [`Error::Gone`].
+    /// [`Error::System`] with EPERM when it may not be traced or already is, or where this process
+    /// must be watched and cannot be (EAGAIN); [`Error::Gone`].
     pub fn seize(tid: impl Into<Tid>, suspend_seccomp: bool) -> Result<Seized> {
         let tid = tid.into();
         let mut options = libc::PTRACE_O_TRACESYSGOOD;
         if suspend_seccomp {
             options |= libc::PTRACE_O_SUSPEND_SECCOMP;
         }
+        let watch = Watch::begin().map_err(|source| Error::System {
+            operation: "timer_create",
+            tid,
+            source,
+        })?;
         Plain::Seize(options).make(tid)?;
         let seized = Seized {
             tid,
             released: false,
+            watch: Some(watch),
             here: PhantomData,
         };
         fault::step("PTRACE_SEIZE");
@@ -245,6 +257,7 @@ impl Seized {
                         tid: self.tid,
                         kind,
                         released: false,
+                        watch: self.watch.take(),
                         here: PhantomData,
                     }),
                     Err(death) => Waited::Gone(death),
@@ -270,6 +283,7 @@ impl Seized {
             if deadline.passed() {
                 return Ok(Waited::TimedOut(self));
             }
+            watch::alive();
             pace.rest();
         }
     }
@@ -316,6 +330,7 @@ impl Drop for Seized {
         let again = Seized {
             tid: self.tid,
             released: true,
+            watch: self.watch.take(),
             here: PhantomData,
         };
         if again.interrupt().is_err() {
@@ -551,6 +566,7 @@ impl Stopped {
         Ok(Seized {
             tid: self.tid,
             released: false,
+            watch: self.watch.take(),
             here: PhantomData,
         })
     }

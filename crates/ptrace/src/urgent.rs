@@ -295,6 +295,7 @@ impl Pace {
 
     /// Rests until it is time to ask again.
     pub fn rest(&mut self) {
+        crate::watch::alive();
         let spent = self.began.elapsed();
         if self.beside.is_some() && spent >= self.ask {
             self.ask = spent + ASK_WHERE;

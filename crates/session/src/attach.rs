@@ -126,6 +126,10 @@ impl Session {
             notes: remarks.notes,
             ..Entry::default()
         };
+        // Tools, and a CUPTI that the caller named, were permitted for the rights that were inspected.
+        entered
+            .require_same_rights()
+            .map_err(|error| explain::failed(pid, &error))?;
         let target = held.with_worker(entered.worker_tid);
         // Dropping `entered` closes our end of the channel, which ends the worker thread's wait for an offer:
         // it parks.

@@ -98,6 +98,10 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
             "use the midair that attached first, or restart the process",
         ),
         EnterError::Gone { .. } | EnterError::Replaced { .. } => (Kind::NoProcess, ""),
+        EnterError::RightsChanged { .. } => (
+            Kind::NotPermitted,
+            "attach again: what it is allowed to do is then judged anew",
+        ),
         EnterError::TargetStopped { .. } => (
             Kind::Stopped,
             "let it go on first: in its debugger, by kill -CONT, or by fg in its shell",

@@ -2,10 +2,11 @@
 //! kill it half way.
 //!
 //! `midair-enter serve`: attaches repeatedly, as lines of its standard input say ("N WHAT PID
-//! CONTROL": WHAT happens to process PID after step N, see `strike.rs`), and says after each how it
+//! CONTROL": WHAT happens to process PID after step N, or at the point of that name, see
+//! `strike.rs`), and says after each how it
 //! went and what it has open.
 //!
-//! `midair-enter PID [--library FILE] [--fault POINT] [--die-after N] [--cycles N] [--stay]
+//! `midair-enter PID [--library FILE] [--fault POINT] [--stop-at POINT] [--die-after N] [--cycles N] [--stay]
 //! [--any-way]`
 
 mod strike;
@@ -51,14 +52,12 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
             "--boot-ms" => options.boot = Duration::from_millis(value()?.parse()?),
             "--stay" => stay = true,
             "--any-way" => any_way = true,
-            "--fault" => {
-                let name = value()?;
-                let point = FaultPoint::ALL
-                    .into_iter()
-                    .find(|point| point.name() == name)
-                    .ok_or(format!("no point is called {name}"))?;
-                fault::arm_at(point.name(), Action::DieHere);
-            }
+            "--fault" => fault::arm_at(point(&value()?)?.name(), Action::DieHere),
+            // As its user may do to it.
+            "--stop-at" => fault::arm_at(
+                point(&value()?)?.name(),
+                Action::Strike(Box::new(|_| fault::stop_here())),
+            ),
             other => return Err(format!("unknown word {other}").into()),
         }
     }
@@ -92,10 +91,18 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
             let mut line = String::new();
             std::io::stdin().lock().read_line(&mut line)?;
         }
+        entered.require_same_rights()?;
         entered.withdraw(&options)?;
         println!("withdrawn operations={}", fault::operations());
     }
     Ok(())
+}
+
+fn point(name: &str) -> Result<FaultPoint, String> {
+    FaultPoint::ALL
+        .into_iter()
+        .find(|point| point.name() == name)
+        .ok_or(format!("no point is called {name}"))
 }
 
 /// Through the socket of the process's own listener, where there is a library to load.
@@ -118,9 +125,11 @@ fn serve(socket: Option<PathBuf>) -> Result<(), Box<dyn std::error::Error>> {
             return Err(format!("what is {line:?}?").into());
         };
         let pid: Pid = pid.parse()?;
-        let struck = strike::arm(number.parse()?, what, pid, Path::new(control))?;
-        let done =
-            come_in(pid, socket.as_ref(), &options).and_then(|entered| entered.withdraw(&options));
+        let struck = strike::arm(number, what, pid, Path::new(control))?;
+        let done = come_in(pid, socket.as_ref(), &options).and_then(|entered| {
+            entered.require_same_rights()?;
+            entered.withdraw(&options)
+        });
         let (steps, _) = fault::disarm();
         let (took, step) = match struck.told() {
             Some((at, step)) => (at.elapsed(), step),

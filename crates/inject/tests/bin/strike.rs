@@ -28,9 +28,9 @@ impl Struck {
     }
 }
 
-/// Arms the fault: after `number` steps `kind` happens to the process `pid`. `control` is a pipe by
-/// which the process is told to do it itself, where it has to.
-pub fn arm(number: u64, kind: &str, pid: Pid, control: &Path) -> Result<Struck, String> {
+/// Arms the fault: after so many steps, or at the point of this name, `kind` happens to the process
+/// `pid`. `control` is a pipe by which the process is told to do it itself, where it has to.
+pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, String> {
     let letter = match kind {
         "kill" | "stop" => None,
         "exit" => Some(b'e'),
@@ -38,6 +38,8 @@ pub fn arm(number: u64, kind: &str, pid: Pid, control: &Path) -> Result<Struck, 
         "abort" => Some(b'a'),
         "exec" => Some(b'x'),
         "leader" => Some(b'l'),
+        "user" => Some(b'u'),
+        "raise" => Some(b's'),
         other => return Err(format!("nothing is called {other}")),
     };
     const SIGKILL: i32 = 9;
@@ -45,41 +47,50 @@ pub fn arm(number: u64, kind: &str, pid: Pid, control: &Path) -> Result<Struck, 
     let signal = if kind == "kill" { SIGKILL } else { SIGSTOP };
     let (struck, control, kind) = (Struck::default(), control.to_owned(), kind.to_owned());
     let told = struck.clone();
-    fault::arm(
-        number,
-        Action::Strike(Box::new(move |step| {
-            let before = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-            let began = Instant::now();
-            match letter {
-                Some(letter) => {
-                    let pipe = std::fs::OpenOptions::new().write(true).open(&control);
-                    let _gone = pipe.and_then(|mut pipe| pipe.write_all(&[letter]));
-                }
-                None => fault::signal(pid, signal),
+    let users = |pid: Pid| {
+        let all = task::list(pid).unwrap_or_default().into_iter();
+        all.filter_map(|tid| task::status(tid).ok())
+            .map(|status| status.uid)
+            .collect::<Vec<_>>()
+    };
+    let action = Action::Strike(Box::new(move |step| {
+        let before = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let users_before = users(pid);
+        let began = Instant::now();
+        match letter {
+            Some(letter) => {
+                let pipe = std::fs::OpenOptions::new().write(true).open(&control);
+                let _gone = pipe.and_then(|mut pipe| pipe.write_all(&[letter]));
             }
-            let shows = || {
-                let states: Vec<_> = task::list(pid)
-                    .unwrap_or_default()
-                    .into_iter()
-                    .filter_map(|tid| task::stat(tid).ok())
-                    .collect();
-                match kind.as_str() {
-                    "stop" => states.iter().any(|stat| stat.state == b'T'),
-                    "leader" => task::stat(pid).is_ok_and(|stat| stat.is_dead()),
-                    "exec" => std::fs::read_link(format!("/proc/{pid}/exe")).ok() != before,
-                    _ => states
-                        .iter()
-                        .all(|stat| stat.is_dead() || stat.flags & EXITING != 0),
-                }
-            };
-            let limit = Instant::now() + SHOWS_WITHIN;
-            while !shows() && Instant::now() < limit {
-                std::thread::sleep(Duration::from_micros(200));
+            None => fault::signal(pid, signal),
+        }
+        let shows = || {
+            let states: Vec<_> = task::list(pid)
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(|tid| task::stat(tid).ok())
+                .collect();
+            match kind.as_str() {
+                "stop" => states.iter().any(|stat| stat.state == b'T'),
+                "leader" => task::stat(pid).is_ok_and(|stat| stat.is_dead()),
+                "user" => users(pid) != users_before,
+                "exec" | "raise" => std::fs::read_link(format!("/proc/{pid}/exe")).ok() != before,
+                _ => states
+                    .iter()
+                    .all(|stat| stat.is_dead() || stat.flags & EXITING != 0),
             }
-            *told.0.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some((began.max(Instant::now()), step.to_string()));
-        })),
-    );
+        };
+        let limit = Instant::now() + SHOWS_WITHIN;
+        while !shows() && Instant::now() < limit {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        *told.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((began.max(Instant::now()), step.to_string()));
+    }));
+    match when.parse() {
+        Ok(number) => fault::arm(number, action),
+        Err(_) => fault::arm_at(when, action),
+    }
     Ok(struck)
 }
 

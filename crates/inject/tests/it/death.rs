@@ -23,7 +23,7 @@ fn attempt(pid: Pid, extra: &[&str]) -> bool {
 }
 
 /// All but leaked memory of ours is as before once the worker thread has given up.
-fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
+pub(crate) fn is_sound(target: &mut Target, before: &Snapshot, when: &str) {
     let pid = pid_of(target);
     until("the borrowed thread's return", || {
         let now = Snapshot::take(pid)?;

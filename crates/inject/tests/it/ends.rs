@@ -3,12 +3,16 @@
 //! own.
 
 use crate::common::{Pid, pid_of};
+use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::common::{PATIENCE, Snapshot, Target, check, compiled, start_with, until};
+use midair_inject::FaultPoint;
 use midair_tests::long;
 
 /// Longest that the attacher may need after the target's end: a second; ten where other tests run
@@ -25,8 +29,12 @@ const STEPS: u64 = 40;
 struct Attacher {
     process: Target,
     control: PathBuf,
-    _dir: tempfile::TempDir,
+    raised: Option<PathBuf>,
+    dir: tempfile::TempDir,
 }
+
+/// Somebody without rights.
+const USER: u32 = 12345;
 
 /// One round of it.
 #[derive(Debug)]
@@ -56,7 +64,8 @@ impl Attacher {
         Attacher {
             process: Target::spawn(command).unwrap(),
             control,
-            _dir: dir,
+            raised: None,
+            dir,
         }
     }
 
@@ -64,11 +73,28 @@ impl Attacher {
     fn target(&self, kinds: &[&str]) -> Target {
         let mut command = Command::new(compiled("target", false));
         command.env("CONTROL", &self.control);
+        if let Some(raised) = &self.raised {
+            command.env("RAISED", raised).uid(USER).gid(USER);
+        }
         start_with(command, kinds)
     }
 
-    fn round(&mut self, number: u64, what: &str, pid: Pid) -> Round {
-        let line = format!("{number} {what} {pid} {}", self.control.display());
+    /// From now on targets belong to somebody, and there is a set-uid program for them to execute.
+    fn with_targets_of_somebody(mut self) -> Attacher {
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        let raised = self.dir.path().join("raised");
+        std::fs::copy(compiled("raised", false), &raised).unwrap();
+        mode(self.dir.path(), 0o755);
+        mode(&self.control, 0o666);
+        mode(&raised, 0o4755);
+        self.raised = Some(raised);
+        self
+    }
+
+    fn round(&mut self, when: impl Display, what: &str, pid: Pid) -> Round {
+        let line = format!("{when} {what} {pid} {}", self.control.display());
         self.process.send(&line).unwrap();
         let said = self.process.expect("round").unwrap();
         let between = |from: &str, to: &str| {
@@ -102,6 +128,10 @@ fn fits(what: &str, round: &Round) -> bool {
             "stop" => told("is stopped"),
             "exec" => told("became another program") || told("the process ended"),
             "leader" => false,
+            "user" => told("has other rights than when it was inspected"),
+            "raise" => {
+                told("has other rights") || told("became another program") || told("process ended")
+            }
             _ => told("the process ended") || told("is a zombie") || told("no process"),
         }
 }
@@ -140,10 +170,20 @@ fn is_its_own(what: &str, mut target: Target, when: &str) {
         .unwrap_or_else(|error| panic!("{when}: {error}"));
         return;
     }
-    if what == "exec" {
-        target
+    if what == "user" {
+        nobody_traces();
+        check(&mut target);
+        target.wait(PATIENCE).unwrap().success().unwrap();
+        return;
+    }
+    if what == "exec" || what == "raise" {
+        let said = target
             .expect("other")
             .unwrap_or_else(|error| panic!("{when}: {error}"));
+        assert!(
+            what == "exec" || said == format!("other {USER} 0"),
+            "{said}"
+        );
         nobody_traces();
     }
     let exit = target
@@ -153,7 +193,7 @@ fn is_its_own(what: &str, mut target: Target, when: &str) {
         "kill" => exit.signal() == Some(libc::SIGKILL),
         "abort" => exit.signal() == Some(libc::SIGABRT),
         "_exit" => exit.status.code() == Some(7),
-        "exec" => exit.status.code() == Some(5),
+        "exec" | "raise" => exit.status.code() == Some(5),
         _ => exit.status.code() == Some(0),
     };
     assert!(ended, "{when}: {exit}");
@@ -161,7 +201,10 @@ fn is_its_own(what: &str, mut target: Target, when: &str) {
 
 /// One target per step, until an attach comes to its end before the step.
 fn after_every_step(what: &str, kinds: &[&str]) {
-    let mut attacher = Attacher::start();
+    after_every_step_of(Attacher::start(), what, kinds);
+}
+
+fn after_every_step_of(mut attacher: Attacher, what: &str, kinds: &[&str]) {
     // What stays for good (the allocator's arenas, the first thread's stack) is there after one
     // attach.
     let first = attacher.target(kinds);
@@ -248,6 +291,36 @@ fn becomes_another_program() {
 #[test]
 fn is_stopped() {
     on_all_kinds("stop", &["1", "read"]);
+}
+
+/// A process changes its user in the middle, and goes on as it was.
+#[test]
+fn becomes_another_user() {
+    if !midair_tests::is_root_for("to become another user").unwrap() {
+        return;
+    }
+    // When the thread is chosen but not yet held, and when all is done but the offer. Not in between:
+    // the C library changes the user of all threads or none, and waits for the one that is held.
+    let mut attacher = Attacher::start();
+    for point in [FaultPoint::Chosen, FaultPoint::Offering] {
+        // Their signal handler ends a poll, and not a read.
+        let target = attacher.target(&["0", "read"]);
+        let round = attacher.round(point.name(), "user", pid_of(&target));
+        let when = format!("{round:?}");
+        assert!(round.outcome.contains("has other rights"), "{when}");
+        is_its_own("user", target, &when);
+    }
+    attacher.process.wait(PATIENCE).unwrap().success().unwrap();
+}
+
+/// Somebody's process executes a program with the set-uid bit while root attaches to it.
+#[test]
+fn raises_its_rights() {
+    if !midair_tests::is_root_for("to make a set-uid program").unwrap() {
+        return;
+    }
+    let attacher = Attacher::start().with_targets_of_somebody();
+    after_every_step_of(attacher, "raise", &["1", "cond", "poll"]);
 }
 
 #[test]

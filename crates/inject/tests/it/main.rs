@@ -16,3 +16,4 @@ mod safe_point;
 mod seccomp;
 mod socket;
 mod states;
+mod watch;

@@ -153,7 +153,7 @@ fn serve(install: &Install) -> Result<(), Error> {
             return Err(format!("what is {line:?}?").into());
         };
         let pid: Pid = pid.parse()?;
-        let struck = strike::arm(number.parse()?, what, pid, Path::new(control))?;
+        let struck = strike::arm(number, what, pid, Path::new(control))?;
         let request = request(pid, directory, Duration::from_secs(5));
         let done = attach(&request, install, Some(&struck), None);
         let (_, _) = fault::disarm();

@@ -1,0 +1,94 @@
+//! The user of an attacher with file capabilities stops it while it holds a thread: it is killed, by
+//! which the thread is let go, and the thread restores itself.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::{PATIENCE, Snapshot, check, compiled, end, pid_of, run, start_with};
+use crate::death::is_sound;
+use midair_inject::FaultPoint;
+
+/// Somebody without rights.
+const USER: u32 = 12345;
+
+/// Gives a program CAP_SYS_PTRACE and CAP_DAC_OVERRIDE; false where the file system has no place
+/// for that.
+fn give_capabilities(program: &Path) -> bool {
+    // struct vfs_cap_data (linux/capability.h), revision 2 with the bit "effective".
+    let words: [u32; 5] = [0x0200_0001, 1 << 19 | 1 << 1, 0, 0, 0];
+    let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let path = std::ffi::CString::new(program.as_os_str().as_bytes()).unwrap();
+    // SAFETY: C strings and a buffer of the length given, all live for the call.
+    unsafe {
+        libc::setxattr(
+            path.as_ptr(),
+            c"security.capability".as_ptr(),
+            value.as_ptr().cast(),
+            value.len(),
+            0,
+        ) == 0
+    }
+}
+
+/// The attacher with capabilities, in a directory of its own.
+fn attacher_with_capabilities() -> Option<(tempfile::TempDir, PathBuf)> {
+    if !midair_tests::is_root_for("to give a program capabilities").unwrap() {
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = dir.path().join("midair-enter");
+    std::fs::copy(env!("CARGO_BIN_EXE_midair-enter"), &program).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    if !give_capabilities(&program) {
+        midair_tests::leave_out("no file capabilities here").unwrap();
+        return None;
+    }
+    Some((dir, program))
+}
+
+#[test]
+fn an_attacher_that_is_stopped_lets_go() {
+    let Some((_dir, program)) = attacher_with_capabilities() else {
+        return;
+    };
+    let mut command = Command::new(compiled("target", false));
+    command.uid(USER).gid(USER);
+    let mut target = start_with(command, &["1", "sem"]);
+    let pid = pid_of(&target);
+    check(&mut target);
+    let before = Snapshot::take(pid).unwrap();
+    let attacher = |words: &[&str]| {
+        let mut command = Command::new(&program);
+        command.arg(pid.to_string()).args(["--boot-ms", "1500"]);
+        command.args(["--find-ms", "20000"]).args(words);
+        command.uid(USER).gid(USER);
+        command
+    };
+    let mut longest = Duration::ZERO;
+    for point in [
+        FaultPoint::Proven,
+        FaultPoint::Framed,
+        FaultPoint::Mapped,
+        FaultPoint::Written,
+        FaultPoint::Started,
+        FaultPoint::Made,
+    ] {
+        let name = point.name();
+        let began = Instant::now();
+        let exit = run(attacher(&["--stop-at", name]), PATIENCE)
+            .unwrap_or_else(|error| panic!("stopped at {name}, it holds the thread: {error}"));
+        assert_eq!(exit.signal(), Some(libc::SIGKILL), "{name}: {exit}");
+        longest = longest.max(began.elapsed());
+        is_sound(&mut target, &before, name);
+    }
+    eprintln!("from the start of an attacher that is stopped to its end: {longest:?} at most");
+    // Who is not stopped is not killed. On a machine with too much to do it may be.
+    let enters = || run(attacher(&[]), PATIENCE).unwrap().status.success();
+    assert!((0..5).any(|_| enters()));
+    end(target);
+}
