@@ -206,6 +206,9 @@ fn use_it<T>(
                 "it has other rights than its process had",
             ));
         }
+        Some(Differs::ChangesUser) => {
+            return Err(NotHeld::Unsuitable("its user is being changed"));
+        }
         Some(other) => {
             return Err(NotHeld::Failed(
                 other.into_error(look.pid, "stopping a thread"),

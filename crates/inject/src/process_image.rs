@@ -13,6 +13,7 @@ use midair_ptrace::{Deadline, Pace};
 
 use midair_record::boot::step;
 
+use crate::arch::SETXID;
 use crate::error::{EnterError, Refusal, step_words};
 
 /// The state of the process.
@@ -67,6 +68,9 @@ pub(crate) enum Differs {
     Rights,
     /// This thread alone has other rights than the process: ours would inherit them.
     ThreadRights,
+    /// The C library is about to change its user, as that of all threads (setuid(3)). It has a lock
+    /// until then that `pthread_create` takes, too.
+    ChangesUser,
 }
 
 impl Differs {
@@ -74,7 +78,9 @@ impl Differs {
         match self {
             Differs::Gone => EnterError::Gone { during },
             Differs::Program => EnterError::Replaced { during },
-            Differs::Rights | Differs::ThreadRights => EnterError::RightsChanged { pid, during },
+            Differs::Rights | Differs::ThreadRights | Differs::ChangesUser => {
+                EnterError::RightsChanged { pid, during }
+            }
         }
     }
 }
@@ -130,6 +136,9 @@ impl ProcessImage {
         let Ok(status) = task::status(tid) else {
             return Some(Differs::Gone);
         };
+        if status.sig_pending & SETXID != 0 {
+            return Some(Differs::ChangesUser);
+        }
         let now = auxv(tid);
         let other_program = (!self.auxv.is_empty() && now != self.auxv)
             || (self.exe.is_some() && exe(tid) != self.exe)

@@ -11,7 +11,7 @@ mod x86_64;
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::*;
-pub(crate) use scratch::{Scratch, fill_scratch};
+pub(crate) use scratch::{SETXID, Scratch, fill_scratch};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;
 

@@ -25,7 +25,7 @@ pub(crate) struct Scratch {
     pub(crate) pair: [u32; 2],
     /// `struct sched_param`, zero, and padding.
     pub(crate) sched: [u32; 2],
-    /// Every signal.
+    /// Every signal but [`SETXID`].
     pub(crate) all_signals: u64,
     /// Name of the worker thread.
     pub(crate) name: [u8; 16],
@@ -81,7 +81,7 @@ pub(crate) fn fill_scratch(block: &mut [u8], base: u64, guard: (u64, u64)) {
     put(at!(part) + 8, &64_u64.to_le_bytes());
     // POLLIN
     put(at!(poll) + 4, &1_u16.to_le_bytes());
-    put(at!(all_signals), &u64::MAX.to_le_bytes());
+    put(at!(all_signals), &(!SETXID).to_le_bytes());
     put(at!(name), THREAD_NAME.as_bytes());
     put(at!(entry), ENTRY.as_bytes());
     put(at!(guard_base), &guard.0.to_le_bytes());
@@ -90,3 +90,8 @@ pub(crate) fn fill_scratch(block: &mut [u8], base: u64, guard: (u64, u64)) {
 
 // Both end with a zero within their space.
 const _: () = assert!(THREAD_NAME.len() < 16 && ENTRY.len() < 32);
+
+/// The C library's signal by which it changes the user of all threads (setuid(3)), SIGSETXID, as a
+/// bit of a mask. It waits until every thread has obeyed, so the worker thread leaves it open: the
+/// program's next setuid would not return otherwise.
+pub(crate) const SETXID: u64 = 1 << (33 - 1);

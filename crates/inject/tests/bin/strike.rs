@@ -73,7 +73,7 @@ pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, S
             match kind.as_str() {
                 "stop" => states.iter().any(|stat| stat.state == b'T'),
                 "leader" => task::stat(pid).is_ok_and(|stat| stat.is_dead()),
-                "user" => users(pid) != users_before,
+                "user" => users(pid).iter().all(|user| !users_before.contains(user)),
                 "exec" | "raise" => std::fs::read_link(format!("/proc/{pid}/exe")).ok() != before,
                 _ => states
                     .iter()
