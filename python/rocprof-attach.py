@@ -34,15 +34,25 @@ class AttachError(RuntimeError):
         self.exit_code = exit_code
 
 
-def default_library():
-    """The attach library of this file's own installation, or its bare name for the loader to find."""
-    folder = os.path.realpath(__file__)
-    # This file lies in bin/, or as a package in lib/python3/site-packages/rocprof_attach/.
-    for _ in range(5):
-        folder = os.path.dirname(folder)
-        library = os.path.join(folder, "lib", LIBRARY)
-        if os.path.isfile(library):
-            return library
+# Where this file lies in an installation, as seen from its prefix.
+PLACES = (
+    os.path.join("bin", "rocprof-attach"),
+    os.path.join("bin", "rocprof-attach.py"),
+    os.path.join("lib", "python3", "site-packages", "rocprof_attach", "__init__.py"),
+)
+
+
+def default_library(file=__file__):
+    """The attach library of this file's own installation, or its bare name for the loader to find.
+
+    Only in the layout of an installation: a copy of this file elsewhere has no prefix, and a directory above it may be somebody
+    else's (/tmp/lib)."""
+    file = os.path.realpath(file)
+    for place in PLACES:
+        if file.endswith(os.sep + place):
+            library = os.path.join(file[: -len(place)], "lib", LIBRARY)
+            if os.path.isfile(library):
+                return library
     return LIBRARY
 
 

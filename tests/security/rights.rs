@@ -1,1 +1,384 @@
 //! A user of a midair with raised rights, and programs that raise their own between two looks.
+//!
+//! The engine's part is in `crates/inject/tests/it`: `ends::raises_its_rights`,
+//! `ends::becomes_another_user`, `watch::an_attacher_that_is_stopped_lets_go`.
+
+use midair_tests::compile::{attack_library, attack_program, host_program};
+use midair_tests::stage::{plain_environment, stage};
+use midair_tests::stand_in::Kit;
+use midair_tests::target::{Exit, PATIENCE, Target, run};
+use midair_tests::{Result, is_root_for};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Somebody without rights.
+const USER: u32 = 12345;
+/// CAP_SYS_PTRACE, and CAP_DAC_OVERRIDE for the files in `/proc` of another user's process.
+const BOTH: u32 = 1 << 19 | 1 << 1;
+
+fn mode(path: &Path, mode: u32) -> Result<()> {
+    Ok(fs::set_permissions(path, PermissionsExt::from_mode(mode))?)
+}
+
+/// A directory that everybody may enter and only root may change.
+fn roots_directory() -> Result<tempfile::TempDir> {
+    let dir = tempfile::tempdir()?;
+    mode(dir.path(), 0o755)?;
+    Ok(dir)
+}
+
+/// Gives a program file capabilities (`struct vfs_cap_data`, revision 2, effective; source: linux/capability.h).
+fn give(path: &Path, capabilities: u32) -> Result<bool> {
+    let words = [0x0200_0001_u32, capabilities, 0, 0, 0];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())?;
+    // SAFETY: NUL-terminated names and a live buffer of the length given.
+    let set = unsafe {
+        libc::setxattr(
+            path.as_ptr(),
+            c"security.capability".as_ptr(),
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            0,
+        )
+    };
+    Ok(set == 0)
+}
+
+/// An installation of root's whose `midair` has file capabilities and may be run by everybody.
+struct Installed {
+    dir: tempfile::TempDir,
+}
+
+impl Installed {
+    fn new() -> Result<Option<Installed>> {
+        if !is_root_for("to give a program file capabilities")? {
+            return Ok(None);
+        }
+        let dir = roots_directory()?;
+        let copied = Command::new("cp")
+            .arg("-rL")
+            .args([stage()?.join("bin"), stage()?.join("lib")])
+            .arg(dir.path())
+            .status()?;
+        let readable = Command::new("chmod")
+            .args(["-R", "u=rwX,go=rX"])
+            .arg(dir.path())
+            .status()?;
+        assert!(copied.success() && readable.success());
+        let installed = Installed { dir };
+        if !give(&installed.midair(), BOTH)? {
+            midair_tests::leave_out("the file system has no file capabilities")?;
+            return Ok(None);
+        }
+        Ok(Some(installed))
+    }
+
+    fn midair(&self) -> PathBuf {
+        self.dir.path().join("bin/midair")
+    }
+}
+
+/// A command as that user runs it.
+fn as_user(program: &Path, uid: u32) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env_clear()
+        .envs(plain_environment())
+        .uid(uid)
+        .gid(uid);
+    command
+}
+
+/// A program that waits, of this user, working in that directory.
+fn waiting(uid: u32, at: &Path) -> Result<Target> {
+    let mut command = as_user(&host_program("plain_threads")?, uid);
+    command.args(["1", "1"]).current_dir(at);
+    let mut target = Target::spawn(command)?;
+    target.expect("ready")?;
+    Ok(target)
+}
+
+/// B5: variables that name a library made it run in a set-uid program.
+#[test]
+fn a_set_uid_program_loads_no_library_of_its_user() -> Result<()> {
+    if !is_root_for("to make a set-uid program")? {
+        return Ok(());
+    }
+    let dir = roots_directory()?;
+    let program = dir.path().join("raised_runtime");
+    fs::copy(attack_program("raised_runtime")?, &program)?;
+    let evil = dir.path().join("evil.so");
+    fs::copy(attack_library("evil")?, &evil)?;
+    mode(&evil, 0o755)?;
+    let marks = dir.path().join("marks");
+    fs::create_dir(&marks)?;
+    mode(&marks, 0o777)?;
+    let register = dir.path().join("librocprofiler-register.so.0");
+    fs::copy(stage()?.join("lib/librocprofiler-register.so.0"), &register)?;
+    let path = |file: &Path| file.display().to_string();
+    let attacks: [&[(&str, String)]; 4] = [
+        &[("ROCPROFILER_REGISTER_LIBRARY", path(&evil))],
+        &[
+            ("ROCPROFILER_REGISTER_LIBRARY", path(&evil)),
+            ("ROCPROFILER_REGISTER_FORCE_LOAD", "1".into()),
+        ],
+        &[
+            ("ROCPROFILER_REGISTER_LIBRARY", "evil.so".into()),
+            ("ROCP_TOOL_LIBRARIES", path(&evil)),
+        ],
+        &[
+            ("ROCP_TOOL_LIBRARIES", path(&evil)),
+            ("ROCP_TOOL_ATTACH", "1".into()),
+        ],
+    ];
+    let attempt = |permissions: u32, attack: &[(&str, String)], name: &str| -> Result<String> {
+        mode(&program, permissions)?;
+        let mark = marks.join(name);
+        let mut command = as_user(&program, USER);
+        command
+            .arg(&register)
+            .env("EVIL_MARK", &mark)
+            .envs(attack.iter().map(|(name, value)| (*name, value.as_str())));
+        let exit = run(command, PATIENCE)?.success()?;
+        let effective = if permissions & 0o4000 == 0 { USER } else { 0 };
+        let said = exit.stdout.last().cloned().unwrap_or_default();
+        assert!(said.ends_with(&format!(" {USER} {effective}")), "{exit}");
+        Ok(fs::read_to_string(&mark).unwrap_or_default())
+    };
+    for (index, attack) in attacks.iter().enumerate() {
+        let told = attempt(0o4755, attack, &format!("raised-{index}"))?;
+        assert_eq!(told, "", "{attack:?}");
+    }
+    // The same works in an ordinary program, whose user may load what they like.
+    for (index, attack) in attacks[..3].iter().enumerate() {
+        let told = attempt(0o755, attack, &format!("plain-{index}"))?;
+        assert_eq!(told, format!("evil {USER} {USER}\n"), "{attack:?}");
+    }
+    Ok(())
+}
+
+/// B6: with CAP_SYS_PTRACE the links of `/proc` lead into directories that are closed to the user.
+#[test]
+fn the_links_of_proc_lead_nobody_into_closed_directories() -> Result<()> {
+    let Some(installed) = Installed::new()? else {
+        return Ok(());
+    };
+    let home = tempfile::tempdir()?;
+    mode(home.path(), 0o700)?;
+    let inside = home.path().join("inside");
+    fs::create_dir(&inside)?;
+    mode(&inside, 0o777)?;
+    fs::write(inside.join("secret.so"), "x")?;
+    mode(&inside.join("secret.so"), 0o644)?;
+    let roots = waiting(0, &inside)?;
+    let own = waiting(USER, Path::new("/"))?;
+    let attach = |variable: &str, path: String| -> Result<Exit> {
+        let mut command = as_user(&installed.midair(), USER);
+        command
+            .args(["attach", &own.pid().to_string()])
+            .env(variable, path);
+        run(command, PATIENCE)
+    };
+    for link in ["cwd", "root"] {
+        let below = match link {
+            "cwd" => format!("/proc/{}/cwd", roots.pid()),
+            _ => format!("/proc/{}/root{}", roots.pid(), inside.display()),
+        };
+        // Whether a file is there must not be told: both are refused in the same words.
+        let [there, missing] = ["secret.so", "missing.so"].map(|file| {
+            let exit = attach("ROCPROF_ATTACH_TOOL_LIBRARY", format!("{below}/{file}"))?;
+            let said = exit.stderr.join("\n").replace(file, "FILE");
+            Result::Ok((exit.status.code(), said))
+        });
+        let (there, missing) = (there?, missing?);
+        assert!(there.1.contains("is not a file"), "{there:?}");
+        assert_eq!(there, missing, "{link}");
+    }
+    // Nor may results be written there.
+    let doctor = |path: String| -> Result<String> {
+        let mut command = as_user(&installed.midair(), USER);
+        command
+            .args(["doctor", &own.pid().to_string()])
+            .env("ROCPROF_OUTPUT_PATH", path);
+        Ok(run(command, PATIENCE)?.to_string())
+    };
+    let said = doctor(format!("/proc/{}/cwd", roots.pid()))?;
+    assert!(said.contains("Permission denied"), "{said}");
+    assert_eq!(fs::read_dir(&inside)?.count(), 1);
+    Ok(())
+}
+
+/// Tells when a file is opened.
+struct Opened(fs::File);
+
+impl Opened {
+    fn watch(path: &Path) -> Result<Opened> {
+        use std::os::fd::FromRawFd;
+        let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())?;
+        // SAFETY: a flag; the result is checked and owned by the file.
+        let fd = unsafe { libc::inotify_init1(libc::IN_CLOEXEC) };
+        assert!(fd >= 0);
+        // SAFETY: the descriptor was just made.
+        let file = unsafe { fs::File::from_raw_fd(fd) };
+        // SAFETY: a live descriptor and a C string.
+        let watch = unsafe { libc::inotify_add_watch(fd, path.as_ptr(), libc::IN_OPEN) };
+        assert!(watch >= 0);
+        Ok(Opened(file))
+    }
+
+    /// Whether it was, within the limit.
+    fn is(&mut self, milliseconds: i32) -> Result<bool> {
+        use std::os::fd::AsRawFd;
+        let mut entry = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one live pollfd.
+        let there = unsafe { libc::poll(&raw mut entry, 1, milliseconds) } > 0;
+        if there {
+            std::io::Read::read(&mut self.0, &mut [0; 4096])?;
+        }
+        Ok(there)
+    }
+}
+
+/// B7: who may run midair by a link of their own has its libraries beside that link. They are
+/// checked; then the user turns the link to others, while midair is stopped.
+#[test]
+fn a_link_that_is_turned_after_the_check_leads_nowhere() -> Result<()> {
+    let Some(installed) = Installed::new()? else {
+        return Ok(());
+    };
+    let kit = Kit::new()?;
+    let mark = kit.scratch().join("mark");
+    let users = installed.dir.path().join("users");
+    for place in [users.clone(), users.join("bin")] {
+        fs::create_dir(&place)?;
+        chown(&place, Some(USER), Some(USER))?;
+    }
+    // One file by two names, as a user makes it where hard links are not protected.
+    let midair = users.join("bin/midair");
+    fs::hard_link(installed.midair(), &midair)?;
+    let evil = users.join("evil");
+    fs::create_dir_all(evil.join("rocprofiler-sdk"))?;
+    for file in [
+        "librocprofiler-sdk.so.1",
+        "libmidair-cuda.so",
+        "rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
+    ] {
+        fs::copy(attack_library("evil")?, evil.join(file))?;
+    }
+    let link = users.join("lib");
+    let turn_to = |aim: &Path| -> Result<()> {
+        let fresh = users.join("fresh");
+        symlink(aim, &fresh)?;
+        Ok(fs::rename(&fresh, &link)?)
+    };
+    let good = installed.dir.path().join("lib");
+    // The last one that is checked.
+    let last = good.join("libmidair-cuda.so");
+    let mut turned = 0;
+    for round in 0..8 {
+        // Root's: the user could not load anything there.
+        let mut target = kit.start(
+            "two_gpus",
+            &format!("log-{round}"),
+            &[("EVIL_MARK", &mark.display().to_string())],
+        )?;
+        target.target.expect("ready")?;
+        turn_to(&good)?;
+        let mut opened = Opened::watch(&last)?;
+        let out = tempfile::tempdir()?;
+        mode(out.path(), 0o777)?;
+        let mut command = as_user(&midair, USER);
+        command
+            .args(["attach", &target.target.pid().to_string()])
+            .args(["--kernel-trace", "--duration", "100ms", "-d"])
+            .arg(out.path());
+        let attacher = Target::spawn(command)?;
+        if opened.is(20_000)? {
+            attacher.signal(libc::SIGSTOP)?;
+            turn_to(&evil)?;
+            attacher.signal(libc::SIGCONT)?;
+            turned += 1;
+        }
+        let exit = attacher.wait(PATIENCE)?;
+        let loaded = fs::read_to_string(&mark).unwrap_or_default();
+        assert_eq!(loaded, "", "round {round}: {exit}");
+        assert!(exit.status.success(), "round {round}: {exit}");
+    }
+    assert!(turned > 0);
+    Ok(())
+}
+
+/// B8: a copy of `rocprof-attach` looked for a library in five directories above it.
+#[test]
+fn rocprof_attach_takes_its_library_from_its_own_prefix_only() -> Result<()> {
+    let dir = roots_directory()?;
+    let library = dir.path().join("lib/librocprofiler-sdk-rocattach.so.1");
+    let nested = dir.path().join("a/b/c");
+    fs::create_dir_all(&nested)?;
+    fs::create_dir(dir.path().join("bin"))?;
+    fs::create_dir(dir.path().join("lib"))?;
+    fs::copy(attack_library("evil")?, &library)?;
+    let mark = dir.path().join("mark");
+    let attempt = |at: PathBuf| -> Result<String> {
+        fs::copy(workspace_file("python/rocprof-attach.py"), &at)?;
+        let mut command = Command::new("python3");
+        command
+            .arg(&at)
+            .args(["-p", "1", "-d", "1"])
+            .env_clear()
+            .envs(plain_environment())
+            .env("EVIL_MARK", &mark);
+        let exit = run(command, PATIENCE)?;
+        assert!(!exit.status.success(), "{exit}");
+        Ok(fs::read_to_string(&mark).unwrap_or_default())
+    };
+    for name in ["rocprof-attach", "a/rocprof-attach", "a/b/c/rocprof-attach"] {
+        assert_eq!(attempt(dir.path().join(name))?, "", "{name}");
+    }
+    // In an installation it is the right one.
+    assert_ne!(attempt(dir.path().join("bin/rocprof-attach"))?, "");
+    Ok(())
+}
+
+fn workspace_file(name: &str) -> PathBuf {
+    midair_tests::workspace().join(name)
+}
+
+/// B9: a midair with capabilities that everybody may run, or replace, is reported.
+#[test]
+fn doctor_reports_who_else_may_run_or_replace_a_midair_with_capabilities() -> Result<()> {
+    let Some(installed) = Installed::new()? else {
+        return Ok(());
+    };
+    let own = waiting(USER, Path::new("/"))?;
+    let doctor = || -> Result<String> {
+        let mut command = as_user(&installed.midair(), USER);
+        command.args(["doctor", &own.pid().to_string()]);
+        Ok(run(command, PATIENCE)?.stdout.join("\n"))
+    };
+    let said = doctor()?;
+    assert!(said.contains("everybody may run it"), "{said}");
+    // For a group, as it is recommended.
+    chown(installed.midair(), Some(0), Some(USER))?;
+    mode(&installed.midair(), 0o750)?;
+    // Changing the owner has taken them away.
+    assert!(give(&installed.midair(), BOTH)?);
+    let said = doctor()?;
+    assert!(!said.contains("adds rights to yours"), "{said}");
+    let mut stranger = as_user(&installed.midair(), USER + 1);
+    stranger.args(["doctor", &own.pid().to_string()]);
+    assert!(Target::spawn(stranger).is_err(), "a stranger runs it");
+    // Others may put another program in its place.
+    mode(&installed.dir.path().join("bin"), 0o777)?;
+    let said = doctor()?;
+    assert!(said.contains("can be replaced"), "{said}");
+    Ok(())
+}

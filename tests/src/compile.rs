@@ -93,6 +93,14 @@ pub fn attack_program(name: &str) -> Result<PathBuf> {
     program(&workspace().join("tests/security/attacks"), name)
 }
 
+/// Compiles `tests/security/attacks/NAME.c` for this machine into a library; returns its path.
+///
+/// # Errors
+/// What the compiler said.
+pub fn attack_library(name: &str) -> Result<PathBuf> {
+    library(&workspace().join("tests/security/attacks"), name)
+}
+
 fn program(sources: &Path, name: &str) -> Result<PathBuf> {
     let dir = workspace().join("target/test-programs");
     std::fs::create_dir_all(&dir)?;
@@ -112,12 +120,16 @@ fn program(sources: &Path, name: &str) -> Result<PathBuf> {
 /// # Errors
 /// What the compiler said.
 pub fn host_library(name: &str) -> Result<PathBuf> {
+    library(&sources(), name)
+}
+
+fn library(sources: &Path, name: &str) -> Result<PathBuf> {
     let dir = workspace().join("target/test-programs");
     std::fs::create_dir_all(&dir)?;
     let target = dir.join(format!("lib{name}.so"));
     build(
         &["cc"],
-        &sources().join(format!("{name}.c")),
+        &sources.join(format!("{name}.c")),
         &target,
         &["-shared", "-fPIC"],
         |path| Ok(path.to_str().ok_or("a path is text")?.to_owned()),

@@ -1,6 +1,10 @@
 //! Whether a process is still the one that was inspected. It may end at any time, become another program
 //! by `exec`, or be stopped by job control. What is then found at an address, or not found there, says
 //! nothing about the process that was inspected.
+//!
+//! It may also have other rights by then than those for which the attach was permitted.
+//!
+//! Decisions: ENG-050 (`docs/deviations/engine.md`).
 
 use std::fs;
 use std::io;

@@ -8,6 +8,8 @@
 //! says in time that it runs. The kernel lets go of the threads that a process traced when that
 //! process ends, and what is on such a thread's stack by then restores it.
 //!
+//! Decisions: ENG-051 (`docs/deviations/engine.md`).
+//!
 //! It costs two system calls for each thread that is traced, and one more each millisecond. For an
 //! attacher without such rights nothing is done: its user may trace those threads by other means.
 

@@ -7,6 +7,8 @@
 //!
 //! Switches that only turn something off, levels of logging and numbers are read as ever: they give
 //! nobody anything.
+//!
+//! Decisions: ENG-052 (`docs/deviations/engine.md`).
 
 use std::ffi::OsString;
 

@@ -11,7 +11,7 @@ mod environment;
 mod target;
 
 use crate::explain;
-use crate::install::{Install, Tools};
+use crate::install::{self, Install, Tools};
 use crate::process::{live, root_of};
 use crate::request::Request;
 use crate::runtime::{self, Platform};
@@ -227,6 +227,9 @@ fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option
     }
     let place = install.sdk.parent().unwrap_or(&install.sdk);
     lines.pass("libraries", format!("ours are in {}", place.display()));
+    if let Some(weakness) = install::weakness() {
+        lines.note("installation", weakness);
+    }
     if platform == Platform::Cuda {
         lines.note("tools", "none is sent to a CUDA process");
         return Some((install, Tools::default()));

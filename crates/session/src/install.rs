@@ -6,6 +6,7 @@ use midair_procinfo::Tid;
 use midair_settings::Settings;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -220,6 +221,27 @@ impl Install {
         )
         .hint("give its path as this process sees it: it is sent to the target"))
     }
+}
+
+/// What is unsafe about the file of a program that has more rights than its user, in words: who else
+/// may run it, or replace it. None for other programs, and where all is well.
+pub(crate) fn weakness() -> Option<String> {
+    if !rights::is_privileged() {
+        return None;
+    }
+    let path = std::env::current_exe().ok()?;
+    if let Err(why) = rights::trusted(&path) {
+        return Some(format!(
+            "this program adds rights to yours and can be replaced: {why}"
+        ));
+    }
+    let mode = std::fs::metadata(&path).ok()?.permissions().mode();
+    (mode & 0o001 != 0).then(|| {
+        format!(
+            "this program adds rights to yours, and everybody may run it: sudo chgrp profilers {0}; sudo chmod 0750 {0}; then give it its capabilities again (setcap)",
+            path.display()
+        )
+    })
 }
 
 /// The tools of a session.

@@ -179,6 +179,8 @@ fn open_at(directory: Option<&File>, name: &OsStr, flags: i32) -> io::Result<Fil
 /// lead to files: with CAP_SYS_PTRACE the links `cwd`, `root` and `fd` in another user's `/proc/PID`
 /// lead into directories that are closed to the user. The supplementary groups are the user's own
 /// already: starting a program changes none of them.
+///
+/// Decisions: ENG-053 (`docs/deviations/engine.md`).
 #[derive(Debug)]
 struct FileIdentity {
     uid: u32,
