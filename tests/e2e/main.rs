@@ -26,6 +26,7 @@ mod memory;
 mod memory_hip;
 mod mixing;
 mod newer_hsa;
+mod no_entry;
 mod profiler;
 mod raw_queues;
 mod refusals;

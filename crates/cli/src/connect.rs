@@ -2,9 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use midair_failure::Failure;
-use midair_session::{Collected, Group, GroupCollected, Listing, Session};
+use midair_session::{Collected, Group, GroupCollected, Listing, NoEntry, Session};
 
 use crate::engine::{
     Attached, Check, Engine, Entry, Event, GroupRequest, Notice, Request, Style, Trace, Written,
@@ -35,7 +36,10 @@ impl Engine for SessionEngine {
     }
 
     fn attach(&self, request: &Request) -> Result<Box<dyn Attached>, Failure> {
-        Ok(Box::new(Session::attach(request)?))
+        Ok(match request.no_entry {
+            true => Box::new(NoEntry::attach(request)?),
+            false => Box::new(Session::attach(request)?),
+        })
     }
 
     fn attach_group(&self, request: GroupRequest) -> Result<Box<dyn Attached>, Failure> {
@@ -58,6 +62,28 @@ impl Attached for Session {
 
     fn detach(self: Box<Self>) -> Result<Box<dyn Trace>, Failure> {
         Ok(Box::new(Session::detach(*self)?))
+    }
+}
+
+impl Attached for NoEntry {
+    fn poll(&mut self) -> Result<Event, Failure> {
+        NoEntry::poll(self)
+    }
+
+    fn wake(&self) -> Option<BorrowedFd<'_>> {
+        Some(NoEntry::wake(self))
+    }
+
+    fn heartbeat(&self) -> Duration {
+        NoEntry::heartbeat(self)
+    }
+
+    fn entry(&self) -> Option<&Entry> {
+        Some(NoEntry::entry(self))
+    }
+
+    fn detach(self: Box<Self>) -> Result<Box<dyn Trace>, Failure> {
+        Ok(Box::new(NoEntry::detach(*self)?))
     }
 }
 

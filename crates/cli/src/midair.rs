@@ -229,6 +229,15 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     if let Some(drain) = given.duration("drain") {
         request.drain = drain;
     }
+    request.no_entry = given.is_on("no-entry");
+    let alone = matches!(target, Target::One(_)) && !given.is_on("dry-run");
+    if request.no_entry && !alone {
+        return Err(Failure::new(
+            Kind::Usage,
+            "--no-entry records one process, and is not with --tree, --all, --name and --dry-run",
+        )
+        .hint("midair attach --no-entry PID"));
+    }
     if given.is_on("dry-run") {
         if target.pid().is_none() {
             return Err(Failure::new(Kind::Usage, "--dry-run checks one process")

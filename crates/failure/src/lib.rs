@@ -50,6 +50,8 @@ pub enum Kind {
     NoCupti = 27,
     /// Another profiler is active in the process: CUPTI serves one at a time.
     OtherProfiler = 28,
+    /// The kernel's driver or the GPUs have no dispatch log, or none that is known.
+    NoDispatchLog = 29,
     /// The detach did not complete in time.
     DetachFailed = 30,
     /// The target ended by a signal or exec; what was recorded is written.

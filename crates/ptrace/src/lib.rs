@@ -25,6 +25,7 @@ mod boost;
 mod error;
 pub mod fault;
 mod handles;
+pub mod kfd;
 mod local;
 mod memory;
 mod regs;

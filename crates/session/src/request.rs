@@ -20,6 +20,8 @@ pub struct Request {
     pub drain: Duration,
     /// The target ends the session by itself when this side has been silent for so long.
     pub lease: Duration,
+    /// Record from outside what the kernel's driver tells, and do not enter ([`crate::NoEntry`]).
+    pub no_entry: bool,
 }
 
 impl Request {
@@ -32,6 +34,7 @@ impl Request {
             spool_bytes: midair_record::spool::DEFAULT_SIZE as u64,
             drain: Duration::from_millis(100),
             lease: Duration::from_secs(5),
+            no_entry: false,
         }
     }
 }

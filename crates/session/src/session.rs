@@ -459,7 +459,7 @@ fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
-fn boottime() -> u64 {
+pub(crate) fn boottime() -> u64 {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_BOOTTIME)
         .map(|time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
         .unwrap_or(0)

@@ -28,6 +28,7 @@ pub const fn rocattach_status(kind: Kind) -> u32 {
         | Kind::NoProc
         | Kind::Ambiguous
         | Kind::NoCupti
+        | Kind::NoDispatchLog
         | Kind::DetachFailed
         | Kind::TargetKilled
         | Kind::Incomplete

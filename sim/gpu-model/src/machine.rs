@@ -34,4 +34,7 @@ pub trait Machine {
     fn raise(&self, event: u32);
     /// Writes one record of queue `queue`; it must be out of the process when this returns.
     fn log(&self, queue: u32, event: &Event);
+    /// A kernel of packet `index` of queue `queue` begins or ends at `time`: for the firmware's own log,
+    /// where the device has one.
+    fn firmware_log(&self, _queue: u32, _index: u64, _ends: bool, _time: u64) {}
 }

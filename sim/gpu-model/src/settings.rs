@@ -19,6 +19,13 @@ pub struct Settings {
     /// `MODEL_SEED`: seed of those moments (default 1). The same seed gives the same decisions, not
     /// the same interleaving with the application's threads.
     pub seed: u64,
+    /// `MODEL_FIRMWARE_LOG=DIR`: each queue's device keeps the log of begins and ends that newer
+    /// firmware has, in a file of its own there (see `plugin/firmware_log.rs`). None: no such log.
+    pub firmware_log: Option<String>,
+    /// `MODEL_FIRMWARE_SLOTS`: records of one of its rings (default 262,144), a power of two.
+    pub firmware_slots: u64,
+    /// `MODEL_FIRMWARE_COUNTS=1`: its indices count records, where they otherwise begin again with the ring.
+    pub firmware_counts: bool,
     /// `MODEL_ALWAYS_TIME=1`: times go into every completion signal, also where the queue's profiling is off.
     pub always_time: bool,
 }
@@ -33,6 +40,9 @@ impl Default for Settings {
             jitter: 0,
             eager: false,
             seed: 1,
+            firmware_log: None,
+            firmware_slots: 262_144,
+            firmware_counts: false,
             always_time: false,
         }
     }
@@ -77,6 +87,9 @@ impl Settings {
                 .map_err(|_| "MODEL_JITTER: too much")?,
             eager: switch("MODEL_EAGER")?,
             seed: number("MODEL_SEED", default.seed)?,
+            firmware_log: look("MODEL_FIRMWARE_LOG"),
+            firmware_slots: number("MODEL_FIRMWARE_SLOTS", default.firmware_slots)?,
+            firmware_counts: switch("MODEL_FIRMWARE_COUNTS")?,
             always_time: switch("MODEL_ALWAYS_TIME")?,
         })
     }

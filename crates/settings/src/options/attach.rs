@@ -63,6 +63,18 @@ pub(super) const OPTIONS: &[Opt] = &[
     Opt::new("dry-run", Attach, Shape::Flag, Sets::Nothing, "Check every precondition and stop there, as midair doctor does")
         .front(Front::Midair),
     Opt::new(
+        "no-entry",
+        Attach,
+        Shape::Flag,
+        Sets::Nothing,
+        "Do not enter the process: take kernels' times from the dispatch log of AMD's kernel driver",
+    )
+    .more(
+        "Nothing is loaded into the process and no thread of it is stopped. The log, which newer drivers keep for gfx950 and gfx12, tells \
+         when kernels ran, on which queue and as which packet, but no names, sizes, threads and streams. Never run with a real driver so far.",
+    )
+    .front(Front::Midair),
+    Opt::new(
         "attach-children",
         Attach,
         Shape::Boolean,

@@ -143,6 +143,7 @@ impl AqlQueue {
                     return Step::Busy(until - now);
                 }
                 dispatch.packet.end = now;
+                machine.firmware_log(self.place.number, dispatch.packet.index, true, now);
                 self.finish(machine, dispatch.packet, Event::Dispatch(dispatch));
                 if dispatch.private_size != 0 && self.properties(machine) & USE_SCRATCH_ONCE != 0 {
                     let (index, need) = (dispatch.packet.index, dispatch.private_size);
@@ -379,6 +380,8 @@ impl AqlQueue {
                 }),
             );
         }
+        let begin = dispatch.packet.start;
+        machine.firmware_log(self.place.number, dispatch.packet.index, false, begin);
         self.release(machine);
         self.state = State::Kernel {
             dispatch,

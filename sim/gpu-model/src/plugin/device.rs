@@ -51,6 +51,10 @@ impl Device {
     /// # Errors
     /// When there is no thread for it.
     pub fn serve(&self, sdma: bool, place: Place) -> io::Result<Served> {
+        if let Some(log) = &self.0.firmware_log {
+            // The file is there as soon as the device is used.
+            log.begin(place.number);
+        }
         Worker::start(Arc::clone(&self.0), sdma, place).map(Served)
     }
 }

@@ -6,6 +6,7 @@
 
 mod aperture;
 mod device;
+mod firmware_log;
 mod last_ring;
 mod worker;
 
@@ -16,6 +17,7 @@ use crate::log::{Event, Record};
 use crate::machine::Machine;
 use crate::settings::Settings;
 use aperture::Aperture;
+use firmware_log::FirmwareLog;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
@@ -108,6 +110,7 @@ struct Shared {
     aperture: Aperture,
     interrupt: Mutex<Option<Interrupt>>,
     log: Option<File>,
+    firmware_log: Option<FirmwareLog>,
 }
 
 /// A test must never go on with a model that cannot do what was asked for, or with a log that has holes.
@@ -125,7 +128,12 @@ impl Shared {
                 .open(path)
                 .unwrap_or_else(|error| give_up(&format!("MODEL_LOG={path}: {error}")))
         });
+        let firmware_log = settings
+            .firmware_log
+            .as_ref()
+            .map(|dir| FirmwareLog::new(dir, settings.firmware_slots, settings.firmware_counts));
         Shared {
+            firmware_log,
             settings: Arc::new(settings),
             aperture: Aperture::default(),
             interrupt: Mutex::new(None),
@@ -203,6 +211,11 @@ impl Machine for Shared {
     fn raise(&self, event: u32) {
         RAISED.set(event);
         self.interrupt(event);
+    }
+    fn firmware_log(&self, queue: u32, index: u64, ends: bool, time: u64) {
+        if let Some(log) = &self.firmware_log {
+            log.write(queue, index, ends, time);
+        }
     }
     fn log(&self, queue: u32, event: &Event) {
         if self.log.is_none() && !self.settings.debug {
