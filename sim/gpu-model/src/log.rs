@@ -16,6 +16,7 @@
 //! | `vendor` | packet words, then `format` |
 //! | `copy` | `ring idx db op` (linear, rect) `bytes src dst start end` |
 //! | `sdma` | `ring idx db op at value`: any other SDMA packet; `value` is what it wrote, added, compared or raised |
+//! | `reads` | `ring idx count`: the program had read from a ring in device memory so often when its dispatch `idx` was taken (`MODEL_RING=device`) |
 //! | `stop` | `ring idx code need have`: the packet processor stopped the queue and told the runtime why (`code`, as in the queue's inactive signal: 1 a dispatch needs more scratch memory, 512 scratch memory for one dispatch has been used); `need have` are bytes per work-item |
 //! | `unknown` | `ring idx word`: the packet's first word; the queue stops there |
 //!
@@ -169,6 +170,15 @@ pub enum Event {
         /// What it wrote, added, compared or raised.
         value: u64,
     },
+    /// A dispatch was taken from a ring in device memory.
+    Reads {
+        /// Address of the queue's ring.
+        ring: u64,
+        /// Index of the packet.
+        index: u64,
+        /// Reads over the bus since the queue was made.
+        count: u64,
+    },
     /// The queue was stopped until the runtime has done something about it.
     Stop {
         /// Address of the queue's ring.
@@ -306,6 +316,9 @@ impl fmt::Display for Record {
                     f,
                     "sdma ring={ring:#x} idx={index} db={doorbell} op={op} at={at:#x} value={value}"
                 )
+            }
+            Event::Reads { ring, index, count } => {
+                write!(f, "reads ring={ring:#x} idx={index} count={count}")
             }
             Event::Stop {
                 ring,
@@ -473,6 +486,11 @@ impl<'a> Fields<'a> {
                     value: self.number("value")?,
                 }
             }
+            "reads" => Event::Reads {
+                ring: self.number("ring")?,
+                index: self.number("idx")?,
+                count: self.number("count")?,
+            },
             "stop" => Event::Stop {
                 ring: self.number("ring")?,
                 index: self.number("idx")?,
@@ -601,6 +619,11 @@ mod tests {
                 rect: false,
                 ..copy
             }),
+            Event::Reads {
+                ring: 1,
+                index: 2,
+                count: 3,
+            },
             Event::Stop {
                 ring: 1,
                 index: 2,

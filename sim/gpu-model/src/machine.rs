@@ -32,6 +32,14 @@ pub trait Machine {
     fn now(&self) -> u64;
     /// Raises the interrupt of an event.
     fn raise(&self, event: u32);
+    /// How often queues were mapped anew: another number than before means that this one was.
+    fn mappings(&self) -> u64 {
+        0
+    }
+    /// How many reads of the ring went over the bus; None where that is not modelled.
+    fn bus_reads(&self, _ring: u64) -> Option<u64> {
+        None
+    }
     /// Writes one record of queue `queue`; it must be out of the process when this returns.
     fn log(&self, queue: u32, event: &Event);
     /// A kernel of packet `index` of queue `queue` begins or ends at `time`: for the firmware's own log,

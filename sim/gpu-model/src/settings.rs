@@ -28,6 +28,17 @@ pub struct Settings {
     pub firmware_counts: bool,
     /// `MODEL_ALWAYS_TIME=1`: times go into every completion signal, also where the queue's profiling is off.
     pub always_time: bool,
+    /// `MODEL_LATCH=0`: the packet processor reads a queue's profiling bit anew for each packet.
+    /// Default 1, as on devices: it keeps what it found at the first dispatch after the queue was
+    /// mapped.
+    pub latch: bool,
+    /// `MODEL_REMAP=0`: a queue that is made or destroyed leaves the other queues mapped, as where
+    /// the device schedules queues itself (MES). Default 1: all are mapped anew, as KFD does
+    /// elsewhere.
+    pub remap: bool,
+    /// `MODEL_RING=device`: the rings of AQL queues are in device memory. Each access of the
+    /// program's is trapped, and reads are counted (see the log's `reads`). Only with AMD's runtime.
+    pub device_rings: bool,
 }
 
 impl Default for Settings {
@@ -44,6 +55,9 @@ impl Default for Settings {
             firmware_slots: 262_144,
             firmware_counts: false,
             always_time: false,
+            latch: true,
+            remap: true,
+            device_rings: false,
         }
     }
 }
@@ -61,11 +75,13 @@ impl Settings {
                 .parse()
                 .map_err(|_| format!("{name}={text}: not a number")),
         };
-        let switch = |name: &str| match look(name).as_deref() {
-            None | Some("0") => Ok(false),
+        let either = |name: &str, default: bool| match look(name).as_deref() {
+            None => Ok(default),
+            Some("0") => Ok(false),
             Some("1") => Ok(true),
             Some(text) => Err(format!("{name}={text}: neither 0 nor 1")),
         };
+        let switch = |name: &str| either(name, false);
         let default = Settings::default();
         let mut long_kernels = Vec::new();
         for pair in look("MODEL_LONG_KERNEL")
@@ -91,6 +107,13 @@ impl Settings {
             firmware_slots: number("MODEL_FIRMWARE_SLOTS", default.firmware_slots)?,
             firmware_counts: switch("MODEL_FIRMWARE_COUNTS")?,
             always_time: switch("MODEL_ALWAYS_TIME")?,
+            latch: either("MODEL_LATCH", default.latch)?,
+            remap: either("MODEL_REMAP", default.remap)?,
+            device_rings: match look("MODEL_RING").as_deref() {
+                None | Some("host") => false,
+                Some("device") => true,
+                Some(text) => return Err(format!("MODEL_RING={text}: neither host nor device")),
+            },
         })
     }
 
@@ -136,10 +159,14 @@ mod tests {
             ("MODEL_EAGER", "1"),
             ("MODEL_SEED", "9"),
             ("MODEL_ALWAYS_TIME", "1"),
+            ("MODEL_LATCH", "0"),
+            ("MODEL_REMAP", "0"),
+            ("MODEL_RING", "device"),
         ])
         .unwrap();
         assert_eq!(s.log.as_deref(), Some("/x"));
         assert!(s.debug && s.eager && s.always_time);
+        assert!(!s.latch && !s.remap && s.device_rings);
         assert_eq!(
             (s.kernel_time(64), s.kernel_time(128), s.kernel_time(1)),
             ((1000, true), (30_000_000_000, true), (7, false))

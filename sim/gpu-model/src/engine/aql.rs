@@ -108,6 +108,11 @@ pub struct AqlQueue {
     /// Address of the doorbell, once the runtime has made it.
     doorbell_at: Option<u64>,
     rung: Rung,
+    /// The profiling bit as the packet processor found it at the first dispatch after the queue
+    /// was mapped.
+    latched: Option<bool>,
+    /// Which mapping that was.
+    mapping: u64,
 }
 
 impl AqlQueue {
@@ -128,6 +133,8 @@ impl AqlQueue {
                 possibly: 0,
                 at: 0,
             },
+            latched: None,
+            mapping: machine.mappings(),
         }
     }
 
@@ -240,8 +247,24 @@ impl AqlQueue {
         machine.load_u32(self.queue() + PROPERTIES)
     }
 
-    fn profiling(&self, machine: &impl Machine) -> bool {
-        self.settings.always_time || self.properties(machine) & ENABLE_PROFILING != 0
+    /// Whether times go into the completion signal of a packet that is taken now.
+    fn profiling(&mut self, machine: &impl Machine, is_dispatch: bool) -> bool {
+        if self.settings.always_time {
+            return true;
+        }
+        let bit = self.properties(machine) & ENABLE_PROFILING != 0;
+        if !self.settings.latch {
+            return bit;
+        }
+        let mapping = machine.mappings();
+        if mapping != self.mapping {
+            self.mapping = mapping;
+            self.latched = None;
+        }
+        if is_dispatch {
+            return *self.latched.get_or_insert(bit);
+        }
+        self.latched.unwrap_or(bit)
     }
 
     /// Stops and tells the runtime why. False when the queue has no signal for that.
@@ -306,8 +329,10 @@ impl AqlQueue {
     }
 
     /// The common words of the packet at the read index.
-    fn packet(&self, machine: &impl Machine, words: [u64; 8], doorbell: i64) -> Packet {
+    fn packet(&mut self, machine: &impl Machine, words: [u64; 8], doorbell: i64) -> Packet {
         let now = machine.now();
+        let is_dispatch = words[0] as u16 & 0xff == packet_type::DISPATCH;
+        let profiling = self.profiling(machine, is_dispatch);
         Packet {
             ring: self.place.ring,
             index: self.read,
@@ -315,7 +340,7 @@ impl AqlQueue {
             signal: words[7],
             start: now,
             end: now,
-            times_written: words[7] != 0 && self.profiling(machine),
+            times_written: words[7] != 0 && profiling,
             doorbell,
         }
     }
@@ -364,6 +389,14 @@ impl AqlQueue {
             kernel_object: words[4],
             kernarg: words[5],
         };
+        if let Some(count) = machine.bus_reads(self.place.ring) {
+            let event = Event::Reads {
+                ring: self.place.ring,
+                index: self.read,
+                count,
+            };
+            machine.log(self.place.number, &event);
+        }
         let (ns, of_its_own) = self.settings.kernel_time(dispatch.grid[0]);
         let ns = self.time_dice.spread(ns, self.settings.jitter);
         if of_its_own {

@@ -12,6 +12,7 @@ struct Bench {
     log: RefCell<Vec<(u32, Event)>>,
     /// What signal 0 held when the last record was written: shows that the log comes before the completion.
     value_at_log: Cell<u64>,
+    mappings: Cell<u64>,
 }
 
 const QUEUE: u64 = 0x1000;
@@ -34,6 +35,7 @@ impl Bench {
             raised: RefCell::default(),
             log: RefCell::default(),
             value_at_log: Cell::new(0),
+            mappings: Cell::new(0),
         };
         bench.store_u64(QUEUE + 16, DOORBELL_SIGNAL);
         bench.store_u64(DOORBELL_SIGNAL + 8, DOORBELL);
@@ -114,6 +116,9 @@ impl Machine for Bench {
     }
     fn raise(&self, event: u32) {
         self.raised.borrow_mut().push(event);
+    }
+    fn mappings(&self) -> u64 {
+        self.mappings.get()
     }
     fn log(&self, queue: u32, event: &Event) {
         self.value_at_log.set(self.load_u64(SIGNAL + 8));
@@ -316,6 +321,42 @@ fn times_are_written_only_where_profiling_is_on() {
         };
         assert_eq!(d.packet.times_written, always);
     }
+}
+
+/// Whether the next dispatch gets times.
+fn is_timed(bench: &Bench, queue: &mut Engine, index: u64) -> bool {
+    bench.put(index, dispatch(64, SIGNAL));
+    bench.store_u64(WRITE, index + 1);
+    bench.ring(index);
+    assert_eq!(queue.step(bench), Step::Progress);
+    bench.now.set(bench.now.get() + 100_000);
+    assert_eq!(queue.step(bench), Step::Progress);
+    match bench.events().last() {
+        Some(Event::Dispatch(dispatch)) => dispatch.packet.times_written,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_profiling_bit_is_taken_up_at_the_first_dispatch_after_a_mapping() {
+    let bench = Bench::new();
+    let mut queue = aql(&bench, Settings::default());
+    assert!(!is_timed(&bench, &mut queue, 0));
+    bench.store_u32(PROPERTIES, 1 << 3);
+    assert!(!is_timed(&bench, &mut queue, 1), "set too late");
+    bench.mappings.set(1);
+    assert!(is_timed(&bench, &mut queue, 2), "mapped anew");
+    bench.store_u32(PROPERTIES, 0);
+    assert!(is_timed(&bench, &mut queue, 3), "cleared too late");
+    let friendly = Settings {
+        latch: false,
+        ..Settings::default()
+    };
+    let bench = Bench::new();
+    let mut queue = aql(&bench, friendly);
+    assert!(!is_timed(&bench, &mut queue, 0));
+    bench.store_u32(PROPERTIES, 1 << 3);
+    assert!(is_timed(&bench, &mut queue, 1));
 }
 
 #[test]

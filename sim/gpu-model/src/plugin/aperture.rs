@@ -49,6 +49,12 @@ impl Aperture {
         self.bytes.store(bytes, Ordering::Release);
     }
 
+    /// Whether an address is reached through the aperture, and so not by the mapping that the
+    /// program uses.
+    pub(super) fn holds(&self, at: u64) -> bool {
+        at < self.bytes.load(Ordering::Acquire)
+    }
+
     /// Where this process sees a device address.
     fn host(&self, at: u64) -> *mut u8 {
         if at < self.bytes.load(Ordering::Acquire) {

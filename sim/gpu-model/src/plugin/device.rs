@@ -14,7 +14,10 @@ use std::sync::{Arc, PoisonError};
 pub struct Device(Arc<Shared>);
 
 /// A queue at work; the device serves it on a thread of its own (`gpu-model-N`) until [`Served::stop`].
-pub struct Served(Worker);
+pub struct Served {
+    worker: Worker,
+    shared: Arc<Shared>,
+}
 
 impl Device {
     /// Reads the environment and opens the log. `raise` is called by the queues' threads with the
@@ -55,13 +58,19 @@ impl Device {
             // The file is there as soon as the device is used.
             log.begin(place.number);
         }
-        Worker::start(Arc::clone(&self.0), sdma, place).map(Served)
+        self.0.map_anew();
+        let worker = Worker::start(Arc::clone(&self.0), sdma, place)?;
+        Ok(Served {
+            worker,
+            shared: Arc::clone(&self.0),
+        })
     }
 }
 
 impl Served {
     /// Ends the queue; returns when its thread is gone.
     pub fn stop(self) {
-        self.0.stop();
+        self.worker.stop();
+        self.shared.map_anew();
     }
 }

@@ -5,6 +5,8 @@
 //! it each queue, and passes a function that raises events.
 
 mod aperture;
+#[cfg_attr(not(target_arch = "x86_64"), path = "bus_unknown.rs")]
+mod bus;
 mod device;
 mod firmware_log;
 mod last_ring;
@@ -22,7 +24,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use worker::Worker;
 
@@ -111,6 +113,8 @@ struct Shared {
     interrupt: Mutex<Option<Interrupt>>,
     log: Option<File>,
     firmware_log: Option<FirmwareLog>,
+    /// How often queues were mapped anew.
+    mappings: AtomicU64,
 }
 
 /// A test must never go on with a model that cannot do what was asked for, or with a log that has holes.
@@ -138,6 +142,14 @@ impl Shared {
             aperture: Aperture::default(),
             interrupt: Mutex::new(None),
             log,
+            mappings: AtomicU64::new(0),
+        }
+    }
+
+    /// A queue was made or destroyed: KFD takes all queues off the device and maps them again.
+    fn map_anew(&self) {
+        if self.settings.remap {
+            self.mappings.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
@@ -216,6 +228,12 @@ impl Machine for Shared {
         if let Some(log) = &self.firmware_log {
             log.write(queue, index, ends, time);
         }
+    }
+    fn mappings(&self) -> u64 {
+        self.mappings.load(Ordering::Acquire)
+    }
+    fn bus_reads(&self, ring: u64) -> Option<u64> {
+        bus::reads(ring)
     }
     fn log(&self, queue: u32, event: &Event) {
         if self.log.is_none() && !self.settings.debug {
@@ -326,6 +344,13 @@ unsafe extern "C" fn register_queue(model: *mut Model, info: *const QueueInfo) -
         read_index_at: info.read_index,
         doorbell_at: info.doorbell,
     };
+    if !sdma && model.shared.settings.device_rings {
+        if !model.shared.aperture.holds(place.ring) {
+            give_up("MODEL_RING=device: the ring is mapped only once");
+        }
+        bus::watch(place.ring, place.ring_bytes).unwrap_or_else(|what| give_up(&what));
+    }
+    model.shared.map_anew();
     if !sdma {
         model
             .rings
@@ -347,5 +372,11 @@ unsafe extern "C" fn destroy_queue(model: *mut Model, queue: *mut Worker) {
         rings.live -= 1;
         rings.last = Some(ring);
     }
+    let ring = queue.aql_ring();
+    let shared = Arc::clone(&model.shared);
     queue.stop();
+    shared.map_anew();
+    if let Some(ring) = ring {
+        bus::forget(ring);
+    }
 }
