@@ -67,11 +67,14 @@ pub enum Untimed {
     QueueDestroyed = 5,
     /// The times read were not plausible (zero, or end before start).
     BadTimes = 6,
+    /// The device had profiling off for the queue: it was switched on after the first dispatch, and
+    /// the queue was not mapped anew since.
+    NotProfiled = 7,
 }
 
 impl Untimed {
     /// All reasons, by number.
-    pub const ALL: [Untimed; 7] = [
+    pub const ALL: [Untimed; 8] = [
         Untimed::Timed,
         Untimed::PacketTakenFirst,
         Untimed::NoSignal,
@@ -79,6 +82,7 @@ impl Untimed {
         Untimed::RunningAtDetach,
         Untimed::QueueDestroyed,
         Untimed::BadTimes,
+        Untimed::NotProfiled,
     ];
     /// The reason as text.
     pub fn text(self) -> &'static str {
@@ -90,6 +94,9 @@ impl Untimed {
             Untimed::RunningAtDetach => "still running at detach",
             Untimed::QueueDestroyed => "its queue was destroyed",
             Untimed::BadTimes => "the device wrote no plausible times",
+            Untimed::NotProfiled => {
+                "its queue was in use without profiling before the attach, and the device wrote no times"
+            }
         }
     }
 }

@@ -39,7 +39,11 @@ pub fn begin(mut facts: Facts) -> Option<Ticket> {
         // An earlier copy or dispatch with this signal: its times are about to be overwritten.
         crate::queue::settle::settle(facts.signal);
         // SAFETY: the application passes it as a completion signal, so it is alive.
-        facts.value = unsafe { Signal(facts.signal).value() };
+        unsafe {
+            let signal = Signal(facts.signal);
+            facts.value = signal.value();
+            facts.stale = (signal.start_ticks(), signal.end_ticks());
+        }
     }
     let first = STATE.copies.next.load(Relaxed);
     let Some((index, mut entry)) = STATE.copies.entries.claim_from(first, TRIES) else {
@@ -101,18 +105,22 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
             outcome = match last {
                 Some(why) => Err(why),
                 None => match times(&facts) {
-                    Some(times) => Ok(times),
+                    Some(outcome) => outcome,
                     // Under way again.
                     None => continue,
                 },
             };
             STATE.watchers.release(facts.signal, Watcher::Copy(index));
         }
+        if outcome == Err(Untimed::NotProfiled) {
+            harvester.copy_not_profiled([facts.dst_agent, facts.src_agent], facts.asked);
+        }
         write(harvester, sink, &facts, outcome);
         STATE.copies.count.fetch_sub(1, Relaxed);
         entry.free();
         ended += 1;
     }
+    harvester.map_anew();
     ended
 }
 
@@ -224,6 +232,9 @@ impl Domain for Copies {
     }
     fn under_way(&self) -> u64 {
         under_way() as u64
+    }
+    fn close(&mut self, device: &mut Device<'_>) {
+        device.harvester.keep_mappings();
     }
     fn books(&mut self, device: &mut Device<'_>) {
         pass(

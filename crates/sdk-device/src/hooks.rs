@@ -18,6 +18,7 @@ use crate::queue::settle::settle;
 use crate::queue::state;
 use crate::symbols;
 use midair_record::event::{flag, kind};
+use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::{self, original};
 use std::ffi::c_void;
@@ -55,6 +56,9 @@ fn reserved(busy: &mut Busy, queue: u64, first: u64, count: u64) {
         && state.is_compute()
     {
         state.reserve(first, count, launch(busy));
+        if state.is_direct() {
+            scan::reserved(state, busy, first);
+        }
     }
 }
 
@@ -303,6 +307,8 @@ fn copy_facts(
         rect: false,
         signal,
         value: 0,
+        asked: now(),
+        stale: (0, 0),
     }
 }
 

@@ -9,6 +9,7 @@ pub mod domains;
 pub mod hook;
 pub mod hooks;
 pub mod layout;
+pub mod packet;
 pub mod queue;
 pub mod scratch;
 pub mod sink;

@@ -10,11 +10,13 @@
 //! and do not allocate. They call the runtime for a queue's indices, and once per queue to switch
 //! its times on.
 
+mod direct;
 pub mod flight;
 pub mod harvest;
 mod kernels;
 pub mod pool;
 pub mod queue_state;
+pub mod remap;
 pub mod scan;
 pub mod service;
 pub mod settle;

@@ -54,6 +54,10 @@ pub struct Facts {
     pub signal: u64,
     /// Its value before the copy.
     pub value: i64,
+    /// When it was asked for.
+    pub asked: u64,
+    /// Start and end ticks in the signal before the copy.
+    pub stale: (u64, u64),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +105,8 @@ impl Copies {
                                 rect: false,
                                 signal: 0,
                                 value: 0,
+                                asked: 0,
+                                stale: (0, 0),
                             },
                             outcome: Ok((0, 0)),
                         },

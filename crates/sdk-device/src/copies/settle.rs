@@ -1,6 +1,6 @@
 //! The times of a copy, which its completion signal carries.
 
-use super::entry::{Facts, Stage};
+use super::entry::{Facts, Outcome, Stage};
 use crate::layout::Signal;
 use crate::state::STATE;
 use midair_record::event::Untimed;
@@ -20,14 +20,20 @@ pub(crate) fn settle(index: usize) {
         }
         return;
     };
-    entry.with(|entry| entry.outcome = times(&entry.facts).ok_or(Untimed::SignalReused));
+    entry.with(|entry| {
+        entry.outcome = times(&entry.facts).unwrap_or(Err(Untimed::SignalReused));
+    });
     entry.publish(Stage::Ended);
 }
 
-/// Times in the record clock, when the copy has ended.
-pub(super) fn times(facts: &Facts) -> Option<(u64, u64)> {
+/// How far the device's clock, as the runtime converts it, may be behind ours.
+const CLOCKS_APART: u64 = 1_000_000;
+
+/// Times in the record clock or why there are none, when the copy has ended.
+pub(super) fn times(facts: &Facts) -> Option<Outcome> {
+    let signal = Signal(facts.signal);
     // SAFETY: the signal is alive: it is watched, and a hook settles the copy before it is destroyed.
-    if unsafe { Signal(facts.signal).value() } >= facts.value {
+    if unsafe { signal.value() } >= facts.value {
         return None;
     }
     let mut time = [0_u64; 2];
@@ -36,5 +42,17 @@ pub(super) fn times(facts: &Facts) -> Option<(u64, u64)> {
         original::hsa_amd_profiling_get_async_copy_time(facts.signal, time.as_mut_ptr().cast())
     };
     let [start, end] = time;
-    Some(if status == 0 { (start, end) } else { (0, 0) })
+    // A copy by a kernel on a queue that is not profiled leaves the ticks in the signal as they
+    // were, and the runtime converts those: to a time before the copy was asked for. (Copy engines
+    // leave them, too, and write elsewhere.)
+    // SAFETY: as above.
+    let ticks = unsafe { (signal.start_ticks(), signal.end_ticks()) };
+    if ticks == facts.stale && (end == 0 || start < facts.asked.saturating_sub(CLOCKS_APART)) {
+        return Some(Err(Untimed::NotProfiled));
+    }
+    Some(if status == 0 {
+        Ok((start, end))
+    } else {
+        Err(Untimed::BadTimes)
+    })
 }

@@ -1,7 +1,9 @@
 //! Dispatches under way: one ring per queue, filled under the queue's spin word, emptied by the worker thread.
 
-use crate::layout::{Dispatch, Signal};
+use crate::layout::Signal;
+use crate::packet::Dispatch;
 use midair_lockfree::{AtomicEnum, word_enum};
+use midair_record::event::Untimed;
 use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -53,12 +55,17 @@ pub struct Facts {
     pub dispatch: Dispatch,
     /// Its completion signal: ours or its own (0 = none).
     pub signal: u64,
+    /// Its own signal's value when it was rung: it has ended when the value is lower.
+    pub value: i64,
     /// Its own signal's end ticks when it was rung: another value means that it has ended.
     pub stale_end: u64,
     /// Whether the signal is ours.
     pub ours: bool,
     /// Whether it begins only when all packets before it have ended (the header's barrier bit).
     pub after_all: bool,
+    /// The queue's profiling was switched on too late, see [`super::remap`]: no times mean that the
+    /// device had not taken that up.
+    pub late: bool,
 }
 
 /// One dispatch under way.
@@ -86,6 +93,23 @@ impl Flight {
         unsafe { &*self.facts.get() }
     }
 
+    /// The ticks in its own signal, if they are its own; why there are none, if it has ended without.
+    /// None: it runs.
+    ///
+    /// # Safety
+    /// The application's signal is alive.
+    pub(super) unsafe fn own_ticks(facts: &Facts) -> Option<Result<(u64, u64), Untimed>> {
+        let signal = Signal(facts.signal);
+        // The device writes the times and then the value: so the value is read first.
+        // SAFETY: the caller's promise.
+        let (value, start, end) =
+            unsafe { (signal.value(), signal.start_ticks(), signal.end_ticks()) };
+        if end != 0 && end != facts.stale_end {
+            return Some(Ok((start, end)));
+        }
+        (facts.late && value < facts.value).then_some(Err(Untimed::NotProfiled))
+    }
+
     /// Its own signal is about to be used for something else: takes the times now, if they are there.
     pub fn read_own_signal(&self) {
         if self
@@ -103,22 +127,21 @@ impl Flight {
             }
             return;
         }
-        let facts = self.facts();
-        let signal = Signal(facts.signal);
         // SAFETY: the application holds this signal and is about to store to it or destroy it, so
         // it is alive now.
-        let (start, end) = unsafe { (signal.start_ticks(), signal.end_ticks()) };
-        if end != 0 && end != facts.stale_end {
-            self.start.store(start, Relaxed);
-            self.end.store(end, Relaxed);
-            self.stage.store(Stage::Seen, Release);
-        } else {
-            self.give_up(midair_record::event::Untimed::SignalReused);
+        match unsafe { Flight::own_ticks(self.facts()) } {
+            Some(Ok((start, end))) => {
+                self.start.store(start, Relaxed);
+                self.end.store(end, Relaxed);
+                self.stage.store(Stage::Seen, Release);
+            }
+            Some(Err(why)) => self.give_up(why),
+            None => self.give_up(Untimed::SignalReused),
         }
     }
 
     /// It will have no times.
-    pub fn give_up(&self, why: midair_record::event::Untimed) {
+    pub fn give_up(&self, why: Untimed) {
         self.reason.store(why as u32, Relaxed);
         self.stage.store(Stage::Untimed, Release);
     }

@@ -1,8 +1,10 @@
 //! The worker thread's side of the queues: follows dispatches until they have ended, and writes the
 //! counts of queues.
 
+use super::direct;
 use super::flight::Stage;
 use super::queue_state::{Life, Locked, QueueState};
+use super::remap::{Remap, Whose};
 use super::scan;
 use super::service::{Completed, Subscriber, Subscribers};
 use super::state;
@@ -28,11 +30,17 @@ pub struct Harvester {
     nodes: HashMap<u64, u32>,
     /// Agent handles and whether they are GPUs.
     gpus: HashMap<u64, bool>,
+    /// Queues whose profiling was switched on too late.
+    remap: Remap,
+    /// Packets that were rung past the hooks, and on how many queues.
+    past: (u64, u64),
 }
 
 impl Harvester {
     /// Before the hooks go in: signals ready. False when the runtime gives none.
     pub fn prepare(&mut self) -> bool {
+        self.remap = Remap::default();
+        self.past = (0, 0);
         self.subscribers.timing.prepare()
     }
 
@@ -54,10 +62,38 @@ impl Harvester {
         for queue in state::all() {
             self.announce(queue, sink);
             self.look_at_passed(queue);
+            direct::watch(queue);
             self.release_held(queue);
             ended += self.follow(queue, sink, None);
         }
+        self.map_anew();
         ended
+    }
+
+    /// At the end of a round: has the queues mapped anew that need it.
+    pub fn map_anew(&mut self) {
+        self.remap.run();
+    }
+
+    /// No queue is mapped anew from here on.
+    pub fn keep_mappings(&mut self) {
+        self.remap.close();
+    }
+
+    /// A copy between these agents, which was asked for at `since`, has ended without times.
+    pub fn copy_not_profiled(&mut self, agents: [u64; 2], since: u64) {
+        for agent in agents {
+            if self.is_gpu(agent) {
+                self.remap.untimed(agent, Whose::Copies, since);
+            }
+        }
+    }
+
+    fn is_gpu(&mut self, agent: u64) -> bool {
+        *self
+            .gpus
+            .entry(agent)
+            .or_insert_with(|| symbols::agent_is_gpu(agent))
     }
 
     /// Writes the queue's own record once.
@@ -101,13 +137,7 @@ impl Harvester {
     /// AMD's memory-copy operation by the agents' types: 1 host to host, 2 host to device, 3 device
     /// to host, 4 device to device.
     pub fn direction(&mut self, src_agent: u64, dst_agent: u64) -> u32 {
-        let mut is_gpu = |agent: u64| {
-            *self
-                .gpus
-                .entry(agent)
-                .or_insert_with(|| symbols::agent_is_gpu(agent))
-        };
-        match (is_gpu(src_agent), is_gpu(dst_agent)) {
+        match (self.is_gpu(src_agent), self.is_gpu(dst_agent)) {
             (false, false) => 1,
             (false, true) => 2,
             (true, false) => 3,
@@ -175,6 +205,11 @@ impl Harvester {
             match self.subscribers.timing.ended(queue, flight, last) {
                 Some(outcome) => {
                     let facts = flight.facts();
+                    if outcome == Err(Untimed::NotProfiled) {
+                        let agent = queue.agent.load(Acquire);
+                        let whose = Whose::Queue(queue.id.load(Relaxed));
+                        self.remap.untimed(agent, whose, facts.rung);
+                    }
                     self.subscribers
                         .complete(queue, &Completed { facts, outcome }, sink);
                     flight.stage.store(Stage::Written, Release);
@@ -196,12 +231,14 @@ impl Harvester {
     /// The session closes: nothing new is taken on. Looks at what was rung and not looked at
     /// (behind a gap), and rings it.
     pub fn close(&mut self, sink: &mut Sink) {
+        self.keep_mappings();
         for queue in state::all() {
             self.announce(queue, sink);
             let Some(mut inner) = queue.lock_patiently() else {
                 continue;
             };
             Self::catch_up(queue, &mut inner);
+            direct::close(queue, &mut inner);
             if inner.asked <= inner.rung {
                 continue;
             }
@@ -246,9 +283,12 @@ impl Harvester {
             while self.follow(queue, sink, Some(why)) > 0 {}
             self.write_counts(queue, sink);
         }
+        if let Some(text) = direct::note(self.past.0, self.past.1) {
+            sink.put(kind::NOTE, &note(&text));
+        }
     }
 
-    fn write_counts(&self, queue: &QueueState, sink: &mut Sink) {
+    fn write_counts(&mut self, queue: &QueueState, sink: &mut Sink) {
         let Some(inner) = queue.lock_patiently() else {
             // Without its counts nobody knows whether a queue's dispatches are all there.
             sink.area.drop_record(kind::QUEUE_COUNTS);
@@ -261,6 +301,9 @@ impl Harvester {
             );
             sink.put(kind::NOTE, &note(&text));
         }
+        let past = direct::past(queue, &inner);
+        self.past.0 += past;
+        self.past.1 += u64::from(past > 0);
         let record = QueueCounts {
             header: Header {
                 size: size_of::<QueueCounts>() as u16,

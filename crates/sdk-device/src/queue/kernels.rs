@@ -1,5 +1,6 @@
 //! Dispatches of kernels as a domain.
 
+use super::direct;
 use super::state;
 use crate::domain::{Device, Domain};
 use crate::hooks::{self, Hook};
@@ -22,6 +23,7 @@ impl Domain for Kernels {
     }
     fn runtime_is_open(&mut self, born_here: bool) {
         state::set_born_here(born_here);
+        state::set_direct(direct::is_asked_for());
     }
     fn pass(&mut self, device: &mut Device<'_>) -> bool {
         device.harvester.pass(device.sink) > 0

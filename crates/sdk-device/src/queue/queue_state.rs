@@ -69,6 +69,10 @@ pub struct Inner {
     pub rung: u64,
     /// Since when a gap holds back a doorbell (0 = none).
     pub held_since: u64,
+    /// What [`Inner::rung_by_us`] was when the device was seen to have taken more than that.
+    pub owed_above: u64,
+    /// Since when (0 = it has not).
+    pub owed_since: u64,
     /// Dispatches seen.
     pub dispatches: u64,
     /// Dispatches that found no free entry in the ring of flights.
@@ -126,6 +130,11 @@ impl Inner {
         self.rung = self.rung.max(passed);
         passed > self.next
     }
+
+    /// Packets below this were rung through our hooks, or before we came.
+    pub fn rung_by_us(&self) -> u64 {
+        self.asked.max(self.ours_from)
+    }
 }
 
 /// A queue's state. All-zero is a free state.
@@ -149,6 +158,10 @@ pub struct QueueState {
     pub engine: AtomicU32,
     /// 1: we switched profiling on.
     pub profiling_ours: AtomicU32,
+    /// 1: profiling was switched on after the queue's first packets, see [`super::remap`].
+    pub late: AtomicU32,
+    /// 1: its doorbell is rung past the hooks, see [`super::direct`].
+    pub direct: AtomicU32,
     /// 1: the worker thread wrote its record.
     pub announced: AtomicU32,
     /// Agent handle, 0 = not asked yet.
@@ -240,6 +253,12 @@ impl QueueState {
         QueuePointer(self.queue.load(Acquire))
     }
 
+    /// Whether its doorbell is rung past the hooks, as far as is known.
+    #[inline]
+    pub fn is_direct(&self) -> bool {
+        self.direct.load(Relaxed) != 0
+    }
+
     /// Remembers who reserved `count` packets from `first`.
     pub fn reserve(&self, first: u64, count: u64, launch: Launch) {
         for index in first..first.saturating_add(count.min(RESERVATIONS as u64)) {
@@ -296,6 +315,8 @@ pub(crate) struct Queues {
     /// The runtime was opened in this session: packets of a queue that were consumed before it was
     /// learned went by unseen.
     pub born_here: AtomicBool,
+    /// The program was started so that it rings doorbells past the hooks.
+    pub direct: AtomicBool,
     /// Intercept queues known: only then do doorbells of the user kind need a look-up.
     pub intercepts: AtomicU32,
     /// By the address of a queue or the handle of its doorbell: the state's index.
@@ -314,6 +335,7 @@ impl Queues {
             ready: AtomicUsize::new(0),
             unseen: AtomicU64::new(0),
             born_here: AtomicBool::new(false),
+            direct: AtomicBool::new(false),
             intercepts: AtomicU32::new(0),
             keys: SlotTable::new(
                 [const { Slot::new(AtomicKey::new(), AtomicUsize::new(0), ()) }; KEY_COUNT],

@@ -4,9 +4,10 @@
 use super::flight::Launch;
 use super::queue_state::{Inner, Locked, QueueState};
 use super::service::{Enqueued, Subscriber, Subscribers};
-use crate::layout::{
-    Dispatch, PACKET_BARRIER, PACKET_DISPATCH, PACKET_INVALID, PACKET_VENDOR, Packet, VendorFormat,
+use crate::packet::{
+    self, Dispatch, Image, PACKET_DISPATCH, PACKET_INVALID, PACKET_VENDOR, Packet, VendorFormat,
 };
+use crate::state::STATE;
 use midair_record::event::flag;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
@@ -36,6 +37,13 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring
         return Ring::Value(value);
     };
     inner.take_passed(state);
+    if state.is_direct()
+        && (value as u64).wrapping_add(1) >= inner.next
+        && !STATE.queues.direct.load(Relaxed)
+    {
+        // Somebody rings through us for all that was looked at: it was only late.
+        state.direct.store(0, Relaxed);
+    }
     inner.asked = inner.asked.max((value as u64).wrapping_add(1));
     let asked = inner.asked;
     if !busy.accepts() {
@@ -62,6 +70,14 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring
     Ring::Value(upto.wrapping_sub(1) as i64)
 }
 
+/// The calling thread has reserved packets from `first` on, on a queue whose doorbell is rung past
+/// us: those before are looked at now.
+pub fn reserved(state: &'static QueueState, busy: &mut Busy, first: u64) {
+    if let Some(mut inner) = state.lock() {
+        look(state, &mut inner, Some(busy), first);
+    }
+}
+
 /// Looks at packets from `next` up to `limit` (what the application has rung, so that the trace
 /// holds what was rung and no more), the first that is not written yet, or the end of what is
 /// reserved.
@@ -72,6 +88,8 @@ pub fn look(
     limit: u64,
 ) {
     let queue = state.pointer();
+    let begin = inner.next;
+    let is_rung_later = busy.is_some() && !state.is_direct();
     // SAFETY: the application is using the queue right now (a doorbell), or the worker thread is visiting it.
     let (written, mut read) = unsafe {
         (
@@ -82,7 +100,12 @@ pub fn look(
     while inner.next < written.min(limit) {
         let index = inner.next;
         if index < read {
-            passed_by(state, inner, index);
+            // Another packet may be in its place by now.
+            if written > index.wrapping_add(inner.size) {
+                inner.lost += 1;
+            } else {
+                passed_by(state, inner, index);
+            }
             inner.next += 1;
             continue;
         }
@@ -92,9 +115,8 @@ pub fn look(
         }
         let packet = Packet::at(inner.ring, inner.size, index);
         // SAFETY: an index between the read and write index of a live queue.
-        let header = unsafe { packet.header() };
-        let kind = header as u8;
-        if kind == PACKET_INVALID {
+        let image = unsafe { packet.read() };
+        if image.kind() == PACKET_INVALID {
             // Not written yet; or taken already, and then the read index tells.
             // SAFETY: as above.
             let now_read =
@@ -105,13 +127,10 @@ pub fn look(
             }
             break;
         }
-        let what = match kind {
-            // SAFETY: as above; the layout is for packets of this kind.
-            PACKET_DISPATCH => Some(unsafe { packet.dispatch() }),
-            // SAFETY: as above.
-            PACKET_VENDOR => match unsafe { packet.vendor_format() } {
-                // SAFETY: as above; the layout is for packets of this format.
-                VendorFormat::Dispatch => Some(unsafe { packet.vendor_dispatch() }),
+        let what = match image.kind() {
+            PACKET_DISPATCH => Some(image.dispatch()),
+            PACKET_VENDOR => match image.vendor_format() {
+                VendorFormat::Dispatch => Some(image.vendor_dispatch()),
                 VendorFormat::NoDispatch => None,
                 VendorFormat::Unknown(format) => {
                     inner.unexplained.count(format);
@@ -121,18 +140,20 @@ pub fn look(
             _ => None,
         };
         if let Some(what) = what {
-            let after_all = header & PACKET_BARRIER != 0;
             dispatch(
                 state,
                 inner,
-                (packet, what),
-                (index, after_all),
+                (packet, image, what),
+                index,
                 busy.as_deref_mut(),
             );
         } else {
             inner.others += 1;
         }
         inner.next += 1;
+    }
+    if inner.next != begin && !is_rung_later {
+        packet::flush();
     }
 }
 
@@ -173,14 +194,12 @@ fn launch_of(state: &QueueState, inner: &Inner, index: u64, busy: Option<&mut Bu
 fn dispatch(
     state: &'static QueueState,
     inner: &mut Locked<'_>,
-    (packet, what): (Packet, Dispatch),
-    (index, after_all): (u64, bool),
+    (packet, image, what): (Packet, Image, Dispatch),
+    index: u64,
     busy: Option<&mut Busy>,
 ) {
     inner.dispatches += 1;
     let launch = launch_of(state, inner, index, busy);
-    // SAFETY: a valid dispatch packet of a live ring.
-    let own = unsafe { packet.completion() };
     enqueue(
         state,
         inner,
@@ -188,8 +207,8 @@ fn dispatch(
             index,
             launch,
             dispatch: what,
-            after_all,
-            packet: Some((packet, own)),
+            after_all: image.is_after_all(),
+            packet: Some((packet, image.completion())),
         },
     );
 }
@@ -206,12 +225,11 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
     let packet = Packet::at(inner.ring, inner.size, index);
     // SAFETY: the ring stays mapped while the queue lives; the body may be stale, which the look-up
     // below finds out.
-    let what: Dispatch = unsafe {
-        if packet.was_vendor_dispatch() {
-            packet.vendor_dispatch()
-        } else {
-            packet.dispatch()
-        }
+    let image = unsafe { packet.read() };
+    let what = if image.was_vendor_dispatch() {
+        image.vendor_dispatch()
+    } else {
+        image.dispatch()
     };
     let launch = state.reserver(index);
     if launch.is_none() && index < inner.ours_from {

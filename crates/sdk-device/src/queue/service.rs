@@ -7,7 +7,8 @@
 use super::flight::{Facts, Launch};
 use super::queue_state::QueueState;
 use super::timing::KernelTiming;
-use crate::layout::{Dispatch, Packet, Signal};
+use crate::layout::Signal;
+use crate::packet::{Dispatch, Packet};
 use crate::sink::Sink;
 use midair_record::event::Untimed;
 

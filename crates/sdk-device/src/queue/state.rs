@@ -87,6 +87,7 @@ pub fn clear() {
     STATE.queues.used.store(0, Release);
     STATE.queues.unseen.store(0, Relaxed);
     STATE.queues.born_here.store(false, Relaxed);
+    STATE.queues.direct.store(false, Relaxed);
     STATE.queues.intercepts.store(0, Relaxed);
     STATE.queues.keys.clear();
 }
@@ -137,6 +138,11 @@ pub(crate) fn next_dispatch() -> u64 {
 /// was learned went by unseen.
 pub fn set_born_here(born_here: bool) {
     STATE.queues.born_here.store(born_here, Relaxed);
+}
+
+/// Whether the program was started so that it rings doorbells past the hooks.
+pub fn set_direct(direct: bool) {
+    STATE.queues.direct.store(direct, Relaxed);
 }
 
 /// Uses of queues that found no free state.
@@ -233,7 +239,11 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
             // twice does no harm, and what was not seen to be off is not put back.
             original::hsa_amd_profiling_set_profiler_enabled(queue.0 as *mut _, 1);
             state.profiling_ours.store(u32::from(!intercept), Relaxed);
+            let used = hint.reserved.unwrap_or(written) != 0;
+            state.late.store(u32::from(used), Relaxed);
         }
+        let direct = STATE.queues.direct.load(Relaxed);
+        state.direct.store(u32::from(direct), Relaxed);
         let first = if STATE.queues.born_here.load(Relaxed) {
             0
         } else {

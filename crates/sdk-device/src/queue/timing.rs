@@ -118,6 +118,9 @@ impl KernelTiming {
                 unsafe { (signal.value(), signal.start_ticks(), signal.end_ticks()) };
             if value < 1 {
                 self.recycle(signal);
+                if facts.late && (start == 0 || end == 0) {
+                    return Some(Err(Untimed::NotProfiled));
+                }
                 return Some(Ok((start, end)));
             }
             if has_ended {
@@ -149,10 +152,9 @@ impl KernelTiming {
         }
         // SAFETY: the signal is watched: before the application stores to it or destroys it, a hook
         // takes the flight out of UNDER_WAY, and waits for us while it is READING.
-        let (start, end) = unsafe { (signal.start_ticks(), signal.end_ticks()) };
-        if end != 0 && end != facts.stale_end {
+        if let Some(outcome) = unsafe { Flight::own_ticks(facts) } {
             STATE.watchers.release(facts.signal, watcher);
-            return Some(Ok((start, end)));
+            return Some(outcome);
         }
         if gone {
             STATE.watchers.release(facts.signal, watcher);
@@ -177,6 +179,7 @@ impl Subscriber for KernelTiming {
         };
         let mut facts = Facts {
             signal: own.0,
+            late: queue.late.load(Relaxed) != 0,
             ..facts_of(enqueued)
         };
         let (mut at, mut reason) = (Stage::UnderWay, Untimed::Timed);
@@ -197,7 +200,7 @@ impl Subscriber for KernelTiming {
             // they are overwritten.
             settle(own.0);
             // SAFETY: the application put the signal into the packet, so it is alive.
-            facts.stale_end = unsafe { own.end_ticks() };
+            unsafe { (facts.value, facts.stale_end) = (own.value(), own.end_ticks()) };
         }
         let is_full = match queue.flights.push(facts, at, reason as u32) {
             Some(flight) if own.0 != 0 => {
@@ -235,13 +238,19 @@ impl Subscriber for KernelTiming {
             Ok((start, end)) => (start, end, Untimed::Timed),
             Err(why) => (0, 0, why),
         };
+        let has_ended = match untimed {
+            Untimed::Timed => true,
+            // Others may have made the application's own signal fall.
+            Untimed::NotProfiled => facts.ours,
+            _ => false,
+        };
+        if has_ended && facts.after_all {
+            queue.ended_below.fetch_max(facts.index, Relaxed);
+        }
         let mut flags = facts.launch.flags;
         match untimed {
             Untimed::Timed => {
                 queue.timed.fetch_add(1, Relaxed);
-                if facts.after_all {
-                    queue.ended_below.fetch_max(facts.index, Relaxed);
-                }
             }
             why => {
                 flags |= flag::UNTIMED;
@@ -303,9 +312,11 @@ fn facts_of(enqueued: &Enqueued) -> Facts {
         launch: enqueued.launch,
         dispatch: enqueued.dispatch,
         signal: 0,
+        value: 0,
         stale_end: 0,
         ours: false,
         after_all: enqueued.after_all,
+        late: false,
     }
 }
 
@@ -338,7 +349,7 @@ fn to_clock(agent: u64, ticks: u64) -> u64 {
 mod tests {
     use super::super::flight::{FLIGHTS, Launch};
     use super::*;
-    use crate::layout::Dispatch;
+    use crate::packet::Dispatch;
     use crate::queue::service::Slots;
 
     #[test]

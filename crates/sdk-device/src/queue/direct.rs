@@ -1,0 +1,137 @@
+//! Queues whose doorbell is rung past the hooks.
+//!
+//! A program may store to the doorbell itself instead of calling the runtime; HIP does so with
+//! `DEBUG_CLR_DIRECT_DOORBELL=1`. That is seen by what follows: the device takes packets for which
+//! nobody rang. From then on packets are looked at when the next ones are reserved, on the
+//! application's thread, and in each round of the worker thread. A dispatch that still waits for
+//! the device then is timed; others are counted, with the reason.
+//!
+//! Decisions: AMD-064 (`docs/deviations/amd.md`).
+
+use super::queue_state::{Locked, QueueState};
+use super::scan;
+use crate::state::STATE;
+use midair_sdk_hot::clock::now;
+use midair_sdk_hot::wrappers::original;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+/// How long the device may have had packets before somebody rings for them: a device that maps a
+/// queue anew takes what is valid, and the thread that wrote it may be without a processor.
+const OWED: u64 = 5_000_000;
+/// HIP's switch.
+const SWITCH: &[u8] = b"DEBUG_CLR_DIRECT_DOORBELL=";
+
+/// Whether this process was started with HIP's switch on.
+pub(super) fn is_asked_for() -> bool {
+    // As the process was started with it; the list in memory may be changed while it is read.
+    let environment = std::fs::read("/proc/self/environ").unwrap_or_default();
+    is_on(&environment)
+}
+
+fn is_on(environment: &[u8]) -> bool {
+    let value = environment
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(SWITCH));
+    !matches!(value, None | Some(b"" | b"0" | b"false"))
+}
+
+/// Write and read index; None when the application has destroyed the queue.
+fn indices(queue: &QueueState) -> Option<(u64, u64)> {
+    queue.visit(|pointer| {
+        // SAFETY: a live queue (visit).
+        unsafe {
+            (
+                original::hsa_queue_load_write_index_scacquire(pointer.0 as *mut _),
+                original::hsa_queue_load_read_index_scacquire(pointer.0 as *mut _),
+            )
+        }
+    })
+}
+
+/// One round of the worker thread.
+pub(super) fn watch(queue: &'static QueueState) {
+    let Some((written, read)) = indices(queue) else {
+        return;
+    };
+    let Some(mut inner) = queue.lock() else {
+        return;
+    };
+    if !queue.is_direct() {
+        let known = inner.rung_by_us();
+        if read <= known {
+            inner.owed_since = 0;
+            return;
+        }
+        if inner.owed_since == 0 || inner.owed_above != known {
+            (inner.owed_above, inner.owed_since) = (known, now());
+            return;
+        }
+        if now().saturating_sub(inner.owed_since) < OWED {
+            return;
+        }
+        queue.direct.store(1, Relaxed);
+    }
+    look(queue, &mut inner, written);
+}
+
+/// The session closes: what the device has taken is looked at now or never.
+pub(super) fn close(queue: &'static QueueState, inner: &mut Locked<'_>) {
+    let Some((written, read)) = indices(queue) else {
+        return;
+    };
+    if queue.is_direct() || read > inner.rung_by_us() {
+        queue.direct.store(1, Relaxed);
+        look(queue, inner, written);
+    }
+}
+
+fn look(queue: &'static QueueState, inner: &mut Locked<'_>, written: u64) {
+    queue.visit(|_| scan::look(queue, inner, None, written));
+}
+
+/// Packets that were looked at and for which nobody rang through us.
+pub(super) fn past(queue: &QueueState, inner: &Locked<'_>) -> u64 {
+    if queue.is_direct() {
+        inner.next.saturating_sub(inner.rung_by_us())
+    } else {
+        0
+    }
+}
+
+/// What is said about packets that were rung past the hooks, if there were any. `queues`: how many
+/// queues they were on.
+pub(super) fn note(packets: u64, queues: u64) -> Option<String> {
+    let switch = "DEBUG_CLR_DIRECT_DOORBELL";
+    if packets > 0 {
+        return Some(format!(
+            "{packets} packets on {queues} queues were rung past midair ({switch}, or a doorbell of the program's own): their dispatches are counted, and have times where they still waited for the device when they were seen"
+        ));
+    }
+    let none = STATE.queues.used.load(Acquire) == 0;
+    (none && STATE.queues.direct.load(Relaxed)).then(|| {
+        format!("{switch} is set, and no use of a queue was seen: dispatches may be missing")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_switch_is_read() {
+        for on in [
+            "DEBUG_CLR_DIRECT_DOORBELL=1\0",
+            "A=b\0DEBUG_CLR_DIRECT_DOORBELL=true",
+        ] {
+            assert!(is_on(on.as_bytes()), "{on}");
+        }
+        for off in [
+            "",
+            "A=DEBUG_CLR_DIRECT_DOORBELL=1",
+            "DEBUG_CLR_DIRECT_DOORBELL=0\0",
+            "DEBUG_CLR_DIRECT_DOORBELL=",
+        ] {
+            assert!(!is_on(off.as_bytes()), "{off}");
+        }
+    }
+}
