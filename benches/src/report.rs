@@ -51,6 +51,25 @@ impl Table {
         self.rows.push(row);
     }
 
+    /// Adds a row of numbers without a unit.
+    pub fn plain(&mut self, what: &str, numbers: &[f64], budget: &str) {
+        let mut sorted = numbers.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let value = sorted.get(index(sorted.len(), part)).copied();
+            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+        };
+        let row = [
+            what.to_owned(),
+            at(0.5),
+            at(0.99),
+            at(1.0),
+            sorted.len().to_string(),
+            budget.to_owned(),
+        ];
+        self.rows.push(row);
+    }
+
     /// Prints all, and what the machine was doing meanwhile.
     pub fn print(&self) {
         print!("{}", self.text());

@@ -4,6 +4,7 @@
 //   short N       N threads, each of which calls hipGetLastError twice and ends
 //   hsa N         a thread that uses only HSA: N rounds of signal_create, load, store, destroy; says "only TID N"
 //   tight N       N times hipGetLastError on the main thread as fast as may be; says "took N NS NS-OF-CPU"
+//   launches N    N kernels on the main thread as fast as may be; says "took N NS-OF-CPU"; then waits for them
 //   tables        one line "table NAME ADDRESS SIZE" per live API table
 //   counts        "counts NAME=N ...": all calls so far
 //   quit
@@ -96,6 +97,15 @@ static void tight(unsigned long rounds) {
   say("took %lu %lu %lu", rounds, took, cpu);
 }
 
+static void launches(unsigned long rounds) {
+  uint64_t cpu = now(CLOCK_THREAD_CPUTIME_ID);
+  for (unsigned long n = 0; n < rounds; n++) launch_vadd(&kernels, &work, 5);
+  cpu = now(CLOCK_THREAD_CPUTIME_ID) - cpu;
+  atomic_fetch_add(&count[N_hipModuleLaunchKernel], rounds);
+  HIP(C(hipStreamSynchronize)(work.stream));
+  say("took %lu %lu", rounds, cpu);
+}
+
 // A HIP function calls a function that gives the live table; an HSA function loads a pointer to it.
 // A decoder of its own, so that a mistake in the profiler's is not repeated here.
 static void *hip_table(const void *function) {
@@ -179,6 +189,9 @@ int main(int argc, char **argv) {
     } else if (sscanf(line, "tight %u", &number) == 1) {
       tight(number);
       say("tight");
+    } else if (sscanf(line, "launches %u", &number) == 1) {
+      launches(number);
+      say("launches");
     } else if (!strcmp(line, "tables")) {
       tables();
       say("tables");

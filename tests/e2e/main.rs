@@ -40,3 +40,4 @@ mod states;
 mod tables;
 mod tools;
 mod trees;
+mod unkind;

@@ -18,12 +18,14 @@ fn ask(target: &mut LabTarget, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// `raw_hsa`, fifty rounds in each `go`, ready.
+/// `raw_hsa`, fifty rounds in each `go`, ready. Its queues are made without profiling; what becomes
+/// of that on a device that takes it up once is `unkind.rs`'s subject.
 fn raw_hsa(lab: &Lab) -> Result<LabTarget> {
     let (program, kernels) = (lab.program("raw_hsa")?, lab.kernels()?);
     let target = lab.run(&program).arg(&kernels).arg(50).register(false);
     let mut target = target
         .env("MODEL_KERNEL_NS", 1_000)
+        .env("MODEL_LATCH", 0)
         .env("HSA_ENABLE_INTERRUPT", 0)
         .spawn()?;
     target.expect("ready")?;
