@@ -34,7 +34,8 @@ pub fn dependencies_task(words: &[String]) -> Outcome<()> {
 
 /// All of it.
 pub fn check() -> Outcome<()> {
-    let rules = Document::parse(&read(&root().join("deny.toml"))?);
+    let rules = Document::parse(&read(&root().join("deny.toml"))?)
+        .map_err(|why| Failure(format!("deny.toml: {why}")))?;
     let mut found = Vec::new();
     let targets = rules.texts("graph.targets");
     let mut packages = BTreeMap::new();
@@ -54,7 +55,7 @@ pub fn check() -> Outcome<()> {
     let mut locked = Vec::new();
     for lock in LOCKS {
         let path = root().join(lock);
-        locked.extend(advisory::locked(&read(&path)?, lock));
+        locked.extend(advisory::locked(&read(&path)?, lock)?);
     }
     let known = advisories()?;
     let ignored = rules.texts("advisories.ignore");
@@ -240,7 +241,7 @@ allow-registry = ["https://github.com/rust-lang/crates.io-index"]
 
     #[test]
     fn each_rule_refuses_what_it_names() {
-        let rules = Document::parse(RULES);
+        let rules = Document::parse(RULES).unwrap();
         let against = |package: Package| against(&rules, &package).join("; ");
         assert_eq!(against(good()), "");
         let mut banned = good();
@@ -268,7 +269,7 @@ allow-registry = ["https://github.com/rust-lang/crates.io-index"]
     fn a_version_with_a_weakness_is_found_in_a_lock_file() {
         let lock = "[[package]]\nname = \"bytes\"\nversion = \"1.11.0\"\n\n\
             [[package]]\nname = \"other\"\nversion = \"1.11.0\"\n";
-        let locked = advisory::locked(lock, "Cargo.lock");
+        let locked = advisory::locked(lock, "Cargo.lock").unwrap();
         assert_eq!(locked.len(), 2);
         let known = advisory::below(&root().join("advisories")).unwrap();
         let found = weak(&known, &locked, &[]);
@@ -280,7 +281,7 @@ allow-registry = ["https://github.com/rust-lang/crates.io-index"]
         let ignored = ["RUSTSEC-2026-0007".to_owned()];
         assert!(weak(&known, &locked, &ignored).is_empty());
         let repaired = lock.replace("1.11.0", "1.11.1");
-        let locked = advisory::locked(&repaired, "Cargo.lock");
+        let locked = advisory::locked(&repaired, "Cargo.lock").unwrap();
         assert!(weak(&known, &locked, &[]).is_empty());
     }
 
@@ -290,7 +291,8 @@ allow-registry = ["https://github.com/rust-lang/crates.io-index"]
         let mut names = Vec::new();
         for lock in LOCKS {
             let text = read(&root().join(lock)).unwrap();
-            names.extend(advisory::locked(&text, lock).into_iter().map(|it| it.name));
+            let locked = advisory::locked(&text, lock).unwrap();
+            names.extend(locked.into_iter().map(|it| it.name));
         }
         for advisory in advisory::below(&root().join("advisories")).unwrap() {
             assert!(names.contains(&advisory.package), "{advisory:?}");

@@ -42,7 +42,7 @@ impl Advisory {
     fn parse(text: &str) -> Result<Option<Advisory>, String> {
         let fenced = text.split_once("```toml").map(|(_, rest)| rest);
         let head = fenced.and_then(|rest| Some(rest.split_once("```")?.0));
-        let document = Document::parse(head.unwrap_or(text));
+        let document = Document::parse(head.unwrap_or(text))?;
         if document.text("advisory.withdrawn").is_some() {
             return Ok(None);
         }
@@ -88,19 +88,21 @@ pub(super) fn below(directory: &Path) -> Outcome<Vec<Advisory>> {
 }
 
 /// The packages of a lock file.
-pub(super) fn locked(text: &str, lock: &str) -> Vec<Locked> {
-    let package = |part: &str| {
-        let document = Document::parse(part);
+pub(super) fn locked(text: &str, lock: &str) -> Outcome<Vec<Locked>> {
+    let document = Document::parse(text).map_err(|why| Failure(format!("{lock}: {why}")))?;
+    let package = |table: &toml::Table| {
+        let text = |key: &str| table.get(key)?.as_str();
         Some(Locked {
-            name: document.text("name")?,
-            version: Version::parse(&document.text("version")?).ok()?,
+            name: text("name")?.to_owned(),
+            version: Version::parse(text("version")?).ok()?,
             lock: lock.to_owned(),
         })
     };
-    text.split("[[package]]")
-        .skip(1)
-        .filter_map(package)
-        .collect()
+    document
+        .tables("package")
+        .map(package)
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| Failure(format!("{lock}: a package has no name or version")))
 }
 
 #[cfg(test)]
