@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use midair_procinfo::stat::Stat;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
 use midair_ptrace::{Deadline, Pace};
@@ -110,6 +111,9 @@ pub(crate) struct ProcessImage {
 /// How long a process that is about to end, or to become another program, may take until it shows.
 const SETTLING: Duration = Duration::from_millis(250);
 
+/// `PF_EXITING`.
+const EXITING: u64 = 4;
+
 /// The same, once it has begun.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -137,6 +141,13 @@ impl ProcessImage {
     /// is held: it cannot change then, and neither can the program of its process. A program with
     /// the set-uid bit that was executed between the inspection and the stop is seen here.
     pub(crate) fn differs(&self, tid: Tid) -> Option<Differs> {
+        let differs = self.difference(tid)?;
+        // A process that ends has neither memory nor program any more, and belongs to root.
+        let ends = thread_stat(tid).is_none_or(|stat| stat.is_dead() || stat.flags & EXITING != 0);
+        Some(if ends { Differs::Gone } else { differs })
+    }
+
+    fn difference(&self, tid: Tid) -> Option<Differs> {
         let Ok(status) = task::status(tid) else {
             return Some(Differs::Gone);
         };
@@ -192,7 +203,6 @@ impl ProcessImage {
     /// Whether its threads are being killed, one by one: it ends, or executes another program.
     pub(crate) fn is_ending(&self) -> bool {
         const SIGKILL: u64 = 1 << 8;
-        const EXITING: u64 = 4;
         let tids = task::list(self.pid).unwrap_or_default();
         let killed = |tid| task::status(tid).is_ok_and(|status| status.sig_pending & SIGKILL != 0);
         let ends =
@@ -286,8 +296,11 @@ fn auxv(tid: Tid) -> Vec<u8> {
 /// When a thread began, clock ticks since boot. From the file of the thread alone: that of its process
 /// adds up all threads, which takes long where there are many.
 fn began(tid: Tid) -> Option<u64> {
-    let text = fs::read(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
-    Some(midair_procinfo::stat::parse(&text)?.start_ticks)
+    thread_stat(tid).map(|stat| stat.start_ticks)
+}
+
+fn thread_stat(tid: Tid) -> Option<Stat> {
+    midair_procinfo::stat::parse(&fs::read(format!("/proc/{tid}/task/{tid}/stat")).ok()?)
 }
 
 fn exe(tid: Tid) -> Option<(u64, u64)> {
