@@ -21,6 +21,9 @@ pub struct Approach {
     pub tid: Tid,
     /// The socket of its listener, where one was seen.
     pub endpoint: Option<Endpoint>,
+    /// How many listening sockets of other processes have the name that only its listener's should
+    /// have. They are not used.
+    pub squatters: usize,
     /// What the paths that trace need, or why they may not be used.
     pub inspection: Result<Inspection, Refusal>,
 }
@@ -36,39 +39,41 @@ pub fn approach(pid: Pid) -> Result<Approach, Refusal> {
         Ok(look) => (look.pid, look.tid, look.status.clone()),
         Err(refusal) => match seen_without(pid, refusal) {
             Some((tid, status)) => (status.tgid.unwrap_or(pid), tid, status),
-            None => return looked.map(|look| Approach::traced(look, None)),
+            None => return looked.map(|look| Approach::traced(look, None, 0)),
         },
     };
-    let endpoint = Endpoint::find(pid, tid, &status);
+    let (endpoint, squatters) = Endpoint::find(pid, tid, &status);
     match looked {
-        Ok(look) => Ok(Approach::traced(look, endpoint)),
+        Ok(look) => Ok(Approach::traced(look, endpoint, squatters)),
         Err(refusal) if endpoint.is_none() => Err(refusal),
         refused => Ok(Approach {
             pid,
             tid,
             endpoint,
+            squatters,
             inspection: refused,
         }),
     }
 }
 
 impl Approach {
-    fn traced(look: Inspection, endpoint: Option<Endpoint>) -> Approach {
+    fn traced(look: Inspection, endpoint: Option<Endpoint>, squatters: usize) -> Approach {
         Approach {
             pid: look.pid,
             tid: look.tid,
             endpoint,
+            squatters,
             inspection: Ok(look),
         }
     }
 }
 
-/// What everybody may see of a process that may not be traced. None where a listener would not help
-/// either: there is no such process, nobody in it could answer, or our libraries could not run
-/// there.
+/// What everybody may see of a process that cannot be traced now. None where a listener would not
+/// help either: there is no such process, nobody in it could answer, our libraries could not run
+/// there, or we may not trace it: its listener serves nobody who may not.
 fn seen_without(pid: Pid, refusal: &Refusal) -> Option<(Tid, Status)> {
     match refusal {
-        Refusal::NotPermitted { .. } | Refusal::Traced { .. } | Refusal::Unreadable { .. } => {
+        Refusal::Traced { .. } | Refusal::Unreadable { .. } => {
             let tid = task::live(pid).ok()??;
             Some((tid, task::status(tid).ok()?))
         }

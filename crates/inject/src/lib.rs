@@ -1,22 +1,24 @@
 //! The attach engine: enters a running process through one of its threads.
 //!
-//! There are two steps. [`inspect()`] changes nothing and says what a process is, or why it cannot be
-//! entered. [`enter()`] borrows *one* thread that is proven to be parked, for a fraction of a millisecond,
-//! to start the worker thread. That thread loads a library and talks to the caller over a socket
-//! ([`Entered::channel`]). If a worker thread is parked in the process since an earlier session, it is
-//! woken instead, and no thread of the program is stopped.
+//! There are two steps. [`inspect()`] changes nothing and says what a process is, or why it cannot
+//! be entered. [`enter()`] borrows *one* thread that is proven to be parked, for a fraction of a
+//! millisecond, to start the worker thread. That thread loads a library and talks to the caller
+//! over a socket ([`Entered::channel`]). If a worker thread is parked in the process since an
+//! earlier session, it is woken instead, and no thread of the program is stopped.
 //!
-//! Where the process has a listener of ours, [`approach()`] and [`enter_by`] need no right to trace: they
-//! ask the listener over a socket, and it makes or wakes the worker thread itself.
+//! Where the process has a listener of ours, [`approach()`] and [`enter_by`] stop and trace
+//! nothing: they ask the listener over a socket, and it makes or wakes the worker thread itself.
+//! The right to trace is needed there as well, and shown to the listener.
 //!
 //! Design constraints:
-//! * the attacher may die after any single operation: the borrowed thread then restores itself (`hold`);
-//! * no byte of the program's code is changed; our code page is never writable and executable at once
-//!   (`mappings`);
+//! * the attacher may die after any single operation: the borrowed thread then restores itself
+//!   (`hold`);
+//! * no byte of the program's code is changed; our code page is never writable and executable at
+//!   once (`mappings`);
 //! * a thread inside the allocator, the loader, fork or exit is never borrowed (`parked`, `names`);
 //! * every wait has a deadline ([`Options`]);
-//! * each borrowing has a tracing thread of its own: when that thread ends, the kernel releases whatever
-//!   could not be released otherwise.
+//! * each borrowing has a tracing thread of its own: when that thread ends, the kernel releases
+//!   whatever could not be released otherwise.
 //!
 //! The caller's library must export [`midair_record::boot::ENTRY`].
 #![deny(unsafe_code)]

@@ -1,22 +1,26 @@
-//! T0: the listener in the process, reached over its socket. No right to trace is needed, and nothing is
-//! stopped or traced.
+//! T0: the listener in the process, reached over its socket. Nothing is stopped or traced; what is
+//! needed is the right to trace, which is shown by reading a token in the process's memory.
 //!
-//! The listener belongs to our register library (`midair-register`), which decides who may use it. Here
-//! the peer is proven to be the process that was meant, since any process may bind any name: the kernel
-//! tells which one listens.
+//! The listener belongs to our register library (`midair-register`), which decides who may use it.
+//! Here the peer is proven to be the process that was meant, since any process may bind any name:
+//! its socket is the one that is among the process's descriptors, and the kernel tells which
+//! process listens.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use midair_procinfo::status::Status;
-use midair_procinfo::{Pid, Tid, show, task};
+use midair_procinfo::{Pid, Tid, maps, show, task};
 use midair_ptrace::{
     Deadline, Pace, connect_abstract, connect_abstract_in, fault, listening_peer, poll_readable,
     receive_now, send_bytes,
 };
 use midair_record::connect::{
-    self, ConnectReply, ConnectRequest, NAMES, REPLY_LEN, outcome, purpose, refusal,
+    self, ConnectProof, ConnectReply, ConnectRequest, REPLY_LEN, TOKEN_LEN, Token, outcome,
+    purpose, refusal,
 };
 
 use crate::entered::{Entered, EntryPath, Times, Via};
@@ -36,10 +40,11 @@ pub struct Endpoint {
     tid: Tid,
     /// The listener.
     listener: Option<Tid>,
-    /// Names that somebody listens under, and how many filters the listener had then: one of them
-    /// is the process.
-    names: Vec<(String, u32)>,
-    /// How many system call filters the listener has now.
+    /// The name of its socket.
+    name: String,
+    /// How many system call filters the listener had when it began to listen.
+    filters_then: u32,
+    /// How many it has now.
     filters: u32,
     /// Users of the process.
     uids: [u32; 4],
@@ -74,47 +79,42 @@ fn closed(what: &str, error: &io::Error) -> NotServed {
 }
 
 impl Endpoint {
-    /// Checks whether somebody listens for this process. Nothing is changed.
-    pub(crate) fn find(pid: Pid, tid: Tid, status: &Status) -> Option<Endpoint> {
+    /// Looks for the process's listener; also returns how many sockets of others have such a name.
+    /// Nothing is changed.
+    pub(crate) fn find(pid: Pid, tid: Tid, status: &Status) -> (Option<Endpoint>, usize) {
         let inside = *status.ns_tgid.last().unwrap_or(&pid);
         // The process's own start, not that of the thread that stands for it.
-        let start = task::stat(pid).ok()?.start_ticks;
-        let prefix = connect::prefix(inside.get(), start);
-        let sockets = std::fs::read(format!("/proc/{tid}/net/unix")).ok()?;
-        let before = format!(" @{prefix}").into_bytes();
-        let mut names: Vec<(String, u32)> = sockets
+        let Ok(stat) = task::stat(pid) else {
+            return (None, 0);
+        };
+        let prefix = connect::prefix(inside.get(), stat.start_ticks);
+        let sockets = std::fs::read(format!("/proc/{tid}/net/unix")).unwrap_or_default();
+        let named: Vec<Listening> = sockets
             .split(|byte| *byte == b'\n')
-            .filter_map(|line| {
-                let at = line
-                    .windows(before.len())
-                    .position(|window| window == before)?;
-                let rest = std::str::from_utf8(line.get(at + before.len()..)?).ok()?;
-                // A listener that has its name and is not ready yet does not count, nor do
-                // connections, which have the name, too.
-                listens(line).then_some(())?;
-                Some((format!("{prefix}{rest}"), connect::filters_in(rest)?))
-            })
-            // Any process may bind as many as it likes.
-            .take(4 * NAMES as usize)
+            .filter_map(|line| listening(line, &prefix))
             .collect();
-        names.sort();
-        names.dedup();
+        // Any process may bind as many as it likes; this one's own is among its descriptors.
+        let Some(own) = own_of(tid, &named) else {
+            return (None, named.len());
+        };
         let listener = listener_of(tid);
-        (!names.is_empty()).then(|| Endpoint {
+        let endpoint = Endpoint {
             pid,
             tid,
             listener,
-            names,
+            name: own.name.clone(),
+            filters_then: own.filters,
             filters: filters_of(listener.unwrap_or(tid)),
             uids: status.uid,
             image: ProcessImage::of(pid, tid, status),
-        })
+        };
+        (Some(endpoint), named.len().saturating_sub(1))
     }
 
     /// The listener has got a system call filter since it listens. Serving us may be what that
     /// forbids, on pain of death.
     pub(crate) fn is_filtered_later(&self) -> bool {
-        self.names.iter().all(|(_, then)| *then != self.filters)
+        self.filters_then != self.filters
     }
 
     /// The listener's thread, when it could be found.
@@ -211,45 +211,35 @@ impl Endpoint {
     fn connect(&self, options: &Options) -> Result<OwnedFd, NotServed> {
         let namespace = self.other_namespace();
         let deadline = Deadline::after(options.boot);
-        let mut squatter = None;
-        for (name, _) in &self.names {
-            let mut pace = Pace::new();
-            let connection = loop {
-                let tried = match &namespace {
-                    Some(namespace) => connect_abstract_in(namespace, name),
-                    None => connect_abstract(name),
-                };
-                match tried {
-                    // Others are before us: each has its time.
-                    Err(error)
-                        if error.kind() == io::ErrorKind::WouldBlock && !deadline.passed() =>
-                    {
-                        pace.rest();
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        return Err(self.silent());
-                    }
-                    tried => break tried,
-                }
+        let mut pace = Pace::new();
+        let connection = loop {
+            let patience = QUEUEING.min(deadline.left());
+            let tried = match &namespace {
+                Some(namespace) => connect_abstract_in(namespace, &self.name, patience),
+                None => connect_abstract(&self.name, patience),
             };
-            let connection = match connection {
-                Ok(connection) => connection,
-                // The process that listened there is gone.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
-                Err(error) => return Err(closed("its listener cannot be reached", &error)),
-            };
-            let peer = listening_peer(connection.as_fd())
-                .map_err(|error| closed("its listener cannot be proven", &error))?;
-            // A daemon listens as root, and drops its rights later.
-            if peer.pid == Some(self.pid) && (peer.uid == 0 || self.uids.contains(&peer.uid)) {
-                return Ok(connection);
+            match tried {
+                // Others are before us: each has its time.
+                Err(error) if is_passing(&error) && !deadline.passed() => pace.rest(),
+                Err(error) if is_passing(&error) => return Err(self.silent()),
+                tried => break tried,
             }
-            squatter = Some(peer.pid.map_or(0, Pid::get));
+        };
+        let connection = connection.map_err(|error| match error.kind() {
+            // The process that listened there is gone.
+            io::ErrorKind::ConnectionRefused => NotServed::Refused("its listener has gone".into()),
+            _ => closed("its listener cannot be reached", &error),
+        })?;
+        let peer = listening_peer(connection.as_fd())
+            .map_err(|error| closed("its listener cannot be proven", &error))?;
+        // A daemon listens as root, and drops its rights later.
+        if peer.pid == Some(self.pid) && (peer.uid == 0 || self.uids.contains(&peer.uid)) {
+            return Ok(connection);
         }
-        Err(NotServed::Refused(match squatter {
-            Some(pid) => format!("process {pid} listens under its name"),
-            None => "its listener has gone".into(),
-        }))
+        let squatter = peer.pid.map_or(0, Pid::get);
+        Err(NotServed::Refused(format!(
+            "process {squatter} listens under its name"
+        )))
     }
 
     /// The process's network namespace, where it is another one that we may look at.
@@ -260,20 +250,67 @@ impl Endpoint {
         (its != ours).then(|| File::open(path).ok()).flatten()
     }
 
+    /// Asks for what `purpose` says, shows that we may trace the process, and returns the reply.
     fn exchange(
         &self,
         connection: &OwnedFd,
         purpose: u32,
         options: &Options,
     ) -> Result<ConnectReply, NotServed> {
-        let hung_up = || NotServed::Refused("its listener hung up".into());
-        send_bytes(connection.as_fd(), &ConnectRequest::new(purpose).bytes()).or_else(|error| {
+        self.say(connection, &ConnectRequest::new(purpose).bytes())?;
+        let first = self.reply(connection, options)?;
+        if first.outcome != outcome::CHALLENGE {
+            return Ok(first);
+        }
+        FaultPoint::Challenged.reached();
+        let token = self.token(first.token_at)?;
+        self.say(connection, &ConnectProof { token }.bytes())?;
+        fault::step("the token was sent back");
+        self.reply(connection, options)
+    }
+
+    fn say(&self, connection: &OwnedFd, words: &[u8]) -> Result<(), NotServed> {
+        send_bytes(connection.as_fd(), words).or_else(|error| {
             // Its answer may be there already: then it says why.
             match error.raw_os_error() {
                 Some(EPIPE | ECONNRESET) => Ok(()),
                 _ => Err(closed("its listener cannot be spoken to", &error)),
             }
-        })?;
+        })
+    }
+
+    /// Reads the token at an address that the process has told. Nothing else of its memory is sent
+    /// back to it: by then it might be another program, and who it was might still have the
+    /// connection.
+    fn token(&self, at: u64) -> Result<Token, NotServed> {
+        let unread = |error: &io::Error| {
+            let why = "its listener wants to see that we may read its memory, and we may not";
+            closed(why, error)
+        };
+        // Memory of a file may block whoever reads it.
+        let own =
+            std::fs::read(format!("/proc/{}/maps", self.tid)).map_err(|error| unread(&error))?;
+        let end = at.saturating_add(TOKEN_LEN as u64);
+        let plain = maps::parse(&own).iter().any(|mapping| {
+            mapping.holds(at)
+                && end <= mapping.end
+                && mapping.inode == 0
+                && mapping.path.is_empty()
+                && !mapping.shared
+        });
+        let mut bytes = [0; TOKEN_LEN];
+        if plain {
+            let memory = File::open(format!("/proc/{}/mem", self.tid));
+            memory
+                .and_then(|memory| memory.read_exact_at(&mut bytes, at))
+                .map_err(|error| unread(&error))?;
+        }
+        Token::read(&bytes)
+            .filter(|_| self.image.standing() == ImageState::Same)
+            .ok_or_else(|| NotServed::Refused("its listener's token is not where it said".into()))
+    }
+
+    fn reply(&self, connection: &OwnedFd, options: &Options) -> Result<ConnectReply, NotServed> {
         let deadline = Deadline::after(options.boot);
         loop {
             let slice = Deadline::after(DOUBT.min(deadline.left()));
@@ -291,7 +328,7 @@ impl Endpoint {
         bytes
             .get(..got)
             .and_then(ConnectReply::read)
-            .ok_or_else(hung_up)
+            .ok_or_else(|| NotServed::Refused("its listener hung up".into()))
     }
 
     /// Why nobody answers: a process that is stopped cannot.
@@ -360,15 +397,54 @@ pub(crate) const FILTERED_LATER: &str =
 const EPIPE: i32 = 32;
 const ECONNRESET: i32 = 104;
 
-/// Whether a line of `/proc/net/unix` is that of a socket that listens: number, uses, protocol,
-/// flags (`__SO_ACCEPTCON`).
-fn listens(line: &[u8]) -> bool {
-    let flags = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty())
-        .nth(3)
-        .and_then(|word| u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok());
-    flags.is_some_and(|flags| flags & 0x1_0000 != 0)
+/// Whether trying again may help.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+/// How long one try to connect waits behind others.
+const QUEUEING: Duration = Duration::from_millis(200);
+
+/// A socket that listens, with a name that a listener of this process would have.
+#[derive(Debug, PartialEq, Eq)]
+struct Listening {
+    name: String,
+    filters: u32,
+    inode: u64,
+}
+
+/// Reads a line of `/proc/net/unix`: number, uses, protocol, flags (`__SO_ACCEPTCON`), type, state,
+/// inode, path. A listener that has its name and is not ready yet does not count, nor do
+/// connections, which have the name, too.
+fn listening(line: &[u8], prefix: &str) -> Option<Listening> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut words = line.split_ascii_whitespace();
+    let flags = u32::from_str_radix(words.nth(3)?, 16).ok()?;
+    let inode = words.nth(2)?.parse().ok()?;
+    let name = words.next()?.strip_prefix('@')?;
+    let filters = connect::filters_in(name.strip_prefix(prefix)?)?;
+    // The kernel shows a newline or a space in a name as it is: what follows is not ours.
+    (flags & 0x1_0000 != 0 && words.next().is_none()).then(|| Listening {
+        name: name.into(),
+        filters,
+        inode,
+    })
+}
+
+/// The one of `named` that is among the descriptors of a process.
+fn own_of(tid: Tid, named: &[Listening]) -> Option<&Listening> {
+    if named.is_empty() {
+        return None;
+    }
+    task::descriptors(tid).ok()?.into_iter().find_map(|fd| {
+        let link = std::fs::read_link(format!("/proc/{tid}/fd/{fd}")).ok()?;
+        let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+        let inode: u64 = inode.parse().ok()?;
+        named.iter().find(|socket| socket.inode == inode)
+    })
 }
 
 /// Waits until the listener has closed its end of a connection that it has nothing more to say on:
@@ -393,4 +469,36 @@ fn listener_of(tid: Tid) -> Option<Tid> {
         .ok()?
         .into_iter()
         .find(|tid| task::comm(*tid).is_ok_and(|name| name == LISTENER_NAME.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sockets_that_listen_under_the_name_are_found() {
+        let prefix = connect::prefix(7, 900);
+        let name = connect::name(7, 900, 1, 2);
+        let line = |flags: &str, path: &str| {
+            format!("0000000000000000: 00000002 00000000 {flags} 0005 01 4711 {path}")
+        };
+        let found = |line: &str| listening(line.as_bytes(), &prefix);
+        let good = found(&line("00010000", &format!("@{name}"))).unwrap();
+        assert_eq!(
+            (good.name, good.filters, good.inode),
+            (name.clone(), 2, 4711)
+        );
+        for bad in [
+            line("00000000", &format!("@{name}")),
+            line("00010000", &name),
+            line("00010000", &format!("@x{name}")),
+            line("00010000", &format!("@{name} more")),
+            line("00010000", &format!("@{prefix}0/2")),
+            line("00010000", ""),
+            "Num       RefCount Protocol Flags    Type St Inode Path".into(),
+            String::new(),
+        ] {
+            assert_eq!(found(&bad), None, "{bad}");
+        }
+    }
 }

@@ -126,13 +126,15 @@ pub enum FaultPoint {
     WakeKicked,
     /// The listener's socket is connected to.
     Connected,
+    /// The listener has told where its token is.
+    Challenged,
     /// The listener has answered.
     Answered,
 }
 
 impl FaultPoint {
     /// All of them, in order.
-    pub const ALL: [FaultPoint; 17] = [
+    pub const ALL: [FaultPoint; 18] = [
         FaultPoint::Chosen,
         FaultPoint::Proven,
         FaultPoint::Framed,
@@ -149,6 +151,7 @@ impl FaultPoint {
         FaultPoint::WakeStopped,
         FaultPoint::WakeKicked,
         FaultPoint::Connected,
+        FaultPoint::Challenged,
         FaultPoint::Answered,
     ];
 
@@ -171,6 +174,7 @@ impl FaultPoint {
             FaultPoint::WakeStopped => "WakeStopped",
             FaultPoint::WakeKicked => "WakeKicked",
             FaultPoint::Connected => "Connected",
+            FaultPoint::Challenged => "Challenged",
             FaultPoint::Answered => "Answered",
         }
     }

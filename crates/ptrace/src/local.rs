@@ -1,9 +1,10 @@
-//! Sockets of the abstract namespace: connecting to one, in a network namespace of the caller's choice,
-//! and asking which process listens.
+//! Sockets of the abstract namespace: connecting to one, in a network namespace of the caller's
+//! choice, and asking which process listens.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use crate::{Pid, fault};
 
@@ -24,18 +25,15 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// Connects to the abstract sequenced-packet socket of this name (without its zero byte), in this
-/// process's network namespace. Never waits: where too many wait already it fails with EAGAIN.
+/// process's network namespace. Where too many wait already, it waits behind them for `patience`
+/// (in whole milliseconds, one at least), and then fails with EAGAIN.
 ///
 /// # Errors
-/// The kernel's: ECONNREFUSED when nobody listens there.
-pub fn connect_abstract(name: &str) -> io::Result<OwnedFd> {
+/// The kernel's: ECONNREFUSED when nobody listens there, EINTR when a signal was handled.
+pub fn connect_abstract(name: &str, patience: Duration) -> io::Result<OwnedFd> {
     // SAFETY: takes numbers.
     let raw = check(unsafe {
-        libc::socket(
-            libc::AF_UNIX,
-            libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-            0,
-        )
+        libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0)
     })?;
     // SAFETY: the kernel just made it for us.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
@@ -52,6 +50,9 @@ pub fn connect_abstract(name: &str) -> io::Result<OwnedFd> {
     let length = size_of::<libc::sa_family_t>()
         .saturating_add(1)
         .saturating_add(name.len());
+    // The kernel wakes those that wait in the order in which they came. Whoever tries again and
+    // again instead is never among them.
+    give_up_after(&socket, patience.max(Duration::from_millis(1)))?;
     // SAFETY: the address is `length` bytes of a live struct.
     check(unsafe {
         libc::connect(
@@ -61,10 +62,28 @@ pub fn connect_abstract(name: &str) -> io::Result<OwnedFd> {
         )
     })?;
     // What is said later may wait for its deadline.
-    // SAFETY: takes numbers.
-    check(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFL, 0) })?;
+    give_up_after(&socket, Duration::ZERO)?;
     fault::step("connected to the listener");
     Ok(socket)
+}
+
+/// Lets connecting and sending fail with EAGAIN after a time; zero: never.
+fn give_up_after(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
+    let limit = libc::timeval {
+        tv_sec: patience.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_usec: (patience.subsec_millis() * 1000).into(),
+    };
+    // SAFETY: the kernel reads one timeval.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_SNDTIMEO,
+            (&raw const limit).cast(),
+            size_of_val(&limit) as libc::socklen_t,
+        )
+    })?;
+    Ok(())
 }
 
 /// As [`connect_abstract`], from within the network namespace `namespace` (an open
@@ -72,11 +91,15 @@ pub fn connect_abstract(name: &str) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// As there; EPERM without CAP_SYS_ADMIN.
-pub fn connect_abstract_in(namespace: &File, name: &str) -> io::Result<OwnedFd> {
+pub fn connect_abstract_in(
+    namespace: &File,
+    name: &str,
+    patience: Duration,
+) -> io::Result<OwnedFd> {
     crate::on_own_thread(|| {
         // SAFETY: takes numbers; it changes the calling thread only, which ends with this.
         check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
-        connect_abstract(name)
+        connect_abstract(name, patience)
     })?
 }
 

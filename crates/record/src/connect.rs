@@ -2,16 +2,23 @@
 //! own messages.
 //!
 //! The listener is a thread of our register library. It listens on an abstract Unix socket
-//! (sequenced packets) with a [`name`] that an attacher can compute from `/proc/PID/{status,stat}`
-//! alone. The attacher sends one [`ConnectRequest`]; the listener, or the worker thread that it
-//! made, sends a [`ConnectReply`]. After [`outcome::SEND`] the attacher sends the library, as it
-//! does after an attach by tracing; a later failure is reported by another reply. Everything else
-//! on the connection belongs to the session.
+//! (sequenced packets) whose [`name`] begins with a [`prefix`] of the process; the rest is random,
+//! so that nobody can take it beforehand. An attacher finds the one that is the process's own among
+//! the process's descriptors.
+//!
+//! 1. The attacher sends a [`ConnectRequest`].
+//! 2. The listener writes a random [`Token`] into its own memory, for this connection alone, and
+//!    tells its address ([`outcome::CHALLENGE`]).
+//! 3. The attacher reads the token through `/proc/PID/mem`, for which the kernel asks what it asks
+//!    of a tracer (`PTRACE_MODE_ATTACH`: users, capabilities, Yama, Landlock and other security
+//!    modules), and sends it back in a [`ConnectProof`].
+//! 4. The listener, or the worker thread that it made, sends a [`ConnectReply`].
+//!
+//! A refusal may come instead of 2 and 4. After [`outcome::SEND`] the attacher sends the library,
+//! as it does after an attach by tracing; a later failure is reported by another reply. Everything
+//! else on the connection belongs to the session.
 
 use crate::VERSION;
-
-/// Number of names that are tried: another process may have bound one of them.
-pub const NAMES: u32 = 4;
 
 /// Prefix of the socket's name (after the zero byte) for the process with this `pid` in its own
 /// namespace, which began `start_ticks` clock ticks after boot (field 22 of `/proc/PID/stat`).
@@ -19,18 +26,57 @@ pub fn prefix(pid: u32, start_ticks: u64) -> String {
     format!("midair-attach/{pid}/{start_ticks}/")
 }
 
-/// The socket's name. `which` is below [`NAMES`]. `filters` is the number of seccomp filters that
-/// the listener's thread had when the socket was made: a filter that was added later may kill it at
-/// a call that it makes.
-pub fn name(pid: u32, start_ticks: u64, which: u32, filters: u32) -> String {
-    format!("{}{which}/{filters}", prefix(pid, start_ticks))
+/// The socket's name. `random` is not known to anybody before the socket has it. `filters` is the
+/// number of seccomp filters that the listener's thread had when the socket was made: a filter that
+/// was added later may kill it at a call that it makes.
+pub fn name(pid: u32, start_ticks: u64, random: u64, filters: u32) -> String {
+    format!("{}{random:016x}/{filters}", prefix(pid, start_ticks))
 }
 
 /// The number of filters in a name, from what follows the prefix; `None` when it is no such name.
 pub fn filters_in(rest: &str) -> Option<u32> {
-    let (which, filters) = rest.split_once('/')?;
-    let which: u32 = which.parse().ok()?;
-    (which < NAMES).then(|| filters.parse().ok()).flatten()
+    let (random, filters) = rest.split_once('/')?;
+    let whole = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
+    whole.then(|| filters.parse().ok()).flatten()
+}
+
+/// Length of the random part of a [`Token`], in bytes.
+pub const SECRET_LEN: usize = 32;
+/// What a [`Token`] begins with: an attacher sends nothing back of memory that has not this mark.
+pub const TOKEN_MARK: [u8; 16] = *b"midair listener\0";
+/// Size of a [`Token`], in bytes.
+pub const TOKEN_LEN: usize = TOKEN_MARK.len() + SECRET_LEN;
+
+/// What the listener puts into its memory for an attacher to read: the mark and random bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    /// The random bytes.
+    pub secret: [u8; SECRET_LEN],
+}
+
+impl Token {
+    /// Its bytes in memory.
+    pub fn bytes(&self) -> [u8; TOKEN_LEN] {
+        let mut bytes = [0; TOKEN_LEN];
+        let (mark, secret) = bytes.split_at_mut(TOKEN_MARK.len());
+        mark.copy_from_slice(&TOKEN_MARK);
+        secret.copy_from_slice(&self.secret);
+        bytes
+    }
+    /// Reads a token; `None` when the bytes are none.
+    pub fn read(bytes: &[u8; TOKEN_LEN]) -> Option<Token> {
+        let (mark, secret) = bytes.split_at(TOKEN_MARK.len());
+        (mark == TOKEN_MARK).then_some(Token {
+            secret: secret.try_into().ok()?,
+        })
+    }
+}
+
+impl std::fmt::Debug for Token {
+    /// Without the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token")
+    }
 }
 
 /// Values of [`ConnectRequest::purpose`].
@@ -60,6 +106,9 @@ pub mod outcome {
     pub const OTHER_VERSION: u32 = 7;
     /// The reply to [`super::purpose::QUERY`].
     pub const AVAILABLE: u32 = 8;
+    /// The attacher is to read the token at `token_at` in the process's memory, and to send it back
+    /// in a [`super::ConnectProof`].
+    pub const CHALLENGE: u32 = 9;
 }
 
 /// Reasons for refusing a peer.
@@ -77,6 +126,12 @@ pub mod refusal {
     pub const NAMESPACE: i32 = 5;
     /// The process cannot determine what is needed for the decision.
     pub const UNKNOWN: i32 = 6;
+    /// The peer is under `no_new_privs` or seccomp filters that the process is not under.
+    pub const SANDBOX: i32 = 7;
+    /// The peer did not send back the token, which whoever may trace the process can read.
+    pub const PROOF: i32 = 8;
+    /// The peer has ended, or is another program than when it connected.
+    pub const CHANGED: i32 = 9;
 
     /// The reason as text that follows "the listener refuses: ".
     pub fn text(code: i32) -> &'static str {
@@ -87,12 +142,18 @@ pub mod refusal {
             CAPABLE => "the process has capabilities that the attacher lacks",
             NAMESPACE => "the attacher is in another pid or user namespace",
             UNKNOWN => "the process cannot tell who asks",
+            SANDBOX => {
+                "the attacher is in a sandbox (no_new_privs, seccomp) that the process is not in"
+            }
+            PROOF => "the attacher has not shown that it may read the process's memory",
+            CHANGED => "the attacher has ended, or has changed since it connected",
             _ => "a reason that this build does not know",
         }
     }
 }
 
 const REQUEST_MAGIC: u64 = u64::from_le_bytes(*b"midair\x00K");
+const PROOF_MAGIC: u64 = u64::from_le_bytes(*b"midair\x00P");
 const REPLY_MAGIC: u64 = u64::from_le_bytes(*b"midair\x00A");
 
 /// The attacher's first message.
@@ -144,6 +205,37 @@ impl ConnectRequest {
     }
 }
 
+/// The attacher's second message: the token that it has read in the process's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectProof {
+    /// That token.
+    pub token: Token,
+}
+
+/// Size of a [`ConnectProof`], in bytes.
+pub const PROOF_LEN: usize = size_of::<u64>() + SECRET_LEN;
+
+impl ConnectProof {
+    /// Its bytes.
+    pub fn bytes(&self) -> [u8; PROOF_LEN] {
+        let mut bytes = [0; PROOF_LEN];
+        let (magic, secret) = bytes.split_at_mut(size_of::<u64>());
+        magic.copy_from_slice(&PROOF_MAGIC.to_ne_bytes());
+        secret.copy_from_slice(&self.token.secret);
+        bytes
+    }
+    /// Reads a proof; `None` when the bytes are none.
+    pub fn read(bytes: &[u8]) -> Option<ConnectProof> {
+        let bytes: &[u8; PROOF_LEN] = bytes.try_into().ok()?;
+        let (magic, secret) = bytes.split_at(size_of::<u64>());
+        (magic == PROOF_MAGIC.to_ne_bytes()).then_some(ConnectProof {
+            token: Token {
+                secret: secret.try_into().ok()?,
+            },
+        })
+    }
+}
+
 /// A message of the process.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +257,8 @@ pub struct ConnectReply {
     /// 1 when a HIP or HSA runtime is in the process.
     pub gpu: u32,
     reserved: u32,
+    /// Of [`outcome::CHALLENGE`]: address of the [`Token`]. Else 0.
+    pub token_at: u64,
     /// Error message of the dynamic loader, terminated by a zero byte.
     pub text: [u8; TEXT_LEN],
 }
@@ -182,12 +276,13 @@ impl ConnectReply {
             library_fd: -1,
             gpu: 0,
             reserved: 0,
+            token_at: 0,
             text: [0; TEXT_LEN],
         }
     }
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: repr(C), integers and bytes only, no padding (8 + 8 * 4 + 512).
+        // SAFETY: repr(C), integers and bytes only, no padding (8 + 8 * 4 + 8 + 512).
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), REPLY_LEN) }
     }
     /// Reads a reply. `None` when the bytes are none; of another version only the version is valid.
@@ -210,7 +305,8 @@ impl ConnectReply {
         reply.tid = word(24)?;
         reply.library_fd = word(28)?.cast_signed();
         reply.gpu = word(32)?;
-        let text = bytes.get(40..REPLY_LEN)?;
+        reply.token_at = u64::from_ne_bytes(bytes.get(40..48)?.try_into().ok()?);
+        let text = bytes.get(48..REPLY_LEN)?;
         reply.text.copy_from_slice(text);
         Some(reply)
     }
@@ -228,7 +324,7 @@ impl ConnectReply {
     }
 }
 
-const _: () = assert!(REPLY_LEN == 40 + TEXT_LEN && REQUEST_LEN == 16);
+const _: () = assert!(REPLY_LEN == 48 + TEXT_LEN && REQUEST_LEN == 16);
 
 #[cfg(test)]
 mod tests {
@@ -236,12 +332,37 @@ mod tests {
 
     #[test]
     fn the_number_of_filters_is_read_from_the_name() {
-        let name = name(7, 900, 3, 2);
-        assert_eq!(name.strip_prefix(&prefix(7, 900)), Some("3/2"));
-        assert_eq!(filters_in("3/2"), Some(2));
-        for bad in ["", "3", "4/0", "3/", "x/0", "0/-1", "0/0/0"] {
+        let name = name(7, 900, 0x2a, 2);
+        let rest = name.strip_prefix(&prefix(7, 900)).unwrap();
+        assert_eq!(rest, "000000000000002a/2");
+        assert_eq!(filters_in(rest), Some(2));
+        for bad in ["", "3", "2a/0", "/0", "x00000000000002a/0"] {
             assert_eq!(filters_in(bad), None, "{bad}");
         }
+        for bad in ["/", "/-1", "/0/0"] {
+            assert_eq!(filters_in(&format!("000000000000002a{bad}")), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn tokens_and_proofs_are_read_exactly_or_not_at_all() {
+        let token = Token {
+            secret: std::array::from_fn(|at| at as u8),
+        };
+        assert_eq!(Token::read(&token.bytes()), Some(token));
+        assert_eq!(format!("{token:?}"), "Token", "a secret is not shown");
+        for bit in 0..TOKEN_MARK.len() * 8 {
+            let mut other = token.bytes();
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Token::read(&other), None, "bit {bit}");
+        }
+        let bytes = ConnectProof { token }.bytes();
+        assert_eq!(ConnectProof::read(&bytes), Some(ConnectProof { token }));
+        for cut in 0..PROOF_LEN {
+            assert_eq!(ConnectProof::read(&bytes[..cut]), None, "{cut}");
+        }
+        assert_eq!(ConnectProof::read(&[&bytes[..], &[0]].concat()), None);
+        assert_eq!(ConnectProof::read(&[0; PROOF_LEN]), None);
     }
 
     #[test]
@@ -250,6 +371,7 @@ mod tests {
         assert_eq!(ConnectRequest::read(&request.bytes()), Some(request));
         let mut reply = ConnectReply::new(outcome::FAILED);
         (reply.step, reply.error, reply.tid) = (4, -7, 9);
+        reply.token_at = u64::MAX - 3;
         reply.set_message(b"no such file");
         assert_eq!(ConnectReply::read(reply.bytes()), Some(reply));
         assert_eq!(reply.message(), b"no such file");

@@ -16,4 +16,4 @@ pub mod offer;
 pub mod spool;
 
 /// Version of every layout in this crate. Both sides must agree exactly.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;

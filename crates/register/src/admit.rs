@@ -2,14 +2,48 @@
 //! none that would gain rights by it.
 //!
 //! An abstract socket has no file mode, and every process in the network namespace can reach it,
-//! sandboxes among them. So the kernel's own rules for tracing are applied: the same user
-//! namespace, all ids of all threads those of the peer, dumpable, no capability that the peer
-//! lacks; and a peer must see this process, as a tracer must. The decision is made separately for each
-//! peer: a daemon may have dropped its rights.
+//! sandboxes among them. Three steps decide, from cheap to dear, so that a peer that is refused has
+//! cost little:
+//!
+//! 1. [`may_ask`]: the user, as the kernel told when the peer connected. Nothing is read.
+//! 2. [`Look::at`]: its namespaces and its sandbox. One process is looked at, whatever the number
+//!    of threads here.
+//! 3. [`admit`]: only after the peer has shown (`token`) that the kernel lets it read this
+//!    process's memory, which is what Yama, Landlock and other security modules refuse to those who
+//!    may not trace. Stricter rules are added that the kernel has not: all ids of all threads those
+//!    of the peer, the same user namespace, no capability that the peer lacks. And the peer must be
+//!    alive, and the one that connected.
+//!
+//! The decision is made separately for each peer: a daemon may have dropped its rights.
+//!
+//! Decisions: ENG-034 (`docs/deviations/engine.md`).
 
-use crate::procfs::{self, Status};
+use crate::procfs::{self, Sandbox, Status};
 use midair_record::connect::refusal;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// What the kernel tells of a peer: as it was when it connected, in this process's namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    /// Its process; 0 where that is outside of this one's pid namespace.
+    pub(crate) pid: i32,
+    /// Its effective user.
+    pub(crate) uid: u32,
+    /// Its effective group.
+    pub(crate) gid: u32,
+}
+
+/// What of a peer must stay as it is from its request until it is admitted. A process that took
+/// over its number began later, and one that executed a program with other rights has other ids or
+/// capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    start_ticks: u64,
+    real_uid: u32,
+    saved_uid: u32,
+    permitted: u64,
+    sandbox: Sandbox,
+}
 
 /// What is known of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +51,8 @@ struct OwnProcess {
     pid: i32,
     /// Of each thread: a thread has ids and capabilities of its own.
     threads: Vec<Status>,
+    /// Of the listener.
+    sandbox: Sandbox,
     dumpable: bool,
     /// It was started set-uid or with file capabilities.
     secure: bool,
@@ -31,8 +67,66 @@ struct Peer {
     status: Option<Status>,
     same_user_namespace: Option<bool>,
     same_user_map: bool,
-    /// Whether the status is that of the peer, and not of a later process with its pid.
+    /// Whether the kernel has shown that it is alive and the one that connected, or at least the
+    /// one that was looked at when it asked. Kernels before 5.3 cannot.
     proven: bool,
+}
+
+/// Whether a peer may ask at all. Root and the listener's own user may. No file is read for it, and
+/// nothing is allocated.
+///
+/// # Errors
+/// [`refusal::USER`] or [`refusal::NAMESPACE`].
+pub(crate) fn may_ask(credentials: &Credentials) -> Result<(), i32> {
+    // SAFETY: takes nothing and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    if credentials.uid != 0 && credentials.uid != own {
+        return Err(refusal::USER);
+    }
+    if credentials.pid <= 0 {
+        return Err(refusal::NAMESPACE);
+    }
+    Ok(())
+}
+
+impl Look {
+    /// Looks at a peer that has asked.
+    ///
+    /// # Errors
+    /// One of [`refusal`]: what can be told without walking the threads of this process.
+    pub(crate) fn at(credentials: &Credentials) -> Result<Look, i32> {
+        let own = procfs::status("thread-self").ok_or(refusal::UNKNOWN)?;
+        let (look, status) = Look::of(credentials)?;
+        if status.ns_tgid != [credentials.pid] {
+            return Err(refusal::NAMESPACE);
+        }
+        if look.sandbox.is_tighter_than(&own.sandbox) {
+            return Err(refusal::SANDBOX);
+        }
+        Ok(look)
+    }
+
+    /// The same without a judgement.
+    fn of(credentials: &Credentials) -> Result<(Look, Status), i32> {
+        let pid = credentials.pid.to_string();
+        // A peer that this process cannot see is in a pid namespace above this one, or in an
+        // unrelated one, or has ended.
+        let status = procfs::status(&pid).ok_or(refusal::NAMESPACE)?;
+        let start_ticks = procfs::start_ticks(&pid).ok_or(refusal::NAMESPACE)?;
+        let has = |ids: &[u32; 4], id: u32| ids.iter().take(3).any(|its| *its == id);
+        if status.ended || !has(&status.uid, credentials.uid) || !has(&status.gid, credentials.gid)
+        {
+            return Err(refusal::CHANGED);
+        }
+        let look = Look {
+            start_ticks,
+            real_uid: status.uid[0],
+            saved_uid: status.uid[2],
+            permitted: status.permitted,
+            sandbox: status.sandbox,
+        };
+        Ok((look, status))
+    }
 }
 
 /// Decides. The error is one of [`refusal`].
@@ -66,6 +160,9 @@ fn judge(own: &OwnProcess, peer: &Peer) -> Result<(), i32> {
         None if root && peer.same_user_map => {}
         _ => return Err(refusal::NAMESPACE),
     }
+    if status.sandbox.is_tighter_than(&own.sandbox) {
+        return Err(refusal::SANDBOX);
+    }
     let permitted = own
         .threads
         .iter()
@@ -92,9 +189,16 @@ fn judge(own: &OwnProcess, peer: &Peer) -> Result<(), i32> {
     Ok(())
 }
 
-/// Whether the process at the other end of `connection` may attach; if not, one of [`refusal`].
-pub(crate) fn admit(connection: BorrowedFd<'_>) -> Result<(), i32> {
-    let peer = peer(connection).ok_or(refusal::UNKNOWN)?;
+/// Whether the process at the other end of `connection` may attach, which looked like `first` when
+/// it asked and has shown since that it may read this process's memory.
+///
+/// # Errors
+/// One of [`refusal`].
+pub(crate) fn admit(
+    connection: BorrowedFd<'_>,
+    credentials: &Credentials,
+    first: &Look,
+) -> Result<(), i32> {
     // SAFETY: both take plain integers, and touch no memory.
     let (dumpable, secure) = unsafe {
         (
@@ -109,30 +213,84 @@ pub(crate) fn admit(connection: BorrowedFd<'_>) -> Result<(), i32> {
             .iter()
             .filter_map(|tid| procfs::status(&format!("self/task/{tid}")))
             .collect(),
+        sandbox: procfs::status("thread-self")
+            .ok_or(refusal::UNKNOWN)?
+            .sandbox,
         dumpable,
         secure,
     };
-    judge(&own, &peer)
-}
-
-fn peer(connection: BorrowedFd<'_>) -> Option<Peer> {
-    let who = credentials(connection)?;
     // Opened before anything is read by pid, and checked after it.
-    let held = held_peer(connection);
-    let status = (who.pid > 0)
-        .then(|| procfs::status(&who.pid.to_string()))
-        .flatten();
-    let same_user_namespace = procfs::same_user_namespace(who.pid);
-    let same_user_map = procfs::same_user_map(who.pid);
-    Some(Peer {
-        pid: who.pid,
-        uid: who.uid,
-        gid: who.gid,
-        status,
+    let held = Held::of(connection, credentials)?;
+    let same_user_namespace = procfs::same_user_namespace(credentials.pid);
+    let same_user_map = procfs::same_user_map(credentials.pid);
+    let (now, status) = Look::of(credentials).map_err(|_| refusal::CHANGED)?;
+    let peer = Peer {
+        pid: credentials.pid,
+        uid: credentials.uid,
+        gid: credentials.gid,
+        status: Some(status),
         same_user_namespace,
         same_user_map,
-        proven: held.is_some_and(|peer| lives(&peer)),
-    })
+        proven: matches!(held, Held::By(_)),
+    };
+    judge(&own, &peer)?;
+    if now != *first || held.has_ended() {
+        return Err(refusal::CHANGED);
+    }
+    Ok(())
+}
+
+/// A peer's process, held so that its number cannot become another one's unnoticed.
+#[derive(Debug)]
+enum Held {
+    /// By this pidfd.
+    By(OwnedFd),
+    /// The kernel has none, or no descriptor is free.
+    Not,
+}
+
+impl Held {
+    /// A pidfd of the process that connected; before Linux 6.5 of the one that has its number now.
+    ///
+    /// # Errors
+    /// [`refusal::CHANGED`] when it has ended.
+    fn of(connection: BorrowedFd<'_>, credentials: &Credentials) -> Result<Held, i32> {
+        /// asm-generic/socket.h
+        const SO_PEERPIDFD: libc::c_int = 77;
+        let mut fd = option(connection, SO_PEERPIDFD, -1).unwrap_or(-1);
+        if fd < 0 && last_errno() == libc::ENOPROTOOPT {
+            // SAFETY: takes numbers.
+            let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, credentials.pid, 0) };
+            fd = libc::c_int::try_from(opened).unwrap_or(-1);
+        }
+        if fd >= 0 {
+            // SAFETY: the kernel made it for us, and nobody else owns it.
+            return Ok(Held::By(unsafe { OwnedFd::from_raw_fd(fd) }));
+        }
+        match last_errno() {
+            // There is no such process any more, by one call or the other.
+            libc::ESRCH | libc::EINVAL | libc::ENODATA => Err(refusal::CHANGED),
+            _ => Ok(Held::Not),
+        }
+    }
+
+    /// A pidfd is readable once its process has ended.
+    fn has_ended(&self) -> bool {
+        let Held::By(process) = self else {
+            return false;
+        };
+        let mut poll = libc::pollfd {
+            fd: process.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one valid pollfd.
+        unsafe { libc::poll(&raw mut poll, 1, 0) != 0 }
+    }
+}
+
+fn last_errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 fn option<T>(connection: BorrowedFd<'_>, name: libc::c_int, fresh: T) -> Option<T> {
@@ -152,35 +310,19 @@ fn option<T>(connection: BorrowedFd<'_>, name: libc::c_int, fresh: T) -> Option<
     (got == 0 && length as usize == size_of::<T>()).then_some(value)
 }
 
-/// Process, user and group of the peer when it connected, as the kernel reports them, in this
-/// process's namespaces.
-fn credentials(connection: BorrowedFd<'_>) -> Option<libc::ucred> {
+/// Process, user and group of the peer when it connected.
+pub(crate) fn credentials(connection: BorrowedFd<'_>) -> Option<Credentials> {
     let none = libc::ucred {
         pid: 0,
         uid: u32::MAX,
         gid: u32::MAX,
     };
-    option(connection, libc::SO_PEERCRED, none)
-}
-
-/// A pidfd of the peer's process. Since Linux 6.5.
-fn held_peer(connection: BorrowedFd<'_>) -> Option<OwnedFd> {
-    /// asm-generic/socket.h
-    const SO_PEERPIDFD: libc::c_int = 77;
-    let fd = option(connection, SO_PEERPIDFD, -1)?;
-    // SAFETY: the kernel made it for us, and nobody else owns it.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// A pidfd is readable once its process has ended.
-fn lives(process: &OwnedFd) -> bool {
-    let mut poll = libc::pollfd {
-        fd: process.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one valid pollfd.
-    unsafe { libc::poll(&raw mut poll, 1, 0) == 0 }
+    let who = option(connection, libc::SO_PEERCRED, none)?;
+    Some(Credentials {
+        pid: who.pid,
+        uid: who.uid,
+        gid: who.gid,
+    })
 }
 
 #[cfg(test)]
@@ -195,6 +337,7 @@ mod tests {
             ns_tgid: vec![pid],
             permitted: capabilities,
             effective: capabilities,
+            ..Status::default()
         }
     }
 
@@ -202,6 +345,7 @@ mod tests {
         OwnProcess {
             pid: 7,
             threads: vec![plain(id, capabilities, 7); 2],
+            sandbox: Sandbox::default(),
             dumpable: true,
             secure: false,
         }
@@ -276,6 +420,18 @@ mod tests {
             refusal::NAMESPACE,
             "a set-uid attacher",
         );
+        refused(
+            &user,
+            |p| p.status.as_mut().unwrap().sandbox.no_new_privs = true,
+            refusal::SANDBOX,
+            "a process that gave up gaining rights",
+        );
+        refused(
+            &user,
+            |p| p.status.as_mut().unwrap().sandbox.seccomp = 2,
+            refusal::SANDBOX,
+            "a filtered process",
+        );
         let root = own(0, 0xff);
         refused(
             &root,
@@ -331,8 +487,87 @@ mod tests {
     }
 
     #[test]
-    fn this_process_may_attach_to_itself() {
+    fn whoever_is_in_the_same_sandbox_is_admitted() {
+        let (mut own, mut peer) = (own(1000, 0), peer_of(1000, 0));
+        let sandbox = Sandbox {
+            no_new_privs: true,
+            seccomp: 2,
+            filters: 1,
+        };
+        own.sandbox = sandbox;
+        assert_eq!(judge(&own, &peer), Ok(()));
+        peer.status.as_mut().unwrap().sandbox = sandbox;
+        assert_eq!(judge(&own, &peer), Ok(()));
+        peer.status.as_mut().unwrap().sandbox.filters = 2;
+        assert_eq!(judge(&own, &peer), Err(refusal::SANDBOX));
+    }
+
+    #[test]
+    fn a_stranger_may_not_even_ask() {
+        // SAFETY: takes nothing and cannot fail.
+        let own = unsafe { libc::geteuid() };
+        let of = |pid, uid| Credentials { pid, uid, gid: 0 };
+        assert_eq!(may_ask(&of(9, own)), Ok(()));
+        assert_eq!(may_ask(&of(9, 0)), Ok(()));
+        assert_eq!(may_ask(&of(9, own + 1)), Err(refusal::USER));
+        assert_eq!(may_ask(&of(9, u32::MAX)), Err(refusal::USER));
+        assert_eq!(may_ask(&of(0, own)), Err(refusal::NAMESPACE));
+    }
+
+    #[test]
+    fn this_process_may_attach_to_itself_and_not_as_it_was_before() {
         let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(admit(near.as_fd()), Ok(()));
+        let credentials = credentials(near.as_fd()).unwrap();
+        let look = Look::at(&credentials).unwrap();
+        assert_eq!(admit(near.as_fd(), &credentials, &look), Ok(()));
+        let began_before = Look {
+            start_ticks: look.start_ticks - 1,
+            ..look
+        };
+        assert_eq!(
+            admit(near.as_fd(), &credentials, &began_before),
+            Err(refusal::CHANGED),
+            "another process has its number"
+        );
+        let had_rights = Look {
+            permitted: !look.permitted,
+            ..look
+        };
+        assert_eq!(
+            admit(near.as_fd(), &credentials, &had_rights),
+            Err(refusal::CHANGED),
+            "it has executed a program with other rights"
+        );
+        let other_user = Credentials {
+            uid: credentials.uid + 1,
+            ..credentials
+        };
+        assert_eq!(Look::at(&other_user), Err(refusal::CHANGED));
+        let nobody = Credentials {
+            pid: i32::MAX,
+            ..credentials
+        };
+        assert_eq!(Look::at(&nobody), Err(refusal::NAMESPACE));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_held() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let own = credentials(near.as_fd()).unwrap();
+        let own = Held::of(near.as_fd(), &own).unwrap();
+        assert!(!own.has_ended(), "this process");
+        // SAFETY: takes numbers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+        // SAFETY: made just now.
+        let held = Held::By(unsafe { OwnedFd::from_raw_fd(fd.try_into().unwrap()) });
+        assert!(!held.has_ended());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(held.has_ended());
+        assert!(!Held::Not.has_ended());
     }
 }

@@ -10,16 +10,24 @@
 //! descriptors shows, and a `dup2` to it fails with EBUSY.
 //!
 //! It gets its name when it has its final number, and listens only when all else is ready: from
-//! then on nothing is done with a number that was not verified.
+//! then on nothing is done with a number that was not verified. The name ends in random digits, so
+//! that nobody can take it beforehand (ENG-033).
 
 use crate::procfs;
+use crate::token::{self, SLOTS, Tokens};
 use midair_guest::verified_fd::VerifiedFd;
 use midair_record::connect;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
 
-/// Maximum number of waiting connections. The kernel makes further attachers try again.
-const BACKLOG: libc::c_int = 4;
+/// Maximum number of connections that wait to be accepted. The kernel lets further peers wait in
+/// the order in which they came.
+const BACKLOG: libc::c_int = 64;
+/// How often another name is tried; a random name is taken by chance only.
+const TRIES: usize = 4;
+/// How long nothing is done after a call that failed for want of memory or descriptors.
+const RESPITE: Duration = Duration::from_millis(500);
 /// Low numbers are left to the program.
 const LOWEST: RawFd = 100;
 
@@ -28,19 +36,68 @@ const LOWEST: RawFd = 100;
 pub(crate) struct Endpoint {
     fd: RawFd,
     cookie: u64,
+    /// What attachers have to read.
+    pub(crate) tokens: Tokens,
 }
 
-/// The same for a forked child, which has a copy of its parent's descriptor. The cookie is written
-/// first.
-static OPEN: (AtomicI32, AtomicU64) = (AtomicI32::new(-1), AtomicU64::new(0));
+/// A socket of ours, for a forked child, which has a copy of its parent's descriptor. The cookie is
+/// written first.
+struct Open {
+    fd: AtomicI32,
+    cookie: AtomicU64,
+}
 
-/// In a forked child: closes the copy of the parent's socket. Uses system calls and atomics only.
-pub(crate) fn forked() {
-    let fd = OPEN.0.swap(-1, Ordering::Acquire);
-    if fd >= 0 && cookie(fd) == Some(OPEN.1.load(Ordering::Relaxed)) {
-        // SAFETY: it is the copy of our own socket, and the child has no thread but this one.
-        unsafe { libc::close(fd) };
+impl Open {
+    const fn none() -> Open {
+        Open {
+            fd: AtomicI32::new(-1),
+            cookie: AtomicU64::new(0),
+        }
     }
+    fn set(&self, fd: RawFd, cookie: u64) {
+        self.cookie.store(cookie, Ordering::Relaxed);
+        self.fd.store(fd, Ordering::Release);
+    }
+    fn close_copy(&self) {
+        let fd = self.fd.swap(-1, Ordering::Acquire);
+        if fd >= 0 && cookie(fd) == Some(self.cookie.load(Ordering::Relaxed)) {
+            // SAFETY: it is the copy of our own socket, and the child has no thread but this one.
+            unsafe { libc::close(fd) };
+        }
+    }
+}
+
+static LISTENING: Open = Open::none();
+static CONNECTIONS: [Open; SLOTS] = [const { Open::none() }; SLOTS];
+
+/// In a forked child: closes the copies of the parent's sockets. Uses system calls and atomics
+/// only.
+pub(crate) fn forked() {
+    LISTENING.close_copy();
+    CONNECTIONS.iter().for_each(Open::close_copy);
+}
+
+/// A forked child closes this connection, which has this position among those that wait.
+pub(crate) fn remember(slot: usize, fd: RawFd) {
+    if let (Some(open), Some(cookie)) = (CONNECTIONS.get(slot), cookie(fd)) {
+        open.set(fd, cookie);
+    }
+}
+
+/// The connection at this position is closed, or somebody else's, from now on.
+pub(crate) fn forget(slot: usize) {
+    if let Some(open) = CONNECTIONS.get(slot) {
+        open.fd.store(-1, Ordering::Release);
+    }
+}
+
+/// What has happened.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// Somebody waits to be accepted.
+    pub(crate) incoming: bool,
+    /// Positions of connections that have something to read, or are closed.
+    pub(crate) connections: [bool; SLOTS],
 }
 
 /// The kernel's number for a socket: it is not used again until the machine is restarted.
@@ -70,7 +127,7 @@ impl Endpoint {
         if procfs::status("self")?.ns_tgid != [pid.cast_signed()] {
             return None;
         }
-        let start = procfs::start_ticks()?;
+        let start = procfs::start_ticks("self")?;
         // SAFETY: takes numbers.
         let socket = VerifiedFd::new(unsafe {
             libc::socket(
@@ -85,19 +142,25 @@ impl Endpoint {
             None if socket.is_ours() => socket,
             None => return None,
         };
+        let tokens = Tokens::map()?;
         let filters = procfs::filters();
         let fd = socket.number();
-        let bound =
-            (0..connect::NAMES).any(|which| bind(fd, &connect::name(pid, start, which, filters)));
+        let bound = (0..TRIES).any(|_| {
+            let mut bytes = [0; 8];
+            token::random(&mut bytes)
+                && bind(
+                    fd,
+                    &connect::name(pid, start, u64::from_ne_bytes(bytes), filters),
+                )
+        });
         let cookie = cookie(fd)?;
         // SAFETY: takes numbers.
         if !bound || unsafe { libc::listen(fd, BACKLOG) } != 0 {
             return None;
         }
         let (fd, _) = socket.into_parts();
-        OPEN.1.store(cookie, Ordering::Relaxed);
-        OPEN.0.store(fd, Ordering::Release);
-        Some(Endpoint { fd, cookie })
+        LISTENING.set(fd, cookie);
+        Some(Endpoint { fd, cookie, tokens })
     }
 
     /// Whether the number still refers to our socket.
@@ -105,50 +168,99 @@ impl Endpoint {
         cookie(self.fd) == Some(self.cookie)
     }
 
-    /// Waits for the next connection, without a limit. `None` once the socket is gone.
-    pub(crate) fn next(&self) -> Option<VerifiedFd> {
-        loop {
-            if !self.is_ours() {
-                return None;
+    /// Waits until something happens: somebody connects (with `accepting`), or there is something
+    /// to read from one of `connections`. After `limit` nothing has. `None` once the socket is
+    /// gone.
+    pub(crate) fn wait<'a>(
+        &self,
+        accepting: bool,
+        connections: impl Iterator<Item = (usize, BorrowedFd<'a>)>,
+        limit: Option<Duration>,
+    ) -> Option<Ready> {
+        if !self.is_ours() {
+            return None;
+        }
+        let nobody = libc::pollfd {
+            fd: -1,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // The kernel passes by what has the number -1.
+        let mut polls = [nobody; 1 + SLOTS];
+        let mut slots = [SLOTS; 1 + SLOTS];
+        if accepting && let Some(first) = polls.first_mut() {
+            first.fd = self.fd;
+        }
+        let mut count = 1;
+        for (slot, connection) in connections {
+            if let (Some(poll), Some(of)) = (polls.get_mut(count), slots.get_mut(count)) {
+                poll.fd = connection.as_raw_fd();
+                *of = slot;
+                count += 1;
             }
-            let mut poll = libc::pollfd {
-                fd: self.fd,
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            // SAFETY: one valid pollfd; no timeout and no mask.
-            let ready =
-                unsafe { libc::ppoll(&raw mut poll, 1, std::ptr::null(), std::ptr::null()) };
-            if ready != 1 {
-                continue;
+        }
+        let limit = limit.map(|limit| libc::timespec {
+            tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        // SAFETY: so many valid pollfds, and a timeout that outlives the call, or none; no mask.
+        let ready = unsafe {
+            libc::ppoll(
+                polls.as_mut_ptr(),
+                count as libc::nfds_t,
+                limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
+                std::ptr::null(),
+            )
+        };
+        if ready < 0 {
+            // No memory; or the program allows itself no descriptors any more.
+            std::thread::sleep(RESPITE);
+        }
+        if !self.is_ours() {
+            return None;
+        }
+        let mut happened = Ready::default();
+        if ready > 0 {
+            for (poll, slot) in polls
+                .iter()
+                .zip(slots)
+                .filter(|(poll, _)| poll.revents != 0)
+            {
+                match happened.connections.get_mut(slot) {
+                    Some(connection) => *connection = true,
+                    None => happened.incoming = poll.fd == self.fd,
+                }
             }
-            if !self.is_ours() {
-                return None;
-            }
-            // SAFETY: no address is asked for.
-            let connection = VerifiedFd::new(unsafe {
-                libc::accept4(
-                    self.fd,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                    libc::SOCK_CLOEXEC,
-                )
-            });
-            if connection.is_some() {
-                return connection;
-            }
+        }
+        Some(happened)
+    }
+
+    /// The next connection. `None` when there is none.
+    pub(crate) fn accept(&self) -> Option<VerifiedFd> {
+        // SAFETY: no address is asked for.
+        let connection = VerifiedFd::new(unsafe {
+            libc::accept4(
+                self.fd,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                libc::SOCK_CLOEXEC,
+            )
+        });
+        if connection.is_none() {
             let error = std::io::Error::last_os_error().raw_os_error();
             if !matches!(error, Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED)) {
                 // No descriptor or no memory is free: the attacher keeps waiting, and this thread
                 // must not spin meanwhile.
-                std::thread::sleep(std::time::Duration::from_millis(500));
+                std::thread::sleep(RESPITE);
             }
         }
+        connection
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        LISTENING.fd.store(-1, Ordering::Release);
         if self.is_ours() {
             // SAFETY: verified just now to be what we made.
             unsafe { libc::close(self.fd) };
@@ -177,30 +289,79 @@ fn bind(socket: RawFd, name: &str) -> bool {
     }
 }
 
-/// Receives one message from a connection, within `limit` ms. `None` at its end or when nothing
-/// came.
-pub(crate) fn receive<'a>(
-    connection: BorrowedFd<'_>,
-    to: &'a mut [u8],
-    limit: libc::c_int,
-) -> Option<&'a [u8]> {
-    if !readable(connection, limit) {
-        return None;
-    }
-    // SAFETY: the kernel writes at most so many bytes into `to`. It drops descriptors that came
-    // along: there is no buffer for them.
-    let got = unsafe {
-        libc::recv(
+/// Asks the kernel to tell who sends each message on this connection, or not any more. What was
+/// sent before cannot be told.
+pub(crate) fn tell_senders(connection: BorrowedFd<'_>, whether: bool) -> bool {
+    let on = libc::c_int::from(whether);
+    // SAFETY: the kernel reads one int.
+    let set = unsafe {
+        libc::setsockopt(
             connection.as_raw_fd(),
-            to.as_mut_ptr().cast(),
-            to.len(),
-            libc::MSG_DONTWAIT,
+            libc::SOL_SOCKET,
+            libc::SO_PASSCRED,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
         )
     };
-    usize::try_from(got)
-        .ok()
-        .filter(|got| *got > 0)
-        .and_then(|got| to.get(..got))
+    set == 0
+}
+
+/// Receives the message that is there. `None` at the end, or when there is none. Descriptors that
+/// came along are closed by the kernel: there is no room for them.
+pub(crate) fn receive<'a>(connection: BorrowedFd<'_>, to: &'a mut [u8]) -> Option<&'a [u8]> {
+    receive_with(connection, to, &mut []).map(|(bytes, _)| bytes)
+}
+
+/// The same with the process that sent it, where [`tell_senders`] was asked for in time.
+pub(crate) fn receive_from<'a>(
+    connection: BorrowedFd<'_>,
+    to: &'a mut [u8],
+) -> Option<(&'a [u8], Option<libc::pid_t>)> {
+    // A header of 16 bytes and a `ucred` of 12, filled up to 16: the kernel puts it there first,
+    // and descriptors find no room.
+    receive_with(connection, to, &mut [0; 4])
+}
+
+fn receive_with<'a>(
+    connection: BorrowedFd<'_>,
+    to: &'a mut [u8],
+    control: &mut [u64],
+) -> Option<(&'a [u8], Option<libc::pid_t>)> {
+    let mut part = libc::iovec {
+        iov_base: to.as_mut_ptr().cast(),
+        iov_len: to.len(),
+    };
+    // SAFETY: plain data; zero is a value of each field.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(control) as _;
+    // SAFETY: the buffers outlive the call.
+    let got = unsafe {
+        libc::recvmsg(
+            connection.as_raw_fd(),
+            &raw mut message,
+            libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC,
+        )
+    };
+    let got = usize::try_from(got).ok().filter(|got| *got > 0)?;
+    // SAFETY: the kernel filled the control buffer; the header is inside it or null.
+    let sender = unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let told = !header.is_null()
+            && (*header).cmsg_level == libc::SOL_SOCKET
+            && (*header).cmsg_type == libc::SCM_CREDENTIALS
+            && (*header).cmsg_len as usize
+                == libc::CMSG_LEN(size_of::<libc::ucred>() as libc::c_uint) as usize;
+        told.then(|| {
+            libc::CMSG_DATA(header)
+                .cast::<libc::ucred>()
+                .read_unaligned()
+                .pid
+        })
+    };
+    Some((to.get(..got)?, sender))
 }
 
 /// Waits until there is something to read, or the other end is closed.

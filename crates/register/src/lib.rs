@@ -32,11 +32,14 @@ pub mod library;
 pub mod listener;
 pub mod lock;
 mod log;
+mod pace;
 pub mod pass;
 mod procfs;
 pub mod registration;
 mod serve;
 pub mod store;
+mod token;
+mod waiting;
 mod worker;
 
 pub use attach::{attach, detach, reattach};

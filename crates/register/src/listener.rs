@@ -1,8 +1,9 @@
 //! The listener: the thread that an attacher finds, parked as long as the process lives, holding
 //! nothing, with every signal blocked.
 //!
-//! Two kinds of attachers use it. Over a socket of its own it serves midair's: they need no right
-//! to trace, and the listener makes the thread that the session runs on (`serve`). AMD's injector
+//! Two kinds of attachers use it. Over a socket of its own it serves midair's: nothing is stopped
+//! or traced for them, and the listener makes the thread that the session runs on (`serve`). They
+//! must show that the kernel would let them trace this process (`token`, `admit`). AMD's injector
 //! looks for a thread of this name and calls `rocprofiler_register_attach` on it; an attacher of
 //! ours that cannot use the socket borrows it as the safest thread of a process. For both it is as
 //! good in the wait for a connection as in a wait on a condition, which is where it stays when

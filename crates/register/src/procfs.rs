@@ -16,6 +16,32 @@ pub(crate) struct Status {
     pub(crate) permitted: u64,
     /// Effective capabilities.
     pub(crate) effective: u64,
+    /// What it has given up for good.
+    pub(crate) sandbox: Sandbox,
+    /// `Z` or `X`: it has ended.
+    pub(crate) ended: bool,
+}
+
+/// The part of a sandbox that the kernel shows to everybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Sandbox {
+    /// `no_new_privs` is set.
+    pub(crate) no_new_privs: bool,
+    /// Seccomp's mode: 0 none, 1 strict, 2 filters.
+    pub(crate) seccomp: u32,
+    /// Number of seccomp filters; 0 on kernels before 5.9, which do not tell it.
+    pub(crate) filters: u32,
+}
+
+impl Sandbox {
+    /// Whether this one is tighter than `other`, as far as that can be told: filters are counted,
+    /// not compared.
+    pub(crate) fn is_tighter_than(&self, other: &Sandbox) -> bool {
+        (self.no_new_privs && !other.no_new_privs)
+            || (self.seccomp != 0 && other.seccomp == 0)
+            || (self.seccomp == 1 && other.seccomp != 1)
+            || self.filters > other.filters
+    }
 }
 
 /// Parses the file; `None` when a field is missing.
@@ -37,6 +63,8 @@ pub(crate) fn parse_status(text: &[u8]) -> Option<Status> {
             .ok()?;
         ids.try_into().ok()
     };
+    // A kernel without them prints no such lines.
+    let number = |name: &str| field(name).map_or(Some(0), |text| text.parse::<u32>().ok());
     let mask = |name: &str| u64::from_str_radix(field(name)?, 16).ok();
     Some(Status {
         uid: four("Uid")?,
@@ -48,6 +76,12 @@ pub(crate) fn parse_status(text: &[u8]) -> Option<Status> {
             .ok()?,
         permitted: mask("CapPrm")?,
         effective: mask("CapEff")?,
+        sandbox: Sandbox {
+            no_new_privs: number("NoNewPrivs")? != 0,
+            seccomp: number("Seccomp")?,
+            filters: number("Seccomp_filters")?,
+        },
+        ended: field("State")?.starts_with(['Z', 'X']),
     })
 }
 
@@ -58,19 +92,16 @@ pub(crate) fn status(of: &str) -> Option<Status> {
 
 /// Number of seccomp filters of this thread. Kernels before 5.9 tell only whether there are any.
 pub(crate) fn filters() -> u32 {
-    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse().ok()
-    };
-    field("Seccomp_filters:")
-        .or_else(|| field("Seccomp:"))
-        .unwrap_or(0)
+    let sandbox = status("thread-self").unwrap_or_default().sandbox;
+    match sandbox.filters {
+        0 => sandbox.seccomp,
+        filters => filters,
+    }
 }
 
-/// Field 22 of `/proc/self/stat`: when the process began, in clock ticks since boot.
-pub(crate) fn start_ticks() -> Option<u64> {
-    let text = std::fs::read("/proc/self/stat").ok()?;
+/// Field 22 of `/proc/PID/stat`: when the process `of` began, in clock ticks since boot.
+pub(crate) fn start_ticks(of: &str) -> Option<u64> {
+    let text = std::fs::read(format!("/proc/{of}/stat")).ok()?;
     // The name may contain anything, also brackets: fields are counted from the last bracket, which
     // ends field 2.
     let end = text.iter().rposition(|byte| *byte == b')')?;
@@ -164,13 +195,26 @@ mod tests {
 
     #[test]
     fn a_status_is_parsed_completely_or_not_at_all() {
-        let text = b"Name:\t\xff Uid:\t1\nUid:\t1000\t0\t1\t2\nGid:\t5\t6\t7\t8\nNStgid:\t70\t3\nCapPrm:\t00000000a80425fb\nCapEff:\t0\n";
+        let text = b"Name:\t\xff Uid:\t1\nState:\tS (sleeping)\nUid:\t1000\t0\t1\t2\nGid:\t5\t6\t7\t8\nNStgid:\t70\t3\nCapPrm:\t00000000a80425fb\nCapEff:\t0\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n";
         let got = parse_status(text).unwrap();
         assert_eq!(got.uid, [1000, 0, 1, 2]);
         assert_eq!(got.gid, [5, 6, 7, 8]);
         assert_eq!(got.ns_tgid, [70, 3]);
         assert_eq!((got.permitted, got.effective), (0xa804_25fb, 0));
-        for missing in ["Uid:", "Gid:", "NStgid:", "CapPrm:", "CapEff:"] {
+        assert!(!got.ended);
+        let sandbox = Sandbox {
+            no_new_privs: true,
+            seccomp: 2,
+            filters: 3,
+        };
+        assert_eq!(got.sandbox, sandbox);
+        let old = String::from_utf8_lossy(text).replace("Seccomp_filters", "X");
+        assert_eq!(parse_status(old.as_bytes()).unwrap().sandbox.filters, 0);
+        let bad = old.replace("Seccomp:\t2", "Seccomp:\tx");
+        assert_eq!(parse_status(bad.as_bytes()), None);
+        let ended = old.replace("S (sleeping)", "Z (zombie)");
+        assert!(parse_status(ended.as_bytes()).unwrap().ended);
+        for missing in ["State:", "Uid:", "Gid:", "NStgid:", "CapPrm:", "CapEff:"] {
             let text = String::from_utf8_lossy(text).replace(&format!("\n{missing}"), "\nX:");
             assert_eq!(parse_status(text.as_bytes()), None, "{missing}");
         }
@@ -201,10 +245,35 @@ mod tests {
     }
 
     #[test]
+    fn a_tighter_sandbox_is_told_from_an_equal_one() {
+        let of = |no_new_privs: bool, seccomp: u32, filters: u32| Sandbox {
+            no_new_privs,
+            seccomp,
+            filters,
+        };
+        let open = of(false, 0, 0);
+        for tight in [
+            of(true, 0, 0),
+            of(false, 2, 1),
+            of(true, 2, 1),
+            of(false, 1, 0),
+            // An old kernel.
+            of(false, 2, 0),
+        ] {
+            assert!(tight.is_tighter_than(&open), "{tight:?}");
+            assert!(!open.is_tighter_than(&tight), "{tight:?}");
+            assert!(!tight.is_tighter_than(&tight), "{tight:?}");
+        }
+        assert!(of(false, 2, 3).is_tighter_than(&of(false, 2, 2)));
+        assert!(of(false, 1, 0).is_tighter_than(&of(false, 2, 1)));
+        assert!(of(true, 0, 0).is_tighter_than(&of(false, 2, 1)));
+    }
+
+    #[test]
     fn this_process_reads_its_own_files() {
         let own = std::process::id() as i32;
         assert!(threads().contains(&own));
-        assert!(start_ticks().unwrap() > 0);
+        assert!(start_ticks("self").unwrap() > 0);
         assert_eq!(status("self").unwrap().ns_tgid.last(), Some(&own));
         assert_eq!(same_user_namespace(own), Some(true));
         assert!(same_user_map(own));

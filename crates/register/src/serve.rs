@@ -1,48 +1,170 @@
-//! How the listener serves attachers: one after the other, each for a short time only.
+//! How the listener serves attachers. None holds up the others: a peer that has not said all that
+//! it has to say waits in a table (`waiting`), and is passed by until it speaks or its time is
+//! over.
 
-use crate::admit;
+use crate::admit::{self, Look};
 use crate::client::HSA;
 use crate::endpoint::{self, Endpoint};
+use crate::pace::Pace;
 use crate::store;
+use crate::token::Tokens;
+use crate::waiting::{Table, Waiting};
 use crate::worker::{self, Assignment};
 use midair_guest::verified_fd::VerifiedFd;
 use midair_record::VERSION;
-use midair_record::connect::{ConnectReply, ConnectRequest, REQUEST_LEN, outcome, purpose};
+use midair_record::connect::{
+    ConnectProof, ConnectReply, ConnectRequest, PROOF_LEN, REQUEST_LEN, outcome, purpose, refusal,
+};
 use std::ffi::{CStr, c_int, c_void};
 use std::os::fd::AsFd;
-
-/// How long a peer may take to send its request, in ms. It knows the request before it connects.
-const PATIENCE: c_int = 2000;
+use std::time::Instant;
 
 /// Serves attachers as long as there is a socket.
 pub(crate) fn until_closed(endpoint: &Endpoint) {
-    while let Some(connection) = endpoint.next() {
-        serve(connection);
+    let tokens = &endpoint.tokens;
+    let (mut table, mut pace) = (Table::default(), Pace::default());
+    loop {
+        let now = Instant::now();
+        for slot in table.overdue(now) {
+            end(&mut table, slot, tokens);
+        }
+        // Until then nobody else is accepted.
+        let later = pace.wait(now).max(table.wait(now));
+        let limit = [
+            Some(later).filter(|later| !later.is_zero()),
+            table.next_end(now),
+        ];
+        let limit = limit.into_iter().flatten().min();
+        let Some(ready) = endpoint.wait(later.is_zero(), table.connections(), limit) else {
+            return;
+        };
+        for (slot, _) in ready.connections.iter().enumerate().filter(|(_, it)| **it) {
+            hear(&mut table, slot, tokens);
+        }
+        if ready.incoming {
+            let now = Instant::now();
+            pace.count(now);
+            accept(&mut table, endpoint, now);
+        }
     }
 }
 
-fn serve(connection: VerifiedFd) {
-    let send = |connection: &VerifiedFd, reply: &ConnectReply| {
-        // The number may refer to another file meanwhile: then nothing is sent.
-        if connection.is_ours() {
-            endpoint::send_reply(connection.as_fd(), reply);
-        }
-    };
-    if let Err(why) = admit::admit(connection.as_fd()) {
-        let mut reply = ConnectReply::new(outcome::REFUSED);
-        reply.error = why;
-        return send(&connection, &reply);
+/// Forgets a connection.
+fn end(table: &mut Table, slot: usize, tokens: &Tokens) {
+    tokens.wipe(slot);
+    drop(table.take(slot));
+}
+
+fn send(connection: &VerifiedFd, reply: &ConnectReply) {
+    // The number may refer to another file meanwhile: then nothing is sent.
+    if connection.is_ours() {
+        endpoint::send_reply(connection.as_fd(), reply);
     }
-    // One byte more than a request has: a longer message is none.
-    let mut bytes = [0; REQUEST_LEN + 1];
-    let received = endpoint::receive(connection.as_fd(), &mut bytes, PATIENCE);
-    let Some(request) = received.and_then(ConnectRequest::read) else {
+}
+
+fn refuse(connection: &VerifiedFd, why: i32) {
+    let mut reply = ConnectReply::new(outcome::REFUSED);
+    reply.error = why;
+    send(connection, &reply);
+}
+
+/// Takes the next connection. What this does for a stranger is all that a stranger can cause.
+fn accept(table: &mut Table, endpoint: &Endpoint, now: Instant) {
+    let Some(connection) = endpoint.accept() else {
         return;
     };
-    if request.version != VERSION {
-        return send(&connection, &ConnectReply::new(outcome::OTHER_VERSION));
+    let Some(credentials) = admit::credentials(connection.as_fd()) else {
+        return;
+    };
+    if let Err(why) = admit::may_ask(&credentials) {
+        return refuse(&connection, why);
     }
-    match request.purpose {
+    let slot = table.place_for(&credentials);
+    end(table, slot, &endpoint.tokens);
+    table.put(slot, connection, credentials, now);
+}
+
+/// Reads what a peer has to say.
+fn hear(table: &mut Table, slot: usize, tokens: &Tokens) {
+    let Some(mut waiting) = table.take(slot) else {
+        return;
+    };
+    if !waiting.connection.is_ours() {
+        return tokens.wipe(slot);
+    }
+    match waiting.asked {
+        None => {
+            if let Some(asked) = challenge(&waiting, slot, tokens) {
+                waiting.asked = Some(asked);
+                table.put_back(slot, waiting);
+            }
+        }
+        Some((purpose, look)) => {
+            let judged = judge(&waiting, &look, slot, tokens);
+            tokens.wipe(slot);
+            match judged {
+                Ok(()) => serve(waiting.connection, purpose),
+                Err(why) => refuse(&waiting.connection, why),
+            }
+        }
+    }
+}
+
+/// Reads a peer's request and answers with a challenge. Returns what was asked for, and what the
+/// peer is; `None` when the connection is over.
+fn challenge(waiting: &Waiting, slot: usize, tokens: &Tokens) -> Option<(u32, Look)> {
+    let connection = &waiting.connection;
+    // One byte more than a request has: a longer message is none.
+    let mut bytes = [0; REQUEST_LEN + 1];
+    let message = endpoint::receive(connection.as_fd(), &mut bytes)?;
+    let request = ConnectRequest::read(message)?;
+    if request.version != VERSION {
+        send(connection, &ConnectReply::new(outcome::OTHER_VERSION));
+        return None;
+    }
+    if ![purpose::QUERY, purpose::ATTACH].contains(&request.purpose) {
+        return None;
+    }
+    let look = match Look::at(&waiting.credentials) {
+        Ok(look) => look,
+        Err(why) => {
+            refuse(connection, why);
+            return None;
+        }
+    };
+    let told = connection.is_ours() && endpoint::tell_senders(connection.as_fd(), true);
+    let Some(token_at) = told.then(|| tokens.fresh(slot)).flatten() else {
+        refuse(connection, refusal::UNKNOWN);
+        return None;
+    };
+    let mut reply = ConnectReply::new(outcome::CHALLENGE);
+    reply.token_at = token_at;
+    send(connection, &reply);
+    Some((request.purpose, look))
+}
+
+/// Whether the peer has read this process's memory, and may attach.
+fn judge(waiting: &Waiting, look: &Look, slot: usize, tokens: &Tokens) -> Result<(), i32> {
+    let connection = waiting.connection.as_fd();
+    let mut bytes = [0; PROOF_LEN + 1];
+    let (message, sender) = endpoint::receive_from(connection, &mut bytes).ok_or(refusal::PROOF)?;
+    let proof = ConnectProof::read(message).ok_or(refusal::PROOF)?;
+    // Who connected is judged below, so another process's word does not count: the connection may
+    // have been passed on.
+    if sender != Some(waiting.credentials.pid) || !tokens.take(slot, &proof.token) {
+        return Err(refusal::PROOF);
+    }
+    admit::admit(connection, &waiting.credentials, look)?;
+    // What follows on this connection is read with other room for what the kernel adds.
+    match waiting.connection.is_ours() && endpoint::tell_senders(connection, false) {
+        true => Ok(()),
+        false => Err(refusal::UNKNOWN),
+    }
+}
+
+/// Does what an admitted attacher wants.
+fn serve(connection: VerifiedFd, wanted: u32) {
+    match wanted {
         purpose::QUERY => {
             let mut reply = ConnectReply::new(outcome::AVAILABLE);
             reply.gpu = has_gpu_runtime().into();

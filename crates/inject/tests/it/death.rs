@@ -103,6 +103,7 @@ fn at_every_named_point() {
             FaultPoint::WakeStopped
                 | FaultPoint::WakeKicked
                 | FaultPoint::Connected
+                | FaultPoint::Challenged
                 | FaultPoint::Answered
         ) {
             continue;

@@ -1,4 +1,4 @@
-//! T0: entering over the socket of a process's own listener, with no right to trace.
+//! T0: entering over the socket of a process's own listener; nothing is stopped or traced.
 
 mod peers;
 mod rights;

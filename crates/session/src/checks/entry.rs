@@ -24,10 +24,16 @@ pub(super) fn agent(pid: Pid, look: &Inspection, lines: &mut Lines) {
 /// The endpoint of our register library's listener: asked whether it would serve us.
 pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) {
     const NAME: &str = "listener's socket";
+    let squatters = match approach.squatters {
+        0 => String::new(),
+        count => {
+            format!("; sockets of other processes under its listener's name, not used: {count}")
+        }
+    };
     let Some(endpoint) = &approach.endpoint else {
         return lines.note(
             NAME,
-            "none: no register library of ours serves attachers there",
+            format!("none: no register library of ours serves attachers there{squatters}"),
         );
     };
     match (endpoint.ask(options), &approach.inspection) {
@@ -39,10 +45,11 @@ pub(super) fn socket(approach: &Approach, options: &Options, lines: &mut Lines) 
             if let Some(tid) = endpoint.listener() {
                 found.push_str(&format!(" (thread {tid})"));
             }
+            found.push_str(&squatters);
             lines.pass(NAME, found);
         }
         // Tracing is allowed, so the listener does not decide.
-        (Err(error), Ok(_)) => lines.note(NAME, error.to_string()),
+        (Err(error), Ok(_)) => lines.note(NAME, format!("{error}{squatters}")),
         (Err(error), Err(_)) => lines.fail(NAME, not_entered(approach, &error)),
     }
 }

@@ -1,15 +1,30 @@
 //! Peers that mean no good, or nothing at all.
 
 use super::*;
-use midair_ptrace::{connect_abstract, memfd_with, send_bytes, send_with_descriptor};
-use midair_record::connect::{ConnectRequest, NAMES, name, purpose};
+use midair_ptrace::{
+    Deadline, connect_abstract, memfd_with, poll_readable, receive_now, send_bytes,
+    send_with_descriptor,
+};
+use midair_record::connect::{
+    ConnectProof, ConnectReply, ConnectRequest, REPLY_LEN, TOKEN_LEN, Token, name, outcome, prefix,
+    purpose, refusal,
+};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
-fn names(pid: Pid) -> Vec<String> {
-    let start = midair_procinfo::task::stat(pid).unwrap().start_ticks;
-    (0..NAMES)
-        .map(|which| name(pid.get(), start, which, 0))
-        .collect()
+fn start_ticks(pid: Pid) -> u64 {
+    midair_procinfo::task::stat(pid).unwrap().start_ticks
+}
+
+/// The name that its listener has, where nobody else has one like it.
+fn name_of(pid: Pid) -> String {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    let prefix = format!("@{}", prefix(pid.get(), start_ticks(pid)));
+    let names = sockets
+        .lines()
+        .filter_map(|line| line.split(' ').next_back());
+    let mut names = names.filter(|name| name.starts_with(&prefix));
+    names.next().unwrap()[1..].to_owned()
 }
 
 /// Sits on an abstract name, by a socket of the listener's kind: the kernel keeps those of other
@@ -32,53 +47,105 @@ fn squat(name: &str) -> OwnedFd {
 }
 
 #[test]
-fn who_sits_on_its_names_gets_nothing() {
-    // On the first: the process takes the next.
+fn who_sits_on_names_like_its_own_neither_hides_it_nor_gets_anything() {
     let mut target = begin(&[]);
     let pid = pid_of(&target);
-    let held = squat(&names(pid)[0]);
-    target.send("register").unwrap();
-    target.expect("registered").unwrap();
-    until("listening", || {
-        let sockets = std::fs::read_to_string("/proc/net/unix")?;
-        Ok(sockets.contains(&names(pid)[1]))
-    })
-    .unwrap();
+    let names = |range: std::ops::Range<u64>| {
+        let own = |random| {
+            name(
+                pid.get(),
+                start_ticks(pid),
+                random << 32,
+                (random % 7) as u32,
+            )
+        };
+        range.map(own).map(|name| squat(&name)).collect::<Vec<_>>()
+    };
+    // Before it has a name, and once it has.
+    let before = names(0..120);
+    listen(&mut target);
+    let after = names(120..240);
+    let seen = approach(pid).unwrap();
+    assert_eq!(seen.squatters, 240);
+    let listener = seen.endpoint.as_ref().unwrap().listener();
+    assert_eq!(listener, inspect(pid).unwrap().listener);
     park(over_the_socket(pid), pid);
-    drop(held);
+    drop((before, after));
+    assert_eq!(approach(pid).unwrap().squatters, 0);
     end(target);
-    // On all: it is traced, and that is said.
-    let mut target = begin(&[]);
+}
+
+/// What the other end says next.
+fn reply(peer: &OwnedFd) -> Option<ConnectReply> {
+    assert!(poll_readable(peer.as_fd(), Deadline::after(PATIENCE)).unwrap());
+    let mut bytes = [0; REPLY_LEN];
+    let got = receive_now(peer.as_fd(), &mut bytes, false).unwrap_or(0);
+    ConnectReply::read(&bytes[..got])
+}
+
+/// Asks, and returns the token that is to be sent back.
+fn challenged(pid: Pid, peer: &OwnedFd) -> Token {
+    send_bytes(peer.as_fd(), &ConnectRequest::new(purpose::QUERY).bytes()).unwrap();
+    let challenge = reply(peer).unwrap();
+    assert_eq!(challenge.outcome, outcome::CHALLENGE);
+    let mut bytes = [0; TOKEN_LEN];
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    memory
+        .read_exact_at(&mut bytes, challenge.token_at)
+        .unwrap();
+    Token::read(&bytes).unwrap()
+}
+
+#[test]
+fn a_token_is_for_one_connection_and_one_answer() {
+    let target = start(&[]);
     let pid = pid_of(&target);
-    let held: Vec<_> = names(pid).iter().map(|name| squat(name)).collect();
-    target.send("register").unwrap();
-    target.expect("registered").unwrap();
-    until("its listener", || Ok(inspect(pid)?.listener.is_some())).unwrap();
-    let entered = enter_by(&approach(pid).unwrap(), &library(), &options()).unwrap();
-    assert_eq!(entered.via.path, EntryPath::Listener, "{:?}", entered.via);
-    let said = entered.via.rejected[0].to_string();
-    assert!(said.contains("was not used over its socket"), "{said}");
-    let socket = hello(&entered);
-    park((entered, socket), pid);
-    drop(held);
+    let answer = |peer: &OwnedFd, token: Token| {
+        send_bytes(peer.as_fd(), &ConnectProof { token }.bytes()).unwrap();
+        let reply = reply(peer).unwrap();
+        (reply.outcome, reply.error)
+    };
+    let refused = (outcome::REFUSED, refusal::PROOF);
+    let (first, second) = (connect(pid), connect(pid));
+    let (its, other) = (challenged(pid, &first), challenged(pid, &second));
+    assert_ne!(its, other);
+    // Neither another connection's token nor a guess, nor one that was good before.
+    assert_eq!(answer(&second, its), refused);
+    assert_eq!(answer(&first, its), (outcome::AVAILABLE, 0));
+    let third = connect(pid);
+    challenged(pid, &third);
+    assert_eq!(answer(&third, its), refused);
+    let fourth = connect(pid);
+    let mut guess = challenged(pid, &fourth);
+    guess.secret[0] ^= 1;
+    assert_eq!(answer(&fourth, guess), refused);
+    // Nothing else will do, be it the request once more.
+    let fifth = connect(pid);
+    challenged(pid, &fifth);
+    send_bytes(fifth.as_fd(), &ConnectRequest::new(purpose::ATTACH).bytes()).unwrap();
+    assert_eq!(reply(&fifth).unwrap().error, refusal::PROOF);
+    // What was refused is over.
+    assert_eq!(reply(&fifth), None);
+    park(over_the_socket(pid), pid);
+    end(target);
+}
+
+#[test]
+fn silent_peers_hold_nobody_up_for_long() {
+    let target = start(&[]);
+    let pid = pid_of(&target);
+    // Of one process: they push each other out.
+    let _held: Vec<_> = (0..40).map(|_| connect(pid)).collect();
+    park(over_the_socket(pid), pid);
+    // Asked, and then silent.
+    let asked = connect(pid);
+    challenged(pid, &asked);
+    park(over_the_socket(pid), pid);
     end(target);
 }
 
 fn connect(pid: Pid) -> OwnedFd {
-    let mut last = None;
-    until("a connection", || {
-        // The backlog is short: others may be before us.
-        match connect_abstract(&names(pid)[0]) {
-            Ok(connection) => {
-                last = Some(connection);
-                Ok(true)
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error.into()),
-        }
-    })
-    .unwrap();
-    last.unwrap()
+    connect_abstract(&name_of(pid), PATIENCE).unwrap()
 }
 
 #[test]
@@ -114,6 +181,11 @@ fn garbage_and_silence_harm_nobody() {
         let peer = connect(pid);
         send_with_descriptor(peer.as_fd(), bytes, file.as_fd()).unwrap();
     }
+    let peer = connect(pid);
+    let token = challenged(pid, &peer);
+    let proof = ConnectProof { token };
+    send_with_descriptor(peer.as_fd(), &proof.bytes(), file.as_fd()).unwrap();
+    assert_eq!(reply(&peer).unwrap().outcome, outcome::AVAILABLE);
     // Gone immediately, and many at a time.
     for _ in 0..50 {
         drop(connect(pid));
@@ -128,7 +200,13 @@ fn garbage_and_silence_harm_nobody() {
     .unwrap();
     park(over_the_socket(pid), pid);
     drop(silent);
-    let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
-    assert!(diff.is_empty(), "{diff}");
+    until("the end of its connection", || {
+        let diff = before.diff(&Snapshot::take(pid)?).without_heap();
+        match diff.changes.iter().all(|it| it.text.contains("socket:[")) {
+            true => Ok(diff.is_empty()),
+            false => Err(diff.to_string().into()),
+        }
+    })
+    .unwrap();
     end(target);
 }

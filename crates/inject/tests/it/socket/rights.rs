@@ -1,16 +1,27 @@
-//! Who is let in, and what is not needed for it.
+//! Who is let in, and who is not.
 
 use super::*;
 use crate::common::{attacher, run};
 use midair_ptrace::{Deadline, Seized};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-/// A program of ours without the right to trace, of this user.
-fn without_ptrace(user: &str, pid: Pid, more: &[&str]) -> crate::common::Exit {
+/// A program of ours that enters over the socket, or by any other path.
+fn any_way(pid: Pid) -> Command {
     let agent = compiled("library", true);
-    let mut words = vec!["--any-way", "--library", agent.to_str().unwrap()];
-    words.extend(more);
-    let plain = attacher(pid, &words);
+    attacher(pid, &["--any-way", "--library", agent.to_str().unwrap()])
+}
+
+/// The same as this user, without capabilities.
+fn as_user(user: u32, pid: Pid) -> crate::common::Exit {
+    let mut command = any_way(pid);
+    command.uid(user).gid(user);
+    run(command, PATIENCE).unwrap()
+}
+
+/// The same in a sandbox (no_new_privs, a filter that refuses what tracers use), of this user.
+fn sandboxed(user: &str, pid: Pid) -> crate::common::Exit {
+    let plain = any_way(pid);
     let mut command = Command::new(compiled("without_ptrace", false));
     command.arg(user).arg(plain.get_program());
     command.args(plain.get_args());
@@ -40,7 +51,7 @@ fn open_to_all() {
 }
 
 #[test]
-fn a_user_without_capabilities_needs_no_right_to_trace() {
+fn a_user_without_capabilities_enters_a_process_that_is_being_traced() {
     if !midair_tests::is_root_for("becomes another user").unwrap() {
         return;
     }
@@ -51,21 +62,23 @@ fn a_user_without_capabilities_needs_no_right_to_trace() {
     let _held = Seized::seize(pid, false).unwrap();
     let before = Snapshot::take(pid).unwrap();
     assert_ne!(before.tracer, 0);
-    let exit = without_ptrace("1000", pid, &[]);
-    assert!(let_in(&exit), "{exit}");
-    // Nor does root.
-    crate::common::until_alone(pid);
-    let exit = without_ptrace("-", pid, &[]);
+    let exit = as_user(1000, pid);
     assert!(let_in(&exit), "{exit}");
     crate::common::until_alone(pid);
-    for (user, why) in [
-        ("1001", "the process is of another user or group"),
-        ("65534", "the process is of another user or group"),
-    ] {
-        let exit = without_ptrace(user, pid, &[]);
+    let exit = run(any_way(pid), PATIENCE).unwrap();
+    assert!(let_in(&exit), "root: {exit}");
+    crate::common::until_alone(pid);
+    for user in [1001, 65534] {
+        let exit = as_user(user, pid);
         assert_eq!(exit.status.code(), Some(1), "{exit}");
-        assert!(exit.stdout[0].contains(why), "{exit}");
-        assert!(exit.stdout[0].contains("may not be entered"), "{exit}");
+        assert!(exit.stdout[0].contains("it belongs to user 1000"), "{exit}");
+    }
+    // In a sandbox that the process is not in, the same user is refused, and so is root.
+    for user in ["1000", "-"] {
+        let exit = sandboxed(user, pid);
+        assert_eq!(exit.status.code(), Some(1), "{exit}");
+        assert!(exit.stdout[0].contains("in a sandbox"), "{exit}");
+        assert!(exit.stdout[0].contains("is traced by"), "{exit}");
     }
     let diff = before.diff(&Snapshot::take(pid).unwrap()).without_heap();
     let diff = diff.without(|change| change.name.contains("midair-agent-"));
@@ -86,25 +99,25 @@ fn who_gave_up_rights_is_for_root_only() {
     }
     open_to_all();
     for (words, why) in [
-        (vec!["drop", "1000"], "the process is not dumpable"),
+        (vec!["drop", "1000"], "it is not dumpable"),
         (
             vec!["keep", "1000", "dumpable"],
-            "the process has capabilities that the attacher lacks",
+            "it has capabilities that we have not",
         ),
     ] {
         let target = start(&words);
         let pid = pid_of(&target);
-        let exit = without_ptrace("1000", pid, &[]);
+        let exit = as_user(1000, pid);
         assert_eq!(exit.status.code(), Some(1), "{words:?}: {exit}");
         assert!(exit.stdout[0].contains(why), "{words:?}: {exit}");
-        let exit = without_ptrace("-", pid, &[]);
+        let exit = run(any_way(pid), PATIENCE).unwrap();
         assert!(let_in(&exit), "{words:?}: {exit}");
         end(target);
     }
     // A process of root's is not for others.
     let target = start(&[]);
-    let exit = without_ptrace("1000", pid_of(&target), &[]);
-    assert!(exit.stdout[0].contains("its listener refuses"), "{exit}");
+    let exit = as_user(1000, pid_of(&target));
+    assert!(exit.stdout[0].contains("it belongs to user 0"), "{exit}");
     end(target);
 }
 
@@ -138,7 +151,7 @@ fn a_filter_in_the_process_is_no_hindrance() {
         }
         if later {
             // Who cannot trace cannot know what the filter would do, and does not try it out.
-            let exit = without_ptrace("-", pid, &[]);
+            let exit = sandboxed("-", pid);
             assert!(exit.stdout[0].contains("since it listens"), "{exit}");
         }
         end(target);

@@ -1,0 +1,67 @@
+//! How many connections the listener accepts in a time: a stranger who connects again and again
+//! must not cost the process more than a small share of one processor.
+
+use std::time::{Duration, Instant};
+
+/// The unit of time.
+const WINDOW: Duration = Duration::from_millis(10);
+/// Connections that are accepted in one. What is done for a connection that comes to nothing takes
+/// some 15 µs, or 100 µs if its peer has this process's user: 1 % of a processor, or 8 %.
+const MOST: u32 = 8;
+
+/// The count of the window that runs.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    window: Option<Instant>,
+    count: u32,
+}
+
+impl Pace {
+    /// How long no further connection is to be accepted; zero when one may be accepted now.
+    pub(crate) fn wait(&self, now: Instant) -> Duration {
+        match self.window {
+            Some(began) if self.count >= MOST => {
+                WINDOW.saturating_sub(now.saturating_duration_since(began))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Counts one that is accepted now.
+    pub(crate) fn count(&mut self, now: Instant) {
+        let runs = |began: &Instant| now.saturating_duration_since(*began) < WINDOW;
+        if !self.window.as_ref().is_some_and(runs) {
+            *self = Pace {
+                window: Some(now),
+                count: 0,
+            };
+        }
+        self.count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_in_a_time_and_no_more() {
+        let (start, mut pace) = (Instant::now(), Pace::default());
+        let (mut now, mut accepted) = (start, 0_u32);
+        // Somebody who connects without end, for a second.
+        while now - start < Duration::from_secs(1) {
+            let wait = pace.wait(now);
+            if wait.is_zero() {
+                pace.count(now);
+                accepted += 1;
+                now += Duration::from_micros(15);
+            } else {
+                assert!(wait <= WINDOW);
+                now += wait;
+            }
+        }
+        assert!((700..=MOST * 100).contains(&accepted), "{accepted}");
+        // Whoever comes after a rest does not wait.
+        assert_eq!(pace.wait(now + WINDOW), Duration::ZERO);
+    }
+}
