@@ -1,5 +1,4 @@
-//! A whole session over the socket of the process's own listener: nothing is stopped or traced, and
-//! no right to trace is needed.
+//! A whole session over the socket of the process's own listener: nothing is stopped or traced.
 
 use crate::profiler::compare::same;
 use crate::profiler::{Trace, USUAL, since};
@@ -9,8 +8,9 @@ use midair_tests::modellog::ModelLog;
 use midair_tests::snapshot::Snapshot;
 use midair_tests::stage::{command, stage};
 use midair_tests::stand_in::Kit;
-use midair_tests::target::{PATIENCE, Target, until};
+use midair_tests::target::{PATIENCE, Target, run, until};
 use midair_tests::{Result, is_root_for, workspace};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -112,8 +112,8 @@ fn sessions_over_the_socket_are_whole_and_leave_nothing() -> Result<()> {
     quit(target)
 }
 
-/// The attacher's user, without any capability, in a process that gets EPERM for whatever tracing
-/// needs; and the target is traced by another process all the time.
+/// The attacher is a user without any capability, and another process traces the target all the
+/// time, so that nobody else can. In a sandbox that the target is not in, the same user is refused.
 #[test]
 fn a_plain_user_attaches_to_a_process_that_is_being_traced() -> Result<()> {
     if !is_root_for("becomes another user")? {
@@ -130,6 +130,10 @@ fn a_plain_user_attaches_to_a_process_that_is_being_traced() -> Result<()> {
     let traced = unsafe { libc::ptrace(libc::PTRACE_SEIZE, target.pid(), 0, 0) };
     assert_eq!(traced, 0, "{}", std::io::Error::last_os_error());
 
+    let mut plain = command("rocprofv3")?;
+    plain.env("HOME", "/tmp").uid(1000).gid(1000);
+    window(&mut target, plain, &kit.scratch().join("traced"))?;
+
     let jail = kit.scratch().join("without_ptrace");
     let source = workspace().join("crates/inject/tests/c/without_ptrace.c");
     compile::build(&["cc"], &source, &jail, &[], text)?;
@@ -144,7 +148,13 @@ fn a_plain_user_attaches_to_a_process_that_is_being_traced() -> Result<()> {
     outer
         .env("HOME", "/tmp")
         .arg("1000")
-        .arg(inner.get_program());
-    window(&mut target, outer, &kit.scratch().join("traced"))?;
+        .arg(inner.get_program())
+        .args(["--pid", &target.pid().to_string(), "--hip-trace"])
+        .args(["--attach-duration-msec", "100", "-d"])
+        .arg(kit.scratch().join("refused"));
+    let exit = run(outer, PATIENCE)?;
+    assert_eq!(exit.status.code(), Some(15), "{exit}");
+    let said = exit.stderr.join("\n");
+    assert!(said.contains("in a sandbox"), "{exit}");
     quit(target)
 }

@@ -15,7 +15,7 @@ mod spool;
 
 pub use files::{elf, unwind};
 pub use loader::{Program, auxv};
-pub use spool::{a_connect_request, an_answer, connect_request, offer, records, spool};
+pub use spool::{a_connect_request, a_proof, an_answer, connect_request, offer, records, spool};
 
 use midair_procinfo::bpf::{self, Call, Instruction};
 use midair_procinfo::{access, limits, maps, stat, status, syscall};

@@ -1,6 +1,8 @@
 //! The spool and the messages beside it.
 
-use midair_record::connect::{ConnectReply, ConnectRequest, TEXT_LEN, outcome, purpose};
+use midair_record::connect::{
+    ConnectProof, ConnectReply, ConnectRequest, SECRET_LEN, TEXT_LEN, Token, outcome, purpose,
+};
 use midair_record::event::decode;
 use midair_record::offer::{Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions};
@@ -85,6 +87,21 @@ pub fn connect_request(bytes: &[u8]) {
         assert!(answer.message().len() <= TEXT_LEN);
         super::used(answer);
     }
+    if let Some(proof) = ConnectProof::read(bytes) {
+        assert_eq!(proof.bytes().as_slice(), bytes);
+    }
+    if let Some(memory) = bytes.first_chunk()
+        && let Some(token) = Token::read(memory)
+    {
+        assert_eq!(token.bytes(), *memory);
+    }
+}
+
+/// A real one.
+pub fn a_proof() -> Vec<u8> {
+    let secret = [7; SECRET_LEN];
+    let token = Token { secret };
+    ConnectProof { token }.bytes().to_vec()
 }
 
 /// A real one.

@@ -258,7 +258,11 @@ fn records_and_spools() {
     holds(2000, &[vec![1; 64]], hostile::offer);
     holds(
         3000,
-        &[hostile::a_connect_request(), hostile::an_answer()],
+        &[
+            hostile::a_connect_request(),
+            hostile::a_proof(),
+            hostile::an_answer(),
+        ],
         hostile::connect_request,
     );
 }

@@ -1,5 +1,5 @@
-//! Programs with our register library, whose listener lets us in where nobody can trace: over its
-//! socket, and nothing is stopped.
+//! Programs with our register library, whose listener lets us in where nobody else can trace at the
+//! moment: over its socket, and nothing is stopped. Who may not trace is not let in.
 
 use super::races::{GDB, STRACE};
 use crate::cell::Cell;
@@ -65,13 +65,14 @@ pub fn cells() -> Vec<Cell> {
             &["registers", "doze", "+seccomp:kill"],
         )
         .want(Want::InOr(FILTERED)),
-        // Neither has the right: nobody could trace it so.
+        // Nobody may trace it so, and its listener asks for no less.
         Cell::under(
             7,
             "not dumpable; attached by root without CAP_SYS_PTRACE; our listener",
             NO_PTRACE,
             |_: &Kit| Ok(listening("malloc", &["parked", "+nodump"])?.under(NO_PTRACE)),
-        ),
+        )
+        .want(Want::Refused(&["NotPermitted"])),
         traced(GDB),
         traced(STRACE),
     ]
