@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use crate::allowance::Allowance;
 use crate::windows::Bounded;
 use object::elf::{FileHeader64, PF_X, PT_LOAD, SHN_UNDEF, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
@@ -29,10 +30,16 @@ pub struct Segment {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     address: u64,
-    size: u64,
-    /// Into `names`.
-    name: usize,
+    /// No function is longer than that can say.
+    size: u32,
+    /// Into the file's string table, then into `names`.
+    name: u32,
 }
+
+/// Bytes of the longest name that is kept.
+const NAME: usize = 4096;
+/// Names of one function that are told. A C library's have up to six.
+const ALIASES: usize = 16;
 
 /// A piece of a file with the address that it is linked for.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +61,7 @@ impl Piece {
 #[derive(Debug)]
 pub struct ElfFile {
     file: File,
+    allowance: Allowance,
     /// Loadable segments.
     pub segments: Vec<Segment>,
     /// Address of the first instruction of a program.
@@ -76,7 +84,15 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when it is no such file.
     pub fn open(file: File) -> io::Result<ElfFile> {
-        let data = Bounded::over(&file);
+        ElfFile::within(file, Allowance::default())
+    }
+
+    /// As [`ElfFile::open`], of one of the files of a process, for all of which there is one allowance.
+    ///
+    /// # Errors
+    /// As [`ElfFile::open`]; too large where the allowance is used up.
+    pub fn within(file: File, allowance: Allowance) -> io::Result<ElfFile> {
+        let data = Bounded::over(&file, &allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let (machine, name) = midair_ptrace::arch::ELF_MACHINE;
@@ -119,6 +135,7 @@ impl ElfFile {
         drop(data);
         Ok(ElfFile {
             file,
+            allowance,
             segments,
             entry,
             interpreter,
@@ -152,7 +169,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's.
     pub fn code(&self) -> io::Result<Vec<Piece>> {
-        let data = Bounded::over(&self.file);
+        let data = Bounded::over(&self.file, &self.allowance);
         let mut pieces = Vec::new();
         for segment in self.segments.iter().filter(|segment| segment.execute) {
             let bytes = (&data)
@@ -171,7 +188,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when the section table is broken.
     pub fn sections<const N: usize>(&self, names: [&[u8]; N]) -> io::Result<[Option<Piece>; N]> {
-        let data = Bounded::over(&self.file);
+        let data = Bounded::over(&self.file, &self.allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let table = header
@@ -204,11 +221,11 @@ impl ElfFile {
     fn bytes(&self, offset: u64, len: u64) -> io::Result<Vec<u8>> {
         let outside = || io::Error::from(io::ErrorKind::InvalidData);
         let end = offset.checked_add(len).ok_or_else(outside)?;
-        // What a file announces may be anything, and a file with holes of any length.
-        const MOST: u64 = 1 << 29;
-        if len > MOST || end > self.file.metadata()?.len() {
+        if end > self.file.metadata()?.len() {
             return Err(outside());
         }
+        self.allowance.read(len)?;
+        self.allowance.keep(len)?;
         let mut bytes = vec![0; usize::try_from(len).map_err(|_| outside())?];
         self.file.read_exact_at(&mut bytes, offset)?;
         Ok(bytes)
@@ -220,7 +237,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when the section table is broken.
     pub fn section_range(&self, name: &[u8]) -> io::Result<Option<Range<u64>>> {
-        let data = Bounded::over(&self.file);
+        let data = Bounded::over(&self.file, &self.allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let table = header
@@ -239,7 +256,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when the tables are broken.
     pub fn exported<const N: usize>(&self, names: [&str; N]) -> io::Result<[Option<u64>; N]> {
-        let data = Bounded::over(&self.file);
+        let data = Bounded::over(&self.file, &self.allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let sections = header
@@ -279,7 +296,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when the tables are broken.
     pub fn defined_versions(&self) -> io::Result<Vec<String>> {
-        let data = Bounded::over(&self.file);
+        let data = Bounded::over(&self.file, &self.allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let sections = header
@@ -310,7 +327,7 @@ impl ElfFile {
     /// # Errors
     /// The kernel's; invalid data when the tables are broken.
     pub fn symbols(&self) -> io::Result<Symbols> {
-        let data = Bounded::over(&self.file);
+        let data = Bounded::over(&self.file, &self.allowance);
         let header = Header::parse(&data).map_err(bad("ELF header"))?;
         let endian = header.endian().map_err(bad("ELF byte order"))?;
         let sections = header
@@ -321,38 +338,124 @@ impl ElfFile {
             let table = sections
                 .symbols(endian, &data, kind)
                 .map_err(bad("symbols"))?;
-            // All names immediately: there may be hundreds of thousands, and reading them one by
-            // one takes seconds.
             let strings = sections
                 .section(table.string_section())
                 .ok()
                 .and_then(|section| section.file_range(endian));
-            let strings = match strings {
-                Some((offset, len)) => self.bytes(offset, len)?,
-                None => Vec::new(),
-            };
-            let base = all.names.len();
-            all.names.extend_from_slice(&strings);
-            all.names.push(0);
+            let first = all.entries.len();
             for symbol in table.iter() {
                 let kind = symbol.st_type();
                 let wanted = kind == STT_FUNC
                     || kind == STT_GNU_IFUNC
                     || kind == STT_NOTYPE && symbol.st_size(endian) != 0;
-                let name = symbol.st_name(endian) as usize;
-                let named = strings.get(name).is_some_and(|&first| first != 0);
-                if wanted && named && symbol.st_shndx(endian) != SHN_UNDEF {
+                let name = symbol.st_name(endian);
+                if wanted && name != 0 && symbol.st_shndx(endian) != SHN_UNDEF {
                     all.entries.push(Entry {
                         address: symbol.st_value(endian),
-                        size: symbol.st_size(endian),
-                        name: base + name,
+                        size: u32::try_from(symbol.st_size(endian)).unwrap_or(u32::MAX),
+                        name,
                     });
                 }
             }
+            let count = all.entries.len() - first;
+            self.allowance.keep((count * size_of::<Entry>()) as u64)?;
+            self.read_names(&mut all, first, strings.unwrap_or_default())?;
         }
         all.entries
             .sort_unstable_by_key(|entry| (entry.address, entry.size));
+        all.entries.shrink_to_fit();
         Ok(all)
+    }
+
+    /// Reads the names of the entries from `first` on, and leaves out those that have none. Names
+    /// are read in the order of the table: there may be hundreds of thousands, and reading them one
+    /// by one takes seconds. Of the table, which also names what is no function, nothing is kept.
+    fn read_names(
+        &self,
+        all: &mut Symbols,
+        first: usize,
+        (offset, len): (u64, u64),
+    ) -> io::Result<()> {
+        let Symbols { entries, names } = all;
+        let mut strings = Strings::new(self, offset, len);
+        let mut last = None;
+        let new = entries.get_mut(first..).unwrap_or_default();
+        new.sort_unstable_by_key(|entry| entry.name);
+        for entry in new {
+            let (at, known) = (entry.name, last);
+            entry.name = match known {
+                // One name of two symbols.
+                Some((same, name)) if same == at => name,
+                _ => {
+                    let text = strings.at(u64::from(at))?;
+                    let name = u32::try_from(names.len()).unwrap_or(NAMELESS);
+                    self.allowance.keep(text.len() as u64 + 1)?;
+                    names.extend_from_slice(text);
+                    names.push(0);
+                    if text.is_empty() { NAMELESS } else { name }
+                }
+            };
+            last = Some((at, entry.name));
+        }
+        entries.retain(|entry| entry.name != NAMELESS);
+        Ok(())
+    }
+}
+
+/// Stands for the name of a symbol that has none.
+const NAMELESS: u32 = u32::MAX;
+
+/// A string table, read from its beginning to its end.
+struct Strings<'a> {
+    elf: &'a ElfFile,
+    offset: u64,
+    len: u64,
+    /// A piece of it, and where in the table that begins.
+    piece: Vec<u8>,
+    from: u64,
+}
+
+impl<'a> Strings<'a> {
+    /// Bytes that are read at a time.
+    const PIECE: u64 = 256 * 1024;
+
+    fn new(elf: &'a ElfFile, offset: u64, len: u64) -> Strings<'a> {
+        Strings {
+            elf,
+            offset,
+            len,
+            piece: Vec::new(),
+            from: 0,
+        }
+    }
+
+    /// The text at a place, at most [`NAME`] bytes; empty outside of the table. Places are asked for
+    /// in ascending order.
+    fn at(&mut self, place: u64) -> io::Result<&[u8]> {
+        let end = self.len.min(place.saturating_add(NAME as u64));
+        if place >= end {
+            return Ok(&[]);
+        }
+        if place < self.from || end > self.from + self.piece.len() as u64 {
+            self.read_from(place)?;
+        }
+        let skipped = (place - self.from) as usize;
+        let text = self.piece.get(skipped..).unwrap_or_default();
+        let text = text.get(..NAME).unwrap_or(text);
+        let end = text.iter().position(|&byte| byte == 0);
+        Ok(text.get(..end.unwrap_or(text.len())).unwrap_or_default())
+    }
+
+    fn read_from(&mut self, place: u64) -> io::Result<()> {
+        let len = Self::PIECE.min(self.len - place);
+        self.elf.allowance.read(len)?;
+        self.piece.resize(len as usize, 0);
+        let at = self.offset.checked_add(place);
+        let at = at.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        // A table that ends behind the file is a broken file's.
+        self.elf.file.read_exact_at(&mut self.piece, at)?;
+        self.from = place;
+        Ok(())
     }
 }
 
@@ -379,8 +482,11 @@ impl Symbols {
             if *first.get_or_insert(entry.address) != entry.address {
                 break;
             }
-            if address - entry.address < entry.size.max(1) {
-                let tail = &self.names[entry.name..];
+            if names.len() == ALIASES {
+                break;
+            }
+            if address - entry.address < u64::from(entry.size.max(1)) {
+                let tail = self.names.get(entry.name as usize..).unwrap_or_default();
                 let end = tail
                     .iter()
                     .position(|&byte| byte == 0)
@@ -424,6 +530,31 @@ mod tests {
         );
         let [frames, none] = elf.sections([b".eh_frame", b".nonsense"]).unwrap();
         assert!(!frames.unwrap().bytes.is_empty() && none.is_none());
+    }
+
+    /// Tables of holes take no room on the disk, and none here.
+    #[test]
+    fn files_with_holes_use_the_allowance_up() {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let path = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(path.path(), &bytes).unwrap();
+        let file = File::options().write(true).open(path.path()).unwrap();
+        file.set_len(8 << 30).unwrap();
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        let half = |at: usize| u64::from(u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()));
+        // Every section but the names of sections becomes 1 GiB of zeros (source: elf.h, Elf64_Shdr).
+        let (table, size, count, names) = (word(0x28), half(0x3a), half(0x3c), half(0x3e));
+        for number in (1..count).filter(|number| *number != names) {
+            let at = table + number * size;
+            file.write_all_at(&(1_u64 << 32).to_le_bytes(), at + 0x18)
+                .unwrap();
+            file.write_all_at(&(1_u64 << 30).to_le_bytes(), at + 0x20)
+                .unwrap();
+        }
+        let elf = ElfFile::open(File::open(path.path()).unwrap()).unwrap();
+        assert!(elf.symbols().is_err());
+        let error = elf.sections([b".eh_frame"]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]

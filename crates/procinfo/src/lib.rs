@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod allowance;
 mod arch;
 pub mod bpf;
 pub mod elf;
@@ -29,9 +30,11 @@ pub mod task;
 mod unwind_limits;
 mod windows;
 
+pub use allowance::Allowance;
 pub use midair_ptrace::{InvalidId, Pid, Tid};
 
-/// Text of a name or path for messages: what is not UTF-8 is shown as a replacement character.
+/// Text of a name or path for messages: what is not UTF-8 is shown as a replacement character. It
+/// may hold what a terminal obeys: that is left out where it is printed (`midair_failure::plain`).
 pub fn show(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

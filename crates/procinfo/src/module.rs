@@ -13,7 +13,7 @@ use midair_ptrace::{Memory, RemoteAddr};
 
 use crate::elf::{ElfFile, Symbols};
 use crate::maps::{self, Mapping};
-use crate::{Tid, show};
+use crate::{Allowance, Tid, show};
 
 /// A file that is mapped with at least one executable part.
 #[derive(Debug, Clone)]
@@ -76,6 +76,8 @@ pub struct Modules {
     /// Modules by address.
     pub list: Vec<Module>,
     loaded: Mutex<HashMap<usize, Arc<Loaded>>>,
+    /// How much may still be read of their files.
+    allowance: Allowance,
 }
 
 /// A module whose file is open.
@@ -116,6 +118,7 @@ impl Modules {
             mappings,
             list,
             loaded: Mutex::default(),
+            allowance: Allowance::default(),
         })
     }
 
@@ -156,7 +159,7 @@ impl Modules {
             .list
             .get(index)
             .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let elf = ElfFile::open(self.open(module)?)?;
+        let elf = ElfFile::within(self.open(module)?, self.allowance.clone())?;
         let part = module
             .parts
             .iter()
@@ -232,7 +235,7 @@ impl Modules {
         let in_memory = module.build_id(Memory::of(self.tid));
         let in_file = file
             .try_clone()
-            .and_then(ElfFile::open)
+            .and_then(|file| ElfFile::within(file, self.allowance.clone()))
             .map(|elf| elf.build_id)
             .unwrap_or_default();
         in_memory.is_some_and(|id| !id.is_empty() && id == in_file)

@@ -4,6 +4,7 @@
 //! that would be three thousand seeks and reads, tens of milliseconds of an attach. A mapping would
 //! do as well, but a file that somebody truncates would then end this process.
 
+use crate::allowance::{AT_ONCE, Allowance};
 use object::read::{ReadCache, ReadRef};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,6 +15,8 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes of a window.
 const WINDOW: u64 = 256 * 1024;
+/// Windows that are kept.
+const MOST: usize = 64;
 
 /// The reader.
 #[derive(Debug)]
@@ -45,6 +48,9 @@ impl<'a> Windows<'a> {
                 }
             }
             bytes.truncate(filled);
+            if self.loaded.len() >= MOST {
+                self.loaded.clear();
+            }
             self.loaded.insert(number, bytes);
         }
         Ok(self.loaded.get(&number).map_or(&[], Vec::as_slice))
@@ -53,6 +59,12 @@ impl<'a> Windows<'a> {
 
 impl Read for Windows<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        // Of a large table no second copy is kept.
+        if into.len() as u64 > WINDOW {
+            let count = self.file.read_at(into, self.at)?;
+            self.at += count as u64;
+            return Ok(count);
+        }
         let (number, offset) = (self.at / WINDOW, (self.at % WINDOW) as usize);
         let rest = self.window(number)?.get(offset..).unwrap_or_default();
         let count = rest.len().min(into.len());
@@ -77,22 +89,20 @@ impl Seek for Windows<'_> {
     }
 }
 
-/// Most bytes that are taken from one file immediately, and in all: what a file announces may be
-/// anything (and a file with holes may be of any length), and this process must not fall to it. The
-/// largest libraries of GPU runtimes have some hundred MiB of code and tables.
-const MOST: u64 = 1 << 30;
-
-/// A file's bytes for the ELF reader, within [`MOST`].
+/// A file's bytes for the ELF reader, as many as the process's [`Allowance`] and [`AT_ONCE`] let: what
+/// a file announces may be anything, and this process must not fall to it.
 #[derive(Debug)]
 pub(crate) struct Bounded<'a> {
     cache: ReadCache<Windows<'a>>,
+    allowance: &'a Allowance,
     taken: Cell<u64>,
 }
 
 impl<'a> Bounded<'a> {
-    pub(crate) fn over(file: &'a File) -> Bounded<'a> {
+    pub(crate) fn over(file: &'a File, allowance: &'a Allowance) -> Bounded<'a> {
         Bounded {
             cache: ReadCache::new(Windows::over(file)),
+            allowance,
             taken: Cell::new(0),
         }
     }
@@ -100,7 +110,10 @@ impl<'a> Bounded<'a> {
     fn take(&self, bytes: u64) -> Result<(), ()> {
         let taken = self.taken.get().saturating_add(bytes);
         self.taken.set(taken);
-        if taken > MOST { Err(()) } else { Ok(()) }
+        if taken > AT_ONCE {
+            return Err(());
+        }
+        self.allowance.read(bytes).map_err(drop)
     }
 }
 

@@ -1,0 +1,73 @@
+//! How much may be read of the files that one process has mapped.
+//!
+//! A process chooses what it maps: files with holes are as large as they like and take no room on
+//! the disk. What is read of them takes memory here, whether it lies on a disk or not.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes that are read of all files of a process. It bounds time: a few seconds.
+const READ: u64 = 4 << 30;
+/// Bytes that are kept of them until the process has been looked at: symbols and unwind tables. Those
+/// of PyTorch's libraries are some 100 MiB.
+const KEPT: u64 = 192 << 20;
+/// Bytes of one table that are in memory while it is read.
+pub(crate) const AT_ONCE: u64 = 128 << 20;
+
+/// What may still be read of one process's files. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Allowance(Arc<Left>);
+
+#[derive(Debug)]
+struct Left {
+    read: AtomicU64,
+    kept: AtomicU64,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Allowance(Arc::new(Left {
+            read: AtomicU64::new(READ),
+            kept: AtomicU64::new(KEPT),
+        }))
+    }
+}
+
+impl Allowance {
+    /// Takes bytes that are about to be read.
+    pub(crate) fn read(&self, bytes: u64) -> io::Result<()> {
+        take(&self.0.read, bytes)
+    }
+
+    /// Takes bytes that are about to be kept.
+    pub(crate) fn keep(&self, bytes: u64) -> io::Result<()> {
+        take(&self.0.kept, bytes)
+    }
+}
+
+fn take(left: &AtomicU64, bytes: u64) -> io::Result<()> {
+    let taken = left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));
+    taken.map(drop).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "the files that the process has mapped are too large together",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_share_what_is_left() {
+        let one = Allowance::default();
+        let other = one.clone();
+        one.keep(KEPT - 10).unwrap();
+        assert!(other.keep(11).is_err());
+        other.keep(10).unwrap();
+        assert!(one.keep(1).is_err() && one.read(READ).is_ok());
+    }
+}
