@@ -210,6 +210,9 @@ fn report_notice(news: &Notice, named: Option<Pid>, report: &Report) {
         NoticeKind::Ended(End::Lapsed) => report.note(&format!(
             "{label} runs on; this side was silent for too long, and its session is over"
         )),
+        NoticeKind::Ended(End::Full) => report.note(&format!(
+            "{label} runs on; its records reached --max-size, and its session is over"
+        )),
         NoticeKind::Ended(_) => report.note(&format!("{label} has ended")),
         NoticeKind::Watched => report.note(&format!(
             "{label} has no HIP, HSA or CUDA runtime yet, and is watched"
@@ -226,7 +229,7 @@ fn first_failure(code: u8, next: u8) -> u8 {
 fn target_code(end: End, report: &Report) -> u8 {
     let why = match end {
         // The trace is as complete as it can be; the warnings of the results say the rest.
-        End::Exited(_) | End::Yielded | End::Lapsed => return 0,
+        End::Exited(_) | End::Yielded | End::Lapsed | End::Full => return 0,
         End::Signal(number) => {
             let name = Signal::try_from(number)
                 .map_or_else(|_| number.to_string(), |signal| signal.as_str().to_owned());
@@ -291,7 +294,7 @@ fn detach(
     messages: &dyn Messages,
     report: &Report,
 ) -> Result<Box<dyn Trace>, Failure> {
-    let target_runs = !matches!(ended, Some(Ended::Target(_)));
+    let target_runs = !matches!(ended, Some(Ended::Target(end)) if end != End::Full);
     if target_runs {
         messages.detaching();
     }

@@ -54,7 +54,7 @@ pub(crate) fn check(
         .find_map(Check::failure)
         .map_or(0, |failure| failure.kind.exit_code());
     if as_json {
-        report.line(&document(request.pid, code, &checks).to_string());
+        report.json(&document(request.pid, code, &checks));
     } else {
         for line in lines(code, &checks) {
             report.line(&line);

@@ -9,8 +9,11 @@
 //! * [`attach`] runs one attach for both command lines; they differ in what they print
 //!   ([`attach::Messages`]).
 //!
+//! * [`report`] prints; all of it is written by one module, which lets nothing through that a terminal obeys.
+//!
 //! Standard output carries what was asked for; notes, warnings, progress and errors go to standard error.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod attach;
 pub mod command;
@@ -23,5 +26,6 @@ pub mod midair;
 mod ps;
 pub mod report;
 pub mod rocprofv3;
+mod terminal;
 mod version;
 pub mod wait;

@@ -350,7 +350,7 @@ impl Messages for MidairMessages {
         match ended {
             Ended::Signal(signal) => self.report.note(&format!("{} came", signal.as_str())),
             // The results report it.
-            Ended::Target(End::Yielded | End::Lapsed) => {}
+            Ended::Target(End::Yielded | End::Lapsed | End::Full) => {}
             Ended::Target(_) => self.report.note(&format!(
                 "{} has ended or shut its GPU runtime down",
                 self.whom
@@ -370,8 +370,8 @@ impl Messages for MidairMessages {
 
     fn written(&self, written: &Written) {
         if !written.table.is_empty() {
-            self.report.line(written.table.trim_end());
-            self.report.line("");
+            let table = written.table.trim_end();
+            self.report.table(&format!("{table}\n\n"));
         }
         for file in &written.files {
             self.report.line(&file.display().to_string());

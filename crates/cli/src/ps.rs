@@ -4,7 +4,7 @@ use midair_session::Pid;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use midair_failure::Failure;
+use midair_failure::{Failure, plain};
 use midair_session::{Listed, Listing};
 use nix::unistd::{Uid, User};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub(crate) fn run(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> 
     let all = matches.get_flag("all");
     let listing = engine.list(all);
     if matches.get_flag("json") {
-        report.line(&document(&listing).to_string());
+        report.json(&document(&listing));
         return 0;
     }
     let now = SystemTime::now();
@@ -70,12 +70,6 @@ fn user(uid: u32) -> String {
     }
 }
 
-/// A process's name and command line may hold any bytes: none of them may control the terminal.
-fn sanitized(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    text.chars().map(shown).collect()
-}
-
 /// The age of a process, in two units at most.
 fn age(started: SystemTime, now: SystemTime) -> String {
     let seconds = now.duration_since(started).unwrap_or_default().as_secs();
@@ -99,7 +93,7 @@ fn runtimes(listed: &Listed) -> String {
             .to_owned()
     });
     let all: Vec<String> = known.collect();
-    sanitized(&all.join(", "))
+    all.join(", ")
 }
 
 /// The reason in a word or two; the whole reason is in doctor and json.
@@ -153,15 +147,17 @@ fn table(
         };
         [
             pid,
-            sanitized(&user(found.uid)),
+            user(found.uid),
             runtimes(listed),
             listed.threads.to_string(),
             age(listed.started, now),
             listed.attached.to_owned(),
             attach(listed),
-            sanitized(&command),
+            command,
         ]
     });
+    // Before their widths are measured: names may hold any bytes.
+    let rows = rows.map(|row| row.map(|text| plain::line(&text).into_owned()));
     let rows: Vec<[String; 8]> = std::iter::once(HEAD.map(str::to_owned))
         .chain(rows)
         .collect();

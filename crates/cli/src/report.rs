@@ -1,9 +1,7 @@
-//! Lines on standard output and standard error.
-//!
-//! Nothing here fails. When the reader of a pipe has gone, the line is lost and the program continues, since
-//! a target that stays attached would be worse than a lost line.
+//! Lines on standard output and standard error: which are printed, and how they are marked. They
+//! are written by [`crate::terminal`].
 
-use std::io::{IsTerminal, Write};
+use crate::terminal::{Colour, Stream};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,7 +22,7 @@ pub struct Report {
 impl Report {
     /// For the program of this name, according to the environment and the terminal.
     pub fn new(program: &'static str) -> Report {
-        let terminal = std::io::stderr().is_terminal();
+        let terminal = Stream::Err.is_terminal();
         Report {
             program,
             verbosity: Verbosity::default(),
@@ -52,53 +50,59 @@ impl Report {
 
     /// A line of the result, on standard output, flushed.
     pub fn line(&self, text: &str) {
-        let mut out = std::io::stdout().lock();
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+        Stream::Out.line(text);
     }
 
     /// Text of the result that contains its own line ends.
     pub fn text(&self, text: &[u8]) {
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(text).and_then(|()| out.flush());
+        Stream::Out.lines(&String::from_utf8_lossy(text));
+    }
+
+    /// A JSON document, as one line.
+    pub fn json(&self, document: &serde_json::Value) {
+        Stream::Out.json(&document.to_string());
+    }
+
+    /// The table of a session, which has its own line ends and may have colours.
+    pub fn table(&self, table: &str) {
+        Stream::Out.tables(table);
     }
 
     /// The tables of a summary, on the console that the user chose.
     pub fn summary(&self, summary: Option<&(Console, String)>) {
         match summary {
-            Some((Console::Stdout, tables)) => self.text(tables.as_bytes()),
-            Some((Console::Stderr, tables)) => {
-                let mut err = std::io::stderr().lock();
-                let _ = err.write_all(tables.as_bytes()).and_then(|()| err.flush());
-            }
+            Some((Console::Stdout, tables)) => Stream::Out.lines(tables),
+            Some((Console::Stderr, tables)) => Stream::Err.lines(tables),
             None => {}
         }
     }
 
     /// Prints a failure, and on a second line its remedy. Returns its exit code.
     pub fn failure(&self, failure: &Failure) -> u8 {
-        self.marked("error", "31", &failure.what);
+        self.marked("error:", "31", &failure.what);
         if !failure.hint.is_empty() {
-            self.print_line(&format!("{} {}", self.painted("hint:", "36"), failure.hint));
+            self.clear_status();
+            Stream::Err.marked("", "hint:", self.colour("36"), &failure.hint);
         }
         failure.kind.exit_code()
     }
 
     /// An error that has no exit code of its own.
     pub fn error(&self, text: &str) {
-        self.marked("error", "31", text);
+        self.marked("error:", "31", text);
     }
 
     /// Something that the user should know.
     pub fn warning(&self, text: &str) {
         if self.verbosity >= Verbosity::Warning {
-            self.marked("warning", "33", text);
+            self.marked("warning:", "33", text);
         }
     }
 
     /// Further information for the user.
     pub fn info(&self, text: &str) {
         if self.verbosity >= Verbosity::Info {
-            self.marked("info", "2", text);
+            self.marked("info:", "2", text);
         }
     }
 
@@ -117,7 +121,7 @@ impl Report {
 
     /// How a table on standard output should look.
     pub fn table_style(&self) -> Style {
-        let terminal = std::io::stdout().is_terminal();
+        let terminal = Stream::Out.is_terminal();
         let columns = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
         let mut style = Style {
             colour: terminal && !plain(),
@@ -132,14 +136,13 @@ impl Report {
 
     /// Columns of the terminal that standard output is; None where it is none.
     pub fn columns(&self) -> Option<usize> {
-        let width = terminal_size::terminal_size_of(std::io::stdout());
-        width.map(|(width, _)| usize::from(width.0))
+        Stream::Out.columns()
     }
 
     /// A line on the terminal that the next one replaces.
     pub fn status(&self, text: &str) {
         if self.terminal {
-            replace_line(text);
+            Stream::Err.replace_line(text);
         }
     }
 
@@ -148,27 +151,23 @@ impl Report {
         self.terminal
     }
 
-    fn marked(&self, mark: &str, colour: &str, text: &str) {
-        self.print_line(&format!(
-            "{}: {} {text}",
-            self.program,
-            self.painted(&format!("{mark}:"), colour)
-        ));
+    fn marked(&self, mark: &'static str, colour: &'static str, text: &str) {
+        self.clear_status();
+        let before = format!("{}: ", self.program);
+        Stream::Err.marked(&before, mark, self.colour(colour), text);
     }
 
-    fn painted(&self, text: &str, colour: &str) -> String {
-        if self.colour {
-            format!("\x1b[{colour}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+    fn colour(&self, code: &'static str) -> Option<Colour> {
+        self.colour.then_some(Colour(code))
     }
 
     fn print_line(&self, text: &str) {
-        if self.terminal {
-            replace_line("");
-        }
-        let _ = writeln!(std::io::stderr().lock(), "{text}");
+        self.clear_status();
+        Stream::Err.line(text);
+    }
+
+    fn clear_status(&self) {
+        self.status("");
     }
 }
 
@@ -191,11 +190,6 @@ fn is_utf8() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-fn replace_line(text: &str) {
-    let mut err = std::io::stderr().lock();
-    let _ = write!(err, "\r\x1b[K{text}").and_then(|()| err.flush());
-}
-
 /// See [`Report::progress`].
 #[derive(Debug)]
 pub struct Progress {
@@ -211,11 +205,12 @@ impl Progress {
                 let mut shown = false;
                 while stopped.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout)
                 {
-                    replace_line(&format!("{what} ... {} s", began.elapsed().as_secs()));
+                    let seconds = began.elapsed().as_secs();
+                    Stream::Err.replace_line(&format!("{what} ... {seconds} s"));
                     shown = true;
                 }
                 if shown {
-                    replace_line("");
+                    Stream::Err.replace_line("");
                 }
             };
             // Without a thread no progress is shown, and nothing else is lost.

@@ -22,7 +22,7 @@ use crate::wait::Ended;
 pub fn command() -> Command {
     let command = Command::new("rocprofv3")
         .about("Profile GPU work of a program: start it, or attach to it while it runs")
-        .after_help("Exit codes: those of APP (126 and 127: it cannot be started); of an attach: 0 done, 2 usage, 10-28 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet, 35 some of several processes failed.")
+        .after_help("Exit codes: those of APP (126 and 127: it cannot be started); of an attach: 0 done, 2 usage, 10-28 refused, 30 detach failed, 31 process killed, 32 records lost, 33 output, 34 not built yet, 35 some of several processes failed, 36 --max-size reached.")
         .override_usage("rocprofv3 [OPTIONS] -- APP [ARGUMENTS]\n       rocprofv3 --pid PID [OPTIONS]")
         .args_override_self(true)
         .disable_help_flag(true)
@@ -170,9 +170,11 @@ impl Messages for Lines {
         ));
         match duration {
             None => self.report.line("Press Enter to detach..."),
-            Some(duration) => self
-                .report
-                .line(&format!("Attaching for {} msec...\n", duration.as_millis())),
+            Some(duration) => {
+                let msec = duration.as_millis();
+                self.report.line(&format!("Attaching for {msec} msec..."));
+                self.report.line("");
+            }
         }
     }
 
@@ -188,11 +190,13 @@ impl Messages for Lines {
 
     fn ended(&self, ended: Ended) {
         match ended {
-            Ended::Signal(signal) => self
-                .report
-                .line(&format!("\nCaught signal {}", signal.as_str())),
+            Ended::Signal(signal) => {
+                self.report.line("");
+                self.report
+                    .line(&format!("Caught signal {}", signal.as_str()));
+            }
             // The results report it.
-            Ended::Target(End::Yielded | End::Lapsed) => {}
+            Ended::Target(End::Yielded | End::Lapsed | End::Full) => {}
             Ended::Target(_) => self.report.note(&format!(
                 "process {} has ended or shut its GPU runtime down",
                 self.pid

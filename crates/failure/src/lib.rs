@@ -4,6 +4,8 @@
 //! (the command lines, the C interface, an analysis of results) reports failures in the same way.
 #![forbid(unsafe_code)]
 
+pub mod plain;
+
 use std::fmt;
 
 /// What went wrong. The discriminant is the exit code of the command lines.
@@ -64,6 +66,8 @@ pub enum Kind {
     NotBuilt = 34,
     /// Some of several processes succeeded and some failed; each that failed is named.
     Partial = 35,
+    /// The records reached their greatest size, and recording ended there; what was recorded until then is written.
+    Full = 36,
 }
 
 impl Kind {

@@ -4,6 +4,7 @@
 //! headers, in a test from a golden file.
 
 use crate::cuda;
+use crate::limits;
 use midair_record::event::{Header, Marker, kind};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -145,7 +146,7 @@ impl Names {
             kind, operation, ..
         } = marker.header;
         if has_message(kind, operation) {
-            String::from_utf8_lossy(message)
+            limits::text(message)
         } else {
             self.operation(kind, operation)
         }

@@ -4,6 +4,8 @@
 //! they are; we double them (RFC 4180), since what it writes then cannot be read back. Line breaks
 //! within a text become spaces: one record, one line. A dispatch or copy without times has 0 in
 //! both columns; why is said in the notes and in json.
+//!
+//! Decisions: FMT-001, FMT-020 (`docs/deviations/formats.md`).
 
 mod agents;
 mod cuda;
@@ -12,11 +14,13 @@ use crate::cuda::copy_operation;
 use crate::digits;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::{Job, address};
+use crate::limits;
 use crate::notes;
 use crate::sink::{Opened, Sink, Writer};
 use crate::stats;
 use midair_domain::KindSet;
 use midair_record::event::{NO_NODE, Record, kind};
+use std::borrow::Cow;
 
 const CALLS: &[&str] = &[
     "Domain",
@@ -101,6 +105,13 @@ const STATS: &[&str] = &[
 /// Last column of tables of several processes that have none of this name.
 const PROCESS: &str = "Process_Id";
 
+/// A kernel's name stands in each of its rows. Of a trace in which names take more than this beside
+/// [`NAME_SHARE`] bytes for each byte of the records, the rest of the rows has them short.
+const LONG_NAMES: u64 = 64 << 20;
+const NAME_SHARE: u64 = 16;
+/// Bytes of a name that every row has.
+const SHORT_NAME: usize = 256;
+
 /// LDS is given out in blocks of so many bytes.
 const LDS_BLOCK: u32 = 512;
 
@@ -176,6 +187,8 @@ struct Csv<'a> {
     tables: Vec<Table>,
     agents: OutputFile,
     row: Row,
+    /// Names that were written short.
+    shortened: u64,
 }
 
 /// Begins the files of records, those that have any, and the one of agents.
@@ -208,15 +221,19 @@ pub(crate) fn open<'a>(jobs: &'a [Job<'a>], files: &FileSet) -> Opened<'a> {
         tables,
         agents: agents::begin(files, together)?,
         row: Row::default(),
+        shortened: 0,
     }))
 }
 
 impl Writer for Csv<'_> {
     fn begin<'s>(&'s mut self, job: &'s Job<'s>) -> Result<Box<dyn Sink + 's>, WriteError> {
+        let bytes = job.trace.records.bytes();
+        self.row.names = LONG_NAMES.saturating_add(NAME_SHARE.saturating_mul(bytes));
         Ok(Box::new(Rows {
             job,
             tables: &mut self.tables,
             row: &mut self.row,
+            shortened: &mut self.shortened,
         }))
     }
 
@@ -228,7 +245,7 @@ impl Writer for Csv<'_> {
             statistics(self.jobs, files)?;
         }
         files.add(agents::fill(self.agents, self.jobs)?)?;
-        notes::write(self.jobs, files)
+        notes::write_with(self.jobs, files, self.shortened)
     }
 }
 
@@ -237,6 +254,7 @@ struct Rows<'s> {
     job: &'s Job<'s>,
     tables: &'s mut [Table],
     row: &'s mut Row,
+    shortened: &'s mut u64,
 }
 
 impl Sink for Rows<'_> {
@@ -261,6 +279,7 @@ impl Sink for Rows<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<(), WriteError> {
+        *self.shortened += std::mem::take(&mut self.row.shortened);
         Ok(())
     }
 }
@@ -332,32 +351,55 @@ fn begin(files: &FileSet, suffix: &str, columns: &[&str]) -> Result<OutputFile, 
 
 /// One line under construction; kept between records to save the allocation.
 #[derive(Debug, Default)]
-struct Row(Vec<u8>);
+struct Row {
+    line: Vec<u8>,
+    /// Bytes that long names may still take.
+    names: u64,
+    /// How many names were written short.
+    shortened: u64,
+}
 
 impl Row {
     fn separate(&mut self) {
-        if !self.0.is_empty() {
-            self.0.push(b',');
+        if !self.line.is_empty() {
+            self.line.push(b',');
         }
     }
 
     fn text(&mut self, text: &str) -> &mut Self {
         self.separate();
-        self.0.push(b'"');
+        self.line.push(b'"');
         for byte in text.bytes() {
             match byte {
-                b'"' => self.0.extend_from_slice(b"\"\""),
-                b'\n' | b'\r' => self.0.push(b' '),
-                other => self.0.push(other),
+                b'"' => self.line.extend_from_slice(b"\"\""),
+                b'\n' | b'\r' => self.line.push(b' '),
+                other => self.line.push(other),
             }
         }
-        self.0.push(b'"');
+        self.line.push(b'"');
         self
+    }
+
+    /// A name that stands in many rows.
+    fn name(&mut self, name: Cow<'_, str>) -> &mut Self {
+        if name.len() <= SHORT_NAME {
+            return self.text(&name);
+        }
+        match self.names.checked_sub(name.len() as u64) {
+            Some(left) => {
+                self.names = left;
+                self.text(&name)
+            }
+            None => {
+                self.shortened += 1;
+                self.text(&limits::cut(name, SHORT_NAME))
+            }
+        }
     }
 
     fn number(&mut self, number: impl Into<i128>) -> &mut Self {
         self.separate();
-        digits::push(&mut self.0, number);
+        digits::push(&mut self.line, number);
         self
     }
 
@@ -373,17 +415,17 @@ impl Row {
     /// A number that is a text already.
     fn raw(&mut self, text: &str) -> &mut Self {
         self.separate();
-        self.0.extend_from_slice(text.as_bytes());
+        self.line.extend_from_slice(text.as_bytes());
         self
     }
 
     fn end(&mut self) -> &[u8] {
-        self.0.push(b'\n');
-        &self.0
+        self.line.push(b'\n');
+        &self.line
     }
 
     fn clear(&mut self) {
-        self.0.clear();
+        self.line.clear();
     }
 }
 
@@ -418,7 +460,7 @@ fn kernel_row(row: &mut Row, job: &Job<'_>, record: &Record<'_>) {
         .number(kernel.tid)
         .number(kernel.dispatch_id);
     row.number(kernel.kernel_id)
-        .text(&job.kernel_name(kernel))
+        .name(job.kernel_name(kernel))
         .number(kernel.correlation);
     row.number(kernel.start).number(kernel.end);
     let (lds, registers) = match extra {

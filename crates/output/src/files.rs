@@ -1,11 +1,19 @@
 //! Files that appear complete or not at all.
 //!
-//! Each is written under a temporary name beside its final one (mode 0600, never over something
-//! that exists) and renamed when everything of the trace is written. When anything fails, the
-//! temporary files are removed; files of an earlier run stay.
+//! Each is written without a name, in its final directory (mode 0600), and gets its name when
+//! everything of the trace is written: when this process is killed before that, nothing stays.
+//! Where the file system has no files without names, and for a file that something else opens by
+//! its name, there is a temporary name beside the final one, never over something that exists. When
+//! anything fails, temporary files are removed; those of a process that was killed are removed by
+//! the next one that writes there ([`stale`]). Files of an earlier run stay.
 
+mod stale;
+
+use crate::names::LONGEST_SUFFIX;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -91,9 +99,7 @@ fn our_uid() -> u32 {
 /// # Errors
 /// What the writing would fail with.
 pub(crate) fn probe(directory: &Path, prefix: &str) -> Result<(), WriteError> {
-    // As long as the longest suffix, with what makes a name a temporary one.
-    const LONGEST: &str = "_memory_allocation_trace.csv.4194304.63.tmp.";
-    let path = directory.join(format!("{prefix}{LONGEST}"));
+    let path = directory.join(format!("{prefix}{LONGEST_SUFFIX}"));
     match fs::symlink_metadata(&path) {
         Err(source)
             if !matches!(
@@ -134,22 +140,125 @@ pub(crate) struct FileSet {
     outdated: Vec<PathBuf>,
 }
 
-/// A file under its temporary name; removed unless it is renamed.
+/// A file that has not got its name yet.
 #[derive(Debug)]
 struct Pending {
-    temporary: PathBuf,
+    /// Keeps a file without a name, and the lock of one with a temporary name.
+    file: File,
+    /// Its name beside the final one, if it has one; removed unless the file is renamed.
+    temporary: Option<PathBuf>,
     path: PathBuf,
-    renamed: bool,
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if !self.renamed {
+        if let Some(temporary) = &self.temporary {
             // Nothing more can be done about a file that cannot be removed; the failure that led
             // here is reported.
-            let _ = fs::remove_file(&self.temporary);
+            let _ = fs::remove_file(temporary);
         }
     }
+}
+
+impl Pending {
+    /// Begins an empty file for `path`: without a name where that works.
+    fn begin(path: PathBuf) -> Result<Pending, WriteError> {
+        let failed = |source| WriteError::File {
+            path: path.clone(),
+            source,
+        };
+        let unnamed = path.parent().and_then(|directory| unnamed(directory).ok());
+        if let Some(file) = unnamed {
+            return Ok(Pending {
+                file,
+                temporary: None,
+                path,
+            });
+        }
+        let create = |name: &Path| {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600).open(name)
+        };
+        let (file, temporary) = beside(&path, create).map_err(failed)?;
+        let _locked = file.try_lock();
+        Ok(Pending {
+            file,
+            temporary: Some(temporary),
+            path,
+        })
+    }
+
+    fn failed(&self, source: io::Error) -> WriteError {
+        WriteError::File {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    /// Its temporary name, which it gets here if it had none.
+    fn temporary(&mut self) -> Result<&Path, WriteError> {
+        if self.temporary.is_none() {
+            let linked = beside(&self.path, |name| link(&self.file, name));
+            let ((), name) = linked.map_err(|source| self.failed(source))?;
+            self.temporary = Some(name);
+        }
+        Ok(self.temporary.as_deref().unwrap_or(&self.path))
+    }
+
+    /// Gives it its name, in the place of what has this name.
+    fn name(&mut self) -> Result<(), WriteError> {
+        if self.temporary.is_none() && link(&self.file, &self.path).is_ok() {
+            return Ok(());
+        }
+        let path = self.path.clone();
+        let renamed = fs::rename(self.temporary()?, path);
+        renamed.map_err(|source| self.failed(source))?;
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+/// A new file without a name, locked, that can get one.
+fn unnamed(directory: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .write(true)
+        .custom_flags(OFlag::O_TMPFILE.bits())
+        .mode(0o600)
+        .open(directory)?;
+    // By this way it will get its name.
+    fs::symlink_metadata(own_link(&file))?;
+    // Whoever else may have the file open has no name for it.
+    let _locked = file.try_lock();
+    Ok(file)
+}
+
+fn own_link(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// Gives a file without a name a name that nothing has.
+fn link(file: &File, name: &Path) -> io::Result<()> {
+    let follow = AtFlags::AT_SYMLINK_FOLLOW;
+    let own = own_link(file);
+    nix::unistd::linkat(AT_FDCWD, own.as_str(), AT_FDCWD, name, follow).map_err(io::Error::from)
+}
+
+/// Makes something under a temporary name beside `path`; the name is hidden, and its numbers tell
+/// apart two sessions that write to one directory.
+fn beside<T>(
+    path: &Path,
+    mut make: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<(T, PathBuf)> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    for attempt in 0..stale::ATTEMPTS {
+        let temporary = path.with_file_name(stale::name(&name, attempt));
+        match make(&temporary) {
+            Ok(made) => return Ok((made, temporary)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 impl FileSet {
@@ -173,6 +282,7 @@ impl FileSet {
             path: directory.clone(),
             source,
         })?;
+        stale::remove(&directory);
         let stem = if stem.is_empty() {
             String::new()
         } else {
@@ -193,7 +303,9 @@ impl FileSet {
 
     /// Begins `PREFIX_suffix`.
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
-        let (file, pending) = self.begin(suffix)?;
+        let pending = Pending::begin(self.path(suffix))?;
+        let file = pending.file.try_clone();
+        let file = file.map_err(|source| pending.failed(source))?;
         Ok(OutputFile {
             writer: BufWriter::with_capacity(128 * 1024, file),
             pending,
@@ -202,46 +314,18 @@ impl FileSet {
 
     /// Begins `PREFIX_suffix` as an empty file that something else opens by its temporary name.
     pub(crate) fn reserve(&self, suffix: &str) -> Result<ReservedFile, WriteError> {
-        let (_, pending) = self.begin(suffix)?;
+        let mut pending = Pending::begin(self.path(suffix))?;
+        pending.temporary()?;
         Ok(ReservedFile(pending))
     }
 
-    fn begin(&self, suffix: &str) -> Result<(File, Pending), WriteError> {
-        let name = format!("{}{suffix}", self.stem);
-        let path = self.directory.join(&name);
-        let failed = |source| WriteError::File {
-            path: path.clone(),
-            source,
-        };
-        // Hidden while unfinished; the pid tells apart two sessions that write to one directory.
-        for attempt in 0..64 {
-            let temporary = format!(".{name}.{}.{attempt}.tmp", std::process::id());
-            let temporary = path.with_file_name(temporary);
-            match OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&temporary)
-            {
-                Ok(file) => {
-                    let pending = Pending {
-                        temporary,
-                        path,
-                        renamed: false,
-                    };
-                    return Ok((file, pending));
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed(error)),
-            }
-        }
-        Err(failed(io::ErrorKind::AlreadyExists.into()))
+    fn path(&self, suffix: &str) -> PathBuf {
+        self.directory.join(format!("{}{suffix}", self.stem))
     }
 
     /// `PREFIX_suffix` of an earlier trace goes when this one gets its names.
     pub(crate) fn outdate(&mut self, suffix: &str) {
-        self.outdated
-            .push(self.directory.join(format!("{}{suffix}", self.stem)));
+        self.outdated.push(self.path(suffix));
     }
 
     /// Takes a finished file.
@@ -258,11 +342,7 @@ impl FileSet {
     /// Gives all files their names and returns these.
     pub(crate) fn commit(mut self) -> Result<Vec<PathBuf>, WriteError> {
         for pending in &mut self.ready {
-            fs::rename(&pending.temporary, &pending.path).map_err(|source| WriteError::File {
-                path: pending.path.clone(),
-                source,
-            })?;
-            pending.renamed = true;
+            pending.name()?;
         }
         for path in &self.outdated {
             match fs::remove_file(path) {
@@ -290,15 +370,12 @@ pub(crate) struct ReservedFile(Pending);
 impl ReservedFile {
     /// Where it is now: an empty file that only we use.
     pub(crate) fn temporary(&self) -> &Path {
-        &self.0.temporary
+        self.0.temporary.as_deref().unwrap_or(&self.0.path)
     }
 
     /// The error for a failed write to this file.
     pub(crate) fn failed(&self, source: io::Error) -> WriteError {
-        WriteError::File {
-            path: self.0.path.clone(),
-            source,
-        }
+        self.0.failed(source)
     }
 }
 
@@ -319,10 +396,7 @@ impl OutputFile {
 
     /// The error for a failed write to this file.
     pub(crate) fn failed(&self, source: io::Error) -> WriteError {
-        WriteError::File {
-            path: self.pending.path.clone(),
-            source,
-        }
+        self.pending.failed(source)
     }
 
     fn finish(mut self) -> Result<Pending, WriteError> {
@@ -469,9 +543,62 @@ mod tests {
         let done = files.create("done.csv").unwrap();
         files.add(done).unwrap();
         let open = files.create("open.csv").unwrap();
-        assert_eq!(entries(&directory.path().join("sub")).len(), 2);
-        drop((files, open));
         assert!(entries(&directory.path().join("sub")).is_empty());
+        let reserved = files.reserve("open.db").unwrap();
+        assert_eq!(entries(&directory.path().join("sub")).len(), 1);
+        drop((files, open, reserved));
+        assert!(entries(&directory.path().join("sub")).is_empty());
+    }
+
+    /// As where there are no files without names.
+    #[test]
+    fn a_file_with_a_temporary_name_gets_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut files = FileSet::new(directory.path(), "r").unwrap();
+        for suffix in ["new.db", "old.db"] {
+            let file = files.reserve(suffix).unwrap();
+            fs::write(file.temporary(), "db").unwrap();
+            files.add_reserved(file);
+        }
+        fs::write(directory.path().join("r_old.db"), "old").unwrap();
+        files.commit().unwrap();
+        assert_eq!(entries(directory.path()), ["r_new.db", "r_old.db"]);
+        let whole = fs::read(directory.path().join("r_old.db")).unwrap();
+        assert_eq!(whole, b"db");
+    }
+
+    /// Begins files and dies. Started by `a_process_that_is_killed_leaves_nothing_for_long`.
+    #[test]
+    #[ignore = "dies by a signal: a_process_that_is_killed_leaves_nothing_for_long starts it"]
+    fn within_a_process_that_is_killed() {
+        let directory = std::env::var("MIDAIR_DIES_IN").unwrap();
+        let mut files = FileSet::new(Path::new(&directory), "r").unwrap();
+        let mut done = files.create("done.csv").unwrap();
+        done.put(b"x").unwrap();
+        files.add(done).unwrap();
+        let _open = files.create("open.csv").unwrap();
+        let _reserved = files.reserve("results.db").unwrap();
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_killed_leaves_nothing_for_long() {
+        let directory = tempfile::tempdir().unwrap();
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--test-threads=1"])
+            .arg("files::tests::within_a_process_that_is_killed")
+            .env("MIDAIR_DIES_IN", directory.path())
+            .output()
+            .unwrap();
+        let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+        assert_eq!(signal, Some(9), "{output:?}");
+        // What has no name is gone already, where the file system has such.
+        let left = entries(directory.path());
+        let unnamed_work = unnamed(directory.path()).is_ok();
+        assert!(left.iter().all(|name| name.ends_with(".tmp")), "{left:?}");
+        assert_eq!(left.len(), if unnamed_work { 1 } else { 3 }, "{left:?}");
+        FileSet::new(directory.path(), "another").unwrap();
+        assert!(entries(directory.path()).is_empty());
     }
 
     /// A full disk is met at the flush, since writes are buffered.

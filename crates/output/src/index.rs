@@ -4,13 +4,16 @@
 //! It is fed record by record while a session collects, and is complete when the last one was
 //! appended. Its size depends on how many different kernels, code objects, queues, streams and
 //! calls there are, not on how often they occur. The target writes all of these, so each has a
-//! limit. What exceeds it is counted and reported.
+//! limit, and their names have one together ([`limits::NAMES`]). What exceeds it is counted and
+//! reported.
 
 mod cuda;
 
 use crate::api::has_message;
 use crate::cuda as names;
+use crate::limits::{self, Budget};
 use midair_domain::{KindSet, sets};
+use midair_failure::plain;
 use midair_record::event::{
     Allocation, Api, CodeObject, Copy, CudaTransfer, Header, Kernel, KernelSymbol, Marker, Queue,
     QueueCounts, Record, RuntimeInit, Scratch, Untimed, flag, kind,
@@ -209,6 +212,10 @@ pub struct Index {
     pub notes_left_out: u64,
     /// Descriptions of kernels and code objects with impossible numbers.
     pub ids_refused: u64,
+    /// Bytes of these names.
+    names: Budget<{ limits::NAMES }>,
+    /// Descriptions that were left out because their names did not fit into that.
+    pub names_refused: u64,
     /// What only a CUDA process has.
     pub cuda: Cuda,
 }
@@ -247,9 +254,14 @@ impl Index {
                 }
             }
             Record::CodeObject(object, uri) => {
-                if self.id_fits(object.code_object_id) {
+                let id = object.code_object_id;
+                let known = self
+                    .code_objects
+                    .get(&id)
+                    .map_or(0, |known| known.uri.len());
+                if self.id_fits(id) && self.name_fits(known, uri) {
                     self.code_objects.insert(
-                        object.code_object_id,
+                        id,
                         Object {
                             record: *object,
                             uri: uri.to_vec(),
@@ -258,9 +270,11 @@ impl Index {
                 }
             }
             Record::KernelSymbol(symbol, name) => {
-                if self.id_fits(symbol.kernel_id) {
+                let id = symbol.kernel_id;
+                let known = self.symbols.get(&id).map_or(0, |known| known.name.len());
+                if self.id_fits(id) && self.name_fits(known, name) {
                     self.symbols.insert(
-                        symbol.kernel_id,
+                        id,
                         Symbol {
                             record: *symbol,
                             name: name.to_vec(),
@@ -332,6 +346,13 @@ impl Index {
         fits
     }
 
+    /// Whether there is room for a name in the place of one of `known` bytes.
+    fn name_fits(&mut self, known: usize, name: &[u8]) -> bool {
+        let fits = self.names.replace(known, name.len());
+        self.names_refused += u64::from(!fits);
+        fits
+    }
+
     fn add_call(&mut self, api: &Api) {
         self.cuda.seen |= sets::CUDA_CALLS.contains(api.header.kind);
         self.add_stream(api.stream);
@@ -397,7 +418,7 @@ impl Index {
             self.add_operation(kind, operation, marker.start, marker.end);
             return;
         }
-        let name = String::from_utf8_lossy(message);
+        let name = limits::text(message);
         let fits = self.markers.len() < MOST_MARKERS
             && self.marker_bytes + name.len() <= MOST_MARKER_BYTES;
         // The name is usually known: it is looked up before a copy of it is made.
@@ -527,9 +548,9 @@ pub(crate) fn untimed(flags: u8, reason: u32) -> Option<&'static str> {
 
 /// Bytes of the target as one line that no terminal obeys.
 fn printable(text: &[u8]) -> String {
-    String::from_utf8_lossy(text)
+    limits::text(text)
         .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
+        .map(|c| if plain::is_obeyed(c) { ' ' } else { c })
         .collect()
 }
 

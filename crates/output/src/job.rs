@@ -3,7 +3,8 @@
 use crate::api::Names;
 use crate::cuda::devices::{self, Agents};
 use crate::index::Index;
-use crate::kernel_name;
+use crate::kernel_name::Namer;
+use crate::limits;
 use crate::model::{AgentIndex, Plan, Trace};
 use midair_agents::Agent;
 use midair_record::event::Kernel;
@@ -30,19 +31,18 @@ pub(crate) struct Job<'a> {
     pub(crate) plan: &'a Plan,
     /// The machine's agents, and those that records brought.
     agents: Agents<'a>,
-    /// Names of kernels as the user wants them.
+    /// Names of kernels as the user wants them, of those that have one ([`Namer`]).
     kernels: HashMap<u64, String>,
 }
 
 impl<'a> Job<'a> {
     pub(crate) fn new(trace: &'a Trace, names: &'a Names, plan: &'a Plan) -> Job<'a> {
         let index = trace.records.index();
-        let format =
-            |name: &[u8]| kernel_name::formatted(&String::from_utf8_lossy(name), plan.kernel_names);
+        let mut namer = Namer::new(plan.kernel_names);
         let kernels = index
             .symbols
             .iter()
-            .map(|(id, symbol)| (*id, format(&symbol.name)))
+            .filter_map(|(id, symbol)| Some((*id, namer.name(&symbol.name)?)))
             .collect();
         let agents = if index.is_cuda() {
             Agents::of_cuda(&trace.agents, &index.cuda.devices)
@@ -114,15 +114,29 @@ impl<'a> Job<'a> {
     }
 
     /// Name of a kernel by its id.
-    pub(crate) fn kernel_name_by_id(&self, id: u64) -> &str {
-        self.kernels.get(&id).map_or(UNSEEN_KERNEL, String::as_str)
+    pub(crate) fn kernel_name_by_id(&self, id: u64) -> Cow<'_, str> {
+        self.known_kernel(id)
+            .unwrap_or(Cow::Borrowed(UNSEEN_KERNEL))
+    }
+
+    /// Name of a kernel with a description: the symbol itself where it got none.
+    fn known_kernel(&self, id: u64) -> Option<Cow<'_, str>> {
+        match self.kernels.get(&id) {
+            Some(name) => Some(Cow::Borrowed(name)),
+            None => Some(limits::text(&self.index.symbols.get(&id)?.name)),
+        }
+    }
+
+    /// Whether a kernel with a description has a name of its own.
+    pub(crate) fn is_named(&self, id: u64) -> bool {
+        self.kernels.contains_key(&id)
     }
 
     /// Name of a dispatch's kernel; where its symbol was never seen, one made of the kernel
     /// object's address, so that different kernels stay different.
     pub(crate) fn kernel_name(&self, kernel: &Kernel) -> Cow<'_, str> {
-        match self.kernels.get(&kernel.kernel_id) {
-            Some(name) => Cow::Borrowed(name),
+        match self.known_kernel(kernel.kernel_id) {
+            Some(name) => name,
             // CUDA's kernels have no such address.
             None if kernel.kernel_object == 0 && self.index.is_cuda() => {
                 Cow::Owned(format!("unknown_kernel#{}", kernel.kernel_id))

@@ -21,6 +21,7 @@ use crate::arguments;
 use crate::cuda::copy_direction;
 use crate::files::{FileSet, OutputFile, WriteError};
 use crate::job::Job;
+use crate::limits;
 use crate::model::{Console, Format, SummaryTo};
 use crate::sink::{Opened, Sink, Writer};
 use emit::Emit;
@@ -325,7 +326,7 @@ fn message<W: io::Write>(out: &mut Emit<W>, marker: &Marker, text: &[u8]) -> io:
     }
     out.open_object()?;
     out.number("key", marker.correlation)?;
-    out.text("value", &String::from_utf8_lossy(text))?;
+    out.text("value", &limits::text(text))?;
     out.close_object()
 }
 

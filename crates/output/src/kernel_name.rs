@@ -1,11 +1,14 @@
 //! Names of kernels: from the code object's symbol to what people read.
 
+use crate::limits::{self, Budget};
 use crate::model::KernelNames;
 use cpp_demangle::{DemangleNodeType, DemangleOptions, DemangleWrite, ParseOptions, Symbol};
 use std::fmt;
 
-/// Bytes of a demangled name beyond which the mangled one is kept: substitutions can make a short symbol huge.
-const LONGEST: usize = 64 * 1024;
+/// Bytes of a demangled name beyond which the mangled one is kept: substitutions can make a short
+/// symbol huge. What is written of a name is shorter ([`limits::NAME`]), but the truncated name is
+/// found from its end.
+const LONGEST: usize = 16 * 1024;
 /// Nesting beyond which a symbol is not demangled.
 const DEEPEST: u32 = 96;
 
@@ -22,31 +25,99 @@ pub(crate) struct Spellings {
 
 /// Spellings of a symbol (bytes of the target: any).
 pub(crate) fn spellings(symbol: &[u8], names: KernelNames) -> Spellings {
-    let symbol = String::from_utf8_lossy(symbol);
+    let symbol = limits::text(symbol);
     let demangled = demangle(&symbol);
     let truncated = truncate(&demangled).to_owned();
     Spellings {
         formatted: formatted(&symbol, names),
-        demangled,
-        truncated,
+        demangled: short(demangled),
+        truncated: short(truncated),
+    }
+}
+
+/// A symbol whose name is not demangled: the same in all three spellings.
+pub(crate) fn unchanged(symbol: &[u8]) -> Spellings {
+    let symbol = limits::text(symbol).into_owned();
+    Spellings {
+        formatted: bare(&symbol).to_owned(),
+        demangled: symbol.clone(),
+        truncated: symbol,
+    }
+}
+
+fn short(name: String) -> String {
+    limits::cut(name.into(), limits::NAME).into_owned()
+}
+
+/// The symbol without the suffix of a kernel's descriptor.
+fn bare(symbol: &str) -> &str {
+    symbol.strip_suffix(".kd").unwrap_or(symbol)
+}
+
+/// Names the kernels of one process, as the user asked for it, until the names take too much
+/// together ([`limits::DEMANGLED`]): a short symbol may have a long name.
+pub(crate) struct Namer {
+    names: KernelNames,
+    given: Budget<{ limits::DEMANGLED }>,
+    is_over: bool,
+}
+
+impl Namer {
+    pub(crate) fn new(names: KernelNames) -> Namer {
+        Namer {
+            names,
+            given: Budget::default(),
+            is_over: false,
+        }
+    }
+
+    /// The name of a symbol; None when no more may be given. Names count as long as they were before
+    /// they were cut: a target can make the work a hundred times as long as the symbol.
+    pub(crate) fn name(&mut self, symbol: &[u8]) -> Option<String> {
+        if self.is_over {
+            return None;
+        }
+        let (name, work) = formatted_by(&limits::text(symbol), self.names);
+        self.is_over = !self.given.take(symbol.len() + work);
+        Some(name)
+    }
+
+    /// The name of a symbol, or else the symbol.
+    pub(crate) fn name_or_symbol(&mut self, symbol: &[u8]) -> String {
+        self.name(symbol)
+            .unwrap_or_else(|| bare(&limits::text(symbol)).to_owned())
     }
 }
 
 /// The name that the user asked for.
 pub(crate) fn formatted(symbol: &str, names: KernelNames) -> String {
-    let bare = symbol.strip_suffix(".kd").unwrap_or(symbol);
-    match names {
-        KernelNames::Mangled => bare.to_owned(),
-        KernelNames::Demangled => demangle(bare),
-        KernelNames::Truncated => truncate(&demangle(bare)).to_owned(),
+    formatted_by(symbol, names).0
+}
+
+/// The name that the user asked for, and the bytes that were written for it.
+fn formatted_by(symbol: &str, names: KernelNames) -> (String, usize) {
+    let bare = bare(symbol);
+    if names == KernelNames::Mangled {
+        return (short(bare.to_owned()), 0);
     }
+    let (whole, work) = demangle_by(bare);
+    let name = match names {
+        KernelNames::Truncated => truncate(&whole).to_owned(),
+        _ => whole,
+    };
+    (short(name), work)
 }
 
 /// Demangles, or returns the text as it is.
 pub(crate) fn demangle(symbol: &str) -> String {
+    demangle_by(symbol).0
+}
+
+/// As [`demangle`], with the bytes that were written for it.
+fn demangle_by(symbol: &str) -> (String, usize) {
     let options = ParseOptions::default().recursion_limit(DEEPEST);
     let Ok(parsed) = Symbol::<&str>::new_with_options(symbol, &options) else {
-        return symbol.to_owned();
+        return (symbol.to_owned(), 0);
     };
     let options = DemangleOptions::new().recursion_limit(DEEPEST);
     let written = |options: &DemangleOptions| -> Option<String> {
@@ -55,8 +126,9 @@ pub(crate) fn demangle(symbol: &str) -> String {
         Some(out.0)
     };
     let Some(full) = written(&options) else {
-        return symbol.to_owned();
+        return (symbol.to_owned(), LONGEST);
     };
+    let work = full.len();
     // Something within a function, and no function among template arguments, whose types all demanglers write.
     let name = if full.contains(")::") && !symbol.contains("L_Z") {
         match written(&options.no_return_type()) {
@@ -66,7 +138,7 @@ pub(crate) fn demangle(symbol: &str) -> String {
     } else {
         full
     };
-    with_suffixes(name)
+    (with_suffixes(name), work)
 }
 
 /// A name with the type that the function itself returns, and without those of functions around

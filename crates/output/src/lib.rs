@@ -24,6 +24,7 @@ mod index;
 mod job;
 mod json;
 mod kernel_name;
+mod limits;
 mod model;
 pub mod names;
 mod notes;
@@ -95,6 +96,9 @@ pub fn check(plan: &Plan) -> Result<(), WriteError> {
 /// The tables of the plan's summaries and where they go, when that is a console: the caller prints
 /// them. A tool inside the target has no console to print on.
 pub fn console_summary(trace: &Trace, names: &Names, plan: &Plan) -> Option<(Console, String)> {
+    if !plan.has_summary() {
+        return None;
+    }
     summary::console(&[Job::new(trace, names, plan)], plan)
 }
 
@@ -104,6 +108,9 @@ pub fn console_summary_together(
     names: &Names,
     plan: &Plan,
 ) -> Option<(Console, String)> {
+    if !plan.has_summary() {
+        return None;
+    }
     let jobs: Vec<Job<'_>> = parts
         .iter()
         .map(|trace| Job::new(trace, names, plan))

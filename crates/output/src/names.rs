@@ -8,12 +8,18 @@
 //! Where AMD's tool does not do what its manual says, we do: `%q{NAME}` works, and `%nid%` is the
 //! pid where there is no rank.
 
+use midair_failure::plain;
 use std::path::{Path, PathBuf};
 
 /// Rounds of expansion: values that name each other would otherwise go on for ever.
 const MOST_ROUNDS: usize = 16;
 /// Bytes beyond which nothing more is expanded (a path has at most 4096).
 const LONGEST: usize = 8192;
+/// Bytes of the value of a key: a file name has at most 255 (NAME_MAX), with what follows the value
+/// ([`LONGEST_SUFFIX`]). Longer ones are cut. The working directory is the user's own.
+const LONGEST_VALUE: usize = 255 - LONGEST_SUFFIX.len();
+/// The longest that may follow a prefix: a suffix, with what makes a name a temporary one.
+pub(crate) const LONGEST_SUFFIX: &str = "_memory_allocation_trace.csv.4194304.63.tmp.";
 
 /// The directory when none is asked for: the caller's own.
 pub const DEFAULT_DIRECTORY: &str = "%cwd%";
@@ -186,12 +192,15 @@ fn variable(text: &str, keys: &Keys) -> Option<(usize, String)> {
     ))
 }
 
-/// A value of the target within a file name: no directories, no control characters, nothing that leads upwards.
+/// A value of the target within a file name: no directories, nothing that a terminal obeys or that
+/// leads upwards, and not longer than [`LONGEST_VALUE`].
 fn harmless(value: &str) -> String {
+    let value = value.get(..value.floor_char_boundary(LONGEST_VALUE));
     let value: String = value
+        .unwrap_or_default()
         .chars()
         .map(|c| {
-            if c.is_control() || matches!(c, ' ' | '/') {
+            if plain::is_obeyed(c) || matches!(c, ' ' | '/') {
                 '_'
             } else {
                 c
@@ -224,16 +233,16 @@ fn named(name: &str, keys: &Keys) -> Option<String> {
         "launch_date" => keys.launch(keys.variable("ROCPROF_DATE_FORMAT").unwrap_or("%F")),
         "launch_time" => keys.launch(keys.variable("ROCPROF_TIME_FORMAT").unwrap_or("%F_%H.%M")),
         "tag" => keys.tag(),
-        "argv" => keys.arguments(0).join("_"),
-        "args" => keys.arguments(1).join("_"),
-        "argt" => keys.tag() + &keys.arguments(1).join("_"),
+        "argv" => keys.joined(String::new(), 0),
+        "args" => keys.joined(String::new(), 1),
+        "argt" => keys.joined(keys.tag(), 1),
         _ => {
             let index: usize = name
                 .strip_prefix("arg")
                 .filter(|n| n.bytes().all(|b| b.is_ascii_digit()))?
                 .parse()
                 .ok()?;
-            keys.arguments(0).into_iter().nth(index).unwrap_or_default()
+            keys.arguments(0).nth(index).unwrap_or_default()
         }
     })
 }
@@ -269,13 +278,13 @@ impl Keys {
     }
 
     /// Arguments from `first` on, each made fit for a file name; a `--` behind the program is left out.
-    fn arguments(&self, first: usize) -> Vec<String> {
+    fn arguments(&self, first: usize) -> impl Iterator<Item = String> {
         let dashes = self.command.get(1).is_some_and(|argument| argument == "--");
         let kept = self
             .command
             .iter()
             .enumerate()
-            .filter(|(at, _)| !(dashes && *at == 1));
+            .filter(move |(at, _)| !(dashes && *at == 1));
         kept.map(|(_, argument)| {
             harmless(argument.trim())
                 .trim_start_matches('.')
@@ -283,7 +292,22 @@ impl Keys {
                 .to_owned()
         })
         .skip(first)
-        .collect()
+    }
+
+    /// The arguments from `first` on behind `text`, as many as fit.
+    fn joined(&self, text: String, first: usize) -> String {
+        let mut out = text;
+        for (at, argument) in self.arguments(first).enumerate() {
+            if out.len() > LONGEST_VALUE {
+                break;
+            }
+            if at > 0 {
+                out.push('_');
+            }
+            out.push_str(&argument);
+        }
+        out.truncate(out.floor_char_boundary(LONGEST_VALUE));
+        out
     }
 
     /// The launch in the given format: the parts of strftime(3) that make sense in a file name.
@@ -294,7 +318,7 @@ impl Keys {
         let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
         let mut out = String::new();
         let mut chars = format.chars();
-        while let Some(c) = chars.next() {
+        while let Some(c) = chars.next().filter(|_| out.len() <= LONGEST_VALUE) {
             if c != '%' {
                 out.push(c);
                 continue;
@@ -407,6 +431,37 @@ mod tests {
         let mut keys = keys();
         keys.environment = vec!["B=%env{B}%%env{B}%%env{B}%%env{B}%".into()];
         assert!(expand("%env{B}%", &keys).len() <= LONGEST);
+    }
+
+    /// A target's command line and environment may be of any size.
+    #[test]
+    fn values_fit_a_file_name() {
+        let mut keys = keys();
+        keys.command = vec!["/bin/".to_owned() + &"ä".repeat(5_000_000); 3];
+        keys.environment = vec![
+            "LONG=".to_owned() + &"%argv%".repeat(1_000_000),
+            "ROCPROF_DATE_FORMAT=".to_owned() + &"%F".repeat(1_000_000),
+            "TURNED=a\u{202e}b\u{2028}c".to_owned(),
+        ];
+        for key in [
+            "%tag%",
+            "%argv%",
+            "%args%",
+            "%argt%",
+            "%arg2%",
+            "%launch_date%",
+        ] {
+            let value = expand(key, &keys);
+            assert!(
+                value.len() + LONGEST_SUFFIX.len() <= 255,
+                "{key}: {}",
+                value.len()
+            );
+            assert!(value.len() > 200, "{key}: {value}");
+        }
+        // A value may name keys: then it is the whole that has a limit.
+        assert!(expand("%env{LONG}%", &keys).len() <= LONGEST);
+        assert_eq!(expand("%env{TURNED}%", &keys), "a_b_c");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::files::{FileSet, WriteError};
 use crate::job::Job;
+use crate::limits;
 use std::fmt::Write;
 
 impl Job<'_> {
@@ -14,6 +15,13 @@ impl Job<'_> {
             notes.push(format!(
                 "{} more notes were left out",
                 self.index.notes_left_out
+            ));
+        }
+        if self.index.names_refused > 0 {
+            notes.push(format!(
+                "{} kernels or code objects are not described: names of this process take more than {} MiB",
+                self.index.names_refused,
+                limits::NAMES >> 20
             ));
         }
         if self.index.ids_refused > 0 {
@@ -54,10 +62,24 @@ impl Job<'_> {
 
 /// `notes.txt` beside the files of formats that cannot hold notes; only when there are any.
 pub(crate) fn write(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteError> {
-    let report = match jobs {
+    write_with(jobs, files, 0)
+}
+
+/// As [`write`], where so many names stand in csv files cut.
+pub(crate) fn write_with(
+    jobs: &[Job<'_>],
+    files: &mut FileSet,
+    shortened: u64,
+) -> Result<(), WriteError> {
+    let mut report = match jobs {
         [job] => job.report(),
         jobs => jobs.iter().map(of_many).collect(),
     };
+    if shortened > 0 {
+        report.push_str(&format!(
+            "csv: {shortened} rows have only the beginning of a kernel's name: such names took more than 64 MiB and 16 times the bytes of the records\n"
+        ));
+    }
     if report.is_empty() {
         // Notes about an earlier trace of this name are not true of this one.
         files.outdate("notes.txt");

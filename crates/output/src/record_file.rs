@@ -5,10 +5,14 @@
 //! are fed afterwards, in one walk and in constant memory. The bytes come from the target, so each
 //! record is decoded once before it is kept: what the writers read later is well formed. The same
 //! decoding feeds the [`Index`], so that no pass over the file is needed for it.
+//!
+//! The file has a limit. Where it is reached, what happens from then on is counted and not kept;
+//! what records refer to is in the index all the same.
 
 use crate::files::WriteError;
 use crate::index::Index;
-use midair_record::event::{self, Header, MAX_RECORD, Plain, Record};
+use midair_record::event::{self, Header, MAX_RECORD, Plain, Record, kind};
+use midair_record::spool::{DROP_SLOTS, drop_slot};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -34,6 +38,8 @@ pub struct RecordWriter {
     written: u64,
     records: u64,
     malformed_bytes: u64,
+    limit: u64,
+    beyond: [u64; DROP_SLOTS],
     index: Index,
 }
 
@@ -50,8 +56,22 @@ impl RecordWriter {
             written: 0,
             records: 0,
             malformed_bytes: 0,
+            limit: u64::MAX,
+            beyond: [0; DROP_SLOTS],
             index: Index::default(),
         })
+    }
+
+    /// With at most so many bytes of records.
+    #[must_use]
+    pub fn limited(mut self, bytes: u64) -> RecordWriter {
+        self.limit = bytes;
+        self
+    }
+
+    /// Whether a record was left out because of the limit. From then on all are.
+    pub fn is_full(&self) -> bool {
+        self.beyond.iter().any(|count| *count > 0)
     }
 
     /// Appends whole records, as the spool's reader hands them over. At the first malformed one the
@@ -65,13 +85,26 @@ impl RecordWriter {
         if self.pending.len() + bytes.len() > BLOCK {
             self.flush()?;
         }
-        let (mut at, mut kept) = (0, 0);
+        let (mut at, mut kept, mut kept_bytes) = (0, 0, 0);
+        let (before, mut full) = (self.bytes(), self.is_full());
         while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
             match event::decode(rest) {
                 Ok((record, size)) => {
-                    self.index.add(&record);
                     at += size;
-                    kept += 1;
+                    // A note has no header, and is a description.
+                    let kind = record.header().map_or(kind::NOTE, |header| header.kind);
+                    let describes = kind >= kind::FIRST_DESCRIPTION;
+                    full |= before.saturating_add(at as u64) > self.limit && !describes;
+                    if !full {
+                        kept_bytes = at;
+                        kept += 1;
+                    }
+                    // Of descriptions the index has all that is needed.
+                    if !full || describes {
+                        self.index.add(&record);
+                    } else if let Some(count) = self.beyond.get_mut(drop_slot(kind)) {
+                        *count += 1;
+                    }
                 }
                 Err(_) => {
                     self.malformed_bytes += rest.len() as u64;
@@ -80,7 +113,7 @@ impl RecordWriter {
             }
         }
         self.pending
-            .extend_from_slice(bytes.get(..at).unwrap_or_default());
+            .extend_from_slice(bytes.get(..kept_bytes).unwrap_or_default());
         self.records += kept;
         Ok(kept)
     }
@@ -126,6 +159,8 @@ impl RecordWriter {
             len: self.written,
             records: self.records,
             malformed_bytes: self.malformed_bytes,
+            limit: self.limit,
+            beyond: self.beyond,
             index: self.index,
         })
     }
@@ -138,6 +173,8 @@ pub struct RecordFile {
     len: u64,
     records: u64,
     malformed_bytes: u64,
+    limit: u64,
+    beyond: [u64; DROP_SLOTS],
     index: Index,
 }
 
@@ -165,6 +202,16 @@ impl RecordFile {
     /// Bytes from the target that were no records.
     pub fn malformed_bytes(&self) -> u64 {
         self.malformed_bytes
+    }
+
+    /// The limit of bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Records that were left out because of the limit, by [`drop_slot`].
+    pub fn beyond(&self) -> &[u64; DROP_SLOTS] {
+        &self.beyond
     }
 
     /// Visits the records whose kind is wanted, in the order in which they were appended.
@@ -307,6 +354,39 @@ mod tests {
         let file = writer.finish().unwrap();
         assert_eq!(ids(&file), [1, 2, 4]);
         assert_eq!(file.malformed_bytes(), 8 + kernel(3).len() as u64 + 3);
+    }
+
+    #[test]
+    fn beyond_the_limit_records_are_counted_and_descriptions_kept() {
+        use midair_record::event::KernelSymbol;
+        let size = kernel(0).len() as u64;
+        let writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+        let mut writer = writer.limited(2 * size + 1);
+        let header = Header {
+            kind: kind::KERNEL_SYMBOL,
+            ..Header::default()
+        };
+        let symbol = |kernel_id| {
+            let symbol = KernelSymbol {
+                header,
+                kernel_id,
+                name_len: 1,
+                ..KernelSymbol::default()
+            };
+            event::encode(&symbol, b"k")
+        };
+        let piece = [kernel(1), kernel(2), kernel(3), symbol(7)].concat();
+        assert_eq!(writer.append(&piece).unwrap(), 2);
+        assert!(writer.is_full() && writer.bytes() == 2 * size);
+        // Once full, also for what would fit.
+        assert_eq!(writer.append(&symbol(8)).unwrap(), 0);
+        assert_eq!(writer.append(&kernel(4)).unwrap(), 0);
+        let file = writer.finish().unwrap();
+        assert_eq!(ids(&file), [1, 2]);
+        assert_eq!(file.beyond()[drop_slot(kind::KERNEL_DISPATCH)], 2);
+        assert_eq!(file.beyond().iter().sum::<u64>(), 2);
+        assert!(file.index().symbols.contains_key(&7) && file.index().symbols.contains_key(&8));
+        assert_eq!((file.index().dispatches, file.malformed_bytes()), (2, 0));
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn add_operations(by_name: &mut BTreeMap<String, Stat>, job: &Job<'_>, kinds: Ki
     if kinds.contains(kind::KERNEL_DISPATCH) {
         // Several code objects can have one kernel (a library loaded for each device): one line for a name.
         for (id, stat) in &index.kernels {
-            add(job.kernel_name_by_id(*id).to_owned(), stat);
+            add(job.kernel_name_by_id(*id).into_owned(), stat);
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::index::Stat;
 use crate::job::Job;
 use crate::model::{Console, Plan, SummaryTo, Unit};
 use crate::stats::{self, DomainStats, exponent};
+use midair_failure::plain;
 use regex_lite::Regex;
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -17,6 +18,10 @@ use std::fmt::Write;
 /// Least width of the columns of names and domains.
 const NAME: usize = 40;
 const DOMAIN: usize = 12;
+/// Characters of a row's other columns.
+const NUMBERS: usize = 160;
+/// Characters of a table at most: rows beyond are summed up in one.
+const MOST_BYTES: usize = 16 << 20;
 /// On a console every line is indented by so much; in a file by nothing.
 const INDENT: &str = "    ";
 
@@ -111,6 +116,16 @@ fn table(out: &mut String, plan: &Plan, title: &str, domains: &[&DomainStats], i
     let longest = |of: fn(&(String, &'static str, &Stat)) -> usize| rows.iter().map(of).max();
     let name = longest(|row| row.0.chars().count()).unwrap_or(0).max(NAME);
     let domain = longest(|row| row.1.len()).unwrap_or(0).max(DOMAIN);
+    // Every row is as long as the longest name.
+    let most = MOST_BYTES / (name + domain + NUMBERS);
+    let left_out = rows.len().saturating_sub(most);
+    let mut others = Stat::default();
+    for (_, _, stat) in rows.drain(rows.len() - left_out..) {
+        others.merge(stat);
+    }
+    if left_out > 0 {
+        rows.push((format!("({left_out} others)"), "", &others));
+    }
     let unit = plan.summary_unit;
 
     let _ = writeln!(out, "\n{indent}ROCPROFV3 {title}:\n");
@@ -176,7 +191,7 @@ fn shortest(value: f64) -> String {
 /// Names come from the target: nothing that a terminal would obey gets through.
 fn printable(name: &str) -> String {
     name.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
+        .map(|c| if plain::is_obeyed(c) { '?' } else { c })
         .collect()
 }
 

@@ -6,9 +6,10 @@
 use crate::api::Names;
 use crate::index::{Index, Stat};
 use crate::job::UNSEEN_KERNEL;
-use crate::kernel_name;
+use crate::kernel_name::Namer;
 use crate::model::KernelNames;
 use midair_domain::{Ranked, sets};
+use midair_failure::plain;
 use midair_record::event::kind;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -147,15 +148,14 @@ fn processes(sessions: &[Of<'_>], style: Style) -> String {
 /// Kernels by time on the device. Dispatches without times are not in it; a line below says how many there are.
 fn kernels(indexes: &[&Index], title: &str, kernel_names: KernelNames, style: Style) -> String {
     // Several code objects can have one kernel (a library loaded for each device): one line for a name.
+    let mut namer = Namer::new(kernel_names);
     let mut by_name: HashMap<String, Stat> = HashMap::new();
     for (index, (id, stat)) in indexes
         .iter()
         .flat_map(|index| index.kernels.iter().map(move |entry| (index, entry)))
     {
         let name = match index.symbols.get(id) {
-            Some(symbol) => {
-                kernel_name::formatted(&String::from_utf8_lossy(&symbol.name), kernel_names)
-            }
+            Some(symbol) => namer.name_or_symbol(&symbol.name),
             None => UNSEEN_KERNEL.to_owned(),
         };
         by_name.entry(name).or_default().merge(stat);
@@ -302,7 +302,7 @@ fn fold_rest(lines: &mut Vec<Line>, style: Style) {
 fn fit(text: &str, width: usize, unicode: bool) -> String {
     let clean: Vec<char> = text
         .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
+        .map(|c| if plain::is_obeyed(c) { '?' } else { c })
         .collect();
     if clean.len() <= width {
         return clean.into_iter().collect();

@@ -7,7 +7,7 @@ use midair_output::{
     Console, Format, Names, Outcome, Plan, RecordFile, Trace, WriteError, console_summary, table,
 };
 use midair_record::spool::{DROP_SLOTS, outcome};
-use midair_settings::Settings;
+use midair_settings::{DEFAULT_MAX_BYTES, MAX_BYTES, Settings};
 use std::path::PathBuf;
 
 /// How the target ended.
@@ -23,6 +23,8 @@ pub enum End {
     Yielded,
     /// It runs on. The session ended because its lease expired: the attacher was silent for too long.
     Lapsed,
+    /// It runs on. The session ended because its records reached their greatest size.
+    Full,
 }
 
 /// Describes how the target ended.
@@ -34,6 +36,7 @@ pub fn describe(end: End) -> String {
         End::Exec => "it became another program by exec".to_owned(),
         End::Yielded => "it goes on, with another profiler that this one gave way to".to_owned(),
         End::Lapsed => "it goes on, and is recorded no more".to_owned(),
+        End::Full => "it goes on; the records reached their greatest size".to_owned(),
     }
 }
 
@@ -107,7 +110,9 @@ impl Finished {
             Some(end @ (End::Signal(_) | End::Exec)) => Some(end),
             _ => None,
         };
-        let lost = lost(&self.dropped);
+        let mut lost = lost(&self.dropped, "");
+        lost.extend(self::lost(self.records.beyond(), BEYOND));
+        let full = full(&self.records);
         let truncated = truncated(self.outcome);
         let mut notes = self.notes;
         notes.extend(outcome_notes(self.outcome));
@@ -117,12 +122,14 @@ impl Finished {
                 self.records.malformed_bytes()
             ));
         }
-        let ordinary = killed.is_none() && self.failure.is_none() && truncated.is_none();
+        let ordinary =
+            killed.is_none() && self.failure.is_none() && truncated.is_none() && full.is_none();
         let text = match (&self.failure, self.ended) {
             (Some(failure), _) => failure.what.clone(),
             (None, Some(End::Yielded)) => {
                 "another profiler came, and this session gave way to it".to_owned()
             }
+            (None, _) if full.is_some() => full.clone().unwrap_or_default(),
             (None, _) if truncated.is_some() => truncated.unwrap_or_default().to_owned(),
             (None, Some(end)) => format!("the process ended while attached: {}", describe(end)),
             (None, None) => "complete".to_owned(),
@@ -140,6 +147,7 @@ impl Finished {
             plan,
             system_backend: self.settings.text("ROCPROF_PERFETTO_BACKEND") == Some("system"),
             killed,
+            full,
             truncated,
             failure: self.failure,
         }
@@ -153,6 +161,7 @@ pub(crate) struct Ready {
     pub(crate) plan: Plan,
     system_backend: bool,
     killed: Option<End>,
+    full: Option<String>,
     truncated: Option<&'static str>,
     failure: Option<Failure>,
 }
@@ -204,6 +213,11 @@ impl Ready {
                 return Some(Failure::new(
                     Kind::TargetKilled,
                     format!("the process ended while attached: {}", describe(end)),
+                ));
+            }
+            if let Some(why) = &self.full {
+                return Some(Failure::new(Kind::Full, why).hint(
+                    "record less, for a shorter time, or with a larger --max-size",
                 ));
             }
             if let Some(why) = self.truncated {
@@ -305,18 +319,44 @@ pub fn check(settings: &Settings, identity: &Identity) -> Result<PathBuf, Failur
 /// What the account of lost records calls those that only describe.
 const DESCRIPTIONS: &str = "descriptions of agents, queues or kernels";
 
-fn lost(dropped: &[u64; DROP_SLOTS]) -> Vec<(String, u64)> {
+/// Ends the name of records that were left out because of the limit of their size.
+const BEYOND: &str = " beyond --max-size";
+
+/// What to say of a session whose records reached the limit of their size.
+fn full(records: &RecordFile) -> Option<String> {
+    let beyond = records.beyond().iter().any(|count| *count > 0);
+    beyond.then(|| {
+        format!(
+            "the records reached --max-size ({} MiB), and recording ended there: what happened until then is written",
+            records.limit() >> 20
+        )
+    })
+}
+
+/// The limit of the bytes of one session's records.
+///
+/// # Errors
+/// [`Kind::Usage`] where the setting is no number.
+pub fn record_limit(settings: &Settings) -> Result<u64, Failure> {
+    let number = settings.number(MAX_BYTES);
+    let number = number.map_err(|bad| Failure::new(Kind::Usage, bad.to_string()))?;
+    Ok(number.unwrap_or(DEFAULT_MAX_BYTES))
+}
+
+fn lost(dropped: &[u64; DROP_SLOTS], how: &str) -> Vec<(String, u64)> {
     let what = |number: usize| {
         let domain = u8::try_from(number).ok().and_then(midair_domain::domain);
-        domain
+        let records = domain
             .filter(|domain| domain.built)
-            .map_or(DESCRIPTIONS, |domain| domain.files.records)
+            .map_or(DESCRIPTIONS, |domain| domain.files.records);
+        format!("{records}{how}")
     };
     let mut lost: Vec<(String, u64)> = Vec::new();
     for (number, count) in dropped.iter().enumerate().filter(|(_, count)| **count > 0) {
-        match lost.iter_mut().find(|(name, _)| name == what(number)) {
+        let what = what(number);
+        match lost.iter_mut().find(|(name, _)| *name == what) {
             Some((_, sum)) => *sum += count,
-            None => lost.push((what(number).to_owned(), *count)),
+            None => lost.push((what, *count)),
         }
     }
     lost

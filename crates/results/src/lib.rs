@@ -9,7 +9,7 @@ mod identity;
 mod plan;
 mod together;
 
-pub use finished::{End, Finished, Written, check, describe};
+pub use finished::{End, Finished, Written, check, describe, record_limit};
 pub use identity::Identity;
 pub use midair_output::Console;
 pub use midair_output::table::Style;

@@ -6,6 +6,8 @@
 //! `rocattach: error: ...`, followed by a `hint:` line where there is a remedy. When a detach returns the
 //! output files are complete.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod connect;
 mod engine;
 mod sessions;
@@ -51,10 +53,12 @@ fn report(failure: &Failure) -> u32 {
     midair_session::rocattach_status(failure.kind)
 }
 
-/// One write per line. A closed standard error is not our caller's failure.
+/// One write per line. A closed standard error is not our caller's failure. What other processes
+/// are called is in it: nothing that a terminal obeys gets through.
 fn print_line(text: &str) {
     use std::io::Write;
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    let line = format!("{}\n", midair_failure::plain::line(text));
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// What the environment asks for.

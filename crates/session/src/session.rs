@@ -12,7 +12,7 @@ use midair_procinfo::Pid;
 use midair_ptrace::{fault, sys};
 use midair_record::offer::{MAX_TOOLS, Offer, Reply};
 use midair_record::spool::{Reader, ReaderOptions, command, outcome, state, status};
-use midair_results::{End, Finished, Identity, describe};
+use midair_results::{End, Finished, Identity, describe, record_limit};
 use midair_settings::{Settings, TOOLS_BY_NAME};
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::fs::File;
@@ -102,6 +102,7 @@ impl Prepared {
                 format!("no temporary file for records: {error}"),
             )
         })?;
+        let records = records.limited(record_limit(&request.settings)?);
         let tools = tools
             .files
             .iter()
@@ -267,7 +268,8 @@ impl Session {
     }
 
     /// Collects the records that are there, renews the lease, and tells the state. Does not wait. Call it
-    /// about every 100 ms.
+    /// about every 100 ms. [`End::Full`] says that the records have reached their greatest size: the target
+    /// is still attached, and further records are only counted until [`Session::detach`].
     ///
     /// # Errors
     /// When records cannot be stored (the disk is full). The session is still on.
@@ -287,6 +289,7 @@ impl Session {
         }
         Ok(match self.ended {
             Some(end) => Event::TargetExited(end),
+            None if self.records.is_full() => Event::TargetExited(End::Full),
             None => Event::Running {
                 records: self.records.records(),
                 bytes: self.records.bytes(),
@@ -411,6 +414,7 @@ impl Session {
             0 => boottime(),
             time => time,
         };
+        let full = self.records.is_full().then_some(End::Full);
         let records = self.records.finish().map_err(|error| {
             Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
         })?;
@@ -421,7 +425,7 @@ impl Session {
                 records,
                 dropped: self.reader.dropped(),
                 outcome: reason,
-                ended: self.ended,
+                ended: self.ended.or(full),
                 failure,
                 notes: self.notes,
             },

@@ -33,6 +33,7 @@ pub const fn rocattach_status(kind: Kind) -> u32 {
         | Kind::TargetKilled
         | Kind::Incomplete
         | Kind::Output
-        | Kind::Partial => ERROR,
+        | Kind::Partial
+        | Kind::Full => ERROR,
     }
 }

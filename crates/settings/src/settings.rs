@@ -44,8 +44,17 @@ pub const CUDA_RUNTIME_API_TRACE: &str = ask(kind::CUDA_RUNTIME_API).name();
 pub const CUDA_DRIVER_API_TRACE: &str = ask(kind::CUDA_DRIVER_API).name();
 /// The CUPTI to use in a CUDA process: an absolute path in its mount namespace.
 pub const CUPTI: &str = "MIDAIR_CUPTI";
+/// The most bytes that the records of one process may take.
+pub const MAX_BYTES: &str = "MIDAIR_MAX_BYTES";
+/// The same where nothing is said: some forty million records.
+pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 3] = [CUDA_RUNTIME_API_TRACE, CUDA_DRIVER_API_TRACE, CUPTI];
+pub const OURS: [&str; 4] = [
+    CUDA_RUNTIME_API_TRACE,
+    CUDA_DRIVER_API_TRACE,
+    CUPTI,
+    MAX_BYTES,
+];
 
 /// Whether a variable of the attacher's environment travels with an attach: those that begin with `ROCP`,
 /// except two, and [`OURS`].

@@ -11,7 +11,7 @@ use midair_failure::{Failure, Kind};
 use midair_ids::{Pid, Tid};
 use midair_record::event;
 use midair_record::spool::{DEFAULT_SIZE, DROP_SLOTS, Reader, ReaderOptions, outcome};
-use midair_results::{Console, Finished, Identity, RecordWriter, Style, Written};
+use midair_results::{Console, Finished, Identity, RecordWriter, Style, Written, record_limit};
 use midair_settings::{ALIASES, Settings, Verbosity, options};
 use std::ffi::CString;
 use std::io::Write;
@@ -124,6 +124,7 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
             )
             .hint("name one in ROCPROF_TMPDIR")
         })?;
+    let records = records.limited(record_limit(&settings)?);
     let (base, len) = reader.mapping();
     let (stop, stopped) = channel();
     let (give, done) = channel();
@@ -351,7 +352,9 @@ fn print_failure(kind: SessionKind, settings: &Settings, failure: &Failure) {
     }
 }
 
-/// A line on standard error, in one write. A line that cannot be written is dropped.
+/// A line on standard error, in one write, with nothing in it that a terminal obeys. A line that
+/// cannot be written is dropped.
 fn print_line(text: &str) {
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    let line = format!("{}\n", midair_failure::plain::line(text));
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -1,5 +1,6 @@
 //! See `midair_cli::midair`.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::process::ExitCode;
 

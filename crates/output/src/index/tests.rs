@@ -179,3 +179,33 @@ fn a_snapshot_grows_with_the_session() {
     );
     assert_eq!((before.untimed, after.untimed), (0, 1));
 }
+
+/// A symbol with a name of so many bytes.
+fn symbol(kernel_id: u64, len: usize) -> Vec<u8> {
+    let symbol = KernelSymbol {
+        header: Header {
+            kind: kind::KERNEL_SYMBOL,
+            ..Header::default()
+        },
+        kernel_id,
+        name_len: len as u32,
+        ..KernelSymbol::default()
+    };
+    event::encode(&symbol, &vec![b'k'; len])
+}
+
+#[test]
+fn names_of_kernels_have_a_total() {
+    let mut writer = RecordWriter::create_in(&std::env::temp_dir()).unwrap();
+    // The same one again and again takes its place once.
+    for _ in 0..40_000 {
+        writer.append(&symbol(1, 4000)).unwrap();
+    }
+    assert_eq!(writer.index().names_refused, 0);
+    let fit = (limits::NAMES / 4000) as u64;
+    for id in 1..=fit + 10 {
+        writer.append(&symbol(id, 4000)).unwrap();
+    }
+    let index = writer.finish().unwrap().into_index();
+    assert_eq!((index.symbols.len() as u64, index.names_refused), (fit, 10));
+}

@@ -6,7 +6,9 @@ use super::emit::Emit;
 use crate::index::{Object, Symbol};
 use crate::job::Job;
 use crate::kernel_name::{self, Spellings};
+use crate::limits;
 use midair_record::event::{CodeObject, KernelSymbol};
+use std::collections::BTreeMap;
 use std::io;
 
 /// Bytes of AMD's code object and kernel symbol data (source: api/rocprofiler_sdk.json).
@@ -15,11 +17,23 @@ const DATA_SIZE: u32 = 88;
 const STORAGE_FILE: u32 = 1;
 const STORAGE_MEMORY: u32 = 2;
 
+/// Dummies for ids that nothing has, beside four for each that something has. Our SDK counts ids
+/// from 1, so a larger gap is a target's invention: behind it only what is there is listed.
+const GAPS: u64 = 4096;
+
+/// The ids of a list, in order.
+fn listed<T>(all: &BTreeMap<u64, T>) -> impl Iterator<Item = u64> {
+    let last = all.last_key_value().map_or(0, |(id, _)| *id);
+    let filled = last.min(4 * all.len() as u64 + GAPS);
+    let beyond = all.range(filled + 1..).map(|(id, _)| *id);
+    (0..=filled).chain(beyond)
+}
+
 pub(super) fn code_objects<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> io::Result<()> {
     let objects = &job.index.code_objects;
     out.key("code_objects")?;
     out.open_array()?;
-    for id in 0..=objects.last_key_value().map_or(0, |(id, _)| *id) {
+    for id in listed(objects) {
         code_object(out, job, id, objects.get(&id))?;
     }
     out.close_array()
@@ -39,7 +53,7 @@ pub(super) fn code_object<W: io::Write>(
         Some(_) => STORAGE_FILE,
     };
     let uri = object
-        .map(|object| String::from_utf8_lossy(&object.uri))
+        .map(|object| limits::text(&object.uri))
         .unwrap_or_default();
     out.open_object()?;
     out.number("size", if object.is_some() { DATA_SIZE } else { 0 })?;
@@ -73,7 +87,7 @@ pub(super) fn kernel_symbols<W: io::Write>(out: &mut Emit<W>, job: &Job<'_>) -> 
     let symbols = &job.index.symbols;
     out.key("kernel_symbols")?;
     out.open_array()?;
-    for id in 0..=symbols.last_key_value().map_or(0, |(id, _)| *id) {
+    for id in listed(symbols) {
         kernel_symbol(out, job, id, symbols.get(&id))?;
     }
     out.close_array()
@@ -88,10 +102,13 @@ pub(super) fn kernel_symbol<W: io::Write>(
 ) -> io::Result<()> {
     let record = symbol.map_or_else(KernelSymbol::default, |symbol| symbol.record);
     let name = symbol
-        .map(|symbol| String::from_utf8_lossy(&symbol.name))
+        .map(|symbol| limits::text(&symbol.name))
         .unwrap_or_default();
     let spellings = match symbol {
-        Some(symbol) => kernel_name::spellings(&symbol.name, job.plan.kernel_names),
+        Some(symbol) if job.is_named(id) => {
+            kernel_name::spellings(&symbol.name, job.plan.kernel_names)
+        }
+        Some(symbol) => kernel_name::unchanged(&symbol.name),
         // AMD's dummy is spelt so.
         None => Spellings {
             formatted: "0".into(),

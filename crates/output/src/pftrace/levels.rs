@@ -14,6 +14,8 @@ use std::collections::{BinaryHeap, HashMap};
 const WINDOW: usize = 1 << 14;
 /// Live allocations that are remembered. The release of any further one is not subtracted.
 const MOST_LIVE: usize = 1 << 18;
+/// Nodes, and queues with scratch memory, that are counted. A target can name any number of either.
+const MOST_COUNTED: usize = 1 << 14;
 
 /// Keeps numbers of counter tracks apart from those of others.
 const COUNTERS: u64 = u64::MAX;
@@ -124,10 +126,17 @@ impl Levels {
                 (Level::Allocated(node), 0, bytes)
             }
             Change::Scratch { node, queue, bytes } => {
+                let known = self.scratch.contains_key(&(node, queue));
+                if !known && self.scratch.len() >= MOST_COUNTED {
+                    return None;
+                }
                 let before = self.scratch.insert((node, queue), bytes).unwrap_or(0);
                 (Level::Scratch(node), bytes, before)
             }
         };
+        if !self.values.contains_key(&level) && self.values.len() >= MOST_COUNTED {
+            return None;
+        }
         let value = self.values.entry(level).or_default();
         *value = value.saturating_add(more).saturating_sub(less);
         Some(level)

@@ -12,6 +12,9 @@ use std::collections::HashMap;
 
 /// Lanes of one track beyond this many are one, in which slices may cross.
 const MOST_LANES: usize = 1024;
+/// Tracks and lanes of a trace beyond this many together are one ([`TrackKey::Others`]): a target
+/// can name any number of threads.
+const MOST: usize = 1 << 15;
 
 /// A track, by what it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +34,8 @@ pub(super) enum TrackKey {
     Own(u8),
     /// Changes of scratch memory on a node.
     Scratch(u32),
+    /// All tracks beyond the limit.
+    Others,
 }
 
 impl TrackKey {
@@ -55,6 +60,7 @@ impl TrackKey {
             TrackKey::Own(kind::UNIFIED_MEMORY) => [9, 0, 0],
             TrackKey::Own(kind) => [10, u64::from(kind), 0],
             TrackKey::Scratch(node) => [7, u64::from(node), 0],
+            TrackKey::Others => [11, 0, 0],
         }
     }
 }
@@ -63,6 +69,8 @@ impl TrackKey {
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
     lanes: HashMap<TrackKey, Vec<Lane>>,
+    /// How many lanes all tracks have.
+    count: usize,
     /// Numbers of threads other than the main one, in the order in which they appear.
     threads: HashMap<u32, u64>,
 }
@@ -94,14 +102,16 @@ impl Tracks {
         start: u64,
         end: u64,
     ) -> Result<u64, WriteError> {
+        let key = self.within_limit(key);
         let lanes = self.lanes.entry(key).or_default();
         let mut take = |lane: &mut Lane| lane.take(key.rule(), start, end);
         let number = match lanes.iter_mut().position(&mut take) {
             Some(number) => number,
-            None if lanes.len() < MOST_LANES => {
+            None if lanes.is_empty() || (lanes.len() < MOST_LANES && self.count < MOST) => {
                 let mut lane = Lane::default();
                 take(&mut lane);
                 lanes.push(lane);
+                self.count += 1;
                 lanes.len() - 1
             }
             None => MOST_LANES,
@@ -116,7 +126,20 @@ impl Tracks {
         out: &mut Packets<'_>,
         key: TrackKey,
     ) -> Result<u64, WriteError> {
+        let key = self.within_limit(key);
         self.describe(job, out, key, 0)
+    }
+
+    /// The track itself, or the one that stands for all others where there are too many.
+    fn within_limit(&mut self, key: TrackKey) -> TrackKey {
+        if self.lanes.contains_key(&key) {
+            return key;
+        }
+        if self.lanes.len() >= MOST || self.count >= MOST {
+            return TrackKey::Others;
+        }
+        self.lanes.insert(key, Vec::new());
+        key
     }
 
     fn describe(
@@ -195,6 +218,7 @@ impl Tracks {
             }
             TrackKey::Ranges if job.index.is_cuda() => "NVTX PROCESS RANGES".to_owned(),
             TrackKey::Ranges => "ROCTX PROCESS RANGES".to_owned(),
+            TrackKey::Others => "(further tracks)".to_owned(),
             TrackKey::Own(kind) => track_name(kind).to_owned(),
             TrackKey::Scratch(node) => {
                 let agent = job.agent_index(node);

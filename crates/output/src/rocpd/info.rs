@@ -9,7 +9,7 @@ use crate::cuda::stream_parts;
 use crate::index::{Object, Symbol};
 use crate::job::Job;
 use crate::json::pieces;
-use crate::kernel_name;
+use crate::limits;
 use midair_agents::{Agent, AgentType};
 use midair_record::event::Kernel;
 use rusqlite::{Statement, params};
@@ -163,7 +163,7 @@ impl<'c, 'j> Info<'c, 'j> {
             self.nid,
             self.pid,
             agent,
-            text(&String::from_utf8_lossy(&object.uri)),
+            text(&limits::text(&object.uri)),
             whole(record.load_base),
             whole(record.load_size),
             record.load_delta,
@@ -201,8 +201,8 @@ impl<'c, 'j> Info<'c, 'j> {
         {
             self.unknown_object(record.code_object_id)?;
         }
-        let name = String::from_utf8_lossy(&symbol.name);
-        let display = kernel_name::formatted(&name, self.job.plan.kernel_names);
+        let name = limits::text(&symbol.name);
+        let display = self.job.kernel_name_by_id(id);
         self.symbol.execute(params![
             whole(id),
             self.nid,

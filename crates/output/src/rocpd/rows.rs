@@ -10,6 +10,7 @@ use crate::cuda::copy_operation;
 use crate::index::untimed;
 use crate::job::Job;
 use crate::kernel_name;
+use crate::limits;
 use midair_domain::{Rocpd, sets};
 use midair_record::event::{
     Allocation, Api, Copy, CudaLaunch, CudaTransfer, Header, Kernel, Marker, NO_NODE, Record,
@@ -259,7 +260,7 @@ impl<'c, 'j> Rows<'c, 'j> {
     fn marker(&mut self, marker: &Marker, message: &[u8]) -> Step<()> {
         let header = &marker.header;
         let extdata = if has_message(header.kind, header.operation) || !message.is_empty() {
-            let message = String::from_utf8_lossy(message);
+            let message = limits::text(message);
             Cow::Owned(serde_json::json!({ "message": text(&message) }).to_string())
         } else {
             Cow::Borrowed("{}")

@@ -5,7 +5,9 @@ use crate::common::{agents, append, entries, golden_json, kernel, list, names, t
 use midair_output::{
     Format, Names, Outcome, Plan, RecordWriter, SummaryTo, Trace, WriteError, write,
 };
-use midair_record::event::{self, Copy, Header, Kernel, KernelSymbol, Note, Untimed, flag, kind};
+use midair_record::event::{
+    self, Api, Copy, Header, Kernel, KernelSymbol, Note, Untimed, flag, kind,
+};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -351,6 +353,85 @@ fn damaged_records_are_survived() {
     for name in ["r_results.pftrace", "r_kernel_stats.csv", "r_sums.txt"] {
         assert!(directory.path().join(name).exists(), "{name}");
     }
+}
+
+/// A target can name any number of threads and devices: beyond a limit they share a track.
+#[test]
+fn tracks_without_end_are_one() {
+    let mut writer = writer();
+    for tid in 1..=40_000 {
+        let header = Header {
+            kind: kind::HSA_CORE_API,
+            ..Header::default()
+        };
+        let api = Api {
+            header,
+            start: 10,
+            end: 20,
+            tid,
+            ..Api::default()
+        };
+        append(&mut writer, &event::encode(&api, &[]));
+        let copy = Copy {
+            header: Header {
+                kind: kind::MEMORY_COPY,
+                ..Header::default()
+            },
+            start: 10,
+            end: 20,
+            dst_node: tid,
+            ..Copy::default()
+        };
+        append(&mut writer, &event::encode(&copy, &[]));
+    }
+    let (trace, names) = some_trace(writer);
+    let directory = tempfile::tempdir().unwrap();
+    let plan = Plan {
+        formats: vec![Format::Pftrace],
+        ..plan(directory.path())
+    };
+    write(&trace, &names, &plan).unwrap();
+    let bytes = fs::read(directory.path().join("r_results.pftrace")).unwrap();
+    let count = |text: &[u8]| bytes.windows(text.len()).filter(|at| *at == text).count();
+    assert!(count(b"(further tracks)") > 0);
+    // A thread's track has its name twice.
+    let threads = count(b"THREAD ");
+    assert!((10_000..=2 * 32_768).contains(&threads), "{threads}");
+    assert!(count(b"COPY BYTES to") <= 16_384);
+}
+
+/// A kernel's name stands in each of its rows, and a short symbol may have a long one.
+#[test]
+fn long_names_are_cut_and_in_the_end_short() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut writer = writer();
+    let name = [b'"'; 4000];
+    let symbol = KernelSymbol {
+        header: Header {
+            kind: kind::KERNEL_SYMBOL,
+            ..Header::default()
+        },
+        kernel_id: 5,
+        name_len: name.len() as u32,
+        ..KernelSymbol::default()
+    };
+    append(&mut writer, &event::encode(&symbol, &name));
+    let dispatch = Kernel {
+        kernel_id: 5,
+        ..one_kernel()
+    };
+    for _ in 0..30_000 {
+        append(&mut writer, &event::encode(&dispatch, &[]));
+    }
+    let (trace, names) = some_trace(writer);
+    let records = trace.records.bytes();
+    write(&trace, &names, &plan(directory.path())).unwrap();
+    let table = fs::metadata(directory.path().join("r_kernel_trace.csv")).unwrap();
+    // Each quotation mark is two characters.
+    let most = 2 * ((64 << 20) + 16 * records) + 30_000 * 1024;
+    assert!(table.len() < most, "{} of {records}", table.len());
+    let notes = fs::read_to_string(directory.path().join("r_notes.txt")).unwrap();
+    assert!(notes.contains("rows have only the beginning"), "{notes}");
 }
 
 /// Highest resident size of this process so far, in KiB.

@@ -64,6 +64,19 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Write a result only if it has this many kilobytes",
     )
     .later(),
+    Opt::new(
+        "max-size",
+        Output,
+        Shape::Number { name: "MIB", min: 1, max: u64::MAX >> 20 },
+        Sets::Scaled("MIDAIR_MAX_BYTES", 1 << 20),
+        "Most that the records of one process may take on the disk, in MiB (default 4096)",
+    )
+    .more(
+        "When that is reached, an attach detaches, writes what was recorded until then, and ends with code 36. In a program that \
+         was started under the profiler, further records are counted as lost. Records wait in the directory for temporary \
+         files (TMPDIR). Of several processes each has its own limit. A file of results has at most some forty times the \
+         bytes of the records, in most cases a few times.",
+    ),
     Opt::new("stats", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS"), "Write statistics per kernel and call").more(
         "With csv in files of their own beside the traces, with json in its list summary; other formats have none.",
     ),

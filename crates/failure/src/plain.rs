@@ -1,0 +1,98 @@
+//! Text that other processes wrote, made fit for a terminal.
+//!
+//! A process chooses its name, its command line, the directories of its libraries and its messages.
+//! Some characters in them are not shown but obeyed: they move the cursor, change titles, or turn
+//! the order of what stands beside them around. Each is replaced by U+FFFD, so that its place can
+//! be seen.
+
+use std::borrow::Cow;
+
+/// What is shown instead.
+pub const REPLACEMENT: char = '\u{fffd}';
+
+/// Whether a terminal obeys the character and does not show it: control characters (C0, DEL, C1),
+/// line and paragraph separators, and what sets the direction of text.
+pub const fn is_obeyed(c: char) -> bool {
+    matches!(
+        c,
+        '\0'..='\u{1f}'
+            | '\u{7f}'..='\u{9f}'
+            | '\u{61c}'
+            | '\u{200e}' | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{206f}'
+    )
+}
+
+/// One line of text: no line break stays in it either.
+pub fn line(text: &str) -> Cow<'_, str> {
+    without(text, is_obeyed)
+}
+
+/// Text of several lines: line feeds and tabs stay.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    without(text, |c| is_obeyed(c) && !matches!(c, '\n' | '\t'))
+}
+
+fn without(text: &str, unwanted: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&unwanted) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c| if unwanted(c) { REPLACEMENT } else { c };
+    Cow::Owned(text.chars().map(shown).collect())
+}
+
+/// JSON with the same meaning in which a terminal obeys nothing: such characters stand in texts
+/// only, where each has an escape.
+pub fn json(json: &str) -> Cow<'_, str> {
+    let unwanted = |c| is_obeyed(c) && !matches!(c, '\n' | '\t');
+    if !json.contains(unwanted) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if unwanted(c) {
+            // All of them are in the basic plane: one escape each.
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_obeyed_stays() {
+        let evil = "a\x1b[2J\r\n\x07b\u{9b}31m\u{7f}\u{202e}gpj.exe\u{2066}\u{2028}c\u{200f}\t";
+        let clean = line(evil);
+        assert!(!clean.contains(is_obeyed), "{clean:?}");
+        assert_eq!(clean.chars().count(), evil.chars().count());
+        let kept: String = lines(evil).chars().filter(|c| is_obeyed(*c)).collect();
+        assert_eq!(kept, "\n\t");
+    }
+
+    #[test]
+    fn what_is_shown_is_left_alone() {
+        for text in [
+            "",
+            "vadd(float const*)",
+            "Grüße, 東京 🚀 e\u{301}",
+            "\u{a0}",
+        ] {
+            assert!(matches!(line(text), Cow::Borrowed(same) if same == text));
+            assert!(matches!(json(text), Cow::Borrowed(same) if same == text));
+        }
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        assert_eq!(
+            json("{\"a\":\"\u{202e}\u{7f}\"}"),
+            "{\"a\":\"\\u202e\\u007f\"}"
+        );
+    }
+}
