@@ -1,1 +1,110 @@
 //! A target whose names and messages reach terminals and spreadsheets.
+
+use crate::limits::forger;
+use midair_tests::stage::command;
+use midair_tests::stand_in::Kit;
+use midair_tests::target::{Exit, PATIENCE, run};
+use midair_tests::{Result, obeyed};
+use std::fs;
+use std::path::Path;
+
+/// What moves a cursor, sets a title, turns the order of text around, and breaks a line.
+const EVIL: &str = "\u{1b}[2Jx\u{7}\u{9b}31m\u{202e}gpj\u{2066}\u{2028}\u{7f}\nok";
+
+fn assert_harmless(exit: &Exit, what: &str) {
+    for line in exit.stdout.iter().chain(&exit.stderr) {
+        assert!(!line.contains(obeyed), "{what}: {line:?}");
+    }
+}
+
+/// The process's name, its command line, and the directory of its runtime.
+#[test]
+fn names_of_processes_and_libraries_do_not_control_a_terminal() -> Result<()> {
+    let kit = Kit::new()?;
+    let dir = kit.scratch().join(format!("evil{EVIL}"));
+    fs::create_dir(&dir)?;
+    for name in ["libhsa-runtime64.so.1", "libamdhip64.so.7"] {
+        fs::copy(kit.dir().join(name), dir.join(name))?;
+    }
+    let program = midair_tests::compile::attack_program("forger")?;
+    let mut started = std::process::Command::new(program);
+    started.arg(&dir);
+    let short: String = EVIL.chars().take(9).collect();
+    let mut target = kit.start_command(started, "log", &[("NAME", &short)])?;
+    target.target.expect("ready")?;
+    let pid = target.target.pid().to_string();
+
+    let midair = |words: &[&str]| -> Result<Exit> {
+        let mut command = command("midair")?;
+        command.args(words);
+        run(command, PATIENCE)
+    };
+    let ps = midair(&["ps"])?;
+    assert!(ps.stdout.iter().any(|line| line.contains(&pid)), "{ps}");
+    assert_harmless(&ps, "ps");
+    let doctor = midair(&["doctor", &pid])?;
+    let shown = doctor
+        .stdout
+        .iter()
+        .any(|line| line.contains("evil\u{fffd}[2Jx"));
+    assert!(shown, "{doctor}");
+    assert_harmless(&doctor, "doctor");
+    // For programs the names are whole.
+    for words in [&["ps", "--json"][..], &["doctor", &pid, "--json"]] {
+        let json = midair(words)?;
+        assert_harmless(&json, "json");
+        let document: serde_json::Value = serde_json::from_str(&json.stdout.join("\n"))?;
+        let text = document.to_string();
+        assert!(text.contains("\u{202e}gpj"), "{text}");
+    }
+    // Names in messages of an attach: all of them, and one that fails.
+    let results = tempfile::tempdir()?;
+    let words = ["attach", &pid, "-v", "--duration", "100ms", "-d"];
+    let into = results.path().to_str().ok_or("a path is text")?;
+    let attached = midair(&[&words[..], &[into]].concat())?;
+    assert_harmless(&attached, "attach");
+    assert_harmless(&midair(&["attach", &pid, "-d", "/proc/no"])?, "a refusal");
+    assert_harmless(&midair(&["attach", "--name", EVIL])?, "words of the user");
+    Ok(())
+}
+
+/// Kernels are named by the target as well: in the table at the end, and in csv as AMD's tool
+/// has them.
+#[test]
+fn names_of_kernels_do_not_control_a_terminal() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = forger(&kit, &[], &[])?;
+    let pid = target.target.pid().to_string();
+    let results = tempfile::tempdir()?;
+    let mut attach = command("midair")?;
+    attach.args([
+        "attach",
+        &pid,
+        "--kernel-trace",
+        "--summary",
+        "-f",
+        "csv",
+        "-o",
+        "r",
+        "-d",
+    ]);
+    attach.arg(results.path());
+    let mut attach = midair_tests::target::Target::spawn(attach)?;
+    attach.expect_error("attached to process")?;
+    for what in ["evil 1", "kernels 3 1"] {
+        target.target.send(what)?;
+        let answer = what.split(' ').next().unwrap_or_default();
+        target.target.expect(answer)?;
+    }
+    attach.send("")?;
+    let exit = attach.wait_by_itself(PATIENCE)?.success()?;
+    assert_harmless(&exit, "the table and the summary");
+    assert!(
+        exit.stdout.iter().any(|line| line.contains("=1+1")),
+        "{exit}"
+    );
+    // A cell begins with what the kernel's name begins with: the bytes are AMD's.
+    let table = fs::read_to_string(Path::new(results.path()).join("r_kernel_trace.csv"))?;
+    assert!(table.contains(",\"=1+1\u{1b}[2J"), "{table}");
+    Ok(())
+}

@@ -65,6 +65,16 @@ pub fn leave_out(why: &str) -> Result<()> {
     Ok(())
 }
 
+/// Whether a terminal obeys the character and does not show it. Written down a second time: a slip in
+/// the product's own list shows here.
+pub fn obeyed(c: char) -> bool {
+    let bidirectional = [
+        '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}',
+        '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+    ];
+    c.is_control() || bidirectional.contains(&c) || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
 /// Whether this is root. If it is not, the running test is left out, for what it needs root for.
 ///
 /// # Errors
