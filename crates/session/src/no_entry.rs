@@ -20,7 +20,7 @@ use midair_procinfo::{Pid, Tid};
 use midair_ptrace::kfd::{Kfd, Mapping, PROFILER_VERSION, Stream};
 use midair_record::event::{Header, Kernel, Plain, Queue, Untimed, flag, kind};
 use midair_record::spool::{DROP_SLOTS, drop_slot};
-use midair_results::{End, Finished, Identity};
+use midair_results::{End, Finished, Identity, record_limit};
 use midair_settings::Settings;
 use pairs::{Dispatch, Pairs, Ran};
 use ring::{Cursors, Layout};
@@ -111,6 +111,7 @@ impl NoEntry {
                     format!("no temporary file for records: {error}"),
                 )
             })?;
+        let records = records.limited(record_limit(&request.settings)?);
         let entry = Entry {
             via: "nobody: the kernel driver's dispatch log is read from outside".to_owned(),
             attached_after: began.elapsed(),
@@ -155,6 +156,7 @@ impl NoEntry {
         self.collect()?;
         Ok(match self.ended {
             Some(end) => Event::TargetExited(end),
+            None if self.records.is_full() => Event::TargetExited(End::Full),
             None => Event::Running {
                 records: self.records.records(),
                 bytes: self.records.bytes(),
