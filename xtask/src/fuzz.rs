@@ -19,6 +19,9 @@ const FLAGS: &str = "--cfg fuzzing -Cdebug-assertions -Coverflow-checks -Cpasses
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
+/// Bytes of the longest input.
+const LONGEST: usize = 65_536;
+
 /// What is asked for.
 struct Wanted {
     names: Vec<String>,
@@ -134,7 +137,7 @@ fn build(names: &[String]) -> Outcome<()> {
     run(&mut command)
 }
 
-/// Files of this machine that an input may look like; empty: any bytes.
+/// Files, ours or of this machine, that an input may look like; none: any bytes.
 fn seeds(name: &str) -> &'static [&'static str] {
     match name {
         "maps" => &["/proc/self/maps"],
@@ -146,6 +149,11 @@ fn seeds(name: &str) -> &'static [&'static str] {
             "/proc/self/limits",
         ],
         "elf" | "unwind" => &["/bin/true"],
+        "records" | "results" => &[
+            "crates/output/tests/recordings/hip.bin",
+            "crates/output/tests/recordings/odd.bin",
+            "crates/output/tests/recordings/cuda_odd.bin",
+        ],
         _ => &[],
     }
 }
@@ -167,7 +175,9 @@ impl Fuzzer {
             fs::create_dir_all(directory).at("making", directory)?;
         }
         for (number, seed) in seeds(name).iter().enumerate() {
-            let bytes = fs::read(seed).at("reading", Path::new(seed))?;
+            let seed = root().join(seed);
+            let mut bytes = fs::read(&seed).at("reading", &seed)?;
+            bytes.truncate(LONGEST);
             let path = corpus.join(format!("seed-{number}"));
             fs::write(&path, bytes).at("writing", &path)?;
         }
@@ -183,7 +193,8 @@ impl Fuzzer {
             .arg(format!("-artifact_prefix={}/", findings.display()))
             .arg(format!("-max_total_time={}", minutes * 60))
             // An input may take long on a busy machine; one without an end takes for ever.
-            .args(["-timeout=60", "-rss_limit_mb=1024", "-max_len=65536"])
+            .args(["-timeout=60", "-rss_limit_mb=1024"])
+            .arg(format!("-max_len={LONGEST}"))
             .args(["-print_final_stats=1", "-use_value_profile=1"])
             .current_dir(&findings)
             .stdin(Stdio::null())

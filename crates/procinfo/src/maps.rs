@@ -154,6 +154,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it reads a file of /proc")]
     fn our_own() {
         let maps = parse(&std::fs::read("/proc/self/maps").unwrap());
         let here = nonsense_is_left_out as *const () as u64;

@@ -11,10 +11,12 @@
 
 mod files;
 mod loader;
+mod results;
 mod spool;
 
 pub use files::{elf, unwind};
 pub use loader::{Program, auxv};
+pub use results::results;
 pub use spool::{a_connect_request, a_proof, an_answer, connect_request, offer, records, spool};
 
 use midair_procinfo::bpf::{self, Call, Instruction};

@@ -267,6 +267,17 @@ fn records_and_spools() {
     );
 }
 
+/// Runs of real records, with changes, become files.
+#[test]
+fn records_become_files() {
+    let recordings = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../crates/output/tests/recordings");
+    let real = ["hip.bin", "odd.bin", "cuda_odd.bin"]
+        .map(|name| std::fs::read(recordings.join(name)).unwrap());
+    let real = real.map(|bytes| bytes[..bytes.len().min(8 << 10)].to_vec());
+    holds(40, &real, hostile::results);
+}
+
 #[test]
 fn elf_files() {
     holds(600, &[library().to_vec()], hostile::elf);
