@@ -1,7 +1,7 @@
 //! The machine's CPUs and GPUs ("agents"), read from the KFD driver's topology files.
 //!
-//! Entry points: [`Sources::of_root`] names the files as a process sees them (through `/proc/PID/root`),
-//! [`Sources::read`] turns them into [`Agent`]s, [`visibility::apply`] adds what the process's environment hides.
+//! Entry points: [`Sources::of_root`] names the files as a process sees them,
+//! [`Sources::read_through`] turns them into [`Agent`]s, [`visibility::apply`] adds what the process's environment hides.
 //!
 //! Only files are read: no ioctl, no libdrm and no runtime is used, so this works for any process whose root
 //! can be read, and on a machine without a GPU. Where AMD asks libdrm, we read what libdrm itself reads, or
@@ -9,6 +9,7 @@
 //!
 //! The fields and their order are those of `rocprofiler_agent_v0_t` (source: api/rocprofiler_sdk.json).
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod agent;
 mod cpuinfo;
@@ -20,4 +21,4 @@ pub mod visibility;
 
 pub use agent::{Agent, AgentType, Cache, Dim3, IoLink, MemBank, Visibility};
 pub use cpuinfo::Cpu;
-pub use topology::{Error, HANDLE_BASE, Sources};
+pub use topology::{Error, Files, HANDLE_BASE, OwnFiles, Sources};

@@ -3,18 +3,18 @@
 use crate::agent::{Agent, Visibility};
 use crate::cpuinfo::Cpu;
 use crate::node::{NodeFiles, Properties, agent};
-use crate::topology::{HANDLE_BASE, text};
+use crate::topology::{Files, HANDLE_BASE, text};
 use std::path::Path;
 
 /// One agent for each NUMA node below `numa` that has processors.
-pub(crate) fn agents(numa: &Path, cpus: &[Cpu]) -> Vec<Agent> {
-    let mut nodes: Vec<(u32, Vec<u32>)> = std::fs::read_dir(numa)
+pub(crate) fn agents(files: &dyn Files, numa: &Path, cpus: &[Cpu]) -> Vec<Agent> {
+    let mut nodes: Vec<(u32, Vec<u32>)> = files
+        .list(numa)
+        .unwrap_or_default()
         .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let number = entry.file_name().to_str()?.strip_prefix("node")?.parse();
-            let list = processors(&text(&entry.path().join("cpulist")));
+        .filter_map(|name| {
+            let number = name.strip_prefix("node")?.parse();
+            let list = processors(&text(files, &numa.join(&name).join("cpulist")));
             Some((number.ok()?, list)).filter(|(_, list)| !list.is_empty())
         })
         .collect();
@@ -68,6 +68,7 @@ fn processors(text: &str) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::agent::AgentType;
+    use crate::topology::OwnFiles;
 
     fn cpu(apicid: u32) -> Cpu {
         Cpu {
@@ -86,7 +87,7 @@ mod tests {
         }
         std::fs::create_dir(dir.path().join("power")).unwrap();
         let cpus: Vec<Cpu> = (0..6).map(|number| cpu(number * 2)).collect();
-        let found = agents(dir.path(), &cpus);
+        let found = agents(&OwnFiles, dir.path(), &cpus);
         let told: Vec<_> = found
             .iter()
             .map(|it| {
@@ -108,9 +109,9 @@ mod tests {
         );
         assert_ne!(found[0].handle, found[1].handle);
         // Without nodes, one agent has all of them.
-        let none = agents(&dir.path().join("nowhere"), &cpus);
+        let none = agents(&OwnFiles, &dir.path().join("nowhere"), &cpus);
         assert_eq!((none.len(), none[0].cpu_cores_count), (1, 6));
-        assert!(agents(&dir.path().join("nowhere"), &[]).is_empty());
+        assert!(agents(&OwnFiles, &dir.path().join("nowhere"), &[]).is_empty());
     }
 
     #[test]

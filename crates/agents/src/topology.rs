@@ -3,8 +3,8 @@
 use crate::agent::{Agent, AgentType};
 use crate::node::{self, NodeFiles, Properties};
 use crate::{cpuinfo, product};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 /// Handle of the first agent. AMD picks a number between 255 and 65535 for each process; ours is fixed, so
 /// that two traces of one machine agree.
@@ -18,6 +18,46 @@ pub struct Error {
     pub path: PathBuf,
     /// Why.
     pub source: io::Error,
+}
+
+/// How the files of a process are read: in the process itself by [`OwnFiles`], from outside by a reader
+/// that takes no path of the process's for good.
+pub trait Files {
+    /// All of a file.
+    ///
+    /// # Errors
+    /// The kernel's, and the reader's.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Names of a directory's entries, in any order. One that is not text may be left out.
+    ///
+    /// # Errors
+    /// As for [`Files::read`].
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+}
+
+/// This process's own files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OwnFiles;
+
+impl Files for OwnFiles {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "read by the process that names them"
+    )]
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(path)
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "read by the process that names them"
+    )]
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let names = std::fs::read_dir(path)?.flatten();
+        Ok(names
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect())
+    }
 }
 
 /// The locations of the facts. Every file except the nodes' is optional.
@@ -36,7 +76,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The usual locations below `root` (`/`, or `/proc/PID/root` for another process's view).
+    /// The usual locations below `root`, as the reader of the files understands it.
     pub fn of_root(root: &Path) -> Sources {
         let ids = [
             "usr/share/libdrm/amdgpu.ids",
@@ -60,10 +100,13 @@ impl Sources {
     }
 
     /// Uses the topology that the process's environment names, if it does: AMD's SDK and runtime read these
-    /// variables for a modelled GPU, in this order. Paths are the process's, so they are resolved below
-    /// `root`.
+    /// variables for a modelled GPU, in this order. One that `files` cannot list does not count.
     #[must_use]
-    pub fn with_environment(self, root: &Path, env: impl Fn(&str) -> Option<String>) -> Sources {
+    pub fn with_environment(
+        self,
+        files: &dyn Files,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Sources {
         let named = [
             "ROCPROFILER_KFD_TOPOLOGY",
             "AMD_KFD_TOPOLOGY",
@@ -72,7 +115,7 @@ impl Sources {
         .into_iter()
         .find_map(|name| {
             let path = env(name).filter(|path| !path.is_empty())?;
-            Some(root.join(path.trim_start_matches('/'))).filter(|path| path.is_dir())
+            Some(PathBuf::from(path)).filter(|path| files.list(path).is_ok())
         });
         match named {
             Some(topology) => self.with_topology(topology),
@@ -80,33 +123,41 @@ impl Sources {
         }
     }
 
+    /// Reads all agents of this process's machine.
+    ///
+    /// # Errors
+    /// As [`Sources::read_through`].
+    pub fn read(&self) -> Result<Vec<Agent>, Error> {
+        self.read_through(&OwnFiles)
+    }
+
     /// Reads all agents in the order of their node ids. Nodes that this process may not read (device cgroups make their
     /// files empty or unreadable) are left out and have no logical id, as AMD has it.
     ///
     /// # Errors
     /// [`Error`] when the directory of nodes cannot be listed.
-    pub fn read(&self) -> Result<Vec<Agent>, Error> {
+    pub fn read_through(&self, files: &dyn Files) -> Result<Vec<Agent>, Error> {
         let below = self.topology.join("nodes");
-        let nodes = if below.is_dir() {
-            below
-        } else {
-            self.topology.clone()
+        let nodes = match files.list(&below) {
+            Ok(_) => below,
+            Err(_) => self.topology.clone(),
         };
-        let ids = numbered(&nodes).map_err(|source| Error {
+        let ids = numbered(files, &nodes).map_err(|source| Error {
             path: nodes.clone(),
             source,
         })?;
-        let cpus = cpuinfo::parse(&text(&self.cpuinfo));
+        let cpus = cpuinfo::parse(&text(files, &self.cpuinfo));
         let names = self
             .amdgpu_ids
             .iter()
-            .find_map(|path| fs::read(path).ok())
+            .find_map(|path| files.read(path).ok())
             .unwrap_or_default();
         let names = String::from_utf8_lossy(&names);
 
         let mut agents: Vec<Agent> = Vec::new();
         for id in ids {
-            let Some(mut agent) = self.node(&nodes.join(id.to_string()), &cpus, &names) else {
+            let Some(mut agent) = self.node(files, &nodes.join(id.to_string()), &cpus, &names)
+            else {
                 continue;
             };
             let same_type = agents
@@ -125,68 +176,74 @@ impl Sources {
     /// The CPUs alone, for a machine without the driver: one agent for each NUMA node that has some, in the
     /// order of the nodes, or one for all where the kernel has no nodes. Empty when nothing at all can be
     /// read.
-    pub fn processors(&self) -> Vec<Agent> {
-        crate::processors::agents(&self.numa, &cpuinfo::parse(&text(&self.cpuinfo)))
+    pub fn processors(&self, files: &dyn Files) -> Vec<Agent> {
+        let cpus = cpuinfo::parse(&text(files, &self.cpuinfo));
+        crate::processors::agents(files, &self.numa, &cpus)
     }
 
-    fn node(&self, path: &Path, cpus: &[cpuinfo::Cpu], ids: &str) -> Option<Agent> {
-        let properties = text(&path.join("properties"));
+    fn node(
+        &self,
+        files: &dyn Files,
+        path: &Path,
+        cpus: &[cpuinfo::Cpu],
+        ids: &str,
+    ) -> Option<Agent> {
+        let properties = text(files, &path.join("properties"));
         let properties = Properties::parse(&properties);
         if properties.is_empty() {
             return None;
         }
         let product = (node::agent_type(&properties) == AgentType::Gpu)
-            .then(|| self.product(&properties, ids))
+            .then(|| self.product(files, &properties, ids))
             .flatten();
-        let files = NodeFiles {
-            name: &text(&path.join("name")),
-            gpu_id: &text(&path.join("gpu_id")),
-            mem_banks: parts(&path.join("mem_banks")),
-            caches: parts(&path.join("caches")),
-            io_links: parts(&path.join("io_links")),
+        let node = NodeFiles {
+            name: &text(files, &path.join("name")),
+            gpu_id: &text(files, &path.join("gpu_id")),
+            mem_banks: parts(files, &path.join("mem_banks")),
+            caches: parts(files, &path.join("caches")),
+            io_links: parts(files, &path.join("io_links")),
             product,
             properties,
         };
-        Some(node::agent(&files, cpus))
+        Some(node::agent(&node, cpus))
     }
 
     /// The name in `amdgpu.ids`, else the one in the board's own memory (sysfs `product_name`), else none.
-    fn product(&self, properties: &Properties<'_>, ids: &str) -> Option<String> {
+    fn product(&self, files: &dyn Files, properties: &Properties<'_>, ids: &str) -> Option<String> {
         let device = self
             .drm
             .join(format!("renderD{}", node::drm_render_minor(properties)))
             .join("device");
-        let revision = text(&device.join("revision"));
+        let revision = text(files, &device.join("revision"));
         let revision =
             u8::from_str_radix(revision.trim().trim_start_matches("0x"), 16).unwrap_or(0);
         product::marketing_name(ids, node::device_id(properties), revision).or_else(|| {
-            let board = text(&device.join("product_name"));
+            let board = text(files, &device.join("product_name"));
             Some(board.trim().to_owned()).filter(|name| !name.is_empty())
         })
     }
 }
 
 /// Text of a file; empty when it cannot be read.
-pub(crate) fn text(path: &Path) -> String {
-    fs::read(path)
+pub(crate) fn text(files: &dyn Files, path: &Path) -> String {
+    files
+        .read(path)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .unwrap_or_default()
 }
 
 /// Names of a directory's entries that are numbers, sorted.
-fn numbered(path: &Path) -> io::Result<Vec<u32>> {
-    let mut ids: Vec<u32> = fs::read_dir(path)?
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
+fn numbered(files: &dyn Files, path: &Path) -> io::Result<Vec<u32>> {
+    let names = files.list(path)?;
+    let mut ids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     ids.sort_unstable();
     Ok(ids)
 }
 
 /// `N/properties` of each numbered entry.
-fn parts(path: &Path) -> Vec<String> {
-    let ids = numbered(path).unwrap_or_default();
+fn parts(files: &dyn Files, path: &Path) -> Vec<String> {
+    let ids = numbered(files, path).unwrap_or_default();
     ids.iter()
-        .map(|id| text(&path.join(id.to_string()).join("properties")))
+        .map(|id| text(files, &path.join(id.to_string()).join("properties")))
         .collect()
 }

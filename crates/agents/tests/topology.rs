@@ -5,7 +5,7 @@
     reason = "helpers of tests, too, stop at the first surprise"
 )]
 
-use midair_agents::{Agent, AgentType, HANDLE_BASE, Sources, Visibility};
+use midair_agents::{Agent, AgentType, HANDLE_BASE, OwnFiles, Sources, Visibility};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -185,16 +185,17 @@ fn a_missing_topology_is_an_error_with_its_path() {
 }
 
 #[test]
-fn a_modelled_topology_is_found_below_the_processs_root() {
+fn a_modelled_topology_is_used_where_it_can_be_listed() {
     let with = |value: &str| {
-        let env = |name: &str| (name == "HSA_MODEL_TOPOLOGY").then(|| value.to_owned());
+        let value = fixtures().join(value).to_str().unwrap().to_owned();
+        let env = |name: &str| (name == "HSA_MODEL_TOPOLOGY").then(|| value.clone());
         Sources::of_root(&fixtures())
-            .with_environment(&fixtures(), env)
+            .with_environment(&OwnFiles, env)
             .topology
     };
-    assert_eq!(with("/topology"), fixtures().join("topology"));
+    assert_eq!(with("topology"), fixtures().join("topology"));
     assert_eq!(
-        with("/absent"),
+        with("absent"),
         fixtures().join("sys/class/kfd/kfd/topology")
     );
 }

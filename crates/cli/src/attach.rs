@@ -61,10 +61,10 @@ pub fn run(
     let began = Instant::now();
     let attached = {
         let _progress = report.progress("attaching");
-        match &job {
+        signals.end_what_hangs(report, || match &job {
             Job::One(request) => engine.attach(request),
             Job::Many(request) => engine.attach_group(request.clone()),
-        }
+        })
     };
     let mut attached = match attached {
         Ok(attached) => attached,

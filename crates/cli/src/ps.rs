@@ -117,6 +117,7 @@ fn short(failure: &Failure) -> &'static str {
         Kind::NoHeadroom => "no headroom",
         Kind::NoCupti => "no CUPTI",
         Kind::OtherProfiler => "another profiler",
+        Kind::NoAnswer => "did not answer",
         Kind::Filtered => "filtered",
         _ => "see doctor",
     }

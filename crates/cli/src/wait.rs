@@ -10,10 +10,15 @@ use std::time::{Duration, Instant};
 use midair_failure::{Failure, Kind};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::engine::{Attached, End, Event, Notice};
+use crate::report::Report;
+
+/// How long an attach may go on after a signal. It takes some ms, and longer on a machine with too much to do.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Why an attach ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,11 +73,57 @@ impl Signals {
         Signal::try_from(info.ssi_signo as i32).ok()
     }
 
+    /// Does `work`, an attach. It is not interrupted: a signal ends what follows. But a process may hold up
+    /// whoever reads its memory, so that `work` does not come to an end; then a signal ends this program
+    /// after [`GRACE`]. What was begun in a process undoes itself when this one is gone.
+    pub fn end_what_hangs<T>(&self, report: &Report, work: impl FnOnce() -> T) -> T {
+        let Ok(done) = EventFd::from_flags(EfdFlags::EFD_CLOEXEC) else {
+            return work();
+        };
+        let over = || {
+            let mut fds = [PollFd::new(done.as_fd(), PollFlags::POLLIN)];
+            let grace = PollTimeout::try_from(GRACE).unwrap_or(PollTimeout::MAX);
+            poll(&mut fds, grace) != Ok(0)
+        };
+        std::thread::scope(|scope| {
+            let watch = || {
+                let mut fds = [
+                    PollFd::new(done.as_fd(), PollFlags::POLLIN),
+                    PollFd::new(self.fd.as_fd(), PollFlags::POLLIN),
+                ];
+                while poll(&mut fds, PollTimeout::NONE) == Err(Errno::EINTR) {}
+                let [_, signal] = &fds;
+                if signal.any() == Some(true) && !over() {
+                    let failure = Failure::new(
+                        Kind::NoAnswer,
+                        "a signal came, and the attach did not come to an end: a process holds it up",
+                    );
+                    std::process::exit(i32::from(report.failure(&failure)));
+                }
+            };
+            // Told also when `work` panics. Without such a thread a signal waits for the attach.
+            let _told = Told(&done);
+            let _ = std::thread::Builder::new()
+                .name("signals".to_owned())
+                .spawn_scoped(scope, watch);
+            work()
+        })
+    }
+
     /// Unblocks the signals and forgets pending ones. Once the target is free, another Ctrl-C may end this
     /// process while it writes.
     pub fn release(self) {
         while self.next().is_some() {}
         let _ = self.set.thread_unblock();
+    }
+}
+
+/// Tells, when it is dropped, that something is over.
+struct Told<'a>(&'a EventFd);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.write(1);
     }
 }
 

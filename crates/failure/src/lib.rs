@@ -68,6 +68,8 @@ pub enum Kind {
     Partial = 35,
     /// The records reached their greatest size, and recording ended there; what was recorded until then is written.
     Full = 36,
+    /// It did not answer: reading its state, its files or its memory did not come to an end in time.
+    NoAnswer = 37,
 }
 
 impl Kind {

@@ -38,7 +38,11 @@ pub struct TargetCode {
 
 impl TargetCode {
     /// Finds everything, or says why the C library will not do.
-    pub(crate) fn find(pid: Pid, modules: &Modules, memory: Memory) -> Result<TargetCode, Refusal> {
+    pub(crate) fn find(
+        pid: Pid,
+        modules: &Modules,
+        memory: &Memory,
+    ) -> Result<TargetCode, Refusal> {
         let unreadable = |source: io::Error| Refusal::Unreadable {
             pid,
             what: "the C library".into(),
@@ -158,7 +162,7 @@ fn search(pieces: &[elf::Piece], pattern: &[u8]) -> Option<u64> {
 }
 
 /// The restorer in the kernel's own code page.
-fn in_vdso(modules: &Modules, memory: Memory) -> Option<RemoteAddr> {
+fn in_vdso(modules: &Modules, memory: &Memory) -> Option<RemoteAddr> {
     let vdso = modules
         .mappings
         .iter()

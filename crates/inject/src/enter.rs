@@ -62,7 +62,7 @@ fn enter_as_it_was(
         memory: look.memory(),
         at: mappings.data,
     };
-    match meet(look, block, options).and_then(|(channel, worker)| {
+    match meet(look, &block, options).and_then(|(channel, worker)| {
         send(&channel, library.as_ref(), fd)?;
         FaultPoint::Sent.reached();
         Ok((channel, worker))
@@ -80,7 +80,7 @@ fn enter_as_it_was(
         Err(error) => {
             // The worker thread gives up by itself when its patience is over; its memory goes with
             // it. One that cannot be found but has told its number has ended already.
-            let worker = find_worker(look, block).or(block.own_tid());
+            let worker = find_worker(look, &block).or(block.own_tid());
             if let Some(worker_tid) = worker {
                 let _undone =
                     removal::unmap_after(&look.image, worker_tid, block, mappings, None, options);

@@ -20,7 +20,7 @@ pub(crate) const DOUBT: Duration = Duration::from_millis(20);
 /// Waits until the worker thread has opened its socket, and takes the far end.
 pub(crate) fn meet(
     look: &Inspection,
-    block: Block,
+    block: &Block,
     options: &Options,
 ) -> Result<(OwnedFd, Tid), EnterError> {
     const PHASE: &str = "meeting the worker thread";
@@ -59,7 +59,7 @@ pub(crate) fn meet(
 
 /// The thread that the block names, by the id that this process knows it by: the block has the
 /// target's own.
-pub(crate) fn find_worker(look: &Inspection, block: Block) -> Option<Tid> {
+pub(crate) fn find_worker(look: &Inspection, block: &Block) -> Option<Tid> {
     let inside = block.own_tid()?;
     let is_it = |&tid: &Tid| task::status(tid).is_ok_and(|status| status.own_tid() == Some(inside));
     // In one pid namespace both are the same: no search.

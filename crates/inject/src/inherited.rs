@@ -76,7 +76,7 @@ pub(crate) fn entry(
     };
     let memory = look.memory();
     for copy in copies {
-        if copy.build_id(memory).as_deref() != Some(&ours.build_id) {
+        if copy.build_id(&memory).as_deref() != Some(&ours.build_id) {
             continue;
         }
         let code = copy.parts.iter().find(|part| part.execute);

@@ -1,10 +1,10 @@
 //! The first step: look at a process, changing nothing.
 
-use std::fs::File;
 use std::io;
 
 use midair_procinfo::access::{self, Access};
 use midair_procinfo::elf::ElfFile;
+use midair_procinfo::files::{self, Place};
 use midair_procinfo::module::Modules;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, show, task};
@@ -96,7 +96,7 @@ pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
     if status.seccomp == 1 {
         return Err(Refusal::Seccomp { pid });
     }
-    let exe = File::open(format!("/proc/{tid}/exe")).map_err(|source| Refusal::Unreadable {
+    let exe = files::program(tid).map_err(|source| Refusal::Unreadable {
         pid,
         what: "the program".into(),
         source,
@@ -112,7 +112,7 @@ pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
         what: "the mappings".into(),
         source,
     })?;
-    let memory = Memory::of(tid);
+    let memory = modules.memory();
     let code = TargetCode::find(pid, &modules, memory)?;
     let start_ticks = task::stat(tid).map_err(gone)?.start_ticks;
     if let Some(what) = blind(tid, &status, start_ticks) {
@@ -145,20 +145,25 @@ const ESRCH: i32 = 3;
 /// What stands in the way of loading `/proc/self/fd/N`, if anything does: a root without /proc, or
 /// one with the /proc of another pid namespace (who was put into a container's mounts alone).
 fn blind(tid: Tid, status: &Status, start_ticks: u64) -> Option<&'static str> {
-    let proc = std::path::PathBuf::from(format!("/proc/{tid}/root/proc"));
     // Where it cannot be inspected, the load itself has to tell.
-    match std::fs::symlink_metadata(proc.join("self")) {
+    let proc = match Place::root_of(tid).and_then(|root| root.processes_at("proc")) {
+        Ok(proc) => proc,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Some("none is mounted in its root");
         }
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            return Some("what is in its root is not the kernel's");
+        }
         Err(_) => return None,
-        Ok(_) => {}
-    }
+    };
     let shown = status.ns_tgid.iter().any(|inside| {
-        std::fs::read(proc.join(format!("{inside}/task/{}/stat", thread_in(status, *inside))))
-            .ok()
-            .and_then(|text| midair_procinfo::stat::parse(&text))
-            .is_some_and(|stat| stat.start_ticks == start_ticks)
+        proc.text(&format!(
+            "{inside}/task/{}/stat",
+            thread_in(status, *inside)
+        ))
+        .ok()
+        .and_then(|text| midair_procinfo::stat::parse(&text))
+        .is_some_and(|stat| stat.start_ticks == start_ticks)
     });
     (!shown && !status.ns_tgid.is_empty())
         .then_some("the one in its root is of another pid namespace")
@@ -177,6 +182,6 @@ fn thread_in(status: &Status, process: Pid) -> Tid {
 impl Inspection {
     /// The target's memory.
     pub fn memory(&self) -> Memory {
-        Memory::of(self.tid)
+        self.modules.memory().clone()
     }
 }

@@ -22,6 +22,7 @@
 //!
 //! The caller's library must export [`midair_record::boot::ENTRY`].
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod approach;
 mod arch;

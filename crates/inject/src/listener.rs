@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use midair_procinfo::files::{kernel_file, kernel_link, kernel_text, kernel_words};
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, maps, show, task};
 use midair_ptrace::{
@@ -88,7 +89,7 @@ impl Endpoint {
             return (None, 0);
         };
         let prefix = connect::prefix(inside.get(), stat.start_ticks);
-        let sockets = std::fs::read(format!("/proc/{tid}/net/unix")).unwrap_or_default();
+        let sockets = kernel_text(format!("{tid}/net/unix")).unwrap_or_default();
         let named: Vec<Listening> = sockets
             .split(|byte| *byte == b'\n')
             .filter_map(|line| listening(line, &prefix))
@@ -244,10 +245,10 @@ impl Endpoint {
 
     /// The process's network namespace, where it is another one that we may look at.
     fn other_namespace(&self) -> Option<File> {
-        let path = format!("/proc/{}/ns/net", self.tid);
-        let its = std::fs::read_link(&path).ok()?;
-        let ours = std::fs::read_link("/proc/self/ns/net").ok()?;
-        (its != ours).then(|| File::open(path).ok()).flatten()
+        let path = format!("{}/ns/net", self.tid);
+        let its = kernel_link(&path).ok()?;
+        let ours = kernel_link("self/ns/net").ok()?;
+        (its != ours).then(|| kernel_file(path).ok()).flatten()
     }
 
     /// Asks for what `purpose` says, shows that we may trace the process, and returns the reply.
@@ -454,7 +455,7 @@ fn until_hung_up(connection: &OwnedFd) {
 }
 
 fn filters_of(tid: Tid) -> u32 {
-    let text = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let text = kernel_words(format!("{tid}/status")).unwrap_or_default();
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse().ok()

@@ -6,11 +6,11 @@
 //!
 //! Decisions: ENG-050 (`docs/deviations/engine.md`).
 
-use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use midair_procinfo::files::{FileId, kernel_place, kernel_text, program_id};
 use midair_procinfo::stat::Stat;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
@@ -55,7 +55,7 @@ impl Rights {
             gid: status.gid,
             groups: status.groups.clone(),
             permitted: status.cap_permitted,
-            files_of: fs::metadata(format!("/proc/{tid}/mem"))
+            files_of: kernel_place(format!("{tid}/mem"))
                 .ok()
                 .map(|file| file.uid()),
         }
@@ -100,8 +100,8 @@ pub(crate) struct ProcessImage {
     /// executions share but where addresses are not random, and then those of the same program,
     /// where everything lies as before. Empty: not readable.
     auxv: Vec<u8>,
-    /// Its program's device and inode; None where they may not be seen.
-    exe: Option<(u64, u64)>,
+    /// Its program's file; None where that may not be seen.
+    exe: Option<FileId>,
     /// When that thread began, clock ticks since boot.
     start_ticks: Option<u64>,
     /// What whoever inspected it decided by.
@@ -126,7 +126,7 @@ impl ProcessImage {
             pid,
             tid,
             auxv: auxv(tid),
-            exe: exe(tid),
+            exe: program_id(tid, None),
             start_ticks: began(tid),
             rights: Rights::of(tid, status),
         }
@@ -156,7 +156,7 @@ impl ProcessImage {
         }
         let now = auxv(tid);
         let other_program = (!self.auxv.is_empty() && now != self.auxv)
-            || (self.exe.is_some() && exe(tid) != self.exe)
+            || (self.exe.is_some() && program_id(tid, self.exe.as_ref()) != self.exe)
             || status.tgid != Some(self.pid);
         if Rights::of(tid, &status) != self.rights {
             let process = task::status(self.tid);
@@ -290,7 +290,7 @@ fn hung_up(source: &io::Error) -> bool {
 }
 
 fn auxv(tid: Tid) -> Vec<u8> {
-    fs::read(format!("/proc/{tid}/auxv")).unwrap_or_default()
+    kernel_text(format!("{tid}/auxv")).unwrap_or_default()
 }
 
 /// When a thread began, clock ticks since boot. From the file of the thread alone: that of its process
@@ -300,12 +300,7 @@ fn began(tid: Tid) -> Option<u64> {
 }
 
 fn thread_stat(tid: Tid) -> Option<Stat> {
-    midair_procinfo::stat::parse(&fs::read(format!("/proc/{tid}/task/{tid}/stat")).ok()?)
-}
-
-fn exe(tid: Tid) -> Option<(u64, u64)> {
-    let file = fs::metadata(format!("/proc/{tid}/exe")).ok()?;
-    Some((file.dev(), file.ino()))
+    midair_procinfo::stat::parse(&kernel_text(format!("{tid}/task/{tid}/stat")).ok()?)
 }
 
 #[cfg(test)]

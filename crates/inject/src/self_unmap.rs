@@ -125,7 +125,7 @@ impl Way<'_> {
         let exit = RemoteAddr::new(base.pc()).minus(len);
         let ours = base.sp().wrapping_sub(self.mappings.data.get()) < self.mappings.data_len;
         let (before, after) = arch::AROUND_EXIT;
-        let memory = self.block.memory;
+        let memory = &self.block.memory;
         let before = memory.read_vec(
             RemoteAddr::new(base.pc().wrapping_sub(before as u64)),
             before,

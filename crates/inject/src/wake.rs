@@ -37,8 +37,8 @@ pub(crate) fn wake(
         memory: look.memory(),
         at,
     };
-    let times = on_own_thread(|| kick(look, tid, block, options)).during(PHASE)??;
-    let (channel, worker_tid) = meet(look, block, options)?;
+    let times = on_own_thread(|| kick(look, tid, &block, options)).during(PHASE)??;
+    let (channel, worker_tid) = meet(look, &block, options)?;
     let via = Via {
         path: EntryPath::OwnThread,
         tid,
@@ -59,7 +59,7 @@ pub(crate) fn wake(
 }
 
 /// Writes the mailbox while the thread is held briefly.
-fn kick(look: &Inspection, tid: Tid, block: Block, options: &Options) -> Result<Times, EnterError> {
+fn kick(look: &Inspection, tid: Tid, block: &Block, options: &Options) -> Result<Times, EnterError> {
     let at = block.at;
     let began = Instant::now();
     // Only one may trace a thread, so of two attachers one changes the mailbox and the other then

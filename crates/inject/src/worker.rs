@@ -40,7 +40,7 @@ impl Worker {
 }
 
 /// The first parked one of `tids`, else the first.
-pub(crate) fn find(memory: Memory, tids: impl Iterator<Item = Tid>) -> Option<Worker> {
+pub(crate) fn find(memory: &Memory, tids: impl Iterator<Item = Tid>) -> Option<Worker> {
     let mut any = None;
     for tid in tids {
         let worker = examine(memory, tid);
@@ -52,7 +52,7 @@ pub(crate) fn find(memory: Memory, tids: impl Iterator<Item = Tid>) -> Option<Wo
     any
 }
 
-fn examine(memory: Memory, tid: Tid) -> Worker {
+fn examine(memory: &Memory, tid: Tid) -> Worker {
     let busy = Worker {
         tid,
         block: None,
@@ -66,7 +66,7 @@ fn examine(memory: Memory, tid: Tid) -> Worker {
         return busy;
     }
     let block = Block {
-        memory,
+        memory: memory.clone(),
         at: RemoteAddr::new(call.args[0]).minus(MAILBOX_OFFSET as u64),
     };
     match (
@@ -99,7 +99,7 @@ pub fn read_block(
 }
 
 /// A boot block in the target.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Block {
     pub(crate) memory: Memory,
     pub(crate) at: RemoteAddr,

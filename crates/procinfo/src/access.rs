@@ -1,9 +1,9 @@
 //! Whether this process may enter another, and what stands in the way.
 
-use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
+use crate::files::{kernel_file, kernel_link, kernel_place, kernel_text, same_place};
 use crate::task;
 use crate::{Pid, Tid, decimal};
 
@@ -55,19 +55,19 @@ pub fn look(tid: impl Into<Tid>) -> io::Result<Access> {
     let target = task::status(tid)?;
     /// ESRCH
     const NO_MEMORY: i32 = 3;
-    let opened = fs::File::open(format!("/proc/{tid}/mem"));
+    let opened = kernel_file(format!("{tid}/mem"));
     Ok(Access {
         allowed: opened.is_ok(),
         ending: opened.is_err_and(|error| error.raw_os_error() == Some(NO_MEMORY)),
         our_uid: us.uid[1],
         target_uids: [target.uid[0], target.uid[1], target.uid[2]],
         ptrace_capability: us.cap_effective & CAP_SYS_PTRACE != 0,
-        files_of_other: fs::metadata(format!("/proc/{tid}/mem"))
+        files_of_other: kernel_place(format!("{tid}/mem"))
             .ok()
             .map(|file| file.uid())
             .filter(|&owner| owner != us.uid[3] && us.cap_effective & CAP_DAC_OVERRIDE == 0),
         admin_capability: us.cap_effective & CAP_SYS_ADMIN != 0,
-        yama: fs::read("/proc/sys/kernel/yama/ptrace_scope")
+        yama: kernel_text("sys/kernel/yama/ptrace_scope")
             .ok()
             .and_then(|text| decimal(&text)),
         target_more_capable: target.cap_permitted & !us.cap_permitted != 0,
@@ -142,7 +142,7 @@ impl Access {
 }
 
 fn same_namespace(tid: Tid, kind: &str) -> bool {
-    let link = |who: &str| fs::read_link(format!("/proc/{who}/ns/{kind}"));
+    let link = |who: &str| kernel_link(format!("{who}/ns/{kind}"));
     match (link("self"), link(&tid.to_string())) {
         (Ok(ours), Ok(theirs)) => ours == theirs,
         _ => false,
@@ -152,20 +152,14 @@ fn same_namespace(tid: Tid, kind: &str) -> bool {
 /// The kernel shows the namespaces of a process only to those who may trace it, and its map of
 /// users to everybody: where that is ours, it is not the namespace that stands in the way.
 fn same_user_namespace(tid: Tid) -> bool {
-    let map = |who: &str| fs::read(format!("/proc/{who}/uid_map")).ok();
-    let unseen = fs::read_link(format!("/proc/{tid}/ns/user")).is_err();
+    let map = |who: &str| kernel_text(format!("{who}/uid_map")).ok();
+    let unseen = kernel_link(format!("{tid}/ns/user")).is_err();
     same_namespace(tid, "user")
         || (unseen && map("self").is_some() && map("self") == map(&tid.to_string()))
 }
 
 fn same_root(tid: Tid) -> bool {
-    match (
-        fs::metadata("/"),
-        fs::metadata(format!("/proc/{tid}/root/")),
-    ) {
-        (Ok(ours), Ok(theirs)) => (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino()),
-        _ => false,
-    }
+    same_place("self/root", &format!("{tid}/root")).unwrap_or(false)
 }
 
 #[cfg(test)]

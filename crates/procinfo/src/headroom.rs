@@ -3,10 +3,10 @@
 //! Nothing is changed. What cannot be read counts as no limit: the limit itself then refuses where it is
 //! met.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::files::{Place, kernel_text};
 use crate::{Tid, decimal};
 
 /// One limit, and how far it is used.
@@ -55,8 +55,8 @@ const CAP_IPC_LOCK: u64 = 1 << 14;
 /// The kernel's; not found when it has ended.
 pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Headroom> {
     let tid = tid.into();
-    let limits = fs::read(format!("/proc/{tid}/limits"))?;
-    let status = fs::read(format!("/proc/{tid}/status"))?;
+    let limits = kernel_text(format!("{tid}/limits"))?;
+    let status = kernel_text(format!("{tid}/status"))?;
     let bytes = |key: &str| number_after(&status, key).unwrap_or(0).saturating_mul(1024);
     let left =
         |name: &str, used: u64| number_after(&limits, name).map(|limit| Limit { limit, used });
@@ -77,7 +77,7 @@ pub fn look(tid: impl Into<Tid>, mappings: usize) -> io::Result<Headroom> {
             }),
             _ => None,
         },
-        mappings: fs::read("/proc/sys/vm/max_map_count")
+        mappings: kernel_text("sys/vm/max_map_count")
             .ok()
             .and_then(|text| decimal(&text))
             .map(|limit| Limit {
@@ -103,11 +103,12 @@ fn number_after(text: &[u8], key: &str) -> Option<u64> {
 /// What is left under the tightest memory cgroup of a process, see [`Headroom::memory`].
 pub fn memory(tid: impl Into<Tid>) -> Option<Limit> {
     let tid = tid.into();
-    let groups = fs::read(format!("/proc/{tid}/cgroup")).ok()?;
-    let mounts = fs::read("/proc/self/mountinfo").ok()?;
+    let groups = kernel_text(format!("{tid}/cgroup")).ok()?;
+    let mounts = kernel_text("self/mountinfo").ok()?;
+    let ours = Place::own_root().ok()?;
     hierarchies(&groups, &mounts)
         .into_iter()
-        .flat_map(|(top, path, files)| tightest(&top, &path, files))
+        .flat_map(|(top, path, files)| tightest(&ours, &top, &path, files))
         .min_by_key(Limit::left)
 }
 
@@ -190,17 +191,18 @@ fn mounted(line: &str, files: Files) -> Option<(&str, &str)> {
     fits.then_some((front.next()?, front.next()?))
 }
 
-/// The limits on the way from `group` up to `top`.
-fn tightest(top: &Path, group: &Path, files: Files) -> Vec<Limit> {
+/// The limits on the way from `group` up to `top`, beneath our own root.
+fn tightest(ours: &Place, top: &Path, group: &Path, files: Files) -> Vec<Limit> {
     group
         .ancestors()
         .take_while(|directory| directory.starts_with(top))
         .filter_map(|directory| {
-            let number = |name: &str| decimal::<u64>(&fs::read(directory.join(name)).ok()?);
+            let text = |name: &str| ours.read(directory.join(name), 1 << 16);
+            let number = |name: &str| decimal::<u64>(&text(name).ok()?);
             // "max" is none; version 1 says a number of this size.
             let limit = number(files.limit).filter(|&limit| limit < 1 << 60)?;
             let used = number(files.used)?;
-            let stat = fs::read(directory.join("memory.stat")).unwrap_or_default();
+            let stat = text("memory.stat").unwrap_or_default();
             let reclaimable: u64 = files
                 .reclaimable
                 .iter()
@@ -217,6 +219,7 @@ fn tightest(top: &Path, group: &Path, files: Files) -> Vec<Limit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn numbers_of_files() {
@@ -270,7 +273,7 @@ mod tests {
         );
         put(&group, "max\n", "900\n", "");
         assert_eq!(
-            tightest(top.path(), &group, V2),
+            tightest(&Place::own_root().unwrap(), top.path(), &group, V2),
             [Limit {
                 limit: 1000,
                 used: 920

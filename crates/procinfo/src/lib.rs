@@ -2,20 +2,22 @@
 //!
 //! Two layers: pure parsers that take bytes ([`maps`], [`stat`], [`status`], [`syscall`],
 //! [`link_map::parse`]), to be tested and fuzzed alone, and readers that ask the kernel ([`task`],
-//! [`module`], [`access`]). Everything is keyed on a *live thread id*: once a leader has exited,
+//! [`module`], [`access`], all through [`files`]). Everything is keyed on a *live thread id*: once a leader has exited,
 //! `/proc/PID/maps` is empty while `/proc/TID/maps` of another thread is not. Names and paths are
 //! bytes: a thread may be called anything.
 //!
 //! Symbols come from the target's own files ([`elf`]), opened through `/proc/TID/map_files`
 //! (exactly the file that is mapped, also when it was deleted or lies in another mount namespace),
-//! else through `/proc/TID/root` and then checked.
+//! else beneath its root and then checked.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod access;
 mod allowance;
 mod arch;
 pub mod bpf;
 pub mod elf;
+pub mod files;
 pub mod headroom;
 pub mod libc_kind;
 pub mod limits;

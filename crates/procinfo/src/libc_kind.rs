@@ -45,7 +45,7 @@ pub fn find(modules: &Modules) -> io::Result<LibcKind> {
         found.push((index, version));
     }
     if found.len() > 1 {
-        let own = link_map::biases(modules.tid()).unwrap_or_default();
+        let own = link_map::biases(modules.tid(), modules.memory()).unwrap_or_default();
         found.retain(|&(index, _)| {
             modules
                 .load(index)
@@ -64,7 +64,7 @@ pub fn find(modules: &Modules) -> io::Result<LibcKind> {
 
 /// Whether the program names musl's loader: distributions give musl's one library various names.
 fn asks_for_musl(modules: &Modules) -> bool {
-    let exe = std::fs::File::open(format!("/proc/{}/exe", modules.tid()));
+    let exe = crate::files::program(modules.tid());
     exe.and_then(crate::elf::ElfFile::open)
         .is_ok_and(|program| {
             program

@@ -9,6 +9,7 @@ use midair_ptrace::{Memory, RemoteAddr};
 use std::collections::HashSet;
 
 use crate::Tid;
+use crate::files::kernel_text;
 
 /// Entries of `/proc/TID/auxv` (source: elf.h).
 const AT_PHDR: u64 = 3;
@@ -27,11 +28,10 @@ const MOST_ENTRIES: u64 = 1024;
 const MOST_LIBRARIES: usize = 16_384;
 
 /// Load addresses (biases) of the program and its libraries. None when there is no such list: a
-/// static program, another loader, or nonsense.
-pub fn biases(tid: impl Into<Tid>) -> Option<Vec<u64>> {
+/// static program, another loader, or nonsense. `tid` is a live thread, `memory` that of its process.
+pub fn biases(tid: impl Into<Tid>, memory: &Memory) -> Option<Vec<u64>> {
     let tid = tid.into();
-    let auxv = std::fs::read(format!("/proc/{tid}/auxv")).ok()?;
-    let memory = Memory::of(tid);
+    let auxv = kernel_text(format!("{tid}/auxv")).ok()?;
     parse(&auxv, |at, into| {
         memory.read(RemoteAddr::new(at), into).ok()
     })
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn our_own_has_the_c_library_and_this_program() {
         let me = crate::Pid::own();
-        let biases = biases(me).unwrap();
+        let biases = biases(me, &Memory::of(me)).unwrap();
         let modules = Modules::of(me).unwrap();
         let at = |address: u64| {
             let index = modules.at(address).unwrap();
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_none() {
-        assert_eq!(biases(Tid::MAX), None);
+        assert_eq!(biases(Tid::MAX, &Memory::of(me)), None);
         assert_eq!(dynamic_section(&[0; HEADER], 0), None);
         assert_eq!(dynamic_section(&[2; 10], 0), None);
         assert_eq!(entry(&[0; 7], 0), None);

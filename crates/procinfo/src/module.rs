@@ -5,13 +5,14 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use midair_ptrace::{Memory, RemoteAddr};
 
 use crate::elf::{ElfFile, Symbols};
+use crate::files::{self, Place};
 use crate::maps::{self, Mapping};
 use crate::{Allowance, Tid, show};
 
@@ -44,7 +45,7 @@ impl Module {
     }
     /// The Build-ID as the target's memory holds it, if its note lies in the first page. Reads no
     /// file.
-    pub fn build_id(&self, memory: Memory) -> Option<Vec<u8>> {
+    pub fn build_id(&self, memory: &Memory) -> Option<Vec<u8>> {
         let mut page = vec![0; 4096];
         let n = memory
             .read_some(RemoteAddr::new(self.base), &mut page)
@@ -78,6 +79,7 @@ pub struct Modules {
     loaded: Mutex<HashMap<usize, Arc<Loaded>>>,
     /// How much may still be read of their files.
     allowance: Allowance,
+    memory: Memory,
 }
 
 /// A module whose file is open.
@@ -111,20 +113,27 @@ impl Modules {
     /// The kernel's; not permitted when this user may not read the process.
     pub fn of(tid: impl Into<Tid>) -> io::Result<Modules> {
         let tid = tid.into();
-        let mappings = maps::parse(&std::fs::read(format!("/proc/{tid}/maps"))?);
+        let mappings = maps::parse(&files::kernel_text(format!("{tid}/maps"))?);
         let list = group(&mappings);
+        let memory = files::memory(tid, &mappings)?;
         Ok(Modules {
             tid,
             mappings,
             list,
             loaded: Mutex::default(),
             allowance: Allowance::default(),
+            memory,
         })
     }
 
     /// The thread through which it was read.
     pub fn tid(&self) -> Tid {
         self.tid
+    }
+
+    /// The memory of the process, as far as it answers.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// The module that holds `address`.
@@ -186,17 +195,13 @@ impl Modules {
         // map_files is the mapped file itself, whatever became of its name; it asks for
         // CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
         for part in &module.parts {
-            let path = format!(
-                "/proc/{}/map_files/{:x}-{:x}",
-                self.tid, part.start, part.end
-            );
-            if let Ok(file) = File::open(path) {
+            if let Ok(file) = files::mapped(self.tid, part.start, part.end) {
                 return Ok(file);
             }
         }
         // The program itself has a way of its own, which works for everybody who may trace it, also
         // when it was deleted.
-        if let Ok((_, file)) = open_file(Path::new(&format!("/proc/{}/exe", self.tid)))
+        if let Ok(file) = files::program(self.tid)
             && (is_file(module, &file) || self.is_same_build(module, &file))
         {
             return Ok(file);
@@ -204,12 +209,12 @@ impl Modules {
         // Below the target's root for one in another mount namespace. The kernel prints paths from
         // the reader's root, though, so for one that has only changed its root (chroot) the path is
         // ours.
-        let root = PathBuf::from(format!("/proc/{}/root", self.tid));
         let mut trouble = io::Error::from(io::ErrorKind::NotFound);
+        let roots = [Place::root_of(self.tid), Place::ours_for(self.tid)];
         for name in spellings(module) {
-            let inside = OsStr::from_bytes(name.strip_prefix(b"/").unwrap_or(&name));
-            for path in [root.join(inside), Path::new("/").join(inside)] {
-                match open_file(&path) {
+            let path = Path::new(OsStr::from_bytes(&name));
+            for root in &roots {
+                match open_file(root, path) {
                     // Overlay and btrfs print another device in maps than stat tells, so the number
                     // of the file alone may have to do; the code that is used later is compared
                     // with the target's memory in any case.
@@ -232,7 +237,7 @@ impl Modules {
     /// Another file with the same contents, as an upgrade to the same version or a copy to an
     /// overlay's upper layer makes it: by the Build-ID in the target's memory.
     fn is_same_build(&self, module: &Module, file: &File) -> bool {
-        let in_memory = module.build_id(Memory::of(self.tid));
+        let in_memory = module.build_id(&self.memory);
         let in_file = file
             .try_clone()
             .and_then(|file| ElfFile::within(file, self.allowance.clone()))
@@ -254,21 +259,13 @@ fn is_file(module: &Module, file: &File) -> bool {
     })
 }
 
-/// Opens a regular file, and gives its inode. What else may lie at a path of another process's must
-/// not hold us up (a pipe).
-fn open_file(path: &Path) -> io::Result<(u64, File)> {
-    /// O_NONBLOCK (asm-generic/fcntl.h), the same on x86-64 and aarch64.
-    const NONBLOCK: i32 = 0o4000;
-    let file = File::options()
-        .read(true)
-        .custom_flags(NONBLOCK)
-        .open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_file() {
-        Ok((metadata.ino(), file))
-    } else {
-        Err(io::Error::from(io::ErrorKind::InvalidData))
-    }
+/// Opens a regular file beneath a root, and gives its inode.
+fn open_file(root: &io::Result<Place>, path: &Path) -> io::Result<(u64, File)> {
+    let root = root
+        .as_ref()
+        .map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+    let found = root.find(path)?;
+    Ok((found.inode(), found.open()?))
 }
 
 /// What the path of a module may be in full: the kernel prints a newline as `\012`, and "
@@ -417,7 +414,7 @@ mod tests {
         );
         assert!(modules.mapping_at(here).unwrap().execute);
         let by_memory = modules.list[index]
-            .build_id(Memory::of(me))
+            .build_id(&Memory::of(me))
             .unwrap_or_default();
         assert_eq!(by_memory, loaded.elf.build_id);
         let libc = modules
@@ -425,7 +422,7 @@ mod tests {
             .iter()
             .position(|module| module.file_name() == b"libc.so.6")
             .unwrap();
-        let id = modules.list[libc].build_id(Memory::of(me)).unwrap();
+        let id = modules.list[libc].build_id(&Memory::of(me)).unwrap();
         assert_eq!(id, modules.load(libc).unwrap().elf.build_id);
         assert_eq!(id.len(), 20);
     }

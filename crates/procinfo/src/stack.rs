@@ -288,8 +288,8 @@ impl<'a> Walker<'a> {
     /// linkage table or a global offset table are followed; others, and jumps through registers,
     /// are not known.
     pub fn called(&self, address: u64) -> Option<u64> {
-        let target = arch::called(self.memory, address.wrapping_add(1))?;
-        Some(arch::through_linkage_table(self.memory, target).unwrap_or(target))
+        let target = arch::called(&self.memory, address.wrapping_add(1))?;
+        Some(arch::through_linkage_table(&self.memory, target).unwrap_or(target))
     }
 
     /// Names of the function at an address of the target.

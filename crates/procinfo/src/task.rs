@@ -1,8 +1,8 @@
 //! Threads of a process.
 
-use std::fs;
 use std::io;
 
+use crate::files::{kernel_list, kernel_text};
 use crate::stat::{self, Stat};
 use crate::status::{self, Status};
 use crate::syscall::{self, Activity};
@@ -16,12 +16,8 @@ use crate::{Tid, decimal};
 pub fn list(tid: impl Into<Tid>) -> io::Result<Vec<Tid>> {
     let tid = tid.into();
     let mut tids = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{tid}/task"))? {
-        if let Some(tid) = decimal(std::os::unix::ffi::OsStrExt::as_bytes(
-            entry?.file_name().as_os_str(),
-        )) {
-            tids.push(tid);
-        }
+    for name in kernel_list(format!("{tid}/task"))? {
+        tids.extend(decimal::<Tid>(name.as_encoded_bytes()));
     }
     Ok(tids)
 }
@@ -32,8 +28,8 @@ pub fn list(tid: impl Into<Tid>) -> io::Result<Vec<Tid>> {
 /// The kernel's; invalid data when the line is of no known form.
 pub fn stat(tid: impl Into<Tid>) -> io::Result<Stat> {
     let tid = tid.into();
-    let path = format!("/proc/{tid}/stat");
-    stat::parse(&fs::read(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    let path = format!("{tid}/stat");
+    stat::parse(&kernel_text(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
 /// `/proc/TID/status`, parsed.
@@ -42,7 +38,7 @@ pub fn stat(tid: impl Into<Tid>) -> io::Result<Stat> {
 /// The kernel's.
 pub fn status(tid: impl Into<Tid>) -> io::Result<Status> {
     let tid = tid.into();
-    Ok(status::parse(&fs::read(format!("/proc/{tid}/status"))?))
+    Ok(status::parse(&kernel_text(format!("{tid}/status"))?))
 }
 
 /// The name of a thread.
@@ -51,7 +47,7 @@ pub fn status(tid: impl Into<Tid>) -> io::Result<Status> {
 /// The kernel's.
 pub fn comm(tid: impl Into<Tid>) -> io::Result<Vec<u8>> {
     let tid = tid.into();
-    let mut name = fs::read(format!("/proc/{tid}/comm"))?;
+    let mut name = kernel_text(format!("{tid}/comm"))?;
     if name.last() == Some(&b'\n') {
         name.pop();
     }
@@ -64,8 +60,8 @@ pub fn comm(tid: impl Into<Tid>) -> io::Result<Vec<u8>> {
 /// The kernel's; invalid data when the line is of no known form.
 pub fn activity(tid: impl Into<Tid>) -> io::Result<Activity> {
     let tid = tid.into();
-    let path = format!("/proc/{tid}/syscall");
-    syscall::parse(&fs::read(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    let path = format!("{tid}/syscall");
+    syscall::parse(&kernel_text(path)?).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
 /// A thread of the process of `pid` that has not ended, the first one if it lives. None when all
@@ -96,12 +92,8 @@ pub fn is_alive(tid: impl Into<Tid>) -> bool {
 pub fn descriptors(tid: impl Into<Tid>) -> io::Result<Vec<i32>> {
     let tid = tid.into();
     let mut fds = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{tid}/fd"))? {
-        if let Some(fd) = decimal(std::os::unix::ffi::OsStrExt::as_bytes(
-            entry?.file_name().as_os_str(),
-        )) {
-            fds.push(fd);
-        }
+    for name in kernel_list(format!("{tid}/fd"))? {
+        fds.extend(decimal::<i32>(name.as_encoded_bytes()));
     }
     fds.sort_unstable();
     Ok(fds)
@@ -113,7 +105,7 @@ pub fn descriptors(tid: impl Into<Tid>) -> io::Result<Vec<i32>> {
 /// The kernel's.
 pub fn descriptor_limit(tid: impl Into<Tid>) -> io::Result<u64> {
     let tid = tid.into();
-    let text = fs::read(format!("/proc/{tid}/limits"))?;
+    let text = kernel_text(format!("{tid}/limits"))?;
     Ok(text
         .split(|&byte| byte == b'\n')
         .find_map(|line| line.strip_prefix(b"Max open files"))

@@ -28,6 +28,7 @@ mod handles;
 pub mod kfd;
 mod local;
 mod memory;
+mod real_user;
 mod regs;
 mod stop;
 pub mod sys;
@@ -44,8 +45,9 @@ pub use handles::{
     send_bytes, send_with_descriptor, share_memory,
 };
 pub use local::{Peer, connect_abstract, connect_abstract_in, listening_peer, receive_now};
-pub use memory::Memory;
+pub use memory::{Answers, Memory};
 pub use midair_ids::{InvalidId, Pid, Tid};
+pub use real_user::with_own_rights;
 pub use regs::SignalMask;
 pub use stop::{Deadline, Death, Seized, StopKind, Stopped, Waited, on_own_thread};
 pub use urgent::{Pace, Urgent, avoid_processor};

@@ -1,19 +1,57 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use crate::{Error, RemoteAddr, Result, Tid, fault};
 
+/// Which memory of a target answers: a page of a file is read from the file's file system, and that
+/// may be one that a user serves and that never answers. The read would then never return, and could
+/// not be interrupted.
+pub trait Answers: Send + Sync + std::fmt::Debug {
+    /// How many of the `len` bytes at `at` may be read or written without waiting for anybody's
+    /// file system. 0 where the first may not.
+    fn answering(&self, at: u64, len: usize) -> usize;
+}
+
 /// The memory of a target, through one of its live threads. Nothing is stopped for it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Memory {
     tid: Tid,
+    answers: Option<Arc<dyn Answers>>,
 }
 
 impl Memory {
-    /// The memory that thread `tid` lives in.
+    /// The memory that thread `tid` lives in, all of it: for a process that has nothing to gain by
+    /// holding us up.
     pub fn of(tid: impl Into<Tid>) -> Self {
-        Memory { tid: tid.into() }
+        Memory {
+            tid: tid.into(),
+            answers: None,
+        }
+    }
+
+    /// The memory that thread `tid` lives in, as far as it answers.
+    pub fn answering(tid: impl Into<Tid>, answers: Arc<dyn Answers>) -> Self {
+        Memory {
+            tid: tid.into(),
+            answers: Some(answers),
+        }
+    }
+
+    /// How many of these bytes may be touched.
+    fn touchable(&self, operation: &'static str, at: RemoteAddr, len: usize) -> Result<usize> {
+        let Some(answers) = &self.answers else {
+            return Ok(len);
+        };
+        match answers.answering(at.get(), len) {
+            0 => Err(Error::System {
+                operation,
+                tid: self.tid,
+                source: io::Error::from_raw_os_error(libc::EFAULT),
+            }),
+            some => Ok(some.min(len)),
+        }
     }
 
     /// Reads exactly `into.len()` bytes, respecting page protections.
@@ -35,16 +73,17 @@ impl Memory {
         if into.is_empty() {
             return Ok(0);
         }
+        let len = self.touchable("process_vm_readv", at, into.len())?;
         let local = libc::iovec {
             iov_base: into.as_mut_ptr().cast(),
-            iov_len: into.len(),
+            iov_len: len,
         };
         let remote = libc::iovec {
             iov_base: at.get() as usize as *mut libc::c_void,
-            iov_len: into.len(),
+            iov_len: len,
         };
         self.through_any("process_vm_readv", |tid| {
-            // SAFETY: `local` covers exactly the exclusive slice; `remote` is only a number for the
+            // SAFETY: `local` lies within the exclusive slice; `remote` is only a number for the
             // kernel, which checks it.
             unsafe { libc::process_vm_readv(tid.raw(), &local, 1, &remote, 1, 0) }
         })
@@ -88,17 +127,18 @@ impl Memory {
         if bytes.is_empty() {
             return Ok(());
         }
+        let len = self.touchable("process_vm_writev", at, bytes.len())?;
         // The kernel only reads through this pointer for a write; iovec has no const form.
         let local = libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
+            iov_len: len,
         };
         let remote = libc::iovec {
             iov_base: at.get() as usize as *mut libc::c_void,
-            iov_len: bytes.len(),
+            iov_len: len,
         };
         let done = self.through_any("process_vm_writev", |tid| {
-            // SAFETY: `local` covers exactly the shared slice and is only read; `remote` is a
+            // SAFETY: `local` lies within the shared slice and is only read; `remote` is a
             // number that the kernel checks.
             unsafe { libc::process_vm_writev(tid.raw(), &local, 1, &remote, 1, 0) }
         })?;

@@ -62,6 +62,96 @@ pub fn open_in_root(root: &File, path: &CStr, flags: i32) -> io::Result<File> {
     })
 }
 
+/// Opens `name` in a directory, following links, also the kernel's own (`self/fd/N`).
+///
+/// # Errors
+/// The kernel's.
+pub fn open_following(directory: &File, name: &CStr, flags: i32) -> io::Result<File> {
+    // SAFETY: a NUL-terminated name and a descriptor that lives for the call.
+    file(libc::c_long::from(unsafe {
+        libc::openat(
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            flags | libc::O_CLOEXEC,
+        )
+    }))
+}
+
+/// What the symbolic link says that `link` was opened as (`O_PATH | O_NOFOLLOW`).
+///
+/// # Errors
+/// The kernel's: ENOENT or EINVAL when it is no link; ENAMETOOLONG for more than a path may have.
+pub fn link_text(link: &File) -> io::Result<Vec<u8>> {
+    let mut text = vec![0_u8; libc::PATH_MAX as usize];
+    // SAFETY: a live descriptor, an empty name, and a buffer of the length that is told.
+    let got = unsafe {
+        libc::readlinkat(
+            link.as_raw_fd(),
+            c"".as_ptr(),
+            text.as_mut_ptr().cast(),
+            text.len(),
+        )
+    };
+    match usize::try_from(got) {
+        Err(_) => Err(io::Error::last_os_error()),
+        Ok(got) if got >= text.len() => Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG)),
+        Ok(got) => {
+            text.truncate(got);
+            Ok(text)
+        }
+    }
+}
+
+/// The magic number of the file system that a file is on (`statfs.f_type`). The file system is
+/// asked: one of a user's (FUSE) may not answer.
+///
+/// # Errors
+/// The kernel's.
+pub fn file_system(file: &File) -> io::Result<u64> {
+    // SAFETY: all zero is a value of these integers.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a live descriptor and a valid out pointer.
+    match unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut found) } {
+        0 => Ok(found.f_type as u64),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Where a file lies, without asking its file system anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lies {
+    /// The number of the mount, as in `/proc/PID/mountinfo`. None before Linux 5.8.
+    pub mount: Option<u64>,
+    /// The device of the file system: major, minor.
+    pub device: (u32, u32),
+}
+
+/// Where a file lies. Nothing is asked of its file system, which may be one that does not answer.
+///
+/// # Errors
+/// The kernel's.
+pub fn lies(file: &File) -> io::Result<Lies> {
+    // SAFETY: all zero is a value of these integers.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: a live descriptor, an empty name, and a valid out pointer.
+    let done = unsafe {
+        libc::statx(
+            file.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT,
+            libc::STATX_MNT_ID,
+            &raw mut found,
+        )
+    };
+    match done {
+        0 => Ok(Lies {
+            mount: (found.stx_mask & libc::STATX_MNT_ID != 0).then_some(found.stx_mnt_id),
+            device: (found.stx_dev_major, found.stx_dev_minor),
+        }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// `struct __user_cap_header_struct` (linux/capability.h, version 3).
 #[repr(C)]
 struct CapabilityHeader {

@@ -1,10 +1,12 @@
 //! Attaching to one process: inspect it, enter it, offer the session.
 
+use crate::answer;
 use crate::cuda::{self, CudaRequest};
 use crate::cupti;
 use crate::entry_lock::EntryLock;
 use crate::explain;
 use crate::headroom;
+use crate::identity;
 use crate::install::{Install, Tools};
 use crate::process::root_of;
 use crate::request::{Entry, Request};
@@ -54,52 +56,25 @@ impl Session {
         options: &Options,
     ) -> Result<Session, StartError> {
         let began = Instant::now();
-        let root = root_of(request.pid);
-        let mut tools = install.tools(&request.settings, &root)?;
         let _lock = EntryLock::acquire(request.pid)?;
-        let mut approach = approach_to(request.pid)?;
-        // The worker thread of a session that is complete needs a moment to park, and longer where memory is
-        // locked.
-        let patience = Instant::now() + CLEARING;
-        while worker_is_busy(&approach) && Instant::now() < patience {
-            std::thread::sleep(CLEARING / 20);
-            approach = approach_to(request.pid)?;
-        }
-        let (platform, other) =
-            runtime::detect(&approach, options)?.ok_or_else(|| explain::not_gpu(request.pid))?;
+        // All that is read of the process before it is entered is read on another thread: the process may
+        // hold up whoever reads it.
+        let asked = (request.clone(), install.clone(), options.clone());
+        let looked = answer::within(request.pid, 2 * answer::LIMIT, move || {
+            let (request, install, options) = asked;
+            Looked::at(request, &install, &options)
+        });
+        let Looked {
+            approach,
+            platform,
+            tools,
+            request,
+            held,
+            identity,
+            remarks,
+        } = looked??;
+        let (pid, request) = (approach.pid, &request);
         let library = platform.library(install)?;
-        let mut remarks = Remarks::from_warning(other);
-        let for_cuda;
-        let request = match platform {
-            Platform::Amd => {
-                tools.for_process(approach.tid, install)?;
-                if let Ok(look) = &approach.inspection {
-                    runtime::refuse_two_copies(look.pid, &look.modules)?;
-                }
-                request
-            }
-            Platform::Cuda => {
-                for_cuda = cuda::request(request, &tools, install, approach.tid)?;
-                if let Ok(look) = &approach.inspection {
-                    cupti::require_cupti(look, &request.settings)?;
-                }
-                remarks.add(&for_cuda);
-                tools = Tools::default();
-                &for_cuda.request
-            }
-        };
-        // Take hold of the process before entering it, and check that it is still the one that was inspected.
-        let pid = approach.pid;
-        let held = Target::hold(pid)?;
-        let mut identity = Identity::read(pid, approach.tid);
-        if platform == Platform::Cuda {
-            identity.without_driver = None;
-        }
-        check_request(request, &identity)?;
-        headroom::check_ours(&platform.file(install), &tools, request)?;
-        if let Ok(look) = &approach.inspection {
-            headroom::check(look, platform, &tools, request)?;
-        }
         // The spool and the tools are prepared while the engine enters: neither depends on the other.
         let (prepared, entered) = std::thread::scope(|scope| {
             let prepare = scope.spawn(|| Prepared::make(identity, &tools, install, request));
@@ -154,6 +129,77 @@ impl Session {
                 Err(explain::failed(pid, &error).into())
             }
         }
+    }
+}
+
+/// What must be known before a process is entered.
+struct Looked {
+    approach: Approach,
+    platform: Platform,
+    tools: Tools,
+    /// As it applies to this process.
+    request: Request,
+    held: Target,
+    identity: Identity,
+    remarks: Remarks,
+}
+
+impl Looked {
+    /// Looks at the process, and refuses what can be seen to fail.
+    fn at(request: Request, install: &Install, options: &Options) -> Result<Looked, Failure> {
+        let root = root_of(request.pid);
+        let mut tools = install.tools(&request.settings, root.as_ref())?;
+        let mut approach = approach_to(request.pid)?;
+        // The worker thread of a session that is complete needs a moment to park, and longer where memory is
+        // locked.
+        let patience = Instant::now() + CLEARING;
+        while worker_is_busy(&approach) && Instant::now() < patience {
+            std::thread::sleep(CLEARING / 20);
+            approach = approach_to(request.pid)?;
+        }
+        let (platform, other) =
+            runtime::detect(&approach, options)?.ok_or_else(|| explain::not_gpu(request.pid))?;
+        // Missing libraries are reported before anything else about the process.
+        platform.library(install)?;
+        let mut remarks = Remarks::from_warning(other);
+        let request = match platform {
+            Platform::Amd => {
+                tools.for_process(approach.tid, install)?;
+                if let Ok(look) = &approach.inspection {
+                    runtime::refuse_two_copies(look.pid, &look.modules)?;
+                }
+                request
+            }
+            Platform::Cuda => {
+                let for_cuda = cuda::request(&request, &tools, install, approach.tid)?;
+                if let Ok(look) = &approach.inspection {
+                    cupti::require_cupti(look, &request.settings)?;
+                }
+                remarks.add(&for_cuda);
+                tools = Tools::default();
+                for_cuda.request
+            }
+        };
+        // Take hold of the process before entering it, and check that it is still the one that was inspected.
+        let held = Target::hold(approach.pid)?;
+        let mut identity = identity::read(approach.pid, approach.tid);
+        if platform == Platform::Cuda {
+            identity.without_driver = None;
+        }
+        check_request(&request, &identity)?;
+        headroom::check_ours(&platform.file(install), &tools, &request)?;
+        if let Ok(look) = &approach.inspection {
+            headroom::check(look, platform, &tools, &request)?;
+        }
+        Ok(Looked {
+            approach,
+            platform,
+            tools,
+            request,
+            held,
+            identity,
+            remarks,
+        })
     }
 }
 
@@ -217,12 +263,13 @@ pub(crate) fn results_fit(request: &Request, identity: &Identity) -> Result<Path
 
 /// Why this process cannot be attached to, as far as an inspection tells.
 pub(crate) fn refusal(pid: Pid) -> Option<Failure> {
-    let seen =
-        approach_to(pid).and_then(|approach| runtime::detect(&approach, &Options::default()));
-    match seen {
-        Ok(Some(_)) => None,
-        Ok(None) => Some(explain::not_gpu(pid)),
-        Err(failure) => Some(failure),
+    let look = move || {
+        approach_to(pid).and_then(|approach| runtime::detect(&approach, &Options::default()))
+    };
+    match answer::within(pid, answer::LIMIT, look) {
+        Ok(Ok(Some(_))) => None,
+        Ok(Ok(None)) => Some(explain::not_gpu(pid)),
+        Ok(Err(failure)) | Err(failure) => Some(failure),
     }
 }
 

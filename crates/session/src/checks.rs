@@ -10,6 +10,7 @@ mod entry;
 mod environment;
 mod target;
 
+use crate::answer;
 use crate::explain;
 use crate::install::{self, Install, Tools};
 use crate::process::{live, root_of};
@@ -113,6 +114,12 @@ impl Lines {
 /// Inspects every precondition of an attach as `request` describes it, and touches nothing. An attach would
 /// be refused with the first one that fails.
 pub fn checks(request: &Request) -> Vec<Check> {
+    let asked = request.clone();
+    let found = answer::within(request.pid, 2 * answer::LIMIT, move || inspect(&asked));
+    found.unwrap_or_else(|failure| vec![Check::fail("inspection", failure)])
+}
+
+fn inspect(request: &Request) -> Vec<Check> {
     let looked = approach(request.pid);
     let mut lines = Lines {
         checks: Vec::new(),
@@ -204,6 +211,7 @@ fn process_checks(
 }
 
 /// Our own libraries, and the tools that would be sent.
+#[expect(clippy::disallowed_methods, reason = "our own libraries")]
 fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option<(Install, Tools)> {
     let install = match Install::find() {
         Ok(install) => install,
@@ -236,7 +244,7 @@ fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option
     }
     let root = root_of(request.pid);
     let tools = install
-        .tools(&request.settings, &root)
+        .tools(&request.settings, root.as_ref())
         .and_then(|mut tools| {
             if let Some(tid) = live(request.pid) {
                 tools.for_process(tid, &install)?;

@@ -7,20 +7,18 @@ use midair_cupti_file::profilers;
 use midair_cupti_file::{Files, Origin, Process, search};
 use midair_failure::{Failure, Kind};
 use midair_inject::Inspection;
+use midair_procinfo::files::{MOST_WORDS, Place, kernel_text_up_to};
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, Tid, show};
-use midair_ptrace::sys;
 use midair_settings::{CUPTI, Settings};
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 
 /// Where the loader searches by default, besides its cache.
 const LOADERS_FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 /// The cache that `ldconfig` writes.
 const LOADERS_CACHE: &str = "/etc/ld.so.cache";
 /// At most so many bytes of the cache are read, since the file is the process's.
-const MOST_CACHE: u64 = 16 << 20;
+const MOST_CACHE: usize = 16 << 20;
 
 /// At most so many mapped files are inspected: the process may have mapped any number, and several locations
 /// are searched beside each of CUDA's.
@@ -51,7 +49,7 @@ fn major(driver: Option<&str>) -> u32 {
 
 /// The process that `tid` is a live thread of, as far as it may be read.
 fn process(tid: Tid, modules: &Modules) -> Process {
-    let environment = std::fs::read(format!("/proc/{tid}/environ")).unwrap_or_default();
+    let environment = kernel_text_up_to(format!("{tid}/environ"), MOST_WORDS).unwrap_or_default();
     let pair = |one: &[u8]| {
         let (name, value) = std::str::from_utf8(one).ok()?.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
@@ -174,49 +172,27 @@ pub(crate) fn require_cupti(look: &Inspection, settings: &Settings) -> Result<()
 }
 
 /// A process's own file system. Links are followed inside it.
-struct Root(File);
+struct Root(Place);
 
 impl Root {
     fn of(tid: Tid) -> io::Result<Root> {
-        File::open(format!("/proc/{tid}/root")).map(Root)
-    }
-
-    fn open(&self, path: &str, flags: i32) -> io::Result<File> {
-        let path = std::ffi::CString::new(path)?;
-        sys::open_in_root(&self.0, &path, flags)
+        Place::root_of(tid).map(Root)
     }
 
     /// The loader's cache, empty where there is none.
     fn cache(&self) -> Vec<u8> {
-        use std::io::Read;
-        let mut bytes = Vec::new();
-        if self.is_file(LOADERS_CACHE)
-            && let Ok(file) = self.open(LOADERS_CACHE, libc::O_RDONLY | libc::O_NONBLOCK)
-        {
-            // A part that cannot be read is treated as absent.
-            let _ = file.take(MOST_CACHE).read_to_end(&mut bytes);
-        }
-        bytes
+        self.0.read(LOADERS_CACHE, MOST_CACHE).unwrap_or_default()
     }
 }
 
 impl Files for Root {
     fn is_file(&self, path: &str) -> bool {
-        // Only the name is opened (`O_PATH`): nothing is done to a device or a pipe.
-        self.open(path, libc::O_PATH)
-            .and_then(|file| file.metadata())
-            .is_ok_and(|found| found.is_file())
+        self.0.is_file(path)
     }
 
     fn list(&self, directory: &str) -> Vec<String> {
-        let Ok(opened) = self.open(directory, libc::O_RDONLY | libc::O_DIRECTORY) else {
-            return Vec::new();
-        };
-        let entries = std::fs::read_dir(format!("/proc/thread-self/fd/{}", opened.as_raw_fd()));
-        let names = entries.into_iter().flatten().flatten();
-        names
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect()
+        let names = self.0.list(directory).unwrap_or_default().into_iter();
+        names.filter_map(|name| name.into_string().ok()).collect()
     }
 }
 
@@ -247,7 +223,7 @@ mod tests {
         std::fs::write(at("usr/local/cuda-13.0/lib64/libcupti.so.13"), "").unwrap();
         std::os::unix::fs::symlink("/usr/local/cuda-13.0", at("usr/local/cuda")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", at("outside")).unwrap();
-        let root = Root(File::open(dir.path()).unwrap());
+        let root = Root(Place::own_root().unwrap().at_root_of(dir.path()).unwrap());
         assert!(root.is_file("/usr/local/cuda/lib64/libcupti.so.13"));
         assert!(!root.is_file("/usr/local/cuda/lib64"));
         // Such a file exists outside the root and not inside it.

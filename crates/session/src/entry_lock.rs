@@ -6,6 +6,7 @@
 
 use midair_failure::{Failure, Kind};
 use midair_procinfo::Pid;
+use midair_procinfo::files::kernel_file;
 use std::fs::{File, TryLockError};
 
 /// The exclusive right to enter a process, until it is dropped.
@@ -22,7 +23,7 @@ impl EntryLock {
     /// # Errors
     /// [`Kind::NoProcess`], or [`Kind::Busy`] when another attacher holds the lock.
     pub(crate) fn acquire(pid: Pid) -> Result<EntryLock, Failure> {
-        let file = File::open(format!("/proc/{pid}/stat"))
+        let file = kernel_file(format!("{pid}/stat"))
             .map_err(|_| Failure::new(Kind::NoProcess, format!("there is no process {pid}")))?;
         // Where the file cannot be locked at all, only the guard inside the target protects.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {

@@ -1,6 +1,9 @@
-//! Which processes use a GPU runtime: one cheap pass over `/proc`, which touches no process.
+//! Which processes use a GPU runtime: one cheap pass over `/proc`, which touches no process. Each process has
+//! a deadline.
 
+use crate::answer;
 use midair_failure::Failure;
+use midair_procinfo::files::{self, kernel_list, kernel_text};
 use midair_procinfo::{Pid, maps, show, task};
 use std::path::PathBuf;
 
@@ -97,25 +100,60 @@ pub fn gpu_processes() -> Vec<Found> {
     found
 }
 
-/// Every running process but kernel threads, zombies and this one, by ascending number.
+/// Every running process but kernel threads, zombies and this one, by ascending number. One that does not
+/// answer is among those that cannot be read.
 pub fn processes() -> Vec<Found> {
-    let us = Pid::own();
-    let mut found: Vec<Found> = pids()
-        .into_iter()
-        .filter(|&pid| pid != us)
-        .filter_map(process)
-        .collect();
-    found.sort_by_key(|process| process.pid);
-    found
+    let mut all = scan();
+    all.found.extend(all.silent);
+    all.found.sort_by_key(|process| process.pid);
+    all.found
+}
+
+/// The processes of a moment.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// Those that answered, by ascending number.
+    pub(crate) found: Vec<Found>,
+    /// Those that did not. Only what the kernel tells by itself is known of them.
+    pub(crate) silent: Vec<Found>,
+}
+
+/// Every running process but kernel threads, zombies and this one.
+pub(crate) fn scan() -> Scan {
+    let mut all = pids();
+    all.retain(|&pid| pid != Pid::own());
+    all.sort();
+    let mut scan = Scan::default();
+    for (pid, answer) in all.iter().zip(answer::each(&all, answer::LIMIT, process)) {
+        match answer {
+            Some(process) => scan.found.extend(process),
+            None => scan.silent.extend(silent(*pid)),
+        }
+    }
+    scan
+}
+
+/// What is known of a process that does not answer. None when there is none.
+pub(crate) fn silent(pid: Pid) -> Option<Found> {
+    let stat = task::stat(pid).ok()?;
+    Some(Found {
+        pid,
+        parent: stat.parent,
+        start_ticks: stat.start_ticks,
+        uid: task::status(pid).ok()?.uid[0],
+        name: show(&stat.comm),
+        command: String::new(),
+        readable: false,
+        runtimes: Vec::new(),
+    })
 }
 
 /// All process numbers in `/proc`, as a snapshot.
 pub(crate) fn pids() -> Vec<Pid> {
-    std::fs::read_dir("/proc")
+    kernel_list(".")
+        .unwrap_or_default()
         .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|name| name.to_str()?.parse().ok())
         .collect()
 }
 
@@ -128,20 +166,14 @@ pub fn process(pid: Pid) -> Option<Found> {
         return None;
     }
     let uid = task::status(live).ok()?.uid[0];
-    let maps = std::fs::read(format!("/proc/{live}/maps"));
-    let command = std::fs::read(format!("/proc/{live}/cmdline")).unwrap_or_default();
-    let words: Vec<String> = command
-        .split(|byte| *byte == 0)
-        .filter(|word| !word.is_empty())
-        .map(show)
-        .collect();
+    let maps = kernel_text(format!("{live}/maps"));
     Some(Found {
         pid,
         parent: stat.parent,
         start_ticks: stat.start_ticks,
         uid,
         name: show(&stat.comm),
-        command: words.join(" "),
+        command: files::words(live, "cmdline").join(" "),
         readable: maps.is_ok(),
         runtimes: maps.map(|text| runtimes(&text)).unwrap_or_default(),
     })

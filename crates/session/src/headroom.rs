@@ -154,6 +154,10 @@ fn lacking(room: &Headroom, need: &Need) -> Option<(String, &'static str)> {
 
 /// Refuses the attach where this process lacks the headroom: what it sends are files in memory, to which the
 /// limit of file sizes applies, too.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own libraries, and the tools that the caller names"
+)]
 pub(crate) fn check_ours(library: &Path, tools: &Tools, request: &Request) -> Result<(), Failure> {
     let size = |path: &Path| path.metadata().map_or(0, |found| found.len());
     let libraries: Vec<u64> = std::iter::once(library)

@@ -3,6 +3,7 @@
 use crate::rights;
 use midair_failure::{Failure, Kind};
 use midair_procinfo::Tid;
+use midair_procinfo::files::Place;
 use midair_settings::Settings;
 use std::fs::File;
 use std::io;
@@ -130,7 +131,7 @@ impl Install {
     }
 
     /// The tools that the settings name (`ROCPROF_ATTACH_TOOL_LIBRARY`, a list separated by colons), or the
-    /// default tool, for a process whose files are below `root`.
+    /// default tool, for a process with this root, if that can be looked at.
     ///
     /// * The name of the attach library itself stands for the default tool, as callers of the older interface
     ///   use it (`docs/sources.md#register`).
@@ -140,14 +141,14 @@ impl Install {
     ///
     /// # Errors
     /// [`Kind::Usage`] when a path is a file on neither side.
-    pub fn tools(&self, settings: &Settings, root: &Path) -> Result<Tools, Failure> {
+    pub fn tools(&self, settings: &Settings, root: Option<&Place>) -> Result<Tools, Failure> {
         self.tools_with(settings, root, rights::is_privileged())
     }
 
     fn tools_with(
         &self,
         settings: &Settings,
-        root: &Path,
+        root: Option<&Place>,
         privileged: bool,
     ) -> Result<Tools, Failure> {
         let mut tools = Tools::default();
@@ -168,7 +169,7 @@ impl Install {
     fn tool_named(
         &self,
         name: &str,
-        root: &Path,
+        root: Option<&Place>,
         privileged: bool,
     ) -> Result<Result<PathBuf, String>, Failure> {
         let path = Path::new(name);
@@ -209,9 +210,7 @@ impl Install {
         if is_file(path) {
             return Ok(Ok(path.to_owned()));
         }
-        let there = path
-            .strip_prefix("/")
-            .is_ok_and(|below| is_file(&root.join(below)));
+        let there = path.is_absolute() && root.is_some_and(|root| root.is_file(path));
         if bare || there {
             return Ok(Err(name.to_owned()));
         }
@@ -418,7 +417,7 @@ mod tests {
             let settings: Settings = [("ROCPROF_ATTACH_TOOL_LIBRARY", list)]
                 .into_iter()
                 .collect();
-            install.tools(&settings, &root)
+            install.tools(&settings, Some(&root))
         };
         let list = format!(
             "libfar.so:{}:/x/librocprofiler-sdk-rocattach.so.1:libours.so:/there/theirs.so:librocprofv3-attach.so:libfar.so",
@@ -446,7 +445,7 @@ mod tests {
             let settings: Settings = [("ROCPROF_ATTACH_TOOL_LIBRARY", list)]
                 .into_iter()
                 .collect();
-            install.tools_with(&settings, &root, true)
+            install.tools_with(&settings, Some(&root), true)
         };
         for relative in ["folder/x.so", "libfar.so", "./x.so"] {
             assert_eq!(raised(relative).unwrap_err().kind, Kind::NotPermitted);

@@ -5,7 +5,9 @@
 //! while the target runs, and ends with a [`Collected`] trace that `midair-results` writes. Every front end
 //! (`rocprofv3`, `midair`, the C API) uses this crate and nothing below it.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod answer;
 mod attach;
 mod checks;
 mod collected;
@@ -15,13 +17,21 @@ mod entry_lock;
 mod explain;
 pub mod find;
 mod headroom;
+mod identity;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own libraries, and the tools that the caller names"
+)]
 mod install;
 mod list;
 mod no_entry;
 mod process;
 mod request;
+#[expect(
+    clippy::disallowed_methods,
+    reason = "checks each directory on the way to a file of ours or of the caller's"
+)]
 mod rights;
-
 mod runtime;
 mod session;
 mod status;

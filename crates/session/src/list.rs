@@ -1,8 +1,9 @@
 //! Processes that use a GPU runtime, and whether each can be attached to: for `midair ps`. Nothing is touched.
 
+use crate::answer;
 use crate::cupti;
 use crate::explain;
-use crate::find::{Found, processes};
+use crate::find::{Found, Scan, scan};
 use crate::rights;
 use crate::runtime::{self, Platform};
 use midair_failure::Failure;
@@ -10,6 +11,8 @@ use midair_inject::{Approach, Inspection, approach};
 use midair_procinfo::{Pid, Tid, task};
 use midair_record::boot::THREAD_NAME;
 use midair_settings::Settings;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// One process in the list.
@@ -23,7 +26,7 @@ pub struct Listed {
     pub threads: u64,
     /// When it began.
     pub started: SystemTime,
-    /// Whether a worker thread is there: `no`, `parked` since an earlier session, or what it is doing.
+    /// Whether a worker thread is there: `no`, `parked` since an earlier session, what it is doing, or `?`.
     pub attached: &'static str,
     /// The entry path in a word or two, or why there is none. None where it was not determined: a process
     /// without a GPU runtime.
@@ -33,7 +36,8 @@ pub struct Listed {
 /// The list.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// Processes by ascending number: those that use a GPU and, on request, those that cannot be inspected.
+    /// Processes by ascending number: those that use a GPU, those that did not answer and, on request, those
+    /// that cannot be inspected.
     pub processes: Vec<Listed>,
     /// How many processes could not be inspected.
     pub unreadable: usize,
@@ -41,15 +45,43 @@ pub struct Listing {
 
 /// Lists the processes that use a GPU runtime; with `all` also those of which nothing can be known.
 pub fn list(all: bool) -> Listing {
-    let mut listing = Listing::default();
-    let clock = Clock::now();
-    for found in processes() {
-        listing.unreadable += usize::from(!found.readable);
-        if found.uses_a_gpu() || (all && !found.readable) {
-            listing.processes.push(listed(found, &clock));
-        }
+    let clock = Arc::new(Clock::now());
+    let Scan { mut found, silent } = scan();
+    let unreadable = found.iter().filter(|process| !process.readable).count();
+    found.retain(|process| process.uses_a_gpu() || (all && !process.readable));
+    let pids: Vec<Pid> = found.iter().map(|process| process.pid).collect();
+    let by_pid: BTreeMap<Pid, Found> = found
+        .iter()
+        .map(|process| (process.pid, process.clone()))
+        .collect();
+    let clock_of_each = Arc::clone(&clock);
+    let inspected = answer::each(&pids, answer::LIMIT, move |pid| {
+        let found = by_pid.get(&pid).cloned()?;
+        Some(listed(found, &clock_of_each))
+    });
+    let mut processes: Vec<Listed> = found
+        .into_iter()
+        .zip(inspected)
+        .map(|(found, seen)| seen.flatten().unwrap_or_else(|| unanswered(found, &clock)))
+        .chain(silent.into_iter().map(|found| unanswered(found, &clock)))
+        .collect();
+    processes.sort_by_key(|listed| listed.found.pid);
+    Listing {
+        processes,
+        unreadable,
     }
-    listing
+}
+
+/// A process that did not answer.
+fn unanswered(found: Found, clock: &Clock) -> Listed {
+    Listed {
+        inner_pid: None,
+        threads: task::status(found.pid).map_or(0, |status| status.threads),
+        started: clock.at(found.start_ticks),
+        attached: "?",
+        attachable: Some(Err(answer::no_answer(found.pid))),
+        found,
+    }
 }
 
 fn listed(found: Found, clock: &Clock) -> Listed {

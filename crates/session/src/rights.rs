@@ -7,6 +7,7 @@
 //! ([`as_real_user`]).
 
 use midair_failure::{Failure, Kind};
+use midair_procinfo::files::kernel_place;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
 use midair_ptrace::sys;
@@ -90,7 +91,7 @@ pub(crate) fn protected(tid: Tid) -> Option<Failure> {
     let [real, effective, saved, _] = target.uid;
     let what = if real != effective || real != saved {
         "runs with a set-uid program's rights"
-    } else if std::fs::metadata(format!("/proc/{tid}/mem")).ok()?.uid() != effective {
+    } else if kernel_place(format!("{tid}/mem")).ok()?.uid() != effective {
         // The kernel gives root the files of a process that is not dumpable, except its directory (see
         // proc(5)).
         "is not dumpable: it has rights that its user has not, or asked for it"

@@ -29,6 +29,7 @@ pub const fn rocattach_status(kind: Kind) -> u32 {
         | Kind::Ambiguous
         | Kind::NoCupti
         | Kind::NoDispatchLog
+        | Kind::NoAnswer
         | Kind::DetachFailed
         | Kind::TargetKilled
         | Kind::Incomplete

@@ -1,6 +1,7 @@
 //! The target as the attacher holds it: by a pidfd, so that its number cannot come to mean another process.
 
 use midair_failure::{Failure, Kind};
+use midair_procinfo::files::{kernel_text, kernel_words};
 use midair_procinfo::{Pid, Tid};
 use midair_ptrace::{pidfd_open, sys};
 use midair_record::boot;
@@ -84,8 +85,7 @@ impl Target {
             if let Some(end) = self.ended_within(Duration::from_millis(100)) {
                 return end;
             }
-            let stat =
-                std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+            let stat = kernel_words(format!("{}/stat", self.pid)).unwrap_or_default();
             let flags = stat
                 .rsplit(") ")
                 .next()
@@ -101,7 +101,7 @@ impl Target {
         let Some(worker) = self.worker else {
             return false;
         };
-        let stat = std::fs::read_to_string(format!("/proc/{}/task/{worker}/stat", self.pid));
+        let stat = kernel_words(format!("{}/task/{worker}/stat", self.pid));
         stat.is_ok_and(|stat| {
             stat.rsplit(") ")
                 .next()
@@ -115,7 +115,7 @@ impl Target {
         let Some(worker) = self.worker else {
             return false;
         };
-        std::fs::read(format!("/proc/{}/task/{worker}/comm", self.pid)).is_ok_and(|comm| {
+        kernel_text(format!("{}/task/{worker}/comm", self.pid)).is_ok_and(|comm| {
             names
                 .iter()
                 .any(|name| comm.trim_ascii_end() == name.as_bytes())
@@ -127,7 +127,7 @@ impl Target {
 /// On older kernels the zombie's stat tells, until its parent reaps it.
 fn exit_status(pidfd: BorrowedFd<'_>, pid: Pid) -> End {
     let code = sys::exit_status(pidfd).or_else(|| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let stat = kernel_words(format!("{pid}/stat")).ok()?;
         let after_name: Vec<&str> = stat.rsplit(") ").next()?.split_ascii_whitespace().collect();
         (*after_name.first()? == "Z").then_some(())?;
         after_name.get(49)?.parse().ok()

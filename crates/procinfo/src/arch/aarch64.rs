@@ -24,7 +24,7 @@ fn relative(from: u64, instruction: u32, shift: u32, bits: u32, scale: i64) -> u
 
 /// Where the call instruction that ends before `after` goes to (`bl`); calls through registers are
 /// not known.
-pub(crate) fn called(memory: Memory, after: u64) -> Option<u64> {
+pub(crate) fn called(memory: &Memory, after: u64) -> Option<u64> {
     let at = after.wrapping_sub(4);
     call_target(at, memory.read_u32(RemoteAddr::new(at)).ok()?)
 }
@@ -35,7 +35,7 @@ fn call_target(at: u64, instruction: u32) -> Option<u64> {
 
 /// Where an entry of a procedure linkage table jumps to: an optional `bti c`, then `adrp x16, page;
 /// ldr x17, [x16, #slot]`.
-pub(crate) fn through_linkage_table(memory: Memory, entry: u64) -> Option<u64> {
+pub(crate) fn through_linkage_table(memory: &Memory, entry: u64) -> Option<u64> {
     let bytes = memory.read_vec(RemoteAddr::new(entry), 12).ok()?;
     let mut words = [0_u32; 3];
     for (word, piece) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {

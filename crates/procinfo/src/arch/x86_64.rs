@@ -19,7 +19,7 @@ fn relative(from: u64, offset: &[u8]) -> Option<u64> {
 
 /// Where the call instruction that ends before `after` goes to, directly or through a global offset
 /// table; others are not known.
-pub(crate) fn called(memory: Memory, after: u64) -> Option<u64> {
+pub(crate) fn called(memory: &Memory, after: u64) -> Option<u64> {
     let before = memory
         .read_vec(RemoteAddr::new(after.wrapping_sub(6)), 6)
         .ok()?;
@@ -34,7 +34,7 @@ pub(crate) fn called(memory: Memory, after: u64) -> Option<u64> {
 
 /// Where an entry of a procedure linkage table jumps to: `endbr64`, `bnd` are optional before `jmp
 /// *slot(%rip)`.
-pub(crate) fn through_linkage_table(memory: Memory, entry: u64) -> Option<u64> {
+pub(crate) fn through_linkage_table(memory: &Memory, entry: u64) -> Option<u64> {
     let bytes = memory.read_vec(RemoteAddr::new(entry), 11).ok()?;
     let mut at = 0;
     if bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {

@@ -4,6 +4,7 @@ use super::Lines;
 use crate::cupti;
 use crate::request::Request;
 use midair_failure::Failure;
+use midair_procinfo::files::{MOST_WORDS, kernel_text_up_to};
 use midair_procinfo::module::Modules;
 use midair_procinfo::{Pid, Tid};
 
@@ -79,7 +80,7 @@ fn debugger(modules: &Modules, lines: &mut Lines) {
 /// The Multi-Process Service runs work of several processes in one.
 fn sharing(tid: Tid, lines: &mut Lines) {
     const NAME: &str = "MPS";
-    let environment = match std::fs::read(format!("/proc/{tid}/environ")) {
+    let environment = match kernel_text_up_to(format!("{tid}/environ"), MOST_WORDS) {
         Ok(environment) => environment,
         Err(why) => return lines.cannot_tell(NAME, &why),
     };

@@ -8,11 +8,11 @@ use crate::request::Request;
 use crate::runtime::Platform;
 use midair_failure::{Failure, Kind};
 use midair_inject::Inspection;
+use midair_procinfo::files::{kernel_text, kernel_words};
 use midair_procinfo::headroom::Limit;
 use midair_procinfo::limits;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, task};
-use midair_results::Identity;
 
 fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes >> 20)
@@ -59,7 +59,7 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "thread limit";
     /// CAP_SYS_ADMIN and CAP_SYS_RESOURCE, either of which lifts the limit (see setrlimit(2)).
     const FREE: u64 = 1 << 21 | 1 << 24;
-    let text = match std::fs::read(format!("/proc/{tid}/limits")) {
+    let text = match kernel_text(format!("{tid}/limits")) {
         Ok(text) => text,
         Err(why) => return lines.cannot_tell(NAME, &why),
     };
@@ -96,7 +96,7 @@ pub(super) fn threads(tid: Tid, status: &Status, lines: &mut Lines) {
 /// Where results would be written.
 pub(super) fn results(request: &Request, (pid, tid): (Pid, Tid), lines: &mut Lines) {
     const NAME: &str = "results";
-    match results_fit(request, &Identity::read(pid, tid)) {
+    match results_fit(request, &crate::identity::read(pid, tid)) {
         Ok(directory) => {
             let free =
                 nix::sys::statvfs::statvfs(nearest(&directory)).map_or(String::new(), |fs| {
@@ -113,6 +113,7 @@ pub(super) fn results(request: &Request, (pid, tid): (Pid, Tid), lines: &mut Lin
 }
 
 /// The directory, or its nearest ancestor that exists.
+#[expect(clippy::disallowed_methods, reason = "the caller names it")]
 fn nearest(directory: &std::path::Path) -> &std::path::Path {
     let found = directory.ancestors().find(|path| path.is_dir());
     found.unwrap_or(std::path::Path::new("."))
@@ -121,7 +122,7 @@ fn nearest(directory: &std::path::Path) -> &std::path::Path {
 /// Memory for records that have not been collected yet.
 pub(super) fn spool(request: &Request, lines: &mut Lines) {
     const NAME: &str = "spool";
-    let text = std::fs::read("/proc/meminfo").unwrap_or_default();
+    let text = kernel_text("meminfo").unwrap_or_default();
     let size = mib(request.spool_bytes);
     match limits::kilobytes(&text, "MemAvailable") {
         Some(free) if free / 2 > request.spool_bytes => {
@@ -145,7 +146,7 @@ pub(super) fn spool(request: &Request, lines: &mut Lines) {
 pub(super) fn kernel(lines: &mut Lines) {
     const NAME: &str = "kernel";
     let missing = midair_ptrace::sys::missing_calls();
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = kernel_words("sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
     if missing.is_empty() {
         return lines.pass(

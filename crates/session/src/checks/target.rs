@@ -6,11 +6,11 @@ use crate::runtime::{Platform, Runtimes, refuse_two_copies};
 use midair_failure::Failure;
 use midair_inject::Refusal;
 use midair_procinfo::elf::ElfFile;
+use midair_procinfo::files::{self, Place, kernel_link};
 use midair_procinfo::libc_kind::{self, LibcKind};
 use midair_procinfo::module::Modules;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, access, show, task};
-use std::fs::File;
 use std::io;
 
 /// Whether the process exists: its number, and a live thread of it.
@@ -152,7 +152,7 @@ pub(super) fn seccomp(pid: Pid, status: &Status, lines: &mut Lines) {
 /// Machine type of the program.
 pub(super) fn machine(pid: Pid, tid: Tid, lines: &mut Lines) {
     const NAME: &str = "machine";
-    match File::open(format!("/proc/{tid}/exe")).map(ElfFile::open) {
+    match files::program(tid).map(ElfFile::open) {
         Ok(Ok(_)) => lines.pass(NAME, format!("a program for {}", std::env::consts::ARCH)),
         Ok(Err(error)) => {
             let what = error.to_string();
@@ -297,7 +297,7 @@ pub(super) fn other_profilers(modules: &Modules, lines: &mut Lines) {
 pub(super) fn namespaces(tid: Tid, lines: &mut Lines) {
     const NAME: &str = "namespaces";
     const KINDS: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
-    let link = |who: &str, kind: &str| std::fs::read_link(format!("/proc/{who}/ns/{kind}"));
+    let link = |who: &str, kind: &str| kernel_link(format!("{who}/ns/{kind}"));
     let mut other = Vec::new();
     for kind in KINDS {
         match (link("self", kind), link(&tid.to_string(), kind)) {
@@ -327,10 +327,13 @@ pub(super) fn namespaces(tid: Tid, lines: &mut Lines) {
 /// Whether its clock is ours.
 pub(super) fn clock(tid: Tid, lines: &mut Lines) {
     const NAME: &str = "clock";
-    let source =
-        std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    let source = source.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned());
-    let link = |who: String| std::fs::read_link(format!("/proc/{who}/ns/time"));
+    const SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = Place::own_root().and_then(|root| root.read(SOURCE, 4096));
+    let source = source.map_or_else(
+        |_| "unknown".to_owned(),
+        |text| show(&text).trim().to_owned(),
+    );
+    let link = |who: String| kernel_link(format!("{who}/ns/time"));
     let apart = matches!((link("self".into()), link(tid.to_string())), (Ok(a), Ok(b)) if a != b);
     if apart {
         return lines.note(

@@ -1,6 +1,7 @@
 //! What a group recorded.
 
 use super::{GroupRequest, Selection};
+use crate::answer;
 use crate::collected::Collected;
 use crate::process::live;
 use crate::rights;
@@ -40,7 +41,9 @@ impl GroupCollected {
         let lead = match request.selection {
             Selection::Tree(root) => {
                 let tid = live(root).unwrap_or(root.leader());
-                Some(Identity::read(root, tid)).filter(|lead| lead.keys.pid != 0)
+                let look = move || crate::identity::read(root, tid);
+                let read = answer::within(root, answer::LIMIT, look).ok();
+                read.filter(|lead| lead.keys.pid != 0)
             }
             _ => None,
         };

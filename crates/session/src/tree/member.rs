@@ -16,6 +16,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// An attach that takes longer is given up by its group. Its own deadlines are shorter; but a process may
+/// hold up whoever reads its memory.
+const LONGEST_ATTACH: Duration = Duration::from_secs(60);
+/// How long one waits for the others that are entered at the time.
+const TURN: Duration = Duration::from_secs(1);
+
 /// The longest time between two polls of a session.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
@@ -57,23 +63,25 @@ fn concurrency() -> usize {
 /// A counting semaphore.
 #[derive(Debug)]
 struct Limiter {
-    left: Mutex<usize>,
+    /// Below zero where some did not wait any longer.
+    left: Mutex<isize>,
     back: Condvar,
 }
 
 impl Limiter {
     fn new(count: usize) -> Limiter {
         Limiter {
-            left: Mutex::new(count),
+            left: Mutex::new(isize::try_from(count).unwrap_or(isize::MAX)),
             back: Condvar::new(),
         }
     }
 
+    /// Waits for its turn, but not for ever: those before may be held up by their processes.
     fn with<T>(&self, act: impl FnOnce() -> T) -> T {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left = self
+        let (mut left, _) = self
             .back
-            .wait_while(left, |left| *left == 0)
+            .wait_timeout_while(left, TURN, |left| *left <= 0)
             .unwrap_or_else(PoisonError::into_inner);
         *left -= 1;
         drop(left);
@@ -99,6 +107,9 @@ pub(super) struct Member {
     pub(super) counters: Arc<Counters>,
     /// It has sent [`Report::Ending`].
     pub(super) ending: bool,
+    /// It has sent [`Report::Attached`].
+    pub(super) attached: bool,
+    began: Instant,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
@@ -158,6 +169,8 @@ impl Member {
             name,
             counters,
             ending: false,
+            attached: false,
+            began: Instant::now(),
             stop,
             thread: Some(thread),
         })
@@ -167,6 +180,17 @@ impl Member {
     pub(super) fn stop(&self) {
         self.stop.asked.store(true, Relaxed);
         let _ = self.stop.wakeup.write(1);
+    }
+
+    /// Whether its attach takes so long that its process must be holding it up.
+    pub(super) fn is_held_up(&self) -> bool {
+        !self.attached && self.began.elapsed() > LONGEST_ATTACH
+    }
+
+    /// Leaves its thread behind: nobody waits for it any more.
+    pub(super) fn abandon(mut self) {
+        self.stop();
+        self.thread = None;
     }
 
     /// Whether its thread has ended.

@@ -11,6 +11,7 @@ mod watch;
 pub use ended::{GroupCollected, Part};
 pub use watch::{Selection, tree};
 
+use crate::answer;
 use crate::request::{Entry, Event, Request};
 use member::{Member, Report, Shared};
 use midair_failure::{Failure, Kind};
@@ -21,11 +22,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use watch::{Ready, Watch};
 
 /// Sessions at one time: each has a thread, some descriptors and a spool.
 const MOST: usize = 512;
+/// How long those that are attached wait at the beginning for those that are not.
+const LAGGARDS: Duration = Duration::from_secs(3);
+/// How long the end waits for attaches that are under way.
+const LAST_ATTACH: Duration = Duration::from_secs(10);
 /// How often an attach to a process that came later is tried, and the pause before the second attempt; it
 /// doubles.
 const TRIES: u32 = 4;
@@ -128,6 +133,7 @@ impl Group {
             last_end: None,
         };
         let ready = group.watch.scan();
+        group.refuse_silent();
         let none = ready.is_empty();
         for process in ready {
             group.start(process, true);
@@ -136,18 +142,19 @@ impl Group {
         // was named is checked.
         if none
             && let Selection::Tree(root) = group.request.selection
-            && let Some(found) = crate::find::process(root)
             && crate::attach::refusal(root).is_none()
+            && let Some(found) = crate::find::process(root)
         {
             group.watch.mark_attaching(root);
             let name = found.name;
             group.start(Ready { pid: root, name }, true);
         }
-        while group.underway > 0 {
-            let Ok(report) = group.incoming.recv() else {
-                break;
-            };
-            group.handle(report);
+        let began = Instant::now();
+        while group.underway > 0 && !(group.attached > 0 && began.elapsed() > LAGGARDS) {
+            if let Ok(report) = group.incoming.recv_timeout(Duration::from_millis(50)) {
+                group.handle(report);
+            }
+            group.give_up_those_held_up();
         }
         if group.attached > 0 {
             return Ok(group);
@@ -196,6 +203,31 @@ impl Group {
         }
     }
 
+    /// Refuses the processes that did not even answer the scan.
+    fn refuse_silent(&mut self) {
+        for Ready { pid, name } in self.watch.silent() {
+            self.refuse(pid, name, answer::no_answer(pid));
+        }
+    }
+
+    /// Gives up attaches that their processes hold up: the others go on.
+    fn give_up_those_held_up(&mut self) {
+        let held_up = |(number, member): (&usize, &Member)| member.is_held_up().then_some(*number);
+        let numbers: Vec<usize> = self.members.iter().filter_map(held_up).collect();
+        for number in numbers {
+            self.abandon(number);
+        }
+    }
+
+    fn abandon(&mut self, number: usize) {
+        if let Some(member) = self.members.remove(&number) {
+            let (pid, name) = (member.pid, member.name.clone());
+            self.underway = self.underway.saturating_sub(1);
+            member.abandon();
+            self.refuse(pid, name, answer::no_answer(pid));
+        }
+    }
+
     fn start(&mut self, process: Ready, from_the_start: bool) {
         let attempts = self.attempts.entry(process.pid).or_default();
         attempts.made += 1;
@@ -232,6 +264,9 @@ impl Group {
             Report::Attached(entry, took) => {
                 self.underway -= 1;
                 self.attached += 1;
+                if let Some(member) = self.members.get_mut(&number) {
+                    member.attached = true;
+                }
                 self.news.push(Notice {
                     pid,
                     name,
@@ -341,9 +376,11 @@ impl Group {
                 self.last_end.unwrap_or(End::Exited(None)),
             ));
         }
+        self.give_up_those_held_up();
         for ready in self.watch.scan() {
             self.start(ready, false);
         }
+        self.refuse_silent();
         let forever = !matches!(self.request.selection, Selection::Tree(_));
         if self.members.is_empty() && !forever && self.watch.alive() == 0 {
             return Ok(Event::TargetExited(
@@ -366,9 +403,16 @@ impl Group {
     /// Detaches from all, in parallel, and gathers what was recorded.
     pub fn detach(mut self) -> GroupCollected {
         self.members.values().for_each(Member::stop);
+        let began = Instant::now();
         while !self.members.is_empty() {
             let Ok(report) = self.incoming.recv_timeout(Duration::from_millis(200)) else {
                 self.remove_dead();
+                // An attach that has not come to an end by now will not for a while.
+                if began.elapsed() > LAST_ATTACH {
+                    let late = |(number, it): (&usize, &Member)| (!it.attached).then_some(*number);
+                    let late: Vec<usize> = self.members.iter().filter_map(late).collect();
+                    late.into_iter().for_each(|number| self.abandon(number));
+                }
                 continue;
             };
             let refused_late = matches!(report.1, Report::Refused(_));

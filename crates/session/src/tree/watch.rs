@@ -4,12 +4,13 @@
 //! that is used again is another process. A process that begins and ends between two scans is missed, and so
 //! is one whose parent does.
 
+use crate::answer;
 use crate::find::{self, Found};
 use midair_failure::{Failure, Kind};
+use midair_procinfo::files::kernel_words;
 use midair_procinfo::{Pid, task};
 use midair_ptrace::share_memory;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::time::{Duration, Instant};
 
 /// Shortest time between two scans.
@@ -95,6 +96,10 @@ pub(super) struct Watch {
     known: BTreeMap<Pid, Known>,
     next: Instant,
     first: bool,
+    /// Those that did not answer, and have not been told of.
+    silent: Vec<Ready>,
+    /// Processor time of the threads that looked at processes in this scan.
+    cost: Duration,
 }
 
 impl Watch {
@@ -104,6 +109,8 @@ impl Watch {
             known: BTreeMap::new(),
             next: Instant::now(),
             first: true,
+            silent: Vec::new(),
+            cost: Duration::ZERO,
         }
     }
 
@@ -113,16 +120,18 @@ impl Watch {
             return Vec::new();
         }
         let before = thread_cpu_time();
+        self.cost = Duration::ZERO;
         self.forget_ended();
         match self.selection {
-            Selection::Tree(root) if self.first => self.discover(root, false),
+            Selection::Tree(root) if self.first => self.discover(&[root], false),
             Selection::Tree(_) => {}
             Selection::All | Selection::Named(_) => self.discover_all(),
         }
         self.discover_descendants();
         let ready = self.take_ready();
         self.first = false;
-        self.next = Instant::now() + SHORTEST.max(thread_cpu_time().saturating_sub(before) * SHARE);
+        let cost = thread_cpu_time().saturating_sub(before) + self.cost;
+        self.next = Instant::now() + SHORTEST.max(cost * SHARE);
         ready
     }
 
@@ -177,44 +186,95 @@ impl Watch {
         });
     }
 
-    fn discover(&mut self, pid: Pid, by_descent: bool) {
-        if pid == Pid::own() {
-            return;
+    /// The processes that did not answer since the last call. Each is told of once, and is not looked at
+    /// again.
+    pub(super) fn silent(&mut self) -> Vec<Ready> {
+        std::mem::take(&mut self.silent)
+    }
+
+    /// Looks at processes, each on another thread and with a deadline. None for one that is no process by
+    /// now, or that did not answer, which is then abandoned.
+    fn look(&mut self, pids: &[Pid]) -> Vec<Option<Found>> {
+        let timed = |pid| {
+            let before = thread_cpu_time();
+            let found = find::process(pid);
+            (found, thread_cpu_time().saturating_sub(before))
+        };
+        let mut all = Vec::new();
+        for (pid, answer) in pids.iter().zip(answer::each(pids, answer::LIMIT, timed)) {
+            match answer {
+                Some((found, cost)) => {
+                    self.cost += cost;
+                    all.push(found);
+                }
+                None => {
+                    self.abandon_silent(*pid);
+                    all.push(None);
+                }
+            }
         }
-        let Some(found) = find::process(pid) else {
+        all
+    }
+
+    fn abandon_silent(&mut self, pid: Pid) {
+        let Some(found) = find::silent(pid) else {
             return;
         };
-        let chosen = by_descent || self.selection.chooses(&found);
-        let known = Known {
+        let abandoned = Known {
             start_ticks: found.start_ticks,
-            name: found.name,
-            chosen,
-            stage: Stage::Watched,
+            name: found.name.clone(),
+            chosen: false,
+            stage: Stage::Abandoned,
             since: Instant::now(),
             pages: 0,
         };
-        self.known.insert(pid, known);
+        self.known.insert(pid, abandoned);
+        let name = found.name;
+        self.silent.push(Ready { pid, name });
+    }
+
+    fn discover(&mut self, pids: &[Pid], by_descent: bool) {
+        let mut others = pids.to_vec();
+        others.retain(|&pid| pid != Pid::own());
+        for found in self.look(&others).into_iter().flatten() {
+            let chosen = by_descent || self.selection.chooses(&found);
+            let known = Known {
+                start_ticks: found.start_ticks,
+                name: found.name,
+                chosen,
+                stage: Stage::Watched,
+                since: Instant::now(),
+                pages: 0,
+            };
+            self.known.insert(found.pid, known);
+        }
     }
 
     fn discover_all(&mut self) {
+        let mut fresh = Vec::new();
+        let mut changed = Vec::new();
         for pid in find::pids() {
             match self.known.get_mut(&pid) {
-                None => self.discover(pid, false),
+                None => fresh.push(pid),
                 // An exec changes the name; loading a library takes memory.
-                Some(known) if !known.chosen => {
+                Some(known) if !known.chosen && known.stage != Stage::Abandoned => {
                     let pages = pages(pid);
                     if pages != known.pages {
                         known.pages = pages;
-                        let chosen =
-                            find::process(pid).is_some_and(|found| self.selection.chooses(&found));
-                        if chosen && let Some(known) = self.known.get_mut(&pid) {
-                            known.chosen = true;
-                            known.pages = 0;
-                            known.since = Instant::now();
-                        }
+                        changed.push(pid);
                     }
                 }
                 Some(_) => {}
+            }
+        }
+        self.discover(&fresh, false);
+        for found in self.look(&changed).into_iter().flatten() {
+            if self.selection.chooses(&found)
+                && let Some(known) = self.known.get_mut(&found.pid)
+            {
+                known.chosen = true;
+                known.pages = 0;
+                known.since = Instant::now();
             }
         }
     }
@@ -232,8 +292,8 @@ impl Watch {
                     continue;
                 }
                 match self.known.get_mut(&child) {
-                    Some(known) => known.chosen = true,
-                    None => self.discover(child, true),
+                    Some(known) => known.chosen |= known.stage != Stage::Abandoned,
+                    None => self.discover(&[child], true),
                 }
                 if self.known.contains_key(&child) {
                     open.push(child);
@@ -243,7 +303,7 @@ impl Watch {
     }
 
     fn take_ready(&mut self) -> Vec<Ready> {
-        let mut ready = Vec::new();
+        let mut moved = Vec::new();
         for (pid, known) in &mut self.known {
             let settled = self.first || known.since.elapsed() >= SETTLED;
             // `since` may be in the future: the process is left alone until then.
@@ -255,16 +315,19 @@ impl Watch {
                 continue;
             }
             known.pages = pages;
-            let Some(found) = find::process(*pid) else {
+            moved.push(*pid);
+        }
+        let mut ready = Vec::new();
+        for found in self.look(&moved).into_iter().flatten() {
+            let pid = found.pid;
+            let Some(known) = self.known.get_mut(&pid) else {
                 continue;
             };
             known.name.clone_from(&found.name);
-            if found.uses_a_gpu() && !shares_memory(*pid, found.parent) {
+            if found.uses_a_gpu() && !shares_memory(pid, found.parent) {
                 known.stage = Stage::Attaching;
-                ready.push(Ready {
-                    pid: *pid,
-                    name: found.name,
-                });
+                let name = found.name;
+                ready.push(Ready { pid, name });
             } else if found.uses_a_gpu() {
                 known.pages = 0;
             }
@@ -282,7 +345,7 @@ fn thread_cpu_time() -> Duration {
 
 /// Pages of its address space; 0 when that cannot be read.
 fn pages(pid: Pid) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let text = kernel_words(format!("{pid}/statm")).unwrap_or_default();
     let first = text.split_ascii_whitespace().next();
     first.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
@@ -314,15 +377,14 @@ pub fn tree(root: Pid) -> Vec<Found> {
 /// takes one pass over all processes, which is cached in `by_parent`.
 fn children(pid: Pid, by_parent: &mut Option<BTreeMap<Pid, Vec<Pid>>>) -> Vec<Pid> {
     let mut all = Vec::new();
-    let threads = fs::read_dir(format!("/proc/{pid}/task"));
-    for thread in threads.into_iter().flatten().flatten() {
-        match fs::read_to_string(thread.path().join("children")) {
+    for tid in task::list(pid).unwrap_or_default() {
+        match kernel_words(format!("{pid}/task/{tid}/children")) {
             Ok(text) => all.extend(
                 text.split_ascii_whitespace()
                     .filter_map(|word| word.parse::<Pid>().ok()),
             ),
             // The thread has ended, or the kernel has no such file.
-            Err(_) if thread.path().exists() => {
+            Err(_) if task::is_alive(tid) => {
                 let by_parent = by_parent.get_or_insert_with(all_by_parent);
                 return by_parent.get(&pid).cloned().unwrap_or_default();
             }

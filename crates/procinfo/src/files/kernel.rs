@@ -1,0 +1,179 @@
+//! The kernel's own files below `/proc`: their names and contents are the kernel's, so they are read
+//! with all rights that this program has.
+
+use std::ffi::{CString, OsString};
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use midair_ptrace::sys;
+
+/// `PROC_SUPER_MAGIC` (linux/magic.h).
+pub(super) const PROC_MAGIC: u64 = 0x9fa0;
+/// `O_PATH`, `O_NONBLOCK`, `O_DIRECTORY` and `O_NOFOLLOW` of this machine.
+pub(super) use flags::{DIRECTORY, NONBLOCK, PATH};
+
+#[cfg(target_arch = "x86_64")]
+mod flags {
+    pub(in crate::files) const PATH: i32 = 0o10_000_000;
+    pub(in crate::files) const NONBLOCK: i32 = 0o4000;
+    pub(in crate::files) const DIRECTORY: i32 = 0o200_000;
+}
+
+#[cfg(target_arch = "aarch64")]
+mod flags {
+    pub(in crate::files) const PATH: i32 = 0o10_000_000;
+    pub(in crate::files) const NONBLOCK: i32 = 0o4000;
+    pub(in crate::files) const DIRECTORY: i32 = 0o40_000;
+}
+
+/// The most bytes of one text of the kernel's. The list of mappings of a process with a million of
+/// them has some 100 MB.
+const MOST: usize = 256 << 20;
+
+/// Our `/proc`: a descriptor of it that was checked to be the kernel's.
+///
+/// # Errors
+/// The kernel's; unsupported where something else is mounted at `/proc`.
+pub fn proc_directory() -> io::Result<&'static File> {
+    static PROC: OnceLock<File> = OnceLock::new();
+    if let Some(known) = PROC.get() {
+        return Ok(known);
+    }
+    let opened = sys::open_at(None, c"/proc", PATH | DIRECTORY)?;
+    if sys::file_system(&opened)? != PROC_MAGIC {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "what is mounted at /proc is not the kernel's",
+        ));
+    }
+    Ok(PROC.get_or_init(|| opened))
+}
+
+/// A file below `/proc` (`1/stat`, `sys/kernel/osrelease`), open for reading.
+///
+/// # Errors
+/// The kernel's.
+pub fn kernel_file(below: impl AsRef<Path>) -> io::Result<File> {
+    open_kernels(below.as_ref(), 0)
+}
+
+fn open_kernels(below: &Path, flags: i32) -> io::Result<File> {
+    let name = CString::new(below.as_os_str().as_bytes())?;
+    sys::open_following(proc_directory()?, &name, flags)
+}
+
+/// The whole text of a file below `/proc`.
+///
+/// # Errors
+/// The kernel's; file too large beyond 256 MiB.
+pub fn kernel_text(below: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    whole(kernel_file(below)?, MOST)
+}
+
+/// The same as text, where what is not UTF-8 does not matter.
+///
+/// # Errors
+/// As [`kernel_text`].
+pub fn kernel_words(below: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&kernel_text(below)?).into_owned())
+}
+
+/// The beginning of a file below `/proc` whose contents are the target's to choose (`TID/cmdline`,
+/// `TID/environ`): at most `most` bytes.
+///
+/// # Errors
+/// The kernel's.
+pub fn kernel_text_up_to(below: impl AsRef<Path>, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    kernel_file(below)?
+        .take(most as u64)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Names of the entries of a directory below `/proc`.
+///
+/// # Errors
+/// The kernel's.
+pub fn kernel_list(below: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
+    entries(&open_kernels(below.as_ref(), DIRECTORY)?, usize::MAX)
+}
+
+/// What a link below `/proc` says (`TID/ns/user`). It is not followed.
+///
+/// # Errors
+/// The kernel's.
+pub fn kernel_link(below: impl AsRef<Path>) -> io::Result<PathBuf> {
+    let below = below.as_ref();
+    let (above, name) = match (below.parent(), below.file_name()) {
+        (Some(above), Some(name)) => (above, CString::new(name.as_bytes())?),
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    };
+    let directory = open_kernels(above, PATH | DIRECTORY)?;
+    let link = sys::open_at(Some(&directory), &name, PATH)?;
+    Ok(PathBuf::from(OsString::from_vec(sys::link_text(&link)?)))
+}
+
+/// What is known of an entry below `/proc` without opening it: its owner, and for a link what it leads
+/// to.
+///
+/// # Errors
+/// The kernel's.
+pub fn kernel_place(below: impl AsRef<Path>) -> io::Result<Metadata> {
+    open_kernels(below.as_ref(), PATH)?.metadata()
+}
+
+/// Whether two links below `/proc` lead to one file. The second may be on a file system that does not
+/// answer: it is asked only where that is the first one's.
+///
+/// # Errors
+/// The kernel's.
+pub fn same_place(ours: &str, theirs: &str) -> io::Result<bool> {
+    let (ours, theirs) = (behind_link(ours, 0)?, behind_link(theirs, 0)?);
+    if sys::lies(&ours)? != sys::lies(&theirs)? {
+        return Ok(false);
+    }
+    Ok(ours.metadata()?.ino() == theirs.metadata()?.ino())
+}
+
+/// What a file of a process that it has open itself is (`TID/exe`, `TID/root`, `TID/map_files/…`):
+/// the file that the kernel's link leads to, opened as a place (`O_PATH`) only.
+pub(super) fn behind_link(below: &str, flags: i32) -> io::Result<File> {
+    open_kernels(Path::new(below), PATH | flags)
+}
+
+/// Opens for reading what `found` is a place of.
+pub(super) fn reopen(found: &File, flags: i32) -> io::Result<File> {
+    use std::os::fd::AsRawFd;
+    let name = CString::new(format!("self/fd/{}", found.as_raw_fd()))?;
+    sys::open_following(proc_directory()?, &name, flags | NONBLOCK)
+}
+
+/// All of a file, of at most `most` bytes.
+pub(super) fn whole(file: File, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    match bytes.len() > most {
+        true => Err(io::ErrorKind::FileTooLarge.into()),
+        false => Ok(bytes),
+    }
+}
+
+/// Names of the entries of an open directory, at most `most`.
+pub(super) fn entries(directory: &File, most: usize) -> io::Result<Vec<OsString>> {
+    use std::os::fd::AsRawFd;
+    // The standard library lists by path only. This one is open, and was checked.
+    let listed = std::fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
+    let mut names = Vec::new();
+    for entry in listed {
+        if names.len() == most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        names.push(entry?.file_name());
+    }
+    Ok(names)
+}

@@ -1,0 +1,258 @@
+//! Looking at processes with a deadline.
+//!
+//! What is read of a process may keep the reader waiting: a lock of its address space that one of its
+//! threads holds, a page that never arrives, a disk or a server that is gone. So each process is looked
+//! at on a thread of its own. One that does not answer in time is given up by name, its thread is left
+//! behind, and the others go on.
+
+use midair_failure::{Failure, Kind};
+use midair_procinfo::files::{kernel_link, kernel_words};
+use midair_procinfo::{Pid, Tid, task};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a process may take to answer while the thread that looks at it does not run.
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+/// The longest time in all, in limits: a thread that runs now and then is starved, not held up, but a
+/// process could go on like that for ever.
+const LONGEST: u32 = 6;
+/// How often threads are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// A thread that takes longer does not count as one of those that may run at one time.
+const SLOW: Duration = Duration::from_millis(100);
+/// Threads of one round, at most.
+const MOST_SLOW: usize = 512;
+
+/// The process did not answer.
+pub(crate) fn no_answer(pid: Pid) -> Failure {
+    Failure::new(
+        Kind::NoAnswer,
+        format!("process {pid} did not answer: reading its state or its memory took too long"),
+    )
+    .hint("it holds its readers up, or its files are on a server or a disk that does not respond")
+}
+
+/// Does `work`, which looks at process `pid`, on a thread of its own.
+///
+/// # Errors
+/// [`Kind::NoAnswer`] when it is not done in time.
+pub(crate) fn within<T: Send + 'static>(
+    pid: Pid,
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let once = Mutex::new(Some(work));
+    let take = move |_| {
+        let work = once.lock().unwrap_or_else(PoisonError::into_inner).take();
+        work.map(|work| work())
+    };
+    let answer = each(&[pid], limit, take).pop().flatten().flatten();
+    answer.ok_or_else(|| no_answer(pid))
+}
+
+/// What a thread tells of the process with this index.
+enum Report<T> {
+    /// The thread looks at it now.
+    Begins(usize, Option<Tid>),
+    Done(usize, T),
+}
+
+/// A look that is under way.
+struct Look {
+    tid: Option<Tid>,
+    began: Instant,
+    /// When the thread was last seen to get on, and how far.
+    moved: (Instant, Option<String>),
+    slow: bool,
+}
+
+impl Look {
+    /// Whether it is to be given up.
+    fn is_stuck(&mut self, limit: Duration) -> bool {
+        if self.began.elapsed() > limit * LONGEST {
+            return true;
+        }
+        let progress = self.tid.and_then(progress);
+        if progress != self.moved.1 {
+            self.moved = (Instant::now(), progress);
+        }
+        // One that waits for a processor is not held up by the process.
+        let waits_for_us = self
+            .tid
+            .is_some_and(|tid| task::stat(tid).is_ok_and(|stat| stat.state == b'R'));
+        !waits_for_us && self.moved.0.elapsed() > limit
+    }
+}
+
+/// How far a thread of ours has got: its processor time, and how often it ran.
+fn progress(tid: Tid) -> Option<String> {
+    kernel_words(format!("self/task/{tid}/schedstat")).ok()
+}
+
+/// The calling thread.
+fn own_tid() -> Option<Tid> {
+    let link = kernel_link("thread-self").ok()?;
+    link.file_name()?.to_str()?.parse().ok()
+}
+
+/// Does `work` for each of these processes, some at one time, each within `limit`. Answers in the order
+/// of `pids`; None for one that did not answer in time.
+pub(crate) fn each<T: Send + 'static>(
+    pids: &[Pid],
+    limit: Duration,
+    work: impl Fn(Pid) -> T + Send + Sync + 'static,
+) -> Vec<Option<T>> {
+    let work = Arc::new(work);
+    let queue: VecDeque<(usize, Pid)> = pids.iter().copied().enumerate().collect();
+    let queue = Arc::new(Mutex::new(queue));
+    let (reports, incoming) = channel();
+    let start = |reports: Sender<Report<T>>| {
+        let (work, queue) = (Arc::clone(&work), Arc::clone(&queue));
+        let thread = std::thread::Builder::new().name("look".to_owned());
+        // Its handle is dropped: nobody waits for it.
+        thread.spawn(move || {
+            let tid = own_tid();
+            let next = || {
+                queue
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .pop_front()
+            };
+            while let Some((index, pid)) = next() {
+                // Nobody listens any more: this look was given up.
+                if reports.send(Report::Begins(index, tid)).is_err() {
+                    return;
+                }
+                let done = work(pid);
+                if reports.send(Report::Done(index, done)).is_err() {
+                    return;
+                }
+            }
+        })
+    };
+    let at_once = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
+    let started = (0..at_once.min(pids.len())).filter(|_| start(reports.clone()).is_ok());
+    // All that were started, and those that are not slow.
+    let mut threads = started.count();
+    let mut free = threads;
+    let mut answers: Vec<Option<T>> = pids.iter().map(|_| None).collect();
+    let mut left = pids.len();
+    let mut looks: BTreeMap<usize, Look> = BTreeMap::new();
+    while left > 0 && (free > 0 || !looks.is_empty()) {
+        match incoming.recv_timeout(LOOK) {
+            Ok(Report::Begins(index, tid)) => {
+                let now = Instant::now();
+                looks.insert(
+                    index,
+                    Look {
+                        tid,
+                        began: now,
+                        moved: (now, None),
+                        slow: false,
+                    },
+                );
+                continue;
+            }
+            Ok(Report::Done(index, done)) => {
+                if let Some(look) = looks.remove(&index)
+                    && let Some(answer) = answers.get_mut(index)
+                {
+                    *answer = Some(done);
+                    left -= 1;
+                    free += usize::from(look.slow);
+                }
+                continue;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            // Not while we hold a sender.
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        let mut stuck = Vec::new();
+        for (index, look) in &mut looks {
+            if !look.slow && look.began.elapsed() > SLOW {
+                look.slow = true;
+                free = free.saturating_sub(1);
+            }
+            if look.is_stuck(limit) {
+                stuck.push(*index);
+            }
+        }
+        for index in stuck {
+            looks.remove(&index);
+            left -= 1;
+        }
+        // Others take the places of the slow ones, which hold up nobody else.
+        let waiting = queue.lock().unwrap_or_else(PoisonError::into_inner).len();
+        while free < at_once.min(waiting) && threads < MOST_SLOW {
+            match start(reports.clone()) {
+                Ok(_) => (threads, free) = (threads + 1, free + 1),
+                Err(_) => break,
+            }
+        }
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    const SHORT: Duration = Duration::from_millis(200);
+
+    fn pids(count: u32) -> Vec<Pid> {
+        (1..=count).filter_map(Pid::new).collect()
+    }
+
+    /// A pipe that nobody writes to: a read from it does not return.
+    fn blocks() -> impl Fn() + Send + Sync + 'static {
+        let (end, other) = nix::unistd::pipe().unwrap();
+        move || {
+            let _keep = &other;
+            let _ = nix::unistd::read(end.as_fd(), &mut [0; 1]);
+        }
+    }
+
+    #[test]
+    fn those_that_answer_do_so_in_order() {
+        let all = pids(50);
+        let answers = each(&all, LIMIT, |pid| pid);
+        assert_eq!(answers, all.iter().copied().map(Some).collect::<Vec<_>>());
+        assert_eq!(each(&[], LIMIT, |pid| pid), []);
+        assert_eq!(within(Pid::own(), LIMIT, || 7).unwrap(), 7);
+    }
+
+    #[test]
+    fn some_that_never_answer_hold_up_nobody() {
+        let all = pids(60);
+        let block = blocks();
+        let began = Instant::now();
+        let answers = each(&all, SHORT, move |pid| {
+            if pid.get() % 2 == 0 {
+                block();
+            }
+            pid
+        });
+        for (pid, answer) in all.iter().zip(answers) {
+            assert_eq!(answer, (pid.get() % 2 == 1).then_some(*pid));
+        }
+        assert!(began.elapsed() < Duration::from_secs(30));
+        let block = blocks();
+        let failure = within(Pid::own(), SHORT, block).unwrap_err();
+        assert_eq!(failure.kind, Kind::NoAnswer);
+    }
+
+    #[test]
+    fn one_that_gets_on_is_waited_for() {
+        let busy = || {
+            let began = Instant::now();
+            while began.elapsed() < 2 * SHORT {
+                std::hint::black_box(1);
+            }
+            1
+        };
+        assert_eq!(within(Pid::own(), SHORT, busy).unwrap(), 1);
+    }
+}
