@@ -1,2 +1,441 @@
 //! A target that names files and memory for its attacher to read: links to others' files, pipes and
 //! devices that block, pages that never arrive.
+
+use midair_tests::compile::attack_program;
+use midair_tests::lab::LabTarget;
+use midair_tests::stage::{command, plain_environment, stage};
+use midair_tests::stand_in::Kit;
+use midair_tests::table::Csv;
+use midair_tests::target::{Exit, PATIENCE, Target, run, until};
+use midair_tests::{Result, is_root_for, leave_out};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A user who is nobody else on this machine.
+const SOMEBODY: u32 = 12345;
+/// What that user may not read.
+const SECRET: &str = "5ec7e7f0a11";
+/// A process is held up for less than this even on a machine with too much to do: its own deadlines are
+/// some seconds.
+const NOT_HELD_UP: std::time::Duration = PATIENCE;
+
+/// Words that run what follows as that user.
+fn as_somebody() -> Vec<String> {
+    let user = SOMEBODY.to_string();
+    [
+        "setpriv",
+        "--reuid",
+        &user,
+        "--regid",
+        &user,
+        "--clear-groups",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+fn mode(path: &Path, mode: u32) -> Result<()> {
+    Ok(fs::set_permissions(path, PermissionsExt::from_mode(mode))?)
+}
+
+fn succeeds(command: &mut Command) -> Result<()> {
+    match command.status()?.success() {
+        true => Ok(()),
+        false => Err(format!("{command:?}").into()),
+    }
+}
+
+/// Directories of root's, and what is in them.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Result<Place> {
+        let dir = tempfile::Builder::new()
+            .prefix("midair-attack-")
+            .tempdir_in("/opt")?;
+        mode(dir.path(), 0o755)?;
+        Ok(Place { dir })
+    }
+
+    /// A directory that everybody may write to.
+    fn open(&self, name: &str) -> Result<PathBuf> {
+        let path = self.dir.path().join(name);
+        fs::create_dir_all(&path)?;
+        mode(&path, 0o777)?;
+        Ok(path)
+    }
+
+    /// A file that root alone may read.
+    fn secret(&self) -> Result<PathBuf> {
+        let path = self.dir.path().join("secret");
+        fs::write(&path, format!("{SECRET}\n"))?;
+        mode(&path, 0o600)?;
+        Ok(path)
+    }
+
+    /// A topology like the stand-in's, to be changed.
+    fn topology(&self, kit: &Kit, name: &str) -> Result<PathBuf> {
+        let path = self.dir.path().join(name);
+        let from = kit.dir().join("topology");
+        succeeds(Command::new("cp").arg("-r").args([&from, &path]))?;
+        succeeds(Command::new("chmod").arg("-R").arg("a+rX").arg(&path))?;
+        Ok(path)
+    }
+
+    /// A copy of the product, whose `midair` has more rights than its user.
+    fn raised(&self, name: &str, how: &[&str]) -> Result<PathBuf> {
+        let copy = self.dir.path().join(name);
+        fs::create_dir(&copy)?;
+        succeeds(
+            Command::new("cp")
+                .arg("-rL")
+                .args([stage()?.join("bin"), stage()?.join("lib")])
+                .arg(&copy),
+        )?;
+        succeeds(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(&copy))?;
+        let program = copy.join("bin/midair");
+        succeeds(Command::new(how[0]).args(&how[1..]).arg(&program))?;
+        Ok(program)
+    }
+}
+
+/// Replaces the name of a GPU's node by something else.
+fn instead_of_a_name(topology: &Path, put: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    for node in fs::read_dir(topology.join("nodes"))? {
+        let name = node?.path().join("name");
+        fs::remove_file(&name)?;
+        put(&name)?;
+    }
+    Ok(())
+}
+
+fn pipe(at: &Path) -> Result<()> {
+    succeeds(Command::new("mkfifo").args(["-m", "666"]).arg(at))
+}
+
+/// A program on the stand-in's GPUs, behind these words.
+fn program(kit: &Kit, before: &[String], variables: &[(&str, &str)]) -> Result<LabTarget> {
+    let program = kit.program("two_gpus")?;
+    mode(&program, 0o755)?;
+    mode(kit.scratch(), 0o777)?;
+    let mut command = Command::new(before.first().map_or("env", String::as_str));
+    command.args(before.iter().skip(1)).arg(program);
+    let mut started = kit.start_command(command, "model.log", variables)?;
+    started.target.expect("ready")?;
+    Ok(started)
+}
+
+/// Records a program with all formats that tell of its machine, and gives all that was written.
+fn recorded(midair: &mut Command, target: &mut LabTarget, dir: &Path) -> Result<Vec<u8>> {
+    midair
+        .args(["attach", &target.target.pid().to_string(), "--kernel-trace"])
+        .args(["--output-format", "csv", "json", "rocpd", "-o", "o", "-d"])
+        .arg(dir)
+        .env_clear()
+        .envs(plain_environment());
+    let mut session = Target::spawn(std::mem::replace(midair, Command::new("true")))?;
+    session.expect_error("attached to process")?;
+    target.target.send("work 2")?;
+    target.target.expect("work")?;
+    session.send("")?;
+    session.wait(NOT_HELD_UP)?.success()?;
+    let mut all = Vec::new();
+    for file in fs::read_dir(dir)? {
+        all.extend(fs::read(file?.path())?);
+    }
+    assert!(contains(&all, "two_gpus"), "results tell of the program");
+    Ok(all)
+}
+
+fn contains(all: &[u8], text: &str) -> bool {
+    all.windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+/// What a user's process calls the name of its GPU, or the id of its machine, may be a link. A program
+/// with file capabilities or a set-uid bit follows it to nothing that the user may not read.
+#[test]
+fn a_link_leads_to_nothing_that_the_user_may_not_read() -> Result<()> {
+    if !is_root_for("to give a program file capabilities")? {
+        return Ok(());
+    }
+    let (kit, place) = (Kit::new()?, Place::new()?);
+    let secret = place.secret()?;
+    let topology = place.topology(&kit, "topology")?;
+    instead_of_a_name(&topology, |name| Ok(symlink(&secret, name)?))?;
+    let topology = topology.to_str().ok_or("a path is text")?;
+    // By its environment, and by what it has mounted where everybody's topology and id are.
+    let by_environment = ("environment", as_somebody());
+    let mounts = format!(
+        "mount -t tmpfs none /sys && mkdir -p /sys/class/kfd/kfd && cp -r {topology} /sys/class/kfd/kfd/topology \
+         && chmod -R a+rX /sys && mount -t tmpfs none /etc && chmod 755 /etc && ln -s {} /etc/machine-id && exec \"$@\"",
+        secret.display()
+    );
+    let mut by_mounts: Vec<String> = ["unshare", "--mount", "sh", "-c", &mounts, "sh"]
+        .map(str::to_owned)
+        .into();
+    by_mounts.extend(as_somebody());
+    let ways: [(&str, &[&str]); 2] = [
+        (
+            "capabilities",
+            &["setcap", "cap_sys_ptrace,cap_dac_override+ep"],
+        ),
+        ("set-uid", &["chmod", "u+s"]),
+    ];
+    for (how, give) in ways {
+        let midair = place.raised(how, give)?;
+        for (what, before) in [by_environment.clone(), ("mounts", by_mounts.clone())] {
+            let mut target = program(&kit, &before, &[("HSA_MODEL_TOPOLOGY", topology)])?;
+            let mut words = as_somebody();
+            words.push(midair.to_str().ok_or("a path is text")?.to_owned());
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            let dir = place.open(&format!("{how}-{what}"))?;
+            let all = recorded(&mut command, &mut target, &dir)?;
+            assert!(!contains(&all, SECRET), "{how}, {what}");
+        }
+    }
+    Ok(())
+}
+
+/// Root may read the file, but the process that names it has another root.
+#[test]
+fn a_link_stays_beneath_the_root_of_its_process() -> Result<()> {
+    if !is_root_for("to change a program's root")? {
+        return Ok(());
+    }
+    let (kit, place) = (Kit::new()?, Place::new()?);
+    let secret = place.secret()?;
+    let inside = place.open("inside")?;
+    // All of the machine is there but /opt.
+    let script = format!(
+        "for name in /*; do [ -d $name ] || continue; mkdir -p {0}$name; [ $name = /opt ] || mount --rbind $name {0}$name; done; \
+         mount -t tmpfs none {0}/mnt; cp -r {1}/topology {0}/mnt; \
+         for node in {0}/mnt/topology/nodes/*; do rm $node/name; ln -s {2} $node/name; done; exec chroot {0} \"$@\"",
+        inside.display(),
+        kit.dir().display(),
+        secret.display()
+    );
+    let before = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned);
+    let variables = [("HSA_MODEL_TOPOLOGY", "/mnt/topology")];
+    let mut target = program(&kit, &before, &variables)?;
+    let dir = place.open("results")?;
+    let all = recorded(&mut command("midair")?, &mut target, &dir)?;
+    assert!(!contains(&all, SECRET));
+    Ok(())
+}
+
+/// Opening a pipe waits for somebody who writes to it.
+#[test]
+fn a_pipe_in_the_topology_holds_up_nobody() -> Result<()> {
+    if !is_root_for("to start a program of another user's")? {
+        return Ok(());
+    }
+    let (kit, place) = (Kit::new()?, Place::new()?);
+    let topology = place.topology(&kit, "topology")?;
+    instead_of_a_name(&topology, pipe)?;
+    let variables = [(
+        "HSA_MODEL_TOPOLOGY",
+        topology.to_str().ok_or("a path is text")?,
+    )];
+    let mut target = program(&kit, &as_somebody(), &variables)?;
+    let pid = target.target.pid();
+    let told = doctor(pid)?;
+    assert_eq!(told["exit_code"], 0, "{told:#}");
+    assert_eq!(listed(pid)?["attachable"], true);
+    let dir = place.open("results")?;
+    recorded(&mut command("midair")?, &mut target, &dir)?;
+    Ok(())
+}
+
+fn midair(words: &[&str]) -> Result<Exit> {
+    let mut command = command("midair")?;
+    command.args(words);
+    run(command, NOT_HELD_UP)
+}
+
+fn doctor(pid: i32) -> Result<Value> {
+    let exit = midair(&["doctor", "--json", &pid.to_string()])?;
+    Ok(serde_json::from_str(&exit.stdout.concat())?)
+}
+
+/// What `midair ps` says of this process.
+fn listed(pid: i32) -> Result<Value> {
+    let exit = midair(&["ps", "--json"])?.success()?;
+    let told: Value = serde_json::from_str(&exit.stdout.concat())?;
+    let all = told["processes"].as_array().ok_or("no processes")?;
+    let found = all.iter().find(|process| process["pid"] == pid);
+    Ok(found
+        .ok_or_else(|| format!("no {pid} in {told:#}"))?
+        .clone())
+}
+
+/// What a process has at `/proc` is not always the kernel's.
+#[test]
+fn a_proc_of_pipes_holds_up_nobody() -> Result<()> {
+    if !is_root_for("to mount something over /proc")? {
+        return Ok(());
+    }
+    let kit = Kit::new()?;
+    let script = "mount -t tmpfs none /proc && chmod 755 /proc && mkdir -p /proc/self /proc/$$/task/$$ \
+                  && mkfifo -m 666 /proc/$$/task/$$/stat && exec \"$@\"";
+    let mut before: Vec<String> = ["unshare", "--mount", "sh", "-c", script, "sh"]
+        .map(str::to_owned)
+        .into();
+    before.extend(as_somebody());
+    let topology = kit.dir().join("topology");
+    let variables = [(
+        "HSA_MODEL_TOPOLOGY",
+        topology.to_str().ok_or("a path is text")?,
+    )];
+    let target = program(&kit, &before, &variables)?;
+    let pid = target.target.pid();
+    for told in [doctor(pid)?, listed(pid)?] {
+        assert_eq!(told["exit_code"], 24, "{told:#}");
+    }
+    let exit = midair(&["attach", &pid.to_string(), "--duration", "1"])?;
+    assert_eq!(exit.status.code(), Some(24), "{exit}");
+    assert!(exit.stderr.join(" ").contains("not the kernel's"), "{exit}");
+    Ok(())
+}
+
+/// A process that holds up whoever reads its memory: `tests/security/attacks/held_page.c`.
+struct HeldPage {
+    target: Target,
+    _kit: Kit,
+    _place: Place,
+}
+
+impl HeldPage {
+    /// In the place of a program of this name. None where the kernel cannot do that.
+    fn start(how: &str, name: &str) -> Result<Option<HeldPage>> {
+        if !is_root_for("to mount a file system and to serve page faults")? {
+            return Ok(None);
+        }
+        // SAFETY: takes a number; what it makes is closed below.
+        let faults = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
+        let possible = match how {
+            "fault" => faults >= 0,
+            _ => fs::File::open("/dev/fuse").is_ok(),
+        };
+        if faults >= 0 {
+            // SAFETY: the descriptor made above, which nobody else knows.
+            unsafe { libc::close(faults as i32) };
+        }
+        if !possible {
+            leave_out(&format!("this kernel cannot hold a page up: {how}"))?;
+            return Ok(None);
+        }
+        let (kit, place) = (Kit::new()?, Place::new()?);
+        let program = place.dir.path().join(name);
+        fs::copy(attack_program("held_page")?, &program)?;
+        mode(&program, 0o755)?;
+        let mut command = Command::new(program);
+        command
+            .arg(how)
+            .arg(kit.dir().join("libhsa-runtime64.so.1"))
+            .arg(place.open("mounted")?)
+            .arg(SOMEBODY.to_string())
+            .env_clear()
+            .envs(plain_environment())
+            .env("HSA_MODEL_TOPOLOGY", kit.dir().join("topology"));
+        let mut target = Target::spawn(command)?;
+        target.expect("ready")?;
+        Ok(Some(HeldPage {
+            target,
+            _kit: kit,
+            _place: place,
+        }))
+    }
+
+    fn pid(&self) -> i32 {
+        self.target.pid()
+    }
+}
+
+/// Pages of a file system that a user serves are not touched: the process is found to have a thread that
+/// works, and nothing is waited for.
+#[test]
+fn a_page_of_a_users_file_system_is_not_read() -> Result<()> {
+    for how in ["fuse", "unmounted"] {
+        let Some(held) = HeldPage::start(how, "held_page")? else {
+            return Ok(());
+        };
+        for told in [doctor(held.pid())?, listed(held.pid())?] {
+            assert_eq!(told["exit_code"], 15, "{how}: {told:#}");
+        }
+        let exit = midair(&["attach", &held.pid().to_string(), "--duration", "1"])?;
+        assert_eq!(exit.status.code(), Some(15), "{how}: {exit}");
+    }
+    Ok(())
+}
+
+/// What cannot be foreseen is given up, by name, and the others are listed and recorded.
+#[test]
+fn a_process_that_does_not_answer_holds_up_nobody_else() -> Result<()> {
+    let common = format!("together-{}-", std::process::id());
+    let Some(held) = HeldPage::start("fault", &format!("{common}held"))? else {
+        return Ok(());
+    };
+    let (kit, place) = (Kit::new()?, Place::new()?);
+    let topology = kit.dir().join("topology");
+    let variables = [(
+        "HSA_MODEL_TOPOLOGY",
+        topology.to_str().ok_or("a path is text")?,
+    )];
+    let mut named = as_somebody();
+    named.extend(["env", "-a"].map(str::to_owned));
+    named.push(format!("{common}honest"));
+    let mut honest = program(&kit, &named, &variables)?;
+    let (pid, other) = (held.pid(), honest.target.pid());
+    for told in [doctor(pid)?, listed(pid)?] {
+        assert_eq!(told["exit_code"], 29, "{told:#}");
+    }
+    assert_eq!(listed(other)?["attachable"], true);
+    let dir = place.open("results")?;
+    let mut session = command("midair")?;
+    session
+        .args(["attach", "--name", &common, "--kernel-trace"])
+        .args(["--output-format", "csv", "-o", "o%pid%", "-d"])
+        .arg(&dir);
+    let mut session = Target::spawn(session)?;
+    session.expect_error(&format!("midair: attached to process {other} "))?;
+    honest.target.send("work 2")?;
+    honest.target.expect("work")?;
+    session.signal(libc::SIGTERM)?;
+    let exit = session.wait_by_itself(NOT_HELD_UP)?;
+    assert_eq!(exit.status.code(), Some(35), "{exit}");
+    let said = exit.stderr.join("\n");
+    assert!(
+        said.contains(&format!("process {pid} did not answer")),
+        "{exit}"
+    );
+    let rows = Csv::read(&dir.join(format!("o{other}_kernel_trace.csv")))?.rows;
+    assert_eq!(rows.len(), 8, "{exit}");
+    Ok(())
+}
+
+/// A signal ends an attach that a process holds up.
+#[test]
+fn a_signal_ends_what_is_held_up() -> Result<()> {
+    let Some(held) = HeldPage::start("fault", "held_page")? else {
+        return Ok(());
+    };
+    let mut attach = command("midair")?;
+    attach.args(["attach", &held.pid().to_string()]);
+    let attach = Target::spawn(attach)?;
+    let tasks = format!("/proc/{}/task", attach.pid());
+    until("a thread that looks at the process", || {
+        let threads = fs::read_dir(&tasks)?.flatten();
+        let mut names = threads.map(|thread| fs::read_to_string(thread.path().join("comm")));
+        Ok(names.any(|name| name.is_ok_and(|name| name == "look\n")))
+    })?;
+    attach.signal(libc::SIGTERM)?;
+    let exit = attach.wait_by_itself(NOT_HELD_UP)?;
+    assert_eq!(exit.status.code(), Some(29), "{exit}");
+    Ok(())
+}

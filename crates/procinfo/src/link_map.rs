@@ -138,6 +138,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_none() {
+        let me = crate::Pid::own();
         assert_eq!(biases(Tid::MAX, &Memory::of(me)), None);
         assert_eq!(dynamic_section(&[0; HEADER], 0), None);
         assert_eq!(dynamic_section(&[2; 10], 0), None);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use midair_ptrace::{Memory, RemoteAddr};
 
 use crate::elf::{ElfFile, Symbols};
-use crate::files::{self, Place};
+use crate::files::{self, Place, Rules};
 use crate::maps::{self, Mapping};
 use crate::{Allowance, Tid, show};
 
@@ -80,6 +80,7 @@ pub struct Modules {
     /// How much may still be read of their files.
     allowance: Allowance,
     memory: Memory,
+    rules: Arc<Rules>,
 }
 
 /// A module whose file is open.
@@ -115,7 +116,8 @@ impl Modules {
         let tid = tid.into();
         let mappings = maps::parse(&files::kernel_text(format!("{tid}/maps"))?);
         let list = group(&mappings);
-        let memory = files::memory(tid, &mappings)?;
+        let rules = Arc::new(Rules::of(tid)?);
+        let memory = files::memory(tid, &mappings, &rules);
         Ok(Modules {
             tid,
             mappings,
@@ -123,6 +125,7 @@ impl Modules {
             loaded: Mutex::default(),
             allowance: Allowance::default(),
             memory,
+            rules,
         })
     }
 
@@ -195,13 +198,13 @@ impl Modules {
         // map_files is the mapped file itself, whatever became of its name; it asks for
         // CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
         for part in &module.parts {
-            if let Ok(file) = files::mapped(self.tid, part.start, part.end) {
+            if let Ok(file) = files::mapped(self.tid, part.start, part.end, &self.rules) {
                 return Ok(file);
             }
         }
         // The program itself has a way of its own, which works for everybody who may trace it, also
         // when it was deleted.
-        if let Ok(file) = files::program(self.tid)
+        if let Ok(file) = files::program_under(self.tid, &self.rules)
             && (is_file(module, &file) || self.is_same_build(module, &file))
         {
             return Ok(file);
@@ -210,7 +213,10 @@ impl Modules {
         // the reader's root, though, so for one that has only changed its root (chroot) the path is
         // ours.
         let mut trouble = io::Error::from(io::ErrorKind::NotFound);
-        let roots = [Place::root_of(self.tid), Place::ours_for(self.tid)];
+        let roots = [
+            Place::root_under(self.tid, &self.rules),
+            Place::own_root_under(&self.rules),
+        ];
         for name in spellings(module) {
             let path = Path::new(OsStr::from_bytes(&name));
             for root in &roots {

@@ -18,6 +18,8 @@
 //! Caller's part: what a stopped thread is made to do. This crate keeps no undo list; dropping
 //! [`Stopped`] or [`Seized`] lets the thread go as it then is.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 mod addr;
 pub mod arch;
 mod awake;

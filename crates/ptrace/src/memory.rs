@@ -152,6 +152,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::System`] when the kernel or its policy (`proc_mem.force_override`) refuses.
+    #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
     pub fn write_through(&self, at: RemoteAddr, bytes: &[u8]) -> Result<()> {
         let failed = |source: io::Error| Error::System {
             operation: "writing /proc/TID/mem",
@@ -191,6 +192,7 @@ impl Memory {
     }
 
     /// The other threads of its process, while the number of the first is known there.
+    #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
     fn others(&self) -> impl Iterator<Item = Tid> {
         let tid = self.tid;
         std::fs::read_dir(format!("/proc/{tid}/task"))

@@ -193,6 +193,7 @@ pub(crate) fn raise_priority(tid: Tid) -> bool {
 struct ThreadPlacement(File);
 
 impl ThreadPlacement {
+    #[expect(clippy::disallowed_methods, reason = "the kernel's file of a thread")]
     fn of(tid: Tid) -> Option<ThreadPlacement> {
         let file = File::open(format!("/proc/{tid}/task/{tid}/stat")).ok()?;
         Some(ThreadPlacement(file))

@@ -1,8 +1,11 @@
-//! The identity of the target, for the headers of outputs and for file names.
+//! The identity of the target, read while it lives, for the headers of outputs and for file names.
 
-use midair_agents::Agent;
-use midair_output::Process;
+use midair_agents::{Agent, Files, OwnFiles, Sources};
+use midair_ids::{Pid, Tid};
 use midair_output::names::Keys;
+use midair_output::{Node, Process};
+use std::io;
+use std::path::Path;
 
 /// What outputs tell about the process and its machine.
 #[derive(Debug, Clone, Default)]
@@ -15,4 +18,217 @@ pub struct Identity {
     pub agents: Vec<Agent>,
     /// Why the GPUs are not known: the driver is missing. It does not matter for a CUDA process.
     pub without_driver: Option<String>,
+}
+
+/// How a process is read: by itself ([`Itself`]), or from outside, where nothing that it names may be
+/// believed.
+pub trait Source {
+    /// A text of the kernel's, by its path below `/proc`. It may be cut short.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn kernel(&self, below: &str) -> io::Result<Vec<u8>>;
+    /// The files that the process sees.
+    fn theirs(&self) -> Option<&dyn Files>;
+    /// The files that we see.
+    fn ours(&self) -> Option<&dyn Files>;
+    /// Whether variables of the process may name other files.
+    fn trusts_variables(&self) -> bool;
+}
+
+/// The process that reads itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Itself;
+
+impl Source for Itself {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the kernel's files of this process"
+    )]
+    fn kernel(&self, below: &str) -> io::Result<Vec<u8>> {
+        std::fs::read(Path::new("/proc").join(below))
+    }
+
+    fn theirs(&self) -> Option<&dyn Files> {
+        Some(&OwnFiles)
+    }
+
+    fn ours(&self) -> Option<&dyn Files> {
+        Some(&OwnFiles)
+    }
+
+    fn trusts_variables(&self) -> bool {
+        true
+    }
+}
+
+impl Identity {
+    /// Reads the identity; what cannot be read stays empty. `live` is a thread of the process that has not
+    /// ended: a first thread that has ended has neither command nor environment nor root.
+    pub fn read(pid: Pid, live: Tid, source: &dyn Source) -> Identity {
+        let text = |below: &str| {
+            let bytes = source.kernel(below).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let list = |below: &str| -> Vec<String> {
+            let text = text(below);
+            let words = text.split('\0').filter(|word| !word.is_empty());
+            words.map(str::to_owned).collect()
+        };
+        let command = list(&format!("{pid}/task/{live}/cmdline"));
+        let environment = list(&format!("{pid}/task/{live}/environ"));
+        let status = text(&format!("{pid}/status"));
+        let field = |name: &str| {
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim)
+                .unwrap_or_default()
+        };
+        // Records carry thread ids of the target's own pid namespace, and so must the pid.
+        let inner = field("NSpid")
+            .split_ascii_whitespace()
+            .last()
+            .and_then(|pid| pid.parse().ok())
+            .unwrap_or(pid.get());
+        let ppid = field("PPid").parse().unwrap_or(0);
+        let node = node(source, &text);
+        let stat = text(&format!("{pid}/stat"));
+        let after_name: Vec<&str> = stat
+            .rsplit(") ")
+            .next()
+            .unwrap_or_default()
+            .split_ascii_whitespace()
+            .collect();
+        let number = |index: usize| {
+            after_name
+                .get(index)
+                .and_then(|word| word.parse().ok())
+                .unwrap_or(0)
+        };
+        let siblings = text(&format!("{ppid}/task/{ppid}/children"));
+        let (agents, without_driver) = agents(source, &environment);
+        let keys = Keys {
+            hostname: node.hostname.clone(),
+            pid: inner,
+            ppid,
+            pgid: number(2),
+            psid: number(3),
+            siblings: siblings.split_ascii_whitespace().count() as u32,
+            cwd: std::env::current_dir()
+                .map(|path| path.to_string_lossy().into_owned())
+                .unwrap_or_else(|_| ".".to_owned()),
+            command: command.clone(),
+            environment,
+            launched: std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map(|since| since.as_secs() as i64)
+                .unwrap_or(0),
+            utc_offset: 0,
+        };
+        Identity {
+            process: Process {
+                pid: inner,
+                ppid,
+                command,
+                init_time: 0,
+                fini_time: 0,
+                node,
+            },
+            keys,
+            agents,
+            without_driver,
+        }
+    }
+}
+
+/// The GPU driver's topology as the target sees it, or else as this process does (a container may hide /sys);
+/// or the one that the target's environment names, which its runtime uses as well. Without any, the CPUs
+/// alone, and why.
+fn agents(source: &dyn Source, environment: &[String]) -> (Vec<Agent>, Option<String>) {
+    let usual = Sources::of_root(Path::new("/"));
+    let variable = |name: &str| {
+        let mut pairs = environment.iter().filter_map(|pair| pair.split_once('='));
+        let (_, value) = pairs.find(|(other, _)| *other == name)?;
+        Some(value.to_owned())
+    };
+    let theirs = source.theirs();
+    let named = theirs
+        .filter(|_| source.trusts_variables())
+        .map(|theirs| usual.clone().with_environment(theirs, variable))
+        .filter(|named| named.topology != usual.topology);
+    let hidden = theirs.is_none_or(|theirs| theirs.list(&usual.topology).is_err());
+    let (files, sources) = match (named, hidden) {
+        (Some(named), _) => (theirs, named),
+        (None, false) => (theirs, usual),
+        (None, true) => (source.ours(), usual),
+    };
+    let Some(files) = files else {
+        let why = "this machine's files cannot be read".to_owned();
+        return (Vec::new(), Some(why));
+    };
+    match sources.read_through(files) {
+        Ok(agents) => (agents, None),
+        // Without the driver there are CPUs all the same.
+        Err(error) => (
+            sources.processors(files),
+            Some(format!("the machine's AMD GPUs are not known: {error}")),
+        ),
+    }
+}
+
+fn node(source: &dyn Source, text: &dyn Fn(&str) -> String) -> Node {
+    let kernel = |name: &str| text(&format!("sys/kernel/{name}")).trim().to_owned();
+    let machine_id = ["/etc/machine-id", "/var/lib/dbus/machine-id"]
+        .iter()
+        .flat_map(|file| [(source.theirs(), file), (source.ours(), file)])
+        .find_map(|(files, file)| machine_id(&files?.read(Path::new(file)).ok()?))
+        .unwrap_or_default();
+    Node {
+        machine_id,
+        system_name: kernel("ostype"),
+        hostname: kernel("hostname"),
+        release: kernel("osrelease"),
+        version: kernel("version"),
+        hardware_name: std::env::consts::ARCH.to_owned(),
+        domain_name: kernel("domainname"),
+    }
+}
+
+/// A machine's id: letters and digits alone (see machine-id(5)), whatever lies there.
+fn machine_id(text: &[u8]) -> Option<String> {
+    const MOST: usize = 64;
+    let text = std::str::from_utf8(text).ok()?.trim();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_id = (1..=MOST).contains(&text.len()) && text.bytes().all(plain);
+    is_id.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ourselves() {
+        let me = Pid::own();
+        let identity = Identity::read(me, me.leader(), &Itself);
+        assert_eq!(identity.keys.ppid, std::os::unix::process::parent_id());
+        assert_eq!(identity.process.pid, me.get());
+        assert!(!identity.process.command.is_empty() && !identity.keys.environment.is_empty());
+        assert!(identity.keys.siblings > 0 && identity.keys.psid > 0 && identity.keys.pgid > 0);
+        assert!(!identity.process.node.release.is_empty());
+        assert!(!identity.agents.is_empty());
+    }
+
+    #[test]
+    fn a_machines_id_is_no_other_text() {
+        assert_eq!(
+            machine_id(b" 0123abcdef-9\n").as_deref(),
+            Some("0123abcdef-9")
+        );
+        for other in [&b""[..], b"\n", b"root:x:0:0", b"\x1b[2J", b"=1+1", b"\xff"] {
+            assert_eq!(machine_id(other), None);
+        }
+        assert_eq!(machine_id(&[b'a'; 65]), None);
+    }
 }

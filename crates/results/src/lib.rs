@@ -3,6 +3,7 @@
 //! Two sides use this: the attacher (`midair-session`), and the default tool in a target where no attacher of
 //! ours reads the spool. So this crate does not know the engine, never ends the process, and prints nothing.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod finished;
 mod identity;
@@ -10,7 +11,7 @@ mod plan;
 mod together;
 
 pub use finished::{End, Finished, Written, check, describe, record_limit};
-pub use identity::Identity;
+pub use identity::{Identity, Itself, Source};
 pub use midair_output::Console;
 pub use midair_output::table::Style;
 pub use midair_output::{RecordFile, RecordWriter};

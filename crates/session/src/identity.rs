@@ -1,12 +1,10 @@
-//! The identity of the target, read while it lives, for the headers of outputs and for file names.
+//! The identity of the target, read while it lives.
 
 use crate::rights;
-use midair_agents::{Agent, Files, Sources};
-use midair_output::names::Keys;
-use midair_output::{Node, Process};
-use midair_procinfo::files::{self, Place, kernel_words};
-use midair_procinfo::{Pid, Tid, task};
-use midair_results::Identity;
+use midair_agents::Files;
+use midair_procinfo::files::{MOST_WORDS, Place, kernel_text_up_to};
+use midair_procinfo::{Pid, Tid};
+use midair_results::{Identity, Source};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -18,113 +16,39 @@ const MOST_BYTES: usize = 4 << 20;
 const MOST_IN_ALL: usize = 64 << 20;
 /// The most files and directories. A node of a large machine has some hundreds.
 const MOST_FILES: usize = 65_536;
-/// The most bytes of a machine's id, which has 32 digits.
-const MOST_ID: usize = 128;
 
 /// Reads the identity; what cannot be read stays empty. `live` is a thread of the process that has not
-/// ended: a first thread that has ended has neither command nor environment nor root.
+/// ended.
 pub(crate) fn read(pid: Pid, live: Tid) -> Identity {
-    let command = files::words(live, "cmdline");
-    let environment = files::words(live, "environ");
-    let status = task::status(pid).unwrap_or_default();
-    // Records carry thread ids of the target's own pid namespace, and so must the pid.
-    let inner = status.ns_tgid.last().copied().unwrap_or(pid).get();
-    let ppid = status.parent.map_or(0, Pid::get);
-    let stat = kernel_words(format!("{pid}/stat")).unwrap_or_default();
-    let after_name: Vec<&str> = stat
-        .rsplit(") ")
-        .next()
-        .unwrap_or_default()
-        .split_ascii_whitespace()
-        .collect();
-    let number = |index: usize| {
-        after_name
-            .get(index)
-            .and_then(|word| word.parse().ok())
-            .unwrap_or(0)
+    let from_outside = FromOutside {
+        theirs: Place::root_of(live).ok().map(Reader::of),
+        ours: Place::own_root().ok().map(Reader::of),
     };
-    let siblings = kernel_words(format!("{ppid}/task/{ppid}/children"))
-        .map(|children| children.split_ascii_whitespace().count() as u32)
-        .unwrap_or(0);
-    let theirs = Place::root_of(live).ok();
-    let ours = Place::own_root().ok();
-    let node = node(theirs.as_ref(), ours.as_ref());
-    let (agents, without_driver) = agents(theirs, ours, &environment);
-    let keys = Keys {
-        hostname: node.hostname.clone(),
-        pid: inner,
-        ppid,
-        pgid: number(2),
-        psid: number(3),
-        siblings,
-        cwd: std::env::current_dir()
-            .map(|path| path.to_string_lossy().into_owned())
-            .unwrap_or_else(|_| ".".to_owned()),
-        command: command.clone(),
-        environment,
-        launched: std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map(|since| since.as_secs() as i64)
-            .unwrap_or(0),
-        utc_offset: 0,
-    };
-    Identity {
-        process: Process {
-            pid: inner,
-            ppid,
-            command,
-            init_time: 0,
-            fini_time: 0,
-            node,
-        },
-        keys,
-        agents,
-        without_driver,
-    }
+    Identity::read(pid, live, &from_outside)
 }
 
-/// The GPU driver's topology as the target sees it, or else as this process does (a container may hide /sys);
-/// or the one that the target's environment names, which its runtime uses as well. Without any, the CPUs
-/// alone, and why. Where this program has rights that its user lacks, the environment does not count.
-fn agents(
-    theirs: Option<Place>,
-    ours: Option<Place>,
-    environment: &[String],
-) -> (Vec<Agent>, Option<String>) {
-    const TOPOLOGY: &str = "/sys/class/kfd/kfd/topology";
-    let hidden = theirs
-        .as_ref()
-        .is_none_or(|root| !root.is_directory(TOPOLOGY));
-    let theirs = theirs.map(Reader::of);
-    let ours = ours.map(Reader::of);
-    let usual = Sources::of_root(Path::new("/"));
-    let variable = |name: &str| {
-        let mut pairs = environment.iter().filter_map(|pair| pair.split_once('='));
-        let (_, value) = pairs.find(|(other, _)| *other == name)?;
-        Some(value.to_owned())
-    };
-    let named = theirs
-        .as_ref()
-        .filter(|_| !rights::is_privileged())
-        .map(|theirs| usual.clone().with_environment(theirs, variable))
-        .filter(|named| named.topology != usual.topology);
-    let (Some(reader), sources) = (match (named, hidden) {
-        (Some(named), _) => (theirs, named),
-        (None, false) => (theirs, usual),
-        (None, true) => (ours, usual),
-    }) else {
-        return (
-            Vec::new(),
-            Some("this machine's files cannot be read".to_owned()),
-        );
-    };
-    match sources.read_through(&reader) {
-        Ok(agents) => (agents, None),
-        // Without the driver there are CPUs all the same.
-        Err(error) => (
-            sources.processors(&reader),
-            Some(format!("the machine's AMD GPUs are not known: {error}")),
-        ),
+/// Another process, of which nothing is believed.
+struct FromOutside {
+    theirs: Option<Reader>,
+    ours: Option<Reader>,
+}
+
+impl Source for FromOutside {
+    fn kernel(&self, below: &str) -> io::Result<Vec<u8>> {
+        kernel_text_up_to(below, MOST_WORDS)
+    }
+
+    fn theirs(&self) -> Option<&dyn Files> {
+        self.theirs.as_ref().map(|reader| reader as &dyn Files)
+    }
+
+    fn ours(&self) -> Option<&dyn Files> {
+        self.ours.as_ref().map(|reader| reader as &dyn Files)
+    }
+
+    /// They are for modelled GPUs. Where this program has rights that its user lacks they do not count.
+    fn trusts_variables(&self) -> bool {
+        !rights::is_privileged()
     }
 }
 
@@ -187,35 +111,6 @@ impl Files for Reader {
     }
 }
 
-fn node(theirs: Option<&Place>, ours: Option<&Place>) -> Node {
-    let kernel = |name: &str| {
-        kernel_words(format!("sys/kernel/{name}"))
-            .map(|text| text.trim().to_owned())
-            .unwrap_or_default()
-    };
-    let machine_id = ["/etc/machine-id", "/var/lib/dbus/machine-id"]
-        .iter()
-        .flat_map(|file| [(theirs, file), (ours, file)])
-        .find_map(|(root, file)| machine_id(&root?.read(file, MOST_ID).ok()?))
-        .unwrap_or_default();
-    Node {
-        machine_id,
-        system_name: kernel("ostype"),
-        hostname: kernel("hostname"),
-        release: kernel("osrelease"),
-        version: kernel("version"),
-        hardware_name: std::env::consts::ARCH.to_owned(),
-        domain_name: kernel("domainname"),
-    }
-}
-
-/// A machine's id: letters and digits alone (see machine-id(5)), whatever lies there.
-fn machine_id(text: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(text).ok()?.trim();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    (!text.is_empty() && text.bytes().all(plain)).then(|| text.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,17 +125,6 @@ mod tests {
         assert!(identity.keys.siblings > 0 && identity.keys.psid > 0 && identity.keys.pgid > 0);
         assert!(!identity.process.node.release.is_empty());
         assert!(!identity.agents.is_empty());
-    }
-
-    #[test]
-    fn a_machines_id_is_no_other_text() {
-        assert_eq!(
-            machine_id(b" 0123abcdef-9\n").as_deref(),
-            Some("0123abcdef-9")
-        );
-        for other in [&b""[..], b"\n", b"root:x:0:0", b"\x1b[2J", b"=1+1", b"\xff"] {
-            assert_eq!(machine_id(other), None);
-        }
     }
 
     #[test]

@@ -11,7 +11,9 @@ use midair_failure::{Failure, Kind};
 use midair_ids::{Pid, Tid};
 use midair_record::event;
 use midair_record::spool::{DEFAULT_SIZE, DROP_SLOTS, Reader, ReaderOptions, outcome};
-use midair_results::{Console, Finished, Identity, RecordWriter, Style, Written, record_limit};
+use midair_results::{
+    Console, Finished, Identity, Itself, RecordWriter, Style, Written, record_limit,
+};
 use midair_settings::{ALIASES, Settings, Verbosity, options};
 use std::ffi::CString;
 use std::io::Write;
@@ -105,6 +107,7 @@ fn start(sdk: Sdk, kind: SessionKind, settings: Settings) -> Result<(), Failure>
     let identity = Identity::read(
         Pid::own(),
         Tid::try_from(own).unwrap_or(Pid::own().leader()),
+        &Itself,
     );
     midair_results::check(&settings, &identity)?;
     let reader = Reader::create(&ReaderOptions {

@@ -142,7 +142,7 @@ pub fn boot_block(bytes: &[u8]) {
     let len = block.len().min(bytes.len());
     block[..len].copy_from_slice(&bytes[..len]);
     let us = Memory::of(Pid::own());
-    let found = midair_inject::read_block(us, RemoteAddr::new(block.as_ptr() as u64));
+    let found = midair_inject::read_block(us.clone(), RemoteAddr::new(block.as_ptr() as u64));
     let Ok((state, failure)) = found else {
         panic!("our own memory can be read");
     };

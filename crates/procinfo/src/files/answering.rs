@@ -5,7 +5,6 @@
 //! ([`super::mounts`]). This is known from the process's list of mappings, which the process may
 //! change at any time: against that only a deadline helps.
 
-use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use midair_ptrace::{Answers, Memory};
 
 use super::kernel::kernel_text;
 use super::mounts::Mounts;
-use super::place::belongs_to_caller;
+use super::place::Rules;
 use crate::Tid;
 use crate::maps::{self, Mapping};
 
@@ -37,17 +36,16 @@ struct Known {
 
 /// The memory of the process of a live thread with these mappings. All of it for a process of the
 /// caller's own.
-pub(crate) fn memory(tid: Tid, mappings: &[Mapping]) -> io::Result<Memory> {
-    if belongs_to_caller(tid) {
-        return Ok(Memory::of(tid));
-    }
-    let mounts = Mounts::of(Some(tid))?;
+pub(crate) fn memory(tid: Tid, mappings: &[Mapping], rules: &Rules) -> Memory {
+    let Some(mounts) = rules.mounts.clone() else {
+        return Memory::of(tid);
+    };
     let known = RwLock::new(Known {
         ranges: ranges(mappings, &mounts),
         read: Instant::now(),
     });
     let answering = Answering { tid, mounts, known };
-    Ok(Memory::answering(tid, Arc::new(answering)))
+    Memory::answering(tid, Arc::new(answering))
 }
 
 /// Whether a mapping's pages come without anybody's help.

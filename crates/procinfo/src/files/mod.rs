@@ -6,7 +6,7 @@
 //!
 //! * [`Place`] looks paths up beneath the process's root, with the permissions of the real user, opens
 //!   regular files only, and after it has seen that they are, and reads no more than it is told;
-//! * [`mapped`] and [`program`] open what a process has mapped, in the same way;
+//! * [`program`] and [`crate::module`] open what a process has mapped, in the same way;
 //! * [`kernel_text`] and its neighbours read the kernel's own texts below `/proc`, of which they first
 //!   check that it is the kernel's;
 //! * nothing is asked of a file system that a user serves ([`mounts`]).
@@ -40,8 +40,7 @@ pub use kernel::{
     kernel_file, kernel_link, kernel_list, kernel_place, kernel_text, kernel_text_up_to,
     kernel_words, proc_directory, same_place,
 };
-use mounts::Mounts;
-use place::belongs_to_caller;
+pub(crate) use place::Rules;
 pub use place::{Found, Place, Processes};
 
 /// The most bytes of a command line or an environment that are taken: as many as execve(2) passes on
@@ -55,8 +54,8 @@ pub const MOST_WORDS: usize = 2 << 20;
 /// # Errors
 /// The kernel's; unsupported where its file system may never answer; invalid input where it is no
 /// regular file.
-pub fn mapped(tid: Tid, start: u64, end: u64) -> io::Result<File> {
-    open_behind(tid, &format!("{tid}/map_files/{start:x}-{end:x}"))
+pub(crate) fn mapped(tid: Tid, start: u64, end: u64, rules: &Rules) -> io::Result<File> {
+    open_behind(&format!("{tid}/map_files/{start:x}-{end:x}"), rules)
 }
 
 /// Opens the program of a process, also when it was deleted.
@@ -65,17 +64,16 @@ pub fn mapped(tid: Tid, start: u64, end: u64) -> io::Result<File> {
 /// As [`mapped`].
 pub fn program(tid: impl Into<Tid>) -> io::Result<File> {
     let tid = tid.into();
-    open_behind(tid, &format!("{tid}/exe"))
+    program_under(tid, &Rules::of(tid)?)
 }
 
-fn open_behind(tid: Tid, link: &str) -> io::Result<File> {
+pub(crate) fn program_under(tid: Tid, rules: &Rules) -> io::Result<File> {
+    open_behind(&format!("{tid}/exe"), rules)
+}
+
+fn open_behind(link: &str, rules: &Rules) -> io::Result<File> {
     let found = kernel::behind_link(link, 0)?;
-    if !belongs_to_caller(tid) {
-        let lies = midair_ptrace::sys::lies(&found)?;
-        if Mounts::of(Some(tid))?.answer(&lies) != Some(true) {
-            return Err(place::not_asked());
-        }
-    }
+    rules.check(&found)?;
     let metadata = found.metadata()?;
     place::open_regular(&found, &metadata)
 }

@@ -74,8 +74,8 @@ fn answers(kind: &str) -> bool {
 /// The mounts that a process sees, and those that we see.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Mounts {
-    /// Kind by number of the mount.
-    mounts: HashMap<u64, String>,
+    /// Whether a mount answers, by its number.
+    mounts: HashMap<u64, bool>,
     /// Whether all mounts of this device answer.
     devices: HashMap<(u32, u32), bool>,
 }
@@ -102,7 +102,7 @@ impl Mounts {
             let answers = answers(&kind);
             let all = self.devices.entry(device).or_insert(true);
             *all &= answers;
-            self.mounts.insert(number, kind);
+            self.mounts.insert(number, answers);
         }
     }
 
@@ -110,7 +110,7 @@ impl Mounts {
     pub(crate) fn answer(&self, lies: &Lies) -> Option<bool> {
         let by_mount = lies.mount.and_then(|number| self.mounts.get(&number));
         match by_mount {
-            Some(kind) => Some(answers(kind)),
+            Some(answers) => Some(*answers),
             None => self.device_answers(lies.device),
         }
     }
@@ -124,11 +124,6 @@ impl Mounts {
             None if device.0 != 0 => Some(true),
             None => (memory_files() == Some(device)).then_some(true),
         }
-    }
-
-    /// The kind of the mount with this number.
-    pub(crate) fn kind(&self, lies: &Lies) -> Option<&str> {
-        self.mounts.get(&lies.mount?).map(String::as_str)
     }
 }
 
@@ -179,13 +174,6 @@ mod tests {
         // In no list: unmounted since (`umount -l`), or a layer of an overlay.
         assert_eq!(at(Some(99), (0, 99)), None);
         assert_eq!(at(Some(99), (259, 3)), Some(true));
-        assert_eq!(
-            mounts.kind(&Lies {
-                mount: Some(22),
-                device: (0, 21)
-            }),
-            Some("proc")
-        );
     }
 
     #[test]

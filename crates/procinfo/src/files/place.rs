@@ -37,12 +37,11 @@ pub struct Place {
     rules: Arc<Rules>,
 }
 
-/// What holds for a whole process.
+/// Which files of a process may be asked for anything.
 #[derive(Debug)]
-struct Rules {
-    mounts: Mounts,
-    /// It is a process of the caller's own: its owner holds up nobody else.
-    own: bool,
+pub(crate) struct Rules {
+    /// None for a process of the caller's own: its owner holds up nobody else.
+    pub(super) mounts: Option<Mounts>,
 }
 
 /// What a path led to: not yet opened for reading.
@@ -116,11 +115,12 @@ impl Place {
     /// The kernel's: who may not trace the process may not look beneath its root.
     pub fn root_of(tid: impl Into<Tid>) -> io::Result<Place> {
         let tid = tid.into();
+        Place::root_under(tid, &Arc::new(Rules::of(tid)?))
+    }
+
+    /// The same, under rules that are known.
+    pub(crate) fn root_under(tid: Tid, rules: &Arc<Rules>) -> io::Result<Place> {
         let root = kernel::behind_link(&format!("{tid}/root"), DIRECTORY)?;
-        let rules = Rules {
-            mounts: Mounts::of(Some(tid))?,
-            own: belongs_to_caller(tid),
-        };
         Place::starting(root, rules)
     }
 
@@ -129,34 +129,20 @@ impl Place {
     /// # Errors
     /// The kernel's.
     pub fn own_root() -> io::Result<Place> {
+        Place::own_root_under(&Arc::new(Rules { mounts: None }))
+    }
+
+    /// Our own root, to find there what a process names whose paths are ours: it may name anything.
+    pub(crate) fn own_root_under(rules: &Arc<Rules>) -> io::Result<Place> {
         let root = sys::open_at(None, c"/", PATH | DIRECTORY)?;
-        let rules = Rules {
-            mounts: Mounts::of(None)?,
-            own: true,
-        };
         Place::starting(root, rules)
     }
 
-    /// Our own root, to find there what the process of `tid` names: for one whose paths are ours, which
-    /// may name anything.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn ours_for(tid: impl Into<Tid>) -> io::Result<Place> {
-        let tid = tid.into();
-        let root = sys::open_at(None, c"/", PATH | DIRECTORY)?;
-        let rules = Rules {
-            mounts: Mounts::of(Some(tid))?,
-            own: belongs_to_caller(tid),
-        };
-        Place::starting(root, rules)
-    }
-
-    fn starting(root: File, rules: Rules) -> io::Result<Place> {
+    fn starting(root: File, rules: &Arc<Rules>) -> io::Result<Place> {
         rules.check(&root)?;
         Ok(Place {
             way: vec![Arc::new(root)],
-            rules: Arc::new(rules),
+            rules: Arc::clone(rules),
         })
     }
 
@@ -199,7 +185,7 @@ impl Place {
                     return Err(io::Error::from_raw_os_error(ELOOP));
                 }
                 let text = sys::link_text(&next)?;
-                if self.rules.is_proc(&next) && is_magic(&text) {
+                if is_proc(&next) && is_magic(&text) {
                     return Err(io::Error::from_raw_os_error(ELOOP));
                 }
                 let text = PathBuf::from(OsString::from_vec(text));
@@ -287,7 +273,7 @@ impl Place {
     pub fn processes_at(&self, path: impl AsRef<Path>) -> io::Result<Processes> {
         let place = self.enter(path)?;
         let here = place.way.last().ok_or(io::ErrorKind::NotFound)?;
-        match self.rules.is_proc(here) {
+        match is_proc(here) {
             true => Ok(Processes(Arc::clone(here))),
             false => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -325,32 +311,36 @@ impl Processes {
 }
 
 impl Rules {
+    /// Those for the process of a live thread.
+    pub(crate) fn of(tid: Tid) -> io::Result<Rules> {
+        let mounts = match belongs_to_caller(tid) {
+            true => None,
+            false => Some(Mounts::of(Some(tid))?),
+        };
+        Ok(Rules { mounts })
+    }
+
     /// Err where the file system that this lies on may never answer.
-    fn check(&self, file: &File) -> io::Result<()> {
-        if self.own {
+    pub(super) fn check(&self, file: &File) -> io::Result<()> {
+        let Some(mounts) = &self.mounts else {
             return Ok(());
-        }
-        match self.mounts.answer(&sys::lies(file)?) {
+        };
+        match mounts.answer(&sys::lies(file)?) {
             Some(true) => Ok(()),
             Some(false) | None => Err(not_asked()),
         }
     }
+}
 
-    /// Whether it lies in the kernel's process files. The kind of the mount is known before the file
-    /// system is asked.
-    fn is_proc(&self, file: &File) -> bool {
-        let known = sys::lies(file).ok().and_then(|lies| {
-            // Before Linux 5.8 the mount is not told; then it is one that answers, at least.
-            lies.mount?;
-            self.mounts.kind(&lies).map(|kind| kind == "proc")
-        });
-        known != Some(false) && sys::file_system(file).is_ok_and(|magic| magic == PROC_MAGIC)
-    }
+/// Whether it lies in the kernel's process files. It was checked before, so that its file system
+/// answers.
+fn is_proc(file: &File) -> bool {
+    sys::file_system(file).is_ok_and(|magic| magic == PROC_MAGIC)
 }
 
 /// Whether the process of `tid` is of the very user who runs this: then whatever its files do, nobody
 /// else is held up.
-pub(crate) fn belongs_to_caller(tid: Tid) -> bool {
+fn belongs_to_caller(tid: Tid) -> bool {
     let (us, _) = sys::real_ids();
     task::status(tid).is_ok_and(|status| status.uid.iter().all(|&uid| uid == us))
 }
@@ -385,11 +375,8 @@ mod tests {
 
     /// A place that takes this directory for the root of a stranger.
     fn root(directory: &Path) -> Place {
-        let rules = Rules {
-            mounts: Mounts::of(None).unwrap(),
-            own: false,
-        };
-        Place::starting(File::open(directory).unwrap(), rules).unwrap()
+        let mounts = Some(Mounts::of(None).unwrap());
+        Place::starting(File::open(directory).unwrap(), &Arc::new(Rules { mounts })).unwrap()
     }
 
     #[test]

@@ -1,0 +1,179 @@
+// held_page: a process that holds up whoever reads its memory. Arguments: how, a GPU runtime's library, a directory, a user.
+//   fuse       a page of a file of a file system of ours, which never answers a read
+//   unmounted  the same, unmounted since: no list of mounts has it
+//   fault      a page whose faults nobody serves (userfaultfd)
+// The page ends where a futex word begins on which a thread called midair-worker waits: that is where the worker thread of an earlier
+// session would have its boot block. Started as root, which mounts; then it is that user's. Says "ready", and ends with its input.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/fuse.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, ROOT = 1, FILE_NODE = 2 };
+
+static void need(int good, const char *what) {
+  if (!good) {
+    fprintf(stderr, "%s: %s\n", what, strerror(errno));
+    exit(1);
+  }
+}
+
+static void attributes(struct fuse_attr *attr, uint64_t node) {
+  memset(attr, 0, sizeof *attr);
+  attr->ino = node;
+  attr->size = node == ROOT ? 0 : PAGE;
+  attr->mode = node == ROOT ? S_IFDIR | 0755 : S_IFREG | 0755;
+  attr->nlink = 1;
+  attr->blksize = PAGE;
+}
+
+// Serves a directory with one file, of which nothing can be read.
+static void serve(int device) {
+  static char request[1 << 17];
+  for (;;) {
+    ssize_t got = read(device, request, sizeof request);
+    if (got < 0 && errno == ENODEV) _exit(0);
+    if (got < (ssize_t)sizeof(struct fuse_in_header)) continue;
+    struct fuse_in_header *in = (struct fuse_in_header *)request;
+    struct {
+      struct fuse_out_header head;
+      union {
+        struct fuse_init_out init;
+        struct fuse_entry_out entry;
+        struct fuse_attr_out attr;
+        struct fuse_open_out open;
+      };
+    } out;
+    memset(&out, 0, sizeof out);
+    size_t length = 0;
+    switch (in->opcode) {
+      case FUSE_INIT:
+        out.init.major = FUSE_KERNEL_VERSION;
+        out.init.minor = 31;
+        out.init.max_write = PAGE;
+        length = sizeof out.init;
+        break;
+      case FUSE_LOOKUP:
+        out.entry.nodeid = FILE_NODE;
+        out.entry.entry_valid = out.entry.attr_valid = 3600;
+        attributes(&out.entry.attr, FILE_NODE);
+        length = sizeof out.entry;
+        break;
+      case FUSE_GETATTR:
+        out.attr.attr_valid = 3600;
+        attributes(&out.attr.attr, in->nodeid);
+        length = sizeof out.attr;
+        break;
+      case FUSE_OPEN:
+        length = sizeof out.open;
+        break;
+      case FUSE_READ:
+      case FUSE_STATFS:
+      case FUSE_FORGET:
+      case FUSE_BATCH_FORGET:
+        continue;
+      case FUSE_FLUSH:
+      case FUSE_RELEASE:
+        break;
+      default:
+        out.head.error = -ENOSYS;
+    }
+    out.head.unique = in->unique;
+    out.head.len = sizeof out.head + length;
+    if (write(device, &out, out.head.len) < 0 && errno == ENODEV) _exit(0);
+  }
+}
+
+static pid_t server;
+
+static void map_fuse(char *at, const char *directory, int unmounted) {
+  need(unshare(CLONE_NEWNS) == 0, "a mount namespace");
+  need(mount("", "/", "", MS_REC | MS_PRIVATE, "") == 0, "private mounts");
+  int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+  need(device >= 0, "/dev/fuse");
+  char options[128];
+  snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", device);
+  need(mount("held", directory, "fuse", MS_NOSUID | MS_NODEV, options) == 0, "mounting");
+  server = fork();
+  need(server >= 0, "a server");
+  if (server == 0) serve(device);
+  close(device);
+  char path[4096];
+  snprintf(path, sizeof path, "%s/page", directory);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  need(file >= 0, path);
+  need(mmap(at, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, 0) == at, "mapping its page");
+  close(file);
+  if (unmounted) need(umount2(directory, MNT_DETACH) == 0, "unmounting");
+}
+
+static void map_fault(char *at) {
+  int faults = syscall(SYS_userfaultfd, O_CLOEXEC);
+  need(faults >= 0, "userfaultfd");
+  struct uffdio_api api = {.api = UFFD_API};
+  need(ioctl(faults, UFFDIO_API, &api) == 0, "its interface");
+  struct uffdio_register range = {.range = {(uintptr_t)at, PAGE}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+  need(ioctl(faults, UFFDIO_REGISTER, &range) == 0, "its range");
+}
+
+static uint32_t *word;
+static volatile pid_t waiter;
+
+static void *wait_for_ever(void *unused) {
+  (void)unused;
+  prctl(PR_SET_NAME, "midair-worker");
+  waiter = gettid();
+  while (*word == 0) syscall(SYS_futex, word, FUTEX_WAIT, 0, NULL, NULL, 0);
+  return NULL;
+}
+
+int main(int count, char **words) {
+  need(count == 5, "usage: held_page HOW LIBRARY DIRECTORY USER");
+  char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  need(pages != MAP_FAILED, "two pages");
+  word = (uint32_t *)(pages + PAGE);
+  *word = 0;
+  if (strcmp(words[1], "fault") == 0)
+    map_fault(pages);
+  else
+    map_fuse(pages, words[3], strcmp(words[1], "unmounted") == 0);
+  uid_t user = atoi(words[4]);
+  need(setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0, "being that user");
+  prctl(PR_SET_DUMPABLE, 1);
+  need(dlopen(words[2], RTLD_NOW) != NULL, "the library");
+  pthread_t thread;
+  need(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0, "a thread");
+  char path[64], call[8], wanted[8];
+  int length = snprintf(wanted, sizeof wanted, "%d ", (int)SYS_futex);
+  do {
+    sched_yield();
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", waiter);
+    int file = open(path, O_RDONLY);
+    ssize_t got = file < 0 ? -1 : read(file, call, length);
+    if (file >= 0) close(file);
+    call[got < 0 ? 0 : got] = 0;
+  } while (strcmp(call, wanted) != 0);
+  puts("ready");
+  fflush(stdout);
+  while (getchar() != EOF) {
+  }
+  if (server > 0) kill(server, SIGKILL);
+  _exit(0);
+}
