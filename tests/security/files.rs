@@ -134,7 +134,7 @@ fn program(kit: &Kit, before: &[String], variables: &[(&str, &str)]) -> Result<L
 fn recorded(midair: &mut Command, target: &mut LabTarget, dir: &Path) -> Result<Vec<u8>> {
     midair
         .args(["attach", &target.target.pid().to_string(), "--kernel-trace"])
-        .args(["--output-format", "csv", "json", "rocpd", "-o", "o", "-d"])
+        .args(["--output-format", "csv,json,rocpd", "-o", "o", "-d"])
         .arg(dir)
         .env_clear()
         .envs(plain_environment());
@@ -237,12 +237,13 @@ fn a_pipe_in_the_topology_holds_up_nobody() -> Result<()> {
     }
     let (kit, place) = (Kit::new()?, Place::new()?);
     let topology = place.topology(&kit, "topology")?;
-    instead_of_a_name(&topology, pipe)?;
     let variables = [(
         "HSA_MODEL_TOPOLOGY",
         topology.to_str().ok_or("a path is text")?,
     )];
     let mut target = program(&kit, &as_somebody(), &variables)?;
+    // Its runtime has read it.
+    instead_of_a_name(&topology, pipe)?;
     let pid = target.target.pid();
     let told = doctor(pid)?;
     assert_eq!(told["exit_code"], 0, "{told:#}");
@@ -282,7 +283,7 @@ fn a_proc_of_pipes_holds_up_nobody() -> Result<()> {
     }
     let kit = Kit::new()?;
     let script = "mount -t tmpfs none /proc && chmod 755 /proc && mkdir -p /proc/self /proc/$$/task/$$ \
-                  && mkfifo -m 666 /proc/$$/task/$$/stat && exec \"$@\"";
+                  && umask 0 && mkfifo /proc/$$/task/$$/stat && exec \"$@\"";
     let mut before: Vec<String> = ["unshare", "--mount", "sh", "-c", script, "sh"]
         .map(str::to_owned)
         .into();
@@ -388,8 +389,8 @@ fn a_process_that_does_not_answer_holds_up_nobody_else() -> Result<()> {
         topology.to_str().ok_or("a path is text")?,
     )];
     let mut named = as_somebody();
-    named.extend(["env", "-a"].map(str::to_owned));
-    named.push(format!("{common}honest"));
+    let renamed = format!("exec -a {common}honest \"$@\"");
+    named.extend(["bash", "-c", &renamed, "bash"].map(str::to_owned));
     let mut honest = program(&kit, &named, &variables)?;
     let (pid, other) = (held.pid(), honest.target.pid());
     for told in [doctor(pid)?, listed(pid)?] {
@@ -403,7 +404,7 @@ fn a_process_that_does_not_answer_holds_up_nobody_else() -> Result<()> {
         .args(["--output-format", "csv", "-o", "o%pid%", "-d"])
         .arg(&dir);
     let mut session = Target::spawn(session)?;
-    session.expect_error(&format!("midair: attached to process {other} "))?;
+    session.expect_error(&format!("attached to process {other} "))?;
     honest.target.send("work 2")?;
     honest.target.expect("work")?;
     session.signal(libc::SIGTERM)?;

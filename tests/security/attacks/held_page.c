@@ -101,8 +101,6 @@ static void serve(int device) {
   }
 }
 
-static pid_t server;
-
 static void map_fuse(char *at, const char *directory, int unmounted) {
   need(unshare(CLONE_NEWNS) == 0, "a mount namespace");
   need(mount("", "/", "", MS_REC | MS_PRIVATE, "") == 0, "private mounts");
@@ -111,9 +109,12 @@ static void map_fuse(char *at, const char *directory, int unmounted) {
   char options[128];
   snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", device);
   need(mount("held", directory, "fuse", MS_NOSUID | MS_NODEV, options) == 0, "mounting");
-  server = fork();
+  pid_t server = fork();
   need(server >= 0, "a server");
-  if (server == 0) serve(device);
+  if (server == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    serve(device);
+  }
   close(device);
   char path[4096];
   snprintf(path, sizeof path, "%s/page", directory);
@@ -174,6 +175,6 @@ int main(int count, char **words) {
   fflush(stdout);
   while (getchar() != EOF) {
   }
-  if (server > 0) kill(server, SIGKILL);
+  // The server of the page ends with this process, and all who wait for it with the server.
   _exit(0);
 }

@@ -415,13 +415,15 @@ impl Group {
                 }
                 continue;
             };
-            let refused_late = matches!(report.1, Report::Refused(_));
-            let number = report.0;
-            if refused_late {
-                // Its attach had not begun.
-                self.members.remove(&number);
-            } else {
-                self.handle(report);
+            match report {
+                (number, Report::Refused(failure)) => {
+                    let member = self.members.remove(&number);
+                    // Of others the attach had not begun.
+                    if let Some(member) = member.filter(|_| failure.kind == Kind::NoAnswer) {
+                        self.refuse(member.pid, member.name.clone(), failure);
+                    }
+                }
+                report => self.handle(report),
             }
         }
         let watched = self.watch.watched();
