@@ -412,7 +412,8 @@ mod tests {
         );
         let (mine, ours) = (at("mine.so"), at("lib/rocprofiler-sdk/libours.so"));
         at("root/there/theirs.so");
-        let root = dir.path().join("root");
+        let root = Place::own_root().unwrap();
+        let root = root.at_root_of(dir.path().join("root")).unwrap();
         let tools = |list: &str| {
             let settings: Settings = [("ROCPROF_ATTACH_TOOL_LIBRARY", list)]
                 .into_iter()

@@ -113,6 +113,10 @@ pub fn kernel_link(below: impl AsRef<Path>) -> io::Result<PathBuf> {
         (Some(above), Some(name)) => (above, CString::new(name.as_bytes())?),
         _ => return Err(io::ErrorKind::InvalidInput.into()),
     };
+    let above = match above.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => above,
+    };
     let directory = open_kernels(above, PATH | DIRECTORY)?;
     let link = sys::open_at(Some(&directory), &name, PATH)?;
     Ok(PathBuf::from(OsString::from_vec(sys::link_text(&link)?)))

@@ -109,6 +109,8 @@ mod tests {
                 .to_string_lossy()
                 .starts_with("user:[")
         );
+        let own = kernel_link("thread-self").unwrap();
+        assert!(own.starts_with(me.to_string()), "{}", own.display());
         assert!(kernel_list(format!("{me}/task")).unwrap().len() > 0);
         assert_eq!(kernel_text_up_to("self/status", 4).unwrap(), b"Name");
     }
