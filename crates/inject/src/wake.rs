@@ -59,7 +59,12 @@ pub(crate) fn wake(
 }
 
 /// Writes the mailbox while the thread is held briefly.
-fn kick(look: &Inspection, tid: Tid, block: &Block, options: &Options) -> Result<Times, EnterError> {
+fn kick(
+    look: &Inspection,
+    tid: Tid,
+    block: &Block,
+    options: &Options,
+) -> Result<Times, EnterError> {
     let at = block.at;
     let began = Instant::now();
     // Only one may trace a thread, so of two attachers one changes the mailbox and the other then

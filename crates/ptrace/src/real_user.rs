@@ -5,6 +5,11 @@ use std::io;
 use crate::sys::{self, Capabilities};
 
 /// The credentials by which the kernel checks this thread's file accesses, restored on drop.
+///
+/// No capability stays effective (ENG-053, `docs/deviations/engine.md`). Those that override file
+/// permissions are not the only ones that lead to files: with CAP_SYS_PTRACE the links `cwd`, `root`
+/// and `fd` in another user's `/proc/PID` lead into directories that are closed to the user. The
+/// supplementary groups are the user's own already: starting a program changes none of them.
 #[derive(Debug)]
 struct FileRights {
     uid: u32,

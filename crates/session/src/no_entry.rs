@@ -90,7 +90,8 @@ impl NoEntry {
         if let Some(failure) = rights::protected(leader) {
             return Err(failure);
         }
-        let mut identity = Identity::read(pid, leader);
+        let look = move || crate::identity::read(pid, leader);
+        let mut identity = crate::answer::within(pid, crate::answer::LIMIT, look)?;
         identity.process.init_time = boottime();
         let mut notes: Vec<String> = identity.without_driver.take().into_iter().collect();
         notes.push(UNKNOWN.to_owned());

@@ -174,71 +174,13 @@ fn open_at(directory: Option<&File>, name: &OsStr, flags: i32) -> io::Result<Fil
     sys::open_at(directory, &name, flags)
 }
 
-/// The credentials by which the kernel checks this thread's file accesses, restored on drop.
-///
-/// No capability stays effective. Those that override file permissions are not the only ones that
-/// lead to files: with CAP_SYS_PTRACE the links `cwd`, `root` and `fd` in another user's `/proc/PID`
-/// lead into directories that are closed to the user. The supplementary groups are the user's own
-/// already: starting a program changes none of them.
-///
-/// Decisions: ENG-053 (`docs/deviations/engine.md`).
-#[derive(Debug)]
-struct FileIdentity {
-    uid: u32,
-    gid: u32,
-    /// Bits 0 to 31, then 32 to 63.
-    effective: [u32; 2],
-}
-
-impl FileIdentity {
-    /// Switches to the real user's.
-    fn real() -> io::Result<FileIdentity> {
-        let mut data = sys::capabilities()?;
-        let real = sys::real_ids();
-        let (uid, gid) = sys::set_file_ids(real.0, real.1);
-        let before = FileIdentity {
-            uid,
-            gid,
-            effective: data.map(|half| half.effective),
-        };
-        // Leaving uid 0 took some out of the effective set; those of the file are dropped here.
-        for half in &mut data {
-            half.effective = 0;
-        }
-        sys::set_capabilities(data)?;
-        // The calls do not tell of a failure: a second one tells what is now. `before` goes back if
-        // it is not what it should be.
-        if sys::file_ids() != real {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        Ok(before)
-    }
-}
-
-impl Drop for FileIdentity {
-    fn drop(&mut self) {
-        sys::set_file_ids(self.uid, self.gid);
-        if let Ok(mut data) = sys::capabilities() {
-            for (half, before) in data.iter_mut().zip(self.effective) {
-                half.effective = before & half.permitted;
-            }
-            // They were ours a moment ago; without them less is possible, not more.
-            let _ = sys::set_capabilities(data);
-        }
-    }
-}
-
 /// Runs `work` on this thread, and on threads that it starts, with the real user's file permissions where
 /// starting this program gave it others.
 ///
 /// # Errors
 /// When the permissions cannot be dropped; then `work` has not run.
 pub fn as_real_user<T>(work: impl FnOnce() -> T) -> io::Result<T> {
-    if !is_privileged() {
-        return Ok(work());
-    }
-    let _real = FileIdentity::real()?;
-    Ok(work())
+    midair_ptrace::with_own_rights(work)
 }
 
 /// The rights that starting this program gave cannot be dropped, so files would be written with them.
@@ -339,18 +281,5 @@ mod tests {
         std::fs::set_permissions(dir.path(), open).unwrap();
         assert!(!said(&file).is_empty());
         assert!(said(Path::new("/proc")).contains("no regular file"));
-    }
-
-    #[test]
-    fn dropped_rights_come_back() {
-        let before = sys::capabilities().unwrap();
-        let ids = sys::file_ids();
-        let during = {
-            let _real = FileIdentity::real().unwrap();
-            sys::capabilities().unwrap().map(|half| half.effective)
-        };
-        assert_eq!(during, [0, 0]);
-        assert_eq!(sys::capabilities().unwrap(), before);
-        assert_eq!(sys::file_ids(), ids);
     }
 }

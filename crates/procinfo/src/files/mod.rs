@@ -71,6 +71,28 @@ pub(crate) fn program_under(tid: Tid, rules: &Rules) -> io::Result<File> {
     open_behind(&format!("{tid}/exe"), rules)
 }
 
+/// Which file a program is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId {
+    lies: Lies,
+    /// 0 where its file system was not asked.
+    inode: u64,
+}
+
+/// Which file the program of a process is, to be compared with what was `known` of it before. None
+/// where that may not be seen. A file system that may never answer is not asked.
+pub fn program_id(tid: Tid, known: Option<&FileId>) -> Option<FileId> {
+    let found = kernel::behind_link(&format!("{tid}/exe"), 0).ok()?;
+    let lies = sys::lies(&found).ok()?;
+    let asked_before = known.is_some_and(|known| known.lies == lies && known.inode != 0);
+    let may_ask = asked_before || Rules::of(tid).ok()?.check(&found).is_ok();
+    let inode = match may_ask {
+        true => found.metadata().ok()?.ino(),
+        false => 0,
+    };
+    Some(FileId { lies, inode })
+}
+
 fn open_behind(link: &str, rules: &Rules) -> io::Result<File> {
     let found = kernel::behind_link(link, 0)?;
     rules.check(&found)?;
