@@ -289,8 +289,7 @@ impl Endpoint {
             closed(why, error)
         };
         // Memory of a file may block whoever reads it.
-        let own =
-            std::fs::read(format!("/proc/{}/maps", self.tid)).map_err(|error| unread(&error))?;
+        let own = kernel_text(format!("{}/maps", self.tid)).map_err(|error| unread(&error))?;
         let end = at.saturating_add(TOKEN_LEN as u64);
         let plain = maps::parse(&own).iter().any(|mapping| {
             mapping.holds(at)
@@ -301,7 +300,7 @@ impl Endpoint {
         });
         let mut bytes = [0; TOKEN_LEN];
         if plain {
-            let memory = File::open(format!("/proc/{}/mem", self.tid));
+            let memory = kernel_file(format!("{}/mem", self.tid));
             memory
                 .and_then(|memory| memory.read_exact_at(&mut bytes, at))
                 .map_err(|error| unread(&error))?;
@@ -441,7 +440,7 @@ fn own_of(tid: Tid, named: &[Listening]) -> Option<&Listening> {
         return None;
     }
     task::descriptors(tid).ok()?.into_iter().find_map(|fd| {
-        let link = std::fs::read_link(format!("/proc/{tid}/fd/{fd}")).ok()?;
+        let link = kernel_link(format!("{tid}/fd/{fd}")).ok()?;
         let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
         let inode: u64 = inode.parse().ok()?;
         named.iter().find(|socket| socket.inode == inode)

@@ -91,6 +91,7 @@ impl Kfd {
     ///
     /// # Errors
     /// The kernel's.
+    #[expect(clippy::disallowed_methods, reason = "a device of this machine's")]
     pub fn open() -> io::Result<Kfd> {
         let options = OpenOptions::new()
             .read(true)
