@@ -394,7 +394,7 @@ fn a_process_that_does_not_answer_holds_up_nobody_else() -> Result<()> {
     let mut honest = program(&kit, &named, &variables)?;
     let (pid, other) = (held.pid(), honest.target.pid());
     for told in [doctor(pid)?, listed(pid)?] {
-        assert_eq!(told["exit_code"], 36, "{told:#}");
+        assert_eq!(told["exit_code"], 37, "{told:#}");
     }
     assert_eq!(listed(other)?["attachable"], true);
     let dir = place.open("results")?;
@@ -437,6 +437,6 @@ fn a_signal_ends_what_is_held_up() -> Result<()> {
     })?;
     attach.signal(libc::SIGTERM)?;
     let exit = attach.wait_by_itself(NOT_HELD_UP)?;
-    assert_eq!(exit.status.code(), Some(36), "{exit}");
+    assert_eq!(exit.status.code(), Some(37), "{exit}");
     Ok(())
 }

@@ -13,6 +13,7 @@
 //!
 //! Standard output carries what was asked for; notes, warnings, progress and errors go to standard error.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod attach;

@@ -211,7 +211,6 @@ fn process_checks(
 }
 
 /// Our own libraries, and the tools that would be sent.
-#[expect(clippy::disallowed_methods, reason = "our own libraries")]
 fn libraries(request: &Request, platform: Platform, lines: &mut Lines) -> Option<(Install, Tools)> {
     let install = match Install::find() {
         Ok(install) => install,

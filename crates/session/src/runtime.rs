@@ -42,7 +42,6 @@ impl Platform {
     ///
     /// # Errors
     /// [`Kind::Installation`] when it is not there.
-    #[expect(clippy::disallowed_methods, reason = "our own libraries")]
     pub(crate) fn library(self, install: &Install) -> Result<Library, Failure> {
         let path = self.file(install);
         let word = match self {
