@@ -1,16 +1,21 @@
-//! A limit to how long a tracer with more rights than its user may not run.
+//! A limit to how long a tracer with more rights than its user may be kept from running.
 //!
 //! A thread that is traced may stand at any moment until its tracer acts. The user of a set-uid
 //! attacher, or of one with file capabilities, could stop it (SIGSTOP) while it holds a thread of
 //! somebody else's, and so hold that thread for as long as they like. No other process can be
-//! relied on to prevent that: the same user may stop it as well. So the kernel does it: a timer of
-//! this process, which its user can neither stop nor delete, sends it SIGKILL unless the tracer
-//! says in time that it runs. The kernel lets go of the threads that a process traced when that
-//! process ends, and what is on such a thread's stack by then restores it.
+//! relied on to prevent that: the same user may stop it as well. So the kernel does it, by two
+//! timers of this process, which its user can neither stop nor delete, and which the tracer puts
+//! off while it runs. The first one continues the process (SIGCONT), [`RESUME`] after it last ran.
+//! The second one kills it, when it did not come to run for [`LIMIT`] because it was stopped again
+//! and again. The kernel lets go of the threads that a process traced when that process ends, and
+//! what is on such a thread's stack by then restores it.
+//!
+//! A tracer that gets no processor for long cannot be told from one that is stopped, so the second
+//! limit is not shorter.
 //!
 //! Decisions: ENG-051 (`docs/deviations/engine.md`).
 //!
-//! It costs two system calls for each thread that is traced, and one more each millisecond. For an
+//! It costs some system calls for each thread that is traced, and two more each millisecond. For an
 //! attacher without such rights nothing is done: its user may trace those threads by other means.
 
 use std::cell::Cell;
@@ -20,24 +25,70 @@ use std::time::{Duration, Instant};
 
 use crate::sys;
 
-/// After so long without a word of the tracer the process is killed. What is not stopped is heard
-/// from every few hundred microseconds.
-pub(crate) const LIMIT: Duration = Duration::from_millis(40);
-/// How often the timer is put off at most.
+/// So long after the tracer last ran the process is continued.
+pub(crate) const RESUME: Duration = Duration::from_millis(10);
+/// So long after the tracer last ran as it should, the process is killed.
+pub(crate) const LIMIT: Duration = Duration::from_millis(250);
+/// How often the timers are put off at most.
 const PERIOD: Duration = Duration::from_millis(1);
 
-thread_local! {
-    /// The calling thread's timer, and when it was put off last.
-    static TIMER: Cell<Option<(libc::timer_t, Instant)>> = const { Cell::new(None) };
+/// A timer of this process that sends it a signal.
+#[derive(Debug, Clone, Copy)]
+struct Timer(libc::timer_t);
+
+impl Timer {
+    fn new(signal: i32) -> io::Result<Timer> {
+        // SAFETY: sigevent and timer_t are plain data; both live for the call.
+        unsafe {
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_SIGNAL;
+            event.sigev_signo = signal;
+            let mut timer: libc::timer_t = std::mem::zeroed();
+            match libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) {
+                0 => Ok(Timer(timer)),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+
+    /// Has it begin anew: it fires once, after `span`, which is less than a second.
+    fn put_off(self, span: Duration) -> io::Result<()> {
+        // SAFETY: itimerspec is plain data and live; a timer that does not exist is refused.
+        unsafe {
+            let mut when: libc::itimerspec = std::mem::zeroed();
+            when.it_value.tv_nsec = i64::from(span.subsec_nanos());
+            match libc::timer_settime(self.0, 0, &raw const when, std::ptr::null_mut()) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+
+    fn delete(self) {
+        // SAFETY: takes a timer; one that does not exist is refused.
+        unsafe { libc::timer_delete(self.0) };
+    }
 }
 
-/// The calling thread traces something: while this lives it must say at least every [`LIMIT`] that
-/// it runs ([`alive`]).
+/// Both, and when they were put off last.
+#[derive(Debug, Clone, Copy)]
+struct Timers {
+    resumes: Timer,
+    kills: Timer,
+    last: Instant,
+}
+
+thread_local! {
+    /// The calling thread's, while it traces something and is watched.
+    static TIMERS: Cell<Option<Timers>> = const { Cell::new(None) };
+}
+
+/// The calling thread traces something: while this lives it must say that it runs ([`alive`]).
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// None where nobody watches, and inside another one of this thread.
-    timer: Option<libc::timer_t>,
-    /// The timer is known by the thread.
+    /// False where nobody watches, and inside another one of this thread.
+    watches: bool,
+    /// The timers are known by the thread.
     here: PhantomData<*const ()>,
 }
 
@@ -45,14 +96,14 @@ impl Watch {
     /// Begins, where the attacher has more rights than its user.
     ///
     /// # Errors
-    /// The kernel's: without a timer nothing must be traced. (The user's own limit of pending
+    /// The kernel's: without timers nothing must be traced. (The user's own limit of pending
     /// signals may be the reason.)
     pub(crate) fn begin() -> io::Result<Watch> {
         if sys::is_secure() {
             Watch::over_this_thread()
         } else {
             Ok(Watch {
-                timer: None,
+                watches: false,
                 here: PhantomData,
             })
         }
@@ -60,64 +111,56 @@ impl Watch {
 
     fn over_this_thread() -> io::Result<Watch> {
         let mut watch = Watch {
-            timer: None,
+            watches: false,
             here: PhantomData,
         };
-        if TIMER.get().is_some() {
+        if TIMERS.get().is_some() {
             return Ok(watch);
         }
-        // SAFETY: sigevent and timer_t are plain data; both live for the call.
-        let timer = unsafe {
-            let mut event: libc::sigevent = std::mem::zeroed();
-            event.sigev_notify = libc::SIGEV_SIGNAL;
-            event.sigev_signo = libc::SIGKILL;
-            let mut timer: libc::timer_t = std::mem::zeroed();
-            if libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            timer
-        };
-        watch.timer = Some(timer);
-        put_off(timer)?;
-        TIMER.set(Some((timer, Instant::now())));
+        let resumes = Timer::new(libc::SIGCONT)?;
+        let kills = Timer::new(libc::SIGKILL).inspect_err(|_| resumes.delete())?;
+        TIMERS.set(Some(Timers {
+            resumes,
+            kills,
+            last: Instant::now(),
+        }));
+        // From here on its drop deletes them.
+        watch.watches = true;
+        kills.put_off(LIMIT)?;
+        resumes.put_off(RESUME)?;
         Ok(watch)
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Some(timer) = self.timer {
-            TIMER.set(None);
-            // SAFETY: made by this value and deleted once.
-            unsafe { libc::timer_delete(timer) };
-        }
-    }
-}
-
-/// Has the timer begin anew.
-fn put_off(timer: libc::timer_t) -> io::Result<()> {
-    // SAFETY: itimerspec is plain data and live; the timer is one that was made and not deleted.
-    unsafe {
-        let mut when: libc::itimerspec = std::mem::zeroed();
-        when.it_value.tv_nsec = i64::from(LIMIT.subsec_nanos());
-        match libc::timer_settime(timer, 0, &raw const when, std::ptr::null_mut()) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+        if self.watches
+            && let Some(timers) = TIMERS.take()
+        {
+            timers.kills.delete();
+            timers.resumes.delete();
         }
     }
 }
 
 /// The calling thread runs.
 pub(crate) fn alive() {
-    let Some((timer, last)) = TIMER.get() else {
+    let Some(mut timers) = TIMERS.get() else {
         return;
     };
     let now = Instant::now();
-    if now.saturating_duration_since(last) >= PERIOD {
-        // It exists, so that it cannot fail; if it did, the timer would end this process.
-        let _ends = put_off(timer);
-        TIMER.set(Some((timer, now)));
+    let since = now.saturating_duration_since(timers.last);
+    if since < PERIOD {
+        return;
     }
+    // They exist, so that this cannot fail; if it did, the process would be killed.
+    let _fires = timers.resumes.put_off(RESUME);
+    // One that had to be continued does not get more time for that.
+    if since < RESUME {
+        let _fires = timers.kills.put_off(LIMIT);
+    }
+    timers.last = now;
+    TIMERS.set(Some(timers));
 }
 
 /// Sleeps, while a thread that is traced runs.
@@ -129,10 +172,9 @@ pub fn sleep_beside(span: Duration) {
         if left.is_zero() {
             return;
         }
-        std::thread::sleep(if TIMER.get().is_some() {
-            left.min(LIMIT / 8)
-        } else {
-            left
+        std::thread::sleep(match TIMERS.get() {
+            Some(_) => left.min(RESUME / 4),
+            None => left,
         });
     }
 }
@@ -150,6 +192,11 @@ mod tests {
         command.output().unwrap().status.signal()
     }
 
+    fn stop() {
+        // SAFETY: takes a number.
+        unsafe { libc::raise(libc::SIGSTOP) };
+    }
+
     /// What [`ends_by`] runs; nothing by itself.
     #[test]
     fn the_process_itself() {
@@ -158,32 +205,35 @@ mod tests {
         };
         let watch = Watch::over_this_thread().unwrap();
         match case.as_str() {
-            // SAFETY: takes a number.
-            "stopped" => unsafe {
-                libc::raise(libc::SIGSTOP);
+            "stopped once" => stop(),
+            "stopped again and again" => loop {
+                stop();
+                // It runs between two stops, if only for that.
+                alive();
             },
             "asleep" => std::thread::sleep(Duration::from_secs(60)),
-            "at work" => sleep_beside(LIMIT * 3),
+            "at work" => sleep_beside(LIMIT * 2),
             "done" => {
                 drop(watch);
-                std::thread::sleep(LIMIT * 3);
+                std::thread::sleep(LIMIT * 2);
             }
             other => panic!("{other}"),
         }
     }
 
     #[test]
-    fn who_does_not_run_is_killed() {
-        assert_eq!(ends_by("stopped"), Some(libc::SIGKILL));
+    fn who_is_stopped_is_continued_and_then_killed() {
+        assert_eq!(ends_by("stopped once"), None);
+        assert_eq!(ends_by("stopped again and again"), Some(libc::SIGKILL));
         assert_eq!(ends_by("asleep"), Some(libc::SIGKILL));
         assert_eq!(ends_by("done"), None);
-        // It needs a turn every few milliseconds, which a machine with too much to do may not give.
+        // It needs turns, which a machine with too much to do may not give.
         assert!((0..5).any(|_| ends_by("at work").is_none()));
     }
 
     #[test]
     fn without_more_rights_nobody_watches() {
-        assert!(Watch::begin().unwrap().timer.is_none());
-        assert!(TIMER.get().is_none());
+        assert!(!Watch::begin().unwrap().watches);
+        assert!(TIMERS.get().is_none());
     }
 }

@@ -6,7 +6,7 @@
 //! `strike.rs`), and says after each how it
 //! went and what it has open.
 //!
-//! `midair-enter PID [--library FILE] [--fault POINT] [--stop-at POINT] [--die-after N] [--cycles N] [--stay]
+//! `midair-enter PID [--library FILE] [--fault POINT] [--stop-at POINT] [--stop-for-ever-at POINT] [--die-after N] [--cycles N] [--stay]
 //! [--any-way]`
 
 mod strike;
@@ -53,7 +53,15 @@ fn run(args: Vec<String>) -> Result<(), Box<dyn std::error::Error>> {
             "--stay" => stay = true,
             "--any-way" => any_way = true,
             "--fault" => fault::arm_at(point(&value()?)?.name(), Action::DieHere),
-            // As its user may do to it.
+            // As its user may do to it, once or as soon as it goes on.
+            "--stop-for-ever-at" => fault::arm_at(
+                point(&value()?)?.name(),
+                Action::Strike(Box::new(|_| {
+                    loop {
+                        fault::stop_here();
+                    }
+                })),
+            ),
             "--stop-at" => fault::arm_at(
                 point(&value()?)?.name(),
                 Action::Strike(Box::new(|_| fault::stop_here())),
