@@ -1,15 +1,17 @@
 //! A runtime whose table of AMD's extensions is longer, queues that are made by descriptor, and
-//! dispatches as vendor packets, as ROCm 10 and gfx1250 have them. On the stand-in runtimes.
+//! dispatches as vendor packets, as ROCm 10 and gfx1250 have them. On the stand-in runtimes; the packets
+//! on AMD's own runtime, too.
 
 use crate::profiler::compare::same;
-use crate::profiler::{Profiler, Trace, since};
+use crate::profiler::{Counter, Profiler, Trace, since};
 use midair_tests::Result;
-use midair_tests::lab::LabTarget;
+use midair_tests::lab::{Lab, LabTarget};
 use midair_tests::modellog::{Event, ModelLog};
 use midair_tests::stand_in::Kit;
 use midair_tests::target::PATIENCE;
 use std::collections::BTreeSet;
 
+const VADD: &str = "vadd(float const*, float const*, float*, int)";
 /// What is asked for here.
 const KERNELS: [&str; 2] = ["--kernel-trace", "--hsa-trace"];
 /// A size of the table, and what names the runtime that has it.
@@ -168,5 +170,43 @@ fn vendor_packets_of_an_unknown_format_are_counted_and_told() -> Result<()> {
     same(&trace, &log)?;
     let notes = std::fs::read_to_string(trace.dir.join("t_notes.txt"))?;
     assert!(notes.contains("5 of format 77"), "{notes}");
+    quit(target)
+}
+
+/// On AMD's own runtime, with a code object that names its kernel; the queues are older than the attach.
+#[test]
+fn vendor_packets_on_amds_runtime() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let (program, kernels) = (lab.program("vendor_hsa")?, lab.kernels()?);
+    let target = lab.run(&program).arg(&kernels).register(false);
+    let mut target = target
+        .env("MODEL_KERNEL_NS", 1_000)
+        .env("HSA_ENABLE_INTERRUPT", 0)
+        .spawn()?;
+    target.expect("ready")?;
+    ask(&mut target, "go 2")?;
+    let mut counter = Counter::of(&target);
+    counter.wait_until(16)?;
+    let before = target.model_log()?;
+    let profiler = Profiler::attach(target.pid(), &lab.scratch().join("vendor"), &KERNELS)?;
+    ask(&mut target, "go 50")?;
+    counter.wait_until(16 + 400)?;
+    let log = since(&target.model_log()?, &before);
+    let trace = profiler.detach()?;
+    trace.whole()?;
+    same(&trace, &log)?;
+    let vendor = log.dispatches().filter(|ran| ran.format == 3).count();
+    assert_eq!((vendor, log.dispatches().count()), (300, 400));
+    let of = |grid: u64| {
+        trace
+            .kernels
+            .iter()
+            .filter(|kernel| kernel.work.grid[0] == grid)
+            .count()
+    };
+    assert_eq!((of(1280), of(1000)), (300, 100));
+    assert!(trace.kernels.iter().all(|kernel| kernel.name == VADD));
     quit(target)
 }
