@@ -24,6 +24,7 @@
 pub mod attacher;
 pub mod caller;
 pub mod compile;
+#[cfg(target_arch = "x86_64")]
 pub mod cuda;
 pub mod fatbin;
 pub mod held;

@@ -9,8 +9,10 @@ use std::process::{Command, Stdio};
 
 use crate::run::{At, Failure, Outcome, cargo, failed, output, root, run, target_directory};
 
-const TARGET: &str = "aarch64-unknown-linux-gnu";
-const LINKER: &str = "aarch64-linux-gnu-gcc";
+/// Its name.
+pub const TARGET: &str = "aarch64-unknown-linux-gnu";
+/// Debian's gcc-aarch64-linux-gnu.
+pub const LINKER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64-static";
 /// Where Debian's libc6-dev-arm64-cross lays out its libraries.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";

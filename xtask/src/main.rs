@@ -21,6 +21,7 @@ mod run;
 mod stage;
 mod suite;
 mod torture;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -118,6 +119,12 @@ const TASKS: &[Task] = &[
         words: "",
         help: "Banned crates, licences, sources and known weaknesses, by deny.toml and advisories/",
         run: dependencies::dependencies_task,
+    },
+    Task {
+        name: "vm",
+        words: "[setup | list | [--tcg] [--test TEXT] [ROW ...]]",
+        help: "The engine's tests and what only other kernels can show, on Debian's kernels under qemu (root, Debian): the table in bench-results/vm.md",
+        run: vm::vm_task,
     },
     Task {
         name: "circles",

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use midair_procinfo::bpf::Action;
 use midair_procinfo::{Pid, Tid};
@@ -51,6 +52,13 @@ pub enum Refusal {
     Stopped {
         /// The process.
         pid: Pid,
+    },
+    /// Its cgroup is frozen.
+    Frozen {
+        /// The process.
+        pid: Pid,
+        /// The group's directory.
+        group: PathBuf,
     },
     /// Another machine type, or a 32-bit process.
     Architecture {
@@ -143,6 +151,13 @@ impl fmt::Display for Refusal {
                 write!(f, "process {pid} is traced by {by} ({name})")
             }
             Refusal::Stopped { pid } => write!(f, "process {pid} is stopped"),
+            Refusal::Frozen { pid, group } => {
+                write!(
+                    f,
+                    "process {pid} is frozen by its cgroup {}",
+                    group.display()
+                )
+            }
             Refusal::Architecture { pid, what } => {
                 let (_, ours) = midair_ptrace::arch::ELF_MACHINE;
                 write!(f, "process {pid} is not an {ours} process: {what}")

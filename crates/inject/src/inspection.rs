@@ -7,7 +7,7 @@ use midair_procinfo::elf::ElfFile;
 use midair_procinfo::files::{self, Place};
 use midair_procinfo::module::Modules;
 use midair_procinfo::status::Status;
-use midair_procinfo::{Pid, Tid, show, task};
+use midair_procinfo::{Pid, Tid, freezer, show, task};
 use midair_ptrace::{Memory, share_memory};
 use midair_record::boot::THREAD_NAME;
 
@@ -87,6 +87,9 @@ pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
     }
     if matches!(status.state, b'T' | b't') {
         return Err(Refusal::Stopped { pid });
+    }
+    if let Some(group) = freezer::frozen(tid) {
+        return Err(Refusal::Frozen { pid, group });
     }
     if let Some(parent) = status.parent
         && share_memory(pid, parent) == Some(true)

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use midair_procinfo::files::{kernel_file, kernel_link, kernel_text, kernel_words};
 use midair_procinfo::status::Status;
-use midair_procinfo::{Pid, Tid, maps, show, task};
+use midair_procinfo::{Pid, Tid, freezer, maps, show, task};
 use midair_ptrace::{
     Deadline, Pace, connect_abstract, connect_abstract_in, fault, listening_peer, poll_readable,
     receive_now, send_bytes,
@@ -345,6 +345,7 @@ impl Endpoint {
                 format!("stopped by {by} ({name}), which traces it")
             }
             (b'T' | b't', _) => "stopped".into(),
+            _ if freezer::frozen(thread).is_some() => "frozen by its cgroup".into(),
             _ => return NotServed::Refused("its listener does not answer".into()),
         };
         NotServed::Failed(EnterError::TargetStopped {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use midair_procinfo::files::{FileId, kernel_place, kernel_text, program_id};
 use midair_procinfo::stat::Stat;
 use midair_procinfo::status::Status;
-use midair_procinfo::{Pid, Tid, task};
+use midair_procinfo::{Pid, Tid, freezer, task};
 use midair_ptrace::{Deadline, Pace};
 
 use midair_record::boot::step;
@@ -272,9 +272,18 @@ impl ProcessImage {
                 deadline = Deadline::after(SETTLING);
             }
             if deadline.passed() || !settles {
-                return match ending {
-                    true => EnterError::Gone { during },
-                    false => error,
+                return match (ending, task::live(self.pid)) {
+                    (true, _) => EnterError::Gone { during },
+                    // Frozen meanwhile: whatever was waited for did not run.
+                    (false, Ok(Some(tid))) => match freezer::frozen(tid) {
+                        Some(group) => Refusal::Frozen {
+                            pid: self.pid,
+                            group,
+                        }
+                        .into(),
+                        None => error,
+                    },
+                    (false, _) => error,
                 };
             }
             pace.rest();

@@ -39,6 +39,8 @@ pub struct Access {
     pub target_more_capable: bool,
     /// Both are in one user namespace.
     pub same_user_namespace: bool,
+    /// By what label a security module (AppArmor, SELinux) confines us, if one does.
+    pub label: Option<String>,
     /// Both are in one pid namespace.
     pub same_pid_namespace: bool,
     /// Both see the same mounts and the same root.
@@ -72,6 +74,9 @@ pub fn look(tid: impl Into<Tid>) -> io::Result<Access> {
             .and_then(|text| decimal(&text)),
         target_more_capable: target.cap_permitted & !us.cap_permitted != 0,
         same_user_namespace: same_user_namespace(tid),
+        label: kernel_text("self/attr/current")
+            .ok()
+            .and_then(|text| confining(&text)),
         same_pid_namespace: same_namespace(tid, "pid"),
         same_mounts: same_namespace(tid, "mnt") && same_root(tid),
     })
@@ -134,11 +139,27 @@ impl Access {
                 "run this as root; in a container add the capability SYS_PTRACE",
             );
         }
+        self.security_module()
+    }
+
+    fn security_module(&self) -> (String, &'static str) {
+        let refuses = "the kernel's security module refuses";
         (
-            "the kernel's security module refuses".into(),
-            "look at its log",
+            self.label.as_ref().map_or_else(
+                || refuses.to_owned(),
+                |label| format!("{refuses}: we run as {label}"),
+            ),
+            "the kernel's log says what was denied; the profiles or policy of both sides must allow ptrace",
         )
     }
+}
+
+/// The label in `/proc/self/attr/current`, if it is one that confines.
+fn confining(text: &[u8]) -> Option<String> {
+    let label = String::from_utf8_lossy(text);
+    let label = label.trim_end_matches(['\n', '\0']);
+    let free = label.is_empty() || label == "unconfined" || label == "kernel";
+    (!free).then(|| label.to_owned())
 }
 
 fn same_namespace(tid: Tid, kind: &str) -> bool {
@@ -191,6 +212,7 @@ mod tests {
             yama: None,
             target_more_capable: false,
             same_user_namespace: true,
+            label: None,
             same_pid_namespace: true,
             same_mounts: true,
         };
@@ -240,6 +262,13 @@ mod tests {
             .contains("CAP_DAC_OVERRIDE")
         );
         assert!(said(fine.clone()).contains("dumpable"));
+        let confined = Access {
+            ptrace_capability: true,
+            label: confining(b"narrow (enforce)\n"),
+            ..fine.clone()
+        };
+        assert!(said(confined).ends_with("refuses: we run as narrow (enforce)"));
+        assert_eq!(confining(b"unconfined\n"), None);
         assert!(
             said(Access {
                 ptrace_capability: true,

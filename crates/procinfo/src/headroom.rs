@@ -106,7 +106,7 @@ pub fn memory(tid: impl Into<Tid>) -> Option<Limit> {
     let groups = kernel_text(format!("{tid}/cgroup")).ok()?;
     let mounts = kernel_text("self/mountinfo").ok()?;
     let ours = Place::own_root().ok()?;
-    hierarchies(&groups, &mounts)
+    hierarchies(&groups, &mounts, "memory")
         .into_iter()
         .flat_map(|(top, path, files)| tightest(&ours, &top, &path, files))
         .min_by_key(Limit::left)
@@ -114,7 +114,7 @@ pub fn memory(tid: impl Into<Tid>) -> Option<Limit> {
 
 /// Names of a hierarchy's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Files {
+pub(crate) struct Files {
     limit: &'static str,
     used: &'static str,
     /// Keys of `memory.stat` for what the kernel gives back before it kills.
@@ -122,21 +122,25 @@ struct Files {
 }
 
 /// source: Documentation/admin-guide/cgroup-v1/memory.rst
-const V1: Files = Files {
+pub(crate) const V1: Files = Files {
     limit: "memory.limit_in_bytes",
     used: "memory.usage_in_bytes",
     reclaimable: ["total_inactive_file ", "total_active_file "],
 };
 /// source: Documentation/admin-guide/cgroup-v2.rst
-const V2: Files = Files {
+pub(crate) const V2: Files = Files {
     limit: "memory.max",
     used: "memory.current",
     reclaimable: ["inactive_file ", "active_file "],
 };
 
-/// Where the hierarchies that may limit memory are mounted: the mount point, the group's directory,
-/// names of files.
-fn hierarchies(groups: &[u8], mounts: &[u8]) -> Vec<(PathBuf, PathBuf, Files)> {
+/// Where the hierarchies with this controller are mounted: the mount point, the group's directory,
+/// which version it is (as the names of its files for memory).
+pub(crate) fn hierarchies(
+    groups: &[u8],
+    mounts: &[u8],
+    controller: &str,
+) -> Vec<(PathBuf, PathBuf, Files)> {
     let mut found = Vec::new();
     for line in groups.split(|&byte| byte == b'\n') {
         // "4:memory:/path", "0::/path"
@@ -148,7 +152,7 @@ fn hierarchies(groups: &[u8], mounts: &[u8]) -> Vec<(PathBuf, PathBuf, Files)> {
         else {
             continue;
         };
-        let files = if controllers.split(',').any(|name| name == "memory") {
+        let files = if controllers.split(',').any(|name| name == controller) {
             V1
         } else if controllers.is_empty() {
             V2
@@ -158,7 +162,7 @@ fn hierarchies(groups: &[u8], mounts: &[u8]) -> Vec<(PathBuf, PathBuf, Files)> {
         for mount in mounts.split(|&byte| byte == b'\n') {
             let Some((root, point)) = std::str::from_utf8(mount)
                 .ok()
-                .and_then(|mount| mounted(mount, files))
+                .and_then(|mount| mounted(mount, files, controller))
             else {
                 continue;
             };
@@ -178,12 +182,12 @@ fn hierarchies(groups: &[u8], mounts: &[u8]) -> Vec<(PathBuf, PathBuf, Files)> {
 }
 
 /// Root and mount point of a line of `mountinfo`, if it is a hierarchy of this kind.
-fn mounted(line: &str, files: Files) -> Option<(&str, &str)> {
+fn mounted<'a>(line: &'a str, files: Files, controller: &str) -> Option<(&'a str, &'a str)> {
     let (front, back) = line.split_once(" - ")?;
     let mut back = back.split(' ');
     let (kind, _, options) = (back.next()?, back.next()?, back.next()?);
     let fits = match kind {
-        "cgroup" => files == V1 && options.split(',').any(|option| option == "memory"),
+        "cgroup" => files == V1 && options.split(',').any(|option| option == controller),
         "cgroup2" => files == V2,
         _ => false,
     };
@@ -241,7 +245,7 @@ mod tests {
         let mounts = b"25 1 0:20 / /sys/fs/cgroup/unified rw - cgroup2 none rw\n\
                        26 1 0:21 /a /sys/fs/cgroup/memory rw shared:1 - cgroup none rw,memory\n\
                        27 1 0:22 / /sys/fs/cgroup/cpu rw - cgroup none rw,cpu\n";
-        let found = hierarchies(groups, mounts);
+        let found = hierarchies(groups, mounts, "memory");
         let paths: Vec<_> = found
             .iter()
             .map(|(top, group, files)| (top.to_str().unwrap(), group.to_str().unwrap(), *files))

@@ -18,6 +18,7 @@ mod arch;
 pub mod bpf;
 pub mod elf;
 pub mod files;
+pub mod freezer;
 pub mod headroom;
 pub mod libc_kind;
 pub mod limits;

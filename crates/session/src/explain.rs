@@ -29,6 +29,10 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
             Kind::Stopped,
             "let it go on first (kill -CONT, or fg in its shell)",
         ),
+        Refusal::Frozen { .. } => (
+            Kind::Stopped,
+            "thaw it first (docker unpause, systemctl thaw, or 0 into its cgroup.freeze)",
+        ),
         Refusal::Architecture { .. } => (
             Kind::Architecture,
             "use a build of midair for that machine type",

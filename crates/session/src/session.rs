@@ -229,8 +229,8 @@ impl Session {
                     format!("the process ended during the set-up ({})", describe(end)),
                 ));
             }
-            if self.target.is_stopped() {
-                return Err(stopped(Phase::SetUp));
+            if let Some(how) = self.target.kept() {
+                return Err(stopped(Phase::SetUp, how));
             }
             if Instant::now() >= limit {
                 // The lease ends what was begun. No thread is stopped or traced.
@@ -366,8 +366,10 @@ impl Session {
             if self.ended.is_some() {
                 break;
             }
-            if began.elapsed() > SILENCE && self.target.is_stopped() {
-                failure = Some(stopped(Phase::Detach));
+            if began.elapsed() > SILENCE
+                && let Some(how) = self.target.kept()
+            {
+                failure = Some(stopped(Phase::Detach, how));
                 break;
             }
             if Instant::now() >= limit {
@@ -527,8 +529,8 @@ fn wait_for_answer(channel: &OwnedFd, target: &Target) -> Result<(), Failure> {
                 return Err(Failure::new(Kind::Setup, what));
             }
         }
-        if target.is_stopped() {
-            return Err(stopped(Phase::SetUp));
+        if let Some(how) = target.kept() {
+            return Err(stopped(Phase::SetUp, how));
         }
         // The caller reports that there was no answer.
         if Instant::now() >= limit || target.ended().is_some() {
@@ -544,17 +546,14 @@ enum Phase {
     Detach,
 }
 
-/// Job control has stopped the process, so there is no use in waiting for it.
-fn stopped(during: Phase) -> Failure {
+/// The process does not run, for this reason, so there is no use in waiting for it.
+fn stopped(during: Phase, how: &str) -> Failure {
     let (kind, phase) = match during {
         Phase::SetUp => (Kind::Stopped, "the set-up"),
         Phase::Detach => (Kind::DetachFailed, "the detach"),
     };
-    Failure::new(
-        kind,
-        format!("the process was stopped by job control during {phase}"),
-    )
-    .hint("its side undoes what was begun when it runs again (kill -CONT)")
+    Failure::new(kind, format!("the process was {how} during {phase}"))
+        .hint("its side undoes what was begun when it runs again (kill -CONT, or thaw its cgroup)")
 }
 
 /// A copy of a library in memory, so that the target needs neither our path nor our file system, and a hash

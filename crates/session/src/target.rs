@@ -2,7 +2,7 @@
 
 use midair_failure::{Failure, Kind};
 use midair_procinfo::files::{kernel_text, kernel_words};
-use midair_procinfo::{Pid, Tid};
+use midair_procinfo::{Pid, Tid, freezer};
 use midair_ptrace::{pidfd_open, sys};
 use midair_record::boot;
 use midair_results::End;
@@ -96,8 +96,18 @@ impl Target {
         }
     }
 
+    /// Who keeps it from running, if somebody does: job control, or the freezer of its cgroup.
+    pub fn kept(&self) -> Option<&'static str> {
+        if self.is_stopped() {
+            return Some("stopped by job control");
+        }
+        freezer::frozen(self.pid)
+            .is_some()
+            .then_some("frozen by its cgroup")
+    }
+
     /// Whether job control has stopped it.
-    pub fn is_stopped(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         let Some(worker) = self.worker else {
             return false;
         };

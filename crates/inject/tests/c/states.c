@@ -51,6 +51,27 @@ static void handle(int signal, void (*handler)(int)) {
 }
 
 /* Reads one byte with the units set up; afterwards they must be as they were. */
+#ifdef __aarch64__
+static long read_units(char *byte) {
+    static const uint64_t rounding = 0x800000, saturated = 0x8000000, conditions = 0xa0000000;
+    uint64_t rounding_after, saturated_after, conditions_after;
+    register long result asm("x0") = 0;
+    register char *at asm("x1") = byte;
+    register long length asm("x2") = 1, number asm("x8") = SYS_read;
+    __asm__ volatile("msr fpcr, %[rounding]; msr fpsr, %[saturated]; msr nzcv, %[conditions]; svc #0\n"
+                     "mrs %[conditions_after], nzcv; mrs %[rounding_after], fpcr; mrs %[saturated_after], fpsr\n"
+                     "msr fpcr, xzr; msr fpsr, xzr"
+                     : "+r"(result), [conditions_after] "=&r"(conditions_after), [rounding_after] "=&r"(rounding_after),
+                       [saturated_after] "=&r"(saturated_after)
+                     : [rounding] "r"(rounding), [saturated] "r"(saturated), [conditions] "r"(conditions), "r"(at), "r"(length),
+                       "r"(number)
+                     : "cc", "memory");
+    if (rounding_after != rounding) wrong |= 2;
+    if (!(saturated_after & saturated)) wrong |= 1;
+    if (conditions_after != conditions) wrong |= 4;
+    return result;
+}
+#else
 static long read_units(char *byte) {
     static const uint16_t control = 0x027f; /* double precision */
     static const uint32_t rounding = 0x3f80; /* up */
@@ -72,6 +93,7 @@ static long read_units(char *byte) {
     if (!(flags & 0x400)) wrong |= 4;
     return result;
 }
+#endif
 
 static void *waits(void *name) {
     if (name) prctl(PR_SET_NAME, name);

@@ -28,6 +28,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,6 +85,43 @@ static void (*lib_wake)(void);
 long read_filled(int fd, void *byte);
 uint64_t filled_in[64 * 4], filled_out[64 * 4], filled_general[9];
 int filled_512;
+#ifdef __aarch64__
+/* x19 to x27, and all of v0 to v31. */
+#define EACH_PAIR(m) \
+    m(0, 1) m(2, 3) m(4, 5) m(6, 7) m(8, 9) m(10, 11) m(12, 13) m(14, 15) m(16, 17) m(18, 19) m(20, 21) m(22, 23) m(24, 25) \
+    m(26, 27) m(28, 29) m(30, 31)
+#define LOAD(a, b) "ldp q" #a ", q" #b ", [x9], #32\n"
+#define KEEP(a, b) "stp q" #a ", q" #b ", [x9], #32\n"
+#define AT(name) "adrp x9, " #name "\nadd x9, x9, :lo12:" #name "\n"
+asm(".text\n.globl read_filled\n.type read_filled,@function\nread_filled:\n.cfi_startproc\n"
+    "stp x29, x30, [sp, #-160]!\n.cfi_adjust_cfa_offset 160\n.cfi_offset 29, -160\n.cfi_offset 30, -152\nmov x29, sp\n"
+    "stp x19, x20, [sp, #16]\nstp x21, x22, [sp, #32]\nstp x23, x24, [sp, #48]\nstp x25, x26, [sp, #64]\nstr x27, [sp, #80]\n"
+    "stp d8, d9, [sp, #96]\nstp d10, d11, [sp, #112]\nstp d12, d13, [sp, #128]\nstp d14, d15, [sp, #144]\n"
+    AT(filled_in) EACH_PAIR(LOAD)
+    "ldr x19, =0x0b0b0b0b\nldr x20, =0x0c0c0c0c\nldr x21, =0x08080808\nldr x22, =0x09090909\nldr x23, =0x10101010\n"
+    "ldr x24, =0x12121212\nldr x25, =0x13131313\nldr x26, =0x14141414\nldr x27, =0x15151515\n"
+    "mov x2, #1\nmov x8, #63\nsvc #0\n"
+    AT(filled_general)
+    "stp x19, x20, [x9], #16\nstp x21, x22, [x9], #16\nstp x23, x24, [x9], #16\nstp x25, x26, [x9], #16\nstr x27, [x9]\n"
+    AT(filled_out) EACH_PAIR(KEEP)
+    "ldp x19, x20, [sp, #16]\nldp x21, x22, [sp, #32]\nldp x23, x24, [sp, #48]\nldp x25, x26, [sp, #64]\nldr x27, [sp, #80]\n"
+    "ldp d8, d9, [sp, #96]\nldp d10, d11, [sp, #112]\nldp d12, d13, [sp, #128]\nldp d14, d15, [sp, #144]\n"
+    "ldp x29, x30, [sp], #160\nret\n.ltorg\n.cfi_endproc\n.size read_filled,.-read_filled\n");
+#define HAS_512 0
+/* Rounding towards zero stands for what x86-64 has as exceptions that trap, which few of these processors have. */
+#define SET_FLOAT(word) asm volatile("msr fpcr, %0" : : "r"((uint64_t)(word)))
+#define GET_FLOAT(word) \
+    do { \
+        uint64_t all_; \
+        asm volatile("mrs %0, fpcr" : "=r"(all_)); \
+        word = (unsigned)all_; \
+    } while (0)
+#define UNUSUAL_FLOAT 0xc00000u
+#else
+#define HAS_512 (__builtin_cpu_supports("avx512f") != 0)
+#define SET_FLOAT(word) asm volatile("ldmxcsr %0" : : "m"(word))
+#define GET_FLOAT(word) asm volatile("stmxcsr %0" : "=m"(word))
+#define UNUSUAL_FLOAT 0u
 #define EACH16(m, a, b) \
     m(0, a, b) m(1, a, b) m(2, a, b) m(3, a, b) m(4, a, b) m(5, a, b) m(6, a, b) m(7, a, b) m(8, a, b) m(9, a, b) m(10, a, b) \
     m(11, a, b) m(12, a, b) m(13, a, b) m(14, a, b) m(15, a, b)
@@ -109,13 +147,14 @@ asm(".text\n.globl read_filled\n.type read_filled,@function\nread_filled:\n.cfi_
     "kmovw %k1, %ecx\nmov %ecx, filled_out+1216(%rip)\n"
     "2: vzeroupper\n" POP(r15) POP(r14) POP(r13) POP(r12) POP(rbp) POP(rbx)
     "ret\n.cfi_endproc\n.size read_filled,.-read_filled\n");
+#endif
 
 static long read_with_registers(int fd) {
     static const uint64_t general[9] = {0x0b0b0b0b, 0x0c0c0c0c, 0x08080808, 0x09090909, 0x10101010,
                                         0x12121212, 0x13131313, 0x14141414, 0x15151515};
     char byte;
     for (int i = 0; i < 64 * 4; i++) filled_in[i] = 0x0102030405060708ull * (unsigned)(i + 1);
-    filled_512 = __builtin_cpu_supports("avx512f") != 0;
+    filled_512 = HAS_512;
     memset(filled_out, 0, sizeof filled_out);
     /* The lower half of zmm5 is what ymm5 holds. */
     memcpy(&filled_in[144], &filled_in[20], 32);
@@ -156,11 +195,11 @@ static void *parked(void *self_) {
             if (nanosleep(&t, 0) && !CHANGED) atomic_store(&wrong, 2);
         } else if (!strcmp(kind, "poll") || !strcmp(kind, "traps")) {
             /* All floating point exceptions trap, as in programs that look for their first NaN. */
-            unsigned csr = 0, after;
-            if (*kind == 't') asm volatile("ldmxcsr %0" : : "m"(csr));
+            unsigned csr = UNUSUAL_FLOAT, after;
+            if (*kind == 't') SET_FLOAT(csr);
             struct pollfd p = {self->pipe[0], POLLIN, 0};
             if (poll(&p, 1, 3600 * 1000) < 0) atomic_store(&wrong, 3);
-            asm volatile("stmxcsr %0" : "=m"(after));
+            GET_FLOAT(after);
             if (*kind == 't' && after != csr) atomic_store(&wrong, 17);
             if (read(self->pipe[0], &byte, 1) != 1) atomic_store(&wrong, 13);
         } else if (!strcmp(kind, "read")) {
@@ -239,7 +278,7 @@ static void wake_all(void) {
         /* lll_unlock by hand: set free, wake who waits. */
         if (!strcmp(one->kind, "arena")) {
             __atomic_store_n(one->arena, 0, __ATOMIC_SEQ_CST);
-            syscall(202, one->arena, 1 | 128, 1);
+            syscall(SYS_futex, one->arena, 1 | 128, 1);
         }
         if (strcmp(one->kind, "sem") && strcmp(one->kind, "cond") && write(one->pipe[1], "x", 1) != 1) abort();
     }

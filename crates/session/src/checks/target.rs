@@ -10,7 +10,7 @@ use midair_procinfo::files::{self, Place, kernel_link};
 use midair_procinfo::libc_kind::{self, LibcKind};
 use midair_procinfo::module::Modules;
 use midair_procinfo::status::Status;
-use midair_procinfo::{Pid, Tid, access, show, task};
+use midair_procinfo::{Pid, Tid, access, freezer, show, task};
 use std::io;
 
 /// Whether the process exists: its number, and a live thread of it.
@@ -129,6 +129,9 @@ pub(super) fn running(pid: Pid, status: &Status, lines: &mut Lines) {
     const NAME: &str = "state";
     if matches!(status.state, b'T' | b't') && status.tracer.is_none() {
         return lines.forbids_tracing(NAME, &Refusal::Stopped { pid });
+    }
+    if let Some(group) = freezer::frozen(pid) {
+        return lines.fail(NAME, explain::refused(&Refusal::Frozen { pid, group }));
     }
     lines.pass(
         NAME,

@@ -37,7 +37,7 @@ fn squat(name: &str) -> OwnedFd {
         let mut address: libc::sockaddr_un = std::mem::zeroed();
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
         for (to, from) in address.sun_path[1..].iter_mut().zip(name.bytes()) {
-            *to = from.cast_signed();
+            *to = from as libc::c_char;
         }
         let length = (3 + name.len()) as libc::socklen_t;
         assert_eq!(libc::bind(fd, (&raw const address).cast(), length), 0);

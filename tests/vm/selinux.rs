@@ -1,0 +1,40 @@
+//! SELinux with Debian's policy, enforcing.
+
+use crate::subject::{Subject, attach, is_in, is_refused, kit, say};
+use midair_tests::Result;
+use midair_tests::target::{PATIENCE, run};
+use std::process::Command;
+
+/// Exit code of a process that this user may not touch.
+const NOT_PERMITTED: i32 = 11;
+
+fn root(words: &[&str]) -> Result<Vec<String>> {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    Ok(run(command, PATIENCE)?.success()?.stdout)
+}
+
+fn context(words: &str) -> Vec<String> {
+    ["runcon", words].map(str::to_owned).into()
+}
+
+pub fn check() -> Result<()> {
+    let unconfined = context("unconfined_u:unconfined_r:unconfined_t:s0");
+    let kit = kit()?;
+    say(&format!("enforcing: {}", root(&["getenforce"])?.join(" ")));
+    let subject = Subject::start(&kit, &unconfined, &[])?;
+    let exit = attach(&kit, &unconfined, subject.pid())?;
+    is_in("both unconfined_t", &exit)?;
+    root(&["setsebool", "deny_ptrace", "on"])?;
+    let exit = attach(&kit, &unconfined, subject.pid())?;
+    is_refused(
+        "both unconfined_t, deny_ptrace on",
+        &exit,
+        NOT_PERMITTED,
+        "security module",
+    )?;
+    root(&["setsebool", "deny_ptrace", "off"])?;
+    let exit = attach(&kit, &context("user_u:user_r:user_t:s0"), subject.pid())?;
+    is_refused("an attacher in user_t", &exit, NOT_PERMITTED, "")?;
+    subject.quit()
+}

@@ -1,0 +1,193 @@
+//! Debian's kernels under qemu: the engine's tests, the quick form of the torture matrix, and what
+//! only another kernel can show (Yama, security modules, frozen cgroups, steps of the clock).
+//!
+//! Where `/dev/kvm` works, kernels for this machine's processor run on it; others are emulated,
+//! which is some twenty times slower. Each row boots a kernel of its own on two disks that it cannot
+//! change, and its results come back as a tar file on a third.
+
+mod arm64;
+mod boot;
+mod initramfs;
+mod kernel;
+mod packages;
+mod programs;
+mod report;
+mod results;
+mod rootfs;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::run::{At, Failure, Outcome, failed, is_root};
+use boot::Accelerator;
+use programs::Programs;
+use rows::{ROWS, Row};
+
+/// Where packages, kernels and root file systems are kept, when MIDAIR_VM does not say.
+const DEFAULT_CACHE: &str = "/var/tmp/midair-vm";
+
+/// Debian's packages that this needs: a program of each, and its name.
+const NEEDED: [(&str, &str); 6] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("qemu-system-aarch64", "qemu-system-arm"),
+    ("cpio", "cpio"),
+    ("mke2fs", "e2fsprogs"),
+    ("xz", "xz-utils"),
+    ("zstd", "zstd"),
+];
+
+/// `cargo xtask vm`.
+pub fn vm_task(words: &[String]) -> Outcome<()> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["setup"] => setup(),
+        ["list"] => {
+            for row in ROWS {
+                println!("{:24} {}", row.name, row.about);
+            }
+            Ok(())
+        }
+        _ => rows_of(&words),
+    }
+}
+
+/// What the command line asks for.
+fn rows_of(words: &[&str]) -> Outcome<()> {
+    const USAGE: &str = "takes setup, list, or [--tcg] [--test TEXT] [ROW ...]";
+    let mut asked: Vec<&Row> = Vec::new();
+    let mut options = boot::Options::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--tcg" => options.emulate = true,
+            "--test" => match words.next() {
+                Some(text) => options.only = Some((*text).to_owned()),
+                None => return failed(USAGE),
+            },
+            name => match ROWS.iter().find(|row| row.name == name) {
+                Some(row) => asked.push(row),
+                None => return failed(format!("{name} is no row; {USAGE}")),
+            },
+        }
+    }
+    if asked.is_empty() {
+        asked.extend(ROWS);
+    }
+    ready()?;
+    let mut bad = Vec::new();
+    // By machine type: rows share them.
+    let mut built: BTreeMap<&str, Programs> = BTreeMap::new();
+    for row in asked {
+        println!("== {}: {}", row.name, row.about);
+        let began = Instant::now();
+        let programs = match built.entry(row.kernel.arch.debian) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(programs::ready(row)?),
+        };
+        match one(row, &options, programs) {
+            Ok(true) => {}
+            Ok(false) => bad.push(row.name.to_owned()),
+            Err(failure) => {
+                eprintln!("{}: {failure}", row.name);
+                bad.push(format!("{} (not run)", row.name));
+            }
+        }
+        println!("== {}: {:.0} s", row.name, began.elapsed().as_secs_f64());
+    }
+    match bad.is_empty() {
+        true => Ok(()),
+        false => failed(format!("not right: {}", bad.join(", "))),
+    }
+}
+
+/// Runs a row, and puts it in the table. Whether all of it is right.
+fn one(row: &Row, options: &boot::Options, programs: &Programs) -> Outcome<bool> {
+    let kernel = kernel::ready(row.kernel)?;
+    let root = rootfs::ready(row.kernel.arch)?;
+    let accelerator = Accelerator::of(row.kernel.arch, options.emulate);
+    let initramfs = initramfs::make(row, &kernel, programs, accelerator, options)?;
+    let ran = boot::run(
+        row,
+        &kernel,
+        &initramfs,
+        [&root, &programs.image],
+        accelerator,
+    )?;
+    let results = results::read(&ran)?;
+    println!("{}", results.summary());
+    // A part of a row does not replace all of it.
+    if options.only.is_none() {
+        report::put(row, &kernel, accelerator, &ran, &results)?;
+    }
+    Ok(results.is_right())
+}
+
+/// The directory where things are kept.
+fn cache() -> PathBuf {
+    std::env::var_os("MIDAIR_VM")
+        .filter(|path| !path.is_empty())
+        .map_or_else(|| DEFAULT_CACHE.into(), PathBuf::from)
+}
+
+/// Installs what is missing, and fetches all kernels and root file systems.
+fn setup() -> Outcome<()> {
+    let missing = missing();
+    if !missing.is_empty() {
+        if !is_root() {
+            return failed(format!("apt-get install {}", missing.join(" ")));
+        }
+        let mut command = Command::new("apt-get");
+        command.args(["install", "--yes", "--no-install-recommends"]);
+        crate::run::run(command.args(&missing))?;
+    }
+    for row in ROWS {
+        let kernel = kernel::ready(row.kernel)?;
+        rootfs::ready(row.kernel.arch)?;
+        println!("{}: {}", row.name, kernel.release);
+    }
+    Ok(())
+}
+
+fn ready() -> Outcome<()> {
+    if !is_root() {
+        return failed("needs root: the guest's files belong to root");
+    }
+    let missing = missing();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => failed(format!(
+            "needs Debian's {}: cargo xtask vm setup installs them",
+            missing.join(", ")
+        )),
+    }
+}
+
+fn missing() -> Vec<&'static str> {
+    let there = |program: &str| {
+        ["/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+            .iter()
+            .any(|directory| PathBuf::from(directory).join(program).exists())
+    };
+    let absent = NEEDED.iter().filter(|(program, _)| !there(program));
+    absent.map(|(_, package)| *package).collect()
+}
+
+/// Replaces a directory by an empty one.
+fn emptied(directory: PathBuf) -> Outcome<PathBuf> {
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory).at("removing", &directory)?;
+    }
+    std::fs::create_dir_all(&directory).at("making", &directory)?;
+    Ok(directory)
+}
+
+/// Runs a line of sh with `$1` and so on; anything but success is a failure.
+fn shell(line: &str, arguments: &[&std::ffi::OsStr]) -> Outcome<()> {
+    let mut command = Command::new("bash");
+    command.args(["-ec", line, "bash"]).args(arguments);
+    crate::run::run(&mut command).map_err(|failure| Failure(format!("{failure} ({line})")))
+}

@@ -1,0 +1,211 @@
+//! One boot: qemu, its console, its deadline.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use crate::run::{At, Failure, Outcome, failed, target_directory};
+
+use super::kernel::{AMD64, Arch, Ready};
+use super::rows::Row;
+use super::{emptied, shell};
+
+/// What is asked for besides rows.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Emulate where the processor itself could be used.
+    pub emulate: bool,
+    /// Only tests with this in their names; the table is left as it is.
+    pub only: Option<String>,
+}
+
+/// What the guest's processor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerator {
+    /// This machine's.
+    Kvm,
+    /// An emulated one.
+    Tcg,
+}
+
+impl Accelerator {
+    /// The best for a machine type. `/dev/kvm` alone says little: under some hypervisors it is
+    /// there and emulates what Debian's kernels do, more slowly than qemu.
+    pub fn of(arch: Arch, emulate: bool) -> Accelerator {
+        let own = arch.qemu == std::env::consts::ARCH;
+        let kvm = || OpenOptions::new().read(true).write(true).open("/dev/kvm");
+        let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let mut words = processor.split_ascii_whitespace();
+        let able = arch != AMD64 || words.any(|word| word == "vmx" || word == "svm");
+        match own && able && !emulate && kvm().is_ok() {
+            true => Accelerator::Kvm,
+            false => Accelerator::Tcg,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Accelerator::Kvm => "KVM",
+            Accelerator::Tcg => "TCG",
+        }
+    }
+
+    /// How many times as long as on a processor things may take.
+    pub fn factor(self) -> u64 {
+        match self {
+            Accelerator::Kvm => 1,
+            Accelerator::Tcg => 10,
+        }
+    }
+}
+
+/// A boot that came to its end.
+pub struct Ran {
+    /// Directory with what the guest handed over.
+    pub results: PathBuf,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Boots and waits for the end. What the console says is kept in `target/vm/ROW.console`.
+pub fn run(
+    row: &Row,
+    kernel: &Ready,
+    initramfs: &Path,
+    disks: [&PathBuf; 2],
+    accelerator: Accelerator,
+) -> Outcome<Ran> {
+    let work = target_directory().join("vm");
+    let results = work.join("results.img");
+    let _absent = fs::remove_file(&results);
+    let file = File::create(&results).at("making", &results)?;
+    file.set_len(1 << 30).at("making", &results)?;
+    let mut command = Command::new("nice");
+    let arch = row.kernel.arch;
+    command.args(["-n", "10", &format!("qemu-system-{}", arch.qemu)]);
+    command.args(match (arch == AMD64, accelerator) {
+        (true, Accelerator::Kvm) => &["-M", "q35", "-accel", "kvm", "-cpu", "host"][..],
+        (true, Accelerator::Tcg) => &["-M", "q35", "-accel", "tcg", "-cpu", "max"],
+        (false, Accelerator::Kvm) => &["-M", "virt", "-accel", "kvm", "-cpu", "host"],
+        // Signing pointers as the architecture says takes half of an emulated processor's time.
+        (false, Accelerator::Tcg) => {
+            &["-M", "virt", "-accel", "tcg", "-cpu", "max,pauth-impdef=on"]
+        }
+    });
+    let append = format!(
+        "console={} panic=-1 loglevel=4 random.trust_cpu=on {}",
+        arch.console, row.kernel_words
+    );
+    command
+        .args(["-m", "4096", "-smp", "2", "-nodefaults", "-no-user-config"])
+        .args(["-display", "none", "-no-reboot", "-serial", "stdio"])
+        .args(["-device", "virtio-rng-pci", "-append", &append])
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .arg("-initrd")
+        .arg(initramfs);
+    let results_disk = ("results", &results, "off");
+    let disks = [
+        ("root", disks[0], "on"),
+        ("programs", disks[1], "on"),
+        results_disk,
+    ];
+    for (name, path, snapshot) in disks {
+        command.arg("-drive").arg(format!(
+            "if=none,id={name},format=raw,snapshot={snapshot},cache=unsafe,file={}",
+            path.display()
+        ));
+        let device = format!("virtio-blk-pci,drive={name},serial={name}");
+        command.args(["-device", &device]);
+    }
+    let began = Instant::now();
+    let log = work.join(format!("{}.console", row.name));
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| Failure(format!("qemu: {error}")))?;
+    let limit = row.minutes
+        * 60
+        * if accelerator == Accelerator::Tcg {
+            6
+        } else {
+            1
+        };
+    watch(Guest(child), &log, Duration::from_secs(limit))?;
+    let took = began.elapsed();
+    let unpacked = emptied(work.join(format!("{}.results", row.name)))?;
+    shell(
+        r#"tar --extract --file="$1" --directory="$2"; rm "$1""#,
+        &[results.as_os_str(), unpacked.as_os_str()],
+    )?;
+    Ok(Ran {
+        results: unpacked,
+        took,
+    })
+}
+
+/// A guest, ended with this value.
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// Keeps what the console says, shows our own lines, and waits for the end.
+fn watch(mut guest: Guest, log: &Path, limit: Duration) -> Outcome<()> {
+    let Some(console) = guest.0.stdout.take() else {
+        return failed("qemu has no console");
+    };
+    let mut file = File::create(log).at("writing", log)?;
+    let (lines, received) = channel();
+    std::thread::spawn(move || {
+        let mut console = BufReader::new(console);
+        let mut line = Vec::new();
+        while console
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|len| len > 0)
+        {
+            if lines.send(std::mem::take(&mut line)).is_err() {
+                break;
+            }
+        }
+    });
+    let began = Instant::now();
+    let deadline = began + limit;
+    let mut done = false;
+    while let Some(line) = next(&received, deadline)? {
+        file.write_all(&line).at("writing", log)?;
+        let text = String::from_utf8_lossy(&line);
+        if let Some((_, said)) = text.split_once("@@ ") {
+            println!("   {:4} s  {}", began.elapsed().as_secs(), said.trim_end());
+            // The kernel may speak on the same line.
+            done |= said.starts_with("done");
+        }
+    }
+    match done {
+        true => Ok(()),
+        false => failed(format!(
+            "the guest did not come to its end: {}",
+            log.display()
+        )),
+    }
+}
+
+/// The next line of the console; None when it is closed.
+fn next(received: &Receiver<Vec<u8>>, deadline: Instant) -> Outcome<Option<Vec<u8>>> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    match received.recv_timeout(left) {
+        Ok(line) => Ok(Some(line)),
+        Err(RecvTimeoutError::Disconnected) => Ok(None),
+        Err(RecvTimeoutError::Timeout) => failed("the guest took too long"),
+    }
+}

@@ -1,0 +1,80 @@
+# The parts of rows. Each result is a line of /results/results: program, test, outcome, seconds.
+# Outcomes: passed, flaky (passed when tried again), left-out, failed, timeout.
+
+export MIDAIR_SKIP_LAB=1 MIDAIR_STAGE="$WORK/target/stage" MIDAIR_VM=1
+say() { echo "@@ $*" > /dev/console; }
+
+# once LOG SECONDS DIRECTORY COMMAND...: sets outcome and took
+once() {
+    local log=$1 limit=$2 began=$EPOCHREALTIME
+    cd "$3" || return
+    shift 3
+    timeout -k 10 "$limit" "$@" > "$log" 2>&1 < /dev/null
+    local code=$?
+    took=$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')
+    case $code in
+        0) outcome=passed; grep -q 'LEFT OUT, NOT TESTED' "$log" && outcome=left-out ;;
+        124 | 137) outcome=timeout ;;
+        *) outcome=failed ;;
+    esac
+}
+
+# one PROGRAM EXECUTABLE DIRECTORY TEST
+one() {
+    local log="/results/logs/$1-${4//[^A-Za-z0-9_]/_}" outcome took
+    once "$log" $((120 * FACTOR)) "$3" "$2" --exact "$4" --nocapture --test-threads=1
+    if [ $outcome = failed ] || [ $outcome = timeout ]; then
+        mv "$log" "$log.first"
+        once "$log" $((120 * FACTOR)) "$3" "$2" --exact "$4" --nocapture --test-threads=1
+        [ $outcome = passed ] && outcome=flaky
+        [ $outcome = flaky ] || say "$outcome: $1 $4 ($took s)"
+    else
+        rm "$log.first" 2> /dev/null
+        [ $outcome = passed ] && rm "$log"
+    fi
+    printf '%s\t%s\t%s\t%s\n' "$1" "$4" "$outcome" "$took" >> /results/results
+}
+
+part_tests() {
+    local jobs=0 name path directory test
+    export LD_LIBRARY_PATH="$WORK/target/debug/deps:$WORK/target/debug"
+    while IFS=$'\t' read -r name path directory; do
+        say "tests of $name"
+        while read -r test; do
+            case $test in
+                *': test') test=${test%: test} ;;
+                *) continue ;;
+            esac
+            case $test in *"$ONLY"*) ;; *) continue ;; esac
+            one "$name" "$path" "$directory" "$test" &
+            jobs=$((jobs + 1))
+            if [ $jobs -ge "$(nproc)" ]; then
+                wait -n
+                jobs=$((jobs - 1))
+            fi
+        done < <(cd "$directory" && "$path" --list --format terse 2> /dev/null)
+    done < /job/programs
+    wait
+}
+
+part_torture() {
+    "$WORK/target/debug/midair-torture" --quick --no-others --out /results
+    printf 'midair-torture\tquick form\t%s\t%s\n' \
+        "$([ $? = 0 ] && echo passed || echo failed)" "$SECONDS" >> /results/results
+}
+
+part_checks() {
+    local check outcome took
+    for check in $CHECKS; do
+        for try in first second; do
+            once "/results/logs/check-$check" $((60 * FACTOR)) "$WORK" \
+                "$WORK/target/debug/midair-vm-checks" "$check"
+            [ $outcome = passed ] && break
+            cp "/results/logs/check-$check" "/results/logs/check-$check.$try"
+        done
+        [ $outcome = passed ] && [ $try = second ] && outcome=flaky
+        grep '^said: ' "/results/logs/check-$check" >> "/results/said-$check"
+        say "check $check: $outcome"
+        printf 'checks\t%s\t%s\t%s\n' "$check" "$outcome" "$took" >> /results/results
+    done
+}

@@ -1,0 +1,142 @@
+//! The table: `bench-results/vm.json` keeps a row until it is run again, `vm.md` is made of it.
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Map, Value, json};
+
+use crate::run::{At, Failure, Outcome, output, root};
+
+use super::boot::{Accelerator, Ran};
+use super::kernel::Ready;
+use super::results::Results;
+use super::rows::{ROWS, Row};
+
+/// Puts a row's results into the table.
+pub fn put(
+    row: &Row,
+    kernel: &Ready,
+    accelerator: Accelerator,
+    ran: &Ran,
+    results: &Results,
+) -> Outcome<()> {
+    let directory = root().join("bench-results");
+    let path = directory.join("vm.json");
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    let mut table: Map<String, Value> = serde_json::from_str(&there).unwrap_or_default();
+    let mut entry = results.as_json();
+    let said = |command: &mut Command| {
+        let text = output(command)?;
+        Ok::<_, Failure>(String::from_utf8_lossy(&text).trim().to_owned())
+    };
+    entry["processor"] = accelerator.name().into();
+    entry["seconds"] = ran.took.as_secs().into();
+    entry["package"] = kernel.release.clone().into();
+    entry["about"] = row.about.into();
+    entry["kernel_words"] = row.kernel_words.into();
+    entry["date"] = said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))?.into();
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty"])
+        .current_dir(root());
+    entry["commit"] = said(&mut git)?.into();
+    table.insert(row.name.to_owned(), entry);
+    let text = serde_json::to_string_pretty(&json!(table))
+        .map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    fs::write(&path, text + "\n").at("writing", &path)?;
+    let path = directory.join("vm.md");
+    fs::write(&path, page(&table)).at("writing", &path)
+}
+
+/// As a page, in the order of the rows.
+fn page(table: &Map<String, Value>) -> String {
+    let mut text = String::from(
+        "# Debian's kernels\n\nWritten by `cargo xtask vm`: each row is a boot under qemu, on the processor (KVM) or emulated (TCG).\n\n\
+         | row | kernel | on | tests: passed | flaky | failed | left out | torture: right | not right | left out | commit | s |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    let mut notes = String::new();
+    for row in ROWS {
+        let Some(entry) = table.get(row.name) else {
+            continue;
+        };
+        let word = |key: &str| match &entry[key] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let failed = count(&entry["failed"]) + count(&entry["took_too_long"]);
+        let torture = &entry["torture"];
+        let cells = match torture {
+            Value::Null => " |  | ".to_owned(),
+            _ => format!(
+                "{} | {} | {}",
+                torture["right"],
+                count(&torture["wrong"]),
+                count(&torture["left_out"])
+            ),
+        };
+        text.push_str(&format!(
+            "| {} | {} | {} | {} | {} | {failed} | {} | {cells} | {} | {} |\n",
+            row.name,
+            word("release"),
+            word("processor"),
+            word("passed"),
+            count(&entry["flaky"]),
+            count(&entry["left_out"]),
+            word("commit"),
+            word("seconds"),
+        ));
+        notes.push_str(&format!("\n## {}\n\n{}.", row.name, row.about));
+        if !row.kernel_words.is_empty() {
+            notes.push_str(&format!(" Kernel words: `{}`.", row.kernel_words));
+        }
+        let modules = format!(" Security modules: {}.\n", word("security_modules"));
+        notes.push_str(&modules);
+        for (name, key) in [
+            ("found", &entry["said"]),
+            ("failed", &entry["failed"]),
+            ("took too long", &entry["took_too_long"]),
+            ("flaky", &entry["flaky"]),
+            ("the kernel complained", &entry["complaints"]),
+            ("torture, not right", &torture["wrong"]),
+            ("left out", &entry["left_out"]),
+            ("torture, left out", &torture["left_out"]),
+        ] {
+            let lines = lines(key);
+            if !lines.is_empty() {
+                notes.push_str(&format!("\n{name}:\n\n"));
+            }
+            for line in lines {
+                notes.push_str(&format!("* {}\n", line.replace('|', "/")));
+            }
+        }
+    }
+    text + &notes
+}
+
+fn lines(value: &Value) -> Vec<&str> {
+    let all = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().filter_map(Value::as_str).collect()
+}
+
+fn count(value: &Value) -> usize {
+    lines(value).len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_its_counts_and_names_what_failed() {
+        let mut table = Map::new();
+        let entry = json!({"release": "6.1.0", "processor": "KVM", "passed": 3,
+            "flaky": [], "failed": ["a b"], "took_too_long": ["c d"], "left_out": [],
+            "said": ["uid 1 is refused"], "complaints": [], "torture": null,
+            "security_modules": "yama", "commit": "abc", "seconds": 5});
+        table.insert(ROWS[0].name.to_owned(), entry);
+        let text = page(&table);
+        assert!(text.contains("| 6.1.0 | KVM | 3 | 0 | 2 | 0 |"), "{text}");
+        assert!(text.contains("* a b\n") && text.contains("* uid 1 is refused\n"));
+        assert_eq!(text.matches("## ").count(), 1);
+    }
+}
