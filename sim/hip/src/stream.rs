@@ -94,6 +94,9 @@ impl Stream {
                 &raw mut queue,
             )
         })?;
+        // As AMD's HIP: before the first dispatch, which is when a device takes it up.
+        // SAFETY: the queue just made.
+        unsafe { hsa::hsa_amd_profiling_set_profiler_enabled(queue, 1) };
         let stream: &'static Stream = Box::leak(Box::new(Stream {
             device,
             flags,
@@ -289,11 +292,5 @@ impl Stream {
             signals.pending.push(signal);
         }
         value < 1
-    }
-
-    /// Has times written for what follows.
-    pub fn time_events(&self) {
-        // SAFETY: a live queue.
-        unsafe { hsa::hsa_amd_profiling_set_profiler_enabled(self.queue, 1) };
     }
 }

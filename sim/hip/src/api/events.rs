@@ -71,9 +71,6 @@ pub extern "C" fn hipEventRecord(handle: *const Event, stream: *const Stream) ->
         event.wait();
         // SAFETY: the event's own signal, which nothing in flight refers to.
         unsafe { hsa::hsa_signal_silent_store_relaxed(event.signal, 1) };
-        if event.timed {
-            stream.time_events();
-        }
         *lock(&event.recorded) = Some(stream.device.agent);
         stream.barrier(0, event.signal);
         Ok(())
