@@ -53,6 +53,10 @@ pub(super) fn watch(queue: &'static QueueState) {
     let Some((written, read)) = indices(queue) else {
         return;
     };
+    // The usual case takes no lock: a thread of the application may wait for it.
+    if !queue.is_direct() && read <= queue.covered.load(Relaxed) {
+        return;
+    }
     let Some(mut inner) = queue.lock() else {
         return;
     };

@@ -172,6 +172,8 @@ pub struct QueueState {
     /// Highest doorbell value plus one that was passed on without a look, since the spin word was
     /// not to be had.
     pub passed: AtomicU64,
+    /// [`Inner::rung_by_us`] for those who do not hold the spin word; it may lag behind.
+    pub covered: AtomicU64,
     /// Packets below this have ended: a dispatch with the barrier bit was seen to have run.
     pub ended_below: AtomicU64,
     /// Dispatches whose record is written, timed.

@@ -45,6 +45,7 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring
         state.direct.store(0, Relaxed);
     }
     inner.asked = inner.asked.max((value as u64).wrapping_add(1));
+    state.covered.store(inner.rung_by_us(), Relaxed);
     let asked = inner.asked;
     if !busy.accepts() {
         // The session closes: pass on, with what was held back.

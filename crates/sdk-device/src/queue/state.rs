@@ -261,6 +261,7 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
                 rung: 0,
                 ..Inner::default()
             };
+            state.covered.store(inner.rung_by_us(), Relaxed);
         }
     }
 }
