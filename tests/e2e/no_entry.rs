@@ -303,12 +303,15 @@ fn kernels_across_the_edges() -> Result<()> {
     Ok(())
 }
 
+/// What the stand-in's driver is told to do, the exit code, and a part of the message.
+type Refusal<'a> = (&'a [(&'a str, &'a str)], i32, &'a str);
+
 /// What forbids it, each with its own sentence and exit code.
 #[test]
 fn refusals() -> Result<()> {
     let kit = Kit::new()?;
     let target = start(&kit, &[])?;
-    let cases: [(&[(&str, &str)], i32, &str); 12] = [
+    let cases: [Refusal<'_>; 12] = [
         (
             &[("SIM_KFD_OPEN", "2")],
             29,

@@ -133,7 +133,7 @@ mod tests {
         );
         let own = kernel_link("thread-self").unwrap();
         assert!(own.starts_with(me.to_string()), "{}", own.display());
-        assert!(kernel_list(format!("{me}/task")).unwrap().len() > 0);
+        assert!(!kernel_list(format!("{me}/task")).unwrap().is_empty());
         assert_eq!(kernel_text_up_to("self/status", 4).unwrap(), b"Name");
     }
 }
