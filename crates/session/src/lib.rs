@@ -47,6 +47,8 @@ pub use midair_output::table::Style;
 pub use midair_procinfo::{InvalidId, Pid};
 pub use midair_results::{Console, End, Written};
 pub use no_entry::NoEntry;
+#[doc(hidden)]
+pub use no_entry::read_dispatch_log;
 pub use request::{Entry, Event, Request, Requested};
 pub use rights::as_real_user;
 pub use session::Session;

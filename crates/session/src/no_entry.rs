@@ -17,7 +17,7 @@ use clock::Clock;
 use midair_failure::{Failure, Kind};
 use midair_output::RecordWriter;
 use midair_procinfo::{Pid, Tid};
-use midair_ptrace::kfd::{Kfd, Mapping, PROFILER_VERSION, Stream};
+use midair_ptrace::kfd::{Clocks, Kfd, Mapping, PROFILER_VERSION, Stream, StreamInfo};
 use midair_record::event::{Header, Kernel, Plain, Queue, Untimed, flag, kind};
 use midair_record::spool::{DROP_SLOTS, drop_slot};
 use midair_results::{End, Finished, Identity, record_limit};
@@ -50,6 +50,37 @@ pub struct NoEntry {
     entry: Entry,
     notes: Vec<String>,
     ended: Option<End>,
+}
+
+/// A log as a driver describes it, its memory at several looks, and readings of its clock (ticks and
+/// nanoseconds), taken as a session takes them: how many kernels are complete, and how many records
+/// were lost. `None`: the description is refused. This is here to be fuzzed.
+#[doc(hidden)]
+pub fn read_dispatch_log(
+    info: &StreamInfo,
+    looks: &[&[u8]],
+    readings: &[(u64, u64)],
+) -> Option<(usize, u64)> {
+    let layout = Layout::of(info, info.gpu_id, info.process).ok()?;
+    let mut looks = looks.iter().map(|look| ring::Look(look));
+    let mut cursors = Cursors::at_the_end(&layout, &looks.next()?);
+    let (mut pairs, mut clock) = (Pairs::default(), Clock::default());
+    for (gpu, system) in readings {
+        clock.add(Clocks {
+            gpu: *gpu,
+            system: *system,
+        });
+    }
+    let (mut records, mut complete, mut lost) = (Vec::new(), 0, 0);
+    for look in looks {
+        lost += cursors.take(&layout, &look, &mut records);
+        for ran in records.drain(..).filter_map(|record| pairs.take(&record)) {
+            std::hint::black_box((clock.time(ran.begin), clock.time(ran.end)));
+            complete += 1;
+        }
+    }
+    std::hint::black_box(pairs.under_way());
+    Some((complete, lost))
 }
 
 /// The log of one GPU.

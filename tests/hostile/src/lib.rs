@@ -11,11 +11,13 @@
 
 mod files;
 mod loader;
+mod log;
 mod results;
 mod spool;
 
 pub use files::{elf, unwind};
 pub use loader::{Program, auxv};
+pub use log::dispatch_log;
 pub use results::results;
 pub use spool::{a_connect_request, a_proof, an_answer, connect_request, offer, records, spool};
 

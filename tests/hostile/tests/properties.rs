@@ -267,6 +267,21 @@ fn records_and_spools() {
     );
 }
 
+#[test]
+fn dispatch_logs() {
+    // Write indices, then a begin and an end of one packet.
+    let record = |what: u8, ticks: u8| [[ticks, 0, 0, 0], [0; 4], [what, 0, 0, 0], [9; 4], [8; 4]];
+    let look = |written: u8, records: &[[u8; 4]]| {
+        let mut look = vec![0; 4096];
+        look[0] = written;
+        look[64..64 + 4 * records.len()].copy_from_slice(&records.concat());
+        look
+    };
+    let all = [record(1, 5), record(2, 9)].concat();
+    let real = [vec![0; 64], look(0, &[]), look(1, &all), look(2, &all)].concat();
+    holds(2000, &[real], hostile::dispatch_log);
+}
+
 /// Runs of real records, with changes, become files.
 #[test]
 fn records_become_files() {

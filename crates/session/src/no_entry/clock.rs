@@ -41,14 +41,22 @@ impl Clock {
         let [a, b] = [self.readings.get(second - 1)?, self.readings.get(second)?];
         let [ticks, from, to] = [ticks, a.gpu, b.gpu].map(i128::from);
         let [begin, end] = [a.system, b.system].map(i128::from);
-        let time = begin + (ticks - from) * (end - begin) / (to - from);
-        u64::try_from(time).ok().filter(|time| *time != 0)
+        // Ticks are what the log says: their distance may be any.
+        let since = (ticks - from).checked_mul(end - begin)? / (to - from);
+        u64::try_from(begin + since).ok().filter(|time| *time != 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tick_that_is_far_away_has_no_time() {
+        let clock = clock(&[(0, 0), (1, u64::MAX)]);
+        assert_eq!(clock.time(u64::MAX), None);
+        assert_eq!(clock.time(1), Some(u64::MAX));
+    }
 
     fn clock(readings: &[(u64, u64)]) -> Clock {
         let mut clock = Clock::default();

@@ -49,6 +49,18 @@ impl Words for Mapping {
     }
 }
 
+/// Memory as it was at one moment, of which nothing changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look<'a>(pub &'a [u8]);
+
+impl Words for Look<'_> {
+    fn word(&self, offset: usize) -> Option<u32> {
+        let bytes = self.0.get(offset..)?.first_chunk()?;
+        Some(u32::from_le_bytes(*bytes))
+    }
+    fn store(&self, _: usize, _: u64) {}
+}
+
 /// A layout that fits into what is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -95,7 +107,8 @@ impl Layout {
                     .checked_add(bytes)
                     .is_some_and(|end| end <= info.map_bytes)
         };
-        let rings = u64::from(regions) * u64::from(region_records) * RECORD as u64;
+        let slots = u64::from(regions) * u64::from(region_records);
+        let rings = slots.saturating_mul(RECORD as u64);
         let indices = u64::from(regions) * 8;
         let is_sound = (1..=MOST_REGIONS).contains(&regions)
             && region_records.is_power_of_two()
