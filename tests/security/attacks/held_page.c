@@ -101,7 +101,7 @@ static void serve(int device) {
   }
 }
 
-static void map_fuse(char *at, const char *directory, int unmounted) {
+static void map_fuse(char *at, const char *directory, int unmounted, uid_t user) {
   need(unshare(CLONE_NEWNS) == 0, "a mount namespace");
   need(mount("", "/", "", MS_REC | MS_PRIVATE, "") == 0, "private mounts");
   int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -112,6 +112,8 @@ static void map_fuse(char *at, const char *directory, int unmounted) {
   pid_t server = fork();
   need(server >= 0, "a server");
   if (server == 0) {
+    // As the user: the user's process could not end it otherwise.
+    need(setresuid(user, user, user) == 0, "a server of that user");
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     serve(device);
   }
@@ -151,11 +153,11 @@ int main(int count, char **words) {
   need(pages != MAP_FAILED, "two pages");
   word = (uint32_t *)(pages + PAGE);
   *word = 0;
+  uid_t user = atoi(words[4]);
   if (strcmp(words[1], "fault") == 0)
     map_fault(pages);
   else
-    map_fuse(pages, words[3], strcmp(words[1], "unmounted") == 0);
-  uid_t user = atoi(words[4]);
+    map_fuse(pages, words[3], strcmp(words[1], "unmounted") == 0, user);
   need(setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0, "being that user");
   prctl(PR_SET_DUMPABLE, 1);
   need(dlopen(words[2], RTLD_NOW) != NULL, "the library");
