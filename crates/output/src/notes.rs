@@ -65,7 +65,7 @@ pub(crate) fn write(jobs: &[Job<'_>], files: &mut FileSet) -> Result<(), WriteEr
     write_with(jobs, files, 0)
 }
 
-/// As [`write`], where so many names stand in csv files cut.
+/// As [`write()`], where the csv files hold so many names in a shortened form.
 pub(crate) fn write_with(
     jobs: &[Job<'_>],
     files: &mut FileSet,
