@@ -111,11 +111,11 @@ pub(crate) struct ProcessImage {
 /// How long a process that is about to end, or to become another program, may take until it shows.
 const SETTLING: Duration = Duration::from_millis(250);
 
-/// `PF_EXITING`.
-const EXITING: u64 = 4;
-
 /// The same, once it has begun.
 const ENDING: Duration = Duration::from_secs(5);
+
+/// `PF_EXITING`.
+const EXITING: u64 = 4;
 
 impl ProcessImage {
     /// Remembers the process `pid`, whose live thread is `tid` and has this status. The status was
