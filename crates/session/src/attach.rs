@@ -8,14 +8,14 @@ use crate::explain;
 use crate::headroom;
 use crate::identity;
 use crate::install::{Install, Tools};
-use crate::process::root_of;
+use crate::process::{live, root_of};
 use crate::request::{Entry, Request};
 use crate::rights;
 use crate::runtime::{self, Platform};
 use crate::session::{Prepared, Session, StartError};
 use crate::target::Target;
 use midair_failure::{Failure, Kind};
-use midair_inject::{Approach, EntryPath, Grade, Options, approach, enter_by};
+use midair_inject::{Approach, EntryPath, Grade, Options, Refusal, approach, enter_by};
 use midair_procinfo::Pid;
 use midair_record::spool::SETTINGS;
 use midair_results::Identity;
@@ -277,7 +277,13 @@ fn approach_to(pid: Pid) -> Result<Approach, Failure> {
     if pid == Pid::own() {
         return Err(explain::itself(pid));
     }
-    let approach = approach(pid).map_err(|refusal| explain::refused(&refusal))?;
+    let approach = approach(pid).map_err(|refusal| {
+        // Of a process that protects itself some files cannot be read, and that is the reason.
+        let protected = matches!(refusal, Refusal::Unreadable { .. })
+            .then(|| rights::protected(live(pid)?))
+            .flatten();
+        protected.unwrap_or_else(|| explain::refused(&refusal))
+    })?;
     match rights::protected(approach.tid) {
         Some(failure) => Err(failure),
         None => Ok(approach),
