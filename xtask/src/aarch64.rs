@@ -41,8 +41,8 @@ pub fn aarch64_task(words: &[String]) -> Outcome<()> {
     Ok(())
 }
 
-/// Builds the crates.
-pub fn build() -> Outcome<LeftOut> {
+/// Whether the target's library is there, or could be fetched.
+pub fn fetched() -> LeftOut {
     if !has_target() {
         // Fetched once; where there is no network it stays away.
         let _missing = Command::new("rustup")
@@ -50,10 +50,16 @@ pub fn build() -> Outcome<LeftOut> {
             .stdin(Stdio::null())
             .status();
         if !has_target() {
-            return Ok(Some(
-                "no target library; rustup target add could not fetch it",
-            ));
+            return Some("no target library; rustup target add could not fetch it");
         }
+    }
+    None
+}
+
+/// Builds the crates.
+pub fn build() -> Outcome<LeftOut> {
+    if let Some(why) = fetched() {
+        return Ok(Some(why));
     }
     let mut command = cargo(&["build", "--lib", "--target", TARGET]);
     for name in CRATES {

@@ -57,13 +57,17 @@ pub fn vm_task(words: &[String]) -> Outcome<()> {
 
 /// What the command line asks for.
 fn rows_of(words: &[&str]) -> Outcome<()> {
-    const USAGE: &str = "takes setup, list, or [--tcg] [--test TEXT] [ROW ...]";
+    const USAGE: &str = "takes setup, list, or [--tcg] [--minutes N] [--test TEXT] [ROW ...]";
     let mut asked: Vec<&Row> = Vec::new();
     let mut options = boot::Options::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
             "--tcg" => options.emulate = true,
+            "--minutes" => match words.next().and_then(|word| word.parse().ok()) {
+                Some(minutes) => options.minutes = Some(minutes),
+                None => return failed(USAGE),
+            },
             "--test" => match words.next() {
                 Some(text) => options.only = Some((*text).to_owned()),
                 None => return failed(USAGE),

@@ -18,6 +18,8 @@ use super::{emptied, shell};
 pub struct Options {
     /// Emulate where the processor itself could be used.
     pub emulate: bool,
+    /// How long tests are begun, instead of what the row says.
+    pub minutes: Option<u64>,
     /// Only tests with this in their names; the table is left as it is.
     pub only: Option<String>,
 }
@@ -80,7 +82,7 @@ pub fn run(
     accelerator: Accelerator,
 ) -> Outcome<Ran> {
     let work = target_directory().join("vm");
-    let results = work.join("results.img");
+    let results = work.join(format!("{}.img", row.name));
     let _absent = fs::remove_file(&results);
     let file = File::create(&results).at("making", &results)?;
     file.set_len(1 << 30).at("making", &results)?;

@@ -40,7 +40,7 @@ pub fn make(
     options: &Options,
 ) -> Outcome<PathBuf> {
     let work = target_directory().join("vm");
-    let tree = emptied(work.join("initramfs"))?;
+    let tree = emptied(work.join(format!("{}.initramfs", row.name)))?;
     for name in ["bin", "proc", "sys", "dev", "root", "modules", "job"] {
         let path = tree.join(name);
         fs::create_dir(&path).at("making", &path)?;
@@ -72,15 +72,16 @@ pub fn make(
     put(
         "job/settings",
         &format!(
-            "WORK={}\nFACTOR={}\nONLY='{}'\nCHECKS='{}'\n",
+            "WORK={}\nFACTOR={}\nBUDGET={}\nONLY='{}'\nCHECKS='{}'\n",
             root().canonicalize().at("finding", &root())?.display(),
             accelerator.factor(),
+            options.minutes.unwrap_or(row.minutes) * 60,
             options.only.as_deref().unwrap_or_default(),
             row.checks.join(" "),
         ),
     )?;
     modules(&kernel.modules, &tree.join("modules"))?;
-    let image = work.join("initramfs.cpio");
+    let image = work.join(format!("{}.cpio", row.name));
     shell(
         r#"chmod 755 "$1/init" "$1/bin/busybox"; cd "$1"; find . | cpio --quiet -o -H newc > "$2""#,
         &[tree.as_os_str(), image.as_os_str()],

@@ -51,8 +51,8 @@ pub fn put(
 fn page(table: &Map<String, Value>) -> String {
     let mut text = String::from(
         "# Debian's kernels\n\nWritten by `cargo xtask vm`: each row is a boot under qemu, on the processor (KVM) or emulated (TCG).\n\n\
-         | row | kernel | on | tests: passed | flaky | failed | left out | torture: right | not right | left out | commit | s |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+         | row | kernel | on | tests: passed | flaky | failed | left out | not run | torture: right | not right | left out | commit | s |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     let mut notes = String::new();
     for row in ROWS {
@@ -75,13 +75,14 @@ fn page(table: &Map<String, Value>) -> String {
             ),
         };
         text.push_str(&format!(
-            "| {} | {} | {} | {} | {} | {failed} | {} | {cells} | {} | {} |\n",
+            "| {} | {} | {} | {} | {} | {failed} | {} | {} | {cells} | {} | {} |\n",
             row.name,
             word("release"),
             word("processor"),
             word("passed"),
             count(&entry["flaky"]),
             count(&entry["left_out"]),
+            entry["not_run"].as_u64().unwrap_or(0),
             word("commit"),
             word("seconds"),
         ));

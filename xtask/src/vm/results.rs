@@ -14,7 +14,7 @@ use super::boot::Ran;
 pub struct Test {
     pub program: String,
     pub name: String,
-    /// passed, flaky, left-out, failed or timeout.
+    /// passed, flaky, left-out, failed, timeout or not-run.
     pub outcome: String,
     pub seconds: f64,
 }
@@ -178,13 +178,14 @@ impl Results {
     /// In one line.
     pub fn summary(&self) -> String {
         let mut text = format!(
-            "{}: {} passed, {} flaky, {} failed, {} took too long, {} left out",
+            "{}: {} passed, {} flaky, {} failed, {} took too long, {} left out, {} not run",
             self.release,
             self.count(&["passed"]),
             self.count(&["flaky"]),
             self.count(&["failed"]),
             self.count(&["timeout"]),
             self.count(&["left-out"]),
+            self.count(&["not-run"]),
         );
         if let Some(torture) = &self.torture {
             text.push_str(&format!(
@@ -205,6 +206,7 @@ impl Results {
             "passed": self.count(&["passed"]),
             "flaky": self.named(&["flaky"]),
             "failed": self.named(&["failed"]),
+            "not_run": self.count(&["not-run"]),
             "took_too_long": self.named(&["timeout"]),
             "left_out": self.left_out,
             "said": self.said,
