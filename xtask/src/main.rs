@@ -122,7 +122,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "vm",
-        words: "[setup | list | [--tcg] [--minutes N] [--test TEXT] [ROW ...]]",
+        words: "[setup | list | [--tcg] [--built] [--minutes N] [--test TEXT] [ROW ...]]",
         help: "The engine's tests and what only other kernels can show, on Debian's kernels under qemu (root, Debian): the table in bench-results/vm.md",
         run: vm::vm_task,
     },

@@ -57,13 +57,15 @@ pub fn vm_task(words: &[String]) -> Outcome<()> {
 
 /// What the command line asks for.
 fn rows_of(words: &[&str]) -> Outcome<()> {
-    const USAGE: &str = "takes setup, list, or [--tcg] [--minutes N] [--test TEXT] [ROW ...]";
+    const USAGE: &str =
+        "takes setup, list, or [--tcg] [--built] [--minutes N] [--test TEXT] [ROW ...]";
     let mut asked: Vec<&Row> = Vec::new();
     let mut options = boot::Options::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
             "--tcg" => options.emulate = true,
+            "--built" => options.built = true,
             "--minutes" => match words.next().and_then(|word| word.parse().ok()) {
                 Some(minutes) => options.minutes = Some(minutes),
                 None => return failed(USAGE),
@@ -90,7 +92,7 @@ fn rows_of(words: &[&str]) -> Outcome<()> {
         let began = Instant::now();
         let programs = match built.entry(row.kernel.arch.debian) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(programs::ready(row)?),
+            Entry::Vacant(entry) => entry.insert(programs::ready(row, options.built)?),
         };
         match one(row, &options, programs) {
             Ok(true) => {}

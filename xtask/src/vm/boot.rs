@@ -18,6 +18,8 @@ use super::{emptied, shell};
 pub struct Options {
     /// Emulate where the processor itself could be used.
     pub emulate: bool,
+    /// Take the programs of the last build as they are.
+    pub built: bool,
     /// How long tests are begun, instead of what the row says.
     pub minutes: Option<u64>,
     /// Only tests with this in their names; the table is left as it is.

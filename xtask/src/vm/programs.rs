@@ -42,24 +42,16 @@ pub struct Programs {
     pub image: PathBuf,
 }
 
-/// Builds them for a row.
-pub fn ready(row: &Row) -> Outcome<Programs> {
+/// Builds them for a row; `built`: takes what the stage and cargo's directory hold already, which is
+/// enough where no tests are run.
+pub fn ready(row: &Row, built: bool) -> Outcome<Programs> {
     if row.kernel.arch != AMD64 {
         return arm64::ready();
     }
-    // Of the whole workspace, so that nothing is built twice with other features.
-    run(&mut cargo(&[
-        "build",
-        "--quiet",
-        "--workspace",
-        "--lib",
-        "--bins",
-    ]))?;
-    stage::stage_built(Build::Debug)?;
-    let mut tests = cargo(&["test", "--no-run", "--message-format=json", "--quiet"]);
-    tests.args(["--workspace", "--lib", "--test", "it"]);
-    let mut programs = programs(&output(&mut tests)?)?;
-    programs.retain(|it| PACKAGES.contains(&it.name.split("::").next().unwrap_or_default()));
+    let programs = match built {
+        true => Vec::new(),
+        false => build()?,
+    };
     let target = target_directory();
     let mut carried: BTreeSet<PathBuf> = programs.iter().map(|it| it.path.clone()).collect();
     carried.extend(
@@ -81,6 +73,24 @@ pub fn ready(row: &Row) -> Outcome<Programs> {
     carried.insert(target.join("stage"));
     let image = image_of(&carried, "amd64")?;
     Ok(Programs { programs, image })
+}
+
+/// Builds all and stages it.
+fn build() -> Outcome<Vec<Program>> {
+    // Of the whole workspace, so that nothing is built twice with other features.
+    run(&mut cargo(&[
+        "build",
+        "--quiet",
+        "--workspace",
+        "--lib",
+        "--bins",
+    ]))?;
+    stage::stage_built(Build::Debug)?;
+    let mut tests = cargo(&["test", "--no-run", "--message-format=json", "--quiet"]);
+    tests.args(["--workspace", "--lib", "--test", "it"]);
+    let mut programs = programs(&output(&mut tests)?)?;
+    programs.retain(|it| PACKAGES.contains(&it.name.split("::").next().unwrap_or_default()));
+    Ok(programs)
 }
 
 /// A library of ours. Those of procedural macros have a hash behind a dash.
