@@ -420,7 +420,7 @@ fn long_names_are_cut_and_in_the_end_short() {
         kernel_id: 5,
         ..one_kernel()
     };
-    for _ in 0..30_000 {
+    for _ in 0..40_000 {
         append(&mut writer, &event::encode(&dispatch, &[]));
     }
     let (trace, names) = some_trace(writer);
@@ -428,7 +428,7 @@ fn long_names_are_cut_and_in_the_end_short() {
     write(&trace, &names, &plan(directory.path())).unwrap();
     let table = fs::metadata(directory.path().join("r_kernel_trace.csv")).unwrap();
     // Each quotation mark is two characters.
-    let most = 2 * ((64 << 20) + 16 * records) + 30_000 * 1024;
+    let most = 2 * ((64 << 20) + 16 * records) + 40_000 * 1024;
     assert!(table.len() < most, "{} of {records}", table.len());
     let notes = fs::read_to_string(directory.path().join("r_notes.txt")).unwrap();
     assert!(notes.contains("rows have only the beginning"), "{notes}");
