@@ -74,7 +74,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     .more(
         "When that is reached, an attach detaches, writes what was recorded until then, and ends with code 36. In a program that \
          was started under the profiler, further records are counted as lost. Records wait in the directory for temporary \
-         files (TMPDIR). Of several processes each has its own limit. A file of results has at most some forty times the \
+         files (TMPDIR). Of several processes each has its own limit. A file of results has at most some seventy times the \
          bytes of the records, in most cases a few times.",
     ),
     Opt::new("stats", Summary, Shape::Boolean, Sets::Switch("ROCPROF_STATS"), "Write statistics per kernel and call").more(
