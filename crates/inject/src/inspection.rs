@@ -149,15 +149,19 @@ const ESRCH: i32 = 3;
 /// one with the /proc of another pid namespace (who was put into a container's mounts alone).
 fn blind(tid: Tid, status: &Status, start_ticks: u64) -> Option<&'static str> {
     // Where it cannot be inspected, the load itself has to tell.
-    let proc = match Place::root_of(tid).and_then(|root| root.processes_at("proc")) {
+    let root = Place::root_of(tid).ok()?;
+    let proc = match root.processes_at("proc") {
         Ok(proc) => proc,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Some("none is mounted in its root");
+        Err(error) => {
+            let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+            let empty = root.find("proc/self").is_err_and(|error| missing(&error));
+            return match error.kind() {
+                io::ErrorKind::NotFound => Some("none is mounted in its root"),
+                io::ErrorKind::Unsupported if empty => Some("none is mounted in its root"),
+                io::ErrorKind::Unsupported => Some("what is in its root is not the kernel's"),
+                _ => None,
+            };
         }
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            return Some("what is in its root is not the kernel's");
-        }
-        Err(_) => return None,
     };
     let shown = status.ns_tgid.iter().any(|inside| {
         proc.text(&format!(

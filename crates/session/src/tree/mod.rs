@@ -27,8 +27,9 @@ use watch::{Ready, Watch};
 
 /// Sessions at one time: each has a thread, some descriptors and a spool.
 const MOST: usize = 512;
-/// How long those that are attached wait at the beginning for those that are not.
-const LAGGARDS: Duration = Duration::from_secs(3);
+/// How long those that are attached, and record already, wait at the beginning for those that are not. A
+/// process that does not answer is given up before.
+const LAGGARDS: Duration = Duration::from_secs(15);
 /// How long the end waits for attaches that are under way.
 const LAST_ATTACH: Duration = Duration::from_secs(10);
 /// How often an attach to a process that came later is tried, and the pause before the second attempt; it
