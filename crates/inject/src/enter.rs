@@ -130,6 +130,9 @@ fn make_thread(
                 0,
             ];
             let base = hold.system_call("mmap", number::MMAP, args)?;
+            // The list of mappings was read before it.
+            look.memory()
+                .mapped(RemoteAddr::new(base), WHOLE_LEN as usize);
             let mappings = Mappings::at(RemoteAddr::new(base));
             let data = mappings.data;
             FaultPoint::Mapped.reached();

@@ -12,6 +12,9 @@ pub trait Answers: Send + Sync + std::fmt::Debug {
     /// How many of the `len` bytes at `at` may be read or written without waiting for anybody's
     /// file system. 0 where the first may not.
     fn answering(&self, at: u64, len: usize) -> usize;
+
+    /// The attacher has just mapped anonymous memory there: it answers.
+    fn mapped(&self, at: u64, len: usize);
 }
 
 /// The memory of a target, through one of its live threads. Nothing is stopped for it.
@@ -36,6 +39,14 @@ impl Memory {
         Memory {
             tid: tid.into(),
             answers: Some(answers),
+        }
+    }
+
+    /// The caller has just had anonymous memory mapped there, through a thread of the process. It is
+    /// not in a list of mappings that was read before, so this has to be told.
+    pub fn mapped(&self, at: RemoteAddr, len: usize) {
+        if let Some(answers) = &self.answers {
+            answers.mapped(at.get(), len);
         }
     }
 

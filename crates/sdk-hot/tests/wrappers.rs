@@ -36,6 +36,7 @@ typedef struct { size_t width, height, depth; } hipExtent;
 typedef struct { void *ptr; size_t pitch, xsize, ysize; } hipPitchedPtr;
 typedef struct { char reserved[64]; } hipIpcMemHandle_t;
 typedef hipIpcMemHandle_t hipIpcEventHandle_t;
+typedef struct { uint8_t bytes[16]; } hsa_fabric_handle_t;
 typedef struct { int x, y, z, w; unsigned f; } hipChannelFormatDesc;
 typedef struct { int type; int id; } hipMemLocation;
 typedef struct { uint64_t handle; } handle;

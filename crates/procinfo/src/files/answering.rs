@@ -82,6 +82,12 @@ impl Known {
         let left = range.map_or(0, |&(_, end)| end.saturating_sub(at));
         usize::try_from(left).unwrap_or(usize::MAX).min(len)
     }
+
+    /// Adds a range that lay in none.
+    fn add(&mut self, start: u64, end: u64) {
+        let at = self.ranges.partition_point(|&(known, _)| known < start);
+        self.ranges.insert(at, (start, end));
+    }
 }
 
 impl Answers for Answering {
@@ -92,7 +98,7 @@ impl Answers for Answering {
             return some;
         }
         drop(known);
-        // A stack that was mapped since; what we have mapped ourselves.
+        // A stack that was mapped since.
         let Ok(text) = kernel_text(format!("{}/maps", self.tid)) else {
             return some;
         };
@@ -102,6 +108,11 @@ impl Answers for Answering {
             read: Instant::now(),
         };
         known.answering(at, len)
+    }
+
+    fn mapped(&self, at: u64, len: usize) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.add(at, at.saturating_add(len as u64));
     }
 }
 
@@ -123,10 +134,18 @@ mod tests {
             ranges,
             [(0x1000, 0x3000), (0x5000, 0x6000), (0x8000, 0x9000)]
         );
-        let known = Known {
+        let mut known = Known {
             ranges,
             read: Instant::now(),
         };
+        // What an attacher mapped is known at once, whenever the list was read.
+        assert_eq!(known.answering(0x9000, 8), 0);
+        known.add(0x9000, 0xa000);
+        known.add(0x4000, 0x4800);
+        assert_eq!(
+            (known.answering(0x9000, 8), known.answering(0x4000, 8)),
+            (8, 8)
+        );
         for (at, len, some) in [
             (0x0, 8, 0),
             (0x1000, 8, 8),
