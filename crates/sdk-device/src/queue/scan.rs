@@ -101,12 +101,8 @@ pub fn look(
     while inner.next < written.min(limit) {
         let index = inner.next;
         if index < read {
-            // Another packet may be in its place by now.
-            if written > index.wrapping_add(inner.size) {
-                inner.lost += 1;
-            } else {
-                passed_by(state, inner, index);
-            }
+            let overwritten = written > index.wrapping_add(inner.size);
+            passed_by(state, inner, index, overwritten);
             inner.next += 1;
             continue;
         }
@@ -222,7 +218,18 @@ fn enqueue(state: &'static QueueState, inner: &mut Inner, dispatch: &Enqueued) {
 }
 
 /// A packet that was consumed before we looked at it. Its header is gone; its body may still tell what it was.
-fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
+fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, overwritten: bool) {
+    let launch = state.reserver(index);
+    if launch.is_none() && index < inner.ours_from {
+        // Rung and consumed before we came.
+        inner.others += 1;
+        return;
+    }
+    if overwritten {
+        // Another packet may be in its place by now.
+        inner.lost += 1;
+        return;
+    }
     let packet = Packet::at(inner.ring, inner.size, index);
     // SAFETY: the ring stays mapped while the queue lives; the body may be stale, which the look-up
     // below finds out.
@@ -232,12 +239,6 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64) {
     } else {
         image.dispatch()
     };
-    let launch = state.reserver(index);
-    if launch.is_none() && index < inner.ours_from {
-        // Rung and consumed before we came.
-        inner.others += 1;
-        return;
-    }
     // A barrier has zeros where a dispatch has its workgroup's size, which is never 0.
     if what.workgroup[0] == 0 || what.kernel_object == 0 {
         inner.others += 1;
