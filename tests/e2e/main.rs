@@ -25,6 +25,7 @@ mod markers;
 mod memory;
 mod memory_hip;
 mod mixing;
+mod model_counters;
 mod newer_hsa;
 mod no_entry;
 mod profiler;

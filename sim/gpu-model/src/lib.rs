@@ -9,6 +9,7 @@
 //!   feed it rings of their own.
 //! * [`plugin`] is the C edge: the function table that ROCr asks for, the aperture, one thread per queue.
 //! * [`Device`] is the same model for runtimes of our own.
+//! * [`pmu`]: hardware counters, by rules that are stated there.
 //! * [`log`] is the format of the log and its reader. **The log is the ground truth of the
 //!   project's tests**: it is written by the consumer of the packets, in the order of consumption,
 //!   one `write` per record before the packet's completion can be seen, so neither a killed process
@@ -20,6 +21,7 @@ pub mod engine;
 pub mod log;
 pub mod machine;
 pub mod plugin;
+pub mod pmu;
 pub mod settings;
 
 pub use machine::Machine;

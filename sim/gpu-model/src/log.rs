@@ -18,6 +18,8 @@
 //! | `sdma` | `ring idx db op at value`: any other SDMA packet; `value` is what it wrote, added, compared or raised |
 //! | `reads` | `ring idx count`: the program had read from a ring in device memory so often when its dispatch `idx` was taken (`MODEL_RING=device`) |
 //! | `stop` | `ring idx code need have`: the packet processor stopped the queue and told the runtime why (`code`, as in the queue's inactive signal: 1 a dispatch needs more scratch memory, 512 scratch memory for one dispatch has been used); `need have` are bytes per work-item |
+//! | `register` | `ring idx xcc op` (write, read) `reg` (address in words) `unit` (`GRBM_GFX_INDEX` at that moment) `value at` (where a read went): a command of packet `idx` accessed a register of the counters (see `pmu`) |
+//! | `pm4` | `ring idx at words control` (what was written to `CP_PERFMON_CNTL`, `-` for nothing) `reads` (of registers, of all XCCs) `enabled` (whether the queue's kernels count in SQ and SPI from now on) `over` (the queue whose counting a reset destroyed, -1 for none) `unknown` (a word that was not understood, 0 for none): the commands of vendor packet `idx` have been carried out |
 //! | `unknown` | `ring idx word`: the packet's first word; the queue stops there |
 //!
 //! Packet words: `ring` (address, which identifies a queue in the process), `idx`
@@ -99,6 +101,50 @@ pub struct Copy {
     pub end: u64,
 }
 
+/// An access to a register of the counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Register {
+    /// Address of the queue's ring.
+    pub ring: u64,
+    /// Index of the packet.
+    pub index: u64,
+    /// Which XCC accessed its own.
+    pub xcc: u32,
+    /// Write, else read.
+    pub write: bool,
+    /// Address in words.
+    pub register: u32,
+    /// `GRBM_GFX_INDEX` at that moment.
+    pub unit: u32,
+    /// What was written or read.
+    pub value: u32,
+    /// Where a value that was read went in memory, else 0.
+    pub at: u64,
+}
+
+/// The commands of a vendor packet.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pm4 {
+    /// Address of the queue's ring.
+    pub ring: u64,
+    /// Index of the packet.
+    pub index: u64,
+    /// Address of the commands.
+    pub at: u64,
+    /// Their length in 32-bit words.
+    pub words: u32,
+    /// What was written to `CP_PERFMON_CNTL` of XCC 0, in order.
+    pub control: Vec<u32>,
+    /// Registers read into memory, of all XCCs.
+    pub reads: u32,
+    /// The queue's `COMPUTE_PERFCOUNT_ENABLE` afterwards.
+    pub enabled: bool,
+    /// The queue whose counting a reset destroyed.
+    pub over: Option<u32>,
+    /// A word that was not understood, or 0.
+    pub unknown: u32,
+}
+
 /// What a record tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -153,6 +199,10 @@ pub enum Event {
         /// 1: PM4 commands, 2: barrier-value.
         format: u8,
     },
+    /// A register of the counters was accessed.
+    Register(Register),
+    /// The commands of a vendor packet were carried out.
+    Pm4(Pm4),
     /// Bytes were moved.
     Copy(Copy),
     /// Another SDMA packet.
@@ -291,6 +341,37 @@ impl fmt::Display for Record {
             Event::Vendor { packet, format } => {
                 write!(f, "vendor {} format={format}", Words(packet))
             }
+            Event::Register(r) => write!(
+                f,
+                "register ring={:#x} idx={} xcc={} op={} reg={:#x} unit={:#x} value={:#x} at={:#x}",
+                r.ring,
+                r.index,
+                r.xcc,
+                if r.write { "write" } else { "read" },
+                r.register,
+                r.unit,
+                r.value,
+                r.at
+            ),
+            Event::Pm4(p) => {
+                write!(
+                    f,
+                    "pm4 ring={:#x} idx={} at={:#x} words={} control=",
+                    p.ring, p.index, p.at, p.words
+                )?;
+                for (n, value) in p.control.iter().enumerate() {
+                    write!(f, "{}{value:#x}", if n > 0 { "," } else { "" })?;
+                }
+                let over = p.over.map_or(-1, i64::from);
+                write!(
+                    f,
+                    "{} reads={} enabled={} over={over} unknown={:#x}",
+                    if p.control.is_empty() { "-" } else { "" },
+                    p.reads,
+                    u8::from(p.enabled),
+                    p.unknown
+                )
+            }
             Event::Copy(c) => write!(
                 f,
                 "copy ring={:#x} idx={} db={} op={} bytes={} src={:#x} dst={:#x} start={} end={}",
@@ -399,6 +480,14 @@ impl<'a> Fields<'a> {
             Ok(out)
         }
     }
+    /// A list of any length; `-` is the empty one.
+    fn numbers(&self, key: &str) -> Result<Vec<u32>, String> {
+        let text = self.text(key)?;
+        let words = text.split(',').filter(|word| *word != "-");
+        words
+            .map(|word| Fields(HashMap::from([(key, word)])).number(key))
+            .collect()
+    }
     fn either(&self, key: &str, yes: &str, no: &str) -> Result<bool, String> {
         match self.text(key)? {
             text if text == yes => Ok(true),
@@ -461,6 +550,30 @@ impl<'a> Fields<'a> {
                 packet: self.packet()?,
                 format: self.number("format")?,
             },
+            "register" => Event::Register(Register {
+                ring: self.number("ring")?,
+                index: self.number("idx")?,
+                xcc: self.number("xcc")?,
+                write: self.either("op", "write", "read")?,
+                register: self.number("reg")?,
+                unit: self.number("unit")?,
+                value: self.number("value")?,
+                at: self.number("at")?,
+            }),
+            "pm4" => Event::Pm4(Pm4 {
+                ring: self.number("ring")?,
+                index: self.number("idx")?,
+                at: self.number("at")?,
+                words: self.number("words")?,
+                control: self.numbers("control")?,
+                reads: self.number("reads")?,
+                enabled: self.either("enabled", "1", "0")?,
+                over: match self.signed("over")? {
+                    -1 => None,
+                    queue => Some(u32::try_from(queue).map_err(|_| format!("over={queue}"))?),
+                },
+                unknown: self.number("unknown")?,
+            }),
             "copy" => Event::Copy(Copy {
                 ring: self.number("ring")?,
                 index: self.number("idx")?,
@@ -541,137 +654,4 @@ pub fn parse(text: &str) -> Result<Vec<Record>, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn packet() -> Packet {
-        Packet {
-            ring: 0x4a0_0000,
-            index: 70_000,
-            header: 0x1502,
-            signal: 0x7f_f100,
-            start: 11,
-            end: 12,
-            times_written: true,
-            doorbell: -1,
-        }
-    }
-
-    #[test]
-    fn every_kind_of_record_survives_the_log() {
-        let d = Dispatch {
-            packet: packet(),
-            format: 3,
-            setup: 3,
-            workgroup: [256, 2, 1],
-            grid: [65_536, 4, 1],
-            private_size: 16,
-            group_size: 128,
-            kernel_object: 0x10_0019_7d80,
-            kernarg: 0x11_0140_0000,
-        };
-        let copy = Copy {
-            ring: 1,
-            index: 2,
-            doorbell: 3,
-            rect: true,
-            bytes: 4,
-            src: 5,
-            dst: 6,
-            start: 7,
-            end: 8,
-        };
-        let mut events = vec![
-            Event::Model {
-                eager: true,
-                seed: 3,
-                kernel_ns: 4,
-            },
-            Event::Queue {
-                sdma: true,
-                ring: 1,
-                size: 2,
-                write_index_at: 3,
-                read_index_at: 4,
-                doorbell_at: 5,
-            },
-            Event::QueueEnd { index: 9 },
-            Event::Begin(d),
-            Event::Dispatch(Dispatch {
-                packet: Packet {
-                    times_written: false,
-                    ..packet()
-                },
-                ..d
-            }),
-            Event::Cut(d),
-            Event::Barrier {
-                packet: packet(),
-                or: true,
-                deps: [1, 0, 3, 0, u64::MAX],
-            },
-            Event::Vendor {
-                packet: packet(),
-                format: 2,
-            },
-            Event::Copy(copy),
-            Event::Copy(Copy {
-                rect: false,
-                ..copy
-            }),
-            Event::Reads {
-                ring: 1,
-                index: 2,
-                count: 3,
-            },
-            Event::Stop {
-                ring: 1,
-                index: 2,
-                code: 512,
-                need: 16,
-                have: 0,
-            },
-            Event::Unknown {
-                ring: 1,
-                index: 2,
-                word: 0xffff,
-            },
-        ];
-        events.extend(SDMA_OPS.map(|op| Event::Sdma {
-            ring: 1,
-            index: 2,
-            doorbell: -1,
-            op,
-            at: 5,
-            value: 6,
-        }));
-        let records: Vec<Record> = events
-            .into_iter()
-            .map(|event| Record {
-                time: 5,
-                pid: 6,
-                queue: 7,
-                event,
-            })
-            .collect();
-        let text: String = records.iter().map(Record::line).collect();
-        assert_eq!(text.lines().count(), records.len());
-        assert_eq!(parse(&text), Ok(records));
-    }
-
-    #[test]
-    fn a_damaged_log_is_refused() {
-        assert!(parse("t=1 pid=2 q=3 ev=queue-end idx=4").is_err());
-        assert!(
-            parse("t=1 pid=2 q=3 ev=queue-end\n")
-                .unwrap_err()
-                .starts_with("no idx")
-        );
-        assert!(
-            parse("t=1 pid=2 q=3 ev=surprise idx=4\n")
-                .unwrap_err()
-                .starts_with("ev=surprise")
-        );
-        assert!(parse("t=-1 pid=2 q=3 ev=queue-end idx=4\n").is_err());
-    }
-}
+mod tests;

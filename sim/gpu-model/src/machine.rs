@@ -1,6 +1,7 @@
 //! What the engine needs of the machine around it: memory, a clock, interrupts and a log.
 
 use crate::log::Event;
+use crate::pmu::Pmu;
 
 /// Memory as packets name it, time, interrupts and the log.
 ///
@@ -38,6 +39,10 @@ pub trait Machine {
     }
     /// How many reads of the ring went over the bus; None where that is not modelled.
     fn bus_reads(&self, _ring: u64) -> Option<u64> {
+        None
+    }
+    /// The device's counters; None where there are none, and vendor packets with commands are passed.
+    fn pmu(&self) -> Option<&Pmu> {
         None
     }
     /// Writes one record of queue `queue`; it must be out of the process when this returns.

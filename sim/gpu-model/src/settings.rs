@@ -1,5 +1,8 @@
 //! What the environment asks of the model.
 
+use crate::pmu::rules::CLOCK_MHZ;
+use crate::pmu::{Gpu, Rate, Rules};
+
 /// Settings, each from the variable that its comment names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -39,6 +42,13 @@ pub struct Settings {
     /// `MODEL_RING=device`: the rings of AQL queues are in device memory. Each access of the
     /// program's is trapped, and reads are counted (see the log's `reads`). Only with AMD's runtime.
     pub device_rings: bool,
+    /// `MODEL_GPU=XCCS,ENGINES,UNITS,ARRAYS`: what the device has, for its counters (see [`Gpu`]).
+    pub gpu: Gpu,
+    /// `MODEL_CLOCK_MHZ`: the clock that counters of cycles count (default 2100).
+    pub clock_mhz: u64,
+    /// `MODEL_RATES=GRID_X:BLOCK:EVENT:FACTOR[,...]`: kernels of this grid raise the event FACTOR
+    /// times where the rules have *f* (see [`crate::pmu::rules`]).
+    pub rates: Vec<Rate>,
 }
 
 impl Default for Settings {
@@ -58,6 +68,9 @@ impl Default for Settings {
             latch: true,
             remap: true,
             device_rings: false,
+            gpu: Gpu::default(),
+            clock_mhz: CLOCK_MHZ,
+            rates: Vec::new(),
         }
     }
 }
@@ -94,7 +107,22 @@ impl Settings {
             long_kernels
                 .push(parsed.ok_or_else(|| format!("MODEL_LONG_KERNEL: {pair} is not GRID_X:NS"))?);
         }
+        let gpu = match look("MODEL_GPU") {
+            None => default.gpu,
+            Some(text) => Gpu::parse(&text)
+                .ok_or_else(|| format!("MODEL_GPU={text}: not XCCS,ENGINES,UNITS,ARRAYS"))?,
+        };
+        let rate = |text: &str| {
+            Rate::parse(text)
+                .ok_or_else(|| format!("MODEL_RATES: {text} is not GRID_X:BLOCK:EVENT:FACTOR"))
+        };
+        let rates = look("MODEL_RATES").map_or(Ok(Vec::new()), |text| {
+            text.split(',').map(rate).collect::<Result<_, _>>()
+        })?;
         Ok(Settings {
+            gpu,
+            clock_mhz: number("MODEL_CLOCK_MHZ", default.clock_mhz)?,
+            rates,
             log: look("MODEL_LOG"),
             debug: switch("MODEL_DEBUG")?,
             kernel_ns: number("MODEL_KERNEL_NS", default.kernel_ns)?,
@@ -115,6 +143,15 @@ impl Settings {
                 Some(text) => return Err(format!("MODEL_RING={text}: neither host nor device")),
             },
         })
+    }
+
+    /// What the counters count.
+    pub fn rules(&self) -> Rules {
+        Rules {
+            gpu: self.gpu,
+            clock_mhz: self.clock_mhz,
+            rates: self.rates.clone(),
+        }
     }
 
     /// How long a kernel with this grid takes, in ns; and whether a rule of its own says so.
@@ -162,6 +199,9 @@ mod tests {
             ("MODEL_LATCH", "0"),
             ("MODEL_REMAP", "0"),
             ("MODEL_RING", "device"),
+            ("MODEL_GPU", "8,32,304,1"),
+            ("MODEL_CLOCK_MHZ", "1000"),
+            ("MODEL_RATES", "64:SQ:26:10,128:TCC:3:0"),
         ])
         .unwrap();
         assert_eq!(s.log.as_deref(), Some("/x"));
@@ -172,6 +212,7 @@ mod tests {
             ((1000, true), (30_000_000_000, true), (7, false))
         );
         assert_eq!((s.seed, s.jitter), (9, 15));
+        assert_eq!((s.gpu.xccs, s.clock_mhz, s.rates.len()), (8, 1000, 2));
     }
 
     #[test]
@@ -183,6 +224,10 @@ mod tests {
         assert_eq!(
             read(&[("MODEL_LONG_KERNEL", "64")]),
             Err("MODEL_LONG_KERNEL: 64 is not GRID_X:NS".into())
+        );
+        assert_eq!(
+            read(&[("MODEL_RATES", "64:XX:1:1")]),
+            Err("MODEL_RATES: 64:XX:1:1 is not GRID_X:BLOCK:EVENT:FACTOR".into())
         );
         assert_eq!(
             read(&[("MODEL_KERNEL_NS", "-1")]),

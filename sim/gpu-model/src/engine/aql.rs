@@ -9,11 +9,14 @@
 //! back to zero. Memory that the runtime gave for one dispatch only is returned in the same way.
 //!
 //! A dispatch may be a vendor packet, as on gfx1250 ([`EXT_DISPATCH`]): it waits for the one signal
-//! that it names and then runs like any other. Other vendor packets are passed.
+//! that it names and then runs like any other. One with PM4 commands ([`PM4`]) has them carried out
+//! by the counters' registers ([`crate::pmu`]). Other vendor packets are passed.
 
 use super::{Dice, Place, Step, signal};
 use crate::log::{Dispatch, Event, Packet};
 use crate::machine::Machine;
+use crate::pmu::pm4::{Buffer, Issuer};
+use crate::pmu::{Pmu, Work};
 use crate::settings::Settings;
 use std::sync::Arc;
 
@@ -29,6 +32,8 @@ mod packet_type {
     pub const BARRIER_OR: u16 = 5;
 }
 
+/// `format` of a vendor packet with PM4 commands (source: `docs/sources.md#counters`).
+const PM4: u8 = 1;
 /// `format` of a vendor packet that waits for a signal (source: hsa/hsa_ext_amd.h).
 const BARRIER_VALUE: u8 = 2;
 /// `format` of a vendor packet that dispatches a kernel (source: `docs/sources.md#hsa-newer`).
@@ -113,6 +118,8 @@ pub struct AqlQueue {
     latched: Option<bool>,
     /// Which mapping that was.
     mapping: u64,
+    /// `COMPUTE_PERFCOUNT_ENABLE`: whether SQ and SPI count its kernels.
+    perfcount: bool,
 }
 
 impl AqlQueue {
@@ -135,6 +142,7 @@ impl AqlQueue {
             },
             latched: None,
             mapping: machine.mappings(),
+            perfcount: false,
         }
     }
 
@@ -150,6 +158,9 @@ impl AqlQueue {
                     return Step::Busy(until - now);
                 }
                 dispatch.packet.end = now;
+                if let Some(pmu) = machine.pmu() {
+                    pmu.end(self.place.number, now);
+                }
                 machine.firmware_log(self.place.number, dispatch.packet.index, true, now);
                 self.finish(machine, dispatch.packet, Event::Dispatch(dispatch));
                 if dispatch.private_size != 0 && self.properties(machine) & USE_SCRATCH_ONCE != 0 {
@@ -173,6 +184,9 @@ impl AqlQueue {
     pub(super) fn end(&mut self, machine: &impl Machine) {
         if let State::Kernel { mut dispatch, .. } = self.state {
             dispatch.packet.end = machine.now();
+            if let Some(pmu) = machine.pmu() {
+                pmu.end(self.place.number, dispatch.packet.end);
+            }
             dispatch.packet.times_written = false;
             machine.log(self.place.number, &Event::Cut(dispatch));
         }
@@ -415,6 +429,10 @@ impl AqlQueue {
         }
         let begin = dispatch.packet.start;
         machine.firmware_log(self.place.number, dispatch.packet.index, false, begin);
+        if let Some(pmu) = machine.pmu() {
+            let work = Work::new(dispatch.grid, dispatch.workgroup, self.perfcount);
+            pmu.begin(self.place.number, work, begin, ns);
+        }
         self.release(machine);
         self.state = State::Kernel {
             dispatch,
@@ -448,7 +466,14 @@ impl AqlQueue {
         if kind == packet_type::VENDOR && format == EXT_DISPATCH {
             return self.launch(machine, words, doorbell);
         }
-        let packet = self.packet(machine, words, doorbell);
+        let mut packet = self.packet(machine, words, doorbell);
+        if kind == packet_type::VENDOR
+            && format == PM4
+            && let Some(pmu) = machine.pmu()
+        {
+            self.commands(machine, pmu, words);
+            packet.end = machine.now();
+        }
         let event = match kind {
             packet_type::VENDOR => Event::Vendor { packet, format },
             _ => Event::Barrier {
@@ -459,6 +484,21 @@ impl AqlQueue {
         };
         self.release(machine);
         self.finish(machine, packet, event)
+    }
+
+    /// Carries out the commands of a vendor packet.
+    fn commands(&mut self, machine: &impl Machine, pmu: &Pmu, words: [u64; 8]) {
+        let Some(buffer) = Buffer::of_packet(words) else {
+            return;
+        };
+        let mut issuer = Issuer {
+            queue: self.place.number,
+            ring: self.place.ring,
+            index: self.read,
+            enabled: self.perfcount,
+        };
+        pmu.execute(machine, &mut issuer, buffer);
+        self.perfcount = issuer.enabled;
     }
 
     /// Logs a packet, then lets the application see that it is done.

@@ -178,4 +178,4 @@ impl Dice {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,17 +2,19 @@
 
 use super::*;
 use crate::log::{Event, Packet};
+use crate::pmu::Pmu;
 use std::cell::{Cell, RefCell};
 
 /// Memory from address 0 on, a clock that only the test moves, and a log.
-struct Bench {
+pub(crate) struct Bench {
     memory: RefCell<Vec<u8>>,
-    now: Cell<u64>,
+    pub(crate) now: Cell<u64>,
     raised: RefCell<Vec<u32>>,
-    log: RefCell<Vec<(u32, Event)>>,
+    pub(crate) log: RefCell<Vec<(u32, Event)>>,
     /// What signal 0 held when the last record was written: shows that the log comes before the completion.
     value_at_log: Cell<u64>,
     mappings: Cell<u64>,
+    pub(crate) pmu: Pmu,
 }
 
 const QUEUE: u64 = 0x1000;
@@ -28,7 +30,7 @@ const READ: u64 = QUEUE + 128;
 const PROPERTIES: u64 = QUEUE + 180;
 
 impl Bench {
-    fn new() -> Bench {
+    pub(crate) fn new() -> Bench {
         let bench = Bench {
             memory: RefCell::new(vec![0; 0x2_0000]),
             now: Cell::new(1_000),
@@ -36,6 +38,7 @@ impl Bench {
             log: RefCell::default(),
             value_at_log: Cell::new(0),
             mappings: Cell::new(0),
+            pmu: Pmu::new(Settings::default().rules()),
         };
         bench.store_u64(QUEUE + 16, DOORBELL_SIGNAL);
         bench.store_u64(DOORBELL_SIGNAL + 8, DOORBELL);
@@ -119,6 +122,9 @@ impl Machine for Bench {
     }
     fn mappings(&self) -> u64 {
         self.mappings.get()
+    }
+    fn pmu(&self) -> Option<&Pmu> {
+        Some(&self.pmu)
     }
     fn log(&self, queue: u32, event: &Event) {
         self.value_at_log.set(self.load_u64(SIGNAL + 8));
@@ -775,4 +781,45 @@ fn times_are_spread_around_theirs() {
     let mut again = super::Dice::new(5, 0);
     again.spread(1000, 0);
     assert_eq!(again.spread(100_000, 20), times[0], "the seed decides");
+}
+
+#[test]
+fn the_commands_of_a_vendor_packet_are_carried_out_before_it_completes() {
+    let bench = Bench::new();
+    let mut queue = aql(&bench, Settings::default());
+    // SET_SH_REG COMPUTE_PERFCOUNT_ENABLE 1
+    let commands = 0x1_0000u64;
+    for (n, word) in [0xc001_7600u32, 0x20b, 1].into_iter().enumerate() {
+        bench.store_u32(commands + 4 * n as u64, word);
+    }
+    let vendor = [
+        1 << 16 | 0xc002_3f00 << 32,
+        commands,
+        10 << 32 | 3 | 0x1080_0000,
+        0,
+        0,
+        0,
+        0,
+        SIGNAL,
+    ];
+    bench.put(0, vendor);
+    bench.put(1, dispatch(512, 0));
+    bench.store_u64(WRITE, 2);
+    bench.ring(1);
+    assert_eq!(queue.step(&bench), Step::Progress);
+    let events = bench.events();
+    let [
+        Event::Register(register),
+        Event::Pm4(pm4),
+        Event::Vendor { format: 1, .. },
+    ] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!(
+        (register.write, register.register, register.value),
+        (true, 0x2e0b, 1)
+    );
+    assert_eq!((pm4.words, pm4.enabled, pm4.unknown), (3, true, 0));
+    assert_eq!(bench.load_u64(SIGNAL + 8), 0);
 }

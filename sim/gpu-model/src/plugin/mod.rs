@@ -17,6 +17,7 @@ pub use device::{Device, Served};
 use crate::engine::Place;
 use crate::log::{Event, Record};
 use crate::machine::Machine;
+use crate::pmu::Pmu;
 use crate::settings::Settings;
 use aperture::Aperture;
 use firmware_log::FirmwareLog;
@@ -115,6 +116,7 @@ struct Shared {
     firmware_log: Option<FirmwareLog>,
     /// How often queues were mapped anew.
     mappings: AtomicU64,
+    pmu: Pmu,
 }
 
 /// A test must never go on with a model that cannot do what was asked for, or with a log that has holes.
@@ -138,6 +140,7 @@ impl Shared {
             .map(|dir| FirmwareLog::new(dir, settings.firmware_slots, settings.firmware_counts));
         Shared {
             firmware_log,
+            pmu: Pmu::new(settings.rules()),
             settings: Arc::new(settings),
             aperture: Aperture::default(),
             interrupt: Mutex::new(None),
@@ -231,6 +234,9 @@ impl Machine for Shared {
     }
     fn mappings(&self) -> u64 {
         self.mappings.load(Ordering::Acquire)
+    }
+    fn pmu(&self) -> Option<&Pmu> {
+        Some(&self.pmu)
     }
     fn bus_reads(&self, ring: u64) -> Option<u64> {
         bus::reads(ring)

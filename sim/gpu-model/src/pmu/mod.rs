@@ -1,0 +1,201 @@
+//! Performance counters: the registers that PM4 commands select, start, sample and read them by,
+//! and what they count.
+//!
+//! * [`Gpu`]: how many of what the device has.
+//! * [`rules`]: **what each counter counts.** Tests compare with these rules, so they are stated
+//!   there and nowhere else.
+//! * [`registers`]: addresses, and which write of a register counts for which unit.
+//! * [`pm4`]: the commands of an indirect buffer.
+//!
+//! As on the device there is one set of counters for all queues and processes. A reset by one
+//! queue's commands destroys what another queue was counting, and its selects take the other's
+//! place. What a read gives is what the last sample latched.
+
+pub mod gpu;
+pub mod pm4;
+pub mod registers;
+pub mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use gpu::Gpu;
+pub use rules::{Rate, Rules, Work};
+
+use registers::{Banked, Counter};
+use rules::Tally;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The counters of one device, which all its queues share.
+#[derive(Debug)]
+pub struct Pmu(Mutex<Device>);
+
+/// A kernel that runs.
+#[derive(Debug)]
+struct Running {
+    queue: u32,
+    work: Work,
+    start: u64,
+    /// How long it takes, in ns.
+    takes: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Device {
+    rules: Rules,
+    xccs: Vec<Xcc>,
+    running: Vec<Running>,
+}
+
+/// What one accelerator complex die has of its own.
+#[derive(Debug, Default)]
+struct Xcc {
+    /// `GRBM_GFX_INDEX`: which units the next register access means.
+    index: u32,
+    registers: Banked,
+    /// Since when the counters count; none while they are stopped.
+    since: Option<u64>,
+    /// Which queue's commands made them count.
+    owner: Option<u32>,
+    tally: Tally,
+    /// What the last sample saw.
+    latched: Tally,
+}
+
+/// `CP_PERFMON_CNTL` as it is written: bits 0-3 are the state, bit 10 takes a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Control(u32);
+
+impl Control {
+    const SAMPLE: u32 = 1 << 10;
+    const RESET: u32 = 0;
+    const RUN: u32 = 1;
+
+    fn state(self) -> u32 {
+        self.0 & 0xf
+    }
+}
+
+impl Pmu {
+    /// Counters of a device that count by these rules. Nothing is selected, nothing counts.
+    pub fn new(rules: Rules) -> Pmu {
+        let xccs = (0..rules.gpu.xccs).map(|_| Xcc::default()).collect();
+        Pmu(Mutex::new(Device {
+            rules,
+            xccs,
+            running: Vec::new(),
+        }))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Device> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A kernel of `queue` begins at `start` and will take `takes` ns.
+    pub fn begin(&self, queue: u32, work: Work, start: u64, takes: u64) {
+        let mut device = self.lock();
+        device.running.push(Running {
+            queue,
+            work,
+            start,
+            takes: takes.max(1),
+        });
+    }
+
+    /// The kernel of `queue` has ended. A queue runs one at a time in this model.
+    pub fn end(&self, queue: u32, end: u64) {
+        let mut device = self.lock();
+        let Some(at) = device.running.iter().position(|r| r.queue == queue) else {
+            return;
+        };
+        let ended = device.running.swap_remove(at);
+        let takes = end.saturating_sub(ended.start).max(1);
+        let others: Vec<u64> = device.running.iter().map(|r| r.start).collect();
+        for xcc in &mut device.xccs {
+            if let Some(since) = xcc.since {
+                let seen = end.saturating_sub(ended.start.max(since)).min(takes);
+                xcc.tally.add(&ended.work, seen, takes);
+                xcc.tally.busy(ended.start.max(since), end, &others);
+            }
+        }
+    }
+}
+
+impl Device {
+    /// Writes `CP_PERFMON_CNTL` of one XCC; returns the queue whose counting this destroyed.
+    fn control(&mut self, xcc: usize, queue: u32, value: u32, now: u64) -> Option<u32> {
+        let control = Control(value);
+        if value & Control::SAMPLE != 0 {
+            self.xccs[xcc].latched = self.tally(xcc, now);
+        }
+        match control.state() {
+            Control::RESET => {
+                let xcc = &mut self.xccs[xcc];
+                let destroyed = xcc.owner.take().filter(|owner| *owner != queue);
+                xcc.tally = Tally::default();
+                xcc.latched = Tally::default();
+                xcc.since = None;
+                destroyed
+            }
+            Control::RUN => {
+                let xcc = &mut self.xccs[xcc];
+                // A sample while they count is written as run, too, and changes nothing.
+                if xcc.since.is_none() {
+                    xcc.owner = Some(queue);
+                    xcc.since = Some(now);
+                }
+                None
+            }
+            // Stopped, in whichever way: what was counted stays.
+            _ => {
+                let tally = self.tally(xcc, now);
+                let xcc = &mut self.xccs[xcc];
+                xcc.tally = tally;
+                xcc.since = None;
+                if xcc.owner == Some(queue) {
+                    xcc.owner = None;
+                }
+                None
+            }
+        }
+    }
+
+    /// What one XCC has counted until now, with the shares of the kernels that still run.
+    fn tally(&self, xcc: usize, now: u64) -> Tally {
+        let xcc = &self.xccs[xcc];
+        let mut tally = xcc.tally.clone();
+        let Some(since) = xcc.since else {
+            return tally;
+        };
+        let starts: Vec<u64> = self.running.iter().map(|r| r.start).collect();
+        for running in &self.running {
+            let from = running.start.max(since);
+            let seen = now.saturating_sub(from).min(running.takes);
+            tally.add(&running.work, seen, running.takes);
+        }
+        if let Some(first) = starts.iter().min() {
+            tally.busy((*first).max(since), now, &[]);
+        }
+        tally.count(since, now);
+        tally
+    }
+
+    /// What a read of a register gives: the latched value's low or high half for a counter, else
+    /// what was written.
+    fn read(&self, xcc: usize, register: u32) -> u32 {
+        let x = &self.xccs[xcc];
+        let unit = registers::Unit::of(x.index);
+        let Some((counter, high)) = Counter::read_by(register) else {
+            return x.registers.get(register, unit).unwrap_or(0);
+        };
+        let select = |slot: usize| {
+            let register = counter.block.slots.get(slot)?.select;
+            Some(x.registers.get(register, unit)? & counter.block.events)
+        };
+        let value = select(counter.slot).map_or(0, |event| {
+            let before = counter.slot.checked_sub(1).and_then(select);
+            self.rules
+                .value(&x.latched, counter.block, event, before, xcc as u32, unit)
+        });
+        (if high { value >> 32 } else { value }) as u32
+    }
+}

@@ -1,0 +1,231 @@
+//! The commands of an indirect buffer.
+//!
+//! AMD's library makes seven kinds for counters (`docs/sources.md#counters`); they are carried out
+//! by each XCC for itself. Other commands are passed by their length, and said in the log.
+
+use super::registers::{COMPUTE_PERFCOUNT_ENABLE, CP_PERFMON_CNTL, GRBM_GFX_INDEX, Unit};
+use super::{Device, Pmu};
+use crate::log::{Event, Pm4, Register};
+use crate::machine::Machine;
+
+/// Numbers of commands (bits 8-15 of a header whose bits 30-31 are set).
+mod opcode {
+    pub const NOP: u32 = 0x10;
+    pub const PRED_EXEC: u32 = 0x23;
+    pub const INDIRECT_BUFFER: u32 = 0x3f;
+    pub const COPY_DATA: u32 = 0x40;
+    pub const EVENT_WRITE: u32 = 0x46;
+    pub const ACQUIRE_MEM: u32 = 0x58;
+    pub const SET_SH_REG: u32 = 0x76;
+    pub const SET_UCONFIG_REG: u32 = 0x79;
+}
+
+/// First register of [`opcode::SET_SH_REG`]'s range.
+const SH: u32 = 0x2c00;
+/// First register of [`opcode::SET_UCONFIG_REG`]'s range.
+const UCONFIG: u32 = 0xc000;
+
+/// Sources of `COPY_DATA`: a register, a counter's register, memory (by either way), a value in the
+/// command.
+mod source {
+    pub const REGISTER: u32 = 0;
+    pub const MEMORY: u32 = 1;
+    pub const L2: u32 = 2;
+    pub const COUNTER: u32 = 4;
+    pub const IMMEDIATE: u32 = 5;
+}
+
+/// Destinations of `COPY_DATA`.
+mod destination {
+    pub const REGISTER: u32 = 0;
+    pub const L2: u32 = 2;
+    pub const COUNTER: u32 = 4;
+    pub const MEMORY: u32 = 5;
+}
+
+/// Where an indirect buffer is, as a vendor packet of format 1 names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Buffer {
+    /// Its address.
+    pub at: u64,
+    /// Its length in 32-bit words.
+    pub words: u32,
+}
+
+impl Buffer {
+    /// Reads the vendor packet; none if its command is no `INDIRECT_BUFFER`.
+    pub fn of_packet(words: [u64; 8]) -> Option<Buffer> {
+        let half = |n: usize| (words[n / 2] >> (32 * (n % 2))) as u32;
+        (opcode_of(half(1)) == Some(opcode::INDIRECT_BUFFER)).then(|| Buffer {
+            at: u64::from(half(2) & !3) | u64::from(half(3) & 0xffff) << 32,
+            words: half(4) & 0xf_ffff,
+        })
+    }
+}
+
+fn opcode_of(header: u32) -> Option<u32> {
+    (header >> 30 == 3).then_some(header >> 8 & 0xff)
+}
+
+/// Whose commands they are.
+#[derive(Debug)]
+pub struct Issuer {
+    /// Number of the queue.
+    pub queue: u32,
+    /// Address of its ring, for the log.
+    pub ring: u64,
+    /// Index of the packet.
+    pub index: u64,
+    /// The queue's `COMPUTE_PERFCOUNT_ENABLE`.
+    pub enabled: bool,
+}
+
+impl Pmu {
+    /// Carries out a buffer's commands, one XCC after the other, and logs each access of a
+    /// register, then the buffer.
+    pub fn execute(&self, machine: &impl Machine, issuer: &mut Issuer, buffer: Buffer) {
+        let words: Vec<u32> = (0..u64::from(buffer.words))
+            .map(|n| machine.load_u32(buffer.at + 4 * n))
+            .collect();
+        let mut device = self.lock();
+        let mut done = Pm4 {
+            ring: issuer.ring,
+            index: issuer.index,
+            at: buffer.at,
+            words: buffer.words,
+            ..Pm4::default()
+        };
+        let now = machine.now();
+        for xcc in 0..device.xccs.len() {
+            let mut run = Run {
+                machine,
+                device: &mut device,
+                issuer,
+                done: &mut done,
+                xcc,
+                now,
+            };
+            run.all(&words);
+        }
+        done.enabled = issuer.enabled;
+        machine.log(issuer.queue, &Event::Pm4(done));
+    }
+}
+
+struct Run<'a, M> {
+    machine: &'a M,
+    device: &'a mut Device,
+    issuer: &'a mut Issuer,
+    done: &'a mut Pm4,
+    xcc: usize,
+    now: u64,
+}
+
+impl<M: Machine> Run<'_, M> {
+    fn all(&mut self, words: &[u32]) {
+        let mut at = 0;
+        while let Some(header) = words.get(at) {
+            let length = (header >> 16 & 0x3fff) as usize + 1;
+            let body = words.get(at + 1..at + 1 + length);
+            let (Some(opcode), Some(body)) = (opcode_of(*header), body) else {
+                // No command, or one that the buffer's end cuts off: nothing behind it can be
+                // found.
+                self.done.unknown = *header;
+                return;
+            };
+            at += 1 + length;
+            match opcode {
+                opcode::PRED_EXEC => {
+                    if body[0] >> 24 >> self.xcc & 1 == 0 {
+                        at += (body[0] & 0x3fff) as usize;
+                    }
+                }
+                opcode::SET_UCONFIG_REG => self.set(UCONFIG, body),
+                opcode::SET_SH_REG => self.set(SH, body),
+                opcode::COPY_DATA if length >= 5 => self.copy(body),
+                // A queue's kernels run one after another here, so those before this packet have
+                // ended; and memory is coherent.
+                opcode::EVENT_WRITE | opcode::ACQUIRE_MEM | opcode::NOP => {}
+                _ => self.done.unknown = *header,
+            }
+        }
+    }
+
+    /// Registers from one on.
+    fn set(&mut self, base: u32, body: &[u32]) {
+        for (register, value) in (base + (body[0] & 0xffff)..).zip(&body[1..]) {
+            self.write(register, *value);
+        }
+    }
+
+    fn write(&mut self, register: u32, value: u32) {
+        let unit = self.device.xccs[self.xcc].index;
+        self.log(true, register, unit, value, 0);
+        match register {
+            GRBM_GFX_INDEX => self.device.xccs[self.xcc].index = value,
+            COMPUTE_PERFCOUNT_ENABLE => self.issuer.enabled = value & 1 != 0,
+            CP_PERFMON_CNTL => {
+                let queue = self.issuer.queue;
+                let over = self.device.control(self.xcc, queue, value, self.now);
+                if self.xcc == 0 {
+                    self.done.control.push(value);
+                }
+                self.done.over = self.done.over.or(over);
+            }
+            _ => {
+                let registers = &mut self.device.xccs[self.xcc].registers;
+                registers.set(register, Unit::of(unit), value);
+            }
+        }
+    }
+
+    fn copy(&mut self, body: &[u32]) {
+        let (from, to) = (body[0] & 0xf, body[0] >> 8 & 0xf);
+        let address = |n: usize| u64::from(body[n]) | u64::from(body[n + 1]) << 32;
+        let (src, dst) = (address(1), address(3));
+        let halves = if body[0] >> 16 & 1 == 1 { 2 } else { 1 };
+        for half in 0..halves {
+            let register = |base: u64| (base as u32).wrapping_add(half);
+            let memory = |base: u64| base + 4 * u64::from(half);
+            let value = match from {
+                source::REGISTER | source::COUNTER => self.device.read(self.xcc, register(src)),
+                source::MEMORY | source::L2 => self.machine.load_u32(memory(src)),
+                source::IMMEDIATE => body[1 + half as usize],
+                _ => {
+                    self.done.unknown = body[0];
+                    return;
+                }
+            };
+            match to {
+                destination::REGISTER | destination::COUNTER => self.write(register(dst), value),
+                destination::L2 | destination::MEMORY => {
+                    self.machine.store_u32(memory(dst), value);
+                    if matches!(from, source::REGISTER | source::COUNTER) {
+                        self.done.reads += 1;
+                        let index = self.device.xccs[self.xcc].index;
+                        self.log(false, register(src), index, value, memory(dst));
+                    }
+                }
+                _ => {
+                    self.done.unknown = body[0];
+                    return;
+                }
+            }
+        }
+    }
+
+    fn log(&self, write: bool, register: u32, unit: u32, value: u32, at: u64) {
+        let access = Register {
+            ring: self.issuer.ring,
+            index: self.issuer.index,
+            xcc: self.xcc as u32,
+            write,
+            register,
+            unit,
+            value,
+            at,
+        };
+        self.machine
+            .log(self.issuer.queue, &Event::Register(access));
+    }
+}

@@ -1,0 +1,256 @@
+//! Windows of counting, in commands of our own making.
+
+use super::pm4::{Buffer, Issuer};
+use super::registers::{CP_PERFMON_CNTL, GRBM_GFX_INDEX};
+use super::*;
+use crate::engine::tests::Bench;
+use crate::log::Event;
+use crate::machine::Machine;
+use crate::settings::Settings;
+
+const COMMANDS: u64 = 0x8000;
+const OUTPUT: u64 = 0x1_0000;
+const ALL: u32 = 0xe000_0000;
+
+fn uconfig(register: u32, value: u32) -> Vec<u32> {
+    vec![0xc001_7900, register - 0xc000, value]
+}
+
+fn enable() -> Vec<u32> {
+    vec![0xc001_7600, 0x20b, 1]
+}
+
+fn read(register: u32, to: u64) -> Vec<u32> {
+    vec![
+        0xc004_4000,
+        5 << 8,
+        register,
+        0,
+        to as u32,
+        (to >> 32) as u32,
+    ]
+}
+
+/// Reset, these selects for all units, run; and the queue's kernels count.
+fn start(selects: &[(u32, u32)]) -> Vec<u32> {
+    let mut words = uconfig(CP_PERFMON_CNTL, 0);
+    words.extend(uconfig(GRBM_GFX_INDEX, ALL));
+    for (register, value) in selects {
+        words.extend(uconfig(*register, *value));
+    }
+    words.extend(enable());
+    words.extend(uconfig(CP_PERFMON_CNTL, 1));
+    words
+}
+
+/// A sample, and the read of these registers of engine `engine` into consecutive words.
+fn sample(engine: u32, registers: &[u32]) -> Vec<u32> {
+    let mut words = uconfig(CP_PERFMON_CNTL, 0x401);
+    words.extend(uconfig(GRBM_GFX_INDEX, 0x6000_0000 | engine << 16));
+    for (n, register) in registers.iter().enumerate() {
+        words.extend(read(*register, OUTPUT + 4 * n as u64));
+    }
+    words
+}
+
+/// Has a queue carry out the commands; returns whether its kernels count now.
+fn execute(bench: &Bench, queue: u32, words: &[u32]) -> bool {
+    for (n, word) in words.iter().enumerate() {
+        bench.store_u32(COMMANDS + 4 * n as u64, *word);
+    }
+    let mut issuer = Issuer {
+        queue,
+        ring: 0,
+        index: 0,
+        enabled: false,
+    };
+    let buffer = Buffer {
+        at: COMMANDS,
+        words: words.len() as u32,
+    };
+    bench.pmu.execute(bench, &mut issuer, buffer);
+    issuer.enabled
+}
+
+/// A kernel of 20 workgroups of 100 work-items (two waves each).
+fn work() -> Work {
+    Work::new([2000, 1, 1], [100, 1, 1], true)
+}
+
+/// Lets a kernel of `queue` run for so many ns.
+fn kernel(bench: &Bench, queue: u32, work: Work, ns: u64) {
+    let begin = bench.now.get();
+    bench.pmu.begin(queue, work, begin, ns);
+    bench.now.set(begin + ns);
+    bench.pmu.end(queue, begin + ns);
+}
+
+fn output(bench: &Bench, words: usize) -> Vec<u32> {
+    (0..words as u64)
+        .map(|n| bench.load_u32(OUTPUT + 4 * n))
+        .collect()
+}
+
+fn last(bench: &Bench) -> crate::log::Pm4 {
+    match bench.log.borrow().last() {
+        Some((_, Event::Pm4(pm4))) => pm4.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// SQ_WAVES and SQ_INSTS_VALU, GRBM_GUI_ACTIVE.
+const SELECTS: [(u32, u32); 3] = [(0xd9c0, 0xf0f_f004), (0xd9c1, 0xf0f_f01a), (0xd840, 2)];
+const READS: [u32; 4] = [0xd1c0, 0xd1c1, 0xd1c2, 0xd040];
+
+#[test]
+fn a_window_holds_what_ran_in_it() {
+    let bench = Bench::new();
+    kernel(&bench, 1, work(), 500);
+    assert!(execute(&bench, 1, &start(&SELECTS)));
+    kernel(&bench, 1, work(), 1000);
+    // 20 workgroups on 8 engines: 3 on the first four, 2 on the others.
+    for (engine, waves) in [(0, 6), (3, 6), (4, 4), (7, 4), (8, 0)] {
+        execute(&bench, 1, &sample(engine, &READS));
+        // 26 mod 7 + 1 instructions a wave, 2.1 cycles a ns.
+        assert_eq!(output(&bench, 4), [waves, 0, waves * 6, 2100], "{engine}");
+    }
+    let pm4 = last(&bench);
+    assert_eq!((pm4.control, pm4.reads, pm4.unknown), (vec![0x401], 4, 0));
+    // What follows the sample is not in it.
+    kernel(&bench, 1, work(), 1000);
+    execute(&bench, 1, &sample(0, &READS)[3..]);
+    assert_eq!(output(&bench, 1), [6]);
+}
+
+#[test]
+fn what_another_queue_starts_destroys_a_window() {
+    let bench = Bench::new();
+    execute(&bench, 1, &start(&SELECTS));
+    assert_eq!(last(&bench).over, None);
+    kernel(&bench, 1, work(), 1000);
+    execute(&bench, 2, &start(&[(0xd9c0, 26)]));
+    assert_eq!(last(&bench).over, Some(1));
+    execute(&bench, 1, &sample(0, &READS));
+    assert_eq!(output(&bench, 4), [0, 0, 0, 0]);
+    // Its select holds, too.
+    kernel(&bench, 1, work(), 1000);
+    execute(&bench, 1, &sample(0, &READS));
+    assert_eq!(output(&bench, 1), [36]);
+}
+
+#[test]
+fn a_kernel_counts_evenly_over_its_time() {
+    let bench = Bench::new();
+    bench.now.set(10_000);
+    bench.pmu.begin(3, work(), 10_000, 1000);
+    bench.now.set(10_500);
+    execute(&bench, 1, &start(&SELECTS));
+    bench.now.set(10_750);
+    execute(&bench, 1, &sample(0, &READS));
+    // A quarter of 6 waves and of 36 instructions, whole ones only.
+    assert_eq!(output(&bench, 4), [1, 0, 9, 525]);
+    bench.now.set(11_000);
+    bench.pmu.end(3, 11_000);
+    bench.now.set(12_000);
+    execute(&bench, 1, &sample(0, &READS));
+    assert_eq!(output(&bench, 4), [3, 0, 18, 1050]);
+}
+
+#[test]
+fn the_time_of_kernels_that_overlap_counts_once() {
+    let bench = Bench::new();
+    bench.now.set(0);
+    execute(&bench, 1, &start(&SELECTS));
+    for (queue, begin) in [(1, 100), (2, 200), (3, 1200)] {
+        bench.pmu.begin(queue, work(), begin, 1000);
+    }
+    for (queue, end) in [(2, 500), (1, 1100), (3, 2200)] {
+        bench.pmu.end(queue, end);
+    }
+    bench.now.set(9000);
+    execute(&bench, 1, &sample(0, &READS));
+    assert_eq!(output(&bench, 4)[3], 2000 * 21 / 10);
+}
+
+#[test]
+fn sq_counts_only_queues_that_are_enabled() {
+    let bench = Bench::new();
+    execute(&bench, 1, &start(&SELECTS));
+    let quiet = Work {
+        enabled: false,
+        ..work()
+    };
+    kernel(&bench, 2, quiet, 1000);
+    execute(&bench, 1, &sample(0, &READS));
+    assert_eq!(output(&bench, 4), [0, 0, 0, 2100]);
+}
+
+#[test]
+fn each_xcc_has_its_own_and_runs_what_it_is_chosen_for() {
+    let mut bench = Bench::new();
+    bench.pmu = Pmu::new(Rules {
+        gpu: Gpu::parse("8,32,304,1").unwrap(),
+        clock_mhz: 2100,
+        rates: vec![Rate::parse("2000:SQ:26:3").unwrap()],
+    });
+    execute(&bench, 1, &start(&SELECTS));
+    kernel(&bench, 1, work(), 1000);
+    // 20 workgroups on 8 XCCs: 3 on the first four, one on each of their first three engines.
+    let mut words = uconfig(CP_PERFMON_CNTL, 0x401);
+    words.extend(uconfig(GRBM_GFX_INDEX, 0x6002_0000));
+    for xcc in 0..8u32 {
+        let reads: Vec<u32> = [0xd1c0, 0xd1c2]
+            .iter()
+            .zip(2 * xcc..)
+            .flat_map(|(register, n)| read(*register, OUTPUT + 4 * u64::from(n)))
+            .collect();
+        words.extend([0xc000_2300, 1 << xcc << 24 | reads.len() as u32]);
+        words.extend(reads);
+    }
+    execute(&bench, 1, &words);
+    let expected: Vec<u32> = (0..8)
+        .flat_map(|xcc| if xcc < 4 { [2, 6] } else { [0, 0] })
+        .collect();
+    assert_eq!(output(&bench, 16), expected);
+    assert_eq!(last(&bench).reads, 16);
+}
+
+#[test]
+fn counters_of_units_and_channels_add_up_to_the_kernel() {
+    let rules = Settings::default().rules();
+    let mut tally = Tally::default();
+    let work = Work::new([64 * 1000, 3, 1], [64, 1, 1], false);
+    tally.add(&work, 7, 7);
+    let sum = |name: &str, engines: u32, instances: u32| -> u64 {
+        let block = registers::block(name).unwrap();
+        (0..engines)
+            .flat_map(|engine| (0..instances).map(move |instance| (engine, instance)))
+            .map(|(engine, instance)| {
+                let unit = registers::Unit::of(engine << 16 | instance);
+                rules.value(&tally, block, 1, None, 0, unit)
+            })
+            .sum()
+    };
+    // 1 mod 7 + 1 a wave.
+    assert_eq!(sum("TCP", 8, 13), 6000);
+    assert_eq!(
+        sum("TCP", 8, 20),
+        6000,
+        "units that there are not count nothing"
+    );
+    assert_eq!(sum("TCC", 1, 16), 6000);
+    assert_eq!(sum("CPC", 1, 1), 2);
+}
+
+#[test]
+fn what_is_not_understood_is_said() {
+    let bench = Bench::new();
+    let mut words = vec![0xc000_4900, 0];
+    words.extend(enable());
+    assert!(execute(&bench, 1, &words), "it is passed by its length");
+    assert_eq!(last(&bench).unknown, 0xc000_4900);
+    assert!(!execute(&bench, 1, &[0xc005_7600, 0x20b, 1]), "cut off");
+    assert_eq!(last(&bench).unknown, 0xc005_7600);
+    assert!(!execute(&bench, 1, &[]));
+    assert_eq!(last(&bench).unknown, 0);
+}
