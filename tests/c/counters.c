@@ -7,6 +7,9 @@
 // Then commands, a line each:
 //   go QUEUE GRID WORKGROUP  a kernel on a queue (0 or 1), and waits for it
 //   start|read|stop QUEUE    that packet, and waits for it
+//   output                   prints `output ADDRESS BYTES`: the memory that is read into
+//   use start|read PATH      takes the commands of this file (32-bit words) in the place of the library's
+//   dump PATH                writes that memory to a file
 //   values                   prints `value EVENT NAME=N... V` for each value, EVENT the position among the arguments
 //   quit
 #include "hsa_kit.h"
@@ -27,6 +30,7 @@ static agent_handle described;
 static pmc_event events[MOST];
 static uint32_t argument_of[MOST], event_count;
 static hsa_amd_memory_pool_t pool;
+static struct { void *memory; size_t bytes; } output;
 static int (*coordinates)(agent_handle, pmc_event, uint64_t, on_coordinate, void *);
 
 static hsa_status_t on_pool(hsa_amd_memory_pool_t it, void *data) {
@@ -46,6 +50,8 @@ static int on_alloc(void **memory, size_t bytes, uint32_t flags, void *data) {
   HSA(hsa_amd_memory_pool_allocate(pool, bytes, 0, memory));
   HSA(hsa_amd_agents_allow_access(1, &gpu, NULL, *memory));
   memset(*memory, 0, bytes);
+  // The library takes the output first, then memory for commands.
+  if (!output.memory) output.memory = *memory, output.bytes = bytes;
   return 0;
 }
 
@@ -92,6 +98,25 @@ static void send(hsa_queue_t *queue, const aql_packet *packet) {
   publish(queue, take(queue), &copy);
   wait_for_zero(signal);
   HSA(hsa_signal_destroy(signal));
+}
+
+// Has a packet name the commands of a file.
+static void use(aql_packet *packet, const char *path) {
+  struct stat info;
+  void *memory;
+  FILE *file = fopen(path, "rb");
+  if (!file || fstat(fileno(file), &info)) fail("cannot open %s", path);
+  on_alloc(&memory, info.st_size, 0, NULL);
+  if (fread(memory, 1, info.st_size, file) != (size_t)info.st_size) fail("cannot read %s", path);
+  fclose(file);
+  packet->words[2] = (uint32_t)(uintptr_t)memory;
+  packet->words[3] = (packet->words[3] & 0xffff0000u) | (uint32_t)((uintptr_t)memory >> 32);
+  packet->words[4] = (packet->words[4] & ~0xfffffu) | (uint32_t)(info.st_size / 4);
+}
+
+static void dump(const char *path) {
+  FILE *file = fopen(path, "wb");
+  if (!file || fwrite(output.memory, 1, output.bytes, file) != output.bytes || fclose(file)) fail("cannot write %s", path);
 }
 
 static void run(hsa_queue_t *queue, uint32_t grid, uint32_t workgroup) {
@@ -147,13 +172,17 @@ int main(int argc, char **argv) {
   hsa_queue_t *queues[2] = {new_queue(), new_queue()};
   puts("ready");
 
-  char line[64];
+  char line[512], path[400];
   while (fgets(line, sizeof line, stdin)) {
     unsigned queue = 0, grid = 0, workgroup = 0;
     if (sscanf(line, "go %u %u %u", &queue, &grid, &workgroup) == 3) run(queues[queue & 1], grid, workgroup);
     else if (sscanf(line, "start %u", &queue) == 1) send(queues[queue & 1], &packets.start);
     else if (sscanf(line, "read %u", &queue) == 1) send(queues[queue & 1], &packets.read);
     else if (sscanf(line, "stop %u", &queue) == 1) send(queues[queue & 1], &packets.stop);
+    else if (!strncmp(line, "output", 6)) printf("output %#lx %zu\n", (uintptr_t)output.memory, output.bytes);
+    else if (sscanf(line, "use start %399s", path) == 1) use(&packets.start, path);
+    else if (sscanf(line, "use read %399s", path) == 1) use(&packets.read, path);
+    else if (sscanf(line, "dump %399s", path) == 1) dump(path);
     else if (!strncmp(line, "values", 6)) {
       if (iterate(handle, print_value, NULL)) fail("the library cannot read the values");
     } else if (!strncmp(line, "quit", 4)) break;

@@ -6,6 +6,7 @@ mod callbacks;
 mod calls;
 mod capi;
 mod cli;
+mod counter_templates;
 mod cuda;
 mod cuda_model;
 mod detach;

@@ -10,24 +10,24 @@ use std::collections::BTreeMap;
 
 /// A value that AMD's library read: of which argument, where, how much.
 #[derive(Debug, PartialEq, Eq)]
-struct Value {
-    argument: usize,
-    place: BTreeMap<String, u64>,
-    value: u64,
+pub(crate) struct Value {
+    pub(crate) argument: usize,
+    pub(crate) place: BTreeMap<String, u64>,
+    pub(crate) value: u64,
 }
 
 impl Value {
-    fn at(&self, dimension: &str) -> u64 {
+    pub(crate) fn at(&self, dimension: &str) -> u64 {
         self.place.get(dimension).copied().unwrap_or(0)
     }
 }
 
 /// `tests/c/counters.c` in the lab.
-struct Program(LabTarget);
+pub(crate) struct Program(pub(crate) LabTarget);
 
 impl Program {
     /// `gpu` as `MODEL_GPU` has it: the model and the library are told the same.
-    fn start(lab: &Lab, gpu: &str, events: &[&str]) -> Result<Program> {
+    pub(crate) fn start(lab: &Lab, gpu: &str, events: &[&str]) -> Result<Program> {
         let mut command = lab
             .run(&lab.program("counters")?)
             .arg(lab.kernels()?)
@@ -42,7 +42,7 @@ impl Program {
         Ok(Program(target))
     }
 
-    fn act(&mut self, command: &str) -> Result<()> {
+    pub(crate) fn act(&mut self, command: &str) -> Result<()> {
         self.0.send(command)?;
         self.0.expect(&format!("did {command}"))?;
         Ok(())
@@ -57,7 +57,7 @@ impl Program {
         self.values()
     }
 
-    fn values(&mut self) -> Result<Vec<Value>> {
+    pub(crate) fn values(&mut self) -> Result<Vec<Value>> {
         let before = self.0.lines().len();
         self.act("values")?;
         let lines = self.0.lines();
@@ -67,7 +67,7 @@ impl Program {
         lines.map(|line| read(line)).collect()
     }
 
-    fn end(mut self) -> Result<ModelLog> {
+    pub(crate) fn end(mut self) -> Result<ModelLog> {
         self.act_last()?;
         let log = self.0.log.clone();
         self.0.target.wait(PATIENCE)?.success()?;

@@ -46,6 +46,7 @@ const fn program(artefact: &'static str, to: &'static str) -> Item {
 
 /// The packages that make the built files.
 pub const PACKAGES: &[&str] = &[
+    "midair-aqlprofile",
     "midair-cli",
     "midair-sdk-so",
     "midair-cuda-so",
@@ -127,6 +128,8 @@ pub const ITEMS: &[Item] = &[
         "lib/rocprofiler-sdk/librocprofiler-sdk-tool.so.1",
         &["librocprofiler-sdk-tool.so"],
     ),
+    // Loads AMD's packet library for the attacher, in a process of its own.
+    program("midair-aqlprofile", "lib/rocprofiler-sdk/midair-aqlprofile"),
     Item {
         source: Source::Tree("include"),
         to: "include",

@@ -70,6 +70,8 @@ pub enum Kind {
     Full = 36,
     /// It did not answer: reading its state, its files or its memory did not come to an end in time.
     NoAnswer = 37,
+    /// Hardware counters cannot be had: AMD's library for their packets is missing or refuses, or the GPU is not known.
+    NoCounters = 38,
 }
 
 impl Kind {

@@ -30,6 +30,7 @@ pub const fn rocattach_status(kind: Kind) -> u32 {
         | Kind::NoCupti
         | Kind::NoDispatchLog
         | Kind::NoAnswer
+        | Kind::NoCounters
         | Kind::DetachFailed
         | Kind::TargetKilled
         | Kind::Incomplete

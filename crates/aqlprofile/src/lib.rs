@@ -1,0 +1,16 @@
+//! Templates of counters' packets, made by AMD's own library in a process of its own.
+//!
+//! * [`Helper`] starts that process and asks it. A crash there is an answer of its own here, and
+//!   nothing else ([`Error::Died`]).
+//! * [`libraries`] names the files that the library may be.
+//! * [`prepare`] does all that can be done about a group before a target is touched: counters that
+//!   there are, on a GPU that is known, that fit, with their template.
+#![forbid(unsafe_code)]
+
+mod helper;
+mod libraries;
+mod prepare;
+
+pub use helper::{Error, Helper};
+pub use libraries::{SONAME, libraries};
+pub use prepare::{Prepared, failure, gpu, prepare};

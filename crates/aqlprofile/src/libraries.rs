@@ -1,0 +1,94 @@
+//! Where AMD's packet library may be.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The library's name, by which the loader finds it, too.
+pub const SONAME: &str = "libhsa-amd-aqlprofile64.so.1";
+/// Where ROCm is installed.
+const OPT: &str = "/opt";
+
+/// The files that the library may be, in the order in which they are tried: in the ROCm that
+/// `ROCM_PATH` names, in `/opt/rocm`, in the newest other ROCm below `/opt`, and where the loader
+/// finds it (Linux distributions have it among all libraries).
+///
+/// `look` reads a variable; one that this process may not honour reads as none.
+pub fn libraries(look: impl Fn(&str) -> Option<OsString>) -> Vec<OsString> {
+    of(look, &installed(Path::new(OPT)))
+}
+
+fn of(look: impl Fn(&str) -> Option<OsString>, others: &[PathBuf]) -> Vec<OsString> {
+    let named = look("ROCM_PATH").map(PathBuf::from);
+    // A relative path would be another one in the helper.
+    let named = named.filter(|path| path.is_absolute());
+    let rocm = Path::new(OPT).join("rocm");
+    let mut found: Vec<OsString> = Vec::new();
+    for root in named.iter().chain([&rocm]).chain(others) {
+        let file = root.join("lib").join(SONAME).into_os_string();
+        if !found.contains(&file) {
+            found.push(file);
+        }
+    }
+    found.push(SONAME.into());
+    found
+}
+
+/// `rocm-7.2.4` and the like, the newest first.
+fn installed(below: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(below) else {
+        return Vec::new();
+    };
+    let mut found: Vec<(Vec<u32>, PathBuf)> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let version = path.file_name()?.to_str()?.strip_prefix("rocm-")?;
+            let numbers: Option<Vec<u32>> = version.split('.').map(|n| n.parse().ok()).collect();
+            Some((numbers?, path))
+        })
+        .collect();
+    found.sort();
+    found.into_iter().rev().map(|(_, path)| path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rocm_that_is_named_comes_first_and_the_loader_last() {
+        let look = |name: &str| (name == "ROCM_PATH").then(|| "/usr/local/rocm".into());
+        let others = [PathBuf::from("/opt/rocm-7.2.4"), PathBuf::from("/opt/rocm")];
+        assert_eq!(
+            of(look, &others),
+            [
+                "/usr/local/rocm/lib/libhsa-amd-aqlprofile64.so.1",
+                "/opt/rocm/lib/libhsa-amd-aqlprofile64.so.1",
+                "/opt/rocm-7.2.4/lib/libhsa-amd-aqlprofile64.so.1",
+                SONAME
+            ]
+        );
+        assert_eq!(of(|_| Some("rocm".into()), &[]).len(), 2);
+    }
+
+    #[test]
+    fn the_newest_of_several_is_tried_first() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [
+            "rocm-6.4.1",
+            "rocm-10.0.0",
+            "rocm-7.2.4",
+            "rocm",
+            "rocm-old",
+            "other",
+        ] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let found = installed(dir.path());
+        let names: Vec<_> = found
+            .iter()
+            .filter_map(|p| p.file_name()?.to_str())
+            .collect();
+        assert_eq!(names, ["rocm-10.0.0", "rocm-7.2.4", "rocm-6.4.1"]);
+        assert!(installed(Path::new("/nowhere")).is_empty());
+    }
+}

@@ -1,0 +1,93 @@
+//! What can be done about a group of counters before a target is touched.
+
+use crate::helper::{Error, Helper};
+use midair_agents::{Agent, AgentType};
+use midair_counters::group::{self, Group};
+use midair_counters::wire::{Gpu, Question, RawEvent};
+use midair_counters::{Architecture, Template, plan};
+use midair_failure::{Failure, Kind};
+
+/// A group of counters for a GPU, ready to be counted.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// The GPU.
+    pub architecture: &'static Architecture,
+    /// The counters, and the events that are counted for them.
+    /// [`midair_counters::template::Slot::event`] counts in its order.
+    pub group: Group,
+    /// The packets.
+    pub template: Template,
+}
+
+/// The GPU that an agent is, as the library wants it described; none for a CPU.
+pub fn gpu(agent: &Agent) -> Option<Gpu> {
+    (agent.agent_type == AgentType::Gpu).then(|| Gpu {
+        name: agent.name.clone(),
+        xccs: agent.num_xcc.max(1),
+        engines: agent.num_shader_banks,
+        units: agent.cu_count,
+        arrays: agent.simd_arrays_per_engine,
+        domain: agent.domain,
+        location: agent.location_id,
+    })
+}
+
+/// Finds the counters, checks that they fit, and has their packets made.
+///
+/// # Errors
+/// A sentence for the user: an unknown GPU or counter, too many counters, no library, or a library
+/// that cannot do it.
+pub fn prepare(helper: &mut Helper, gpu: &Gpu, counters: &[&str]) -> Result<Prepared, Failure> {
+    let architecture = Architecture::find(&gpu.name)
+        .ok_or_else(|| planned(&plan::Error::Gpu(gpu.name.clone())))?;
+    let group = group::one(architecture, counters).map_err(|error| planned(&error))?;
+    let raw = |event: &plan::Event| RawEvent {
+        block: event.block.to_owned(),
+        event: event.event,
+        flags: event.accumulate as u32,
+    };
+    let question = Question {
+        gpu: gpu.clone(),
+        events: group.events.iter().map(raw).collect(),
+    };
+    let template = helper
+        .template(&question)
+        .map_err(|error| failure(&error))?;
+    Ok(Prepared {
+        architecture,
+        group,
+        template,
+    })
+}
+
+/// What is wrong with what was asked for.
+fn planned(error: &plan::Error) -> Failure {
+    match error {
+        plan::Error::Gpu(_) => {
+            let known: Vec<&str> = Architecture::all().iter().map(|a| a.name).collect();
+            Failure::new(Kind::NoCounters, error.to_string())
+                .hint(format!("counters can be had of {}", known.join(", ")))
+        }
+        plan::Error::TooMany { .. } => {
+            Failure::new(Kind::Usage, error.to_string()).hint("ask for fewer of that block at once")
+        }
+        _ => Failure::new(Kind::Usage, error.to_string()),
+    }
+}
+
+/// What to tell the user where the library did not do its part.
+pub fn failure(error: &Error) -> Failure {
+    let failure = Failure::new(Kind::NoCounters, error.to_string());
+    match error {
+        Error::Start(_) => Failure::new(Kind::Installation, error.to_string())
+            .hint("install again; the message names the file"),
+        Error::Missing(_) => failure.hint(
+            "install the package hsa-amd-aqlprofile (Debian: libhsa-amd-aqlprofile64-1), or name its ROCm in ROCM_PATH",
+        ),
+        Error::Refused { .. } => failure.hint("this GPU or these counters may need another ROCm"),
+        Error::Died(_) | Error::Silent(_) => {
+            failure.hint("the process was not touched; another ROCm or fewer counters may do")
+        }
+        Error::Odd(_) => failure,
+    }
+}

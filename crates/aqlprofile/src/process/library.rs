@@ -1,0 +1,334 @@
+//! AMD's library by its C interface (source: `docs/sources.md#counters`): the functions that make
+//! packets, and their types.
+
+use midair_counters::wire::Gpu;
+use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+
+/// `aqlprofile_agent_handle_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Agent(pub u64);
+
+/// `aqlprofile_agent_info_v1_t`.
+#[repr(C)]
+struct Description {
+    name: *const c_char,
+    xccs: u32,
+    engines: u32,
+    units: u32,
+    arrays: u32,
+    domain: u32,
+    location: u32,
+}
+/// The version of [`Description`].
+const DESCRIPTION: c_int = 2;
+
+/// `aqlprofile_pmc_event_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// Of the block.
+    pub instance: u32,
+    /// Number in the block.
+    pub event: u32,
+    /// How it is summed up.
+    pub flags: u32,
+    /// Number of the block.
+    pub block: u32,
+}
+
+/// `aqlprofile_pmc_profile_t`.
+#[repr(C)]
+struct Profile {
+    agent: Agent,
+    events: *const Event,
+    count: u32,
+}
+
+/// What `aqlprofile_get_pmc_info` is asked for.
+const BLOCK_BY_NAME: c_int = 5;
+
+/// `aqlprofile_pmc_info_data_t` for a block.
+#[repr(C)]
+struct BlockInfo {
+    name: *const c_char,
+    id: u32,
+    instances: u32,
+}
+
+/// A vendor packet.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Packet([u32; 16]);
+
+impl Packet {
+    /// Address and number of words of the commands that the packet names.
+    pub fn commands(&self) -> (u64, usize) {
+        let address = u64::from(self.0[2] & !3) | u64::from(self.0[3] & 0xffff) << 32;
+        (address, (self.0[4] & 0xf_ffff) as usize)
+    }
+}
+
+/// `aqlprofile_pmc_aql_packets_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Packets {
+    /// Resets, selects and starts.
+    pub start: Packet,
+    /// Stops.
+    pub stop: Packet,
+    /// Samples and reads.
+    pub read: Packet,
+}
+
+/// Allocates memory: where to put its address, bytes, flags, what [`Library::create`] was given.
+pub type Allocate = unsafe extern "C" fn(*mut *mut c_void, usize, u32, *mut c_void) -> c_int;
+/// Frees it.
+pub type Free = unsafe extern "C" fn(*mut c_void, *mut c_void);
+/// Copies to it.
+pub type Copy = unsafe extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
+
+type OnValue = unsafe extern "C" fn(Event, u64, u64, *mut c_void) -> c_int;
+type OnCoordinate =
+    unsafe extern "C" fn(c_int, c_int, c_int, c_int, *const c_char, *mut c_void) -> c_int;
+
+type Register = unsafe extern "C" fn(*mut Agent, *const Description, c_int) -> c_int;
+type GetInfo = unsafe extern "C" fn(*const Profile, c_int, *mut c_void) -> c_int;
+type Create = unsafe extern "C" fn(
+    *mut u64,
+    *mut Packets,
+    Profile,
+    Allocate,
+    Free,
+    Copy,
+    *mut c_void,
+) -> c_int;
+type Delete = unsafe extern "C" fn(u64);
+type Iterate = unsafe extern "C" fn(u64, OnValue, *mut c_void) -> c_int;
+type Coordinates = unsafe extern "C" fn(Agent, Event, u64, OnCoordinate, *mut c_void) -> c_int;
+
+/// The library, which stays loaded.
+pub struct Library {
+    register: Register,
+    get_info: GetInfo,
+    create: Create,
+    delete: Delete,
+    iterate: Iterate,
+    coordinates: Coordinates,
+}
+
+/// What the library said instead of 0.
+#[derive(Debug)]
+pub struct Status(pub u32);
+
+fn checked(status: c_int) -> Result<(), Status> {
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(Status(status as u32))
+    }
+}
+
+fn loader_says() -> String {
+    // SAFETY: the loader's text for this thread; copied before the next call.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "the loader does not say why".into();
+    }
+    // SAFETY: not null, so a string that ends with a zero byte.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+impl Library {
+    /// Loads the first that can be loaded and has what is needed.
+    ///
+    /// # Errors
+    /// What the loader said to each.
+    pub fn open(names: &[OsString]) -> Result<Library, String> {
+        let mut said = Vec::new();
+        for name in names {
+            let Ok(text) = CString::new(name.as_bytes()) else {
+                continue;
+            };
+            // SAFETY: runs the initialisers of a library that the caller chose; this process exists
+            // for that.
+            let handle = unsafe { libc::dlopen(text.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+            if handle.is_null() {
+                said.push(loader_says());
+                continue;
+            }
+            match Library::of(handle) {
+                Some(library) => return Ok(library),
+                None => said.push(format!("{}: {}", name.display(), loader_says())),
+            }
+        }
+        Err(said.join("; "))
+    }
+
+    fn of(handle: *mut c_void) -> Option<Library> {
+        let find = |name: &CStr| {
+            // SAFETY: a loaded library and a string that ends with a zero byte.
+            let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+            (!found.is_null()).then_some(found)
+        };
+        macro_rules! function {
+            ($name:literal, $kind:ty) => {{
+                let found = find($name)?;
+                // SAFETY: the library's function of this name has this signature since the
+                // interface exists.
+                unsafe { std::mem::transmute::<*mut c_void, $kind>(found) }
+            }};
+        }
+        Some(Library {
+            register: function!(c"aqlprofile_register_agent_info", Register),
+            get_info: function!(c"aqlprofile_get_pmc_info", GetInfo),
+            create: function!(c"aqlprofile_pmc_create_packets", Create),
+            delete: function!(c"aqlprofile_pmc_delete_packets", Delete),
+            iterate: function!(c"aqlprofile_pmc_iterate_data", Iterate),
+            coordinates: function!(c"aqlprofile_iterate_event_coord", Coordinates),
+        })
+    }
+
+    /// Describes a GPU to the library.
+    pub fn describe(&self, gpu: &Gpu) -> Result<Agent, Status> {
+        let name = CString::new(gpu.name.as_str()).map_err(|_| Status(0))?;
+        let description = Description {
+            name: name.as_ptr(),
+            xccs: gpu.xccs,
+            engines: gpu.engines,
+            units: gpu.units,
+            arrays: gpu.arrays,
+            domain: gpu.domain,
+            location: gpu.location,
+        };
+        let mut agent = Agent(0);
+        // SAFETY: both pointers are valid during the call; the library copies the name.
+        checked(unsafe { (self.register)(&raw mut agent, &raw const description, DESCRIPTION) })?;
+        Ok(agent)
+    }
+
+    /// Number of a block, and how many instances it has.
+    pub fn block(&self, agent: Agent, name: &str) -> Result<(u32, u32), Status> {
+        let name = CString::new(name).map_err(|_| Status(0))?;
+        let profile = Profile {
+            agent,
+            events: std::ptr::null(),
+            count: 0,
+        };
+        let mut info = BlockInfo {
+            name: name.as_ptr(),
+            id: 0,
+            instances: 0,
+        };
+        let to = (&raw mut info).cast();
+        // SAFETY: this question takes the struct that is passed; all pointers are valid during the
+        // call.
+        checked(unsafe { (self.get_info)(&raw const profile, BLOCK_BY_NAME, to) })?;
+        Ok((info.id, info.instances))
+    }
+
+    /// Makes the packets of events; the functions get `data`.
+    ///
+    /// # Safety
+    /// The functions are sound with `data`, which lives until [`Made`] has been dropped.
+    pub unsafe fn create(
+        &self,
+        agent: Agent,
+        events: &[Event],
+        memory: (Allocate, Free, Copy),
+        data: *mut c_void,
+    ) -> Result<Made<'_>, Status> {
+        let profile = Profile {
+            agent,
+            events: events.as_ptr(),
+            count: events.len() as u32,
+        };
+        let (mut handle, mut packets) = (0, Packets::default());
+        let (allocate, free, copy) = memory;
+        // SAFETY: all pointers are valid during the call; the functions are the caller's.
+        let status = unsafe {
+            (self.create)(
+                &raw mut handle,
+                &raw mut packets,
+                profile,
+                allocate,
+                free,
+                copy,
+                data,
+            )
+        };
+        checked(status)?;
+        Ok(Made {
+            library: self,
+            agent,
+            handle,
+            packets,
+        })
+    }
+}
+
+/// Packets that the library has made.
+pub struct Made<'a> {
+    library: &'a Library,
+    agent: Agent,
+    handle: u64,
+    /// The packets.
+    pub packets: Packets,
+}
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is the library's and is given back once.
+        unsafe { (self.library.delete)(self.handle) };
+    }
+}
+
+/// A value that the library reads out of the output: event, number of the sample, value.
+pub type Value = (Event, u64, u64);
+
+impl Made<'_> {
+    /// All values in the output, as the library reads it.
+    pub fn values(&self) -> Result<Vec<Value>, Status> {
+        unsafe extern "C" fn on_value(
+            event: Event,
+            sample: u64,
+            value: u64,
+            data: *mut c_void,
+        ) -> c_int {
+            // SAFETY: the vector that is passed below, which nobody else uses meanwhile.
+            unsafe { &mut *data.cast::<Vec<Value>>() }.push((event, sample, value));
+            0
+        }
+        let mut values: Vec<Value> = Vec::new();
+        let data = (&raw mut values).cast();
+        // SAFETY: the handle is valid; the function is called with `data` during this call only.
+        checked(unsafe { (self.library.iterate)(self.handle, on_value, data) })?;
+        Ok(values)
+    }
+
+    /// Where a sample of an event was counted: number of the dimension and in it.
+    pub fn place(&self, event: Event, sample: u64) -> Result<Vec<(i32, i32)>, Status> {
+        unsafe extern "C" fn on_coordinate(
+            _: c_int,
+            dimension: c_int,
+            _: c_int,
+            at: c_int,
+            _: *const c_char,
+            data: *mut c_void,
+        ) -> c_int {
+            // SAFETY: the vector that is passed below, which nobody else uses meanwhile.
+            unsafe { &mut *data.cast::<Vec<(i32, i32)>>() }.push((dimension, at));
+            0
+        }
+        let mut place: Vec<(i32, i32)> = Vec::new();
+        let data = (&raw mut place).cast();
+        let ask = self.library.coordinates;
+        // SAFETY: the agent was registered; the function is called with `data` during this call
+        // only.
+        checked(unsafe { ask(self.agent, event, sample, on_coordinate, data) })?;
+        Ok(place)
+    }
+}

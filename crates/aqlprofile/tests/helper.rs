@@ -1,0 +1,224 @@
+//! The helper with libraries of the test's own, which misbehave in ways that AMD's could. (With
+//! AMD's itself: tests/e2e/counter_templates.rs.)
+
+#![allow(clippy::unwrap_used)]
+
+use midair_aqlprofile::{Error, Helper, failure, libraries, prepare};
+use midair_counters::wire::Gpu;
+use midair_failure::Kind;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_midair-aqlprofile");
+
+/// A library whose packets are two words to start, one address to read and one word to stop; with
+/// its other behaviour put in by `-D`.
+const LIBRARY: &str = r#"
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+typedef struct { uint32_t instance, event, flags, block; } event;
+typedef struct { uint64_t agent; const event *events; uint32_t count; } profile;
+typedef struct { const char *name; uint32_t id, instances; } block;
+typedef struct { uint32_t w[16]; } packet;
+typedef struct { packet start, stop, read; } packets;
+static event seen;
+static uint64_t *output;
+int aqlprofile_register_agent_info(uint64_t *agent, const void *info, int version) {
+  (void)info;
+  puts("a library that talks");
+  fflush(stdout);
+#ifdef CRASH
+  abort();
+#endif
+#ifdef HANG
+  pause();
+#endif
+  *agent = 1;
+  return version == 2 ? 0 : 7;
+}
+int aqlprofile_get_pmc_info(const profile *of, int what, void *to) {
+  block *b = to;
+  (void)of;
+  if (what != 5 || strcmp(b->name, "SQ")) return 0x1001;
+  b->id = 6, b->instances = 1;
+  return 0;
+}
+static void point(packet *p, uint32_t *words, uint32_t count) {
+  p->w[2] = (uint32_t)(uintptr_t)words, p->w[3] = (uint32_t)((uintptr_t)words >> 32), p->w[4] = count;
+}
+int aqlprofile_pmc_create_packets(uint64_t *handle, packets *made, profile of, int (*get)(void **, size_t, uint32_t, void *),
+    void (*put)(void *, void *), int (*copy)(void *, const void *, size_t, void *), void *data) {
+  uint32_t *commands, words[6] = {0x11, 0x22, 0x33, 0, 0, 0x44};
+  (void)put;
+  if (of.count > 8) return 0x1000;
+  seen = of.events[0];
+  if (get((void **)&output, 64, 0xb, data) || get((void **)&commands, sizeof words, 0x13, data)) return 0x1008;
+  uint64_t at = (uintptr_t)(output + 2);
+#ifdef ODD
+  words[0] = (uint32_t)at;
+#endif
+  words[3] = (uint32_t)at, words[4] = (uint32_t)(at >> 32);
+  if (copy(commands, words, sizeof words, data)) return 0x1008;
+  point(&made->start, commands, 2), point(&made->read, commands + 2, 3), point(&made->stop, commands + 5, 1);
+  *handle = 5;
+  return 0;
+}
+void aqlprofile_pmc_delete_packets(uint64_t handle) { (void)handle; }
+int aqlprofile_pmc_iterate_data(uint64_t handle, int (*on)(event, uint64_t, uint64_t, void *), void *data) {
+  return handle == 5 ? on(seen, 3, output[2], data) : 9;
+}
+int aqlprofile_iterate_event_coord(uint64_t agent, event of, uint64_t sample,
+    int (*on)(int, int, int, int, const char *, void *), void *data) {
+  (void)agent, (void)of;
+  return on(0, 2, 8, (int)sample, "SE", data);
+}
+"#;
+
+/// Compiles the library.
+fn library(dir: &Path, flag: &str) -> Vec<OsString> {
+    let (source, file) = (dir.join("library.c"), dir.join(format!("lib{flag}.so")));
+    std::fs::write(&source, LIBRARY).unwrap();
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&file)
+        .arg(format!("-D{flag}"))
+        .arg(&source)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    vec!["/nowhere/lib.so".into(), file.into()]
+}
+
+fn gpu(name: &str) -> Gpu {
+    Gpu {
+        name: name.into(),
+        xccs: 1,
+        engines: 8,
+        units: 104,
+        arrays: 1,
+        ..Gpu::default()
+    }
+}
+
+fn helper(libraries: &[OsString]) -> Helper {
+    Helper::start(Path::new(PROGRAM), libraries).unwrap()
+}
+
+#[test]
+fn a_template_has_the_words_and_the_places_of_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut helper = helper(&library(dir.path(), "GOOD"));
+    for _ in 0..3 {
+        let prepared = prepare(&mut helper, &gpu("gfx942"), &["SQ_WAVES"]).unwrap();
+        let template = prepared.template;
+        assert_eq!(
+            (&template.start[..], template.output_bytes),
+            (&[0x11, 0x22][..], 64)
+        );
+        // Read and stop behind each other, for the address 0.
+        assert_eq!(template.read_stop, [0x33, 16, 0, 0x44]);
+        let mut words = template.read_stop.clone();
+        template.patch(&mut words, 0x7f12_3456_7800);
+        assert_eq!(words, [0x33, 0x3456_7810, 0x7f12, 0x44]);
+        let values: Vec<_> = template.values(&[1, 2, 42]).collect();
+        let position = midair_counters::Position::default();
+        let engine = midair_counters::Dimension::ShaderEngine;
+        assert_eq!(values, [(0, position.with(engine, 3), 42)]);
+    }
+}
+
+#[test]
+fn a_library_that_is_missing_is_said_with_what_to_install() {
+    let mut helper = helper(&["/nowhere/libhsa-amd-aqlprofile64.so.1".into()]);
+    let failure = prepare(&mut helper, &gpu("gfx942"), &["SQ_WAVES"]).unwrap_err();
+    assert_eq!(failure.kind, Kind::NoCounters);
+    assert!(failure.what.contains("/nowhere/"), "{failure}");
+    assert!(
+        failure.hint.contains("libhsa-amd-aqlprofile64-1"),
+        "{}",
+        failure.hint
+    );
+    // Whatever this machine has, a search ends with the loader.
+    assert_eq!(
+        libraries(|_| None).last().unwrap(),
+        midair_aqlprofile::SONAME
+    );
+}
+
+#[test]
+fn a_library_that_crashes_or_hangs_ends_the_helper_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let ask = |helper: &mut Helper| prepare(helper, &gpu("gfx942"), &["SQ_WAVES"]).unwrap_err();
+    let mut crashing = helper(&library(dir.path(), "CRASH"));
+    let crash = ask(&mut crashing);
+    assert_eq!(crash.kind, Kind::NoCounters);
+    assert!(
+        crash.what.ends_with("ended its process: signal 6"),
+        "{crash}"
+    );
+    // It answers no more, and says so.
+    assert!(ask(&mut crashing).what.contains("signal 6"));
+    let hanging = helper(&library(dir.path(), "HANG"));
+    let hang = ask(&mut hanging.limit(Duration::from_millis(300)));
+    assert!(hang.what.contains("did not answer"), "{hang}");
+}
+
+#[test]
+fn what_is_wrong_with_a_question_is_said_before_the_library_is_asked() {
+    // A library that would crash.
+    let dir = tempfile::tempdir().unwrap();
+    let mut helper = helper(&library(dir.path(), "CRASH"));
+    let mut ask =
+        |name: &str, counters: &[&str]| prepare(&mut helper, &gpu(name), counters).unwrap_err();
+    let unknown = ask("gfx942", &["SQ_WAVE"]);
+    assert_eq!(unknown.kind, Kind::Usage);
+    assert!(unknown.what.contains("near it are SQ_WAVES"), "{unknown}");
+    let many = ask(
+        "gfx942",
+        &["GRBM_COUNT", "GRBM_GUI_ACTIVE", "GRBM_SPI_BUSY"],
+    );
+    assert_eq!(many.kind, Kind::Usage);
+    assert!(
+        many.what.contains("3 counters of GRBM, which counts 2"),
+        "{many}"
+    );
+    let gpu = ask("gfx803", &["SQ_WAVES"]);
+    assert_eq!(gpu.kind, Kind::NoCounters);
+    assert!(gpu.hint.contains("gfx90a"), "{}", gpu.hint);
+}
+
+#[test]
+fn what_the_library_refuses_is_said_with_its_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut good = helper(&library(dir.path(), "GOOD"));
+    let refused = prepare(&mut good, &gpu("gfx942"), &["TCC_HIT"]).unwrap_err();
+    assert_eq!(
+        refused.what,
+        "AMD's packet library would not find the block TCC (0x1001)"
+    );
+    // It goes on answering.
+    assert!(prepare(&mut good, &gpu("gfx942"), &["SQ_WAVES"]).is_ok());
+    // Commands that depend on an address where none was expected are not guessed at.
+    let mut odd = helper(&library(dir.path(), "ODD"));
+    let refused = prepare(&mut odd, &gpu("gfx942"), &["SQ_WAVES"]).unwrap_err();
+    assert!(refused.what.contains("depend on no address"), "{refused}");
+}
+
+#[test]
+fn a_program_that_is_not_there_or_is_another_is_said() {
+    let none = Helper::start(Path::new("/nowhere/midair-aqlprofile"), &[]);
+    let error = none.map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::Start(_)));
+    assert_eq!(failure(&error).kind, Kind::Installation);
+    let mut other = Helper::start(Path::new("/bin/cat"), &[]).unwrap();
+    let said = prepare(&mut other, &gpu("gfx942"), &["SQ_WAVES"]).unwrap_err();
+    assert!(said.what.contains("said: gpu gfx942"), "{said}");
+    let mut gone = Helper::start(Path::new("/bin/true"), &[]).unwrap();
+    let said = prepare(&mut gone, &gpu("gfx942"), &["SQ_WAVES"]).unwrap_err();
+    assert!(said.what.ends_with("exit code 0"), "{said}");
+}

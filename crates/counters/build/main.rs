@@ -1,0 +1,69 @@
+//! Generates the table of counters from `api/counters.json` into `OUT_DIR`.
+
+use serde_json::{Map, Value};
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+use std::{env, fs};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let file = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../api/counters.json");
+    println!("cargo:rerun-if-changed={}", file.display());
+    println!("cargo:rerun-if-changed=build");
+    let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let json: Value = serde_json::from_str(&text)?;
+    let mut out = String::from("pub(super) static ARCHITECTURES: &[Architecture] = &[\n");
+    for (name, architecture) in object(&json["architectures"], "architectures")? {
+        writeln!(out, "Architecture {{ name: {name:?}, counters: &[")?;
+        let mut rows: Vec<(&String, String)> = Vec::new();
+        for (counter, it) in object(&architecture["basic"], name)? {
+            let (block, event) = (&it["block"], &it["event"]);
+            let (Some(block), Some(event)) = (block.as_str(), event.as_u64()) else {
+                return Err(format!("{name}: {counter} has no block or no event").into());
+            };
+            rows.push((
+                counter,
+                format!("Definition::Basic {{ block: {block:?}, event: {event} }}"),
+            ));
+        }
+        for (counter, it) in object(&architecture["derived"], name)? {
+            let Some(expression) = it.as_str() else {
+                return Err(format!("{name}: {counter} has no expression").into());
+            };
+            rows.push((
+                counter,
+                format!("Definition::Derived {{ expression: {expression:?} }}"),
+            ));
+        }
+        rows.sort();
+        for pair in rows.windows(2) {
+            if pair[0].0 == pair[1].0 {
+                return Err(format!("{name}: {} is there twice", pair[0].0).into());
+            }
+        }
+        for (counter, definition) in rows {
+            writeln!(
+                out,
+                "Counter {{ name: {counter:?}, definition: {definition} }},"
+            )?;
+        }
+        out.push_str("], blocks: &[\n");
+        // The limits are those of a block's instance, whichever way the device is cut.
+        let first = object(&architecture["blocks"], name)?.values().next();
+        let blocks = first.ok_or_else(|| format!("{name}: no blocks"))?;
+        for (block, it) in object(blocks, name)? {
+            let limit = it["counters_per_instance"].as_u64();
+            let limit = limit.ok_or_else(|| format!("{name}: {block} has no limit"))?;
+            writeln!(out, "Block {{ name: {block:?}, counters: {limit} }},")?;
+        }
+        out.push_str("] },\n");
+    }
+    out.push_str("];\n");
+    fs::write(Path::new(&env::var("OUT_DIR")?).join("counters.rs"), out)?;
+    Ok(())
+}
+
+fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, Box<dyn Error>> {
+    let object = value.as_object();
+    object.ok_or_else(|| format!("{what}: not an object").into())
+}

@@ -1,0 +1,211 @@
+//! Which counters can be counted at once: groups that fit into the counters of each block.
+
+use crate::architecture::Architecture;
+use crate::plan::{Error, Event, Wanted};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Counters that are counted in one pass.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Group {
+    /// Those that somebody asked for.
+    pub counters: Vec<Wanted>,
+    /// What is counted: what they need, and references where there was room. Sorted, none twice.
+    pub events: Vec<Event>,
+}
+
+/// How many counters of each block the events take.
+fn use_of<'a>(events: impl IntoIterator<Item = &'a Event>) -> BTreeMap<&'static str, u32> {
+    let mut used = BTreeMap::new();
+    for event in events {
+        *used.entry(event.block).or_insert(0) += event.slots();
+    }
+    used
+}
+
+/// Checks that events can be counted at once.
+///
+/// # Errors
+/// The first block that has too few counters.
+pub fn fits<'a>(
+    architecture: &'static Architecture,
+    events: impl IntoIterator<Item = &'a Event>,
+) -> Result<(), Error> {
+    for (block, needed) in use_of(events) {
+        let there = architecture.limit(block).unwrap_or(0);
+        if needed > there {
+            return Err(Error::TooMany {
+                block,
+                needed,
+                there,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// All of these counters in one pass, as where somebody named them in one group.
+///
+/// # Errors
+/// An unknown counter; or a block that has too few counters.
+pub fn one(architecture: &'static Architecture, names: &[&str]) -> Result<Group, Error> {
+    let mut group = Group::default();
+    let mut events = BTreeSet::new();
+    for name in names {
+        let wanted = architecture.wanted(name)?;
+        if group.counters.iter().any(|c| c.name == wanted.name) {
+            continue;
+        }
+        events.extend(wanted.events.iter().cloned());
+        group.counters.push(wanted);
+    }
+    fits(architecture, &events)?;
+    group.events = events.into_iter().collect();
+    Ok(group)
+}
+
+/// As few groups as first fit finds: each counter goes into the first group with room for it. Each
+/// group gets those of `references` that it still has room for, by which windows of different
+/// groups are compared.
+///
+/// # Errors
+/// An unknown counter, or one that does not fit into a group of its own.
+pub fn first_fit(
+    architecture: &'static Architecture,
+    names: &[&str],
+    references: &[&str],
+) -> Result<Vec<Group>, Error> {
+    let mut groups: Vec<(Vec<Wanted>, BTreeSet<Event>)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for name in names {
+        let wanted = architecture.wanted(name)?;
+        if !seen.insert(wanted.name) {
+            continue;
+        }
+        fits(architecture, &wanted.events)?;
+        let joined = |events: &BTreeSet<Event>| -> BTreeSet<Event> {
+            events.iter().chain(&wanted.events).cloned().collect()
+        };
+        let room = groups
+            .iter()
+            .position(|(_, events)| fits(architecture, &joined(events)).is_ok());
+        let at = room.unwrap_or_else(|| {
+            groups.push(Default::default());
+            groups.len() - 1
+        });
+        let (counters, events) = &mut groups[at];
+        *events = joined(events);
+        counters.push(wanted);
+    }
+    for reference in references {
+        let reference = architecture.wanted(reference)?;
+        for (_, events) in &mut groups {
+            let joined: BTreeSet<Event> = events.iter().chain(&reference.events).cloned().collect();
+            if fits(architecture, &joined).is_ok() {
+                *events = joined;
+            }
+        }
+    }
+    let group = |(counters, events): (Vec<Wanted>, BTreeSet<Event>)| Group {
+        counters,
+        events: events.into_iter().collect(),
+    };
+    Ok(groups.into_iter().map(group).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gfx942() -> &'static Architecture {
+        Architecture::find("gfx942").unwrap()
+    }
+
+    #[test]
+    fn a_group_that_does_not_fit_is_refused_by_its_block() {
+        let group = one(
+            gfx942(),
+            &["SQ_WAVES", "GRBM_COUNT", "GRBM_GUI_ACTIVE", "SQ_WAVES"],
+        )
+        .unwrap();
+        let names: Vec<&str> = group.events.iter().map(|e| e.name).collect();
+        assert_eq!(names, ["GRBM_COUNT", "GRBM_GUI_ACTIVE", "SQ_WAVES"]);
+        assert_eq!(group.counters.len(), 3);
+        let error = one(
+            gfx942(),
+            &["GRBM_COUNT", "GRBM_GUI_ACTIVE", "GRBM_SPI_BUSY"],
+        )
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "these counters need 3 counters of GRBM, which counts 2 at once"
+        );
+    }
+
+    #[test]
+    fn an_accumulated_event_takes_two_counters() {
+        // Eight of SQ: six plain ones beside one that is accumulated, and no seventh.
+        let plain = [
+            "SQ_WAVES",
+            "SQ_INSTS_VALU",
+            "SQ_INSTS_SALU",
+            "SQ_INSTS_SMEM",
+            "SQ_INSTS_LDS",
+        ];
+        let mut names = vec!["MeanOccupancyPerCU", "SQ_BUSY_CYCLES"];
+        names.extend(plain);
+        assert!(one(gfx942(), &names).is_ok());
+        names.push("SQ_INSTS_GDS");
+        assert!(matches!(
+            one(gfx942(), &names),
+            Err(Error::TooMany {
+                block: "SQ",
+                needed: 9,
+                there: 8
+            })
+        ));
+    }
+
+    #[test]
+    fn all_counters_of_a_gpu_come_into_groups_that_fit() {
+        for architecture in Architecture::all() {
+            let names: Vec<&str> = architecture
+                .counters
+                .iter()
+                .filter(|c| {
+                    let wanted = architecture.wanted(c.name).unwrap();
+                    fits(architecture, &wanted.events).is_ok()
+                })
+                .map(|c| c.name)
+                .collect();
+            let groups = first_fit(architecture, &names, &["GRBM_COUNT"]).unwrap();
+            let counted: usize = groups.iter().map(|g| g.counters.len()).sum();
+            assert_eq!(counted, names.len());
+            for group in &groups {
+                assert!(fits(architecture, &group.events).is_ok());
+            }
+            assert!(
+                groups.len() <= 40,
+                "{}: {}",
+                architecture.name,
+                groups.len()
+            );
+        }
+    }
+
+    #[test]
+    fn references_go_where_there_is_room() {
+        let names = ["GRBM_GUI_ACTIVE", "GRBM_SPI_BUSY", "GRBM_CP_BUSY"];
+        let groups = first_fit(gfx942(), &names, &["GRBM_COUNT", "SQ_WAVES"]).unwrap();
+        let events: Vec<Vec<&str>> = groups
+            .iter()
+            .map(|g| g.events.iter().map(|e| e.name).collect())
+            .collect();
+        assert_eq!(
+            events,
+            [
+                vec!["GRBM_GUI_ACTIVE", "GRBM_SPI_BUSY", "SQ_WAVES"],
+                vec!["GRBM_COUNT", "GRBM_CP_BUSY", "SQ_WAVES"]
+            ]
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! Hardware counters, as far as they need neither a GPU nor AMD's library.
+//!
+//! * [`architecture`]: which counters a GPU has, and which name was probably meant.
+//! * [`expression`]: the language of derived counters, and [`value`], which computes them.
+//! * [`dimension`]: where on the device a value was counted.
+//! * [`plan`]: what must be counted for the counters that somebody asks for, and [`group`]: which
+//!   of it fits into one pass.
+//! * [`template`]: the packets of a pass as words, with the places of the addresses, so that a
+//!   target needs nothing of AMD's library; [`wire`]: their way between two processes as text.
+//!
+//! The facts are in `api/counters.json`; their sources: `docs/sources.md#counters`.
+#![forbid(unsafe_code)]
+
+pub mod architecture;
+pub mod dimension;
+pub mod expression;
+pub mod group;
+pub mod plan;
+pub mod template;
+pub mod value;
+pub mod wire;
+
+pub use architecture::{Architecture, Counter, Definition};
+pub use dimension::{Dimension, Position};
+pub use expression::{Accumulate, Expression};
+pub use plan::{Error, Event};
+pub use template::Template;
