@@ -82,7 +82,7 @@ fn check(name: &str, group: &Group) -> Result<()> {
     for listens in [false, true] {
         let mut subject = match listens {
             false => Subject::start(&kit, &[], &[])?,
-            true => Subject::listening(&kit, &[])?,
+            true => Subject::listening(&kit, None)?,
         };
         group.put("cgroup.procs", &subject.pid().to_string())?;
         let kind = if listens {

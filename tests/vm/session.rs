@@ -27,7 +27,7 @@ pub fn check() -> Result<()> {
         "a session by tracing: all {rows} kernels in the trace"
     ));
     subject.quit()?;
-    let subject = Subject::listening(&kit, &[])?;
+    let subject = Subject::listening(&kit, None)?;
     let exit = attach(&kit, &[], subject.pid())?;
     is_in("a session over the listener's socket", &exit)?;
     subject.quit()

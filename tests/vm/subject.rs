@@ -84,11 +84,15 @@ impl Subject {
         Ok(subject)
     }
 
-    /// The same with a listener in it.
-    pub fn listening(kit: &Kit, words: &[String]) -> Result<Subject> {
+    /// The same with a listener in it, as this user if one is named. The library that registers changes the
+    /// user: within `setpriv`, which gives up its rights thread by thread, it may not start one.
+    pub fn listening(kit: &Kit, user: Option<u32>) -> Result<Subject> {
         let library = preloaded(kit)?;
         let library = library.to_str().ok_or("a path is text")?;
-        Subject::start(kit, words, &[("LD_PRELOAD", library)])
+        let user = user.map(|uid| uid.to_string());
+        let mut variables = vec![("LD_PRELOAD", library)];
+        variables.extend(user.iter().map(|uid| ("REGISTERS_UID", uid.as_str())));
+        Subject::start(kit, &[], &variables)
     }
 
     /// Its process.

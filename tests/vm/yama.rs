@@ -52,7 +52,7 @@ fn at(scope: u32) -> Result<()> {
             is_refused(&who, &exit, NOT_PERMITTED, &words)?;
         }
     }
-    let subject = Subject::listening(&kit, &somebody)?;
+    let subject = Subject::listening(&kit, Some(SOMEBODY))?;
     let exit = attach(&kit, &somebody, subject.pid())?;
     let said = short(&exit.stderr.join(" "));
     let way = match exit.status.code() {

@@ -217,7 +217,7 @@ fn use_it<T>(
     }
     let hold = Hold::begin(
         proven,
-        look.memory(),
+        (look.memory(), look.pid),
         &look.modules,
         &look.code,
         options.held,

@@ -11,7 +11,7 @@ use midair_record::boot::BootBlock;
 use crate::arch::{self, number};
 use crate::borrow::{borrow, unmap};
 use crate::entered::{Entered, Times, Via};
-use crate::error::{During, EnterError};
+use crate::error::{During, EnterError, Refusal};
 use crate::handshake::{find_worker, meet};
 use crate::hold::{Hold, Stub, StubEnd};
 use crate::inherited;
@@ -196,6 +196,12 @@ fn make_thread(
                     unmap(&mut hold, &mappings)?;
                     hold.release()?;
                     Err(EnterError::StubCrashed { signal, at })
+                }
+                StubEnd::Dispatched => {
+                    unmap(&mut hold, &mappings)?;
+                    hold.release()?;
+                    let pid = look.pid;
+                    Err(EnterError::Refused(Refusal::Dispatches { pid }))
                 }
                 StubEnd::Overdue => {
                     let regs = hold.registers()?;

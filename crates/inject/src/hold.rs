@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use midair_procinfo::bpf::Instruction;
 use midair_procinfo::module::Modules;
 use midair_procinfo::syscall::Blocking;
-use midair_procinfo::{Tid, task};
+use midair_procinfo::{Pid, Tid, task};
 use midair_ptrace::{
     Deadline, FrameRegisters, Memory, Pace, Registers, RemoteAddr, Seized, SignalMask, StopKind,
     Stopped, Waited, on_own_thread,
@@ -150,6 +150,7 @@ pub(crate) struct Hold {
     /// None only while it runs, or when it is gone.
     stopped: Option<Stopped>,
     memory: Memory,
+    pid: Pid,
     original: Registers,
     /// The system call that it was taken from.
     call: Option<Blocking>,
@@ -183,6 +184,9 @@ pub(crate) enum StubEnd {
     Refused,
     /// It got a signal; the borrowed thread is held again, at that signal.
     Crashed { signal: i32, at: u64 },
+    /// The program has its system calls turned into signals, and its first one was. The thread is
+    /// held again.
+    Dispatched,
     /// It did not come back in time; the borrowed thread is held, in the middle of it.
     Overdue,
     /// The borrowed thread restored itself before it was taken back; it is free.
@@ -193,7 +197,7 @@ impl Hold {
     /// Prepares the way back: reads the whole state, writes the frame.
     pub(crate) fn begin(
         proven: Proven,
-        memory: Memory,
+        (memory, pid): (Memory, Pid),
         modules: &Modules,
         code: &TargetCode,
         patience: Duration,
@@ -228,6 +232,7 @@ impl Hold {
         Ok(Hold {
             stopped: Some(stopped),
             memory,
+            pid,
             original: regs,
             call,
             mask,
@@ -257,12 +262,12 @@ impl Hold {
     }
 
     /// Blocks signals once the thread stands in code of ours; before, the way back would not be the
-    /// frame's. Where the program has SIGTRAP blocked it stays so: one that is pending must not
-    /// come now, and our code makes none.
+    /// frame's. Where the program has SIGTRAP or SIGSYS blocked they stay so: one that is pending
+    /// must not come now.
     fn block_signals(&mut self, during: &'static str) -> Result<(), EnterError> {
         if !self.masked {
             self.held(during)?
-                .set_signal_mask(SignalMask::ALL_BUT_TRAP.and(self.mask))
+                .set_signal_mask(SignalMask::ALL_BUT_FORCED.and(self.mask))
                 .during(during)?;
             self.masked = true;
         }
@@ -308,7 +313,8 @@ impl Hold {
             let stopped = self.take(during)?;
             let running = match signal {
                 0 => stopped.resume_to_syscall(),
-                // Only SIGTRAP is open; one that comes is somebody's, and its handler runs as ever.
+                // SIGTRAP and SIGSYS are open; one that comes is somebody's, and its handler runs as
+                // ever.
                 other => stopped.resume_to_syscall_with(other),
             }
             .during(during)?;
@@ -320,9 +326,14 @@ impl Hold {
                 Waited::TimedOut(_running) => return Err(EnterError::Silent { at: during }),
                 Waited::Stopped(stopped) => {
                     let kind = stopped.kind();
+                    let dispatched = is_dispatched(&stopped, during)?;
                     self.stopped = Some(stopped);
                     match kind {
                         StopKind::Syscall => return Ok(()),
+                        StopKind::Signal(_) if dispatched => {
+                            let pid = self.pid;
+                            return Err(EnterError::Refused(Refusal::Dispatches { pid }));
+                        }
                         StopKind::Signal(other) => signal = other,
                         // Job control waits until the thread is let go.
                         StopKind::Event | StopKind::Group(_) => signal = 0,
@@ -369,6 +380,11 @@ impl Hold {
                         self.stopped = Some(stopped);
                         self.in_stub = false;
                         return Ok(StubEnd::Crashed { signal, at });
+                    }
+                    StopKind::Signal(_) if is_dispatched(&stopped, PHASE)? => {
+                        self.stopped = Some(stopped);
+                        self.in_stub = false;
+                        return Ok(StubEnd::Dispatched);
                     }
                     StopKind::Signal(signal) => stopped.resume(signal).during(PHASE)?,
                     _ => stopped.resume(0).during(PHASE)?,
@@ -530,4 +546,13 @@ pub(crate) struct Stub {
     pub(crate) stack: RemoteAddr,
     pub(crate) block: RemoteAddr,
     pub(crate) result: RemoteAddr,
+}
+
+/// Whether the thread stands at the signal that became of a system call of ours. The signal is then
+/// nobody's.
+fn is_dispatched(stopped: &Stopped, during: &'static str) -> Result<bool, EnterError> {
+    match stopped.kind() {
+        StopKind::Signal(libc::SIGSYS) => stopped.call_was_dispatched().during(during),
+        _ => Ok(false),
+    }
 }

@@ -134,6 +134,8 @@ pub(crate) struct FileSet {
     directory: PathBuf,
     /// First part of their names, with the separator; empty when none was asked for.
     stem: String,
+    /// Whether a file that is made there without a name can get one.
+    named_later: bool,
     /// Written, not yet renamed.
     ready: Vec<Pending>,
     /// Files of an earlier trace of this name that would be wrong beside this one.
@@ -161,14 +163,14 @@ impl Drop for Pending {
 }
 
 impl Pending {
-    /// Begins an empty file for `path`: without a name where that works.
-    fn begin(path: PathBuf) -> Result<Pending, WriteError> {
+    /// Begins an empty file for `path`: without a name where files can get theirs later.
+    fn begin(path: PathBuf, named_later: bool) -> Result<Pending, WriteError> {
         let failed = |source| WriteError::File {
             path: path.clone(),
             source,
         };
-        let unnamed = path.parent().and_then(|directory| unnamed(directory).ok());
-        if let Some(file) = unnamed {
+        let directory = path.parent().filter(|_| named_later);
+        if let Some(file) = directory.and_then(|directory| unnamed(directory).ok()) {
             return Ok(Pending {
                 file,
                 temporary: None,
@@ -232,6 +234,19 @@ fn unnamed(directory: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Whether a file without a name can get one in this directory. AppArmor refuses that to a process
+/// whose profile lacks `mediate_deleted`, with ENOENT, and only when the name is given: by then
+/// everything would have been written. So an empty file tries it first.
+fn named_later(directory: &Path) -> bool {
+    let Ok(file) = unnamed(directory) else {
+        return false;
+    };
+    match beside(&directory.join("try"), |name| link(&file, name)) {
+        Ok(((), name)) => fs::remove_file(name).is_ok(),
+        Err(_) => false,
+    }
+}
+
 fn own_link(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
@@ -288,9 +303,11 @@ impl FileSet {
         } else {
             format!("{stem}_")
         };
+        let named_later = named_later(&directory);
         Ok(FileSet {
             directory,
             stem,
+            named_later,
             ready: Vec::new(),
             outdated: Vec::new(),
         })
@@ -303,7 +320,7 @@ impl FileSet {
 
     /// Begins `PREFIX_suffix`.
     pub(crate) fn create(&self, suffix: &str) -> Result<OutputFile, WriteError> {
-        let pending = Pending::begin(self.path(suffix))?;
+        let pending = Pending::begin(self.path(suffix), self.named_later)?;
         let file = pending.file.try_clone();
         let file = file.map_err(|source| pending.failed(source))?;
         Ok(OutputFile {
@@ -314,7 +331,7 @@ impl FileSet {
 
     /// Begins `PREFIX_suffix` as an empty file that something else opens by its temporary name.
     pub(crate) fn reserve(&self, suffix: &str) -> Result<ReservedFile, WriteError> {
-        let mut pending = Pending::begin(self.path(suffix))?;
+        let mut pending = Pending::begin(self.path(suffix), self.named_later)?;
         pending.temporary()?;
         Ok(ReservedFile(pending))
     }

@@ -9,7 +9,9 @@ impl SignalMask {
         SignalMask(self.0 | other.0)
     }
 
-    /// Every signal blocked but SIGTRAP. With SIGTRAP blocked the kernel would force a trap's
-    /// delivery by resetting the process-wide handler (`docs/sources.md#inject`).
-    pub const ALL_BUT_TRAP: SignalMask = SignalMask(!(1 << (libc::SIGTRAP - 1)));
+    /// Every signal blocked but those that the kernel forces upon a thread for what it executes:
+    /// SIGTRAP, and SIGSYS of syscall user dispatch. If they were blocked, the kernel would reset the
+    /// process-wide handler before the tracer sees the signal (`docs/sources.md#inject`).
+    pub const ALL_BUT_FORCED: SignalMask =
+        SignalMask(!(1 << (libc::SIGTRAP - 1) | 1 << (libc::SIGSYS - 1)));
 }

@@ -494,7 +494,7 @@ impl Stopped {
 
     /// True when its system calls may be turned into signals (syscall user dispatch: Wine,
     /// emulators): calls from our code would be taken for the program's. False where the kernel
-    /// does not tell (before Linux 6.4).
+    /// does not tell (before Linux 6.4): there [`Stopped::call_was_dispatched`] does.
     pub fn dispatches_calls(&self) -> bool {
         // struct ptrace_sud_config (linux/ptrace.h): mode, selector, offset, length. Mode 0 is off.
         let mut configuration = [0_u64; 4];
@@ -509,6 +509,30 @@ impl Stopped {
             )
         };
         told.is_ok() && configuration[0] != 0
+    }
+
+    /// True when it stands at the signal that syscall user dispatch made of a system call. Kernels
+    /// before Linux 6.4 tell of the dispatch in no other way.
+    ///
+    /// # Errors
+    /// [`Error::System`] when it stands at no signal; [`Error::Gone`].
+    pub fn call_was_dispatched(&self) -> Result<bool> {
+        /// `SYS_USER_DISPATCH` (asm-generic/siginfo.h).
+        const BY_DISPATCH: i32 = 2;
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: the kernel writes one `siginfo_t`, for which there is room.
+        unsafe {
+            request(
+                "PTRACE_GETSIGINFO",
+                libc::PTRACE_GETSIGINFO as libc::c_uint,
+                self.tid,
+                0,
+                info.as_mut_ptr() as usize,
+            )
+        }?;
+        // SAFETY: all bytes were zero, and any bytes are a `siginfo_t`.
+        let info = unsafe { info.assume_init() };
+        Ok(info.si_signo == libc::SIGSYS && info.si_code == BY_DISPATCH)
     }
 
     /// Where its restartable sequences area lies, how long it is, and the signature it was

@@ -94,9 +94,14 @@ pub fn arm(when: &str, kind: &str, pid: Pid, control: &Path) -> Result<Struck, S
     Ok(struck)
 }
 
-/// What of this process must not grow: descriptors, threads, mappings.
+/// What of this process must not grow: descriptors, threads, mappings. A thread that was joined is
+/// listed for a moment longer, and is waited for.
 pub fn possessions() -> [usize; 3] {
     let entries = |what: &str| std::fs::read_dir(what).map_or(0, Iterator::count);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while entries("/proc/self/task") > 1 && std::time::Instant::now() < deadline {
+        std::thread::yield_now();
+    }
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     [
         // The directory that is being read is one.
