@@ -21,6 +21,7 @@ fn context(words: &str) -> Vec<String> {
 pub fn check() -> Result<()> {
     let unconfined = context("unconfined_u:unconfined_r:unconfined_t:s0");
     let kit = kit()?;
+    root(&["setenforce", "1"])?;
     say(&format!("enforcing: {}", root(&["getenforce"])?.join(" ")));
     let subject = Subject::start(&kit, &unconfined, &[])?;
     let exit = attach(&kit, &unconfined, subject.pid())?;

@@ -51,7 +51,7 @@ const PACKAGES: &[&str] = &[
 const POLICY: &[&str] = &["policycoreutils", "selinux-policy-default", "selinux-utils"];
 
 /// Changed when the directory is to be made again.
-const EDITION: &str = "1";
+const EDITION: &str = "2";
 
 /// What the packages' scripts would have done.
 const SCRIPTS: &str = r#"cd "$1"
@@ -65,6 +65,13 @@ echo 127.0.0.1 localhost midair-vm > etc/hosts
 echo 0123456789abcdef0123456789abcdef > etc/machine-id
 mkdir -p proc sys dev run tmp root var/tmp job results
 chmod 1777 tmp var/tmp"#;
+
+/// The policy of its modules, as the package's script makes it. Files of the image get one label when
+/// it is mounted ("guest/init.sh").
+const MAKE_POLICY: &str = r#"cd "$1"
+printf 'SELINUX=permissive\nSELINUXTYPE=default\n' > etc/selinux/config
+chroot . bash -ec 'cd /usr/share/selinux/default
+semodule -n -s default -i base.pp.bz2 $(ls | grep -v "^base[.]")'"#;
 
 /// The image for a machine type, made if it has to be.
 pub fn ready(arch: Arch) -> Outcome<PathBuf> {
@@ -93,6 +100,9 @@ pub fn ready(arch: Arch) -> Outcome<PathBuf> {
         unpack(&file, &directory)?;
     }
     shell(SCRIPTS, &[directory.as_os_str()])?;
+    if arch == AMD64 {
+        shell(MAKE_POLICY, &[directory.as_os_str()])?;
+    }
     make_image(&directory, &image, "4G")?;
     fs::remove_dir_all(&directory).at("removing", &directory)?;
     fs::write(&mark, edition).at("writing", &mark)?;

@@ -25,9 +25,20 @@ disk() {
     poweroff -f
 }
 . /job/settings
-mount -t ext4 "$(disk root)" /root
+root=$(disk root)
+mount -t ext4 "$root" /root
+label=
+if grep -q selinux=1 /proc/cmdline; then
+    # The policy comes before the first program that it is about. Nobody has labelled the files.
+    mount -t selinuxfs selinuxfs /sys/fs/selinux
+    policy=$(echo /root/etc/selinux/default/policy/policy.*)
+    dd "if=$policy" of=/sys/fs/selinux/load bs=64M || echo "@@ the policy cannot be loaded" > /dev/console
+    umount /root
+    label=context=system_u:object_r:bin_t:s0
+    mount -t ext4 -o $label "$root" /root
+fi
 mkdir -p "/root$WORK"
-mount -t ext4 "$(disk programs)" "/root$WORK"
+mount -t ext4 -o "$label" "$(disk programs)" "/root$WORK"
 cp -a /job/. /root/job/
 disk results > /root/job/results-disk
 mount --move /proc /root/proc
