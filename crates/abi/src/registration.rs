@@ -1,4 +1,6 @@
 //! What tools and the SDK exchange when a tool is configured, attached and detached.
+//!
+//! The functions are of the ABI `C-unwind`: a tool's may throw, see `midair-tool-call`.
 
 use crate::c_struct;
 use std::ffi::{c_char, c_int, c_void};
@@ -16,11 +18,11 @@ c_struct! {
 }
 
 /// `rocprofiler_client_finalize_t`: a tool may end itself with it.
-pub type ClientFinalize = unsafe extern "C" fn(ClientId);
+pub type ClientFinalize = unsafe extern "C-unwind" fn(ClientId);
 /// `rocprofiler_tool_initialize_t`: 0 is success.
-pub type Initialize = unsafe extern "C" fn(Option<ClientFinalize>, *mut c_void) -> c_int;
+pub type Initialize = unsafe extern "C-unwind" fn(Option<ClientFinalize>, *mut c_void) -> c_int;
 /// `rocprofiler_tool_finalize_t`.
-pub type Finalize = unsafe extern "C" fn(*mut c_void);
+pub type Finalize = unsafe extern "C-unwind" fn(*mut c_void);
 
 c_struct! {
     /// What `rocprofiler_configure` returns; the tool's memory, copied at once.
@@ -38,7 +40,7 @@ c_struct! {
 
 /// The `tool_attach` of a tool: detach function (may be null), its contexts, how many, tool data. 0 is success.
 pub type ToolAttach =
-    unsafe extern "C" fn(Option<ClientFinalize>, *mut u64, u64, *mut c_void) -> c_int;
+    unsafe extern "C-unwind" fn(Option<ClientFinalize>, *mut u64, u64, *mut c_void) -> c_int;
 
 /// What `rocprofiler_configure_attach` returns (source: `docs/sources.md#register`; newer than the JSON's headers).
 #[repr(C)]
@@ -57,10 +59,14 @@ const _: () = assert!(size_of::<ConfigureAttachResult>() == 32);
 
 /// `rocprofiler_configure_func_t`: version (10000 major + 100 minor + patch), version text, priority, the tool's id.
 pub type Configure =
-    unsafe extern "C" fn(u32, *const c_char, u32, *mut ClientId) -> *mut ConfigureResult;
+    unsafe extern "C-unwind" fn(u32, *const c_char, u32, *mut ClientId) -> *mut ConfigureResult;
 /// `rocprofiler_configure_attach`, same arguments.
-pub type ConfigureAttach =
-    unsafe extern "C" fn(u32, *const c_char, u32, *mut ClientId) -> *mut ConfigureAttachResult;
+pub type ConfigureAttach = unsafe extern "C-unwind" fn(
+    u32,
+    *const c_char,
+    u32,
+    *mut ClientId,
+) -> *mut ConfigureAttachResult;
 
 /// What `rocprofiler_configure_experimental` of the first generation returns (source: `docs/sources.md#register`):
 /// [`ConfigureResult`] with two more.
@@ -83,7 +89,7 @@ pub struct ConfigureExperimentalResult {
 const _: () = assert!(size_of::<ConfigureExperimentalResult>() == 48);
 
 /// `rocprofiler_configure_experimental`, same arguments.
-pub type ConfigureExperimental = unsafe extern "C" fn(
+pub type ConfigureExperimental = unsafe extern "C-unwind" fn(
     u32,
     *const c_char,
     u32,

@@ -1,6 +1,7 @@
 //! The arguments of a call, one by one, with type, name and value as text: of a HIP call's record,
 //! and of a call that is being reported to a tool.
 
+use crate::ended::Ended;
 use crate::status::Status;
 use midair_abi::constants as c;
 use midair_abi::members::sdk_name;
@@ -10,12 +11,13 @@ use midair_record::event::kind;
 use midair_sdk_hot::callbacks;
 use midair_sdk_hot::functions::function_of;
 use midair_sdk_hot::markers;
+use midair_tool_call::{Thrown, call};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 /// `rocprofiler_buffer_tracing_operation_args_cb_t`: kind, operation, number of the argument, its
 /// address, its levels of indirection, type, name and value as text, the tool's data. A result other
 /// than 0 ends the iteration; the texts live until the callback returns.
-pub type ArgumentCallback = unsafe extern "C" fn(
+pub type ArgumentCallback = unsafe extern "C-unwind" fn(
     c_int,
     c_int,
     u32,
@@ -29,7 +31,7 @@ pub type ArgumentCallback = unsafe extern "C" fn(
 
 /// `rocprofiler_callback_tracing_operation_args_cb_t`: as [`ArgumentCallback`], with the levels of
 /// indirection that the value was read through before the tool's data.
-pub type CallArgumentCallback = unsafe extern "C" fn(
+pub type CallArgumentCallback = unsafe extern "C-unwind" fn(
     c_int,
     c_int,
     u32,
@@ -65,11 +67,11 @@ pub unsafe fn iterate(
     record: &HipApiExt,
     callback: ArgumentCallback,
     data: *mut c_void,
-) -> Result<(), Status> {
+) -> Result<(), Ended> {
     let record_kind = match record.kind {
         c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT => kind::HIP_RUNTIME_API_EXT,
         c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT => kind::HIP_COMPILER_API_EXT,
-        _ => return Err(Status::KIND_NOT_FOUND),
+        _ => return Err(Status::KIND_NOT_FOUND.into()),
     };
     each(
         record_kind,
@@ -78,7 +80,7 @@ pub unsafe fn iterate(
         false,
         |argument| {
             // SAFETY: the caller's promise; address and texts live until the call returns.
-            unsafe {
+            call(&[], || unsafe {
                 callback(
                     record.kind,
                     record.operation,
@@ -90,7 +92,7 @@ pub unsafe fn iterate(
                     argument.value.as_ptr(),
                     data,
                 )
-            }
+            })
         },
     )
 }
@@ -110,10 +112,10 @@ pub unsafe fn iterate_call(
     callback: CallArgumentCallback,
     levels: i32,
     data: *mut c_void,
-) -> Result<(), Status> {
+) -> Result<(), Ended> {
     let record_kind = callbacks::record_kind(record.kind).ok_or(Status::KIND_NOT_FOUND)?;
     if record.payload.is_null() || !record.payload.cast::<u64>().is_aligned() {
-        return Err(Status::INVALID_ARGUMENT);
+        return Err(Status::INVALID_ARGUMENT.into());
     }
     let layout = callbacks::layout(record_kind);
     // SAFETY: the payload of these kinds has that many words.
@@ -126,7 +128,7 @@ pub unsafe fn iterate_call(
         levels > 0,
         |argument| {
             // SAFETY: the caller's promise; address and texts live until the call returns.
-            unsafe {
+            call(&[], || unsafe {
                 callback(
                     record.kind,
                     record.operation,
@@ -139,7 +141,7 @@ pub unsafe fn iterate_call(
                     argument.read,
                     data,
                 )
-            }
+            })
         },
     )
 }
@@ -149,8 +151,8 @@ fn each(
     operation: i32,
     arguments: &[u64],
     read_texts: bool,
-    mut callback: impl FnMut(&ArgumentText) -> c_int,
-) -> Result<(), Status> {
+    mut callback: impl FnMut(&ArgumentText) -> Result<c_int, Thrown>,
+) -> Result<(), Ended> {
     let operation = u32::try_from(operation).map_err(|_| Status::OPERATION_NOT_FOUND)?;
     let function = function_of(record_kind, operation).ok_or(Status::OPERATION_NOT_FOUND)?;
     let bytes: Vec<u8> = arguments
@@ -179,7 +181,7 @@ fn each(
             value,
             read,
         };
-        if callback(&argument) != 0 {
+        if callback(&argument)? != 0 {
             break;
         }
     }

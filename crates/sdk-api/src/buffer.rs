@@ -15,6 +15,7 @@ use crate::context::record_kind;
 use crate::convert;
 use crate::external;
 use crate::late;
+use crate::registration::out::expel_owner;
 use crate::registry::{self, Registry};
 use crate::state;
 use crate::status::Status;
@@ -23,6 +24,7 @@ use midair_abi::constants as c;
 use midair_abi::records::RecordHeader;
 use midair_record::event::{self, Malformed, Record, flag};
 use midair_sdk_hot::operations::Opaque;
+use midair_tool_call::call as call_tool;
 use std::ffi::c_void;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -125,6 +127,12 @@ fn call(handle: u64, wait: bool) -> Result<(), Status> {
     if buffer.batch.is_empty() {
         return Ok(());
     }
+    let owner = buffer.context;
+    if state.context(owner).is_ok_and(|context| context.out) {
+        state.buffer(handle)?.batch = Batch::default();
+        return Ok(());
+    }
+    let buffer = state.buffer(handle)?;
     buffer.busy = true;
     let batch = std::mem::take(&mut buffer.batch);
     let (context, callback, data, thread) =
@@ -189,20 +197,25 @@ impl Job {
         let mut pointers: Vec<*mut RecordHeader> =
             headers.iter_mut().map(|header| &raw mut *header).collect();
         let (list, count) = (pointers.as_mut_ptr(), pointers.len());
+        let lent = [
+            (
+                list.cast_const().cast(),
+                count * size_of::<*mut RecordHeader>(),
+            ),
+            (headers.as_ptr().cast(), size_of_val(headers.as_slice())),
+            (base.cast_const().cast(), self.batch.bytes()),
+        ];
+        let (callback, context, handle) = (self.callback, self.context, self.handle);
+        let (data, dropped) = (self.data.0, self.batch.dropped);
         // SAFETY: the tool gave us this function for such calls; headers and records live until it has returned.
-        unsafe {
-            (self.callback)(
-                self.context,
-                self.handle,
-                list,
-                count,
-                self.data.0,
-                self.batch.dropped,
-            )
-        };
-        let mut state = state::lock();
-        if let Ok(buffer) = state.buffer(self.handle) {
+        let called = call_tool(&lent, || unsafe {
+            callback(context, handle, list, count, data, dropped)
+        });
+        if let Ok(buffer) = state::lock().buffer(handle) {
             buffer.busy = false;
+        }
+        if let Err(thrown) = called {
+            expel_owner(context, "buffer's callback", &thrown);
         }
     }
 }

@@ -5,9 +5,11 @@ pub(crate) mod handle;
 
 pub use handle::ThreadNotice;
 
+use crate::ended::Ended;
 use crate::state::{self, STATE};
 use crate::status::Status;
 use handle::{CallbackThread, Listener, Work};
+use midair_tool_call::{Thrown, call};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::PoisonError;
@@ -42,7 +44,7 @@ pub fn listen(
     ));
 }
 
-fn notify(which: impl Fn(&Listener) -> Option<ThreadNotice>) {
+fn notify(which: impl Fn(&Listener) -> Option<ThreadNotice>) -> Result<(), Thrown> {
     const US: c_int = midair_abi::constants::ROCPROFILER_LIBRARY;
     let listeners = STATE
         .listeners
@@ -51,17 +53,23 @@ fn notify(which: impl Fn(&Listener) -> Option<ThreadNotice>) {
         .clone();
     for listener in listeners.iter().filter(|listener| listener.2 & US != 0) {
         if let Some(notice) = which(listener) {
+            let data = listener.3.0;
             // SAFETY: the tool gave us this function for such calls, with its data.
-            unsafe { notice(US, listener.3.0) };
+            call(&[], || unsafe { notice(US, data) })?;
         }
     }
+    Ok(())
 }
 
 /// Makes a callback thread; returns its handle. Only while a tool is being initialised.
-pub fn create() -> Result<u64, Status> {
+///
+/// # Errors
+/// [`Status::CONFIGURATION_LOCKED`] at other times, [`Status::OUT_OF_RESOURCES`] without a thread, and
+/// what the tool's own functions throw that are told of the thread.
+pub fn create() -> Result<u64, Ended> {
     state::lock().configuring()?;
     let (work, inbox) = channel::<Work>();
-    notify(|listener| listener.0);
+    notify(|listener| listener.0)?;
     let spawned = with_signals_blocked(|| {
         // The application's signals must not be handled on this thread, so it inherits a full mask.
         std::thread::Builder::new()
@@ -74,7 +82,7 @@ pub fn create() -> Result<u64, Status> {
                 }
             })
     });
-    notify(|listener| listener.1);
+    notify(|listener| listener.1)?;
     spawned.map_err(|_| Status::OUT_OF_RESOURCES)?;
     let mut state = state::lock();
     state.threads.push(CallbackThread { work });

@@ -2,6 +2,7 @@
 
 use crate::agents;
 use crate::context::services::CodeObjectService;
+use crate::registration::out::expel_owner;
 use crate::state::{self, STATE};
 use midair_abi::constants as c;
 use midair_abi::records::{CallbackRecord, CodeObjectLoad, CorrelationId, KernelSymbol};
@@ -120,7 +121,13 @@ fn call(operation: i32, payload: *mut c_void) {
             payload,
         };
         let mut user_data = 0;
+        let user_data = &raw mut user_data;
         // SAFETY: the tool gave us this function for such calls; the payload outlives the call.
-        unsafe { (service.callback)(record, &raw mut user_data, service.data.0) };
+        let called = midair_tool_call::call(&[], || unsafe {
+            (service.callback)(record, user_data, service.data.0)
+        });
+        if let Err(thrown) = called {
+            expel_owner(context, "code object callback", &thrown);
+        }
     }
 }

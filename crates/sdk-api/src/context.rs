@@ -133,6 +133,7 @@ pub fn create() -> Result<u64, Status> {
     let client = state.configuring()?;
     state.contexts.push(Context {
         client,
+        out: false,
         active: false,
         started_at: 0,
         stopped_at: 0,
@@ -159,6 +160,9 @@ pub fn start(context: u64) -> Result<(), Status> {
         return Err(Status::FINALIZED);
     }
     let context = state.context(context)?;
+    if context.out {
+        return Err(Status::NOT_AVAILABLE);
+    }
     if context.active {
         return Ok(());
     }

@@ -5,6 +5,7 @@ use crate::context::late_kind;
 use crate::context::services::CallbackService;
 use crate::convert;
 use crate::external;
+use crate::registration::out::expel_owner;
 use crate::state;
 use midair_abi::constants as c;
 use midair_abi::records::{
@@ -101,8 +102,14 @@ impl Event {
                 payload,
             };
             let mut user_data = 0;
+            let user_data = &raw mut user_data;
             // SAFETY: the tool gave us this function for such calls; the payload outlives the call.
-            unsafe { (service.callback)(record, &raw mut user_data, service.data.0) };
+            let called = midair_tool_call::call(&[], || unsafe {
+                (service.callback)(record, user_data, service.data.0)
+            });
+            if let Err(thrown) = called {
+                expel_owner(context, "callback", &thrown);
+            }
         }
     }
 }

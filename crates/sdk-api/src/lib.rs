@@ -14,6 +14,7 @@ mod code_object;
 pub mod context;
 mod convert;
 mod converted;
+pub mod ended;
 mod external;
 mod late;
 pub mod notes;

@@ -25,6 +25,17 @@ pub fn post(text: &str) {
     }
 }
 
+/// Adds a note on any thread, while notes are taken. It is dropped where another thread is adding one
+/// at this very moment: this may run on a thread of the application, which does not wait.
+pub(crate) fn post_from_anywhere(text: &str) {
+    if STATE.notes_open.load(Relaxed)
+        && let Ok(mut waiting) = STATE.notes.try_lock()
+        && waiting.len() < MOST
+    {
+        waiting.push(text.to_owned());
+    }
+}
+
 /// Removes and returns the notes that wait.
 pub fn take() -> Vec<String> {
     std::mem::take(&mut *STATE.notes.lock().unwrap_or_else(PoisonError::into_inner))

@@ -21,18 +21,21 @@ use midair_abi::registration::{
     ClientId, Configure, ConfigureAttach, ConfigureExperimental, ConfigureResult,
 };
 use std::cell::Cell;
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 pub(crate) mod client;
 pub mod discover;
 pub mod library;
+pub(crate) mod out;
 pub(crate) mod search;
 
 use client::{Client, Hooks, Phase, Source};
 pub use discover::find_clients;
 pub use library::{load, load_list};
+use midair_tool_call::{Thrown, call};
+pub use out::{expel_reported, why};
 
 /// Our version as tools see it, 10000 major + 100 minor + patch: the interface is that of 1.2.1.
 pub const VERSION: (u32, u32, u32) = (1, 2, 1);
@@ -53,6 +56,43 @@ pub(crate) struct Entry {
     pub experimental: Option<ConfigureExperimental>,
 }
 
+impl Entry {
+    /// Address of the function by which the tool is known.
+    fn function(&self) -> usize {
+        self.configure.map_or_else(
+            || self.experimental.map_or(0, |function| function as usize),
+            |function| function as usize,
+        )
+    }
+}
+
+/// Why a tool was not configured.
+#[derive(Debug)]
+enum NotConfigured {
+    Because(Status),
+    /// Its function of this name did not return.
+    Thrown(&'static str, Thrown),
+}
+
+impl From<Status> for NotConfigured {
+    fn from(status: Status) -> NotConfigured {
+        NotConfigured::Because(status)
+    }
+}
+
+impl NotConfigured {
+    /// Where we asked for it: what was thrown ends here, and is told.
+    fn told(self) -> Status {
+        match self {
+            NotConfigured::Because(status) => status,
+            NotConfigured::Thrown(stage, thrown) => {
+                out::keep(format!("in its {stage} {thrown}"));
+                Status::ERROR
+            }
+        }
+    }
+}
+
 thread_local! {
     static IN_ATTACHMENT: Cell<bool> = const { Cell::new(false) };
 }
@@ -62,22 +102,32 @@ pub fn is_current_client_attachment() -> bool {
     IN_ATTACHMENT.get()
 }
 
-/// `rocprofiler_force_configure`: a tool that is part of the application.
+/// `rocprofiler_force_configure`: a tool that is part of the application. One whose function was
+/// forced before is left alone; one that was found before otherwise is refused, as AMD's library
+/// does: it has had its configuration.
+///
+/// # Errors
+/// What the tool's functions threw, which is the application's to catch: nothing of the tool is left
+/// here then.
 ///
 /// # Safety
 /// `configure` must be a function of that type.
-pub unsafe fn force(configure: Configure) -> Result<(), Status> {
+pub unsafe fn force(configure: Configure) -> Result<Result<(), Status>, Thrown> {
     let source = Source::Forced(configure as usize);
     {
         let state = state::lock();
         if state.finalized {
-            return Err(Status::FINALIZED);
+            return Ok(Err(Status::FINALIZED));
         }
         if state.busy {
-            return Err(Status::CONFIGURATION_LOCKED);
+            return Ok(Err(Status::CONFIGURATION_LOCKED));
         }
-        if state.clients.iter().any(|client| client.source == source) {
-            return Ok(());
+        let same = |client: &&Client| client.function == configure as usize;
+        if let Some(known) = state.clients.iter().find(same) {
+            return Ok(match known.source {
+                Source::Forced(_) => Ok(()),
+                Source::Start(_) | Source::Attachment(_) => Err(Status::CONFIGURATION_LOCKED),
+            });
         }
     }
     let entry = Entry {
@@ -85,19 +135,24 @@ pub unsafe fn force(configure: Configure) -> Result<(), Status> {
         attach: None,
         experimental: None,
     };
-    configure_client(source, entry)
+    match configure_client(source, entry) {
+        Ok(()) => Ok(Ok(())),
+        Err(NotConfigured::Because(status)) => Ok(Err(status)),
+        Err(NotConfigured::Thrown(_, thrown)) => Err(thrown),
+    }
 }
 
 /// Configures and initialises a tool. One at a time, and not from inside another tool's
 /// configuration.
-fn configure_client(source: Source, entry: Entry) -> Result<(), Status> {
+fn configure_client(source: Source, entry: Entry) -> Result<(), NotConfigured> {
     {
         let mut state = state::lock();
+        state.refusal = None;
         if state.finalized {
-            return Err(Status::FINALIZED);
+            return Err(Status::FINALIZED.into());
         }
         if std::mem::replace(&mut state.busy, true) {
-            return Err(Status::CONFIGURATION_LOCKED);
+            return Err(Status::CONFIGURATION_LOCKED.into());
         }
     }
     end_at_exit();
@@ -115,15 +170,27 @@ struct Configured {
 }
 
 /// Calls a tool's `configure` functions. `None`: it declines.
-fn configure_tool(entry: Entry, priority: u32, id: *mut ClientId) -> Option<Configured> {
+fn configure_tool(
+    entry: Entry,
+    priority: u32,
+    id: *mut ClientId,
+) -> Result<Option<Configured>, NotConfigured> {
     let text = VERSION_TEXT.as_ptr();
+    let lent = [(id.cast_const().cast::<c_void>(), size_of::<ClientId>())];
     if let (Some(configure), None) = (entry.experimental, entry.attach) {
         // SAFETY: the tool's function, with arguments as the C API describes them; `id` lives for
-        // ever. The result is null or the tool's struct, which lives at least until its next
+        // ever.
+        let answer = call(&lent, || unsafe {
+            configure(VERSION_NUMBER, text, priority, id)
+        })
+        .map_err(|thrown| NotConfigured::Thrown("rocprofiler_configure_experimental", thrown))?;
+        // SAFETY: the result is null or the tool's struct, which lives at least until its next
         // function is called. Only fields that its size covers are read.
-        let answer = unsafe { configure(VERSION_NUMBER, text, priority, id).as_ref() }?;
+        let Some(answer) = (unsafe { answer.as_ref() }) else {
+            return Ok(None);
+        };
         let whole = answer.size >= size_of_val(answer);
-        return whole.then_some(Configured {
+        return Ok(whole.then_some(Configured {
             result: ConfigureResult {
                 size: size_of::<ConfigureResult>(),
                 initialize: answer.initialize,
@@ -135,26 +202,87 @@ fn configure_tool(entry: Entry, priority: u32, id: *mut ClientId) -> Option<Conf
                 detach: answer.tool_detach,
                 data: answer.tool_data,
             },
-        });
+        }));
     }
+    let Some(configure) = entry.configure else {
+        return Ok(None);
+    };
     // SAFETY: as above.
-    let result = unsafe { (entry.configure?)(VERSION_NUMBER, text, priority, id).as_ref() }
+    let result = call(&lent, || unsafe {
+        configure(VERSION_NUMBER, text, priority, id)
+    })
+    .map_err(|thrown| NotConfigured::Thrown("rocprofiler_configure", thrown))?;
+    // SAFETY: as above.
+    let result = unsafe { result.as_ref() }
         .filter(|result| result.size >= size_of::<ConfigureResult>())
-        .copied()?;
-    // SAFETY: as above.
-    let attach = entry
-        .attach
-        .and_then(|configure| unsafe { configure(VERSION_NUMBER, text, priority, id).as_ref() })
-        .filter(|answer| answer.size >= size_of_val(*answer));
+        .copied();
+    let Some(result) = result else {
+        return Ok(None);
+    };
+    let attach = match entry.attach {
+        None => None,
+        Some(configure) => {
+            // SAFETY: as above.
+            let answer = call(&lent, || unsafe {
+                configure(VERSION_NUMBER, text, priority, id)
+            })
+            .map_err(|thrown| NotConfigured::Thrown("rocprofiler_configure_attach", thrown))?;
+            // SAFETY: as above.
+            unsafe { answer.as_ref() }.filter(|answer| answer.size >= size_of_val(*answer))
+        }
+    };
     let hooks = attach.map_or(Hooks::None, |answer| Hooks::Attach {
         attach: answer.tool_attach,
         detach: answer.tool_detach,
         data: answer.tool_data,
     });
-    Some(Configured { result, hooks })
+    Ok(Some(Configured { result, hooks }))
 }
 
-fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
+/// What the registry holds before a tool is configured: a tool that is part of the application and
+/// throws leaves nothing behind.
+#[derive(Debug, Clone, Copy)]
+struct Before {
+    clients: usize,
+    contexts: usize,
+    buffers: usize,
+    threads: usize,
+    initialized: bool,
+}
+
+impl Before {
+    fn now(state: &Registry) -> Before {
+        Before {
+            clients: state.clients.len(),
+            contexts: state.contexts.len(),
+            buffers: state.buffers.len(),
+            threads: state.threads.len(),
+            initialized: state.initialized,
+        }
+    }
+
+    /// Removes what a client has made since. Only one is configured at a time.
+    fn restore(self) {
+        let mut state = state::lock();
+        let made: Vec<u64> = (self.contexts as u64 + 1..=state.contexts.len() as u64).collect();
+        drop(state);
+        context::stop_all(&made);
+        state = state::lock();
+        state.clients.truncate(self.clients);
+        state.contexts.truncate(self.contexts);
+        state.buffers.truncate(self.buffers);
+        let kept = self.threads.min(state.threads.len());
+        let ended = state.threads.split_off(kept);
+        state.initialized = self.initialized;
+        drop(state);
+        // Their threads end when there is nobody who could send them work.
+        drop(ended);
+        midair_sdk_hot::callbacks::readmit(&made);
+    }
+}
+
+fn configure_alone(source: Source, entry: Entry) -> Result<(), NotConfigured> {
+    let before = Before::now(&state::lock());
     let priority = state::lock().clients.len() as u32;
     let handle = priority + 1;
     // The tool may keep the pointer for ever.
@@ -163,13 +291,15 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
         name: std::ptr::null(),
         handle,
     }));
-    let Some(Configured { result, hooks }) = configure_tool(entry, priority, &raw mut *id) else {
-        return Err(Status::NOT_AVAILABLE);
+    let Some(Configured { result, hooks }) = configure_tool(entry, priority, &raw mut *id)? else {
+        out::keep("it declined: its rocprofiler_configure returned nothing".to_owned());
+        return Err(Status::NOT_AVAILABLE.into());
     };
     {
         let mut state = state::lock();
         state.clients.push(Client {
-            id,
+            handle,
+            function: entry.function(),
             source,
             named: source.is_attachment(),
             result,
@@ -181,12 +311,25 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
         state.configuring = Some(handle);
     }
     // SAFETY: the tool's function with its own data.
-    let answer = result.initialize.map_or(0, |initialize| unsafe {
-        initialize(Some(end_client), result.tool_data)
+    let answer = result.initialize.map_or(Ok(0), |initialize| {
+        call(&[], || unsafe {
+            initialize(Some(end_client), result.tool_data)
+        })
     });
+    state::lock().configuring = None;
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(thrown) if matches!(source, Source::Forced(_)) => {
+            before.restore();
+            return Err(NotConfigured::Thrown("initialize", thrown));
+        }
+        Err(thrown) => {
+            out::expel(handle, "initialize", &thrown);
+            return Err(NotConfigured::Thrown("initialize", thrown));
+        }
+    };
     {
         let mut state = state::lock();
-        state.configuring = None;
         state.initialized = true;
         let phase = if answer == 0 {
             Phase::Initialized
@@ -197,7 +340,8 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), Status> {
     }
     if answer != 0 {
         context::stop_all(&contexts_of(handle));
-        return Err(Status::ERROR);
+        out::keep(format!("it failed: its initialize returned {answer}"));
+        return Err(Status::ERROR.into());
     }
     if source.is_attachment() {
         // The contexts that it has started begin with the attach, which may yet fail because of
@@ -243,30 +387,34 @@ fn contexts_of(client: u32) -> Vec<u64> {
         .collect()
 }
 
-/// `rocprofiler_client_finalize_t`: a tool ends itself.
-unsafe extern "C" fn end_client(id: ClientId) {
-    midair_capi_build::edge((), || {
+/// `rocprofiler_client_finalize_t`: a tool ends itself. What its `finalize` throws is its own to
+/// catch.
+unsafe extern "C-unwind" fn end_client(id: ClientId) {
+    let thrown = midair_capi_build::edge(None, || {
         let finalize = {
             let mut state = state::lock();
             let client = registry::index(u64::from(id.handle))
                 .and_then(|index| state.clients.get_mut(index));
-            let Some(client) = client.filter(|client| client.phase != Phase::Ended) else {
-                return;
-            };
+            let client = client.filter(|client| client.phase != Phase::Ended)?;
+            // A tool whose `initialize` has not returned has nothing to finalize.
+            let begun = client.phase != Phase::Configured;
             client.phase = Phase::Ended;
             client
                 .result
                 .finalize
+                .filter(|_| begun)
                 .map(|finalize| (finalize, client.result.tool_data))
         };
         let contexts = contexts_of(id.handle);
         context::stop_all(&contexts);
         buffer::flush_contexts(&contexts);
-        if let Some((finalize, data)) = finalize {
-            // SAFETY: the tool's function with its own data.
-            unsafe { finalize(data) };
-        }
+        let (finalize, data) = finalize?;
+        // SAFETY: the tool's function with its own data.
+        call(&[], || unsafe { finalize(data) }).err()
     });
+    if let Some(thrown) = thrown {
+        thrown.pass_on();
+    }
 }
 
 /// A client that is being attached or detached: what is needed of it while no lock is held.
@@ -291,7 +439,7 @@ fn begin_transitions(from: Phase, to: Phase, fits: impl Fn(&Client) -> bool) -> 
             .map(|client| {
                 client.phase = to;
                 Transition {
-                    handle: client.id.handle,
+                    handle: client.handle,
                     hooks: client.hooks,
                     was_attached: client.was_attached,
                     contexts: Vec::new(),
@@ -328,10 +476,14 @@ fn name_known(source: Source) -> Option<bool> {
     Some(client.named)
 }
 
-/// Whether a tool from there has been configured.
-fn is_known(source: Source) -> bool {
+/// Whether a tool with this function has been configured, wherever it came from: a program that
+/// hands its `rocprofiler_configure` over by `rocprofiler_force_configure` often shows it, too.
+fn is_known(function: usize) -> bool {
     let state = state::lock();
-    state.clients.iter().any(|client| client.source == source)
+    state
+        .clients
+        .iter()
+        .any(|client| client.function == function)
 }
 
 /// Whether an attach would reach a tool.
@@ -376,23 +528,31 @@ pub fn attach() -> Result<(), Status> {
             let _ = context::start(*context);
         }
         let answer = match transition.hooks {
-            Hooks::None => 0,
+            Hooks::None => Ok(0),
             Hooks::Experimental { reattach, data, .. } => {
-                if let Some(reattach) = reattach.filter(|_| transition.was_attached) {
+                let reattach = reattach.filter(|_| transition.was_attached);
+                reattach.map_or(Ok(0), |reattach| {
                     // SAFETY: the tool's function with its own data.
-                    unsafe { reattach(data) };
-                }
-                0
+                    call(&[], || unsafe { reattach(data) }).map(|()| 0)
+                })
             }
-            Hooks::Attach { attach, data, .. } => attach.map_or(0, |attach| {
-                let (list, count) = (
-                    transition.contexts.as_mut_ptr(),
-                    transition.contexts.len() as u64,
-                );
+            Hooks::Attach { attach, data, .. } => attach.map_or(Ok(0), |attach| {
+                let list = transition.contexts.as_mut_slice();
+                let lent = [(list.as_ptr().cast(), size_of_val(list))];
+                let (list, count) = (list.as_mut_ptr(), list.len() as u64);
                 // SAFETY: the tool's function with its own data and a list that lives during the
                 // call. There is no detach function, as with AMD's library.
-                unsafe { attach(None, list, count, data) }
+                call(&lent, || unsafe { attach(None, list, count, data) })
             }),
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(thrown) => {
+                out::expel(transition.handle, "tool_attach", &thrown);
+                out::keep(format!("in its tool_attach {thrown}"));
+                outcome = Err(Status::ERROR);
+                continue;
+            }
         };
         if answer != 0 {
             with_client(transition.handle, |client| {
@@ -401,6 +561,7 @@ pub fn attach() -> Result<(), Status> {
                 client.resume.clone_from(&transition.resume);
             });
             detach_one(&transition);
+            out::keep(format!("its tool_attach returned {answer}"));
             outcome = Err(Status::ERROR);
         }
     }
@@ -444,7 +605,9 @@ fn detach_one(transition: &Transition) {
     };
     if let Some((tool_detach, data)) = notice {
         // SAFETY: the tool's function with its own data.
-        unsafe { tool_detach(data) };
+        if let Err(thrown) = call(&[], || unsafe { tool_detach(data) }) {
+            out::expel(transition.handle, "tool_detach", &thrown);
+        }
     }
     // A tool may have ended itself in between.
     with_client(transition.handle, |client| {
@@ -468,7 +631,7 @@ pub fn finalize() {
             .clients
             .iter()
             .filter(|client| client.phase != Phase::Ended);
-        living.map(|client| client.id.handle).collect()
+        living.map(|client| client.handle).collect()
     };
     let all: Vec<u64> = handles
         .iter()
@@ -480,16 +643,20 @@ pub fn finalize() {
         let mut end = None;
         with_client(handle, |client| {
             if client.phase != Phase::Ended {
+                // One whose `initialize` has not returned has nothing to finalize.
+                let begun = client.phase != Phase::Configured;
                 client.phase = Phase::Ended;
                 end = client
                     .result
                     .finalize
+                    .filter(|_| begun)
                     .map(|finalize| (finalize, client.result.tool_data));
             }
         });
         if let Some((finalize, data)) = end {
+            // The process ends: nobody is left to be told.
             // SAFETY: the tool's function with its own data.
-            unsafe { finalize(data) };
+            let _ = call(&[], || unsafe { finalize(data) });
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Registry {
     pub initialized: bool,
     /// The tools that are named have been attached since they were named.
     pub named_used: bool,
+    /// Why a tool was refused last, in words.
+    pub refusal: Option<String>,
     /// By handle - 1.
     pub contexts: Vec<Context>,
     /// By handle - 1; `None` when destroyed.
@@ -38,6 +40,7 @@ impl Registry {
             finalized: false,
             initialized: false,
             named_used: false,
+            refusal: None,
             contexts: Vec::new(),
             buffers: Vec::new(),
             threads: Vec::new(),

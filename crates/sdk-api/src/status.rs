@@ -47,6 +47,17 @@ impl Status {
     pub const NOT_AVAILABLE: Status = Status(c::ROCPROFILER_STATUS_ERROR_NOT_AVAILABLE);
 }
 
+impl std::fmt::Display for Status {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (text(self.0), name(self.0)) {
+            (Some(text), Some(name)) => {
+                write!(to, "{} ({})", text.to_string_lossy(), name.as_str())
+            }
+            _ => write!(to, "status {}", self.0),
+        }
+    }
+}
+
 impl From<Status> for c_int {
     fn from(status: Status) -> c_int {
         status.0

@@ -4,6 +4,7 @@ use crate::local;
 use midair_abi::private::{SDK_TABLE_VERSION, SdkTable};
 use midair_abi::registration::Configure;
 use midair_capi_build::{c_api, edge};
+use midair_sdk_api::c_api_calling;
 use midair_sdk_api::capi::{context as api, list};
 use midair_sdk_api::registration::{self, discover};
 use midair_sdk_api::status::Status;
@@ -16,15 +17,6 @@ c_api! {
         context::start(context_id)?;
         local::context_started();
         Ok::<(), Status>(())
-    }
-
-    /// Configures and initialises a tool that is part of the application.
-    fn rocprofiler_force_configure(configure_func: Option<Configure>) {
-        let configure = configure_func.ok_or(Status::INVALID_ARGUMENT)?;
-        // SAFETY: the caller's function.
-        let forced = unsafe { registration::force(configure) };
-        local::launch();
-        forced
     }
 
     /// Attaches the tools that are loaded. Called by a registration library; settings that no
@@ -54,6 +46,18 @@ c_api! {
         }
         // SAFETY: the caller's C string.
         registration::load_list(unsafe { CStr::from_ptr(path) }, table())
+    }
+}
+
+c_api_calling! {
+    /// Configures and initialises a tool that is part of the application. What its functions throw
+    /// comes out of this one, and nothing of the tool is left then.
+    fn rocprofiler_force_configure(configure_func: Option<Configure>) {
+        let configure = configure_func.ok_or(Status::INVALID_ARGUMENT)?;
+        // SAFETY: the caller's function.
+        let forced = unsafe { registration::force(configure) }?;
+        local::launch();
+        Ok(forced?)
     }
 }
 

@@ -21,7 +21,7 @@ use midair_domain::{KindSet, sets};
 use midair_record::event::{kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
-use midair_sdk_api::{changes, notes};
+use midair_sdk_api::{changes, notes, registration};
 use midair_sdk_device::domain::{self, Device, Domain, Entry};
 use midair_sdk_device::queue::harvest::Harvester;
 use midair_sdk_device::queue::state;
@@ -411,6 +411,7 @@ impl Collection {
 
     /// One round of the worker while a session is on. Returns whether there was anything to do.
     pub fn tick(&mut self) -> bool {
+        registration::expel_reported();
         if changes::is_pending() {
             let _ = self.apply();
         }

@@ -114,17 +114,23 @@ impl Worker {
         for (fd, identity) in tools.into_iter().zip(offer.tool_identity) {
             let tool = self.load(fd, identity)?;
             // SAFETY: a handle from dlopen that is never closed.
-            unsafe { registration::load(tool.handle, capi::table()) }
-                .map_err(|status| format!("a tool cannot be configured: {status:?}"))?;
+            unsafe { registration::load(tool.handle, capi::table()) }.map_err(|status| {
+                format!("the tool cannot be used: {}", registration::why(status))
+            })?;
         }
         for name in named {
             let handle = registration::library::open_named(name)
                 .map_err(|why| format!("the tool {name} cannot be loaded: {why}"))?;
             // SAFETY: as above.
-            unsafe { registration::load(handle, capi::table()) }
-                .map_err(|status| format!("the tool {name} cannot be configured: {status:?}"))?;
+            unsafe { registration::load(handle, capi::table()) }.map_err(|status| {
+                format!(
+                    "the tool {name} cannot be used: {}",
+                    registration::why(status)
+                )
+            })?;
         }
-        registration::attach().map_err(|status| format!("a tool refused to attach: {status:?}"))
+        registration::attach()
+            .map_err(|status| format!("the tool refused to attach: {}", registration::why(status)))
     }
 
     fn load(&mut self, fd: VerifiedFd, identity: u64) -> Result<Tool, String> {

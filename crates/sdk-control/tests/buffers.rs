@@ -28,7 +28,7 @@ static MEETING: Barrier = Barrier::new(2);
 static HANDLES: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 static FINALIZED: AtomicBool = AtomicBool::new(false);
 
-unsafe extern "C" fn callback(
+unsafe extern "C-unwind" fn callback(
     _context: u64,
     buffer: u64,
     headers: *mut *mut RecordHeader,
@@ -50,7 +50,7 @@ unsafe extern "C" fn callback(
     SEEN.lock().unwrap().push((buffer, count, dropped));
 }
 
-unsafe extern "C" fn initialize(_end: Option<ClientFinalize>, _data: *mut c_void) -> c_int {
+unsafe extern "C-unwind" fn initialize(_end: Option<ClientFinalize>, _data: *mut c_void) -> c_int {
     let make = |size, policy| buffer::create(1, size, size, policy, callback, std::ptr::null_mut());
     let context = context::create().unwrap();
     let discard = make(640, c::ROCPROFILER_BUFFER_POLICY_DISCARD).unwrap();
@@ -82,16 +82,16 @@ unsafe extern "C" fn initialize(_end: Option<ClientFinalize>, _data: *mut c_void
     context::start(context).unwrap();
     assert_eq!(registration::is_initialized(), -1);
     // SAFETY: a function of the right type.
-    let again = unsafe { registration::force(configure) };
+    let again = unsafe { registration::force(configure) }.unwrap();
     assert_eq!(again, Err(Status::CONFIGURATION_LOCKED));
     0
 }
 
-unsafe extern "C" fn finalize(_data: *mut c_void) {
+unsafe extern "C-unwind" fn finalize(_data: *mut c_void) {
     FINALIZED.store(true, Ordering::SeqCst);
 }
 
-unsafe extern "C" fn configure(
+unsafe extern "C-unwind" fn configure(
     _version: u32,
     _text: *const c_char,
     _priority: u32,
@@ -142,8 +142,8 @@ fn flush_when_free(buffer: u64) {
 fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     // SAFETY: a function of the right type.
     unsafe {
-        registration::force(configure).unwrap();
-        registration::force(configure).unwrap();
+        registration::force(configure).unwrap().unwrap();
+        registration::force(configure).unwrap().unwrap();
     }
     let [context, discard, lossless, tiny, empty] = HANDLES
         .each_ref()
@@ -198,6 +198,6 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     assert!(FINALIZED.load(Ordering::SeqCst) && !context::is_active(context).unwrap());
     assert_eq!(context::start(context), Err(Status::FINALIZED));
     // SAFETY: a function of the right type.
-    let again = unsafe { registration::force(configure) };
+    let again = unsafe { registration::force(configure) }.unwrap();
     assert_eq!(again, Err(Status::FINALIZED));
 }

@@ -20,9 +20,11 @@
 
 pub(crate) mod frame;
 pub(crate) mod open_ranges;
+pub(crate) mod out;
 pub mod ranges;
 mod services;
 
+pub use out::{readmit, take_thrown};
 pub use services::{Service, Services};
 
 use crate::clock::now;
@@ -372,10 +374,14 @@ fn run(frame: &Frame, phase: i32) {
         .zip(&body.callbacks)
         .zip(&body.external)
         .zip(&mut body.user_data);
+    let lent = [(payload.cast_const(), size_of_val(&body.payload))];
     for (((context, callback), external), user_data) in services.take(body.count) {
         let Some((callback, data)) = callback else {
             continue;
         };
+        if out::is_out(*context) {
+            continue;
+        }
         let record = CallbackRecord {
             context_id: *context,
             thread_id: body.tid,
@@ -388,8 +394,13 @@ fn run(frame: &Frame, phase: i32) {
             phase,
             payload,
         };
+        let user_data = &raw mut *user_data;
         // SAFETY: the tool gave us this function for such calls; payload and user data are the frame's.
-        unsafe { callback(record, &raw mut *user_data, data.0) };
+        let called =
+            midair_tool_call::call(&lent, || unsafe { callback(record, user_data, data.0) });
+        if let Err(thrown) = called {
+            out::put_out(*context, &thrown);
+        }
     }
     if let Some(slot) = slot {
         slot.in_tool.fetch_sub(1, Relaxed);

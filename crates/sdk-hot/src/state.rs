@@ -6,6 +6,7 @@
 use crate::callbacks::Services;
 use crate::callbacks::frame::Frame;
 use crate::callbacks::open_ranges::{Anywhere, Thread};
+use crate::callbacks::out::{MOST as OUT, Out};
 use crate::fork::ForkState;
 use crate::markers::open::{ProcessRanges, Stack};
 use crate::probe::control::Control;
@@ -13,9 +14,9 @@ use crate::threads::{self, MAX_OPEN, ThreadSlot};
 use midair_abi::tables::Function;
 use midair_lockfree::{AtomicKey, Slot, SlotTable};
 use std::cell::UnsafeCell;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, OnceLock};
 
 /// Contexts and threads with external correlation ids of their own; a power of two.
 const EXTERNAL_IDS: usize = 4096;
@@ -48,6 +49,10 @@ pub(crate) struct State {
     pub any_reported: AtomicBool,
     /// Reports that could not be made.
     pub unreported: AtomicU64,
+    /// Contexts that get no calls, whether there are any, and what their tools threw.
+    pub out: Out,
+    pub any_out: AtomicBool,
+    pub thrown: Mutex<Vec<(u64, String)>>,
     /// Open ranges, of threads and of the process.
     pub stacks: AtomicPtr<UnsafeCell<Stack>>,
     pub process_ranges: AtomicPtr<ProcessRanges>,
@@ -80,6 +85,9 @@ impl State {
             reported_anywhere: AtomicPtr::new(std::ptr::null_mut()),
             any_reported: AtomicBool::new(false),
             unreported: AtomicU64::new(0),
+            out: [const { AtomicU64::new(0) }; OUT],
+            any_out: AtomicBool::new(false),
+            thrown: Mutex::new(Vec::new()),
             stacks: AtomicPtr::new(std::ptr::null_mut()),
             process_ranges: AtomicPtr::new(std::ptr::null_mut()),
             ranges_begun_before: AtomicU64::new(0),

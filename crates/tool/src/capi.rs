@@ -72,7 +72,7 @@ pub unsafe extern "C" fn rocprofiler_configure_attach(
     })
 }
 
-unsafe extern "C" fn initialize(_end: Option<ClientFinalize>, _data: *mut c_void) -> c_int {
+unsafe extern "C-unwind" fn initialize(_end: Option<ClientFinalize>, _data: *mut c_void) -> c_int {
     edge(-1, || {
         sdk::bound().map_or(-1, |sdk| {
             session::initialize(sdk).map_or_else(|error| error.0, |()| 0)
@@ -80,7 +80,7 @@ unsafe extern "C" fn initialize(_end: Option<ClientFinalize>, _data: *mut c_void
     })
 }
 
-unsafe extern "C" fn finalize(_data: *mut c_void) {
+unsafe extern "C-unwind" fn finalize(_data: *mut c_void) {
     edge((), || {
         if let Some(sdk) = sdk::bound() {
             session::detach(sdk);
@@ -89,7 +89,7 @@ unsafe extern "C" fn finalize(_data: *mut c_void) {
     });
 }
 
-unsafe extern "C" fn tool_attach(
+unsafe extern "C-unwind" fn tool_attach(
     _detach: Option<ClientFinalize>,
     _contexts: *mut u64,
     _count: u64,
@@ -102,7 +102,7 @@ unsafe extern "C" fn tool_attach(
     })
 }
 
-unsafe extern "C" fn tool_detach(_data: *mut c_void) {
+unsafe extern "C-unwind" fn tool_detach(_data: *mut c_void) {
     edge((), || {
         if let Some(sdk) = sdk::bound() {
             session::detach(sdk);

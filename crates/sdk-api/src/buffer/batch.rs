@@ -27,7 +27,7 @@ const _: () = assert!(LARGEST >= size_of::<HipApiExt>());
 /// `rocprofiler_buffer_tracing_cb_t`: context, buffer, headers, their number, the tool's data,
 /// records dropped before these.
 pub type BufferCallback =
-    unsafe extern "C" fn(u64, u64, *mut *mut RecordHeader, usize, *mut c_void, u64);
+    unsafe extern "C-unwind" fn(u64, u64, *mut *mut RecordHeader, usize, *mut c_void, u64);
 
 /// Records that wait for the callback.
 #[derive(Debug, Default)]

@@ -22,7 +22,7 @@ impl CallbackThread {
 }
 
 /// `rocprofiler_internal_thread_library_cb_t`: the library that makes a thread, the tool's data.
-pub type ThreadNotice = unsafe extern "C" fn(c_int, *mut c_void);
+pub type ThreadNotice = unsafe extern "C-unwind" fn(c_int, *mut c_void);
 
 /// A tool's functions for the making of threads: (before, after, libraries, data).
 pub(crate) type Listener = (Option<ThreadNotice>, Option<ThreadNotice>, c_int, Opaque);

@@ -2,6 +2,7 @@
 
 use super::{list, put};
 use crate::buffer::{self, BufferCallback};
+use crate::c_api_calling;
 use crate::callback_thread::{self, ThreadNotice};
 use crate::context;
 use crate::external;
@@ -105,15 +106,6 @@ c_api! {
         Ok::<(), Status>(())
     }
 
-    /// Makes a callback thread; only in a tool's `initialize`.
-    fn rocprofiler_create_callback_thread(cb_thread_id: *mut u64) {
-        if cb_thread_id.is_null() {
-            return Err(Status::INVALID_ARGUMENT);
-        }
-        // SAFETY: the caller's pointer.
-        unsafe { put(cb_thread_id, callback_thread::create()?) }
-    }
-
     /// Has a buffer's callbacks called on that thread.
     fn rocprofiler_assign_callback_thread(buffer_id: u64, cb_thread_id: u64) {
         buffer::assign_thread(buffer_id, cb_thread_id)
@@ -128,5 +120,16 @@ c_api! {
     ) {
         callback_thread::listen(precreate, postcreate, libs, data);
         Ok::<(), Status>(())
+    }
+}
+
+c_api_calling! {
+    /// Makes a callback thread; only in a tool's `initialize`.
+    fn rocprofiler_create_callback_thread(cb_thread_id: *mut u64) {
+        if cb_thread_id.is_null() {
+            return Err(Status::INVALID_ARGUMENT.into());
+        }
+        // SAFETY: the caller's pointer.
+        Ok(unsafe { put(cb_thread_id, callback_thread::create()?) }?)
     }
 }

@@ -1,17 +1,19 @@
 //! Version, time, threads, statuses, agents.
 
 use super::put;
+use crate::c_api_calling;
 use crate::status::{self, Status};
 use crate::{agents, registration};
 use midair_abi::agent::Agent;
 use midair_abi::constants as c;
 use midair_capi_build::{c_api, edge};
 use midair_sdk_hot::clock;
+use midair_tool_call::call;
 use std::ffi::{c_char, c_int, c_void};
 
 /// `rocprofiler_query_available_agents_cb_t`: version, agents, their number, the tool's data.
 type AgentsCallback =
-    unsafe extern "C" fn(c_int, *const *const c_void, usize, *mut c_void) -> c_int;
+    unsafe extern "C-unwind" fn(c_int, *const *const c_void, usize, *mut c_void) -> c_int;
 
 c_api! {
     /// Stores the version; null pointers are skipped.
@@ -44,7 +46,9 @@ c_api! {
         // SAFETY: a system call without arguments, and the caller's pointer.
         unsafe { put(tid, libc::gettid() as u64) }
     }
+}
 
+c_api_calling! {
     /// Calls back once with all agents (version 0). They live as long as the process.
     fn rocprofiler_query_available_agents(
         version: c_int,
@@ -55,13 +59,16 @@ c_api! {
         let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
         // A tool of older headers knows fewer fields, which is fine; one of newer headers would read past ours.
         if version != c::ROCPROFILER_AGENT_INFO_VERSION_0 || agent_size > size_of::<Agent>() {
-            return Err(Status::INCOMPATIBLE_ABI);
+            return Err(Status::INCOMPATIBLE_ABI.into());
         }
         let pointers = agents::pointers();
         // SAFETY: the tool's function with its own data; the list lives for ever.
-        match unsafe { callback(version, pointers.as_ptr(), pointers.len(), user_data) } {
+        let called = call(&[], || unsafe {
+            callback(version, pointers.as_ptr(), pointers.len(), user_data)
+        })?;
+        match called {
             0 => Ok(()),
-            status => Err(Status(status)),
+            status => Err(Status(status).into()),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Functions of AMD's headers that are not built yet are generated: `build/not_implemented.rs` lists
 //! those that are built.
 
+pub mod calling;
 pub mod context;
 pub mod info;
 pub mod names;

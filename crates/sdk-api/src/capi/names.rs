@@ -2,17 +2,20 @@
 
 use super::put;
 use crate::arguments::{self, ArgumentCallback, CallArgumentCallback};
+use crate::c_api_calling;
+use crate::ended::Ended;
 use crate::status::Status;
 use midair_abi::constants as c;
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS, Kind, Name};
 use midair_abi::records::{CallbackRecord, HipApiExt, RecordHeader};
 use midair_capi_build::c_api;
+use midair_tool_call::call;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Called per kind: kind, the tool's data. Not zero ends the iteration.
-type KindCallback = unsafe extern "C" fn(c_int, *mut c_void) -> c_int;
+type KindCallback = unsafe extern "C-unwind" fn(c_int, *mut c_void) -> c_int;
 /// Called per operation: kind, operation, the tool's data. Not zero ends the iteration.
-type OperationCallback = unsafe extern "C" fn(c_int, c_int, *mut c_void) -> c_int;
+type OperationCallback = unsafe extern "C-unwind" fn(c_int, c_int, *mut c_void) -> c_int;
 
 /// `rocprofiler_intercept_table_t` and the names without prefix and suffix.
 const INTERCEPT_TABLES: &[(i32, &CStr)] = &[
@@ -62,11 +65,11 @@ fn iterate_kinds(
     kinds: &[Kind],
     callback: Option<KindCallback>,
     data: *mut c_void,
-) -> Result<(), Status> {
+) -> Result<(), Ended> {
     let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
     for kind in 0..kinds.len() {
         // SAFETY: the tool's function with its own data.
-        if unsafe { callback(kind as c_int, data) } != 0 {
+        if call(&[], || unsafe { callback(kind as c_int, data) })? != 0 {
             break;
         }
     }
@@ -78,12 +81,12 @@ fn iterate_operations(
     of: c_int,
     callback: Option<OperationCallback>,
     data: *mut c_void,
-) -> Result<(), Status> {
+) -> Result<(), Ended> {
     let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
     let kind = kind(kinds, of)?;
     for id in 0..kind.operations.len() + kind.added.len() {
         // SAFETY: the tool's function with its own data.
-        if unsafe { callback(of, id as c_int, data) } != 0 {
+        if call(&[], || unsafe { callback(of, id as c_int, data) })? != 0 {
             break;
         }
     }
@@ -108,20 +111,6 @@ c_api! {
         unsafe { give(operation(BUFFER_KINDS, kind_, operation_)?, name, name_len) }
     }
 
-    /// Calls back for each buffer-tracing kind.
-    fn rocprofiler_iterate_buffer_tracing_kinds(callback: Option<KindCallback>, data: *mut c_void) {
-        iterate_kinds(BUFFER_KINDS, callback, data)
-    }
-
-    /// Calls back for each operation of a buffer-tracing kind.
-    fn rocprofiler_iterate_buffer_tracing_kind_operations(
-        kind_: c_int,
-        callback: Option<OperationCallback>,
-        data: *mut c_void,
-    ) {
-        iterate_operations(BUFFER_KINDS, kind_, callback, data)
-    }
-
     /// Name of a callback-tracing kind, without prefix; lives for ever.
     fn rocprofiler_query_callback_tracing_kind_name(kind_: c_int, name: *mut *const c_char, name_len: *mut u64) {
         // SAFETY: the caller's pointers.
@@ -137,6 +126,36 @@ c_api! {
     ) {
         // SAFETY: the caller's pointers.
         unsafe { give(operation(CALLBACK_KINDS, kind_, operation_)?, name, name_len) }
+    }
+
+    /// Name of an intercept table; lives for ever.
+    fn rocprofiler_query_intercept_table_name(kind_: c_int, name: *mut *const c_char, name_len: *mut u64) {
+        let found = INTERCEPT_TABLES.iter().find(|(bit, _)| *bit == kind_).ok_or(Status::KIND_NOT_FOUND)?.1;
+        if !name.is_null() {
+            // SAFETY: the caller's pointer.
+            unsafe { put(name, found.as_ptr())? };
+        }
+        if !name_len.is_null() {
+            // SAFETY: as above.
+            unsafe { put(name_len, found.count_bytes() as u64)? };
+        }
+        Ok::<(), Status>(())
+    }
+}
+
+c_api_calling! {
+    /// Calls back for each buffer-tracing kind.
+    fn rocprofiler_iterate_buffer_tracing_kinds(callback: Option<KindCallback>, data: *mut c_void) {
+        iterate_kinds(BUFFER_KINDS, callback, data)
+    }
+
+    /// Calls back for each operation of a buffer-tracing kind.
+    fn rocprofiler_iterate_buffer_tracing_kind_operations(
+        kind_: c_int,
+        callback: Option<OperationCallback>,
+        data: *mut c_void,
+    ) {
+        iterate_operations(BUFFER_KINDS, kind_, callback, data)
     }
 
     /// Calls back for each callback-tracing kind.
@@ -161,11 +180,11 @@ c_api! {
     ) {
         let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
         if record.category != c::ROCPROFILER_BUFFER_CATEGORY_TRACING as u32 || record.payload.is_null() {
-            return Err(Status::INVALID_ARGUMENT);
+            return Err(Status::INVALID_ARGUMENT.into());
         }
         let kinds = [c::ROCPROFILER_BUFFER_TRACING_HIP_RUNTIME_API_EXT, c::ROCPROFILER_BUFFER_TRACING_HIP_COMPILER_API_EXT];
         if !kinds.contains(&(record.kind as c_int)) {
-            return Err(Status::KIND_NOT_FOUND);
+            return Err(Status::KIND_NOT_FOUND.into());
         }
         // SAFETY: a tracing record of these kinds is this struct, and the caller passes one of ours.
         let payload = unsafe { &*record.payload.cast::<HipApiExt>() };
@@ -184,19 +203,5 @@ c_api! {
         let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
         // SAFETY: the caller's function, and the record that the caller was given.
         unsafe { arguments::iterate_call(&record, callback, max_dereference_count, user_data) }
-    }
-
-    /// Name of an intercept table; lives for ever.
-    fn rocprofiler_query_intercept_table_name(kind_: c_int, name: *mut *const c_char, name_len: *mut u64) {
-        let found = INTERCEPT_TABLES.iter().find(|(bit, _)| *bit == kind_).ok_or(Status::KIND_NOT_FOUND)?.1;
-        if !name.is_null() {
-            // SAFETY: the caller's pointer.
-            unsafe { put(name, found.as_ptr())? };
-        }
-        if !name_len.is_null() {
-            // SAFETY: as above.
-            unsafe { put(name_len, found.count_bytes() as u64)? };
-        }
-        Ok::<(), Status>(())
     }
 }

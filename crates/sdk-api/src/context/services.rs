@@ -42,6 +42,8 @@ pub(crate) struct CodeObjectService {
 pub(crate) struct Context {
     /// Handle of the client that made it.
     pub client: u32,
+    /// Its tool is out ([`crate::registration::out`]): nothing of it is called any more.
+    pub out: bool,
     /// Runs.
     pub active: bool,
     /// When it was last started, ns.
@@ -62,7 +64,8 @@ impl Context {
     /// Whether something that began at `begin` belongs to this context. Records arrive late, some
     /// after the stop.
     pub fn covers(&self, begin: u64) -> bool {
-        self.started_at != 0
+        !self.out
+            && self.started_at != 0
             && begin >= self.started_at
             && (self.active || begin <= self.stopped_at)
     }

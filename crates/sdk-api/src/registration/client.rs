@@ -1,13 +1,15 @@
 //! A tool that is configured.
 
-use midair_abi::registration::{ClientId, ConfigureResult, Finalize, ToolAttach};
+use midair_abi::registration::{ConfigureResult, Finalize, ToolAttach};
 use std::ffi::c_void;
 
 /// A configured tool.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Lives for ever: the tool may keep the pointer.
-    pub id: &'static mut ClientId,
+    /// Its number, which its `ClientId` has, too: that one is the tool's to write to.
+    pub handle: u32,
+    /// Address of its `rocprofiler_configure`, or `rocprofiler_configure_experimental`.
+    pub function: usize,
     /// Where it came from.
     pub source: Source,
     /// Named for the attach that is under way, or for the last one.

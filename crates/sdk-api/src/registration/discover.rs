@@ -104,12 +104,14 @@ pub fn find_clients(host: &'static SdkTable) -> usize {
             // SAFETY: just opened, never closed.
             unsafe { load(library, host) }
         } else {
+            super::library::hold(library);
             start(library, host)
         };
         match result {
             Ok(()) => found += 1,
             Err(status) => {
-                notes::post(&format!("the tool {name} cannot be configured: {status:?}"));
+                let why = super::why(status);
+                notes::post(&format!("the tool {name} cannot be configured: {why}"));
             }
         }
     }
@@ -141,16 +143,13 @@ pub fn name_listed(host: &'static SdkTable) {
 fn start(library: *mut c_void, host: &'static SdkTable) -> Result<(), crate::status::Status> {
     use crate::status::Status;
     let entry = entry(library).ok_or(Status::INVALID_ARGUMENT)?;
-    let function = entry.configure.map_or_else(
-        || entry.experimental.map_or(0, |function| function as usize),
-        |function| function as usize,
-    );
+    let function = entry.function();
     let source = Source::Start(function);
-    if super::is_known(source) {
+    if super::is_known(function) {
         return Ok(());
     }
     bind(library, host)?;
-    super::configure_client(source, entry)?;
+    super::configure_client(source, entry).map_err(super::NotConfigured::told)?;
     if is_ours(library) {
         // It starts its contexts when it is attached, also where the start of the process is the
         // attach.

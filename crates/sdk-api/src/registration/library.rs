@@ -126,12 +126,28 @@ pub unsafe fn load(library: *mut c_void, host: &'static SdkTable) -> Result<(), 
     let source = Source::Attachment(library.addr());
     match super::name_known(source) {
         Some(true) => return Ok(()),
-        Some(false) => return Err(Status::ERROR),
+        Some(false) => {
+            super::out::keep("it has ended, or failed, in this process before".to_owned());
+            return Err(Status::ERROR);
+        }
         None => {}
     }
     bind(library, host)?;
     let entry = entry(library).ok_or(Status::INVALID_ARGUMENT)?;
-    super::configure_client(source, entry)
+    if super::is_known(entry.function()) {
+        super::out::keep("it is configured in this process already".to_owned());
+        return Err(Status::CONFIGURATION_LOCKED);
+    }
+    hold(library);
+    super::configure_client(source, entry).map_err(super::NotConfigured::told)
+}
+
+/// Keeps a tool that was loaded for us from ending the process ([`midair_tool_call::imports`]).
+pub(super) fn hold(library: *mut c_void) {
+    if !is_ours(library) {
+        // SAFETY: a handle from dlopen that is never closed (the caller's promise).
+        unsafe { midair_tool_call::imports::hold(library) };
+    }
 }
 
 /// Loads a library, with its symbols local to it.

@@ -1,0 +1,55 @@
+//! Contexts whose tool did not return from a function on a thread of the application: it threw, or
+//! called `exit`. They get no further calls from that moment on; the worker thread then puts the
+//! tool out.
+
+use crate::state::STATE;
+use midair_tool_call::Thrown;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+/// Contexts that are kept at most. A tool of a further one gets further calls until the worker has
+/// put it out.
+pub(crate) const MOST: usize = 64;
+
+/// Their handles, 0 for none.
+pub(crate) type Out = [AtomicU64; MOST];
+
+/// Whether a context gets no calls.
+pub(super) fn is_out(context: u64) -> bool {
+    STATE.any_out.load(Relaxed) && STATE.out.iter().any(|it| it.load(Acquire) == context)
+}
+
+/// Puts a context out.
+pub(super) fn put_out(context: u64, thrown: &Thrown) {
+    for place in &STATE.out {
+        let taken = place.compare_exchange(0, context, SeqCst, SeqCst);
+        if taken.is_ok() || taken == Err(context) {
+            break;
+        }
+    }
+    STATE.any_out.store(true, Release);
+    // Another thread at the same place: that tool is told of anyway.
+    if let Ok(mut thrown_by) = STATE.thrown.try_lock() {
+        thrown_by.push((context, thrown.to_string()));
+    }
+}
+
+/// What was thrown since the last call, by context.
+pub fn take_thrown() -> Vec<(u64, String)> {
+    if !STATE.any_out.load(Relaxed) {
+        return Vec::new();
+    }
+    match STATE.thrown.try_lock() {
+        Ok(mut thrown) => std::mem::take(&mut *thrown),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Contexts with these handles are new ones.
+pub fn readmit(contexts: &[u64]) {
+    for place in &STATE.out {
+        if contexts.contains(&place.load(Acquire)) {
+            place.store(0, Release);
+        }
+    }
+}
