@@ -2,6 +2,7 @@
 //! program, which links once.
 
 mod bad_input;
+mod bad_tools;
 mod callbacks;
 mod calls;
 mod capi;

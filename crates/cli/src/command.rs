@@ -135,9 +135,29 @@ pub fn given(matches: &ArgMatches, front: Front) -> Result<Given, Failure> {
                 format!("--{}: the value is not UTF-8", option.long),
             ));
         };
-        given.give(option, &words).map_err(refused)?;
+        given
+            .give(option, &words)
+            .map_err(|refusal| match refusal {
+                Refusal::NotBuiltNorWithAttach { attach, .. } if attaches(matches, front) => {
+                    Failure::new(Kind::Usage, attach)
+                }
+                refusal => refused(refusal),
+            })?;
     }
     Ok(given)
+}
+
+/// Whether the command line attaches, as opposed to starting a program.
+fn attaches(matches: &ArgMatches, front: Front) -> bool {
+    let given = |id: &str| {
+        matches
+            .try_get_raw(id)
+            .is_ok_and(|words| words.is_some_and(|mut words| words.next().is_some()))
+    };
+    match front {
+        Front::Rocprofv3 => given("pid"),
+        _ => !given("application"),
+    }
 }
 
 /// A refusal of the settings as a failure of the command line.
@@ -145,7 +165,7 @@ pub fn refused(refusal: Refusal) -> Failure {
     let text = refusal.to_string();
     match refusal {
         Refusal::Usage(_) => Failure::new(Kind::Usage, text),
-        Refusal::NotBuilt(_) => {
+        Refusal::NotBuilt(_) | Refusal::NotBuiltNorWithAttach { .. } => {
             Failure::new(Kind::NotBuilt, text).hint("omit it, or see --help for what is built")
         }
     }

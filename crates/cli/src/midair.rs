@@ -229,6 +229,7 @@ fn run_attach(matches: &ArgMatches, engine: &dyn Engine, report: Report) -> Resu
     if let Some(drain) = given.duration("drain") {
         request.drain = drain;
     }
+    request.wait = given.duration("wait");
     request.no_entry = given.is_on("no-entry");
     let alone = matches!(target, Target::One(_)) && !given.is_on("dry-run");
     if request.no_entry && !alone {

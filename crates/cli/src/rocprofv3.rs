@@ -112,6 +112,7 @@ fn run(words: &[OsString], engine: &dyn Engine, report: Report) -> Result<u8, Fa
     let merge = given.is_on("merge");
     let mut request = Request::new(pid, resolved.settings);
     request.asked.by_name = given.traces_by_name();
+    request.wait = given.duration("wait");
     let job = if alone {
         Job::One(request)
     } else {

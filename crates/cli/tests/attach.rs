@@ -382,6 +382,12 @@ fn words_that_end_before_an_attach() {
             "either a program to start or a process to attach to",
         ),
         (&["--hip-trace", "--"], 2, "no program to start"),
+        // It starts a program, and is no attach.
+        (
+            &["-P", "1:2:3", "--", "true"],
+            34,
+            "--collection-period is known but not built yet",
+        ),
         (
             &["--pid", "1", "-P", "1:2:3"],
             2,

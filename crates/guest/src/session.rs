@@ -95,6 +95,10 @@ fn serve(work: &mut dyn Work, area: Area) {
     let deadline = now() + u64::from(head.drain_ms.load(Acquire)) * 1_000_000;
     let detached = || head.detached_at.store(now(), Relaxed);
     let left = work.stop(deadline, &detached);
+    let last_words = work.last_words();
+    if !last_words.is_empty() {
+        area.set_message(&last_words);
+    }
     head.outcome.store(left | reason, Release);
     set_state(area, state::COMPLETE);
 }

@@ -48,6 +48,10 @@ pub trait Work {
     /// restores everything. `detached` is to be called as soon as nothing is recorded any more.
     /// Returns bits of `spool::outcome`.
     fn stop(&mut self, deadline: u64, detached: &dyn Fn()) -> u32;
+    /// After [`Work::stop`]: what the user should know and no record can say any more.
+    fn last_words(&mut self) -> String {
+        String::new()
+    }
     /// The session is over, whether it began or not. Returns true where a thread may still write
     /// into the spool: it stays mapped then.
     fn end(&mut self) -> bool;

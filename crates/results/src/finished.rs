@@ -56,6 +56,10 @@ pub struct Written {
     pub incomplete: Option<Failure>,
 }
 
+/// Where there is nothing in the files.
+const NOTHING: &str =
+    "nothing was recorded: the process made no call and launched no kernel that was asked for";
+
 /// What a session recorded.
 #[derive(Debug)]
 pub struct Finished {
@@ -75,6 +79,9 @@ pub struct Finished {
     pub failure: Option<Failure>,
     /// Minor errors while collecting, in words.
     pub notes: Vec<String>,
+    /// Only tools of the caller's were attached: what they were told is theirs, and comes in no file of
+    /// ours.
+    pub only_others: bool,
 }
 
 impl Finished {
@@ -85,7 +92,16 @@ impl Finished {
     /// requested directory but were saved elsewhere are reported by [`Written::incomplete`].
     pub fn write(self, style: table::Style) -> Result<Written, Failure> {
         let plan = plan(&self.settings, &self.identity)?;
+        let has_files = self.has_files();
         let ready = self.ready(plan);
+        if !has_files {
+            let (warnings, incomplete) = ready.words_alone();
+            return Ok(Written {
+                warnings,
+                incomplete,
+                ..Written::default()
+            });
+        }
         let names = Names::amd();
         let (files, saved_elsewhere) = ready.write_files(&names)?;
         let summary = console_summary(&ready.trace, &names, &ready.plan);
@@ -102,6 +118,11 @@ impl Finished {
             warnings,
             incomplete,
         })
+    }
+
+    /// Whether there is anything that belongs into files of ours.
+    pub(crate) fn has_files(&self) -> bool {
+        !(self.only_others && self.records.index().is_idle())
     }
 
     /// The trace, ready to be written.
@@ -184,6 +205,14 @@ impl Ready {
         }
     }
 
+    /// As [`Ready::conclusion`], where nothing is written: what would be in the files' notes is told.
+    pub(crate) fn words_alone(&self) -> (Vec<String>, Option<Failure>) {
+        let (mut warnings, incomplete) = self.conclusion(None);
+        warnings.retain(|warning| warning != NOTHING);
+        warnings.extend(self.trace.records.index().notes.iter().cloned());
+        (warnings, incomplete)
+    }
+
     /// Warnings about the results, and why they are incomplete, if they are.
     pub(crate) fn conclusion(
         &self,
@@ -259,7 +288,7 @@ impl Ready {
         });
         warnings.extend(unbalanced);
         if index.is_idle() {
-            warnings.push("nothing was recorded: the process made no call and launched no kernel that was asked for".to_owned());
+            warnings.push(NOTHING.to_owned());
         }
         (warnings, incomplete)
     }

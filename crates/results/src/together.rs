@@ -100,13 +100,24 @@ impl Together {
             .sort_by_key(|(pid, _, finished)| (lead != Some(finished.identity.keys.pid), *pid));
         let mut done: Vec<(String, Index)> = Vec::new();
         let mut kernel_names = None;
+        let mut without_files = 0;
         for (pid, name, finished) in self.parts.drain(..) {
             let label = label(pid, &name);
             let mut plan = plan(&finished.settings, &finished.identity)?;
             let inner = finished.identity.keys.pid;
             make_unique(&mut plan, (pid, inner), lead == Some(inner), &mut used);
             kernel_names.get_or_insert(plan.kernel_names);
+            let has_files = finished.has_files();
             let ready = finished.ready(plan);
+            if !has_files {
+                let (warnings, failure) = ready.words_alone();
+                for warning in warnings {
+                    written.warnings.push(format!("{label}: {warning}"));
+                }
+                failures.extend(failure.map(|failure| (label, failure)));
+                without_files += 1;
+                continue;
+            }
             let (files, saved_elsewhere) = match ready.write_files(&names) {
                 Ok(done) => done,
                 Err(failure) => {
@@ -138,7 +149,7 @@ impl Together {
             .collect();
         written.table =
             table::summary_together(&sessions, &names, kernel_names.unwrap_or_default(), style);
-        Ok(done.len())
+        Ok(done.len() + without_files)
     }
 
     /// Writes one set of files. Returns how many sessions there were.
@@ -160,16 +171,26 @@ impl Together {
         let plan = plan(settings, &lead)?;
         let mut labels = Vec::new();
         let mut parts: Vec<Trace> = Vec::new();
+        let all = self.parts.len();
         for (pid, name, finished) in self.parts.drain(..) {
             let label = label(pid, &name);
+            let has_files = finished.has_files();
             let ready = finished.ready(plan.clone());
-            let (warnings, failure) = ready.conclusion(None);
+            let (warnings, failure) = match has_files {
+                true => ready.conclusion(None),
+                false => ready.words_alone(),
+            };
             for warning in warnings {
                 written.warnings.push(format!("{label}: {warning}"));
             }
             failures.extend(failure.map(|failure| (label.clone(), failure)));
-            labels.push(label);
-            parts.push(ready.trace);
+            if has_files {
+                labels.push(label);
+                parts.push(ready.trace);
+            }
+        }
+        if parts.is_empty() {
+            return Ok(all);
         }
         written.files = write_or_save(&parts, &names, &plan, lead.keys.pid, failures)?;
         written.summary = midair_output::console_summary_together(&parts, &names, &plan);
@@ -182,7 +203,7 @@ impl Together {
             })
             .collect();
         written.table = table::summary_together(&sessions, &names, plan.kernel_names, style);
-        Ok(parts.len())
+        Ok(all)
     }
 }
 

@@ -25,15 +25,27 @@ pub fn post(text: &str) {
     }
 }
 
-/// Adds a note on any thread, while notes are taken. It is dropped where another thread is adding one
+/// Adds a note on any thread: to the records while notes are taken, else to [`last_words`]. It is dropped where another thread is adding one
 /// at this very moment: this may run on a thread of the application, which does not wait.
 pub(crate) fn post_from_anywhere(text: &str) {
-    if STATE.notes_open.load(Relaxed)
-        && let Ok(mut waiting) = STATE.notes.try_lock()
+    let list = match STATE.notes_open.load(Relaxed) {
+        true => &STATE.notes,
+        false => &STATE.last_words,
+    };
+    if let Ok(mut waiting) = list.try_lock()
         && waiting.len() < MOST
     {
         waiting.push(text.to_owned());
     }
+}
+
+/// Removes and returns what was noted when records were taken no more, in one text.
+pub fn last_words() -> String {
+    let mut waiting = STATE
+        .last_words
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *waiting).join("; ")
 }
 
 /// Removes and returns the notes that wait.

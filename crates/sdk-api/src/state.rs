@@ -28,6 +28,8 @@ pub(crate) struct State {
     /// Whether notes are taken, and those that wait ([`crate::notes`]).
     pub notes_open: AtomicBool,
     pub notes: Mutex<Vec<String>>,
+    /// Notes for which there are no records any more.
+    pub last_words: Mutex<Vec<String>>,
     /// Clients, contexts, buffers and callback threads.
     pub registry: Mutex<Registry>,
     /// Settings of the session ([`crate::setting`]).
@@ -59,6 +61,7 @@ impl State {
             calls: AtomicU32::new(0),
             notes_open: AtomicBool::new(false),
             notes: Mutex::new(Vec::new()),
+            last_words: Mutex::new(Vec::new()),
             registry: Mutex::new(Registry::new()),
             settings: Mutex::new(None),
             external: Mutex::new(None),

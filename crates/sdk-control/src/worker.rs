@@ -8,7 +8,7 @@ use midair_guest::{Refused, VerifiedFd, Work, descriptor_path, now};
 use midair_record::boot::BootBlock;
 use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome};
-use midair_sdk_api::{changes, registration, setting};
+use midair_sdk_api::{changes, notes, registration, setting};
 use midair_settings::{Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
@@ -94,6 +94,11 @@ impl Work for Worker {
         let _ = registration::detach();
         detached();
         collect::with(|collection| collection.outcome)
+    }
+
+    fn last_words(&mut self) -> String {
+        registration::expel_reported();
+        notes::last_words()
     }
 
     fn end(&mut self) -> bool {

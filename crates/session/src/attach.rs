@@ -13,9 +13,10 @@ use crate::request::{Entry, Request};
 use crate::rights;
 use crate::runtime::{self, Platform};
 use crate::session::{Prepared, Session, StartError};
+use crate::starting::Starting;
 use crate::target::Target;
 use midair_failure::{Failure, Kind};
-use midair_inject::{Approach, EntryPath, Grade, Options, Refusal, approach, enter_by};
+use midair_inject::{Approach, EnterError, EntryPath, Grade, Options, Refusal, approach, enter_by};
 use midair_procinfo::Pid;
 use midair_record::spool::SETTINGS;
 use midair_results::Identity;
@@ -40,13 +41,28 @@ impl Session {
         install: &Install,
         options: &Options,
     ) -> Result<Session, Failure> {
-        match Session::attach_once(request, install, options) {
-            // The worker thread waits some seconds for the offer. Where this process got no
-            // processor for so long, nothing was begun, and the attach is tried once more.
-            Err(StartError::OfferNotTaken(_)) => {
-                Session::attach_once(request, install, options).map_err(StartError::into_failure)
+        let starting = Starting::of(request.pid, request.wait);
+        let (mut options, mut tries) = (options.clone(), 1);
+        let limit = Instant::now() + OFFERS;
+        loop {
+            match Session::attach_once(request, install, &options) {
+                // The worker thread waits some seconds for the offer. Where this process got no
+                // processor for so long, nothing was begun, and the attach is tried again: with
+                // more patience of the worker's, in the time that is left.
+                Err(StartError::OfferNotTaken(_)) if Instant::now() < limit => {
+                    tries += 1;
+                    options.boot = (2 * options.boot).min(OFFERS);
+                }
+                Err(StartError::OfferNotTaken(mut failure)) => {
+                    if tries > 1 {
+                        failure.what = format!("{}; {tries} attempts were made", failure.what);
+                    }
+                    return Err(failure);
+                }
+                Err(StartError::Failed(failure)) if starting.goes_on(&failure) => {}
+                Err(StartError::Failed(failure)) => return Err(starting.over(failure)),
+                Ok(session) => return Ok(session),
             }
-            done => done.map_err(StartError::into_failure),
         }
     }
 
@@ -82,7 +98,16 @@ impl Session {
             let panicked = |_| Err(Failure::new(Kind::Setup, "making the session ready failed"));
             (prepare.join().unwrap_or_else(panicked), entered)
         });
-        let entered = entered.map_err(|error| explain::not_entered(&approach, &error))?;
+        let entered = entered.map_err(|error| {
+            let failure = explain::not_entered(&approach, &error);
+            match error {
+                EnterError::Ours { source, .. } if hung_up(&source) => StartError::OfferNotTaken(
+                    Failure::new(Kind::Setup, explain::offer_not_taken(pid, &failure.what))
+                        .hint(OFFER_HINT),
+                ),
+                _ => StartError::Failed(failure),
+            }
+        })?;
         let entry = Entry {
             via: via(&entered.via),
             rejected: entered
@@ -130,6 +155,17 @@ impl Session {
             }
         }
     }
+}
+
+/// How long an attach is begun anew whose worker thread gave up before it got the offer.
+const OFFERS: Duration = Duration::from_secs(20);
+/// What to do where it gave up each time.
+pub(crate) const OFFER_HINT: &str = "the machine gives this process, or that one, no processor for seconds: try again when it has less to do";
+
+/// The other side closed the channel.
+fn hung_up(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
+    [BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof].contains(&error.kind())
 }
 
 /// What must be known before a process is entered.

@@ -149,6 +149,13 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
     Failure::new(kind, error.to_string()).hint(hint)
 }
 
+/// The worker thread gave up before it got the session.
+pub(crate) fn offer_not_taken(pid: Pid, why: &str) -> String {
+    format!(
+        "process {pid} took no offer: its part of midair had waited for it and given up ({why})"
+    )
+}
+
 /// There is no process of this number.
 pub(crate) fn no_process(number: u32) -> Failure {
     Failure::new(Kind::NoProcess, format!("there is no process {number}"))

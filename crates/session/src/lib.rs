@@ -34,6 +34,7 @@ mod request;
 mod rights;
 mod runtime;
 mod session;
+mod starting;
 mod status;
 mod target;
 pub mod tree;

@@ -281,6 +281,7 @@ impl NoEntry {
                 ended: self.ended,
                 failure,
                 notes: self.notes,
+                only_others: false,
             },
             entry: self.entry,
         })

@@ -22,6 +22,9 @@ pub struct Request {
     pub lease: Duration,
     /// Record from outside what the kernel's driver tells, and do not enter ([`crate::NoEntry`]).
     pub no_entry: bool,
+    /// How long to wait for a process that has no runtime yet, or cannot be entered because it is about to
+    /// start. `None`: until it is five seconds old.
+    pub wait: Option<Duration>,
 }
 
 impl Request {
@@ -35,6 +38,7 @@ impl Request {
             drain: Duration::from_millis(100),
             lease: Duration::from_secs(5),
             no_entry: false,
+            wait: None,
         }
     }
 }

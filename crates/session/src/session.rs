@@ -50,6 +50,7 @@ pub(crate) struct Prepared {
     reader: Reader,
     records: RecordWriter,
     tools: Vec<Tool>,
+    only_others: bool,
 }
 
 /// A tool in memory.
@@ -103,6 +104,9 @@ impl Prepared {
             )
         })?;
         let records = records.limited(record_limit(&request.settings)?);
+        // None is sent where CUDA is recorded: there it is ours that records.
+        let only_others = !(tools.files.is_empty() && tools.names.is_empty())
+            && !tools.files.contains(&install.tool);
         let tools = tools
             .files
             .iter()
@@ -119,6 +123,7 @@ impl Prepared {
             reader,
             records,
             tools,
+            only_others,
         })
     }
 }
@@ -165,6 +170,8 @@ pub struct Session {
     drain: Duration,
     entry: Entry,
     notes: Vec<String>,
+    /// See [`Finished::only_others`].
+    only_others: bool,
     ended: Option<End>,
     last_tick: (u64, Instant),
     polled: bool,
@@ -187,6 +194,7 @@ impl Session {
             reader,
             records,
             tools,
+            only_others,
         } = prepared;
         offer(channel, &target, &reader, &tools)?;
         let notes = identity.without_driver.take().into_iter().collect();
@@ -199,6 +207,7 @@ impl Session {
             drain: request.drain,
             entry,
             notes,
+            only_others,
             ended: None,
             last_tick: (0, Instant::now()),
             polled: false,
@@ -416,6 +425,10 @@ impl Session {
             0 => boottime(),
             time => time,
         };
+        let last_words = self.reader.message();
+        if !last_words.is_empty() {
+            self.notes.push(last_words);
+        }
         let full = self.records.is_full().then_some(End::Full);
         let records = self.records.finish().map_err(|error| {
             Failure::new(Kind::Output, format!("records cannot be kept: {error}"))
@@ -430,6 +443,7 @@ impl Session {
                 ended: self.ended.or(full),
                 failure,
                 notes: self.notes,
+                only_others: self.only_others,
             },
             entry: self.entry,
         })
@@ -497,7 +511,8 @@ fn offer(
         None,
     )
     .map_err(|error| {
-        StartError::OfferNotTaken(setup(format!("the target's side took no offer: {error}")))
+        let why = crate::explain::offer_not_taken(target.pid(), error.desc());
+        StartError::OfferNotTaken(setup(why).hint(crate::attach::OFFER_HINT))
     })?;
     fault::step("offer sent");
     wait_for_answer(channel, target)?;

@@ -139,7 +139,7 @@ pub enum State {
     Built,
     /// Known, but not built yet. Off is accepted where it can be written, since off is what happens.
     NotBuilt,
-    /// It cannot be combined with an attach, not in AMD's tool either; the text says so.
+    /// Not built, and it cannot be combined with an attach, not in AMD's tool either; the text says so.
     NotWithAttach(&'static str),
 }
 

@@ -39,6 +39,15 @@ pub enum Refusal {
     /// Known, but not built: the option in AMD's spelling.
     #[error("{0} is known but not built yet")]
     NotBuilt(String),
+    /// Not built either, and nothing for an attach, in AMD's tool as well: the option, and AMD's words for
+    /// the second.
+    #[error("{option} is known but not built yet")]
+    NotBuiltNorWithAttach {
+        /// The option in AMD's spelling.
+        option: String,
+        /// Why an attach cannot have it.
+        attach: &'static str,
+    },
 }
 
 impl Opt {
@@ -49,7 +58,12 @@ impl Opt {
         let usage = |text: String| Err(Refusal::Usage(text));
         match self.state {
             State::Built => {}
-            State::NotWithAttach(why) => return usage(why.to_owned()),
+            State::NotWithAttach(attach) => {
+                return Err(Refusal::NotBuiltNorWithAttach {
+                    option: format!("--{long}"),
+                    attach,
+                });
+            }
             State::NotBuilt => {
                 let off = self.shape == Shape::Boolean
                     && matches!(words, [word] if boolean_word(word) == Some(false));

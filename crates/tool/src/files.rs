@@ -273,6 +273,7 @@ pub fn finish() {
                 outcome: outcome_bits,
                 ended: None,
                 failure,
+                only_others: false,
             }
             .write(Style::default())
         });

@@ -63,12 +63,7 @@ fn every_built_option_is_parsed_and_every_other_is_refused_by_name() {
                 Err(failure) => {
                     assert!(!option.is_built(), "{spelling}: {failure}");
                     assert!(failure.what.contains(&long), "{spelling}: {failure}");
-                    let kind = if option.long == "collection-period" {
-                        Kind::Usage
-                    } else {
-                        Kind::NotBuilt
-                    };
-                    assert_eq!(failure.kind, kind, "{spelling}");
+                    assert_eq!(failure.kind, Kind::NotBuilt, "{spelling}");
                     refused += 1;
                 }
             }

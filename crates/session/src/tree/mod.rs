@@ -13,6 +13,7 @@ pub use watch::{Selection, tree};
 
 use crate::answer;
 use crate::request::{Entry, Event, Request};
+use crate::starting::Starting;
 use member::{Member, Report, Shared};
 use midair_failure::{Failure, Kind};
 use midair_procinfo::Pid;
@@ -133,7 +134,18 @@ impl Group {
             finished_totals: (0, 0),
             last_end: None,
         };
-        let ready = group.watch.scan();
+        let mut ready = group.watch.scan();
+        if let Selection::Tree(root) = group.request.selection
+            && !group.request.patient
+        {
+            // The program is still to come to its runtime.
+            let starting = Starting::of(root, group.request.each.wait);
+            while ready.is_empty()
+                && crate::attach::refusal(root).is_some_and(|refused| starting.goes_on(&refused))
+            {
+                ready = group.watch.scan();
+            }
+        }
         group.refuse_silent();
         let none = ready.is_empty();
         for process in ready {
@@ -235,6 +247,8 @@ impl Group {
         attempts.from_the_start |= from_the_start;
         let mut request = self.request.each.clone();
         request.pid = process.pid;
+        // Processes without a runtime are watched here, not waited for there.
+        request.wait = Some(Duration::ZERO);
         let number = self.started;
         self.started += 1;
         let name = process.name.clone();

@@ -1,0 +1,111 @@
+//! Processes that are still starting: what an attach would be refused for now may be over in a
+//! moment. The shell has made the process and not executed the program yet, the loader is at work, or
+//! the program has not come to its runtime.
+
+use crate::process::live;
+use midair_failure::{Failure, Kind};
+use midair_procinfo::{Pid, task};
+use midair_ptrace::sys;
+use std::time::{Duration, Instant};
+
+/// How old a process is that counts as starting, and so for how long an attach to it waits unless
+/// the user says otherwise.
+pub(crate) const YOUNG: Duration = Duration::from_secs(5);
+/// How often it is looked at again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long an attach may wait for a process to have started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Starting {
+    pid: Pid,
+    began: Instant,
+    until: Instant,
+}
+
+impl Starting {
+    /// Until the process is [`YOUNG`] no more, or for as long as was asked.
+    pub(crate) fn of(pid: Pid, asked: Option<Duration>) -> Starting {
+        let began = Instant::now();
+        let wait = asked.unwrap_or_else(|| YOUNG.saturating_sub(age(pid).unwrap_or(YOUNG)));
+        Starting {
+            pid,
+            began,
+            until: began.checked_add(wait).unwrap_or(began),
+        }
+    }
+
+    /// After a refusal: waits a moment and returns true where it may be over then.
+    pub(crate) fn goes_on(&self, refused: &Failure) -> bool {
+        let passes = match refused.kind {
+            // No runtime yet; no C library yet; another program than a moment ago; a child of
+            // `vfork`, or nothing of it can be read in the middle of an `exec`.
+            Kind::NotGpu | Kind::Libc | Kind::NoProcess | Kind::Enter | Kind::NoParkedThread => {
+                true
+            }
+            _ => false,
+        };
+        if !passes || Instant::now() + PAUSE > self.until || live(self.pid).is_none() {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+        true
+    }
+
+    /// The refusal that is left when the time is over.
+    pub(crate) fn over(&self, mut refused: Failure) -> Failure {
+        let waited = self.began.elapsed();
+        if refused.kind == Kind::NotGpu && waited > PAUSE {
+            refused.what = format!(
+                "{}, {:.1} s after the attach began",
+                refused.what,
+                waited.as_secs_f64()
+            );
+            refused.hint = format!(
+                "{}; a program that takes longer to start is waited for with --wait",
+                refused.hint
+            );
+        }
+        refused
+    }
+}
+
+/// How long the process has existed. `None` where that cannot be read.
+fn age(pid: Pid) -> Option<Duration> {
+    let ticks = task::stat(pid).ok()?.start_ticks;
+    let started = Duration::from_millis(ticks.checked_mul(1000)? / sys::clock_ticks_per_second());
+    let now = Duration::from_nanos(crate::session::boottime());
+    Some(now.saturating_sub(started))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_young_process_is_waited_for() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = Pid::new(child.id()).unwrap();
+        assert!(age(pid).is_some_and(|age| age < YOUNG));
+        let refused = Failure::new(Kind::NotGpu, "no runtime").hint("is it?");
+        let young = Starting::of(pid, None);
+        assert!(young.goes_on(&refused));
+        assert!(
+            young
+                .over(refused.clone())
+                .what
+                .starts_with("no runtime, 0.")
+        );
+        assert!(!young.goes_on(&Failure::new(Kind::NotPermitted, "no")));
+        assert!(!Starting::of(pid, Some(Duration::ZERO)).goes_on(&refused));
+        let first = Pid::new(1).unwrap();
+        let old = Starting::of(first, None);
+        assert!(!old.goes_on(&refused) || age(first).is_some_and(|age| age < YOUNG));
+        assert!(Starting::of(first, Some(YOUNG)).goes_on(&refused));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!Starting::of(pid, Some(YOUNG)).goes_on(&refused));
+    }
+}
