@@ -1,6 +1,6 @@
 //! The reference page, generated from the table of options.
 
-use crate::options::{Category, Front, Opt, Shape, State, options};
+use crate::options::{Category, Front, Opt, Shape, options};
 
 /// How an option and its words look: `-f, --output-format csv|json...`.
 pub fn spelling(option: &Opt) -> String {
@@ -47,7 +47,7 @@ pub fn markdown() -> String {
             if !option.long_help.is_empty() {
                 what = format!("{what}. {}", cell(option.long_help));
             }
-            if option.state == State::NotBuilt {
+            if !option.is_built() {
                 what = format!("*Not yet.* {what}");
             }
             if !option.later_words.is_empty() {
