@@ -144,13 +144,6 @@ impl StartError {
             StartError::OfferNotTaken(failure) | StartError::Failed(failure) => failure,
         }
     }
-
-    /// What to report.
-    pub(crate) fn into_failure(self) -> Failure {
-        match self {
-            StartError::OfferNotTaken(failure) | StartError::Failed(failure) => failure,
-        }
-    }
 }
 
 impl From<Failure> for StartError {
