@@ -49,14 +49,12 @@ impl Session {
                 // The worker thread waits some seconds for the offer. Where this process got no
                 // processor for so long, nothing was begun, and the attach is tried again: with
                 // more patience of the worker's, in the time that is left.
-                Err(StartError::OfferNotTaken(_)) if Instant::now() < limit => {
+                Err(StartError::OfferNotTaken(_)) if tries < 2 || Instant::now() < limit => {
                     tries += 1;
                     options.boot = (2 * options.boot).min(OFFERS);
                 }
                 Err(StartError::OfferNotTaken(mut failure)) => {
-                    if tries > 1 {
-                        failure.what = format!("{}; {tries} attempts were made", failure.what);
-                    }
+                    failure.what = format!("{}; {tries} attempts were made", failure.what);
                     return Err(failure);
                 }
                 Err(StartError::Failed(failure)) if starting.goes_on(&failure) => {}
@@ -158,7 +156,7 @@ impl Session {
 }
 
 /// How long an attach is begun anew whose worker thread gave up before it got the offer.
-const OFFERS: Duration = Duration::from_secs(20);
+const OFFERS: Duration = Duration::from_secs(30);
 /// What to do where it gave up each time.
 pub(crate) const OFFER_HINT: &str = "the machine gives this process, or that one, no processor for seconds: try again when it has less to do";
 

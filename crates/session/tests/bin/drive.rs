@@ -1,7 +1,8 @@
 //! An attacher as a process of its own, for tests that let it or its target die: attaches, collects records,
 //! detaches, writes.
 //!
-//! `midair-drive PID DIRECTORY [--die-after N] [--lease-ms N] [--largest-file BYTES]`
+//! `midair-drive PID DIRECTORY [--die-after N] [--lease-ms N] [--largest-file BYTES] [--late MS]`
+//! (`--late`: once, this process stands still for so long before it sends the library, and the target's part of it waits for half of that)
 //! `midair-drive serve`: once for each line of its standard input ("N WHAT PID CONTROL DIRECTORY": WHAT
 //! happens to process PID after step N). After each it prints how it went, which steps it made and what it
 //! has open.
@@ -71,6 +72,7 @@ fn run(args: Vec<String>) -> Result<(), Error> {
     let pid: Pid = words.next().ok_or("no process named")?.parse()?;
     let directory = words.next().ok_or("no directory named")?;
     let (mut lease, mut largest, mut die_after) = (Duration::from_secs(5), None, u64::MAX);
+    let mut late = None;
     while let Some(word) = words.next() {
         let value: u64 = words
             .next()
@@ -80,11 +82,21 @@ fn run(args: Vec<String>) -> Result<(), Error> {
             "--die-after" => die_after = value,
             "--lease-ms" => lease = Duration::from_millis(value),
             "--largest-file" => largest = Some(value),
+            "--late" => late = Some(Duration::from_millis(value)),
             other => return Err(format!("unknown word {other}").into()),
         }
     }
-    fault::arm(die_after, Action::DieHere);
-    let written = attach(&request(pid, &directory, lease), &install, None, largest);
+    let mut options = Options::default();
+    match late {
+        None => fault::arm(die_after, Action::DieHere),
+        Some(late) => {
+            options.boot = late / 2;
+            let sleep = Action::Strike(Box::new(move |_| std::thread::sleep(late)));
+            fault::arm_at("Taken", sleep);
+        }
+    }
+    let request = request(pid, &directory, lease);
+    let written = attach(&request, &install, &options, None, largest);
     let written = written.map_err(|failure| format!("{:?}: {failure}", failure.kind))?;
     println!("wrote {} files", written.files.len());
     println!("steps {:?}", fault::steps());
@@ -95,11 +107,12 @@ fn run(args: Vec<String>) -> Result<(), Error> {
 fn attach(
     request: &Request,
     install: &Install,
+    options: &Options,
     struck: Option<&strike::Struck>,
     largest: Option<u64>,
 ) -> Result<Written, Failure> {
     let has_struck = || struck.is_some_and(|struck| struck.told().is_some());
-    let mut session = Session::attach_with(request, install, &Options::default())?;
+    let mut session = Session::attach_with(request, install, options)?;
     let limit = Instant::now() + Duration::from_secs(60);
     loop {
         match session.poll()? {
@@ -155,7 +168,7 @@ fn serve(install: &Install) -> Result<(), Error> {
         let pid: Pid = pid.parse()?;
         let struck = strike::arm(number, what, pid, Path::new(control))?;
         let request = request(pid, directory, Duration::from_secs(5));
-        let done = attach(&request, install, Some(&struck), None);
+        let done = attach(&request, install, &Options::default(), Some(&struck), None);
         let (_, _) = fault::disarm();
         let (took, step) = match struck.told() {
             Some((at, step)) => (at.elapsed(), step),
