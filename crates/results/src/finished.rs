@@ -120,9 +120,9 @@ impl Finished {
         })
     }
 
-    /// Whether there is anything that belongs into files of ours.
+    /// Whether files are written.
     pub(crate) fn has_files(&self) -> bool {
-        !(self.only_others && self.records.index().is_idle())
+        !self.only_others
     }
 
     /// The trace, ready to be written.

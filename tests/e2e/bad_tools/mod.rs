@@ -97,9 +97,21 @@ fn at_each_stage(deed: &str, told: &str) -> Result<()> {
             "{deed} {stage}: {exit}"
         );
     }
-    // And with one that behaves.
+    // And with one that behaves: nothing is said, and no file of ours is written.
     let (exit, _) = session(&kit, &mut target, "BEHAVE", "99")?;
-    exit.success()?;
+    let exit = exit.success()?;
+    let said: Vec<&String> = exit
+        .stderr
+        .iter()
+        .filter(|line| !line.contains("AMD GPUs are not known"))
+        .collect();
+    assert!(said.is_empty(), "{exit}");
+    let folders = std::fs::read_dir(kit.scratch())?.filter_map(std::result::Result::ok);
+    let folders: Vec<PathBuf> = folders
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect();
+    assert!(folders.is_empty(), "{folders:?}");
     quit(target)
 }
 
