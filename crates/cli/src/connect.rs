@@ -19,6 +19,10 @@ const LIBRARY: &str = "librocprofiler-sdk-rocattach.so.1";
 pub struct SessionEngine;
 
 impl Engine for SessionEngine {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "our own library, beside our own program"
+    )]
     fn library(&self) -> PathBuf {
         let installed = std::env::current_exe().ok().and_then(|exe| {
             let library = exe.parent()?.parent()?.join("lib").join(LIBRARY);

@@ -75,6 +75,7 @@ pub fn run(launch: &Launch<'_>, report: &Report) -> Result<u8, Failure> {
 }
 
 /// Changes to the program's environment; `None` removes a variable.
+#[expect(clippy::disallowed_methods, reason = "our own libraries")]
 fn variables(launch: &Launch<'_>, install: &Install) -> Vec<(OsString, Option<OsString>)> {
     let mut variables: Vec<(OsString, Option<OsString>)> = Vec::new();
     // An option that is off removes an inherited variable.
@@ -132,6 +133,10 @@ fn inherited(name: &str) -> Option<OsString> {
 }
 
 /// Why the program itself cannot be profiled, if that is so. Programs that it starts may still be.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program that the caller starts"
+)]
 fn unprofilable(program: &OsStr) -> Option<String> {
     let path = resolve(program)?;
     let mode = std::fs::metadata(&path).ok()?.permissions().mode();
@@ -147,6 +152,10 @@ fn unprofilable(program: &OsStr) -> Option<String> {
 }
 
 /// The file that `exec` will find.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program that the caller starts"
+)]
 fn resolve(program: &OsStr) -> Option<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         return Some(program.into());
@@ -161,6 +170,10 @@ fn resolve(program: &OsStr) -> Option<PathBuf> {
 }
 
 /// Whether this is an ELF program without a loader.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program that the caller starts"
+)]
 fn is_static(path: &Path) -> bool {
     const PT_INTERP: u32 = 3;
     let mut head = vec![0; 64 * 1024];

@@ -45,6 +45,7 @@ pub fn page(name: &str) -> io::Result<Vec<u8>> {
 }
 
 /// Writes every page into a directory, as `NAME.1`.
+#[expect(clippy::disallowed_methods, reason = "the caller names the directory")]
 pub fn write_all(directory: &Path) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     for name in PAGES {
