@@ -21,10 +21,29 @@ foreach(file IN ITEMS "${rocprofiler-sdk-roctx_INCLUDE_DIR}/rocprofiler-sdk-roct
 endforeach()
 unset(file)
 
-if(NOT TARGET rocprofiler-sdk-roctx::rocprofiler-sdk-roctx)
-  add_library(rocprofiler-sdk-roctx::rocprofiler-sdk-roctx SHARED IMPORTED)
-  set_target_properties(rocprofiler-sdk-roctx::rocprofiler-sdk-roctx PROPERTIES
-    IMPORTED_LOCATION "${rocprofiler-sdk-roctx_LIBRARY}"
-    IMPORTED_SONAME librocprofiler-sdk-roctx.so.1
+# The same file under two names, and its headers alone: -shared-library and -headers.
+foreach(name IN ITEMS rocprofiler-sdk-roctx rocprofiler-sdk-roctx-shared-library)
+  if(NOT TARGET rocprofiler-sdk-roctx::${name})
+    add_library(rocprofiler-sdk-roctx::${name} SHARED IMPORTED)
+    set_target_properties(rocprofiler-sdk-roctx::${name} PROPERTIES
+      IMPORTED_LOCATION "${rocprofiler-sdk-roctx_LIBRARY}"
+      IMPORTED_SONAME librocprofiler-sdk-roctx.so.1
+      INTERFACE_INCLUDE_DIRECTORIES "${rocprofiler-sdk-roctx_INCLUDE_DIR}")
+  endif()
+endforeach()
+unset(name)
+if(NOT TARGET rocprofiler-sdk-roctx::rocprofiler-sdk-roctx-headers)
+  add_library(rocprofiler-sdk-roctx::rocprofiler-sdk-roctx-headers INTERFACE IMPORTED)
+  set_target_properties(rocprofiler-sdk-roctx::rocprofiler-sdk-roctx-headers PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${rocprofiler-sdk-roctx_INCLUDE_DIR}")
 endif()
+
+foreach(part IN LISTS rocprofiler-sdk-roctx_FIND_COMPONENTS)
+  if(TARGET rocprofiler-sdk-roctx::rocprofiler-sdk-roctx-${part})
+    set(rocprofiler-sdk-roctx_${part}_FOUND TRUE)
+  elseif(rocprofiler-sdk-roctx_FIND_REQUIRED_${part})
+    set(rocprofiler-sdk-roctx_FOUND FALSE)
+    set(rocprofiler-sdk-roctx_NOT_FOUND_MESSAGE "rocprofiler-sdk-roctx has no component ${part}")
+  endif()
+endforeach()
+unset(part)

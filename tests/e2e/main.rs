@@ -30,6 +30,7 @@ mod mixing;
 mod model_counters;
 mod newer_hsa;
 mod no_entry;
+mod packages;
 mod profiler;
 mod raw_queues;
 mod refusals;
