@@ -2,8 +2,7 @@
 #ifndef ROCPROFILER_SDK_HIP_H_
 #define ROCPROFILER_SDK_HIP_H_
 
-#include <rocprofiler-sdk/hip/runtime_api_id.h>
-#include <rocprofiler-sdk/hip/compiler_api_id.h>
+#include <rocprofiler-sdk/hip/api_id.h>
 #include <rocprofiler-sdk/hip/table_id.h>
 #include <rocprofiler-sdk/hip/api_args.h>
 

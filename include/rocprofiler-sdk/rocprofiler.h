@@ -30,6 +30,12 @@
 #include <rocprofiler-sdk/rocdecode.h>
 #include <rocprofiler-sdk/rocjpeg.h>
 
+/* Tools that are written against AMD's headers have these by way of HSA's, and use them without asking. */
+#if defined(__cplusplus)
+#    include <cassert>
+#    include <cstring>
+#endif
+
 ROCPROFILER_EXTERN_C_INIT
 
 /* The version of the library, which may be another than that of these headers. Each pointer may be NULL. */

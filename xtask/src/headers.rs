@@ -87,6 +87,9 @@ struct Library {
     headers: &'static [&'static str],
     /// What must be said before they are included.
     before: &'static str,
+    /// The library's headers of its tables of functions, all of them or none, in C++ only: tools that
+    /// include AMD's headers have them.
+    tables_headers: &'static [&'static str],
     /// Members of the union of results: with the library's headers, and without.
     results: &'static [(&'static str, &'static str)],
     /// Types that are the name of a struct and nothing more, which C tells from a type.
@@ -103,6 +106,11 @@ const LIBRARIES: &[Library] = &[
         tables: &[&tables::HIP_COMPILER, &tables::HIP_RUNTIME],
         headers: &["hip/hip_runtime_api.h"],
         before: "#    if !defined(__HIP_PLATFORM_AMD__) && !defined(__HIP_PLATFORM_NVIDIA__)\n#        define __HIP_PLATFORM_AMD__ 1\n#    endif\n",
+        tables_headers: &[
+            "hip/hip_deprecated.h",
+            "hip/amd_detail/amd_hip_gl_interop.h",
+            "hip/amd_detail/hip_api_trace.hpp",
+        ],
         results: &[
             ("uint64_t uint64_t_retval", ""),
             ("int int_retval", ""),
@@ -139,6 +147,8 @@ const LIBRARIES: &[Library] = &[
             "hsa/hsa_ext_image.h",
         ],
         before: "",
+        // rocprofiler-sdk/hsa/api_trace_version.h has it.
+        tables_headers: &[],
         results: &[
             ("uint64_t uint64_t_retval", ""),
             ("uint32_t uint32_t_retval", ""),
@@ -176,6 +186,10 @@ pub fn generate() -> Outcome<Vec<(String, String)>> {
         );
         files.push((format!("include/rocprofiler-sdk/{name}"), text));
     }
+    files.push((
+        "include/rocprofiler-sdk/cxx/enum_string.hpp".to_owned(),
+        labels(&sdk)?,
+    ));
     for library in LIBRARIES {
         let name = format!("{}/api_args.h", library.name);
         let text = arguments(library, &name);
@@ -202,40 +216,42 @@ fn header(name: &str, title: &str, includes: &str, body: &str) -> String {
     )
 }
 
-fn operations(sdk: &Value, name: &str) -> Outcome<String> {
+/// The constants of an enum, in the order of their values.
+fn constants(sdk: &Value, name: &str) -> Outcome<Vec<(i64, String)>> {
     let Some(values) = sdk
         .pointer(&format!("/enums/{name}/values"))
         .and_then(Value::as_object)
     else {
         return failed(format!("api/rocprofiler_sdk.json has no enum {name}"));
     };
-    let mut values: Vec<(i64, &str)> = values
+    let mut values: Vec<(i64, String)> = values
         .iter()
-        .filter_map(|(name, value)| Some((value.as_i64()?, name.as_str())))
+        .filter_map(|(name, value)| Some((value.as_i64()?, name.clone())))
         .collect();
-    values.sort_unstable();
     let (goes_on, table, prefix) = GOES_ON;
-    let added: Vec<(i64, String)> = table
-        .functions
-        .iter()
-        .filter(|function| name == goes_on && !function.known)
-        .map(|function| {
-            (
-                i64::from(function.operation),
-                format!("{prefix}{}", function.name),
-            )
-        })
-        .collect();
-    for (value, name) in &added {
-        values.push((*value, name));
-    }
-    for (value, name) in &mut values {
-        if name.ends_with("_API_ID_LAST") {
-            *value += added.len() as i64;
+    if name == goes_on {
+        let added: Vec<(i64, String)> = table
+            .functions
+            .iter()
+            .filter(|function| !function.known)
+            .map(|function| {
+                let name = format!("{prefix}{}", function.name);
+                (i64::from(function.operation), name)
+            })
+            .collect();
+        for (value, name) in &mut values {
+            if name.ends_with("_API_ID_LAST") {
+                *value += added.len() as i64;
+            }
         }
+        values.extend(added);
     }
     values.sort_unstable();
-    let list: Vec<String> = values
+    Ok(values)
+}
+
+fn operations(sdk: &Value, name: &str) -> Outcome<String> {
+    let list: Vec<String> = constants(sdk, name)?
         .iter()
         .map(|(value, name)| format!("    {name} = {value}"))
         .collect();
@@ -245,16 +261,62 @@ fn operations(sdk: &Value, name: &str) -> Outcome<String> {
     ))
 }
 
+/// Names of the constants of our enums, for C++.
+fn labels(sdk: &Value) -> Outcome<String> {
+    let Some(enums) = sdk.pointer("/enums").and_then(Value::as_object) else {
+        return failed("api/rocprofiler_sdk.json has no enums");
+    };
+    let mut body = String::new();
+    for (name, of) in enums {
+        let header = of.get("header").and_then(Value::as_str).unwrap_or_default();
+        let is_ours = name.starts_with("rocprofiler_")
+            && !header.contains("/details/")
+            && !header.ends_with("omp-tools.h");
+        if !is_ours {
+            continue;
+        }
+        body.push_str(&format!(
+            "template <>\nconstexpr std::string_view get_enum_label<{name}>({name} value)\n{{\n    switch (value) {{\n"
+        ));
+        let mut last = None;
+        for (value, constant) in constants(sdk, name)? {
+            // Of two names of one value the first; ends and what says "none" by -1 are no values.
+            if value < 0 || constant.ends_with("_LAST") || last == Some(value) {
+                continue;
+            }
+            last = Some(value);
+            body.push_str(&format!("    case {constant}: return \"{constant}\";\n"));
+        }
+        body.push_str(&format!(
+            "    default: return \"unsupported_{name}\";\n    }}\n}}\n\n"
+        ));
+    }
+    Ok(format!(
+        "/* rocprofiler-sdk for C++: names of constants. Made by cargo xtask; not to be edited. */\n\
+         #ifndef ROCPROFILER_SDK_CXX_ENUM_STRING_HPP_\n#define ROCPROFILER_SDK_CXX_ENUM_STRING_HPP_\n\n\
+         #include <rocprofiler-sdk/experimental/spm.h>\n#include <rocprofiler-sdk/experimental/thread_trace.h>\n\
+         #include <rocprofiler-sdk/rocprofiler.h>\n#include <string_view>\n\n\
+         namespace rocprofiler\n{{\nnamespace sdk\n{{\n\
+         /* The name of a value of an enum, or unsupported_ and the enum's. */\n\
+         template <typename Enum>\nconstexpr std::string_view get_enum_label(Enum value);\n\n\
+         {body}}} // namespace sdk\n}} // namespace rocprofiler\n\n#endif\n"
+    ))
+}
+
+/// A condition of the preprocessor: these headers are all there.
+fn all_found(headers: &[&str]) -> String {
+    let found: Vec<String> = headers
+        .iter()
+        .map(|header| format!("__has_include(<{header}>)"))
+        .collect();
+    found.join(" && ")
+}
+
 fn arguments(library: &Library, file: &str) -> String {
     let Library {
         name, upper, title, ..
     } = library;
-    let found: Vec<String> = library
-        .headers
-        .iter()
-        .map(|header| format!("__has_include(<{header}>)"))
-        .collect();
-    let found = found.join(" && ");
+    let found = all_found(library.headers);
     let mut includes = format!(
         "#include <rocprofiler-sdk/defines.h>\n#include <rocprofiler-sdk/fwd.h>\n\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n\
          /* With {title}'s own headers, arguments have its types; without them, plain ones of the same size. */\n\
@@ -264,6 +326,17 @@ fn arguments(library: &Library, file: &str) -> String {
     );
     for header in library.headers {
         includes.push_str(&format!("#    include <{header}>\n"));
+    }
+    if !library.tables_headers.is_empty() {
+        let lines: String = library
+            .tables_headers
+            .iter()
+            .map(|header| format!("#            include <{header}>\n"))
+            .collect();
+        includes.push_str(&format!(
+            "#    if defined(__cplusplus)\n#        if {}\n{lines}#        endif\n#    endif\n",
+            all_found(library.tables_headers)
+        ));
     }
     includes.push_str(&format!(
         "#    define ROCPROFILER_{upper}_FIELD(own, plain) own;\n#else\n#    define ROCPROFILER_{upper}_FIELD(own, plain) plain;\n#endif\n"

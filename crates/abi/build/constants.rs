@@ -96,6 +96,7 @@ pub fn functions(sdk: &Value) -> Text {
             "enum" => "Status",
             "ptr" => "Pointer",
             "uint" => "Number",
+            "void" => "Nothing",
             other => return Err(format!("{name} returns an unexpected {other}").into()),
         };
         writeln!(

@@ -49,6 +49,8 @@ pub mod functions {
         Pointer,
         /// `uint64_t`.
         Number,
+        /// Nothing.
+        Nothing,
     }
     /// A function of the SDK's headers.
     #[derive(Debug, Clone, Copy)]

@@ -65,14 +65,15 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
             continue;
         }
         let (result, value) = match function.result {
-            ResultClass::Status => ("c_int", "ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED"),
-            ResultClass::Pointer => ("*const c_void", "std::ptr::null()"),
-            ResultClass::Number => ("u64", "0"),
+            ResultClass::Status => ("-> c_int", "ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED"),
+            ResultClass::Pointer => ("-> *const c_void", "std::ptr::null()"),
+            ResultClass::Number => ("-> u64", "0"),
+            ResultClass::Nothing => ("", ""),
         };
         // The arguments are not read, and in this calling convention a callee need not declare them.
         writeln!(
             out,
-            "/// Not implemented.\n#[unsafe(no_mangle)]\npub extern \"C\" fn {}() -> {result} {{ {value} }}",
+            "/// Not implemented.\n#[unsafe(no_mangle)]\npub extern \"C\" fn {}() {result} {{ {value} }}",
             function.name
         )?;
     }

@@ -4,6 +4,7 @@
 #define ROCPROFILER_SDK_MARKER_API_ARGS_H_
 
 #include <rocprofiler-sdk/defines.h>
+#include <rocprofiler-sdk-roctx/api_trace.h>
 #include <rocprofiler-sdk-roctx/types.h>
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
 //! AMD's are had by `cargo xtask amd-headers` (rocprofiler-sdk, ROCTx, HIP) and from the lab
 //! (rocprofiler-register, and the HIP and HSA headers of another release).
 
-use super::{LANGUAGES, all_headers, compile, include};
+use super::{LANGUAGES, compile, headers_of, include, linked_with_comgr, stand_ins};
 use midair_tests::lab::Lab;
 use midair_tests::target::{PATIENCE, run};
 use midair_tests::{Result, build_dir, leave_out, workspace};
@@ -229,30 +229,29 @@ fn headers_compile_beside_the_runtimes_own() -> Result<()> {
         return Ok(());
     };
     let dir = tempfile::tempdir()?;
-    let runtimes = dir.path().join("runtimes");
-    std::fs::create_dir(&runtimes)?;
-    for part in ["hip", "hsa"] {
-        let from = lab.root().join("usr/include").join(part);
-        assert!(from.is_dir(), "the lab has no {}", from.display());
-        std::os::unix::fs::symlink(from, runtimes.join(part))?;
-    }
-    let mut all: Vec<String> = all_headers()?
-        .iter()
-        .map(|header| format!("#include <{header}>\n"))
-        .collect();
     // The runtimes' types are in use, not the plain ones.
-    all.push(
-        "int main(void)\n{\n    rocprofiler_hip_api_args_t hip;\n    rocprofiler_hsa_api_args_t hsa;\n    \
+    let main = "int main(void)\n{\n    rocprofiler_hip_api_args_t hip;\n    rocprofiler_hsa_api_args_t hsa;\n    \
          hip.hipMemcpy.kind = hipMemcpyHostToDevice;\n    hsa.hsa_queue_create.agent.handle = 0;\n    \
-         return (int) hip.hipMemcpy.kind - (int) hipMemcpyHostToDevice + (int) hsa.hsa_queue_create.agent.handle;\n}\n"
-            .to_owned(),
-    );
+         return (int) hip.hipMemcpy.kind - (int) hipMemcpyHostToDevice + (int) hsa.hsa_queue_create.agent.handle;\n}\n";
+    // In C++ those of their tables of functions, too, and ids of theirs can be compared.
+    let tables = "static_assert(sizeof(HsaApiTable) > 0 && sizeof(HipDispatchTable) > 3000, \"tables\");\n\
+         bool same(hsa_signal_t one, hsa_signal_t other);\n\
+         bool same(hsa_signal_t one, hsa_signal_t other) { return one == other; }\n";
     for language in LANGUAGES {
-        let flags = [
+        let mut flags = vec![
             format!("-I{}", include()?.display()),
-            format!("-isystem{}", runtimes.display()),
+            format!("-I{}", stand_ins().display()),
         ];
-        compile(dir.path(), language, &all.concat(), &flags)?;
+        flags.extend(super::runtimes(&lab)?);
+        flags.extend(linked_with_comgr(&lab));
+        let mut text: String = headers_of(language)?
+            .iter()
+            .map(|header| format!("#include <{header}>\n"))
+            .collect();
+        if language.2 == "cpp" {
+            text.push_str(tables);
+        }
+        compile(dir.path(), language, &(text + main), &flags)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Every number, layout and signature of api/*.json that our headers declare, as assertions for the compiler.
 
-use super::{LANGUAGES, compile, include};
+use super::{BESIDES, LANGUAGES, compile, include};
 use midair_tests::{Result, workspace};
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -201,7 +201,7 @@ fn headers_match_the_api_files() -> Result<()> {
         "{count:?}"
     );
     let text = format!(
-        "#include <rocprofiler-sdk/registration.h>\n#include <rocprofiler-sdk/rocprofiler.h>\n\
+        "{BESIDES}#include <rocprofiler-sdk/rocprofiler.h>\n\
          #include <rocprofiler-register/rocprofiler-register.h>\n#include <rocprofiler-sdk-roctx/api_trace.h>\n\
          #include <rocprofiler-sdk-roctx/roctx.h>\n{PROLOGUE}{body}{ANONYMOUS}int main(void) {{ return 0; }}\n"
     );

@@ -1,6 +1,6 @@
 //! What is declared is exported, and what is exported is declared.
 
-use super::{LANGUAGES, LIMIT, all_headers, compile, compiler, include};
+use super::{BESIDES, LANGUAGES, LIMIT, compile, compiler, headers_of, include};
 use midair_tests::stage::stage;
 use midair_tests::target::{PATIENCE, run};
 use midair_tests::{Result, workspace};
@@ -57,7 +57,7 @@ const LIBRARIES: [(&str, &[&str], &[&str]); 4] = [
 fn declared() -> Result<Vec<(String, String)>> {
     let dir = tempfile::tempdir()?;
     let (source, list) = (dir.path().join("all.c"), dir.path().join("list"));
-    let all: Vec<String> = all_headers()?
+    let all: Vec<String> = headers_of(LANGUAGES[0])?
         .iter()
         .map(|header| format!("#include <{header}>\n"))
         .collect();
@@ -164,9 +164,9 @@ fn headers_document_which_functions_are_not_served() -> Result<()> {
     )?)?;
     let declared = declared()?;
     let missing = said_to_be_missing(&declared)?;
-    let mut text = String::from(
-        "#include <rocprofiler-sdk/registration.h>\n#include <rocprofiler-sdk/rocprofiler.h>\n#include <stdio.h>\n\
-         #include <string.h>\nint main(void)\n{\n",
+    let mut text = format!(
+        "{BESIDES}#include <rocprofiler-sdk/rocprofiler.h>\n#include <stdio.h>\n\
+         #include <string.h>\nint main(void)\n{{\n",
     );
     let mut called = BTreeSet::new();
     for (name, of) in api["functions"].as_object().ok_or("no functions")? {

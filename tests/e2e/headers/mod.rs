@@ -3,11 +3,14 @@
 
 mod against_amd;
 mod against_json;
+mod clients;
+mod cxx;
 mod exports;
 
-use midair_tests::Result;
+use midair_tests::lab::Lab;
 use midair_tests::stage::{plain_environment, stage};
 use midair_tests::target::run;
+use midair_tests::{Result, workspace};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -15,12 +18,62 @@ use std::time::Duration;
 /// Compiling takes no longer.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// Headers that `rocprofiler-sdk/rocprofiler.h` does not bring, and that declare what api/*.json has.
+const BESIDES: &str = "#include <rocprofiler-sdk/experimental/counters.h>\n\
+    #include <rocprofiler-sdk/experimental/registration.h>\n\
+    #include <rocprofiler-sdk/experimental/spm.h>\n\
+    #include <rocprofiler-sdk/experimental/thread_trace.h>\n\
+    #include <rocprofiler-sdk/registration.h>\n";
+
 /// C11 and C++17, as tools are built.
 const LANGUAGES: [(&str, &str, &str); 2] = [("gcc", "-std=c11", "c"), ("g++", "-std=c++17", "cpp")];
 
 /// The installed headers.
-fn include() -> Result<PathBuf> {
+pub(crate) fn include() -> Result<PathBuf> {
     Ok(stage()?.join("include"))
+}
+
+/// Stand-ins for headers of others that ours include.
+pub(crate) fn stand_ins() -> PathBuf {
+    workspace().join("tests/clients/stand-ins")
+}
+
+/// Flags with which a compiler finds the headers of AMD's runtimes in the lab, and no others from there.
+pub(crate) fn runtimes(lab: &Lab) -> Result<Vec<String>> {
+    let to = lab.scratch().join("runtimes");
+    std::fs::create_dir_all(&to)?;
+    for part in ["hip", "hsa", "amd_comgr"] {
+        let from = lab.root().join("usr/include").join(part);
+        assert!(from.is_dir(), "the lab has no {}", from.display());
+        let link = to.join(part);
+        if !link.exists() {
+            std::os::unix::fs::symlink(from, link)?;
+        }
+    }
+    let flags = [
+        "-D__HIP_PLATFORM_AMD__".to_owned(),
+        format!("-isystem{}", to.display()),
+    ];
+    Ok(flags.to_vec())
+}
+
+/// Flags that link with AMD's library for code objects, which is in the lab with what it needs.
+pub(crate) fn linked_with_comgr(lab: &Lab) -> Vec<String> {
+    vec![
+        format!(
+            "-L{}",
+            lab.root().join("usr/lib/x86_64-linux-gnu").display()
+        ),
+        "-l:libamd_comgr.so.3".to_owned(),
+        "-Wl,--allow-shlib-undefined".to_owned(),
+    ]
+}
+
+/// All installed headers of a language, as they are included: those that end in hpp are C++.
+fn headers_of(language: (&str, &str, &str)) -> Result<Vec<String>> {
+    let mut all = all_headers()?;
+    all.retain(|header| language.2 == "cpp" || !header.ends_with(".hpp"));
+    Ok(all)
 }
 
 /// All installed headers, as they are included.
@@ -71,13 +124,15 @@ fn compile(
 fn each_header_compiles_alone_and_twice() -> Result<()> {
     let dir = tempfile::tempdir()?;
     for language in LANGUAGES {
-        for header in all_headers()? {
+        for header in headers_of(language)? {
             let text =
                 format!("#include <{header}>\n#include <{header}>\ntypedef int nothing_else;\n");
             let flags = [
-                "-c".to_owned(),
+                "-fsyntax-only".to_owned(),
                 "-pedantic".to_owned(),
                 format!("-I{}", include()?.display()),
+                // A stand-in for cereal, which nobody has to install for us.
+                format!("-I{}", stand_ins().display()),
             ];
             compile(dir.path(), language, &text, &flags)
                 .map_err(|error| format!("{header}: {error}"))?;
