@@ -36,6 +36,7 @@ mod raw_queues;
 mod refusals;
 mod rocattach_table;
 mod rocpd;
+mod samples;
 mod seeds;
 mod signalled;
 mod stand_in;

@@ -1,0 +1,390 @@
+//! A sample client for each service (`tests/clients`), in the shape of AMD's: C++17, built by g++
+//! against the installed headers with AMD's runtimes' own beside them, every status checked by an
+//! exception. Each is attached to a program at work, and started with one; what it counted is what
+//! the program says and what the GPU's log has.
+
+use crate::headers::{include, linked_with_comgr, runtimes, stand_ins};
+use midair_tests::caller::{Caller, Counts, between};
+use midair_tests::lab::{Lab, LabCommand, LabTarget};
+use midair_tests::modellog::{Event, ModelLog};
+use midair_tests::stage::{command, plain_environment, stage};
+use midair_tests::target::{PATIENCE, Target, run};
+use midair_tests::{Result, workspace};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// Elements of the arrays of `tests/c/hip_kit.h`.
+const ELEMENTS: u64 = 16384;
+
+/// A client, compiled.
+struct Client<'a> {
+    lab: &'a Lab,
+    tool: PathBuf,
+    log: PathBuf,
+}
+
+impl<'a> Client<'a> {
+    fn build(lab: &'a Lab, name: &str) -> Result<Client<'a>> {
+        let tool = lab.scratch().join(format!("lib{name}.so"));
+        let log = lab.scratch().join(format!("{name}.log"));
+        let mut compiler = Command::new("g++");
+        compiler.env_clear().envs(plain_environment());
+        compiler
+            .args(["-std=c++17", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra"])
+            .args(["-Werror", "-Wl,--no-undefined"])
+            .arg(format!("-DLOG=\"{}\"", lab.inside(&log)?))
+            .arg(workspace().join(format!("tests/clients/{name}.cpp")))
+            .arg("-o")
+            .arg(&tool)
+            .arg(format!("-I{}", include()?.display()))
+            .arg(format!("-I{}", stand_ins().display()))
+            .args(runtimes(lab)?)
+            .arg(format!("-L{}", stage()?.join("lib").display()))
+            .arg("-lrocprofiler-sdk");
+        if name == "code_objects" {
+            compiler.args(linked_with_comgr(lab));
+        }
+        run(compiler, Duration::from_secs(120))?.success()?;
+        Ok(Client { lab, tool, log })
+    }
+
+    /// One session; what the client counted in it.
+    fn attached(&self, pid: i32, work: impl FnOnce() -> Result<()>) -> Result<Counts> {
+        let mut attach = command("rocprof-attach")?;
+        attach
+            .args(["-p", &pid.to_string(), "-t"])
+            .arg(&self.tool)
+            .current_dir(self.lab.scratch());
+        let mut attacher = Target::spawn(attach)?;
+        attacher.expect("Press Enter to detach...")?;
+        work()?;
+        attacher.send("")?;
+        attacher.wait(PATIENCE)?.success()?;
+        self.counted()
+    }
+
+    /// The program, to be started with the client.
+    fn launched(&self, program: LabCommand<'a>) -> Result<LabCommand<'a>> {
+        let lib = format!("{}/lib", self.lab.stage()?);
+        let tool = self.lab.inside(&self.tool)?;
+        Ok(program.libs(&lib).env("ROCP_TOOL_LIBRARIES", tool))
+    }
+
+    /// What it counted since the last call: one report, without anything wrong.
+    fn counted(&self) -> Result<Counts> {
+        let text = std::fs::read_to_string(&self.log)?;
+        std::fs::remove_file(&self.log)?;
+        let mut counts = Counts::new();
+        let mut lines = text.lines();
+        for line in lines.by_ref().take_while(|line| *line != "end") {
+            let (count, name) = line.split_once(' ').ok_or("a count and a name")?;
+            assert!(!name.starts_with("WRONG"), "{text}");
+            counts.insert(name.to_owned(), count.parse()?);
+        }
+        assert!(text.ends_with("end\n") && lines.next().is_none(), "{text}");
+        Ok(counts)
+    }
+}
+
+/// Ends a program that says "done", as [`Caller::quit`] does.
+fn quit(mut target: LabTarget) -> Result<ModelLog> {
+    target.send("quit")?;
+    let log = target.log.clone();
+    let exit = target.target.wait(PATIENCE)?;
+    let done = exit.stdout.last().is_some_and(|line| line == "done");
+    assert!(
+        done && (exit.status.success() || exit.is_abort_of_amds_model()),
+        "{exit}"
+    );
+    ModelLog::read(&log)
+}
+
+fn pairs(of: &[(&str, u64)]) -> Counts {
+    of.iter()
+        .map(|(name, count)| ((*name).to_owned(), *count))
+        .collect()
+}
+
+/// Functions that the program `calls` calls in its rounds and nowhere else.
+const ONLY_IN_ROUNDS: [&str; 4] = [
+    "hipDeviceGetAttribute",
+    "hipEventRecord",
+    "hipMemcpyAsync",
+    "hipModuleLaunchKernel",
+];
+
+#[test]
+fn buffered_calls() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "buffered_calls")?;
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    for rounds in [3, 5] {
+        let before = caller.counts()?;
+        let mut told = client.attached(caller.pid(), || {
+            caller.tell(&format!("calls {rounds}"))?;
+            caller.tell("hsa 7")
+        })?;
+        // HIP asks for values of signals, too.
+        let loads = told.remove("hsa_signal_load_relaxed").unwrap_or(0);
+        assert!(loads >= 7, "{loads}");
+        assert_eq!(told, between(&before, &caller.counts()?, "hip"));
+    }
+    caller.quit()?;
+
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    caller.tell("calls 4")?;
+    let made = caller.counts()?;
+    caller.quit()?;
+    let told = client.counted()?;
+    for name in ONLY_IN_ROUNDS {
+        assert_eq!(told.get(name), made.get(name), "{name}: {told:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn callback_calls() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "callback_calls")?;
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    for rounds in [2, 6] {
+        let before = caller.counts()?;
+        let mut told = client.attached(caller.pid(), || caller.tell(&format!("calls {rounds}")))?;
+        assert_eq!(told.remove("bytes of hipMalloc"), Some(rounds * 4096));
+        assert_eq!(told, between(&before, &caller.counts()?, "hip"));
+    }
+    caller.quit()?;
+
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    caller.tell("calls 4")?;
+    let made = caller.counts()?;
+    caller.quit()?;
+    let told = client.counted()?;
+    for name in ONLY_IN_ROUNDS {
+        assert_eq!(told.get(name), made.get(name), "{name}: {told:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn copies_and_allocations() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "memory")?;
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    const COPIES: [&str; 2] = [
+        "ROCPROFILER_MEMORY_COPY_DEVICE_TO_HOST",
+        "ROCPROFILER_MEMORY_COPY_HOST_TO_DEVICE",
+    ];
+    for rounds in [3, 4] {
+        let told = client.attached(caller.pid(), || caller.tell(&format!("calls {rounds}")))?;
+        let mut wanted = pairs(&[
+            ("ROCPROFILER_MEMORY_ALLOCATION_ALLOCATE", rounds),
+            ("ROCPROFILER_MEMORY_ALLOCATION_FREE", rounds),
+        ]);
+        for name in COPIES {
+            wanted.insert(name.to_owned(), rounds);
+            wanted.insert(format!("bytes of {name}"), rounds * ELEMENTS * 4);
+        }
+        assert_eq!(told, wanted);
+    }
+    caller.quit()?;
+
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut target = command.spawn()?;
+    target.expect("ready")?;
+    target.send("calls 4")?;
+    target.expect("calls")?;
+    quit(target)?;
+    let told = client.counted()?;
+    // One round before it is ready.
+    for name in COPIES {
+        assert_eq!(told.get(name), Some(&5), "{told:?}");
+        assert_eq!(
+            told.get(&format!("bytes of {name}")),
+            Some(&(5 * ELEMENTS * 4))
+        );
+    }
+    assert!(
+        told["ROCPROFILER_MEMORY_ALLOCATION_ALLOCATE"] >= 5,
+        "{told:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn code_objects_and_their_instructions() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "code_objects")?;
+    let once = |told: &Counts| {
+        assert_eq!(
+            (told.get("vadd"), told.get("scale")),
+            (Some(&1), Some(&1)),
+            "{told:?}"
+        );
+    };
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    once(&client.attached(caller.pid(), || caller.tell("calls 1"))?);
+    caller.quit()?;
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    caller.tell("calls 1")?;
+    caller.quit()?;
+    once(&client.counted()?);
+    Ok(())
+}
+
+#[test]
+fn markers_and_ranges() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "markers")?;
+    let library = lab.install(&stage()?.join("lib/librocprofiler-sdk-roctx.so.1"))?;
+    let (program, kernels) = (lab.program("told")?, lab.kernels()?);
+    let told = || lab.run(&program).arg(&library).arg(&kernels);
+    let of = |rounds: u64| {
+        pairs(&[
+            ("mark: a mark", rounds),
+            ("push: a range", rounds),
+            ("ranges", 3 * rounds),
+            ("record of a call", 5 * rounds),
+            ("record of a range", 3 * rounds),
+        ])
+    };
+    let mut target = told().spawn()?;
+    target.expect("ready")?;
+    for rounds in [2, 5] {
+        let counts = client.attached(target.pid(), || {
+            target.send(&format!("round {rounds}"))?;
+            target.expect(&format!("round {rounds}"))?;
+            Ok(())
+        })?;
+        assert_eq!(counts, of(rounds));
+    }
+    quit(target)?;
+
+    let mut target = client.launched(told().log_name("launched"))?.spawn()?;
+    target.expect("ready")?;
+    target.send("round 3")?;
+    target.expect("round 3")?;
+    quit(target)?;
+    assert_eq!(client.counted()?, of(3));
+    Ok(())
+}
+
+#[test]
+fn arguments_and_external_correlation_ids() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "arguments")?;
+    let of = |rounds: u64| {
+        pairs(&[
+            ("blocks", 11 * rounds),
+            ("blocks in words", 11 * rounds),
+            ("external id", 2 * rounds),
+        ])
+    };
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    for rounds in [2, 5] {
+        let told = client.attached(caller.pid(), || caller.tell(&format!("calls {rounds}")))?;
+        assert_eq!(told, of(rounds));
+    }
+    caller.quit()?;
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    caller.tell("calls 3")?;
+    caller.quit()?;
+    assert_eq!(client.counted()?, of(4));
+    Ok(())
+}
+
+#[test]
+fn runtimes_that_are_there() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "runtimes")?;
+    let check = |told: &Counts| {
+        for runtime in ["HSA", "HIP"] {
+            for by in ["callback", "record"] {
+                let name = format!("{by} ROCPROFILER_RUNTIME_INITIALIZATION_{runtime}");
+                assert_eq!(told.get(&name), Some(&1), "{name}: {told:?}");
+            }
+        }
+    };
+    let mut caller = Caller::start(Caller::command(&lab)?)?;
+    check(&client.attached(caller.pid(), || caller.tell("calls 1"))?);
+    caller.quit()?;
+    let command = client.launched(Caller::command(&lab)?.log_name("launched"))?;
+    let mut caller = Caller::start(command)?;
+    caller.tell("calls 1")?;
+    caller.quit()?;
+    check(&client.counted()?);
+    Ok(())
+}
+
+#[test]
+fn scratch_memory() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let client = Client::build(&lab, "scratch")?;
+    let (program, kernels) = (lab.program("memory")?, lab.kernels()?);
+    // Twice it needs more than the queue has; then the queue goes.
+    let work = |target: &mut LabTarget| -> Result<()> {
+        for (command, answer) in [
+            ("scratch 64 64", "scratch"),
+            ("scratch 32 4096", "scratch"),
+            ("scratch 256 64", "scratch"),
+            ("queue", "queue"),
+        ] {
+            target.send(command)?;
+            while target.expect("")? != answer {}
+        }
+        Ok(())
+    };
+    let asked = |log: &ModelLog| {
+        log.records
+            .iter()
+            .filter(|record| matches!(record.event, Event::Stop { code: 1, .. }))
+            .count() as u64
+    };
+    let of = |asked: u64| {
+        pairs(&[
+            ("ROCPROFILER_SCRATCH_MEMORY_ALLOC", asked),
+            ("ROCPROFILER_SCRATCH_MEMORY_FREE", asked),
+        ])
+    };
+    let mut target = lab.run(&program).arg(&kernels).register(false).spawn()?;
+    target.expect("ready")?;
+    for _ in 0..2 {
+        let before = asked(&target.model_log()?);
+        let told = client.attached(target.pid(), || work(&mut target))?;
+        let asked = asked(&target.model_log()?) - before;
+        assert_eq!((told, asked), (of(2), 2));
+    }
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+
+    let command = lab.run(&program).arg(&kernels).log_name("launched");
+    let mut target = client.launched(command)?.spawn()?;
+    target.expect("ready")?;
+    work(&mut target)?;
+    target.send("quit")?;
+    let log = target.log.clone();
+    target.target.wait(PATIENCE)?.success()?;
+    assert_eq!(client.counted()?, of(asked(&ModelLog::read(&log)?)));
+    Ok(())
+}
