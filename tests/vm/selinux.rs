@@ -25,7 +25,11 @@ pub fn check() -> Result<()> {
     say(&format!("enforcing: {}", root(&["getenforce"])?.join(" ")));
     let subject = Subject::start(&kit, &unconfined, &[])?;
     let exit = attach(&kit, &unconfined, subject.pid())?;
-    is_in("both unconfined_t", &exit)?;
+    let who = "both unconfined_t, allow_execmem off (as Debian has it)";
+    is_refused(who, &exit, NOT_PERMITTED, "allow_execmem")?;
+    root(&["setsebool", "allow_execmem", "on"])?;
+    let exit = attach(&kit, &unconfined, subject.pid())?;
+    is_in("both unconfined_t, allow_execmem on", &exit)?;
     root(&["setsebool", "deny_ptrace", "on"])?;
     let exit = attach(&kit, &unconfined, subject.pid())?;
     is_refused(

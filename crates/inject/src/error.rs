@@ -108,6 +108,12 @@ pub enum Refusal {
         /// The process.
         pid: Pid,
     },
+    /// Its first thread has ended, and the kernel (before Linux 6.9) gives copies of descriptors of
+    /// processes only, by their first threads.
+    LeaderEnded {
+        /// The process.
+        pid: Pid,
+    },
     /// It runs in the memory of its parent: a child of `vfork` that has not started its program
     /// yet.
     SharesMemory {
@@ -200,6 +206,10 @@ impl fmt::Display for Refusal {
             Refusal::Dispatches { pid } => write!(
                 f,
                 "process {pid} has its system calls turned into signals (syscall user dispatch)"
+            ),
+            Refusal::LeaderEnded { pid } => write!(
+                f,
+                "the first thread of process {pid} has ended, and before Linux 6.9 the kernel gives nobody a descriptor of such a process"
             ),
             Refusal::SharesMemory { pid, with } => write!(
                 f,

@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use midair_procinfo::{Tid, task};
-use midair_ptrace::{Deadline, Pace, fault, pidfd_getfd, pidfd_open_thread};
+use midair_ptrace::{Deadline, Pace, fault, has_pidfds_of_threads, pidfd_getfd, pidfd_open_thread};
 use midair_record::boot::{BootBlock, mailbox};
 
-use crate::error::{During, EnterError};
+use crate::error::{During, EnterError, Refusal};
 use crate::inspection::Inspection;
 use crate::options::{FaultPoint, Options};
 use crate::worker::{Block, mailbox_words};
@@ -50,9 +50,16 @@ pub(crate) fn meet(
     FaultPoint::Opened.reached();
     fault::step("the worker thread has opened its socket");
     let worker = find_worker(look, block).ok_or(EnterError::Gone { during: PHASE })?;
-    let pidfd = pidfd_open_thread(worker, look.pid).during(PHASE)?;
     let far = block.signed(offset_of!(BootBlock, fd_far)).during(PHASE)?;
-    let channel = pidfd_getfd(pidfd.as_fd(), worker, far).during(PHASE)?;
+    let channel = pidfd_open_thread(worker, look.pid)
+        .and_then(|pidfd| pidfd_getfd(pidfd.as_fd(), worker, far));
+    let channel = match channel {
+        // It may have ended since it was inspected.
+        Err(_) if !task::is_alive(look.pid.leader()) && !has_pidfds_of_threads() => {
+            return Err(EnterError::Refused(Refusal::LeaderEnded { pid: look.pid }));
+        }
+        other => other.during(PHASE)?,
+    };
     FaultPoint::Taken.reached();
     Ok((channel, worker))
 }

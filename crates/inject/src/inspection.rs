@@ -8,7 +8,7 @@ use midair_procinfo::files::{self, Place};
 use midair_procinfo::module::Modules;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, freezer, show, task};
-use midair_ptrace::{Memory, share_memory};
+use midair_ptrace::{Memory, has_pidfds_of_threads, share_memory};
 use midair_record::boot::THREAD_NAME;
 
 use crate::code::TargetCode;
@@ -73,6 +73,9 @@ pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
     };
     let status = task::status(tid).map_err(gone)?;
     let pid = status.tgid.unwrap_or(pid);
+    if tid != pid.leader() && !has_pidfds_of_threads() {
+        return Err(Refusal::LeaderEnded { pid });
+    }
     let access = access::look(tid).map_err(gone)?;
     if access.ending || (!access.allowed && !task::is_alive(tid)) {
         return Err(Refusal::Zombie { pid });

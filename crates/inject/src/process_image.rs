@@ -235,7 +235,8 @@ impl ProcessImage {
                 Refusal::Seccomp { .. }
                 | Refusal::Filtered { .. }
                 | Refusal::FilterUnread { .. }
-                | Refusal::Dispatches { .. },
+                | Refusal::Dispatches { .. }
+                | Refusal::LeaderEnded { .. },
             ) => return error,
             EnterError::Boot { step, .. } => step,
             EnterError::PathUnseen { .. } => step_words(step::PATH),

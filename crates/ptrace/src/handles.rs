@@ -26,12 +26,20 @@ fn own(raw: libc::c_long, operation: &'static str, tid: Tid) -> Result<OwnedFd> 
 /// # Errors
 /// [`Error::Gone`], [`Error::System`].
 pub fn pidfd_open_thread(tid: Tid, pid: Pid) -> Result<OwnedFd> {
+    pidfd_of_thread(tid).or_else(|_| pidfd_open(pid))
+}
+
+/// Whether the kernel has pidfds of threads: without them nothing of a process whose first thread
+/// has ended can be copied.
+#[must_use]
+pub fn has_pidfds_of_threads() -> bool {
+    pidfd_of_thread(crate::own_tid()).is_ok()
+}
+
+fn pidfd_of_thread(tid: Tid) -> Result<OwnedFd> {
     // SAFETY: pidfd_open takes numbers only.
     let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, tid.raw(), PIDFD_THREAD) };
-    if raw >= 0 {
-        return own(raw, "pidfd_open", tid);
-    }
-    pidfd_open(pid)
+    own(raw, "pidfd_open", tid)
 }
 
 /// A pidfd of a process: while it is open, its number cannot come to mean another one.

@@ -43,8 +43,8 @@ pub use awake::Awake;
 pub use boost::Boost;
 pub use error::{Error, Result};
 pub use handles::{
-    memfd_filled, memfd_with, pidfd_getfd, pidfd_open, pidfd_open_thread, poll_readable,
-    send_bytes, send_with_descriptor, share_memory,
+    has_pidfds_of_threads, memfd_filled, memfd_with, pidfd_getfd, pidfd_open, pidfd_open_thread,
+    poll_readable, send_bytes, send_with_descriptor, share_memory,
 };
 pub use local::{Peer, connect_abstract, connect_abstract_in, listening_peer, receive_now};
 pub use memory::{Answers, Memory};

@@ -65,6 +65,10 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
             Kind::Filtered,
             "it cannot be entered while it does so; run its native form",
         ),
+        Refusal::LeaderEnded { .. } => (
+            Kind::Enter,
+            "have the program load our register library at its start, or use a newer kernel",
+        ),
         Refusal::NoProc { .. } => (
             Kind::NoProc,
             "mount one there: nsenter --mount --pid --target PID mount -t proc proc /proc",
@@ -122,6 +126,11 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         EnterError::ThreadRefused { errno } if *errno == libc::EAGAIN => (
             Kind::NoHeadroom,
             "its user has as many threads as allowed (RLIMIT_NPROC), or its pids cgroup is full: raise that limit",
+        ),
+        // A mapping for execution: its file would have to allow it, and it has none.
+        EnterError::SystemCall { errno, .. } if *errno == libc::EACCES => (
+            Kind::NotPermitted,
+            "a security policy forbids the process executable memory (SELinux: execmem): setsebool allow_execmem on, or selinuxuser_execmod, for as long as it takes",
         ),
         EnterError::SystemCall { errno, .. } | EnterError::Boot { errno, .. }
             if [libc::ENOMEM, libc::EAGAIN, libc::EMFILE, libc::ENFILE].contains(errno) =>

@@ -127,7 +127,8 @@ fn fits(what: &str, round: &Round) -> bool {
         || match what {
             "stop" => told("is stopped"),
             "exec" => told("became another program") || told("the process ended"),
-            "leader" => false,
+            // Older kernels have no way to the process then.
+            "leader" => !midair_ptrace::has_pidfds_of_threads() && told("the first thread"),
             "user" => told("has other rights than when it was inspected"),
             "raise" => {
                 told("has other rights") || told("became another program") || told("process ended")

@@ -69,10 +69,15 @@ part_torture() {
 }
 
 part_checks() {
-    local check outcome took
+    local check outcome took as=()
     for check in $CHECKS; do
         for try in first second; do
-            once "/results/logs/check-$check" $((60 * FACTOR)) "$WORK" \
+            if [ -e /sys/fs/selinux/enforce ]; then
+                # As somebody who logged in: the first program's domain may hardly start others.
+                setenforce 0
+                as=(runcon unconfined_u:unconfined_r:unconfined_t:s0)
+            fi
+            once "/results/logs/check-$check" $((60 * FACTOR)) "$WORK" "${as[@]}" \
                 "$WORK/target/debug/midair-vm-checks" "$check"
             [ $outcome = passed ] && break
             cp "/results/logs/check-$check" "/results/logs/check-$check.$try"
