@@ -94,7 +94,7 @@ pub const ROWS: &[Row] = &[
     ),
     checks(
         "selinux",
-        "Debian's policy, enforcing; deny_ptrace",
+        "Debian's policy, enforcing: whether memory may be made executable",
         V6_1,
         "security=selinux selinux=1 enforcing=0",
         &["selinux"],
