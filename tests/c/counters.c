@@ -4,6 +4,8 @@
 //
 //   counters KERNELS GFX XCCS ENGINES UNITS ARRAYS BLOCK:EVENT[:FLAGS] ...
 //
+// The GPU must be the one that HSA describes.
+//
 // Then commands, a line each:
 //   go QUEUE GRID WORKGROUP  a kernel on a queue (0 or 1), and waits for it
 //   start|read|stop QUEUE    that packet, and waits for it
@@ -83,6 +85,13 @@ static int print_value(pmc_event event, uint64_t sample, uint64_t value, void *d
   return 1;
 }
 
+// What HSA says of the GPU must be what the arguments say.
+static void compare(hsa_amd_agent_info_t what, const char *name, uint32_t expected) {
+  uint32_t there = 0;
+  HSA(hsa_agent_get_info(gpu, (hsa_agent_info_t)what, &there));
+  if (there != expected) fail("the GPU has %u %s, not %u", there, name, expected);
+}
+
 static void *symbol(void *library, const char *name) {
   void *found = dlsym(library, name);
   if (!found) fail("no %s", name);
@@ -150,6 +159,10 @@ int main(int argc, char **argv) {
   int (*iterate)(uint64_t, on_data, void *) = symbol(library, "aqlprofile_pmc_iterate_data");
   coordinates = symbol(library, "aqlprofile_iterate_event_coord");
 
+  compare(HSA_AMD_AGENT_INFO_NUM_XCC, "XCCs", atoi(argv[3]));
+  compare(HSA_AMD_AGENT_INFO_NUM_SHADER_ENGINES, "shader engines", atoi(argv[4]));
+  compare(HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT, "compute units", atoi(argv[5]));
+  compare(HSA_AMD_AGENT_INFO_NUM_SHADER_ARRAYS_PER_SE, "arrays per engine", atoi(argv[6]));
   agent_info info = {argv[2], atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), atoi(argv[6]), 0, 0};
   if (describe(&described, &info, 2)) fail("the library does not know %s", argv[2]);
   for (int n = 7; n < argc; n++) {

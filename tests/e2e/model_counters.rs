@@ -32,7 +32,7 @@ impl Program {
             .run(&lab.program("counters")?)
             .arg(lab.kernels()?)
             .arg("gfx942")
-            .env("MODEL_GPU", gpu)
+            .gpu(gpu)
             .log_name(gpu);
         for word in gpu.split(',').chain(events.iter().copied()) {
             command = command.arg(word);

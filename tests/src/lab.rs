@@ -213,6 +213,19 @@ impl Lab {
         }
         self.inside(&there)
     }
+    /// Writes the topology of another GPU (see [`LabCommand::gpu`]); its path in the lab.
+    fn topology(&self, units: &str) -> Result<String> {
+        let there = self.scratch().join(format!("topology-{units}"));
+        let mut command = Command::new("bash");
+        command
+            .arg(workspace().join("lab/topology.sh"))
+            .arg(&there)
+            .env_clear()
+            .envs(plain_environment())
+            .env("UNITS", units);
+        crate::target::run(command, std::time::Duration::from_secs(30))?.success()?;
+        self.inside(&there)
+    }
     /// Copies `tests/c` into the lab.
     fn sources(&self) -> Result<PathBuf> {
         let sources = self.root.join(OURS).join("src");
@@ -242,6 +255,7 @@ impl Lab {
             launcher: Vec::new(),
             user: None,
             log: "model.log".to_owned(),
+            gpu: None,
         }
     }
 }
@@ -260,6 +274,7 @@ pub struct LabCommand<'a> {
     launcher: Vec<String>,
     user: Option<u32>,
     log: String,
+    gpu: Option<String>,
 }
 
 impl LabCommand<'_> {
@@ -323,6 +338,13 @@ impl LabCommand<'_> {
         self.log = name.to_owned();
         self
     }
+    /// Runs it on another GPU: `XCCS,ENGINES,COMPUTE_UNITS,ARRAYS` as `MODEL_GPU` has it. The
+    /// runtimes see the same (default: the lab's, with one XCC).
+    #[must_use]
+    pub fn gpu(mut self, units: &str) -> Self {
+        self.gpu = Some(units.to_owned());
+        self.env("MODEL_GPU", units)
+    }
     /// Starts it.
     ///
     /// # Errors
@@ -338,7 +360,11 @@ impl LabCommand<'_> {
         words.extend(self.user.map(|uid| format!("--userspec={uid}:{uid}")));
         words.push(lab.root.to_str().ok_or("a path is text")?.into());
         words.push("/usr/bin/env".into());
-        words.push("HSA_MODEL_TOPOLOGY=/lab/topo".into());
+        let topology = match &self.gpu {
+            None => "/lab/topo".to_owned(),
+            Some(units) => lab.topology(units)?,
+        };
+        words.push(format!("HSA_MODEL_TOPOLOGY={topology}"));
         words.extend(self.libs.map(|libs| format!("LD_LIBRARY_PATH={libs}")));
         match self.model {
             GpuModel::Lab => words.push("HSA_MODEL_LIB=/lab/libmodel.so".into()),
