@@ -14,6 +14,8 @@ mod direct;
 pub mod flight;
 pub mod harvest;
 mod kernels;
+#[cfg(test)]
+pub(crate) mod model;
 pub mod pool;
 pub mod queue_state;
 pub mod remap;
@@ -21,6 +23,8 @@ pub mod scan;
 pub mod service;
 pub mod settle;
 pub mod state;
+#[cfg(test)]
+mod tests;
 pub mod timing;
 pub mod watch;
 

@@ -56,3 +56,33 @@ pub(super) fn times(facts: &Facts) -> Option<Outcome> {
         Err(Untimed::BadTimes)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::model::{Session, UserSignal};
+
+    /// Its signal is used for something else at the moment when it has not ended,
+    /// has ended with times, and has ended without.
+    #[test]
+    fn a_copy_has_its_own_times_or_none() {
+        let _session = Session::begin();
+        let asked = 10_000_000;
+        let facts = |signal: UserSignal| Facts {
+            signal: signal.0,
+            value: 1,
+            stale: (5, 6),
+            asked,
+            ..Facts::default()
+        };
+        let signal = UserSignal::new(1);
+        signal.write_times(5, 6);
+        assert_eq!(times(&facts(signal)), None);
+        signal.fire(5, 6);
+        let unprofiled = Some(Err(Untimed::NotProfiled));
+        assert_eq!(times(&facts(signal)), unprofiled);
+        signal.write_times(asked + 5, asked + 9);
+        let timed = Some(Ok((asked + 5, asked + 9)));
+        assert_eq!(times(&facts(signal)), timed);
+    }
+}

@@ -1,0 +1,376 @@
+//! Queues in memory of our own, and the runtime's functions on them, for tests: what a device does
+//! happens when a test says so.
+//!
+//! The state of this crate is one for the process, so a [`Session`] excludes all others.
+
+use super::harvest::Harvester;
+use super::queue_state::QueueState;
+use super::scan::{self, Ring};
+use super::state::{self, Hint};
+use crate::layout::QueuePointer;
+use crate::sink::Sink;
+use midair_domain::KindSet;
+use midair_record::event::{Header, Kernel, Plain, QueueCounts, kind};
+use midair_record::spool::{ChunkWriter, Reader, ReaderOptions};
+use midair_sdk_hot::probe::{self, Busy};
+use midair_sdk_hot::wrappers::TABLES;
+use std::ffi::c_void;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Packets of a model queue.
+pub(crate) const SIZE: usize = 16;
+/// Header of a dispatch.
+pub(crate) const DISPATCH: u16 = 2;
+/// Header of a dispatch that begins when all before it have ended.
+pub(crate) const ORDERED_DISPATCH: u16 = 2 | 1 << 8;
+const INVALID: u64 = 1;
+/// Words of the queue's block that hold its indices, behind `amd_queue_t`.
+const WRITTEN: usize = 64;
+const READ: usize = 65;
+
+static ALONE: Mutex<()> = Mutex::new(());
+/// Stores to doorbells that were not the application's: handle and value.
+static RUNG: Mutex<Vec<(u64, i64)>> = Mutex::new(Vec::new());
+
+fn words<'a>(address: u64, count: usize) -> &'a [AtomicU64] {
+    // SAFETY: addresses in this module are those of leaked arrays of at least so many words.
+    unsafe {
+        std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), count)
+    }
+}
+
+fn leak<T>(value: T) -> u64 {
+    std::ptr::from_ref(Box::leak(Box::new(value))).expose_provenance() as u64
+}
+
+#[repr(C, align(64))]
+struct Words<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Words<N> {
+    fn leak() -> u64 {
+        leak(Words([const { AtomicU64::new(0) }; N]))
+    }
+}
+
+/// A user signal of the application's (`amd_signal_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UserSignal(pub u64);
+
+impl UserSignal {
+    pub(crate) fn new(value: i64) -> UserSignal {
+        let signal = UserSignal(Words::<8>::leak());
+        words(signal.0, 8)[0].store(1, SeqCst);
+        words(signal.0, 8)[1].store(value as u64, SeqCst);
+        signal
+    }
+
+    /// The device writes times.
+    pub(crate) fn write_times(self, start: u64, end: u64) {
+        words(self.0, 8)[4].store(start, SeqCst);
+        words(self.0, 8)[5].store(end, SeqCst);
+    }
+
+    /// The device writes times and decrements the value.
+    pub(crate) fn fire(self, start: u64, end: u64) {
+        self.write_times(start, end);
+        words(self.0, 8)[1].fetch_sub(1, SeqCst);
+    }
+
+    /// The application arms it for its next use.
+    pub(crate) fn arm(self) {
+        words(self.0, 8)[1].store(1, SeqCst);
+    }
+}
+
+/// The runtime's functions.
+mod runtime {
+    use super::{READ, RUNG, SeqCst, UserSignal, WRITTEN, c_void, words};
+
+    pub(super) unsafe extern "C-unwind" fn write_index(queue: *mut c_void) -> u64 {
+        words(queue.expose_provenance() as u64, 128)[WRITTEN].load(SeqCst)
+    }
+    pub(super) unsafe extern "C-unwind" fn read_index(queue: *mut c_void) -> u64 {
+        words(queue.expose_provenance() as u64, 128)[READ].load(SeqCst)
+    }
+    pub(super) unsafe extern "C-unwind" fn store(signal: u64, value: i64) {
+        RUNG.lock().unwrap().push((signal, value));
+    }
+    pub(super) unsafe extern "C-unwind" fn make_signal(
+        value: i64,
+        _consumers: u32,
+        _list: *mut c_void,
+        _attributes: u64,
+        out: *mut c_void,
+    ) -> u32 {
+        // SAFETY: the caller's out pointer.
+        unsafe { *out.cast::<u64>() = UserSignal::new(value).0 };
+        0
+    }
+    pub(super) unsafe extern "C-unwind" fn destroy_signal(_signal: u64) -> u32 {
+        0
+    }
+    pub(super) unsafe extern "C-unwind" fn profile(_queue: *mut c_void, _on: i32) -> u32 {
+        0
+    }
+    /// One tick is a nanosecond.
+    pub(super) unsafe extern "C-unwind" fn convert(
+        _agent: u64,
+        tick: u64,
+        out: *mut c_void,
+    ) -> u32 {
+        // SAFETY: the caller's out pointer.
+        unsafe { *out.cast::<u64>() = tick };
+        0
+    }
+    pub(super) unsafe extern "C-unwind" fn copy_times(signal: u64, out: *mut c_void) -> u32 {
+        let words = words(signal, 8);
+        // SAFETY: the caller's out pointer, of two words.
+        unsafe { *out.cast::<[u64; 2]>() = [words[4].load(SeqCst), words[5].load(SeqCst)] };
+        0
+    }
+    pub(super) unsafe extern "C-unwind" fn no_agent(_: u64, _: u32, _: *mut c_void) -> u32 {
+        1
+    }
+    pub(super) unsafe extern "C-unwind" fn no_table(_: u16, _: u16, _: u64, _: *mut c_void) -> u32 {
+        1
+    }
+
+    pub(super) const FUNCTIONS: [(&str, *const ()); 12] = [
+        (
+            "hsa_queue_load_write_index_scacquire",
+            write_index as *const (),
+        ),
+        (
+            "hsa_queue_load_write_index_relaxed",
+            write_index as *const (),
+        ),
+        (
+            "hsa_queue_load_read_index_scacquire",
+            read_index as *const (),
+        ),
+        ("hsa_signal_store_screlease", store as *const ()),
+        ("hsa_signal_store_relaxed", store as *const ()),
+        ("hsa_amd_signal_create", make_signal as *const ()),
+        ("hsa_signal_destroy", destroy_signal as *const ()),
+        (
+            "hsa_amd_profiling_set_profiler_enabled",
+            profile as *const (),
+        ),
+        (
+            "hsa_amd_profiling_convert_tick_to_system_domain",
+            convert as *const (),
+        ),
+        (
+            "hsa_amd_profiling_get_async_copy_time",
+            copy_times as *const (),
+        ),
+        ("hsa_agent_get_info", no_agent as *const ()),
+        (
+            "hsa_system_get_major_extension_table",
+            no_table as *const (),
+        ),
+    ];
+}
+
+/// A queue of the application's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ModelQueue {
+    at: u64,
+    ring: u64,
+    pub doorbell: u64,
+    pub state: &'static QueueState,
+}
+
+impl ModelQueue {
+    fn new() -> ModelQueue {
+        let (at, ring, doorbell) = (
+            Words::<128>::leak(),
+            Words::<{ 8 * SIZE }>::leak(),
+            Words::<8>::leak(),
+        );
+        let queue = words(at, 128);
+        for (word, value) in [(1, ring), (2, doorbell), (3, SIZE as u64), (4, 1)] {
+            queue[word].store(value, SeqCst);
+        }
+        // Its profiling is on.
+        queue[22].store(1 << 35, SeqCst);
+        for packet in words(ring, 8 * SIZE).chunks(8) {
+            packet[0].store(INVALID, SeqCst);
+        }
+        words(doorbell, 8)[0].store(crate::layout::KIND_DOORBELL as u64, SeqCst);
+        words(doorbell, 8)[6].store(at, SeqCst);
+        let hint = Hint {
+            agent: 7,
+            engine: Some(0),
+            reserved: None,
+        };
+        // SAFETY: the queue that was just made, which stays.
+        let state = unsafe { state::learn(QueuePointer(at), hint) }.unwrap();
+        ModelQueue {
+            at,
+            ring,
+            doorbell,
+            state,
+        }
+    }
+
+    fn packet(&self, index: u64) -> &[AtomicU64] {
+        let at = 8 * (index as usize % SIZE);
+        &words(self.ring, 8 * SIZE)[at..at + 8]
+    }
+
+    /// Packets below `end` are reserved.
+    pub(crate) fn reserve(&self, end: u64) {
+        words(self.at, 128)[WRITTEN].store(end, SeqCst);
+    }
+
+    /// A producer writes packet `index`: a dispatch with this header and completion signal (0: none).
+    pub(crate) fn write(&self, index: u64, header: u16, signal: u64) {
+        let packet = self.packet(index);
+        packet[1].store(1, SeqCst);
+        packet[4].store(0xabcd, SeqCst);
+        packet[7].store(signal, SeqCst);
+        packet[0].store(u64::from(header) | 1 << 16 | 64 << 32, SeqCst);
+    }
+
+    /// The completion signal that packet `index` has.
+    pub(crate) fn signal(&self, index: u64) -> UserSignal {
+        UserSignal(self.packet(index)[7].load(SeqCst))
+    }
+
+    /// The device has taken all packets below `end`.
+    pub(crate) fn take(&self, end: u64) {
+        let read = &words(self.at, 128)[READ];
+        for index in read.load(SeqCst)..end {
+            let first = &self.packet(index)[0];
+            first.store(first.load(SeqCst) & !0xffff | INVALID, SeqCst);
+        }
+        read.store(end, SeqCst);
+    }
+
+    /// The calling thread rings for all packets up to `value`.
+    pub(crate) fn ring(&self, value: i64) -> Ring {
+        scan::doorbell(self.state, &mut Busy::enter().unwrap(), value)
+    }
+}
+
+/// A session that records kernels.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub harvester: Harvester,
+    pub sink: Sink,
+    reader: Reader,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Session {
+    pub(crate) fn begin() -> Session {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        for slot in TABLES.iter().flat_map(|table| table.slots) {
+            let named = |(name, _): &&(&str, *const ())| *name == slot.name;
+            if let Some((_, function)) = runtime::FUNCTIONS.iter().find(named) {
+                slot.original.store(function.cast_mut(), SeqCst);
+            }
+        }
+        RUNG.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        state::clear();
+        state::number_from_one();
+        assert!(probe::prepare() && state::provide());
+        let reader = Reader::create(&ReaderOptions {
+            size: 1 << 20,
+            settings: Vec::new(),
+            drain_ms: 1,
+            lease_ms: 0,
+            session: 1,
+        })
+        .unwrap();
+        // SAFETY: the reader lives as long as the session, which is stopped before.
+        let area = unsafe { reader.area() }.unwrap();
+        // SAFETY: as above; no thread is inside, since sessions exclude each other.
+        unsafe { probe::start(area, 1) };
+        let kinds = KindSet::of(&[kind::KERNEL_DISPATCH, kind::MEMORY_COPY]);
+        probe::open(kinds, kinds);
+        let mut harvester = Harvester::default();
+        assert!(harvester.prepare());
+        Session {
+            harvester,
+            sink: Sink {
+                area,
+                writer: ChunkWriter::new(),
+                tid: 1,
+            },
+            reader,
+            _alone: alone,
+        }
+    }
+
+    pub(crate) fn queue(&self) -> ModelQueue {
+        ModelQueue::new()
+    }
+
+    /// A round of the worker thread.
+    pub(crate) fn pass(&mut self) {
+        self.harvester.pass(&mut self.sink);
+    }
+
+    /// What we rang ourselves so far.
+    pub(crate) fn rung(&self) -> Vec<(u64, i64)> {
+        RUNG.lock().unwrap().clone()
+    }
+
+    fn records(&mut self, mut each: impl FnMut(Header, &[u8])) {
+        self.reader
+            .drain(|mut bytes| {
+                while let Some(header) = Header::read(bytes) {
+                    each(header, bytes);
+                    bytes = &bytes[usize::from(header.size)..];
+                }
+                Ok::<_, ()>(())
+            })
+            .unwrap();
+    }
+
+    /// Kernels that were written since the last call: packet, start, end, reason.
+    pub(crate) fn kernels(&mut self) -> Vec<(u64, u64, u64, u32)> {
+        let mut kernels = Vec::new();
+        self.records(|header, bytes| {
+            if header.kind == kind::KERNEL_DISPATCH {
+                let kernel = Kernel::read(bytes).unwrap();
+                kernels.push((
+                    kernel.packet_index,
+                    kernel.start,
+                    kernel.end,
+                    kernel.untimed,
+                ));
+            }
+        });
+        kernels
+    }
+
+    /// The counts of the only queue, at the end.
+    pub(crate) fn finish(&mut self) -> QueueCounts {
+        self.harvester.close(&mut self.sink);
+        self.harvester.finish(&mut self.sink);
+        let mut counts = None;
+        self.records(|header, bytes| {
+            if header.kind == kind::QUEUE_COUNTS {
+                counts = QueueCounts::read(bytes);
+            }
+        });
+        counts.unwrap()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let limit = Duration::from_secs(10);
+        probe::close(limit);
+        probe::stop();
+        assert!(probe::quiesce(limit));
+        self.harvester.give_back();
+        state::clear();
+    }
+}

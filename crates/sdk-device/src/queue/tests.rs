@@ -1,0 +1,171 @@
+//! Doorbells, gaps and times on a modelled queue.
+
+use super::model::{DISPATCH, ORDERED_DISPATCH, Session, UserSignal};
+use super::scan::Ring;
+use super::settle::settle;
+use midair_record::event::Untimed;
+use std::time::{Duration, Instant};
+
+/// A producer that reserved packet 0 does not come back. The application waits for packet 1.
+#[test]
+fn a_doorbell_that_a_gap_holds_back_is_rung_by_us() {
+    let mut session = Session::begin();
+    let queue = session.queue();
+    queue.reserve(2);
+    queue.write(1, DISPATCH, 0);
+    assert_eq!(queue.ring(1), Ring::Hold);
+    let limit = Instant::now() + Duration::from_secs(10);
+    while session.rung().is_empty() {
+        session.pass();
+        assert!(Instant::now() < limit, "nobody rings");
+    }
+    assert_eq!(session.rung(), [(queue.doorbell, 1)]);
+    for _ in 0..3 {
+        session.pass();
+    }
+    assert_eq!(session.rung().len(), 1, "once");
+    // It comes back after all: what it rings goes out, and both packets are seen.
+    queue.write(0, DISPATCH, 0);
+    assert_eq!(queue.ring(0), Ring::Value(1));
+    queue.signal(0).fire(10, 20);
+    queue.signal(1).fire(20, 30);
+    session.pass();
+    assert_eq!(session.kernels(), [(0, 10, 20, 0), (1, 20, 30, 0)]);
+}
+
+#[test]
+fn a_gap_that_closes_is_rung_by_who_closes_it() {
+    let mut session = Session::begin();
+    let queue = session.queue();
+    queue.reserve(3);
+    queue.write(0, DISPATCH, 0);
+    assert_eq!(queue.ring(0), Ring::Value(0));
+    queue.write(2, DISPATCH, 0);
+    assert_eq!(queue.ring(2), Ring::Hold);
+    queue.write(1, DISPATCH, 0);
+    assert_eq!(queue.ring(1), Ring::Value(2));
+    let inner = queue.state.lock().unwrap();
+    assert_eq!((inner.held_since, inner.rung), (0, 3));
+    drop(inner);
+    session.pass();
+    assert_eq!(session.rung(), []);
+}
+
+#[test]
+fn what_a_gap_holds_back_is_rung_when_the_session_closes() {
+    let mut session = Session::begin();
+    let queue = session.queue();
+    queue.reserve(2);
+    queue.write(1, DISPATCH, 0);
+    assert_eq!(queue.ring(1), Ring::Hold);
+    session.harvester.close(&mut session.sink);
+    assert_eq!(session.rung(), [(queue.doorbell, 1)]);
+}
+
+/// The thread that holds the queue's word has no processor: who rings goes by, and is not forgotten.
+#[test]
+fn a_doorbell_that_went_by_is_looked_at_in_the_next_round() {
+    let mut session = Session::begin();
+    let queue = session.queue();
+    queue.reserve(1);
+    queue.write(0, DISPATCH, 0);
+    let held = queue.state.lock().unwrap();
+    assert_eq!(queue.ring(0), Ring::Value(0));
+    drop(held);
+    session.pass();
+    queue.signal(0).fire(10, 20);
+    session.pass();
+    assert_eq!(session.kernels(), [(0, 10, 20, 0)]);
+    assert_eq!(session.rung(), [], "it was rung");
+}
+
+#[test]
+fn a_doorbell_that_went_by_is_looked_at_by_the_next_one() {
+    let mut session = Session::begin();
+    let queue = session.queue();
+    queue.reserve(3);
+    for index in 0..3 {
+        queue.write(index, DISPATCH, 0);
+    }
+    let held = queue.state.lock().unwrap();
+    assert_eq!(queue.ring(2), Ring::Value(2));
+    drop(held);
+    // Another producer, which was later with an earlier packet.
+    assert_eq!(queue.ring(0), Ring::Value(2));
+    for index in 0..3 {
+        queue.signal(index).fire(10, 20 + index);
+    }
+    session.pass();
+    let all = [(0, 10, 20, 0), (1, 10, 21, 0), (2, 10, 22, 0)];
+    assert_eq!(session.kernels(), all);
+    let counts = session.finish();
+    assert_eq!((counts.dispatches, counts.timed, counts.lost), (3, 3, 0));
+}
+
+/// Dispatches may end in another order than they began.
+#[test]
+fn a_dispatch_without_the_barrier_bit_says_nothing_of_those_before_it() {
+    let mut session = Session::begin();
+    let queue = session.queue();
+    queue.reserve(2);
+    queue.write(0, DISPATCH, 0);
+    queue.write(1, DISPATCH, 0);
+    assert_eq!(queue.ring(1), Ring::Value(1));
+    queue.take(2);
+    queue.signal(1).fire(10, 20);
+    session.pass();
+    session.pass();
+    assert_eq!(session.kernels(), [(1, 10, 20, 0)]);
+    queue.signal(0).fire(5, 30);
+    session.pass();
+    assert_eq!(session.kernels(), [(0, 5, 30, 0)]);
+}
+
+/// The device had read packet 0 when our signal was put in, which therefore never fires.
+#[test]
+fn a_dispatch_with_the_barrier_bit_ends_those_before_it() {
+    let mut session = Session::begin();
+    let queue = session.queue();
+    queue.reserve(2);
+    queue.write(0, DISPATCH, 0);
+    queue.write(1, ORDERED_DISPATCH, 0);
+    assert_eq!(queue.ring(1), Ring::Value(1));
+    queue.take(2);
+    queue.signal(1).fire(10, 20);
+    session.pass();
+    session.pass();
+    let taken = Untimed::PacketTakenFirst as u32;
+    assert_eq!(session.kernels(), [(1, 10, 20, 0), (0, 0, 0, taken)]);
+}
+
+/// The application's own signal still has the times of its last use, which nobody traced.
+#[test]
+fn times_of_an_earlier_use_are_not_those_of_this_one() {
+    let mut session = Session::begin();
+    let queue = session.queue();
+    let signal = UserSignal::new(1);
+    signal.write_times(5, 6);
+    queue.reserve(3);
+    queue.write(0, DISPATCH, signal.0);
+    assert_eq!(queue.ring(0), Ring::Value(0));
+    session.pass();
+    assert_eq!(session.kernels(), [], "it runs");
+    // The application destroys the signal, or stores to it, before the device has ended.
+    settle(signal.0);
+    session.pass();
+    let reused = Untimed::SignalReused as u32;
+    assert_eq!(session.kernels(), [(0, 0, 0, reused)]);
+    // The same with the next use, which ends in time; and it is handed to another packet at once.
+    signal.arm();
+    queue.write(1, DISPATCH, signal.0);
+    assert_eq!(queue.ring(1), Ring::Value(1));
+    signal.fire(10, 20);
+    signal.arm();
+    queue.write(2, DISPATCH, signal.0);
+    assert_eq!(queue.ring(2), Ring::Value(2));
+    session.pass();
+    assert_eq!(session.kernels(), [(1, 10, 20, 0)]);
+    signal.fire(30, 40);
+    session.pass();
+    assert_eq!(session.kernels(), [(2, 30, 40, 0)]);
+}
