@@ -204,12 +204,11 @@ const ENOSYS: u16 = 38;
 /// True when this process is under as many filters as that thread: those of a container that both
 /// are in.
 pub(crate) fn as_ours(status: &Status) -> bool {
-    let ours = task::status(Pid::own());
-    ours.is_ok_and(|ours| {
-        ours.seccomp == 2
-            && ours.seccomp_filters != 0
-            && ours.seccomp_filters == status.seccomp_filters
-    })
+    task::status(Pid::own()).is_ok_and(|ours| are_alike(&ours, status))
+}
+
+fn are_alike(ours: &Status, theirs: &Status) -> bool {
+    ours.seccomp == 2 && ours.seccomp_filters != 0 && ours.seccomp_filters == theirs.seccomp_filters
 }
 
 /// The refusal for an objection.
@@ -281,5 +280,23 @@ mod tests {
         assert_eq!(found, Some(("clone", Action::KillThread)));
         let found = objection(&filter(&[(libc::SYS_clone3, 0x0005_0001)], ALLOW), 0);
         assert_eq!(found, Some(("clone3", Action::Errno(1))));
+    }
+
+    #[test]
+    fn filters_are_ours_by_their_number_only() {
+        let under = |mode: u32, filters: u32| {
+            let text = format!("Seccomp:\t{mode}\nSeccomp_filters:\t{filters}\n");
+            midair_procinfo::status::parse(text.as_bytes())
+        };
+        assert!(are_alike(&under(2, 3), &under(2, 3)));
+        for (ours, theirs) in [
+            ((2, 3), (2, 4)),
+            ((2, 3), (2, 2)),
+            ((0, 0), (2, 1)),
+            ((2, 0), (2, 0)),
+        ] {
+            let (ours, theirs) = (under(ours.0, ours.1), under(theirs.0, theirs.1));
+            assert!(!are_alike(&ours, &theirs), "{ours:?} {theirs:?}");
+        }
     }
 }

@@ -556,3 +556,6 @@ fn is_dispatched(stopped: &Stopped, during: &'static str) -> Result<bool, EnterE
         _ => Ok(false),
     }
 }
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests;

@@ -50,6 +50,8 @@ mod reply;
 mod safe_point;
 mod self_unmap;
 mod survey;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod test_target;
 mod wake;
 mod worker;
 

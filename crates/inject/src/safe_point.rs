@@ -449,7 +449,7 @@ impl Reasons {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 
@@ -481,5 +481,159 @@ mod tests {
         budget.take(Duration::from_micros(10));
         assert!(budget.is_spent());
         assert_eq!(budget.spent, (1, Duration::from_micros(10)));
+    }
+
+    use crate::test_target::{PATIENCE, TestTarget};
+    use midair_procinfo::stack::Frame;
+
+    fn text(reason: RejectReason) -> String {
+        match reason {
+            RejectReason::HoldsSomething(why) | RejectReason::Never(why) => why,
+            RejectReason::ModuleUnread(module) => format!("module {module} is not read"),
+        }
+    }
+
+    /// Stops the thread again and again until `done` says that it stands as wished, and gives what
+    /// that gives.
+    fn stop_until<T>(
+        target: &TestTarget,
+        judge: &mut Judge<'_>,
+        mut done: impl FnMut(&mut Judge<'_>, &Stopped, Result<Candidate, RejectReason>) -> Option<T>,
+    ) -> Option<T> {
+        let tid = target.pid.leader();
+        let mut running = Seized::seize(tid, false).unwrap();
+        let limit = Instant::now() + PATIENCE;
+        while Instant::now() < limit {
+            running.interrupt().unwrap();
+            let stopped = running.wait_for_event(Deadline::after(PATIENCE)).unwrap();
+            let regs = stopped.registers().unwrap();
+            let judged = judge.safe(tid, "busy", &stopped, &regs);
+            if let Err(RejectReason::ModuleUnread(module)) = judged {
+                judge.learn(module);
+            } else if let Some(done) = done(judge, &stopped, judged) {
+                return Some(done);
+            }
+            running = stopped.resume(0).unwrap();
+            sleep_beside(LEAST_RUN);
+        }
+        None
+    }
+
+    #[test]
+    fn a_safe_point_is_in_no_restartable_sequence_and_on_a_known_stack() {
+        let target = TestTarget::busy("compute");
+        let look = target.look();
+        let options = Options::default();
+        let mut judge = Judge::new(&look, &options);
+        let tid = target.pid.leader();
+        let memory = look.memory();
+        stop_until(&target, &mut judge, |judge, stopped, judged| {
+            let candidate = judged.ok()?;
+            let regs = stopped.registers().unwrap();
+            if !matches!(arch::standing(&regs), Standing::User) {
+                return None;
+            }
+            assert!(candidate.doing.starts_with("in "), "{}", candidate.doing);
+            let mut again = |regs: &Registers| judge.safe(tid, "busy", stopped, regs).map_err(text);
+            assert!(again(&regs).is_ok());
+            // In the middle of a sequence, behind one, and before one.
+            if let Ok(Some((area, ..))) = stopped.restartable_sequences() {
+                let sequence = RemoteAddr::new(regs.sp()).minus(16384);
+                let mut with = |start: u64| {
+                    let words = [0, start, 16, 0].map(u64::to_le_bytes).concat();
+                    memory.write(sequence, &words).unwrap();
+                    memory
+                        .write(area.plus(8), &sequence.get().to_le_bytes())
+                        .unwrap();
+                    let judged = again(&regs);
+                    memory.write(area.plus(8), &[0; 8]).unwrap();
+                    judged.map(|_| ())
+                };
+                let inside = Err("in a restartable sequence".to_owned());
+                assert_eq!(with(regs.pc()), inside);
+                assert_eq!(with(regs.pc() - 15), inside);
+                assert_eq!(with(regs.pc() - 16), Ok(()));
+                assert_eq!(with(regs.pc() + 1), Ok(()));
+            } else {
+                midair_tests::leave_out("no restartable sequences").unwrap();
+            }
+            // Its stack pointer leads into zeros.
+            let empty = RemoteAddr::new(regs.sp()).minus(65536);
+            memory.write(empty, &[0; 4096]).unwrap();
+            let mut lost = regs;
+            lost.0.rsp = empty.get() + 1024;
+            let unknown = "where its stack cannot be followed to its root";
+            assert_eq!(again(&lost).map(|_| ()), Err(unknown.to_owned()));
+            Some(())
+        })
+        .unwrap();
+    }
+
+    /// `qsort` calls back from a function that has no name in a stripped C library.
+    #[test]
+    fn a_callback_of_the_c_library_is_known_by_name_or_left_alone() {
+        let target = TestTarget::busy("sort");
+        let look = target.look();
+        let options = Options::default();
+        let mut judge = Judge::new(&look, &options);
+        let libc = Some(look.code.module);
+        let unnamed = "called by a part of the C library that has no name";
+        let met = stop_until(&target, &mut judge, |judge, stopped, judged| {
+            let Err(reason) = judged else {
+                let regs = stopped.registers().unwrap();
+                let walk = judge.walker.walk(StackPosition {
+                    pc: regs.pc(),
+                    sp: regs.sp(),
+                    frame: Some(regs.frame()),
+                });
+                let inner = walk
+                    .frames
+                    .iter()
+                    .take_while(|frame| !frame.names.iter().any(|name| name == "main"));
+                let mut inner = inner.filter(|frame| frame.module == libc);
+                let started = |frame: &Frame| !frame.names.is_empty();
+                // Of a thread other than the first, the start has no name.
+                assert!(inner.all(started), "{:?}", walk.frames);
+                return None;
+            };
+            (text(reason) == unnamed).then_some(())
+        });
+        if met.is_none() {
+            midair_tests::leave_out("this C library has a name for each function").unwrap();
+        }
+    }
+
+    #[test]
+    fn parts_of_the_c_library_without_a_name_are_noticed() {
+        let target = TestTarget::cat();
+        let look = target.look();
+        let options = Options::default();
+        let judge = Judge::new(&look, &options);
+        let libc = look.code.module;
+        let frame = |module: usize, name: Option<&str>| Frame {
+            address: 0,
+            module: Some(module),
+            names: name.map(str::to_owned).into_iter().collect(),
+        };
+        let program = || frame(libc + 1, Some("compare"));
+        let start = || frame(libc, None);
+        let unnamed = |frames: &[Frame]| judge.leaves_the_c_library_unnamed(frames);
+        // The start of a program may have none.
+        assert!(!unnamed(&[program(), start(), frame(libc + 1, None)]));
+        assert!(!unnamed(&[
+            program(),
+            frame(libc, Some("qsort")),
+            program(),
+            start()
+        ]));
+        assert!(unnamed(&[program(), frame(libc, None), program(), start()]));
+        let deep = [
+            program(),
+            frame(libc, Some("qsort")),
+            frame(libc, None),
+            program(),
+            start(),
+        ];
+        assert!(unnamed(&deep));
     }
 }
