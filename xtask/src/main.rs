@@ -10,12 +10,14 @@ mod demo;
 mod dependencies;
 mod docs;
 mod documents;
+mod flaky;
 mod fuzz;
 mod gpu_check;
 mod headers;
 mod lab;
 mod layout;
 mod miri;
+mod mutants;
 mod python;
 mod run;
 mod stage;
@@ -113,6 +115,12 @@ const TASKS: &[Task] = &[
         words: "[--minutes N] [--jobs N] [NAME ...]",
         help: "The fuzzers, at idle priority: each for N minutes (1), so many at a time (all processors), and one table",
         run: fuzz::fuzz_task,
+    },
+    Task {
+        name: "mutants",
+        words: "[--shard K/N] [--jobs N] [PART ...]",
+        help: "cargo-mutants on the parts whose own tests must catch 90 % of all mutants, at idle priority; not in CI",
+        run: mutants::mutants_task,
     },
     Task {
         name: "dependencies",

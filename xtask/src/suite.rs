@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, cargo, failed, is_root, root, run, target_directory};
 use crate::stage::Build;
-use crate::{aarch64, amd_headers, asan, circles, dependencies, docs, lab, miri, python, stage};
+use crate::{
+    aarch64, amd_headers, asan, circles, dependencies, docs, flaky, lab, miri, python, stage,
+};
 
 /// How long the tests may take together, for timeout(1).
 const PATIENCE: &str = "30m";
@@ -351,14 +353,16 @@ fn tests() -> Outcome<Done> {
         .env("MIDAIR_LEFT_OUT", &left_out)
         .env("MIDAIR_AMD_HEADERS_DIR", amd_headers::directory())
         .env("MIDAIR_LAB", lab::lab_root());
+    flaky::begin();
     let outcome = run(&mut command);
+    let second_tries = flaky::end();
     let text = std::fs::read_to_string(&left_out).unwrap_or_default();
     let tests: BTreeSet<&str> = text.lines().collect();
     if !tests.is_empty() {
         println!("== left out, not tested");
         tests.iter().for_each(|test| println!("{test}"));
     }
-    outcome.map(|()| match tests.len() {
+    outcome.and(second_tries).map(|()| match tests.len() {
         0 => Done::Passed,
         count => Done::PassedBut(count),
     })

@@ -231,4 +231,18 @@ mod tests {
             assert_eq!(clock.convert(at + 1), at);
         }
     }
+
+    /// Records of before the first flush may come last: what the clocks were then is kept.
+    #[test]
+    fn the_first_pair_is_kept_whatever_the_drift_since() {
+        let mut clock = Clock::default();
+        for at in 0..10_000_u64 {
+            // 1 ns per us.
+            clock.add(pair(1 + at * 1000, 50 + at * 1001));
+        }
+        assert_eq!(clock.convert(1), 50);
+        // Between the first pair and the second of those that are left, it is interpolated.
+        assert_eq!(clock.convert(1 + 500_000), 50 + 500_500);
+        assert_eq!(clock.convert(1 + 9_999_000), 50 + 9_999 * 1001);
+    }
 }

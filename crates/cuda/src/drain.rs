@@ -526,3 +526,6 @@ unsafe fn bytes(text: Text<'_>) -> &[u8] {
 fn is_on_host(memory: u32) -> bool {
     matches!(memory, memory_kind::PAGEABLE | memory_kind::PINNED)
 }
+
+#[cfg(test)]
+mod tests;

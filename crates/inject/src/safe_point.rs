@@ -450,6 +450,11 @@ impl Reasons {
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what went wrong by panicking"
+)]
 mod tests {
     use super::*;
 

@@ -234,7 +234,12 @@ pub(crate) fn admit(
         proven: matches!(held, Held::By(_)),
     };
     judge(&own, &peer)?;
-    if now != *first || held.has_ended() {
+    confirm(&held, first, &now)
+}
+
+/// The last step: the peer is as it was when it asked, and lives.
+fn confirm(held: &Held, first: &Look, now: &Look) -> Result<(), i32> {
+    if now != first || held.has_ended() {
         return Err(refusal::CHANGED);
     }
     Ok(())
@@ -569,5 +574,45 @@ mod tests {
         child.wait().unwrap();
         assert!(held.has_ended());
         assert!(!Held::Not.has_ended());
+    }
+
+    /// A peer that connected, asked, and died; nobody has reaped it yet, so its number is still its
+    /// own and everything can be read.
+    #[test]
+    fn a_peer_that_has_died_is_not_admitted() {
+        use std::io::Read;
+        use std::os::unix::net::UnixStream;
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let own = credentials(near.as_fd()).unwrap();
+        let peer = Credentials {
+            pid: child.id().cast_signed(),
+            ..own
+        };
+        let look = Look::at(&peer).unwrap();
+        // The kernel's own descriptor is that of who made the socket; without it, by number.
+        // SAFETY: takes numbers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+        // SAFETY: made just now.
+        let held = Held::By(unsafe { OwnedFd::from_raw_fd(fd.try_into().unwrap()) });
+        assert_eq!(confirm(&held, &look, &look), Ok(()));
+        child.kill().unwrap();
+        let mut ended = libc::pollfd {
+            fd: fd as i32,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one valid pollfd.
+        assert_eq!(unsafe { libc::poll(&raw mut ended, 1, 60_000) }, 1);
+        assert_eq!(confirm(&held, &look, &look), Err(refusal::CHANGED));
+        assert_eq!(Look::at(&peer), Err(refusal::CHANGED), "it is a zombie");
+        assert_eq!(admit(near.as_fd(), &peer, &look), Err(refusal::CHANGED));
+        child.wait().unwrap();
+        assert_eq!(Look::at(&peer), Err(refusal::NAMESPACE), "there is none");
+        drop(near);
+        assert_eq!(far.read(&mut [0]).unwrap(), 0);
     }
 }

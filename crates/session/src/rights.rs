@@ -88,10 +88,9 @@ pub(crate) fn protected(tid: Tid) -> Option<Failure> {
         return None;
     }
     let target = task::status(tid).ok()?;
-    let [real, effective, saved, _] = target.uid;
-    let what = if real != effective || real != saved {
+    let what = if is_raised(target.uid) {
         "runs with a set-uid program's rights"
-    } else if kernel_place(format!("{tid}/mem")).ok()?.uid() != effective {
+    } else if kernel_place(format!("{tid}/mem")).ok()?.uid() != target.uid[1] {
         // The kernel gives root the files of a process that is not dumpable, except its directory (see
         // proc(5)).
         "is not dumpable: it has rights that its user has not, or asked for it"
@@ -103,6 +102,12 @@ pub(crate) fn protected(tid: Tid) -> Option<Failure> {
         target.tgid.map_or(tid, Pid::leader)
     );
     Some(Failure::new(Kind::NotPermitted, what).hint("run this as root"))
+}
+
+/// Whether a process has, or can take again, another user's rights: real, effective, saved and file
+/// system user.
+fn is_raised([real, effective, saved, _]: [u32; 4]) -> bool {
+    real != effective || real != saved
 }
 
 /// Opens a file that root owns and nobody else can change, and likewise every directory on the path to it.
@@ -281,5 +286,53 @@ mod tests {
         std::fs::set_permissions(dir.path(), open).unwrap();
         assert!(!said(&file).is_empty());
         assert!(said(Path::new("/proc")).contains("no regular file"));
+    }
+
+    #[test]
+    fn a_saved_user_is_a_right_too() {
+        assert!(!is_raised([1000; 4]));
+        assert!(is_raised([1000, 0, 0, 0]));
+        assert!(is_raised([1000, 1000, 0, 1000]));
+        let me = Caller::of(&status([1000; 4], 1000, &[], 0), false);
+        let saved = status([1000, 1000, 0, 1000], 1000, &[], 0);
+        assert!(me.lacks(&saved).is_some_and(|why| why.contains("user 0")));
+        let mut group = status([1000; 4], 1000, &[], 0);
+        group.gid = [1000, 1000, 0, 1000];
+        assert!(me.lacks(&group).is_some_and(|why| why.contains("group 0")));
+    }
+
+    #[test]
+    fn what_a_group_may_write_is_not_trusted() {
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let file = dir.path().join("x.so");
+        std::fs::write(&file, "x").unwrap();
+        if dir.path().metadata().unwrap().uid() != 0 {
+            // Nothing of this user's is trusted, whatever its mode.
+            assert!(trusted(&file).is_err());
+            return;
+        }
+        let set = |path: &Path, mode| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(path, mode).unwrap();
+        };
+        let said = || trusted(&file).unwrap_err().to_string();
+        for mode in [0o664, 0o646, 0o666, 0o620, 0o602] {
+            set(&file, mode);
+            let why = format!("{} can be changed by others than root", file.display());
+            assert_eq!(said(), why, "{mode:o}");
+        }
+        set(&file, 0o644);
+        assert!(trusted(&file).is_ok());
+        for mode in [0o775, 0o757] {
+            set(dir.path(), mode);
+            let why = format!(
+                "{} can be changed by others than root",
+                dir.path().display()
+            );
+            assert_eq!(said(), why, "{mode:o}");
+        }
+        // Sticky, but it holds the file itself, which may have other links.
+        set(dir.path(), 0o1777);
+        assert!(said().contains("can be changed"));
     }
 }

@@ -299,6 +299,33 @@ mod tests {
         );
     }
 
+    /// Each part of a name alone says so, in names that nobody knows yet, too.
+    #[test]
+    fn each_part_of_a_name_that_means_a_file_counts_alone() {
+        for name in [
+            "ROCP_NEW_PATH",
+            "ROCP_NEW_FILE",
+            "ROCP_NEW_DIR",
+            "ROCP_NEW_LIBRARY",
+            "ROCP_NEW_LIBRARIES",
+            "ROCP_CUPTI_HOME",
+            "ROCP_TOPOLOGY_ROOT",
+            TOOLS_BY_NAME,
+            "ROCPROF_STATS_SUMMARY_OUTPUT",
+        ] {
+            assert!(names_a_file(name), "{name}");
+        }
+        for name in [
+            "ROCPROF_HIPFILE_API_TRACE",
+            "ROCP_PATH_TRACE",
+            "ROCPROF_STATS_SUMMARY",
+            "ROCPROF_OUTPUT_FORMAT",
+            "ROCP_NEW",
+        ] {
+            assert!(!names_a_file(name), "{name}");
+        }
+    }
+
     #[test]
     fn removing_takes_the_old_name_along_but_not_its_other_meanings() {
         let mut settings = Settings::from_iter([("ROCPROF_HIP_API_TRACE", "1")]);

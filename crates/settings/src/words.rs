@@ -110,6 +110,26 @@ mod tests {
         assert_eq!(duration_word("1.5"), Some(Duration::from_millis(1500)));
         assert_eq!(duration_word("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(duration_word("2m"), Some(Duration::from_secs(120)));
+        for (word, micros) in [
+            ("3s", 3_000_000),
+            ("3sec", 3_000_000),
+            ("3", 3_000_000),
+            ("3ms", 3_000),
+            ("3msec", 3_000),
+            ("3us", 3),
+            ("3usec", 3),
+            ("3m", 180_000_000),
+            ("3min", 180_000_000),
+            ("3h", 10_800_000_000),
+            ("3hour", 10_800_000_000),
+            ("0.5 ms", 500),
+        ] {
+            assert_eq!(
+                duration_word(word),
+                Some(Duration::from_micros(micros)),
+                "{word}"
+            );
+        }
         for bad in [
             "", "s", "0", "0ms", "-1s", "2 weeks", "nan", "inf", "1e400s", "1e30h",
         ] {

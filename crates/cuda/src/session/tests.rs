@@ -365,6 +365,41 @@ fn cupti_is_finalized_after_every_kind_and_never_after_graphs() {
     assert!(!finalized(&choice(true, false, false, false), 0));
 }
 
+/// Finalized, CUPTI would wait for the device, or spoil a graph.
+#[test]
+fn cupti_stays_after_a_long_kernel_and_after_graphs_of_copies_only() {
+    let _alone = alone();
+    let finalized = |record: Bytes| {
+        let mut attacher = Attacher::new(1 << 20);
+        fake::with(|fake| fake.log.clear());
+        let session = attacher.begin(&choice(true, true, false, false)).unwrap();
+        emit(&record);
+        session.finish(now() + 1_000_000_000, false, &|| ());
+        attacher.follow();
+        KEEP_LOADED.store(false, SeqCst);
+        fake::with(|fake| fake.log.last().map(String::as_str) == Some("finalize"))
+    };
+    let copied = |graph: u64, node: u64| {
+        let (l, time) = (&layouts().memcpy, now());
+        Bytes::of(activity_kind::MEMCPY)
+            .with(l.copy_kind, 8)
+            .with(l.bytes, 64)
+            .with(l.device_id, 1)
+            .with(l.context_id, 2)
+            .with(l.start, time)
+            .with(l.end, time + 10)
+            .with(l.graph_id, graph)
+            .with(l.graph_node_id, node)
+    };
+    assert!(finalized(copied(0, 0)));
+    assert!(!finalized(copied(9, 0)));
+    assert!(!finalized(copied(0, 9)));
+    let time = now();
+    let ms = 1_000_000;
+    assert!(finalized(kernel(c"k", 1, 1, time, time + 99 * ms)));
+    assert!(!finalized(kernel(c"k", 1, 1, time, time + 101 * ms)));
+}
+
 #[test]
 fn the_first_user_of_cupti_asks_no_question() {
     let _alone = alone();

@@ -1,5 +1,12 @@
 //! A thread is proven again when it stands, and given back as it was.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what went wrong by panicking"
+)]
+
 use super::*;
 use crate::options::Options;
 use crate::parked::{Grade, Judge, Verdict};

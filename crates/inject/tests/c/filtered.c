@@ -1,6 +1,7 @@
 /* A process under system call filters.
  *
- *   filtered filter DEFAULT [NUMBER=RESULT...]   installs one filter (results are hexadecimal SECCOMP_RET_*)
+ *   filtered filter DEFAULT [NUMBER=RESULT...] [-- DEFAULT ...]
+ *       installs filters one after the other (results are hexadecimal SECCOMP_RET_*)
  *   filtered strict                              strict mode
  *   filtered dispatch                            syscall user dispatch, letting everything pass
  *   filtered dispatch-ours                       the same, letting pass what the C library calls, and no other code
@@ -99,7 +100,10 @@ int main(int argc, char **argv) {
     pthread_mutex_lock(&lock);
     while (!rounds) pthread_cond_wait(&cond, &lock);
     pthread_mutex_unlock(&lock);
-    if (!strcmp(kind, "filter")) install(argc - 2, argv + 2);
+    for (int i = 2, n; !strcmp(kind, "filter") && i < argc; i += n + 1) {
+        for (n = 0; i + n < argc && strcmp(argv[i + n], "--"); n++) {}
+        install(n, argv + i);
+    }
     if (!strncmp(kind, "dispatch", 8)) dispatch();
     if (!strcmp(kind, "strict") && prctl(PR_SET_SECCOMP, 1)) return 4;
     say("ready\n");

@@ -3,7 +3,8 @@
  *   target BUSY PARKED...
  *
  * BUSY threads allocate, fill, check and free. Each PARKED names one more thread and what it waits in:
- *   cond sem read poll traps nanosleep mutex epoll regs lib-poll lib-cond arena arena-held NAME (any other name: cond)
+ *   cond sem read poll traps nanosleep mutex epoll regs recv-limit lib-poll lib-cond arena arena-held NAME (any other: cond)
+ * "recv-limit" receives from a socket that has a time limit of its own (SO_RCVTIMEO).
  * "regs" fills all registers and reads by an instruction of its own. "lib-" ones wait inside the library named by RUNTIME.
  * "arena" waits for the lock of its own malloc arena; "arena-held" is parked in poll while somebody holds that lock.
  *
@@ -28,6 +29,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -174,6 +176,12 @@ static int *own_arena(void) {
     return arena;
 }
 
+/* Two ends of a connection; the first gives up after an hour. */
+static int limited(int ends[2]) {
+    struct timeval hour = {3600, 0};
+    return socketpair(AF_UNIX, SOCK_STREAM, 0, ends) || setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &hour, sizeof hour);
+}
+
 static void *parked(void *self_) {
     struct parked *self = self_;
     const char *kind = self->kind;
@@ -204,6 +212,8 @@ static void *parked(void *self_) {
             if (read(self->pipe[0], &byte, 1) != 1) atomic_store(&wrong, 13);
         } else if (!strcmp(kind, "read")) {
             if (read(self->pipe[0], &byte, 1) < 0) atomic_store(&wrong, 4);
+        } else if (!strcmp(kind, "recv-limit")) {
+            if (recv(self->pipe[0], &byte, 1, 0) < 0 && errno != EINTR) atomic_store(&wrong, 18);
         } else if (!strcmp(kind, "regs")) {
             if (read_with_registers(self->pipe[0]) < 0) atomic_store(&wrong, 14);
         } else if (!strcmp(kind, "sem")) {
@@ -303,7 +313,8 @@ int main(int argc, char **argv) {
     for (int i = 2; i < argc; i++) {
         struct parked *one = &all[parked_threads++];
         one->kind = argv[i];
-        if (pipe(one->pipe) || sem_init(&one->sem, 0, 0)) return 90;
+        if (strcmp(one->kind, "recv-limit") ? pipe(one->pipe) : limited(one->pipe)) return 90;
+        if (sem_init(&one->sem, 0, 0)) return 90;
         one->epoll = epoll_create1(0);
         struct epoll_event e = {.events = EPOLLIN};
         epoll_ctl(one->epoll, EPOLL_CTL_ADD, one->pipe[0], &e);

@@ -107,6 +107,19 @@ fn a_thread_that_would_notice_is_the_last_choice() {
     end(target);
 }
 
+/// The kernel does not take up a call again on a socket that has a time limit of its own.
+#[test]
+fn a_socket_with_a_time_limit_would_notice() {
+    let mut target = start(&["0", "recv-limit"]);
+    let by = in_and_out(pid_of(&target)).0;
+    assert_eq!(by, EntryPath::Parked(Grade::Disturbed));
+    check(&mut target);
+    end(target);
+    let target = start(&["0", "recv-limit", "read"]);
+    assert_eq!(in_and_out(pid_of(&target)).1, "read");
+    end(target);
+}
+
 #[test]
 fn threads_that_are_excluded_by_name_are_never_borrowed() {
     let target = start(&["0", "gpu-model-queue", "cond"]);

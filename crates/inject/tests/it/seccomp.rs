@@ -115,6 +115,30 @@ fn each_action_is_named_and_none_happens() {
     }
 }
 
+/// Of two results that are equally strict the kernel gives the one of the filter that came last.
+#[test]
+fn the_last_filter_of_two_counts() {
+    if !midair_tests::is_root_for("to read filters").unwrap() {
+        return;
+    }
+    for (first, last) in [(1_u16, 13_u16), (13, 1)] {
+        let with = |errno: u16| {
+            words(
+                ALLOW,
+                &[(libc::SYS_socketpair, 0x0005_0000 | u32::from(errno))],
+            )
+        };
+        let mut all = with(first);
+        all.push("--".to_owned());
+        all.extend(with(last).into_iter().skip(1));
+        let refusal = is_refused(start(&all));
+        assert!(
+            matches!(&refusal, Refusal::Filtered { call: "socketpair", action: Action::Errno(errno), .. } if *errno == last),
+            "{first} {last}: {refusal}"
+        );
+    }
+}
+
 #[test]
 fn a_call_of_the_borrowed_thread_is_named() {
     if !midair_tests::is_root_for("to read filters").unwrap() {

@@ -17,3 +17,4 @@ mod rocpd;
 mod rocpd_limits;
 mod rocpd_rows;
 mod statistics;
+mod together;

@@ -278,6 +278,38 @@ fn a_process_without_hip_is_shown_by_queue() {
     }
 }
 
+/// A damaged record: its slice has no length, and ends nothing else.
+#[test]
+fn a_slice_that_ends_before_it_begins_has_no_length() {
+    let mut writer = writer();
+    let call = |start: u64, end: u64, correlation: u64| {
+        let call = Api {
+            header: header(kind::HSA_CORE_API, 3),
+            start,
+            end,
+            correlation,
+            tid: 5,
+            ..Api::default()
+        };
+        event::encode(&call, &[])
+    };
+    // In the middle of one, and where another begins.
+    for (n, (start, end)) in [(100, 300), (200, 150), (400, 350), (400, 500)]
+        .into_iter()
+        .enumerate()
+    {
+        append(&mut writer, &call(start, end, 200 + n as u64));
+    }
+    append(&mut writer, &kernel_at(200, 100, 7));
+    append(&mut writer, &kernel_at(120, 180, 7));
+    let ours = traced(writer, |_| ());
+    let slices = list(&ours["slices"]);
+    assert_eq!(slices.len(), 6);
+    // The reader has compared each slice with its record.
+    let empty = |slice: &&Value| slice["notes"]["delta_ns"] == 0;
+    assert_eq!(slices.iter().filter(empty).count(), 3);
+}
+
 /// The reader fails where the pair that a viewer sees is not the record.
 #[test]
 fn what_overlaps_keeps_its_times() {

@@ -162,7 +162,16 @@ impl Reader {
     ///
     /// # Errors
     /// Whatever `sink` returns; the bytes it refused are not read again.
-    pub fn drain<E>(&mut self, mut sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<usize, E> {
+    pub fn drain<E>(&mut self, sink: impl FnMut(&[u8]) -> Result<(), E>) -> Result<usize, E> {
+        self.drain_beside(sink, || ())
+    }
+
+    /// The same; `beside` is what the target does between the two looks at a chunk.
+    fn drain_beside<E>(
+        &mut self,
+        mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+        mut beside: impl FnMut(),
+    ) -> Result<usize, E> {
         // In the order of the claims, so that one thread's records keep their order.
         let mut order: Vec<(u64, usize)> = (0..self.cursors.len())
             .filter(|&index| self.chunk(index).0.state.load(Acquire) != chunk::FREE)
@@ -175,6 +184,7 @@ impl Reader {
             let (head, body) = self.chunk(index);
             // State before committed: if it is sealed now, committed is final.
             let sealed = head.state.load(Acquire) == chunk::SEALED;
+            beside();
             // Records are multiples of 8 bytes; a number that is none was not written by ours.
             let committed = (head.committed.load(Acquire) as usize).min(CHUNK_BODY) & !7;
             let from = self.cursors.get(index).map_or(0, |c| *c as usize);
@@ -335,5 +345,87 @@ mod tests {
         head.committed.store(u32::MAX, Release);
         let read = reader.drain(|_| Ok::<_, ()>(())).unwrap();
         assert_eq!(read, CHUNK_BODY);
+    }
+
+    fn starts(reader: &mut Reader, beside: impl FnMut()) -> Vec<u64> {
+        let mut seen = Vec::new();
+        let take = |bytes: &[u8]| {
+            let records = bytes.chunks(size_of::<Api>());
+            seen.extend(records.map(|record| Api::read(record).unwrap().start));
+            Ok::<_, ()>(())
+        };
+        reader.drain_beside(take, beside).unwrap();
+        seen
+    }
+
+    /// The target stores a record and seals its chunk while the reader is between its two looks.
+    #[test]
+    fn what_is_stored_just_before_a_chunk_is_sealed_is_read() {
+        let mut reader = small();
+        let area = area(&reader);
+        let mut writer = ChunkWriter::new();
+        // SAFETY: the area is mapped and the writer belongs to it.
+        unsafe { writer.store(area, 1, kind::HSA_CORE_API, [api(1).bytes(), &[]]) };
+        let mut once = true;
+        let mut seen = starts(&mut reader, || {
+            if std::mem::take(&mut once) {
+                // SAFETY: as above; nothing is stored by it after that.
+                unsafe {
+                    writer.store(area, 1, kind::HSA_CORE_API, [api(2).bytes(), &[]]);
+                    writer.seal();
+                }
+            }
+        });
+        seen.extend(starts(&mut reader, || ()));
+        assert_eq!(seen, [1, 2]);
+        assert!(starts(&mut reader, || ()).is_empty());
+    }
+
+    #[test]
+    fn a_target_that_takes_committed_back_gets_nothing_read_twice() {
+        let mut reader = small();
+        let area = area(&reader);
+        let mut writer = ChunkWriter::new();
+        let mut store = |n: u64| {
+            // SAFETY: the area is mapped and the writer belongs to it.
+            unsafe { writer.store(area, 1, kind::HSA_CORE_API, [api(n).bytes(), &[]]) };
+        };
+        store(1);
+        store(2);
+        assert_eq!(starts(&mut reader, || ()), [1, 2]);
+        // SAFETY: chunk 0 lies inside the mapping.
+        let head = unsafe { &*reader.mapping().0.add(reader.chunks_at).cast::<ChunkHead>() };
+        let committed = head.committed.load(Acquire);
+        for lower in [0, 8, committed - 8] {
+            head.committed.store(lower, Release);
+            assert!(starts(&mut reader, || ()).is_empty());
+            head.committed.store(committed, Release);
+            assert!(starts(&mut reader, || ()).is_empty(), "{lower}");
+        }
+        store(3);
+        assert_eq!(starts(&mut reader, || ()), [3]);
+    }
+
+    /// A page that a target took away would end who reads it.
+    #[test]
+    #[cfg_attr(miri, ignore = "its spool is no file")]
+    fn the_size_of_a_spool_is_for_good() {
+        let reader = small();
+        let size = reader.size() as u64;
+        let file = std::fs::File::from(reader.fd().try_clone_to_owned().unwrap());
+        for other in [0, size - 4096, size + 4096] {
+            let error = file.set_len(other).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EPERM), "{other}");
+        }
+        assert_eq!(file.metadata().unwrap().len(), size);
+        // SAFETY: takes numbers.
+        let more = unsafe {
+            libc::fcntl(
+                std::os::fd::AsRawFd::as_raw_fd(&file),
+                libc::F_ADD_SEALS,
+                libc::F_SEAL_WRITE,
+            )
+        };
+        assert_eq!(more, -1, "nobody seals it against writing");
     }
 }

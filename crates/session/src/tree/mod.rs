@@ -471,3 +471,6 @@ impl Group {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
