@@ -22,7 +22,8 @@ fn stopped(candidate: &Candidate, memory: Memory) -> Result<Proven, &'static str
 }
 
 fn begin(proven: Proven, look: &Inspection) -> Result<Hold, &'static str> {
-    let begun = Hold::begin(proven, look.memory(), &look.modules, &look.code, PATIENCE);
+    let memory = (look.memory(), look.pid);
+    let begun = Hold::begin(proven, memory, &look.modules, &look.code, PATIENCE);
     match begun {
         Ok(hold) => Ok(hold),
         Err(NotHeld::Unsuitable(why)) => Err(why),
