@@ -63,6 +63,8 @@ pub struct Inner {
     pub next: u64,
     /// Packets below this were reserved before we came.
     pub ours_from: u64,
+    /// Packets below this came before the session did; no more than `ours_from`.
+    pub counted_from: u64,
     /// Highest doorbell value that the application asked for, plus one.
     pub asked: u64,
     /// Highest doorbell value that was passed on, plus one.

@@ -220,7 +220,7 @@ fn enqueue(state: &'static QueueState, inner: &mut Inner, dispatch: &Enqueued) {
 /// A packet that was consumed before we looked at it. Its header is gone; its body may still tell what it was.
 fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, overwritten: bool) {
     let launch = state.reserver(index);
-    if launch.is_none() && index < inner.ours_from {
+    if launch.is_none() && index < inner.counted_from {
         // Rung and consumed before we came.
         inner.others += 1;
         return;

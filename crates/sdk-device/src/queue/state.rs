@@ -244,19 +244,23 @@ unsafe fn set_up(state: &QueueState, queue: QueuePointer, hint: Hint) {
         }
         let direct = STATE.queues.direct.load(Relaxed);
         state.direct.store(u32::from(direct), Relaxed);
-        let first = if STATE.queues.born_here.load(Relaxed) {
-            0
-        } else {
-            read
+        let born_here = STATE.queues.born_here.load(Relaxed);
+        let ours_from = hint.reserved.unwrap_or(written);
+        // A queue of this session whose first packets came before the hooks did: those that are
+        // consumed are looked at like any that were passed by.
+        let (first, next) = match born_here {
+            true => (0, read.min(written.saturating_sub(u64::from(queue.size())))),
+            false => (read, read),
         };
         if let Some(mut inner) = state.lock() {
             *inner = Inner {
                 ring: queue.ring(),
                 size: u64::from(queue.size()),
                 first,
-                next: read,
-                lost: read.saturating_sub(first),
-                ours_from: hint.reserved.unwrap_or(written),
+                next,
+                lost: next - first,
+                ours_from,
+                counted_from: if born_here { 0 } else { ours_from },
                 asked: 0,
                 rung: 0,
                 ..Inner::default()
