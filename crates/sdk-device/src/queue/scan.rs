@@ -242,7 +242,9 @@ fn passed_by(state: &'static QueueState, inner: &mut Locked<'_>, index: u64, ove
     // A barrier has zeros where a dispatch has its workgroup's size, which is never 0.
     if what.workgroup[0] == 0 || what.kernel_object == 0 {
         inner.others += 1;
-    } else if crate::symbols::is_kernel(what.kernel_object) {
+    } else if index < inner.size || crate::symbols::is_kernel(what.kernel_object) {
+        // In its first round a ring holds nothing older; a kernel that was loaded just now may not be
+        // known yet.
         inner.dispatches += 1;
         let launch = launch.unwrap_or(Launch {
             flags: flag::NO_CALLER,
