@@ -1,8 +1,8 @@
 //! Buffers: records of running contexts are put into them in AMD's layout, and passed to the tool's
 //! callback when enough have accumulated, or when the tool asks.
 //!
-//! Callbacks run on the worker thread, which delivers, or on a callback thread if the tool assigned
-//! one. No lock of ours is held then. The records belong to the buffer and are valid until the
+//! Callbacks run on the worker thread, which delivers, on the thread that flushes, or on a callback
+//! thread if the tool assigned one. No lock of ours is held then. The records belong to the buffer and are valid until the
 //! callback returns.
 
 pub(crate) mod batch;
@@ -10,6 +10,7 @@ pub(crate) mod batch;
 pub use batch::BufferCallback;
 
 use crate::callback_thread;
+use crate::changes;
 use crate::code_object;
 use crate::context::record_kind;
 use crate::convert;
@@ -17,20 +18,28 @@ use crate::external;
 use crate::late;
 use crate::registration::out::expel_owner;
 use crate::registry::{self, Registry};
-use crate::state;
+use crate::state::{self, STATE};
 use crate::status::Status;
 use batch::{Batch, Buffer};
 use midair_abi::constants as c;
 use midair_abi::records::RecordHeader;
 use midair_record::event::{self, Malformed, Record, flag};
+use midair_sdk_hot::callbacks;
 use midair_sdk_hot::operations::Opaque;
 use midair_tool_call::call as call_tool;
+use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// How long a flush waits for a callback thread.
+/// How long a flush waits for callbacks.
 const FLUSH_LIMIT: Duration = Duration::from_secs(10);
+/// How long a flush waits for the worker to read what has ended.
+const HARVEST_LIMIT: Duration = Duration::from_secs(5);
+/// How long a detach waits for a callback that runs.
+const DETACH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Makes a buffer of `size` bytes, whose callback is called when it holds `watermark` bytes; returns
 /// its handle.
@@ -63,6 +72,7 @@ pub fn create(
         thread: 0,
         batch: Batch::default(),
         busy: false,
+        runner: None,
     }));
     Ok(state.buffers.len() as u64)
 }
@@ -92,16 +102,29 @@ pub fn assign_thread(buffer: u64, thread: u64) -> Result<(), Status> {
     Ok(())
 }
 
-/// Calls the callback with what is in the buffer, and returns when the callback has.
+/// Hands over everything that belongs into the buffer by now: what has ended on the devices is read
+/// and delivered, a callback that runs is waited for, and the callback is called with the rest.
+/// Returns when it has.
 ///
 /// # Errors
-/// [`Status::BUFFER_BUSY`] when a callback of the buffer is already running (also when called from
-/// within it), or does not end.
+/// [`Status::BUFFER_BUSY`] from within the buffer's own callback, and when that does not end within
+/// 10 s; [`Status::FINALIZED`] when every tool has ended.
 pub fn flush(buffer: u64) -> Result<(), Status> {
-    call(buffer, true)
+    {
+        let mut state = state::lock();
+        if state.ended {
+            return Err(Status::FINALIZED);
+        }
+        state.buffer(buffer)?;
+    }
+    // Inside a callback the worker may be waiting for this thread.
+    if RUNNING.get() == 0 {
+        changes::round_within(HARVEST_LIMIT);
+    }
+    hand_over(buffer, FLUSH_LIMIT)
 }
 
-/// Flushes every buffer of some contexts; buffers that are busy are skipped.
+/// Flushes every buffer of some contexts with what was delivered to it.
 pub(crate) fn flush_contexts(contexts: &[u64]) {
     let buffers: Vec<u64> = {
         let state = state::lock();
@@ -113,62 +136,110 @@ pub(crate) fn flush_contexts(contexts: &[u64]) {
             .collect()
     };
     for buffer in buffers {
-        let _ = flush(buffer);
+        let _ = hand_over(buffer, DETACH_LIMIT);
     }
 }
 
-/// Takes the batch out and has the callback called with it.
-fn call(handle: u64, wait: bool) -> Result<(), Status> {
+/// Waits until no callback of the buffer runs, and calls it with what has accumulated.
+fn hand_over(handle: u64, limit: Duration) -> Result<(), Status> {
+    let end = Instant::now() + limit;
     let mut state = state::lock();
-    let buffer = state.buffer(handle)?;
-    if buffer.busy {
-        return Err(Status::BUFFER_BUSY);
+    loop {
+        let buffer = state.buffer(handle)?;
+        if !buffer.busy {
+            break;
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        // What runs, or waits to, on this very thread does not end while it waits.
+        let is_own = buffer.runner == Some(thread::current().id())
+            || buffer.thread != 0 && buffer.thread == callback_thread::current();
+        if is_own || left.is_zero() {
+            return Err(Status::BUFFER_BUSY);
+        }
+        state = STATE
+            .buffer_is_free
+            .wait_timeout(state, left)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
     }
-    if buffer.batch.is_empty() {
-        return Ok(());
+    match begin(state, handle)? {
+        Begun::Nothing => Ok(()),
+        Begun::Here(job) => {
+            job.run();
+            Ok(())
+        }
+        Begun::Elsewhere(finished) => {
+            let left = end.saturating_duration_since(Instant::now());
+            finished
+                .recv_timeout(left)
+                .map_err(|_: RecvTimeoutError| Status::BUFFER_BUSY)
+        }
+    }
+}
+
+/// Who calls a callback.
+enum Begun {
+    /// Nobody: there is nothing to say, or it runs already.
+    Nothing,
+    /// The caller.
+    Here(Job),
+    /// The buffer's thread, which tells when it has.
+    Elsewhere(Receiver<()>),
+}
+
+/// A callback that is due is called; nobody waits for it where it has a thread of its own.
+fn call(handle: u64) {
+    let state = state::lock();
+    if let Ok(Begun::Here(job)) = begin(state, handle) {
+        job.run();
+    }
+}
+
+/// Takes the batch out for a callback, which counts as running from here on. It goes to the
+/// buffer's thread, or is left to the caller where it has none.
+fn begin(mut state: MutexGuard<'_, Registry>, handle: u64) -> Result<Begun, Status> {
+    let buffer = state.buffer(handle)?;
+    if buffer.busy || buffer.batch.is_empty() {
+        return Ok(Begun::Nothing);
     }
     let owner = buffer.context;
     if state.context(owner).is_ok_and(|context| context.out) {
         state.buffer(handle)?.batch = Batch::default();
-        return Ok(());
+        return Ok(Begun::Nothing);
     }
     let buffer = state.buffer(handle)?;
     buffer.busy = true;
-    let batch = std::mem::take(&mut buffer.batch);
-    let (context, callback, data, thread) =
-        (buffer.context, buffer.callback, buffer.data, buffer.thread);
     let job = Job {
         handle,
-        context,
-        callback,
-        data,
-        batch,
+        context: buffer.context,
+        callback: buffer.callback,
+        data: buffer.data,
+        batch: std::mem::take(&mut buffer.batch),
     };
-    let Some(thread) = registry::index(thread).and_then(|index| state.threads.get(index)) else {
-        drop(state);
-        job.run();
-        return Ok(());
-    };
+    let thread = buffer.thread;
+    if thread == 0 || thread == callback_thread::current() {
+        return Ok(Begun::Here(job));
+    }
     let (done, finished) = sync_channel(1);
-    let sent = thread.send(Box::new(move || {
-        job.run();
-        let _ = done.send(());
-    }));
+    let sent = registry::index(thread)
+        .and_then(|index| state.threads.get(index))
+        .is_some_and(|thread| {
+            thread.send(Box::new(move || {
+                job.run();
+                let _ = done.send(());
+            }))
+        });
     if !sent {
         // The thread is gone, and with it the batch.
         state.buffer(handle)?.busy = false;
         return Err(Status::THREAD_NOT_FOUND);
     }
-    drop(state);
-    if wait && !callback_thread::is_current() {
-        match finished.recv_timeout(FLUSH_LIMIT) {
-            Ok(()) => {}
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                return Err(Status::BUFFER_BUSY);
-            }
-        }
-    }
-    Ok(())
+    Ok(Begun::Elsewhere(finished))
+}
+
+thread_local! {
+    /// The buffer whose callback the thread runs, 0 for none.
+    static RUNNING: Cell<u64> = const { Cell::new(0) };
 }
 
 /// One call of a callback.
@@ -182,6 +253,10 @@ struct Job {
 
 impl Job {
     fn run(mut self) {
+        if let Ok(buffer) = state::lock().buffer(self.handle) {
+            buffer.runner = Some(thread::current().id());
+        }
+        let outer = RUNNING.replace(self.handle);
         let base = self.batch.words.as_mut_ptr();
         let mut headers: Vec<RecordHeader> = self
             .batch
@@ -197,6 +272,7 @@ impl Job {
         let mut pointers: Vec<*mut RecordHeader> =
             headers.iter_mut().map(|header| &raw mut *header).collect();
         let (list, count) = (pointers.as_mut_ptr(), pointers.len());
+        // Calls that the tool makes in it are not the application's.
         let lent = [
             (
                 list.cast_const().cast(),
@@ -207,13 +283,18 @@ impl Job {
         ];
         let (callback, context, handle) = (self.callback, self.context, self.handle);
         let (data, dropped) = (self.data.0, self.batch.dropped);
-        // SAFETY: the tool gave us this function for such calls; headers and records live until it has returned.
-        let called = call_tool(&lent, || unsafe {
-            callback(context, handle, list, count, data, dropped)
+        let called = callbacks::as_tool(|| {
+            // SAFETY: the tool gave us this function for such calls; headers and records live until it has returned.
+            call_tool(&lent, || unsafe {
+                callback(context, handle, list, count, data, dropped)
+            })
         });
+        RUNNING.set(outer);
         if let Ok(buffer) = state::lock().buffer(handle) {
             buffer.busy = false;
+            buffer.runner = None;
         }
+        STATE.buffer_is_free.notify_all();
         if let Err(thrown) = called {
             expel_owner(context, "buffer's callback", &thrown);
         }
@@ -287,7 +368,7 @@ fn deliver_one(record: &Record<'_>) {
     }
     drop(state);
     for buffer in due {
-        let _ = call(buffer, false);
+        call(buffer);
     }
 }
 

@@ -16,12 +16,12 @@ use std::sync::PoisonError;
 use std::sync::mpsc::channel;
 
 thread_local! {
-    static IS_CALLBACK_THREAD: Cell<bool> = const { Cell::new(false) };
+    static CALLBACK_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether the calling thread is a callback thread.
-pub(crate) fn is_current() -> bool {
-    IS_CALLBACK_THREAD.get()
+/// The calling thread's handle, if it is a callback thread, otherwise 0.
+pub(crate) fn current() -> u64 {
+    CALLBACK_THREAD.get()
 }
 
 /// Registers a tool's functions that are called before and after libraries of the set `libraries`
@@ -69,6 +69,7 @@ fn notify(which: impl Fn(&Listener) -> Option<ThreadNotice>) -> Result<(), Throw
 pub fn create() -> Result<u64, Ended> {
     state::lock().configuring()?;
     let (work, inbox) = channel::<Work>();
+    let (tell, name) = channel::<u64>();
     notify(|listener| listener.0)?;
     let spawned = with_signals_blocked(|| {
         // The application's signals must not be handled on this thread, so it inherits a full mask.
@@ -76,7 +77,8 @@ pub fn create() -> Result<u64, Ended> {
             .name("midair-buffer".into())
             .stack_size(1 << 20)
             .spawn(move || {
-                IS_CALLBACK_THREAD.set(true);
+                // Nothing is sent before the handle is known.
+                CALLBACK_THREAD.set(name.recv().unwrap_or_default());
                 for work in inbox {
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 }
@@ -86,7 +88,9 @@ pub fn create() -> Result<u64, Ended> {
     spawned.map_err(|_| Status::OUT_OF_RESOURCES)?;
     let mut state = state::lock();
     state.threads.push(CallbackThread { work });
-    Ok(state.threads.len() as u64)
+    let handle = state.threads.len() as u64;
+    let _ = tell.send(handle);
+    Ok(handle)
 }
 
 /// Runs `body` with every signal blocked in the calling thread.

@@ -7,12 +7,14 @@
 
 use crate::state::STATE;
 use midair_sdk_hot::callbacks;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// How long a tool's thread waits for the worker.
 pub const LIMIT: Duration = Duration::from_millis(1500);
+/// How long it waits inside a tool's function, for whose return the worker may be waiting.
+const INSIDE_LIMIT: Duration = Duration::from_millis(100);
 
 fn tid() -> u32 {
     // SAFETY: a system call without arguments.
@@ -82,8 +84,8 @@ pub(crate) fn changed() {
 }
 
 /// Asks the worker for a round and waits for it within `limit`. False when the round did not happen
-/// in time. Also true when there is no worker, or when it may be waiting for the calling thread
-/// itself, which is inside a tool's function.
+/// in time. Also true when there is no worker. Inside a tool's function the wait is short
+/// ([`INSIDE_LIMIT`]), since the worker may be waiting for the calling thread.
 pub fn request_within(limit: Duration) -> bool {
     if !is_served() {
         // No session, or a forked child without a worker.
@@ -91,15 +93,44 @@ pub fn request_within(limit: Duration) -> bool {
     }
     let ticket = STATE.requested.fetch_add(1, SeqCst) + 1;
     wake();
-    if callbacks::is_inside() {
+    wait_for(&STATE.applied, ticket, limit)
+}
+
+/// Asks the worker for a whole round: what has ended on the devices is read and delivered. False
+/// when that did not happen within `limit`. True at once on the worker itself, and when there is no
+/// session.
+pub fn round_within(limit: Duration) -> bool {
+    if !is_served() || is_worker() {
         return true;
     }
+    let ticket = STATE.rounds_asked.fetch_add(1, SeqCst) + 1;
+    wake();
+    wait_for(&STATE.rounds_done, ticket, limit)
+}
+
+/// The number of rounds that were asked for: read it when a round begins, and pass it to
+/// [`round_done`] at its end.
+pub fn rounds_asked() -> u64 {
+    STATE.rounds_asked.load(SeqCst)
+}
+
+/// Records that a round has ended which began after `ticket` ([`rounds_asked`]).
+pub fn round_done(ticket: u64) {
+    STATE.rounds_done.fetch_max(ticket, SeqCst);
+}
+
+fn wait_for(count: &AtomicU64, ticket: u64, limit: Duration) -> bool {
+    let limit = if callbacks::is_inside() {
+        limit.min(INSIDE_LIMIT)
+    } else {
+        limit
+    };
     let end = Instant::now() + limit;
-    while is_served() && STATE.applied.load(SeqCst) < ticket {
+    while is_served() && count.load(SeqCst) < ticket {
         if Instant::now() >= end {
             return false;
         }
-        std::thread::sleep(Duration::from_micros(200));
+        std::thread::sleep(Duration::from_micros(100));
     }
     true
 }

@@ -1,16 +1,23 @@
 //! Code objects and kernel symbols for the callbacks of contexts that asked for them.
+//!
+//! Each is told when it is loaded, and again, with the same data and the same word of the tool's,
+//! when it is unloaded: when its executable is destroyed, when the recording ends, or when the
+//! tools end. Kernels are unloaded before their code object, the newest first.
+
+pub(crate) mod loaded;
 
 use crate::agents;
 use crate::context::services::CodeObjectService;
+use crate::interned::intern;
 use crate::registration::out::expel_owner;
 use crate::state::{self, STATE};
+use loaded::{Loaded, Payload};
 use midair_abi::constants as c;
 use midair_abi::records::{CallbackRecord, CodeObjectLoad, CorrelationId, KernelSymbol};
 use midair_record::event::{self, Record};
-use std::ffi::{CString, c_void};
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
-/// Delivers one. Strings and data are ours and valid until the callback returns.
+/// Delivers one. Texts live for ever; the data is ours and valid until the callback returns.
 pub(crate) fn deliver(record: &Record<'_>) {
     match record {
         Record::Agent(agent) => {
@@ -28,16 +35,7 @@ pub(crate) fn deliver(record: &Record<'_>) {
     }
 }
 
-fn text(bytes: &[u8]) -> CString {
-    let end = bytes
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(bytes.len());
-    CString::new(bytes.get(..end).unwrap_or_default()).unwrap_or_default()
-}
-
 fn load(object: &event::CodeObject, uri: &[u8]) {
-    let uri = text(uri);
     let memory = object.memory_base != 0;
     let handle = STATE
         .agent_handles
@@ -45,12 +43,12 @@ fn load(object: &event::CodeObject, uri: &[u8]) {
         .unwrap_or_else(PoisonError::into_inner)
         .as_ref()
         .and_then(|h| h.get(&object.node).copied());
-    let mut data = CodeObjectLoad {
+    tell(Payload::Object(CodeObjectLoad {
         size: size_of::<CodeObjectLoad>() as u64,
         code_object_id: object.code_object_id,
         agent_id: agents::id_of_node(object.node),
         hsa_agent: handle.unwrap_or(0),
-        uri: uri.as_ptr(),
+        uri: intern(uri).as_ptr(),
         load_base: object.load_base,
         load_size: object.load_size,
         load_delta: object.load_delta,
@@ -61,17 +59,15 @@ fn load(object: &event::CodeObject, uri: &[u8]) {
         },
         memory_base: if memory { object.memory_base } else { u64::MAX },
         memory_size: object.memory_size,
-    };
-    call(c::ROCPROFILER_CODE_OBJECT_LOAD, (&raw mut data).cast());
+    }));
 }
 
 fn register(symbol: &event::KernelSymbol, name: &[u8]) {
-    let name = text(name);
-    let mut data = KernelSymbol {
+    tell(Payload::Symbol(KernelSymbol {
         size: size_of::<KernelSymbol>() as u64,
         kernel_id: symbol.kernel_id,
         code_object_id: symbol.code_object_id,
-        kernel_name: name.as_ptr(),
+        kernel_name: intern(name).as_ptr(),
         kernel_object: symbol.kernel_object,
         kernarg_segment_size: symbol.kernarg_size,
         kernarg_segment_alignment: symbol.kernarg_align,
@@ -84,50 +80,94 @@ fn register(symbol: &event::KernelSymbol, name: &[u8]) {
         kernel_address: symbol
             .kernel_object
             .wrapping_add_signed(symbol.entry_offset),
-    };
-    call(
-        c::ROCPROFILER_CODE_OBJECT_DEVICE_KERNEL_SYMBOL_REGISTER,
-        (&raw mut data).cast(),
-    );
+    }));
 }
 
-/// Calls every running context's callback that wants the operation.
-fn call(operation: i32, payload: *mut c_void) {
-    let services: Vec<(u64, CodeObjectService)> = {
-        let state = state::lock();
-        let running = (1..)
-            .zip(&state.contexts)
-            .filter(|(_, context)| context.active && !context.spool);
-        running
-            .filter_map(|(handle, context)| Some((handle, context.code_objects?)))
-            .collect()
-    };
-    for (context, service) in services
-        .into_iter()
-        .filter(|(_, service)| service.operations.has(operation as u32))
-    {
-        let record = CallbackRecord {
-            context_id: context,
-            // SAFETY: a system call without arguments.
-            thread_id: unsafe { libc::gettid() } as u64,
-            correlation_id: CorrelationId {
-                internal: 0,
-                external: 0,
-                ancestor: 0,
-            },
-            kind: c::ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT,
-            operation,
-            phase: c::ROCPROFILER_CALLBACK_PHASE_LOAD,
-            payload,
-        };
-        let mut user_data = 0;
-        let user_data = &raw mut user_data;
-        // SAFETY: the tool gave us this function for such calls; the payload outlives the call.
-        let called = midair_tool_call::call(&[], || unsafe {
-            (service.callback)(record, user_data, service.data.0)
-        });
-        if let Err(thrown) = called {
-            expel_owner(context, "code object callback", &thrown);
+/// The services of the running contexts.
+fn running() -> Vec<(u64, CodeObjectService)> {
+    let state = state::lock();
+    (1..)
+        .zip(&state.contexts)
+        .filter(|(_, context)| context.active && !context.spool)
+        .filter_map(|(handle, context)| Some((handle, context.code_objects?)))
+        .collect()
+}
+
+/// Tells every running context that wants it.
+fn tell(payload: Payload) {
+    for (context, service) in running() {
+        if service.operations.has(payload.operation() as u32) {
+            let mut one = Loaded {
+                context,
+                service,
+                payload,
+                user_data: 0,
+            };
+            if call(&mut one, c::ROCPROFILER_CALLBACK_PHASE_LOAD) {
+                all().push(one);
+            }
         }
     }
+}
+
+fn all() -> MutexGuard<'static, Vec<Loaded>> {
+    STATE.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The executables of some code objects are being destroyed: tools are told of them and of their
+/// kernels. On the worker, with everything delivered that was dispatched of them.
+pub fn unload(code_objects: &[u64]) {
+    unload_where(|payload| code_objects.contains(&payload.code_object()));
+}
+
+/// Nothing counts as loaded any more: the recording ends, or the tools do. What is loaded is told
+/// again, with new numbers, if another recording begins.
+pub fn unload_all() {
+    unload_where(|_| true);
+}
+
+fn unload_where(is_gone: impl Fn(&Payload) -> bool) {
+    let mut gone: Vec<Loaded> = all().extract_if(.., |one| is_gone(&one.payload)).collect();
+    if gone.is_empty() {
+        return;
+    }
+    let running = running();
+    // Nothing is told to a context after it was stopped.
+    gone.retain(|one| running.iter().any(|(context, _)| *context == one.context));
+    // Stable: kernels are told after their code object, and so unloaded before it.
+    gone.reverse();
+    let mut out = Vec::new();
+    for one in &mut gone {
+        if !out.contains(&one.context) && !call(one, c::ROCPROFILER_CALLBACK_PHASE_UNLOAD) {
+            out.push(one.context);
+        }
+    }
+}
+
+/// Calls the tool's function. False when it threw: its tool is out.
+fn call(one: &mut Loaded, phase: i32) -> bool {
+    let record = CallbackRecord {
+        context_id: one.context,
+        // SAFETY: a system call without arguments.
+        thread_id: unsafe { libc::gettid() } as u64,
+        correlation_id: CorrelationId {
+            internal: 0,
+            external: 0,
+            ancestor: 0,
+        },
+        kind: c::ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT,
+        operation: one.payload.operation(),
+        phase,
+        payload: one.payload.as_pointer(),
+    };
+    let (service, user_data) = (one.service, &raw mut one.user_data);
+    // SAFETY: the tool gave us this function for such calls; the payload outlives the call.
+    let called = midair_tool_call::call(&[], || unsafe {
+        (service.callback)(record, user_data, service.data.0)
+    });
+    if let Err(thrown) = called {
+        expel_owner(one.context, "code object callback", &thrown);
+        return false;
+    }
+    true
 }

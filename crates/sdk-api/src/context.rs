@@ -9,12 +9,18 @@ use crate::status::Status;
 use midair_abi::constants as c;
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS};
 use midair_domain::{CallbackTime, KindSet};
-use midair_sdk_hot::callbacks::{Service, Services};
+use midair_sdk_hot::callbacks::{self, Service, Services};
 use midair_sdk_hot::clock;
 use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
 use services::{BufferService, CallbackService, CodeObjectService, Context};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// How long a stop waits for threads that are about to call a tool's function. What they do then
+/// takes nanoseconds; only one without a processor takes longer.
+const SETTLE_LIMIT: Duration = Duration::from_millis(250);
 
 /// The kind of our records that a buffer-tracing kind is made from; `None` when it is not built.
 pub(crate) fn record_kind(tracing_kind: i32) -> Option<u8> {
@@ -95,6 +101,7 @@ pub fn wanted() -> Wanted {
                     {
                         let service = Service {
                             context: handle,
+                            on: context.on,
                             operations: service.operations,
                             callback: service.callback,
                             data: service.data,
@@ -135,6 +142,7 @@ pub fn create() -> Result<u64, Status> {
         client,
         out: false,
         active: false,
+        on: Box::leak(Box::new(AtomicBool::new(false))),
         started_at: 0,
         stopped_at: 0,
         spool: false,
@@ -170,23 +178,33 @@ pub fn start(context: u64) -> Result<(), Status> {
     {
         return Err(Status::CONTEXT_INVALID);
     }
-    context.active = true;
-    context.started_at = clock::now();
+    context.begin(clock::now());
     drop(state);
     changes::changed();
     Ok(())
 }
 
-/// Stops a context. Its records up to now still arrive.
+/// Stops a context. Its records up to now still arrive in its buffers. Its functions are not called
+/// any more when this returns, but for the ends of calls whose beginnings were reported, and where
+/// a thread is inside one already.
 pub fn stop(context: u64) -> Result<(), Status> {
+    let is_told_late = {
+        let mut state = state::lock();
+        let services = &state.context(context)?.callbacks;
+        services
+            .iter()
+            .any(|service| late_kind(service.kind).is_some())
+    };
+    if is_told_late {
+        // What has ended by now is told now.
+        changes::round_within(changes::LIMIT);
+    }
     let mut state = state::lock();
-    let context = state.context(context)?;
-    if !context.active {
+    if !state.context(context)?.end(clock::now()) {
         return Err(Status::CONTEXT_NOT_STARTED);
     }
-    context.active = false;
-    context.stopped_at = clock::now();
     drop(state);
+    callbacks::settle(SETTLE_LIMIT);
     changes::changed();
     Ok(())
 }
@@ -197,16 +215,13 @@ pub(crate) fn stop_all(handles: &[u64]) {
     let now = clock::now();
     let mut changed = false;
     for handle in handles {
-        if let Ok(context) = state.context(*handle)
-            && context.active
-        {
-            context.active = false;
-            context.stopped_at = now;
-            changed = true;
+        if let Ok(context) = state.context(*handle) {
+            changed |= context.end(now);
         }
     }
     drop(state);
     if changed {
+        callbacks::settle(SETTLE_LIMIT);
         changes::changed();
     }
 }

@@ -70,9 +70,10 @@ impl Event {
     fn deliver(&self, payload: *mut c_void) {
         let services: Vec<(u64, CallbackService)> = {
             let state = state::lock();
-            let contexts = (1..)
-                .zip(&state.contexts)
-                .filter(|(_, context)| !context.spool && context.covers(self.begin));
+            let contexts = (1..).zip(&state.contexts).filter(|(_, context)| {
+                // Nothing is told to a context after it was stopped.
+                !context.spool && context.active && context.covers(self.begin)
+            });
             contexts
                 .flat_map(|(handle, context)| {
                     context

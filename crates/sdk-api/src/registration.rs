@@ -13,6 +13,7 @@
 //! and those that are part of the application, are left as they are.
 
 use crate::buffer;
+use crate::code_object;
 use crate::context;
 use crate::registry::{self, Registry};
 use crate::state::{self, STATE};
@@ -637,6 +638,8 @@ pub fn finalize() {
         .iter()
         .flat_map(|handle| contexts_of(*handle))
         .collect();
+    // As AMD's: what is loaded counts as unloaded, before the tools end.
+    code_object::unload_all();
     context::stop_all(&all);
     buffer::flush_contexts(&all);
     for handle in handles {
@@ -659,6 +662,7 @@ pub fn finalize() {
             let _ = call(&[], || unsafe { finalize(data) });
         }
     }
+    state::lock().ended = true;
 }
 
 /// Waits, for at most two seconds, until no tool is being detached: the worker thread may be in the

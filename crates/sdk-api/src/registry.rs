@@ -14,8 +14,10 @@ pub(crate) struct Registry {
     pub configuring: Option<u32>,
     /// A client is between its `configure` and the end of its `initialize`. One at a time.
     pub busy: bool,
-    /// Everything was ended; see [`crate::registration::finalize`].
+    /// Everything is being ended; see [`crate::registration::finalize`].
     pub finalized: bool,
+    /// Every tool has ended, too.
+    pub ended: bool,
     /// Whether a client's `initialize` has returned since the start.
     pub initialized: bool,
     /// The tools that are named have been attached since they were named.
@@ -38,6 +40,7 @@ impl Registry {
             configuring: None,
             busy: false,
             finalized: false,
+            ended: false,
             initialized: false,
             named_used: false,
             refusal: None,

@@ -2,16 +2,18 @@
 
 use crate::agents::list::List;
 use crate::callback_thread::handle::Listener;
+use crate::code_object::loaded::Loaded;
 use crate::external::stack::Stack;
 use crate::registration::search::Search;
 use crate::registry::Registry;
 use crate::setting::store::Store;
 use midair_lockfree::AtomicEnum;
 use midair_sdk_hot::fork::ForkState;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ffi::CStr;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// All of it.
 #[derive(Debug)]
@@ -19,6 +21,10 @@ pub(crate) struct State {
     /// Changes of the running contexts, and those that the worker has applied ([`crate::changes`]).
     pub requested: AtomicU64,
     pub applied: AtomicU64,
+    /// Rounds that tools have asked for, and those that the worker has finished
+    /// ([`crate::changes::round_within`]).
+    pub rounds_asked: AtomicU64,
+    pub rounds_done: AtomicU64,
     /// The pid of the process in which a worker serves a session, 0 when none.
     pub serving: AtomicU32,
     /// Thread id of the worker.
@@ -32,6 +38,12 @@ pub(crate) struct State {
     pub last_words: Mutex<Vec<String>>,
     /// Clients, contexts, buffers and callback threads.
     pub registry: Mutex<Registry>,
+    /// Goes with `registry`: a buffer's callback has returned.
+    pub buffer_is_free: Condvar,
+    /// Texts that tools were given ([`crate::interned`]).
+    pub interned: Mutex<Option<HashSet<&'static CStr>>>,
+    /// What tools were told is loaded ([`crate::code_object`]).
+    pub loaded: Mutex<Vec<Loaded>>,
     /// Settings of the session ([`crate::setting`]).
     pub settings: Mutex<Option<Store>>,
     /// External correlation ids by context and thread, and whether a tool has pushed any.
@@ -56,6 +68,8 @@ impl State {
         State {
             requested: AtomicU64::new(0),
             applied: AtomicU64::new(0),
+            rounds_asked: AtomicU64::new(0),
+            rounds_done: AtomicU64::new(0),
             serving: AtomicU32::new(0),
             worker: AtomicU32::new(0),
             calls: AtomicU32::new(0),
@@ -63,6 +77,9 @@ impl State {
             notes: Mutex::new(Vec::new()),
             last_words: Mutex::new(Vec::new()),
             registry: Mutex::new(Registry::new()),
+            buffer_is_free: Condvar::new(),
+            interned: Mutex::new(None),
+            loaded: Mutex::new(Vec::new()),
             settings: Mutex::new(None),
             external: Mutex::new(None),
             external_used: AtomicU64::new(0),

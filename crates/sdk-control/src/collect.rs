@@ -21,7 +21,7 @@ use midair_domain::{KindSet, sets};
 use midair_record::event::{kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
-use midair_sdk_api::{changes, notes, registration};
+use midair_sdk_api::{changes, code_object, notes, registration};
 use midair_sdk_device::domain::{self, Device, Domain, Entry};
 use midair_sdk_device::queue::harvest::Harvester;
 use midair_sdk_device::queue::state;
@@ -411,6 +411,13 @@ impl Collection {
 
     /// One round of the worker while a session is on. Returns whether there was anything to do.
     pub fn tick(&mut self) -> bool {
+        let asked = changes::rounds_asked();
+        let busy = self.round();
+        changes::round_done(asked);
+        busy
+    }
+
+    fn round(&mut self) -> bool {
         registration::expel_reported();
         if changes::is_pending() {
             let _ = self.apply();
@@ -437,13 +444,15 @@ impl Collection {
             }
             busy |= on_device(&mut self.domains).any(|domain| domain.under_way() > 0);
             symbols::refresh(device.sink);
-            // What ended up to now was written above; what is loaded up to now is announced.
-            symbols::retire();
         }
         for domain in off_device(&mut self.domains) {
             busy |= domain.pass(&mut device);
         }
         busy |= relay(&mut running.route, self.spool, changes::worker());
+        if running.hsa_ready {
+            // What ended up to now was delivered above; what is loaded up to now is announced.
+            symbols::retire(code_object::unload);
+        }
         let time = now();
         if time - running.searched_at > LOADER_INTERVAL {
             running.searched_at = time;
@@ -514,7 +523,7 @@ impl Collection {
         if running.hsa_ready {
             symbols::set_changed();
             symbols::refresh(&mut running.sink);
-            symbols::retire();
+            symbols::retire(|_| ());
             if under_way(&mut self.domains) > 0 {
                 self.outcome |= outcome::STILL_RUNNING;
             }
@@ -562,6 +571,8 @@ impl Collection {
         // SAFETY: the spool (or the private one, still in `running`) is mapped, and only the worker uses this writer.
         unsafe { running.sink.writer.seal() };
         relay(&mut running.route, self.spool, changes::worker());
+        // What is loaded is told anew, with new numbers, when another recording begins.
+        code_object::unload_all();
         if let Route::Relay { onward, .. } = &mut running.route {
             // SAFETY: the attacher's spool is mapped until the session ends.
             unsafe { onward.seal() };

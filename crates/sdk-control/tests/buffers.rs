@@ -16,8 +16,9 @@ use midair_sdk_api::{buffer, callback_thread, context, registration};
 use midair_sdk_hot::clock;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Barrier, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What callbacks saw: (buffer, records, dropped).
 static SEEN: Mutex<Vec<(u64, usize, u64)>> = Mutex::new(Vec::new());
@@ -36,6 +37,8 @@ unsafe extern "C-unwind" fn callback(
     _data: *mut c_void,
     dropped: u64,
 ) {
+    // It would wait for itself.
+    assert_eq!(buffer::flush(buffer), Err(Status::BUFFER_BUSY));
     if SLOW.load(Ordering::SeqCst) {
         MEETING.wait();
         MEETING.wait();
@@ -130,12 +133,24 @@ fn seen() -> Vec<(u64, usize, u64)> {
     std::mem::take(&mut SEEN.lock().unwrap())
 }
 
-fn flush_when_free(buffer: u64) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while buffer::flush(buffer) == Err(Status::BUFFER_BUSY) {
-        assert!(Instant::now() < end, "the callback never ended");
-        std::thread::yield_now();
-    }
+/// Flushes on a thread of its own; its answer comes when the flush has ended.
+fn flush_elsewhere(buffer: u64) -> Receiver<Result<(), Status>> {
+    let (answer, answered) = channel();
+    std::thread::spawn(move || answer.send(buffer::flush(buffer)));
+    answered
+}
+
+/// Ends the callback that is held, and waits for a flush that waits for it.
+fn let_go(flush: &Receiver<Result<(), Status>>) {
+    let early = flush.recv_timeout(Duration::from_millis(50));
+    assert_eq!(
+        early,
+        Err(RecvTimeoutError::Timeout),
+        "it did not wait for the callback"
+    );
+    SLOW.store(false, Ordering::SeqCst);
+    MEETING.wait();
+    assert_eq!(flush.recv_timeout(Duration::from_secs(10)), Ok(Ok(())));
 }
 
 #[test]
@@ -154,13 +169,10 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     SLOW.store(true, Ordering::SeqCst);
     buffer::deliver(&calls(kind::HSA_CORE_API, 8)).unwrap();
     MEETING.wait();
-    assert_eq!(buffer::flush(discard), Err(Status::BUFFER_BUSY));
     assert_eq!(buffer::destroy(discard), Err(Status::BUFFER_BUSY));
     // Meanwhile ten fit, the others are dropped and counted.
     buffer::deliver(&calls(kind::HSA_CORE_API, 25)).unwrap();
-    SLOW.store(false, Ordering::SeqCst);
-    MEETING.wait();
-    flush_when_free(discard);
+    let_go(&flush_elsewhere(discard));
     assert_eq!(seen(), [(discard, 8, 0), (discard, 10, 15)]);
     assert_eq!(buffer::flush(discard), Ok(()));
     assert!(seen().is_empty(), "an empty buffer has nothing to say");
@@ -170,9 +182,7 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     buffer::deliver(&calls(kind::HSA_AMD_EXT_API, 8)).unwrap();
     MEETING.wait();
     buffer::deliver(&calls(kind::HSA_AMD_EXT_API, 25)).unwrap();
-    SLOW.store(false, Ordering::SeqCst);
-    MEETING.wait();
-    flush_when_free(lossless);
+    let_go(&flush_elsewhere(lossless));
     assert_eq!(seen(), [(lossless, 8, 0), (lossless, 25, 0)]);
 
     // A buffer smaller than a record still sees each of them.
@@ -197,6 +207,7 @@ fn a_slow_callback_costs_records_or_memory_as_the_tool_chose() {
     assert_eq!(seen(), [(discard, 2, 0)]);
     assert!(FINALIZED.load(Ordering::SeqCst) && !context::is_active(context).unwrap());
     assert_eq!(context::start(context), Err(Status::FINALIZED));
+    assert_eq!(buffer::flush(discard), Err(Status::FINALIZED));
     // SAFETY: a function of the right type.
     let again = unsafe { registration::force(configure) }.unwrap();
     assert_eq!(again, Err(Status::FINALIZED));

@@ -381,8 +381,9 @@ fn tell_executable(functions: &Functions, executable: u64, sink: &mut Sink) {
 }
 
 /// Lets the threads go on that are about to destroy executables: their kernels are told by now, and
-/// what is loaded at their addresses next is something else.
-pub fn retire() {
+/// what is loaded at their addresses next is something else. `gone` is given the numbers of an
+/// executable's code objects before its thread goes on.
+pub fn retire(gone: impl Fn(&[u64])) {
     if !leaving::any() {
         return;
     }
@@ -399,10 +400,13 @@ pub fn retire() {
                     book.retired.insert(kernel_object, id);
                 }
             }
-            for base in book.bases.remove(&executable).unwrap_or_default() {
-                book.code_objects.remove(&base);
-            }
+            let bases = book.bases.remove(&executable).unwrap_or_default();
+            let numbers: Vec<u64> = bases
+                .iter()
+                .filter_map(|base| book.code_objects.remove(base))
+                .collect();
             drop(guard);
+            gone(&numbers);
             leaving::see(executable);
         });
     }

@@ -178,6 +178,26 @@ pub fn is_inside() -> bool {
     threads::existing().is_some_and(|slot| slot.in_tool.load(Relaxed) != 0)
 }
 
+/// Runs a function of a tool: calls that it makes are neither reported nor recorded.
+pub fn as_tool<T>(function: impl FnOnce() -> T) -> T {
+    let slot = threads::existing();
+    if let Some(slot) = slot {
+        slot.in_tool.fetch_add(1, Relaxed);
+    }
+    let result = function();
+    if let Some(slot) = slot {
+        slot.in_tool.fetch_sub(1, Relaxed);
+    }
+    result
+}
+
+/// After a context was switched off ([`Service::on`]): waits until every thread that found it on is
+/// in the tool's function. So none enters it any more. May be called from within one.
+pub fn settle(limit: Duration) -> bool {
+    // Threads decide while they are busy, and are not busy in the function.
+    STATE.services.load(Acquire).is_null() || probe::quiesce(limit)
+}
+
 /// Before a call that is reported to a tool. `words`: its argument words.
 #[cold]
 #[inline(never)]
@@ -287,7 +307,9 @@ fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mu
     let (record_kind, operation) = what.unwrap_or((open.kind, open.operation));
     let interested = services
         .of(record_kind)
-        .filter(|service| service.operations.has(operation));
+        .filter(|service| service.operations.has(operation))
+        // Sequentially consistent, and after `busy` was set: see `settle`.
+        .filter(|service| service.on.load(SeqCst));
     if frame.state.load(Acquire) != FrameState::Free {
         STATE.unreported.fetch_add(1, Relaxed);
         return false;

@@ -172,7 +172,7 @@ fn area(control: &Control) -> Option<Area> {
 }
 
 /// Waits until no thread is inside. True when every thread was seen outside before the deadline;
-/// then nothing holds a reference to the spool any more. Call it only after [`stop`].
+/// then nothing holds a reference to the spool any more, if it was called after [`stop`].
 pub fn quiesce(limit: Duration) -> bool {
     everyone_outside(limit)
 }

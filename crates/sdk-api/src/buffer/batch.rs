@@ -4,6 +4,7 @@ use crate::converted::Converted;
 use midair_abi::records::{HipApiExt, KernelDispatch, RecordHeader};
 use midair_sdk_hot::operations::Opaque;
 use std::ffi::c_void;
+use std::thread::ThreadId;
 
 /// Which word of every record of AMD's is the external correlation id.
 const EXTERNAL: usize = 3;
@@ -61,8 +62,10 @@ pub(crate) struct Buffer {
     /// Handle of the callback thread; 0 for the thread that delivers.
     pub thread: u64,
     pub batch: Batch,
-    /// A callback runs.
+    /// A callback runs, or waits for its thread.
     pub busy: bool,
+    /// The thread that runs it.
+    pub runner: Option<ThreadId>,
 }
 
 impl Buffer {

@@ -1,6 +1,8 @@
 //! A context and the services that its tool configured.
 
 use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// A buffered service of a context.
 #[derive(Debug)]
@@ -46,6 +48,8 @@ pub(crate) struct Context {
     pub out: bool,
     /// Runs.
     pub active: bool,
+    /// The same, for the application's threads. It lives for ever: a thread may read it late.
+    pub on: &'static AtomicBool,
     /// When it was last started, ns.
     pub started_at: u64,
     /// When it was last stopped, ns.
@@ -61,6 +65,28 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Starts it. False when it runs.
+    pub fn begin(&mut self, now: u64) -> bool {
+        if self.active {
+            return false;
+        }
+        self.active = true;
+        self.started_at = now;
+        self.on.store(true, SeqCst);
+        true
+    }
+
+    /// Stops it. False when it does not run.
+    pub fn end(&mut self, now: u64) -> bool {
+        if !self.active {
+            return false;
+        }
+        self.active = false;
+        self.stopped_at = now;
+        self.on.store(false, SeqCst);
+        true
+    }
+
     /// Whether something that began at `begin` belongs to this context. Records arrive late, some
     /// after the stop.
     pub fn covers(&self, begin: u64) -> bool {

@@ -3,12 +3,15 @@
 use crate::operations::{Opaque, OperationSet, TracingCallback};
 use midair_domain::KindSet;
 use midair_record::event::kind;
+use std::sync::atomic::AtomicBool;
 
 /// A context's service.
 #[derive(Debug, Clone, Copy)]
 pub struct Service {
     /// Handle of the context.
     pub context: u64,
+    /// Whether the context runs: it may have been stopped since the services were published.
+    pub on: &'static AtomicBool,
     /// Operations that are reported to it.
     pub operations: OperationSet,
     /// The tool's function.
