@@ -37,12 +37,12 @@ for line in sys.stdin:
 "#;
 
 /// A process that uses the library.
-struct User {
+pub(super) struct User {
     process: Target,
 }
 
 impl User {
-    fn start() -> Result<User> {
+    pub(super) fn start() -> Result<User> {
         let mut python = Command::new("python3");
         python
             .args(["-B", "-c", SCRIPT])
@@ -52,18 +52,18 @@ impl User {
         process.expect("ready")?;
         Ok(User { process })
     }
-    fn set(&mut self, name: &str, value: impl ToString) -> Result<()> {
+    pub(super) fn set(&mut self, name: &str, value: impl ToString) -> Result<()> {
         self.process
             .send(&format!("set {name} {}", value.to_string()))
     }
-    fn call(&mut self, words: &str) -> Result<String> {
+    pub(super) fn call(&mut self, words: &str) -> Result<String> {
         self.process.send(words)?;
         let name = words.split(' ').next().unwrap_or_default();
         let line = self.process.expect(&format!("{name} "))?;
         Ok(line.rsplit("-> ").next().unwrap_or_default().to_owned())
     }
     /// What to record, and into which directory.
-    fn record(&mut self, dir: &Path) -> Result<()> {
+    pub(super) fn record(&mut self, dir: &Path) -> Result<()> {
         self.set("ROCPROF_HIP_RUNTIME_API_TRACE", 1)?;
         self.set("ROCPROF_KERNEL_TRACE", 1)?;
         self.set("ROCPROF_OUTPUT_FORMAT", "csv")?;
@@ -72,7 +72,7 @@ impl User {
     }
 }
 
-fn rows(dir: &Path, pid: i32, what: &str) -> Result<usize> {
+pub(super) fn rows(dir: &Path, pid: i32, what: &str) -> Result<usize> {
     Ok(Csv::read(&dir.join(format!("{pid}_{what}_trace.csv")))?
         .rows
         .len())

@@ -1,12 +1,14 @@
 //! End-to-end tests: the built product on real processes, a file for each subject. All are one
 //! program, which links once.
 
+mod attachment;
 mod bad_input;
 mod bad_tools;
 mod callbacks;
 mod calls;
 mod capi;
 mod cli;
+mod clients;
 mod counter_templates;
 mod cuda;
 mod cuda_model;
@@ -45,4 +47,5 @@ mod states;
 mod tables;
 mod tools;
 mod trees;
+mod two_profilers;
 mod unkind;

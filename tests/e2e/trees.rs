@@ -32,7 +32,7 @@ fn ranks(kit: &Kit, count: usize) -> Result<(LabTarget, Vec<i32>)> {
 }
 
 /// A pool that forks so many workers.
-fn pool(kit: &Kit, count: usize) -> Result<(LabTarget, Vec<i32>)> {
+pub(super) fn pool(kit: &Kit, count: usize) -> Result<(LabTarget, Vec<i32>)> {
     let program = kit.program("ranks")?;
     let mut command = Command::new(program);
     command.args(["pool", &count.to_string()]);
@@ -66,7 +66,7 @@ fn ready(target: &mut LabTarget, count: usize) -> Result<Vec<i32>> {
 }
 
 /// Sends a command, and waits until so many processes have answered: what each has launched so far.
-fn work(target: &mut LabTarget, command: &str, count: usize) -> Result<Counts> {
+pub(super) fn work(target: &mut LabTarget, command: &str, count: usize) -> Result<Counts> {
     target.send(command)?;
     let mut counts = Counts::new();
     for _ in 0..count {
@@ -217,7 +217,7 @@ fn launches(dir: &Path) -> Result<Counts> {
     Ok(counts)
 }
 
-fn quit(mut target: LabTarget) -> Result<()> {
+pub(super) fn quit(mut target: LabTarget) -> Result<()> {
     target.send("quit")?;
     assert_eq!(target.expect("done")?, "done 0");
     target.target.wait(PATIENCE)?.success()?;

@@ -132,7 +132,7 @@ pub fn changed(before: &Tables, after: &Tables) -> BTreeMap<String, usize> {
 }
 
 /// Reads `NAME=NUMBER` words of a line.
-fn assignments(line: &str) -> Counts {
+pub(crate) fn assignments(line: &str) -> Counts {
     line.split_ascii_whitespace()
         .filter_map(|word| {
             let (name, value) = word.split_once('=')?;

@@ -7,6 +7,7 @@
 //! * [`modellog`]: what the modelled GPU consumed: the truth that a trace is compared with.
 //! * [`attacher::Attacher`]: a command line of the stage at work, and the trace that it wrote.
 //! * [`caller::Caller`]: the program `tests/c/calls.c`, which counts its own calls.
+//! * [`client::ClientHost`]: a HIP program with a client of the SDK in it.
 //! * [`compile`]: the C programs in `tests/c`, for the host and inside the lab.
 //! * [`cuda`]: programs on the stand-in for NVIDIA's libraries, and the log of its devices.
 //! * [`python()`]: a Python with the packages that tests use (Perfetto, CMake).
@@ -23,6 +24,7 @@
 
 pub mod attacher;
 pub mod caller;
+pub mod client;
 pub mod compile;
 #[cfg(target_arch = "x86_64")]
 pub mod cuda;

@@ -2,6 +2,8 @@
 //! the build script of each `*-so` crate), and the boundary between C and Rust ([`c_api!`], used
 //! where the exported functions are written).
 
+pub mod copies;
+
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -75,6 +77,8 @@ pub fn quiet_thread(
 ///
 /// Pointers come from C and are only as valid as the caller makes them: each body says what it
 /// needs of them, and checks for null.
+///
+/// In a later copy of a library the call is passed on to the first one ([`copies`]).
 #[macro_export]
 macro_rules! c_api {
     ($( $(#[$meta:meta])* fn $name:ident ( $($argument:ident : $type:ty),* $(,)? ) $body:block )*) => { $(
@@ -85,6 +89,15 @@ macro_rules! c_api {
         /// pointers have its types.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> ::std::ffi::c_int {
+            let here = $name as unsafe extern "C" fn($($type),*) -> ::std::ffi::c_int;
+            if let Some(there) = $crate::copies::elsewhere(here as usize) {
+                // SAFETY: the same function of the same build, in a copy that is never unloaded.
+                let there = unsafe {
+                    ::std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> ::std::ffi::c_int>(there)
+                };
+                // SAFETY: the caller's promise.
+                return unsafe { there($($argument),*) };
+            }
             $crate::status(move || $body)
         }
     )* };

@@ -19,12 +19,12 @@ pub(crate) unsafe fn take_handed(boot: *mut BootBlock) -> RawFd {
     handed.cast_signed().wrapping_sub(1)
 }
 
-/// Closes the connection that the process's listener handed over: another copy of this library runs
-/// a session (`refused`, and the attacher is told), or an attacher that traces was faster.
+/// Closes the connection that the process's listener handed over: the process is taken (`refused` is
+/// the error that the attacher is told), or an attacher that traces was faster.
 ///
 /// # Safety
 /// As [`take_handed`].
-pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: bool) {
+pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: Option<c_int>) {
     // SAFETY: the caller's promise.
     let near = unsafe { take_handed(boot) };
     if near < 0 {
@@ -34,9 +34,9 @@ pub(crate) unsafe fn hang_up(boot: *mut BootBlock, refused: bool) {
     let Some(connection) = VerifiedFd::new(near) else {
         return;
     };
-    if refused && connection.is_ours() {
+    if let Some(errno) = refused.filter(|_| connection.is_ours()) {
         let mut reply = ConnectReply::new(connect::outcome::FAILED);
-        (reply.step, reply.error) = (step::ENTRY, libc::EBUSY);
+        (reply.step, reply.error) = (step::ENTRY, errno);
         let bytes = reply.bytes();
         // SAFETY: so many bytes of a live value.
         unsafe {

@@ -6,7 +6,7 @@
 
 use crate::connection::{fail, hang_up, open, receive, take_handed};
 use crate::session;
-use crate::{VerifiedFd, Work, claim, wait_on};
+use crate::{Kept, VerifiedFd, Work, claim, wait_on};
 use midair_record::boot::{BootBlock, mailbox, step};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -52,11 +52,11 @@ unsafe fn stay(boot: *mut BootBlock) -> ! {
 
 unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work, has_parked: &mut bool) {
     work.reset_after_fork();
-    if !claim::acquire() {
+    if let Err(errno) = take(work) {
         // The boot code closes the connection and ends this thread.
         // SAFETY: the caller's promise.
         unsafe {
-            fail(boot, step::ENTRY, libc::EBUSY);
+            fail(boot, step::ENTRY, errno);
             (*boot).mailbox.store(mailbox::FAILED, Release);
         }
         return;
@@ -73,6 +73,7 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work, has_parked: &mut bool)
         }
         // Until the next session, another copy of this library may run one.
         claim::release();
+        work.go_on();
         *has_parked = true;
         word.store(mailbox::PARKED, Release);
         loop {
@@ -83,30 +84,41 @@ unsafe fn live(boot: *mut BootBlock, work: &mut dyn Work, has_parked: &mut bool)
                     _ => wait_on(word, mailbox::PARKED, None, true),
                 }
             };
-            let claimed = claim::acquire();
-            if handed && claimed {
+            let taken = take(work);
+            if handed && taken.is_ok() {
                 // SAFETY: as above.
                 near = VerifiedFd::new(unsafe { take_handed(boot) });
                 word.store(mailbox::TALKING, Release);
                 break;
             }
             // SAFETY: as above.
-            unsafe { hang_up(boot, handed) };
+            unsafe { hang_up(boot, taken.err().filter(|_| handed)) };
             if handed {
                 word.store(mailbox::PARKED, Release);
                 continue;
             }
-            if claimed {
+            let Err(errno) = taken else {
                 // SAFETY: as above.
                 near = unsafe { open(boot, word) };
                 break;
-            }
+            };
             // SAFETY: as above.
-            unsafe { fail(boot, step::ENTRY, libc::EBUSY) };
+            unsafe { fail(boot, step::ENTRY, errno) };
             word.store(mailbox::FAILED, Release);
             show_refusal(word);
         }
     }
+}
+
+/// Takes the process for a session. The errors: EBUSY when another copy of this library has one, EALREADY when this copy
+/// has one without an attacher that does not make way.
+fn take(work: &mut dyn Work) -> Result<(), i32> {
+    work.make_way().map_err(|Kept| libc::EALREADY)?;
+    if claim::acquire() {
+        return Ok(());
+    }
+    work.go_on();
+    Err(libc::EBUSY)
 }
 
 /// Whoever woke this thread polls the word every few ms. The next attacher need not wait until the

@@ -22,12 +22,26 @@ impl From<String> for Refused {
     }
 }
 
+/// The process is kept by a session that does not make way ([`Work::make_way`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept;
+
 /// The work of a library in a target. All of it is called on the worker thread, in the order of the
 /// functions here.
 pub trait Work {
     /// Resets the library's state where the process was forked from one that had this library:
     /// locks may be held by threads that do not exist here. Called before anything else.
     fn reset_after_fork(&mut self);
+    /// Ends what this library does in the process without an attacher, before it is claimed for a session with one.
+    /// [`Work::go_on`] is called in any case, unless this fails.
+    ///
+    /// # Errors
+    /// [`Kept`] when that does not make way.
+    fn make_way(&mut self) -> Result<(), Kept> {
+        Ok(())
+    }
+    /// The process is free again: what made way goes on.
+    fn go_on(&mut self) {}
     /// The thread is running, and this copy of the library has claimed the process. Called once.
     fn entered(&mut self);
     /// Begins a session whose records go to `area`. The descriptors in `tools` are those of the

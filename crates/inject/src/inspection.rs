@@ -9,7 +9,7 @@ use midair_procinfo::module::Modules;
 use midair_procinfo::status::Status;
 use midair_procinfo::{Pid, Tid, freezer, show, task};
 use midair_ptrace::{Memory, has_pidfds_of_threads, share_memory};
-use midair_record::boot::THREAD_NAME;
+use midair_record::boot::{LOCAL_NAME, SOLE_NAME, THREAD_NAME};
 
 use crate::code::TargetCode;
 use crate::error::Refusal;
@@ -18,6 +18,17 @@ use crate::worker::{self, Worker};
 
 /// Name of the listener thread that a register library of AMD's scheme (or ours) keeps.
 pub const LISTENER_NAME: &str = "rocp-bg-attach";
+
+/// The thread of a session that the process has without an attacher. Its name says what it is, and
+/// is the process's to choose: it tells what to expect, and proves nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorder {
+    /// The thread.
+    pub tid: Tid,
+    /// Only tools in the process receive its records: an attach serves them as well, and goes
+    /// before it.
+    pub makes_way: bool,
+}
 
 /// What was seen of a process.
 #[derive(Debug)]
@@ -38,6 +49,8 @@ pub struct Inspection {
     pub code: TargetCode,
     /// The worker thread in it, left by an earlier session or busy with one.
     pub worker: Option<Worker>,
+    /// The thread of a session without an attacher, if there is one.
+    pub recorder: Option<Recorder>,
     /// The listener thread, if it has one.
     pub listener: Option<Tid>,
     /// Start time of the process since boot, clock ticks: with the pid it names one process for
@@ -131,6 +144,12 @@ pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
     };
     let listener = tids.iter().copied().find(named(LISTENER_NAME));
     let worker = worker::find(memory, tids.iter().copied().filter(named(THREAD_NAME)));
+    let recorder = [(SOLE_NAME, false), (LOCAL_NAME, true)]
+        .into_iter()
+        .find_map(|(name, makes_way)| {
+            let tid = tids.iter().copied().find(named(name))?;
+            Some(Recorder { tid, makes_way })
+        });
     Ok(Inspection {
         pid,
         tid,
@@ -140,6 +159,7 @@ pub fn inspect(pid: Pid) -> Result<Inspection, Refusal> {
         modules,
         code,
         worker,
+        recorder,
         listener,
         start_ticks,
         image,

@@ -60,7 +60,7 @@ pub use code::TargetCode;
 pub use enter::enter;
 pub use entered::{Entered, EntryPath, Times, Via};
 pub use error::{EnterError, Refusal, RejectedThread};
-pub use inspection::{Inspection, LISTENER_NAME, inspect};
+pub use inspection::{Inspection, LISTENER_NAME, Recorder, inspect};
 pub use listener::{Accepted, Endpoint};
 pub use mappings::Mappings;
 pub use options::{FaultPoint, Library, NEVER_BORROW, Options};

@@ -12,7 +12,7 @@ use midair_procinfo::stack::{Frame, StackPosition, Walk, Walker};
 use midair_procinfo::syscall::{Activity, Blocking};
 use midair_procinfo::{Tid, show, task};
 use midair_ptrace::{FrameRegisters, Registers, pidfd_getfd, pidfd_open_thread};
-use midair_record::boot::THREAD_NAME;
+use midair_record::boot::{LOCAL_NAME, SOLE_NAME, THREAD_NAME};
 
 use crate::arch::{self, Blocked, RestartAs};
 use crate::error::RejectedThread;
@@ -156,7 +156,8 @@ impl<'a> Judge<'a> {
         if self.options.never_borrow.iter().any(excluded) {
             return not(format!("is not to be borrowed ({NEVER_BORROW})"));
         }
-        if stat.comm == THREAD_NAME.as_bytes() {
+        let ours = [THREAD_NAME, LOCAL_NAME, SOLE_NAME];
+        if ours.iter().any(|name| stat.comm == name.as_bytes()) {
             return not("is ours".into());
         }
         match stat.state {

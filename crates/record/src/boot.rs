@@ -14,6 +14,12 @@ use std::sync::atomic::{AtomicI32, AtomicU32};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"midair\x00B");
 /// Name (`comm`) of the worker thread: the one thread that midair runs in a target.
 pub const THREAD_NAME: &str = "midair-worker";
+/// Name of the thread of a session without an attacher that makes way for one with an attacher: only tools in the process
+/// receive its records. At most 15 bytes.
+pub const LOCAL_NAME: &str = "midair-local";
+/// Name of the thread of a session without an attacher that keeps the process for itself: it writes files, or somebody
+/// else's injector began it. At most 15 bytes.
+pub const SOLE_NAME: &str = "midair-sole";
 /// Its name while a runtime's library makes threads on it: they inherit the name of their maker,
 /// and must not be found as worker threads.
 pub const MAKER_NAME: &str = "midair-cupti";

@@ -8,15 +8,18 @@ use midair_sdk_api::c_api_calling;
 use midair_sdk_api::capi::{context as api, list};
 use midair_sdk_api::registration::{self, discover};
 use midair_sdk_api::status::Status;
-use midair_sdk_api::{changes, context, notes, setting};
+use midair_sdk_api::{context, notes, setting};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 c_api! {
     /// Starts a context. In a process that was started with tools a session may begin with it.
+    /// Refused ([`Status::CONFIGURATION_LOCKED`]) while another build of this library records this
+    /// process.
     fn rocprofiler_start_context(context_id: u64) {
         context::start(context_id)?;
-        local::context_started();
-        Ok::<(), Status>(())
+        local::context_started().inspect_err(|_| {
+            let _ = context::stop(context_id);
+        })
     }
 
     /// Attaches the tools that are loaded. Called by a registration library; settings that no
@@ -41,7 +44,7 @@ c_api! {
         if path.is_null() {
             return Err(Status::INVALID_ARGUMENT);
         }
-        if local::is_on() || changes::is_served() {
+        if local::is_kept() {
             return Err(Status::CONFIGURATION_LOCKED);
         }
         // SAFETY: the caller's C string.

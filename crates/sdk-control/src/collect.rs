@@ -49,6 +49,8 @@ pub fn with<T>(act: impl FnOnce(&mut Collection) -> T) -> T {
 const QUIESCE_LIMIT: Duration = Duration::from_millis(250);
 /// How long a tool's function may take when a session ends.
 const CALLBACK_LIMIT: Duration = Duration::from_secs(2);
+/// How long the device may finish what it runs when a second profiler joins.
+const SHARE_DRAIN: Duration = Duration::from_millis(100);
 /// Bytes of the private spool that feeds tools' buffers.
 const PRIVATE_SPOOL: usize = 8 << 20;
 /// How often the list of libraries is searched for runtimes that were loaded since, in ns.
@@ -56,11 +58,15 @@ const LOADER_INTERVAL: u64 = 5_000_000;
 
 impl Collection {
     /// A session begins: `spool` is its reader's; without one only tools with buffers can be served.
-    pub fn begin(&mut self, spool: Option<Area>) {
+    /// `goes_on`: it serves tools of the session before it, too, so ids that they know are not used again.
+    pub fn begin(&mut self, spool: Option<Area>, goes_on: bool) {
         self.spool = spool;
-        self.next_correlation = 1;
-        state::number_from_one();
-        symbols::forget();
+        if !goes_on {
+            self.next_correlation = 1;
+            state::number_from_one();
+            symbols::forget();
+        }
+        self.next_correlation = self.next_correlation.max(1);
         self.outcome = 0;
         self.memory_kept = false;
     }
@@ -102,8 +108,11 @@ impl Collection {
             self.stop_all(now());
             return Ok(());
         }
-        if self.running.is_none() {
+        let Some(running) = &self.running else {
             return self.start(wanted);
+        };
+        if matches!(running.route, Route::Direct) && wanted.delivers() {
+            return self.share(wanted);
         }
         let mut need = need_of(wanted);
         if let Some(running) = &mut self.running {
@@ -117,6 +126,19 @@ impl Collection {
             running.searched_at = 0;
         }
         self.search_tables();
+        Ok(())
+    }
+
+    /// A tool in this process wants records as well, which went straight to the attacher so far: the collecting begins
+    /// anew, on the way over the tools' buffers. Numbers go on.
+    fn share(&mut self, wanted: &Wanted) -> Result<(), String> {
+        let began = now();
+        self.stop_all(began + SHARE_DRAIN.as_nanos() as u64);
+        self.start(wanted)?;
+        let gap = (now() - began) / 1000;
+        self.note(&format!(
+            "a profiler in the process began to record, too: for {gap} us nothing was recorded"
+        ));
         Ok(())
     }
 

@@ -12,9 +12,11 @@
 //!   runtime, then the session lasts until the process ends.
 //!
 //! There is one session per process ([`midair_guest::claim`]), whoever made it. A forked child has
-//! none and gets none: threads that it does not have may hold locks there.
+//! none and gets none: threads that it does not have may hold locks there. A session whose records
+//! only tools in the process receive makes way for one with an attacher, which serves those tools as
+//! well, and begins again behind it ([`make_way`], [`go_on`]).
 //!
-//! Decisions: AMD-021, AMD-022 (`docs/deviations/amd.md`).
+//! Decisions: AMD-021, AMD-022, AMD-075 (`docs/deviations/amd.md`).
 
 pub(crate) mod phase;
 
@@ -27,7 +29,7 @@ use midair_capi_build::{edge, quiet_thread};
 use midair_guest::claim;
 use midair_guest::{BUSY_TICK, IDLE_TICK, wait_on};
 use midair_lockfree::WordEnum;
-use midair_record::boot::THREAD_NAME;
+use midair_record::boot::{LOCAL_NAME, SOLE_NAME};
 use midair_record::spool::{Area, outcome};
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{changes, context, registration, setting};
@@ -155,13 +157,17 @@ pub fn attach(settings: Settings) -> Result<(), Status> {
         return Err(Status::NOT_AVAILABLE);
     }
     let _life = life(SET_UP).ok_or(Status::CONFIGURATION_LOCKED)?;
-    if is_on() || changes::is_served() {
+    if is_kept() {
         return Err(Status::CONFIGURATION_LOCKED);
     }
+    end_what_makes_way()?;
     setting::publish(settings);
-    prepare(Kind::Attached)?;
+    prepare(Kind::Attached).inspect_err(|_| launch_alone())?;
     STATE.phase.store(Phase::Starting, SeqCst);
-    make_thread(Kind::Attached).inspect_err(|_| give_up())?;
+    make_thread(Kind::Attached).inspect_err(|_| {
+        give_up();
+        launch_alone();
+    })?;
     if !wait_while(&[Phase::Starting], SET_UP) {
         // The thread ends the session itself as soon as it has set it up.
         STATE.command.store(Command::Detach, SeqCst);
@@ -170,10 +176,75 @@ pub fn attach(settings: Settings) -> Result<(), Status> {
     }
     match STATE.phase.load(SeqCst) {
         Phase::On => Ok(()),
-        _ => Err(match STATE.failure.load(SeqCst) {
-            0 => Status::ERROR,
-            number => Status(number),
-        }),
+        _ => {
+            let failure = STATE.failure.load(SeqCst);
+            launch_alone();
+            Err(match failure {
+                0 => Status::ERROR,
+                number => Status(number),
+            })
+        }
+    }
+}
+
+/// Makes way for a session with an attacher: ends the session of the process's own tools, whose contexts stay as they
+/// are. Until [`go_on`] none begins.
+///
+/// # Errors
+/// [`Status::CONFIGURATION_LOCKED`] when the session that is on keeps the process for itself, and when it does not end
+/// in time.
+pub fn make_way() -> Result<(), Status> {
+    if is_child() {
+        return Ok(());
+    }
+    STATE.has_guest.store(true, SeqCst);
+    let made = match life(SET_UP) {
+        Some(_life) => end_what_makes_way(),
+        None => Err(Status::CONFIGURATION_LOCKED),
+    };
+    made.inspect_err(|_| STATE.has_guest.store(false, SeqCst))
+}
+
+/// The session with an attacher is over, or did not begin: the process's own tools are served again, if they want
+/// anything.
+pub fn go_on() {
+    STATE.has_guest.store(false, SeqCst);
+    // A runtime that is being shut down must not be read from.
+    let end = Instant::now() + gate::SHUT_DOWN_LIMIT;
+    while gate::runtime_leaves() && Instant::now() < end {
+        std::thread::sleep(WATCH_TICK);
+    }
+    if context::any_active() && !gate::runtime_leaves() && !gate::process_leaves() {
+        launch();
+    }
+}
+
+/// Whether a session is on that does not make way for an attach.
+pub fn is_kept() -> bool {
+    if !is_on() {
+        return changes::is_served();
+    }
+    let spool = STATE.spool.lock().unwrap_or_else(PoisonError::into_inner);
+    STATE.kind.load(SeqCst) != Kind::Launched || spool.is_some() || registration::has_started()
+}
+
+/// Ends a session that makes way. With `State::life` held.
+fn end_what_makes_way() -> Result<(), Status> {
+    if !is_on() {
+        return Ok(());
+    }
+    wait_while(&[Phase::Starting], LEAVE);
+    if is_kept() {
+        return Err(Status::CONFIGURATION_LOCKED);
+    }
+    let asked = STATE
+        .command
+        .compare_exchange(Command::Run, Command::MakeWay, SeqCst, SeqCst);
+    changes::wake();
+    if asked.is_ok() && wait_while(&[Phase::Starting, Phase::Watching, Phase::On], LEAVE) {
+        Ok(())
+    } else {
+        Err(Status::CONFIGURATION_LOCKED)
     }
 }
 
@@ -192,6 +263,7 @@ pub fn detach() -> Result<(), Status> {
     STATE.command.store(Command::Detach, SeqCst);
     changes::wake();
     if wait_while(&[Phase::Starting, Phase::On, Phase::Stopped], DETACH) {
+        launch_alone();
         Ok(())
     } else {
         Err(Status::ERROR)
@@ -205,15 +277,37 @@ pub fn detach() -> Result<(), Status> {
 /// The calling thread does the set-up: it may be inside a `dlopen` and hold a lock for which the
 /// worker would wait.
 pub fn launch() {
-    if is_child() || !(registration::has_started() || context::any_active()) {
-        return;
-    }
+    // What stands in the way is no failure of whoever calls this: a context that runs is served later.
+    let _ = try_launch();
+}
+
+/// [`launch`].
+///
+/// # Errors
+/// [`Status::CONFIGURATION_LOCKED`] when another build of this library has a session in this process, so that nothing
+/// is recorded.
+fn try_launch() -> Result<(), Status> {
     let Some(_life) = life(Duration::ZERO) else {
-        return;
+        return Ok(());
     };
-    if is_on() || changes::is_served() || prepare(Kind::Launched).is_err() {
-        return;
+    launch_locked()
+}
+
+/// [`launch`], with `State::life` held.
+fn launch_alone() {
+    let _ = launch_locked();
+}
+
+fn launch_locked() -> Result<(), Status> {
+    if is_child()
+        || !(registration::has_started() || context::any_active())
+        || STATE.has_guest.load(SeqCst)
+        || is_on()
+        || changes::is_served()
+    {
+        return Ok(());
     }
+    prepare(Kind::Launched)?;
     if gate::is_search_requested() || tables::find().is_any() {
         STATE.phase.store(Phase::Starting, SeqCst);
         set_up_here();
@@ -224,6 +318,7 @@ pub fn launch() {
         finish(Command::Detach);
         give_up();
     }
+    Ok(())
 }
 
 /// Sets a launched session up, on the calling thread. Afterwards it is on, or it has ended.
@@ -240,15 +335,20 @@ fn set_up_here() {
 }
 
 /// A tool started a context. Where no session is on, one begins with it in a process that was started with the tool.
-pub fn context_started() {
+///
+/// # Errors
+/// [`Status::CONFIGURATION_LOCKED`] when another build of this library has a session in this process: the context would
+/// get nothing.
+pub fn context_started() -> Result<(), Status> {
     // Inside a tool's `initialize` it is too early; the caller of that calls `launch` after it.
     if !changes::is_worker()
         && !is_on()
         && !changes::is_served()
         && registration::is_initialized() == 1
     {
-        launch();
+        try_launch()?;
     }
+    Ok(())
 }
 
 /// The library was loaded. In a process that is started under the profiler, the tools are found and
@@ -381,7 +481,11 @@ fn make_thread(kind: Kind) -> Result<(), Status> {
             give_up();
         }
     };
-    quiet_thread(THREAD_NAME, STACK, body).map_err(|_| Status::OUT_OF_RESOURCES)
+    let name = match kind {
+        Kind::Launched => LOCAL_NAME,
+        _ => SOLE_NAME,
+    };
+    quiet_thread(name, STACK, body).map_err(|_| Status::OUT_OF_RESOURCES)
 }
 
 /// The session is over.
@@ -438,6 +542,14 @@ fn serve(kind: Kind) {
     }
     changes::become_worker();
     changes::serve(true);
+    if registration::has_started() {
+        let mut name = [0_u8; 16];
+        for (to, from) in name.iter_mut().zip(SOLE_NAME.bytes()) {
+            *to = from;
+        }
+        // SAFETY: a NUL-terminated name, for the calling thread.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
     let set_up = match kind {
         Kind::Launched => Ok(()),
         _ => set_up(kind).inspect(|()| set_state(Phase::On)),
@@ -511,7 +623,7 @@ fn set_up(kind: Kind) -> Result<(), Status> {
     }
     let spool = *STATE.spool.lock().unwrap_or_else(PoisonError::into_inner);
     let applied = collect::with(|collection| {
-        collection.begin(spool);
+        collection.begin(spool, false);
         collection.apply()
     });
     if let Some(why) = applied.err() {

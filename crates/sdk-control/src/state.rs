@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub becomes: AtomicBool,
     /// Status of a set-up that failed.
     pub failure: AtomicI32,
+    /// A session with an attacher is about to begin, or is on: the process's own tools are served by it.
+    pub has_guest: AtomicBool,
     /// Begin and end, one at a time.
     pub life: Mutex<()>,
     /// The spool that a tool of ours reads.
@@ -86,6 +88,7 @@ impl State {
             kind: AtomicEnum::new(),
             becomes: AtomicBool::new(false),
             failure: AtomicI32::new(0),
+            has_guest: AtomicBool::new(false),
             life: Mutex::new(()),
             spool: Mutex::new(None),
             signal_limit: AtomicU64::new(SIGNAL_LIMIT),

@@ -3,13 +3,13 @@
 //!
 //! How it came here, and where it waits between sessions, is `midair-guest`'s.
 
-use crate::{capi, collect, gate};
-use midair_guest::{Refused, VerifiedFd, Work, descriptor_path, now};
+use crate::{capi, collect, gate, local};
+use midair_guest::{Kept, Refused, VerifiedFd, Work, descriptor_path, now};
 use midair_record::boot::BootBlock;
 use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome};
-use midair_sdk_api::{changes, notes, registration, setting};
-use midair_settings::{Settings, TOOLS_BY_NAME};
+use midair_sdk_api::{changes, context, notes, registration, setting};
+use midair_settings::{MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
 
@@ -18,6 +18,43 @@ use std::ffi::{CStr, c_void};
 struct Worker {
     /// Tools loaded so far, by the identity that the attacher gave them.
     tools: HashMap<u64, Tool>,
+    /// What the last session that began was to record.
+    recorded: Option<Vec<(String, String)>>,
+}
+
+/// The settings by which a session differs from another one in what it records. Where and how
+/// results are written is the attacher's own affair.
+fn recorded(settings: &Settings) -> Vec<(String, String)> {
+    const ELSEWHERE: [&str; 4] = [
+        "ROCPROF_OUTPUT_",
+        "ROCPROF_ATTACH_",
+        STRICT_REATTACH,
+        MAX_BYTES,
+    ];
+    let kept = settings
+        .iter()
+        .filter(|(name, _)| !ELSEWHERE.iter().any(|part| name.starts_with(part)));
+    let mut all: Vec<_> = kept
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    all.sort();
+    all
+}
+
+/// Refuses settings that differ from those of the last session, for who asked for that.
+fn refuse_changes(
+    before: Option<&Vec<(String, String)>>,
+    now: &[(String, String)],
+) -> Result<(), Refused> {
+    let Some(before) = before.filter(|before| before.as_slice() != now) else {
+        return Ok(());
+    };
+    let added = now.iter().find(|setting| !before.contains(setting));
+    let removed = || before.iter().find(|setting| !now.contains(setting));
+    let name = added.or_else(removed).map_or("one", |(name, _)| name);
+    Err(Refused::from(format!(
+        "it was attached to before with other settings ({name} differs), and --strict-reattach ({STRICT_REATTACH}) is set"
+    )))
 }
 
 /// A loaded tool.
@@ -40,6 +77,14 @@ impl Work for Worker {
         crate::forked::reset_after_fork();
     }
 
+    fn make_way(&mut self) -> Result<(), Kept> {
+        local::make_way().map_err(|_| Kept)
+    }
+
+    fn go_on(&mut self) {
+        local::go_on();
+    }
+
     fn entered(&mut self) {
         changes::become_worker();
         registration::discover::entered_by_engine();
@@ -50,6 +95,8 @@ impl Work for Worker {
     }
 
     fn set_up(&mut self, area: Area, offer: &Offer, tools: Vec<VerifiedFd>) -> Result<(), Refused> {
+        // The thread of a session that made way was the worker meanwhile.
+        changes::become_worker();
         changes::serve(true);
         let settings =
             Settings::decode(&area.settings()).map_err(|error| format!("the settings: {error}"))?;
@@ -58,12 +105,18 @@ impl Work for Worker {
             .into_iter()
             .map(str::to_owned)
             .collect();
+        let recorded = recorded(&settings);
+        if settings.is_on(STRICT_REATTACH) {
+            refuse_changes(self.recorded.as_ref(), &recorded)?;
+        }
         setting::publish(settings);
-        collect::with(|collection| collection.begin(Some(area)));
+        let goes_on = context::any_active();
+        collect::with(|collection| collection.begin(Some(area), goes_on));
         // Tools start their contexts one by one; the collection begins once, with all of them, so
         // that every domain of the trace begins at the same moment.
         self.attach_tools(offer, tools, &named)?;
         collect::with(|collection| collection.apply())?;
+        self.recorded = Some(recorded);
         Ok(())
     }
 
@@ -173,5 +226,38 @@ extern "C" fn handle_exit() {
     if midair_sdk_hot::probe::generation() != 0 {
         gate::set_process_leaves();
         gate::wait_for_stop(gate::LEAVE_LIMIT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_recorded_counts_as_changed() {
+        let settings = |pairs: &[(&str, &str)]| {
+            let mut settings = Settings::new();
+            for (name, value) in pairs {
+                settings.set(*name, *value);
+            }
+            recorded(&settings)
+        };
+        let kernels = ("ROCPROF_KERNEL_TRACE", "1");
+        let first = settings(&[kernels, ("ROCPROF_OUTPUT_PATH", "/a")]);
+        let same = settings(&[
+            kernels,
+            ("ROCPROF_OUTPUT_PATH", "/b"),
+            (STRICT_REATTACH, "1"),
+        ]);
+        let more = settings(&[kernels, ("ROCPROF_HIP_RUNTIME_API_TRACE", "1")]);
+        assert_eq!(refuse_changes(None, &more), Ok(()));
+        assert_eq!(refuse_changes(Some(&first), &same), Ok(()));
+        for (before, now) in [(&first, &more), (&more, &first)] {
+            let text = refuse_changes(Some(before), now).unwrap_err().text;
+            assert!(
+                text.contains("ROCPROF_HIP_RUNTIME_API_TRACE differs"),
+                "{text}"
+            );
+        }
     }
 }

@@ -191,6 +191,13 @@ impl Looked {
             std::thread::sleep(CLEARING / 20);
             approach = approach_to(request.pid)?;
         }
+        // What would be refused inside is refused before anything is touched.
+        if let Ok(look) = &approach.inspection
+            && let Some(own) = look.recorder
+            && !own.makes_way
+        {
+            return Err(explain::kept(request.pid, Some(own.tid)));
+        }
         let (platform, other) =
             runtime::detect(&approach, options)?.ok_or_else(|| explain::not_gpu(request.pid))?;
         // Missing libraries are reported before anything else about the process.

@@ -202,6 +202,7 @@ fn process_checks(
     }
     if let Some(look) = look {
         entry::agent(request.pid, look, lines);
+        entry::recorder(request.pid, look, lines);
         entry::listener(look, lines);
         entry::threads(look, lines);
     }

@@ -3,8 +3,9 @@
 //! Both matches name every variant, so that a new one cannot be forgotten here.
 
 use midair_failure::{Failure, Kind};
-use midair_inject::{Approach, EnterError, Refusal};
-use midair_procinfo::Pid;
+use midair_inject::{Approach, EnterError, Inspection, Refusal};
+use midair_procinfo::{Pid, Tid};
+use midair_record::boot::ENTRY;
 
 /// Why a process cannot be entered, as far as an inspection tells.
 pub(crate) fn refused(refusal: &Refusal) -> Failure {
@@ -82,6 +83,13 @@ pub(crate) fn refused(refusal: &Refusal) -> Failure {
 /// its sentence also says why the listener did not serve.
 pub(crate) fn not_entered(approach: &Approach, error: &EnterError) -> Failure {
     match (error, &approach.inspection) {
+        (EnterError::Boot { errno, .. }, Ok(look)) if *errno == libc::EBUSY => {
+            let copies = sdks(look).join(" and ");
+            held(
+                look.pid,
+                &format!("by another build of midair's libraries: {copies} is in it"),
+            )
+        }
         (EnterError::ListenerUnusable { why }, Err(refusal)) => {
             let mut failure = refused(refusal);
             failure.what = format!("{}; {why}", failure.what);
@@ -118,10 +126,12 @@ pub(crate) fn failed(pid: Pid, error: &EnterError) -> Failure {
         EnterError::Engine { source, .. } if source.errno() == Some(libc::EPERM) => {
             return busy(pid, "another tracer holds a thread of it at the moment");
         }
-        // Our library says so where another copy of it is at work.
+        // Our library says so where another build of it is at work, or a session of its own that does
+        // not make way.
         EnterError::Boot { errno, .. } if *errno == libc::EBUSY => {
-            return busy(pid, "by another copy of midair");
+            return held(pid, "by another build of midair's libraries");
         }
+        EnterError::Boot { errno, .. } if *errno == libc::EALREADY => return kept(pid, None),
         // Limits that were not checked, or that were met meanwhile. What was begun is undone.
         EnterError::ThreadRefused { errno } if *errno == libc::EAGAIN => (
             Kind::NoHeadroom,
@@ -184,6 +194,45 @@ pub(crate) fn not_gpu(pid: Pid) -> Failure {
         format!("process {pid} has no HIP, HSA or CUDA runtime loaded"),
     )
     .hint("is it the right process? A launcher often runs the work in a child: see ps --forest")
+}
+
+/// The copies of our SDK that a process has loaded by itself, each by its path.
+pub(crate) fn sdks(look: &Inspection) -> Vec<String> {
+    let modules = &look.modules;
+    let named = modules
+        .list
+        .iter()
+        .enumerate()
+        .filter(|(_, module)| module.file_name().starts_with(b"librocprofiler-sdk.so"));
+    let ours = named.filter(|(index, _)| {
+        let exported = modules
+            .load(*index)
+            .and_then(|loaded| loaded.elf.exported([ENTRY]));
+        matches!(exported, Ok([Some(_)]))
+    });
+    ours.map(|(_, module)| midair_procinfo::show(&module.path))
+        .collect()
+}
+
+/// A session without an attacher has the process, and does not make way. `tid`: its thread.
+pub(crate) fn kept(pid: Pid, tid: Option<Tid>) -> Failure {
+    let thread = tid.map_or_else(String::new, |tid| format!(" (thread {tid})"));
+    Failure::new(
+        Kind::Busy,
+        format!(
+            "process {pid} is recorded already{thread}: it was started under the profiler (midair run, rocprofv3 -- PROGRAM), or another program attached through its register library"
+        ),
+    )
+    .hint("that session ends with the process, or with the detach of that program; then try again")
+}
+
+/// Another library of ours has the process.
+fn held(pid: Pid, by: &str) -> Failure {
+    Failure::new(
+        Kind::Busy,
+        format!("process {pid} is recorded already, {by}"),
+    )
+    .hint("end that profiler, or let both use the same build of midair")
 }
 
 /// The process is attached already; `state` says by whom, or what that session is doing.

@@ -129,6 +129,11 @@ fn check_cuda(look: &Inspection) -> Result<(), Failure> {
 fn entry_path(approach: &Approach) -> Result<&'static str, Failure> {
     let look = approach.inspection.as_ref().ok();
     let agent = look.and_then(|look| look.worker.as_ref());
+    if let Some(own) = look.and_then(|look| look.recorder)
+        && !own.makes_way
+    {
+        return Err(explain::kept(approach.pid, Some(own.tid)));
+    }
     match agent {
         Some(agent) if !agent.is_parked() => Err(explain::busy(approach.pid, agent.state())),
         _ if approach.endpoint.is_some() => Ok("listener's socket"),

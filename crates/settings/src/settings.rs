@@ -48,12 +48,15 @@ pub const CUPTI: &str = "MIDAIR_CUPTI";
 pub const MAX_BYTES: &str = "MIDAIR_MAX_BYTES";
 /// The same where nothing is said: some forty million records.
 pub const DEFAULT_MAX_BYTES: u64 = 4 << 30;
+/// Other settings than those of the last attach to a process are refused (a switch).
+pub const STRICT_REATTACH: &str = "MIDAIR_STRICT_REATTACH";
 /// Settings without a name of AMD's.
-pub const OURS: [&str; 4] = [
+pub const OURS: [&str; 5] = [
     CUDA_RUNTIME_API_TRACE,
     CUDA_DRIVER_API_TRACE,
     CUPTI,
     MAX_BYTES,
+    STRICT_REATTACH,
 ];
 
 /// Whether a variable of the attacher's environment travels with an attach: those that begin with `ROCP`,

@@ -43,5 +43,7 @@ word_enum! {
         Leave = 2,
         /// Stop and end the tools: the asking thread cannot, it is inside a signal handler.
         Finish = 3,
+        /// Stop; a session that an attacher offers goes on with the contexts that run.
+        MakeWay = 4,
     }
 }

@@ -1,7 +1,7 @@
 //! The entry path that an attach would take.
 
 use super::Lines;
-use crate::explain::{busy, not_entered, not_gpu};
+use crate::explain::{busy, kept, not_entered, not_gpu, sdks};
 use midair_inject::{Approach, Grade, Inspection, Options, survey};
 use midair_procinfo::Pid;
 
@@ -18,6 +18,26 @@ pub(super) fn agent(pid: Pid, look: &Inspection, lines: &mut Lines) {
             ),
         ),
         Some(agent) => lines.fail(NAME, busy(pid, agent.state())),
+    }
+}
+
+/// A session that the process has without an attacher.
+pub(super) fn recorder(pid: Pid, look: &Inspection, lines: &mut Lines) {
+    const NAME: &str = "own session";
+    let by = match sdks(look).as_slice() {
+        [] => String::new(),
+        paths => format!(", through {}", paths.join(" and ")),
+    };
+    match look.recorder {
+        None => lines.pass(NAME, "none: no profiler of the process itself uses our SDK"),
+        Some(own) if own.makes_way => lines.note(
+            NAME,
+            format!(
+                "a profiler of the process itself records (thread {}{by}): an attach shares the records with it",
+                own.tid
+            ),
+        ),
+        Some(own) => lines.fail(NAME, kept(pid, Some(own.tid))),
     }
 }
 

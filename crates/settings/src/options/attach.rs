@@ -99,6 +99,17 @@ pub(super) const OPTIONS: &[Opt] = &[
     )
     .front(Front::Rocprofv3),
     Opt::new(
+        "strict-reattach",
+        Attach,
+        Shape::Flag,
+        Sets::Switch("MIDAIR_STRICT_REATTACH"),
+        "Refuse a process that was attached to before with other settings",
+    )
+    .more(
+        "As AMD's attach does, which configures its tool once. Without it, each attach records what it asks for. Where results are written \
+         may always differ.",
+    ),
+    Opt::new(
         "tree",
         Attach,
         Shape::Number { name: "PID", min: 1, max: u32::MAX as u64 },

@@ -1,0 +1,209 @@
+//! Two profilers in one process: midair attaches, and the program has a profiler of its own that
+//! uses our SDK (`tests/c/client_proton.c`, with Proton's calls). Both record what happens while
+//! both are on, in either order, and whichever ends first. Who keeps the process for itself is
+//! named, and the other one is refused with a status.
+
+use midair_tests::Result;
+use midair_tests::attacher::{Attacher, Traced};
+use midair_tests::client::ClientHost;
+use midair_tests::lab::Lab;
+use midair_tests::stage::run_staged;
+use midair_tests::table::Csv;
+use midair_tests::target::{PATIENCE, until};
+use serde_json::Value;
+
+fn attach(host: &ClientHost) -> Result<Attacher> {
+    Attacher::start(host.pid(), &["--kernel-trace", "--hip-runtime-trace"])
+}
+
+/// Rows of the kernels' file, each with times and a name.
+fn kernels(traced: &Traced) -> Result<u64> {
+    let rows = Csv::read(&traced.file("kernel_trace.csv"))?.rows;
+    for row in &rows {
+        let (start, end) = (
+            Csv::number(row, "Start_Timestamp")?,
+            Csv::number(row, "End_Timestamp")?,
+        );
+        assert!(0 < start && start < end, "{row:?}");
+        assert!(row["Kernel_Name"].contains("vadd"), "{row:?}");
+    }
+    Ok(rows.len() as u64)
+}
+
+/// Waits until the client has the records of so many kernels and launches, and checks that it has
+/// no others.
+fn client_has(host: &mut ClientHost, expected: u64) -> Result<()> {
+    until(&format!("{expected} kernels of the client"), || {
+        assert_eq!(host.client("flush")?, 0);
+        Ok(host.count()?["kernels"] >= expected)
+    })?;
+    let count = host.count()?;
+    for what in ["kernels", "named", "enters", "exits"] {
+        assert_eq!(count[what], expected, "{what}: {count:?}");
+    }
+    assert_eq!((count["failed"], count["wrong"]), (0, 0), "{count:?}");
+    Ok(())
+}
+
+/// The doctor's check of a name, and whether it says that an attach would be possible.
+fn doctor(host: &ClientHost, name: &str) -> Result<(Value, bool)> {
+    let exit = run_staged(
+        "midair",
+        &["doctor", &host.pid().to_string(), "--json"],
+        PATIENCE,
+    )?;
+    let told: Value = serde_json::from_str(&exit.stdout.join("\n"))?;
+    let checks = told["checks"].as_array().ok_or("there are checks")?;
+    let check = checks.iter().find(|check| check["name"] == name);
+    Ok((
+        check.ok_or(format!("no check {name}: {told:#}"))?.clone(),
+        told["attachable"] == true,
+    ))
+}
+
+#[test]
+fn a_profiler_that_begins_while_midair_is_attached() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    // Midair leaves first, or the other profiler does.
+    for midair_first in [true, false] {
+        let command = ClientHost::command(&lab)?.log_name(&format!("log-{midair_first}"));
+        let mut host = ClientHost::start(&lab, command)?;
+        let attacher = attach(&host)?;
+        host.round(3)?;
+        host.load(&lab, "proton")?;
+        host.round(2)?;
+        assert_eq!(host.client("start")?, 0);
+        host.round(7)?;
+        client_has(&mut host, 7)?;
+        let mut all = 12;
+        if midair_first {
+            let traced = attacher.detach()?.code(0)?;
+            assert_eq!(kernels(&traced)?, all);
+            // Its own session begins when ours is over: launches from then on are its own to see.
+            until("the client's own session", || {
+                Ok(doctor(&host, "own session")?.0["status"] == "note")
+            })?;
+            host.round(5)?;
+            client_has(&mut host, 12)?;
+        } else {
+            assert_eq!(host.client("stop")?, 0);
+            host.round(4)?;
+            all += 4;
+            client_has(&mut host, 7)?;
+            let traced = attacher.detach()?.code(0)?;
+            assert_eq!(kernels(&traced)?, all);
+        }
+        // And once more.
+        let attacher = attach(&host)?;
+        host.round(6)?;
+        assert_eq!(kernels(&attacher.detach()?.code(0)?)?, 6);
+        client_has(&mut host, if midair_first { 18 } else { 7 })?;
+        host.quit()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_attach_while_another_profiler_records() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    for midair_first in [true, false] {
+        let command = ClientHost::command(&lab)?.log_name(&format!("log-{midair_first}"));
+        let mut host = ClientHost::start(&lab, command)?;
+        host.load(&lab, "proton")?;
+        assert_eq!(host.client("start")?, 0);
+        host.round(5)?;
+        client_has(&mut host, 5)?;
+        let (own, attachable) = doctor(&host, "own session")?;
+        assert!(attachable && own["status"] == "note", "{own:#}");
+        assert!(
+            own["found"].as_str().is_some_and(
+                |found| found.contains("librocprofiler-sdk.so") && found.contains("shares")
+            ),
+            "{own:#}"
+        );
+        let attacher = attach(&host)?;
+        host.round(7)?;
+        client_has(&mut host, 12)?;
+        if midair_first {
+            assert_eq!(kernels(&attacher.detach()?.code(0)?)?, 7);
+            until("the client's own session", || {
+                Ok(doctor(&host, "own session")?.0["status"] == "note")
+            })?;
+            host.round(3)?;
+            client_has(&mut host, 15)?;
+            assert_eq!(host.client("stop")?, 0);
+        } else {
+            assert_eq!(host.client("stop")?, 0);
+            host.round(3)?;
+            client_has(&mut host, 12)?;
+            assert_eq!(kernels(&attacher.detach()?.code(0)?)?, 10);
+        }
+        host.quit()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_profiler_that_is_merely_loaded_keeps_nobody_out() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let mut host = ClientHost::start(&lab, ClientHost::command(&lab)?)?;
+    host.load(&lab, "proton")?;
+    // All that the doctor says fits together: the attach works.
+    assert!(doctor(&host, "worker thread")?.1);
+    assert_eq!(doctor(&host, "worker thread")?.0["status"], "pass");
+    for _ in 0..2 {
+        let attacher = attach(&host)?;
+        host.round(4)?;
+        assert_eq!(kernels(&attacher.detach()?.code(0)?)?, 4);
+    }
+    let count = host.count()?;
+    assert_eq!((count["kernels"], count["failed"]), (0, 0), "{count:?}");
+    // The names that it keeps for later are there.
+    assert!(count["symbols"] > 0, "{count:?}");
+    host.quit()
+}
+
+#[test]
+fn a_program_under_the_profiler_is_named_as_such() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let stage = lab.stage()?;
+    let files = lab.inside(lab.scratch())?;
+    let launcher = format!("{stage}/bin/rocprofv3");
+    let words = [
+        launcher.as_str(),
+        "--kernel-trace",
+        "-f",
+        "csv",
+        "-d",
+        &files,
+        "-o",
+        "own",
+        "--",
+    ];
+    let mut host = ClientHost::start(&lab, ClientHost::command(&lab)?.under(&words))?;
+    host.round(2)?;
+    let pid = host.pid().to_string();
+    let (own, attachable) = doctor(&host, "own session")?;
+    assert!(!attachable && own["status"] == "fail", "{own:#}");
+    assert_eq!(doctor(&host, "worker thread")?.0["status"], "pass");
+    let exit = run_staged("rocprofv3", &["--pid", &pid, "--hip-trace"], PATIENCE)?;
+    assert_eq!(exit.status.code(), Some(15), "{exit}");
+    let said = exit.stderr.join(" ");
+    assert!(
+        said.contains("started under the profiler") && !said.contains("lease"),
+        "{exit}"
+    );
+    host.round(3)?;
+    host.quit()?;
+    let rows = Csv::read(&lab.scratch().join("own_kernel_trace.csv"))?.rows;
+    assert_eq!(rows.len(), 5);
+    Ok(())
+}

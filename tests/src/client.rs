@@ -1,0 +1,133 @@
+//! A HIP program (`tests/c/client_host.c`) with a client of the SDK in it that makes the calls of a
+//! known tool (`tests/c/client_*.c`).
+
+use crate::Result;
+use crate::caller::assignments;
+use crate::compile;
+use crate::lab::{Lab, LabCommand, LabTarget};
+use crate::stage::stage;
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+
+/// The program, at work.
+pub struct ClientHost {
+    target: LabTarget,
+    stage: String,
+}
+
+impl ClientHost {
+    /// The program, not started yet. It finds our libraries.
+    ///
+    /// # Errors
+    /// When it does not compile, or there is no stage.
+    pub fn command(lab: &Lab) -> Result<LabCommand<'_>> {
+        let (program, kernels) = (lab.program("client_host")?, lab.kernels()?);
+        let libs = format!("{}/lib", lab.stage()?);
+        Ok(lab.run(&program).arg(kernels).libs(&libs))
+    }
+
+    /// Starts it and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not come so far.
+    pub fn start(lab: &Lab, command: LabCommand<'_>) -> Result<ClientHost> {
+        let mut target = command.spawn()?;
+        target.expect("ready")?;
+        let stage = lab.stage()?;
+        Ok(ClientHost { target, stage })
+    }
+
+    /// Has it load the client `tests/c/client_NAME.c`, which configures itself.
+    ///
+    /// # Errors
+    /// When that does not compile or load.
+    pub fn load(&mut self, lab: &Lab, name: &str) -> Result<()> {
+        let client = lab.install(&library(name)?)?;
+        let directory = format!("{}/lib", self.stage);
+        self.send(&format!("load {client} {directory}"))?;
+        self.expect("load")?;
+        Ok(())
+    }
+
+    /// The status of the client's `start`, `stop` or `flush`.
+    ///
+    /// # Errors
+    /// When the program ends instead.
+    pub fn client(&mut self, word: &str) -> Result<i32> {
+        self.send(&format!("client {word}"))?;
+        let line = self.expect(&format!("{word} "))?;
+        Ok(line.split(' ').nth(1).unwrap_or_default().parse()?)
+    }
+
+    /// What the client was given so far.
+    ///
+    /// # Errors
+    /// When the program ends instead.
+    pub fn count(&mut self) -> Result<BTreeMap<String, u64>> {
+        self.send("client count")?;
+        Ok(assignments(&self.expect("count ")?))
+    }
+
+    /// Launches `number` kernels and waits for their end.
+    ///
+    /// # Errors
+    /// When the program ends instead.
+    pub fn round(&mut self, number: u32) -> Result<()> {
+        self.send(&format!("round {number}"))?;
+        self.expect("round")?;
+        Ok(())
+    }
+
+    /// Ends it: it must end well (see [`crate::caller::Caller::quit`]).
+    ///
+    /// # Errors
+    /// How it ended otherwise.
+    pub fn quit(mut self) -> Result<()> {
+        self.send("quit")?;
+        self.expect("done")?;
+        let exit = self.target.target.wait(crate::target::PATIENCE)?;
+        if exit.is_abort_of_amds_model() {
+            return Ok(());
+        }
+        exit.success().map(drop)
+    }
+}
+
+impl Deref for ClientHost {
+    type Target = LabTarget;
+    fn deref(&self) -> &LabTarget {
+        &self.target
+    }
+}
+
+impl DerefMut for ClientHost {
+    fn deref_mut(&mut self) -> &mut LabTarget {
+        &mut self.target
+    }
+}
+
+/// Compiles a client against the staged headers.
+///
+/// # Errors
+/// What the compiler said.
+pub fn library(name: &str) -> Result<PathBuf> {
+    let source = compile::sources().join(format!("client_{name}.c"));
+    let directory = crate::workspace().join("target/test-programs");
+    std::fs::create_dir_all(&directory)?;
+    let target = directory.join(format!("client_{name}.so"));
+    let stage = stage()?;
+    let include = stage.join("include").display().to_string();
+    let lib = stage.join("lib").display().to_string();
+    // Proton and PAPI link nothing: they look the functions up.
+    let sdk: &[&str] = match name {
+        "proton" | "papi" => &[],
+        _ => &["-l:librocprofiler-sdk.so.1"],
+    };
+    let mut flags = vec!["-shared", "-fPIC", "-pthread", "-I", &include, "-L", &lib];
+    flags.extend(sdk);
+    compile::build(&["cc"], &source, &target, &flags, |path| {
+        Ok(path.display().to_string())
+    })?;
+    Ok(target)
+}
