@@ -2,6 +2,7 @@
 //   load LIBRARY ARGUMENT  loads a client (tests/c/client_*.c) and has it begin with ARGUMENT: "load"
 //   client WORDS           has the client do that, which answers itself
 //   round N                N launches, and waits for them: "round N"
+//   module                 loads the kernels anew: "module"
 //   queue                  makes another stream and uses that from now on: "queue"
 //   quit
 #include "hip_kit.h"
@@ -38,6 +39,10 @@ int main(int argc, char **argv) {
       for (unsigned n = 0; n < number; n++) launch_vadd(&kernels, &work, 4);
       HIP(hipStreamSynchronize(work.stream));
       say("round %u", number);
+    } else if (!strcmp(line, "module")) {
+      HIP(hipModuleUnload(kernels.module));
+      kernels = load_kernels(argv[1]);
+      say("module");
     } else if (!strcmp(line, "queue")) {
       HIP(hipStreamDestroy(work.stream));
       HIP(hipStreamCreate(&work.stream));

@@ -149,6 +149,7 @@ fn doctor_inspects_a_gpu_process_without_touching_it() -> Result<()> {
         "table source",
         "other profilers",
         "worker thread",
+        "own session",
         "listener",
         "threads",
         "namespaces",

@@ -7,9 +7,10 @@ use midair_tests::Result;
 use midair_tests::attacher::{Attacher, Traced};
 use midair_tests::client::ClientHost;
 use midair_tests::lab::Lab;
-use midair_tests::stage::run_staged;
+use midair_tests::stage::{run_staged, stage};
 use midair_tests::table::Csv;
 use midair_tests::target::{PATIENCE, until};
+use object::Object;
 use serde_json::Value;
 
 fn attach(host: &ClientHost) -> Result<Attacher> {
@@ -166,6 +167,64 @@ fn a_profiler_that_is_merely_loaded_keeps_nobody_out() -> Result<()> {
     assert_eq!((count["kernels"], count["failed"]), (0, 0), "{count:?}");
     // The names that it keeps for later are there.
     assert!(count["symbols"] > 0, "{count:?}");
+    host.quit()
+}
+
+/// Our SDK with another build id, in a directory of the lab.
+fn another_build(lab: &Lab) -> Result<String> {
+    let mut bytes = std::fs::read(stage()?.join("lib/librocprofiler-sdk.so.1"))?;
+    let id = object::File::parse(bytes.as_slice())?
+        .build_id()?
+        .ok_or("our library has a build id")?
+        .to_vec();
+    let at = bytes
+        .windows(id.len())
+        .position(|window| window == id)
+        .ok_or("the build id is in the file")?;
+    bytes[at] ^= 1;
+    let directory = lab.scratch().join("other");
+    std::fs::create_dir_all(&directory)?;
+    std::fs::write(directory.join("librocprofiler-sdk.so"), bytes)?;
+    lab.inside(&directory)
+}
+
+/// `ROCPROFILER_STATUS_ERROR_CONFIGURATION_LOCKED`.
+const LOCKED: i32 = 16;
+
+/// Two builds know nothing of each other: the later one is refused, by a status that the client
+/// sees, or by a failure that names the library.
+#[test]
+fn two_builds_refuse_each_other_by_name() -> Result<()> {
+    let Some(lab) = Lab::find()? else {
+        return Ok(());
+    };
+    let other = another_build(&lab)?;
+    let mut host = ClientHost::start(&lab, ClientHost::command(&lab)?.log_name("one"))?;
+    let attacher = attach(&host)?;
+    host.load_with(&lab, "proton", &other)?;
+    host.send("client start")?;
+    assert_eq!(
+        host.expect("status ")?,
+        format!("status p_start_context {LOCKED}")
+    );
+    host.expect("start 1")?;
+    host.round(2)?;
+    assert_eq!(kernels(&attacher.detach()?.code(0)?)?, 2);
+    assert_eq!(host.client("start")?, 0);
+    host.round(3)?;
+    until("the client's kernels", || {
+        assert_eq!(host.client("flush")?, 0);
+        Ok(host.count()?["kernels"] == 3)
+    })?;
+    // Now it is the other way round.
+    let pid = host.pid().to_string();
+    let exit = run_staged("rocprofv3", &["--pid", &pid, "--hip-trace"], PATIENCE)?;
+    assert_eq!(exit.status.code(), Some(15), "{exit}");
+    let said = exit.stderr.join(" ");
+    assert!(
+        said.contains("another build") && said.contains("other/librocprofiler-sdk.so"),
+        "{exit}"
+    );
     host.quit()
 }
 

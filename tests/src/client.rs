@@ -43,8 +43,16 @@ impl ClientHost {
     /// # Errors
     /// When that does not compile or load.
     pub fn load(&mut self, lab: &Lab, name: &str) -> Result<()> {
-        let client = lab.install(&library(name)?)?;
         let directory = format!("{}/lib", self.stage);
+        self.load_with(lab, name, &directory)
+    }
+
+    /// The same with the SDK of another directory (as seen in the lab).
+    ///
+    /// # Errors
+    /// As [`ClientHost::load`].
+    pub fn load_with(&mut self, lab: &Lab, name: &str, directory: &str) -> Result<()> {
+        let client = lab.install(&library(name)?)?;
         self.send(&format!("load {client} {directory}"))?;
         self.expect("load")?;
         Ok(())

@@ -501,6 +501,19 @@ pub fn has_started() -> bool {
         .any(|client| client.named && !client.source.is_attachment())
 }
 
+/// Whether a context runs that no attach brought: one of a tool that the process was started with,
+/// or of a profiler of its own.
+pub fn runs_by_itself() -> bool {
+    let state = state::lock();
+    let brought = |client: u32| {
+        registry::index(u64::from(client))
+            .and_then(|index| state.clients.get(index))
+            .is_some_and(|client| client.source.is_attachment())
+    };
+    let mut running = state.contexts.iter().filter(|context| context.active);
+    running.any(|context| !brought(context.client))
+}
+
 /// A caller that names tools one by one begins again once they have been attached.
 fn begin_names() {
     if state::lock().named_used {

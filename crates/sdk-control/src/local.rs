@@ -214,7 +214,7 @@ pub fn go_on() {
     while gate::runtime_leaves() && Instant::now() < end {
         std::thread::sleep(WATCH_TICK);
     }
-    if context::any_active() && !gate::runtime_leaves() && !gate::process_leaves() {
+    if registration::runs_by_itself() && !gate::runtime_leaves() && !gate::process_leaves() {
         launch();
     }
 }
@@ -293,9 +293,11 @@ fn try_launch() -> Result<(), Status> {
     launch_locked()
 }
 
-/// [`launch`], with `State::life` held.
+/// Serves the process's own tools again, with `State::life` held.
 fn launch_alone() {
-    let _ = launch_locked();
+    if registration::runs_by_itself() {
+        let _ = launch_locked();
+    }
 }
 
 fn launch_locked() -> Result<(), Status> {

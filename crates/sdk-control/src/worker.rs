@@ -8,7 +8,7 @@ use midair_guest::{Kept, Refused, VerifiedFd, Work, descriptor_path, now};
 use midair_record::boot::BootBlock;
 use midair_record::offer::Offer;
 use midair_record::spool::{Area, outcome};
-use midair_sdk_api::{changes, context, notes, registration, setting};
+use midair_sdk_api::{changes, notes, registration, setting};
 use midair_settings::{MAX_BYTES, STRICT_REATTACH, Settings, TOOLS_BY_NAME};
 use std::collections::HashMap;
 use std::ffi::{CStr, c_void};
@@ -110,7 +110,7 @@ impl Work for Worker {
             refuse_changes(self.recorded.as_ref(), &recorded)?;
         }
         setting::publish(settings);
-        let goes_on = context::any_active();
+        let goes_on = registration::runs_by_itself();
         collect::with(|collection| collection.begin(Some(area), goes_on));
         // Tools start their contexts one by one; the collection begins once, with all of them, so
         // that every domain of the trace begins at the same moment.

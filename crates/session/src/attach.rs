@@ -149,7 +149,7 @@ impl Session {
                     });
                 };
                 let _undone = entered.withdraw(options);
-                Err(explain::failed(pid, &error).into())
+                Err(explain::not_entered(&approach, &error).into())
             }
         }
     }
