@@ -506,9 +506,10 @@ pub fn has_started() -> bool {
 pub fn runs_by_itself() -> bool {
     let state = state::lock();
     let brought = |client: u32| {
-        registry::index(u64::from(client))
-            .and_then(|index| state.clients.get(index))
-            .is_some_and(|client| client.source.is_attachment())
+        let mut clients = state.clients.iter();
+        clients
+            .find(|it| it.handle == client)
+            .is_some_and(|it| it.source.is_attachment())
     };
     let mut running = state.contexts.iter().filter(|context| context.active);
     running.any(|context| !brought(context.client))

@@ -26,6 +26,15 @@ macro_rules! c_api_calling {
         /// pointers have its types.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> ::std::ffi::c_int {
+            let here = $name as unsafe extern "C-unwind" fn($($type),*) -> ::std::ffi::c_int;
+            if let Some(there) = ::midair_capi_build::copies::elsewhere(here as usize) {
+                // SAFETY: the same function of the same build, in a copy that is never unloaded.
+                let there = unsafe {
+                    ::std::mem::transmute::<usize, unsafe extern "C-unwind" fn($($type),*) -> ::std::ffi::c_int>(there)
+                };
+                // SAFETY: the caller's promise.
+                return unsafe { there($($argument),*) };
+            }
             $crate::capi::calling::status(move || $body)
         }
     )* };
