@@ -65,6 +65,12 @@ const EDGES: &[Edge] = &[
         without: &[],
         suite: false,
     },
+    Edge {
+        package: "midair-sdk-so",
+        test: "arguments",
+        without: &[],
+        suite: false,
+    },
 ];
 
 /// `cargo xtask asan [--all]`.
