@@ -42,6 +42,7 @@ mod samples;
 mod seeds;
 mod signalled;
 mod stand_in;
+mod starting;
 mod starved;
 mod states;
 mod tables;

@@ -36,14 +36,9 @@ impl Starting {
 
     /// After a refusal: waits a moment and returns true where it may be over then.
     pub(crate) fn goes_on(&self, refused: &Failure) -> bool {
-        let passes = match refused.kind {
-            // No runtime yet; no C library yet; another program than a moment ago; a child of
-            // `vfork`, or nothing of it can be read in the middle of an `exec`.
-            Kind::NotGpu | Kind::Libc | Kind::NoProcess | Kind::Enter | Kind::NoParkedThread => {
-                true
-            }
-            _ => false,
-        };
+        // No runtime yet, or no C library yet. Whatever fails after that has begun to enter the process:
+        // one that becomes another program then is another target.
+        let passes = matches!(refused.kind, Kind::NotGpu | Kind::Libc);
         if !passes || Instant::now() + PAUSE > self.until || live(self.pid).is_none() {
             return false;
         }

@@ -43,11 +43,11 @@ pub(super) const OPTIONS: &[Opt] = &[
         Attach,
         Shape::Duration,
         Sets::Nothing,
-        "Wait this long for a process that has not come to its GPU runtime (default: until it is 5s old)",
+        "Wait this long for a process that has no GPU runtime yet",
     )
     .more(
-        "A process that was started a moment ago has no runtime loaded yet; so the default is to wait for it until it is five seconds \
-         old. 0s refuses it at once. With --tree, --all and --name midair watches such processes anyway.",
+        "Without it, a process that was started a moment ago is waited for until it is five seconds old. 0s refuses it at once. With \
+         --tree, --all and --name midair watches such processes anyway.",
     ),
     Opt::new(
         "drain",

@@ -376,7 +376,10 @@ fn what_is_not_built_is_refused_by_name_unless_it_is_off() {
     let period = give(&[("collection-period", &["1:2:3"])]).unwrap_err();
     assert_eq!(
         period,
-        Refusal::Usage("--collection-period is not compatible with attach mode".into())
+        Refusal::NotBuiltNorWithAttach {
+            option: "--collection-period".into(),
+            attach: "--collection-period is not compatible with attach mode",
+        }
     );
 }
 

@@ -1,0 +1,99 @@
+//! A process that is still starting when the attach begins: it is waited for, and not refused for what
+//! it has not done yet.
+
+use midair_tests::Result;
+use midair_tests::lab::LabTarget;
+use midair_tests::stage::command;
+use midair_tests::stand_in::Kit;
+use midair_tests::target::{PATIENCE, Target, run};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A shell that becomes the program when it is told to.
+fn shell(kit: &Kit) -> Result<LabTarget> {
+    let program = kit.program("two_gpus")?;
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "echo shell; read line; exec \"$0\""])
+        .arg(program);
+    let mut target = kit.start_command(shell, "model.log", &[])?;
+    target.expect("shell")?;
+    Ok(target)
+}
+
+fn quit(mut target: LabTarget) -> Result<()> {
+    target.send("work 1")?;
+    target.expect("work")?;
+    target.send("quit")?;
+    target.target.wait(PATIENCE)?.success()?;
+    Ok(())
+}
+
+#[test]
+fn a_young_process_is_waited_for() -> Result<()> {
+    let kit = Kit::new()?;
+    let front: [(&str, &[&str], &str); 3] = [
+        (
+            "rocprofv3",
+            &[
+                "--attach-children",
+                "false",
+                "--attach-duration-msec",
+                "200",
+                "--wait",
+                "60s",
+                "--pid",
+            ],
+            "Attaching to PID",
+        ),
+        (
+            "rocprofv3",
+            &["--attach-duration-msec", "200", "--wait", "60s", "--pid"],
+            "Attaching to PID",
+        ),
+        (
+            "midair",
+            &["attach", "-v", "--wait", "60s", "--duration", "200ms"],
+            "midair: info: attaching",
+        ),
+    ];
+    for (name, words, begun) in front {
+        let mut target = shell(&kit)?;
+        let mut attach = command(name)?;
+        attach
+            .args(words)
+            .arg(target.pid().to_string())
+            .current_dir(kit.scratch());
+        let mut attacher = Target::spawn(attach)?;
+        match name {
+            "midair" => attacher.expect_error(begun)?,
+            _ => attacher.expect(begun)?,
+        };
+        target.send("become the program")?;
+        target.expect("ready")?;
+        attacher.wait(PATIENCE)?.success()?;
+        quit(target)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn without_waiting_it_is_refused_at_once() -> Result<()> {
+    let kit = Kit::new()?;
+    let mut target = shell(&kit)?;
+    for name in ["midair", "rocprofv3"] {
+        let pid = target.pid().to_string();
+        let mut attach = command(name)?;
+        match name {
+            "midair" => attach.args(["attach", "--wait", "0s", &pid]),
+            _ => attach.args(["--wait", "0s", "--pid", &pid]),
+        };
+        let begun = Instant::now();
+        let exit = run(attach, PATIENCE)?;
+        assert_eq!(exit.status.code(), Some(14), "{exit}");
+        assert!(begun.elapsed() < Duration::from_secs(4), "{exit}");
+    }
+    target.send("become the program")?;
+    target.expect("ready")?;
+    quit(target)
+}
