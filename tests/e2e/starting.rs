@@ -85,8 +85,8 @@ fn without_waiting_it_is_refused_at_once() -> Result<()> {
         let pid = target.pid().to_string();
         let mut attach = command(name)?;
         match name {
-            "midair" => attach.args(["attach", "--wait", "0s", &pid]),
-            _ => attach.args(["--wait", "0s", "--pid", &pid]),
+            "midair" => attach.args(["attach", "--wait", "1ms", &pid]),
+            _ => attach.args(["--wait", "1ms", "--pid", &pid]),
         };
         let begun = Instant::now();
         let exit = run(attach, PATIENCE)?;

@@ -46,7 +46,7 @@ pub(super) const OPTIONS: &[Opt] = &[
         "Wait this long for a process that has no GPU runtime yet",
     )
     .more(
-        "Without it, a process that was started a moment ago is waited for until it is five seconds old. 0s refuses it at once. With \
+        "Without it, a process that was started a moment ago is waited for until it is five seconds old. 1ms refuses it at once. With \
          --tree, --all and --name midair watches such processes anyway.",
     ),
     Opt::new(
