@@ -311,8 +311,8 @@ fn configure_alone(source: Source, entry: Entry) -> Result<(), NotConfigured> {
         });
         state.configuring = Some(handle);
     }
-    // SAFETY: the tool's function with its own data.
     let answer = result.initialize.map_or(Ok(0), |initialize| {
+        // SAFETY: the tool's function with its own data.
         call(&[], || unsafe {
             initialize(Some(end_client), result.tool_data)
         })

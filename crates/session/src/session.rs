@@ -105,8 +105,8 @@ impl Prepared {
         })?;
         let records = records.limited(record_limit(&request.settings)?);
         // None is sent where CUDA is recorded: there it is ours that records.
-        let only_others = !(tools.files.is_empty() && tools.names.is_empty())
-            && !tools.files.contains(&install.tool);
+        let none = tools.files.is_empty() && tools.names.is_empty();
+        let only_others = !none && !tools.files.contains(&install.tool);
         let tools = tools
             .files
             .iter()
