@@ -32,6 +32,7 @@ mod mixing;
 mod model_counters;
 mod newer_hsa;
 mod no_entry;
+mod own_tool;
 mod packages;
 mod profiler;
 mod raw_queues;
