@@ -4,9 +4,8 @@
 //! wrappers: it is a fact of the process, which a fork does not change.
 
 use crate::callbacks::Services;
-use crate::callbacks::frame::Frame;
+use crate::callbacks::frame::{Frame, MOST_OUT, Out};
 use crate::callbacks::open_ranges::{Anywhere, Thread};
-use crate::callbacks::out::{MOST as OUT, Out};
 use crate::fork::ForkState;
 use crate::markers::open::{ProcessRanges, Stack};
 use crate::probe::control::Control;
@@ -85,7 +84,7 @@ impl State {
             reported_anywhere: AtomicPtr::new(std::ptr::null_mut()),
             any_reported: AtomicBool::new(false),
             unreported: AtomicU64::new(0),
-            out: [const { AtomicU64::new(0) }; OUT],
+            out: [const { AtomicU64::new(0) }; MOST_OUT],
             any_out: AtomicBool::new(false),
             thrown: Mutex::new(Vec::new()),
             stacks: AtomicPtr::new(std::ptr::null_mut()),

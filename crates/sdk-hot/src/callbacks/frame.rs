@@ -4,12 +4,19 @@ use crate::operations::{Opaque, TracingCallback};
 use midair_abi::records::CorrelationId;
 use midair_lockfree::{AtomicEnum, word_enum};
 use std::cell::UnsafeCell;
+use std::sync::atomic::AtomicU64;
 
 /// Contexts that one call is reported to at most.
 pub const MAX_CONTEXTS: usize = 8;
 /// Words of the largest payload: HSA's (source: api/rocprofiler_sdk.json,
 /// `rocprofiler_callback_tracing_hsa_api_data_t`).
 pub const PAYLOAD: usize = 26;
+/// Contexts that are kept at most whose tool is out ([`super::out`]). A tool of a further one gets
+/// further calls until the worker has put it out.
+pub const MOST_OUT: usize = 64;
+/// Their handles, 0 for none.
+pub(crate) type Out = [AtomicU64; MOST_OUT];
+
 word_enum! {
     /// States of a [`Frame`].
     pub(crate) enum FrameState else Abandoned {

@@ -4,15 +4,7 @@
 
 use crate::state::STATE;
 use midair_tool_call::Thrown;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-
-/// Contexts that are kept at most. A tool of a further one gets further calls until the worker has
-/// put it out.
-pub(crate) const MOST: usize = 64;
-
-/// Their handles, 0 for none.
-pub(crate) type Out = [AtomicU64; MOST];
 
 /// Whether a context gets no calls.
 pub(super) fn is_out(context: u64) -> bool {
