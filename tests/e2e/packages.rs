@@ -75,6 +75,26 @@ fn targets_and_functions_of_the_cmake_packages() -> Result<()> {
             .any(|line| line.contains("100% tests passed")),
         "{exit}"
     );
+    // The schema that the program was handed is one that SQLite takes, twice with other guids.
+    let script = "import sqlite3, sys\n\
+        database = sqlite3.connect(':memory:')\n\
+        database.executescript(open(sys.argv[1]).read())\n\
+        print(*database.execute(\"select tag, value from rocpd_metadata where tag in ('guid', 'schema_version')\"))\n\
+        print(*database.execute('select count(*) from kernels'))\n\
+        print(*database.execute('pragma foreign_keys'))\n";
+    let mut command = Command::new(midair_tests::python()?);
+    command.env_clear().envs(plain_environment());
+    command.args(["-c", script, &format!("{build}/schema.sql")]);
+    let exit = run(command, PATIENCE)?.success()?;
+    assert_eq!(
+        exit.stdout,
+        [
+            "('schema_version', '3.0.3') ('guid', 'a-guid')",
+            "(0,)",
+            "(1,)"
+        ],
+        "{exit}"
+    );
     // A part that there is not is said.
     let other = dir.path().join("other");
     std::fs::create_dir(&other)?;

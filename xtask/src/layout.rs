@@ -56,6 +56,7 @@ pub const PACKAGES: &[&str] = &[
     "midair-register-so",
     "midair-rocattach-so",
     "midair-roctx-so",
+    "midair-rocpd-so",
 ];
 
 /// Everything that is shipped. The names of libraries are their SONAMEs (design 1): cargo cannot make them, since a
@@ -112,6 +113,11 @@ pub const ITEMS: &[Item] = &[
             "libroctx64.so.4",
             "libroctx64.so",
         ],
+    ),
+    library(
+        "librocprofiler_sdk_rocpd.so",
+        "lib/librocprofiler-sdk-rocpd.so.1",
+        &["librocprofiler-sdk-rocpd.so"],
     ),
     library(
         "librocprofiler_sdk_attach.so",

@@ -45,6 +45,7 @@ pub use model::{
     SummaryTo, Trace, Unit,
 };
 pub use record_file::{RecordFile, RecordWriter, WalkError};
+pub use rocpd::{SchemaPart, rocpd_schema};
 pub use summary::check_group;
 
 use job::Job;

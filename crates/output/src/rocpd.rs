@@ -42,6 +42,23 @@ const SCHEMA_VERSION: [(&str, &str); 4] = [
     ("schema_version_patch", "3"),
 ];
 
+pub use schema::{SchemaPart, rocpd_schema};
+
+/// Statements that say in a session's metadata what schema it has.
+fn metadata(guid: &Guid) -> String {
+    let (suffix, guid) = (guid.suffix(), guid.to_string());
+    let own = [("uuid", suffix.as_str()), ("guid", guid.as_str())];
+    SCHEMA_VERSION
+        .into_iter()
+        .chain(own)
+        .map(|(tag, value)| {
+            format!(
+                "INSERT INTO \"rocpd_metadata{suffix}\" (tag, value) VALUES ('{tag}', '{value}');\n"
+            )
+        })
+        .collect()
+}
+
 /// The writer: the file under its temporary name, and a connection to it with a transaction open.
 struct Rocpd {
     file: ReservedFile,

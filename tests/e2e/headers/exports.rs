@@ -19,7 +19,12 @@ const OF_TOOLS: [&str; 3] = [
 
 /// A library, the folders of its headers, and what it exports for other parts of the product, by
 /// names that are looked up.
-const LIBRARIES: [(&str, &[&str], &[&str]); 4] = [
+const LIBRARIES: [(&str, &[&str], &[&str]); 5] = [
+    (
+        "librocprofiler-sdk-rocpd.so.1",
+        &["rocprofiler-sdk-rocpd/"],
+        &[],
+    ),
     ("librocprofiler-sdk.so.1", &["rocprofiler-sdk/"], &[]),
     (
         "librocprofiler-sdk-rocattach.so.1",

@@ -34,6 +34,11 @@ impl Guid {
         Guid(text)
     }
 
+    /// A text in the place of a guid.
+    pub(super) fn named(text: &str) -> Guid {
+        Guid(text.to_owned())
+    }
+
     /// What the names of tables end with: an underscore and the guid with underscores.
     pub(super) fn suffix(&self) -> String {
         format!("_{}", self.0.replace('-', "_"))

@@ -392,9 +392,51 @@ fn references(table: &Table) -> Vec<(&'static str, &'static str)> {
     all
 }
 
+/// A part of the schema of a rocpd file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemaPart {
+    /// The tables of a session.
+    Tables,
+    /// Indexes: there are none.
+    Indexes,
+    /// A view over each table.
+    Views,
+    /// The metadata that says which schema it is.
+    Metadata,
+    /// The views for people and for AMD's tools.
+    DataViews,
+    /// Views that sum up: they are among those.
+    SummaryViews,
+}
+
+/// The statements of a part of one session's schema, with `{{uuid}}` where the ends of names go and
+/// `{{guid}}` where the guid goes.
+pub fn rocpd_schema(part: SchemaPart) -> String {
+    // A guid that no other text holds.
+    const HERE: &str = "@guid@";
+    let guid = Guid::named(HERE);
+    let sql = match part {
+        SchemaPart::Tables => tables(&guid),
+        SchemaPart::Views => views(std::slice::from_ref(&guid)),
+        SchemaPart::DataViews => include_str!("views.sql").to_owned(),
+        SchemaPart::Metadata => super::metadata(&guid),
+        SchemaPart::Indexes | SchemaPart::SummaryViews => "-- Nothing of this kind.\n".to_owned(),
+    };
+    sql.replace(&guid.suffix(), "{{uuid}}")
+        .replace(HERE, "{{guid}}")
+}
+
 /// Statements that make the tables of each session, and the views over all.
 pub(super) fn definition(guids: &[Guid]) -> String {
     let mut sql: String = guids.iter().map(tables).collect();
+    sql.push_str(&views(guids));
+    sql.push_str(include_str!("views.sql"));
+    sql
+}
+
+/// Statements that make a view over each table of the sessions.
+fn views(guids: &[Guid]) -> String {
+    let mut sql = String::new();
     for name in std::iter::once("metadata").chain(TABLES.iter().map(|table| table.name)) {
         let of_each = |guid: &Guid| format!("SELECT * FROM {}", full_name(name, guid));
         let all: Vec<String> = guids.iter().map(of_each).collect();
@@ -405,7 +447,6 @@ pub(super) fn definition(guids: &[Guid]) -> String {
             all.join(" UNION ALL ")
         );
     }
-    sql.push_str(include_str!("views.sql"));
     sql
 }
 
