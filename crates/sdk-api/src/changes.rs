@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// How long a tool's thread waits for the worker.
 pub const LIMIT: Duration = Duration::from_millis(1500);
 /// How long it waits inside a tool's function, for whose return the worker may be waiting.
-const INSIDE_LIMIT: Duration = Duration::from_millis(100);
+const INSIDE_LIMIT: Duration = Duration::from_millis(20);
 
 fn tid() -> u32 {
     // SAFETY: a system call without arguments.
