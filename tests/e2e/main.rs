@@ -41,6 +41,7 @@ mod rocattach_table;
 mod rocpd;
 mod samples;
 mod seeds;
+mod services;
 mod signalled;
 mod stand_in;
 mod starting;

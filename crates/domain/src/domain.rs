@@ -81,6 +81,9 @@ pub enum CallbackTime {
     Around,
     /// When the work is done, on the worker thread.
     Late,
+    /// When the work is asked for, on the thread that asks, and when it is done, where that
+    /// becomes known.
+    Work,
     /// Never: not served yet.
     Never,
 }

@@ -158,6 +158,13 @@ const fn late(kind: i32) -> Option<Callback> {
     })
 }
 
+const fn work(kind: i32) -> Option<Callback> {
+    Some(Callback {
+        kind,
+        told: CallbackTime::Work,
+    })
+}
+
 const fn unserved(kind: i32) -> Option<Callback> {
     Some(Callback {
         kind,
@@ -293,7 +300,7 @@ domains! {
     MEMORY_COPY {
         asked: COPY_TRACE,
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MEMORY_COPY],
-        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_MEMORY_COPY),
+        callback: work(c::ROCPROFILER_CALLBACK_TRACING_MEMORY_COPY),
         number: Some(10),
         activities: &[activity::MEMCPY, activity::MEMCPY2],
         runtimes: BOTH,
@@ -321,7 +328,7 @@ domains! {
     KERNEL_DISPATCH {
         asked: KERNEL_TRACE,
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_KERNEL_DISPATCH],
-        callback: late(c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH),
+        callback: work(c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH),
         number: Some(11),
         activities: &[activity::CONCURRENT_KERNEL],
         runtimes: BOTH,
@@ -349,7 +356,7 @@ domains! {
     SCRATCH_MEMORY {
         asked: RequestedBy::By(&[ask("scratch-memory-trace", c"ROCPROF_SCRATCH_MEMORY_TRACE")]),
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_SCRATCH_MEMORY],
-        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_SCRATCH_MEMORY),
+        callback: work(c::ROCPROFILER_CALLBACK_TRACING_SCRATCH_MEMORY),
         number: Some(12),
         activities: &[],
         runtimes: AMD,
@@ -377,7 +384,7 @@ domains! {
     MEMORY_ALLOCATION {
         asked: ALLOCATION_TRACE,
         buffer_kinds: &[c::ROCPROFILER_BUFFER_TRACING_MEMORY_ALLOCATION],
-        callback: unserved(c::ROCPROFILER_CALLBACK_TRACING_MEMORY_ALLOCATION),
+        callback: work(c::ROCPROFILER_CALLBACK_TRACING_MEMORY_ALLOCATION),
         number: Some(16),
         activities: &[activity::MEMORY2],
         runtimes: BOTH,

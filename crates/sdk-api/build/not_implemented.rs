@@ -9,6 +9,13 @@ use std::fmt::Write;
 /// not implemented; a name that has a body and is missing here does not link.
 const BUILT: &[&str] = &[
     "rocprofiler_assign_callback_thread",
+    "rocprofiler_at_intercept_table_registration",
+    "rocprofiler_configure_external_correlation_id_request_service",
+    "rocprofiler_query_external_correlation_id_request_kind_name",
+    "rocprofiler_configure_pc_sampling_service",
+    "rocprofiler_query_pc_sampling_agent_configurations",
+    "rocprofiler_get_pc_sampling_instruction_not_issued_reason_name",
+    "rocprofiler_get_pc_sampling_instruction_type_name",
     "rocprofiler_at_internal_thread_create",
     "rocprofiler_configure_buffer_tracing_service",
     "rocprofiler_configure_callback_tracing_service",

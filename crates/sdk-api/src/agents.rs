@@ -46,6 +46,20 @@ pub(crate) fn id_of_node(node: u32) -> u64 {
     found.unwrap_or(HANDLE_BASE + u64::from(node))
 }
 
+/// Node and id of every agent that is known.
+pub(crate) fn ids() -> impl Iterator<Item = (u32, u64)> {
+    list().agents.iter().map(|agent| (agent.node_id, agent.id))
+}
+
+/// Whether an agent is a GPU; `None` when there is no such agent.
+pub(crate) fn is_gpu(id: u64) -> Option<bool> {
+    list()
+        .agents
+        .iter()
+        .find(|agent| agent.id == id)
+        .map(|agent| agent.r#type == midair_abi::constants::ROCPROFILER_AGENT_TYPE_GPU)
+}
+
 /// A text that lives for ever.
 fn text(text: &str) -> *const c_char {
     CString::new(text).unwrap_or_default().into_raw()

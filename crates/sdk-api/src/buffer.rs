@@ -18,13 +18,14 @@ use crate::external;
 use crate::late;
 use crate::registration::out::expel_owner;
 use crate::registry::{self, Registry};
+use crate::retirement;
 use crate::state::{self, STATE};
 use crate::status::Status;
 use batch::{Batch, Buffer};
 use midair_abi::constants as c;
 use midair_abi::records::RecordHeader;
 use midair_record::event::{self, Malformed, Record, flag};
-use midair_sdk_hot::callbacks;
+use midair_sdk_hot::callbacks::{self, requests, work};
 use midair_sdk_hot::operations::Opaque;
 use midair_tool_call::call as call_tool;
 use std::cell::Cell;
@@ -188,7 +189,7 @@ enum Begun {
 }
 
 /// A callback that is due is called; nobody waits for it where it has a thread of its own.
-fn call(handle: u64) {
+pub(crate) fn call(handle: u64) {
     let state = state::lock();
     if let Ok(Begun::Here(job)) = begin(state, handle) {
         job.run();
@@ -321,7 +322,12 @@ pub fn deliver(bytes: &[u8]) -> Result<(), Malformed> {
             }
             _ => {
                 deliver_one(&record);
-                late::deliver(&record);
+                let kept = match &record {
+                    Record::Kernel(kernel, _) => work::completed(kernel.dispatch_id),
+                    _ => None,
+                };
+                late::deliver(&record, kept.as_ref());
+                retirement::saw(&record);
             }
         }
         rest = rest.get(size..).unwrap_or_default();
@@ -342,9 +348,12 @@ fn deliver_one(record: &Record<'_>) {
         .zip(contexts.iter())
         .filter(|(_, context)| !context.spool && context.covers(facts.begin))
     {
-        let external = facts
-            .tid
-            .map_or(0, |tid| external::at(handle, u64::from(tid), facts.begin));
+        let pushed = || {
+            facts
+                .tid
+                .map_or(0, |tid| external::at(handle, u64::from(tid), facts.begin))
+        };
+        let external = requests::take(handle, facts.kind, facts.id).unwrap_or_else(pushed);
         for service in &context.services {
             if record_kind(service.kind) != Some(facts.kind)
                 || !service.operations.has(facts.operation)
@@ -378,6 +387,8 @@ struct RecordFacts {
     operation: u32,
     begin: u64,
     timed: bool,
+    /// What the tools that were asked for its external correlation id know it by.
+    id: u64,
     /// Thread whose external correlation ids go with it, as they were at `begin`. Of a copy only the
     /// begin on its engine is known, when the thread may be doing something else.
     tid: Option<u32>,
@@ -419,6 +430,17 @@ impl RecordFacts {
             operation,
             begin,
             timed,
+            id: match record {
+                Record::Api(api, _) => api.correlation,
+                Record::Marker(marker, _) => marker.correlation,
+                Record::Kernel(kernel, _) => kernel.dispatch_id,
+                Record::Copy(copy, _) => requests::mixed(copy.correlation, copy.dst),
+                Record::Allocation(allocation) => {
+                    requests::mixed(allocation.start, u64::from(allocation.tid))
+                }
+                Record::Scratch(scratch) => requests::mixed(scratch.start, u64::from(scratch.tid)),
+                _ => 0,
+            },
             tid: match record {
                 Record::Api(api, _) => Some(api.tid),
                 Record::Marker(marker, _) => Some(marker.tid),

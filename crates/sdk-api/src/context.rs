@@ -8,11 +8,13 @@ use crate::state;
 use crate::status::Status;
 use midair_abi::constants as c;
 use midair_abi::names::{BUFFER_KINDS, CALLBACK_KINDS};
+use midair_domain::kind as kinds;
 use midair_domain::{CallbackTime, KindSet};
-use midair_sdk_hot::callbacks::{self, Service, Services};
+use midair_sdk_hot::callbacks::requests::RequestCallback;
+use midair_sdk_hot::callbacks::{self, Request, Service, Services, requests, work};
 use midair_sdk_hot::clock;
 use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
-use services::{BufferService, CallbackService, CodeObjectService, Context};
+use services::{BufferService, CallbackService, CodeObjectService, Context, RequestService};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::AtomicBool;
@@ -21,6 +23,9 @@ use std::time::Duration;
 /// How long a stop waits for threads that are about to call a tool's function. What they do then
 /// takes nanoseconds; only one without a processor takes longer.
 const SETTLE_LIMIT: Duration = Duration::from_millis(250);
+
+/// Correlation ids that are used no more: records that are made here, not in the target's threads.
+pub(crate) const RETIREMENT: i32 = c::ROCPROFILER_BUFFER_TRACING_CORRELATION_ID_RETIREMENT;
 
 /// The kind of our records that a buffer-tracing kind is made from; `None` when it is not built.
 pub(crate) fn record_kind(tracing_kind: i32) -> Option<u8> {
@@ -49,9 +54,21 @@ pub struct Wanted {
     pub code_objects: bool,
     /// Services whose functions are called on the threads that make the calls.
     pub services: Services,
+    /// Some context wants to know when correlation ids are used no more ([`crate::retirement`]).
+    pub retirement: bool,
 }
 
 impl Wanted {
+    /// What is wanted of a kind, with more operations.
+    fn demand(&mut self, kind: u8, operations: &OperationSet) -> &mut Demand {
+        let demand = self.kinds.entry(kind).or_insert(Demand {
+            operations: OperationSet::NONE,
+            spool: false,
+            deliver: false,
+        });
+        demand.operations.add_all(operations);
+        demand
+    }
     /// The kinds.
     pub fn kinds(&self) -> KindSet {
         self.kinds.keys().copied().collect()
@@ -66,11 +83,51 @@ impl Wanted {
     pub fn delivers(&self) -> bool {
         self.code_objects
             || !self.services.is_empty()
+            || self.retirement
             || self.kinds.values().any(|demand| demand.deliver)
     }
     /// Whether anything is wanted at all.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty() && !self.code_objects && self.services.is_empty()
+    }
+}
+
+/// What a context that writes to the spool wants: records only.
+fn continue_with_spool(context: &Context, wanted: &mut Wanted) {
+    for service in &context.services {
+        if let Some(kind) = record_kind(service.kind) {
+            wanted.demand(kind, &service.operations).spool = true;
+        }
+    }
+}
+
+/// For which kinds a context is asked: those that it named, where it has a service of the kind.
+fn request_of(handle: u64, context: &Context, request: &RequestService) -> Request {
+    let asked = |kind: &u8| {
+        requests::request_kind(*kind)
+            .is_some_and(|kind| request.kinds.is_empty() || request.kinds.contains(&kind))
+    };
+    let stored: KindSet = context
+        .services
+        .iter()
+        .filter_map(|service| record_kind(service.kind))
+        .filter(asked)
+        .collect();
+    let told: KindSet = context
+        .callbacks
+        .iter()
+        .filter_map(|service| {
+            midair_sdk_hot::callbacks::record_kind(service.kind).or(late_kind(service.kind))
+        })
+        .filter(asked)
+        .collect();
+    Request {
+        context: handle,
+        on: context.on,
+        kinds: stored | told,
+        stored,
+        callback: request.callback,
+        data: request.data,
     }
 }
 
@@ -83,48 +140,48 @@ pub fn wanted() -> Wanted {
         .filter(|(_, context)| context.active);
     for (handle, context) in active {
         wanted.code_objects |= context.code_objects.is_some() && !context.spool;
+        if context.spool {
+            continue_with_spool(context, &mut wanted);
+            continue;
+        }
         for service in &context.callbacks {
-            match late_kind(service.kind) {
-                Some(kind) => {
-                    let demand = wanted.kinds.entry(kind).or_insert(Demand {
-                        operations: OperationSet::NONE,
-                        spool: false,
-                        deliver: false,
-                    });
-                    demand.operations.add_all(&service.operations);
-                    demand.deliver = true;
-                }
-                None => {
-                    if !context.spool
-                        && let Some(record_kind) =
-                            midair_sdk_hot::callbacks::record_kind(service.kind)
-                    {
-                        let service = Service {
-                            context: handle,
-                            on: context.on,
-                            operations: service.operations,
-                            callback: service.callback,
-                            data: service.data,
-                        };
-                        wanted.services.add(record_kind, service);
-                    }
+            let told = Service {
+                context: handle,
+                on: context.on,
+                operations: service.operations,
+                callback: service.callback,
+                data: service.data,
+            };
+            if service.kind == c::ROCPROFILER_CALLBACK_TRACING_HIP_STREAM {
+                wanted.services.add_streams(told);
+            } else if let Some(kind) = midair_sdk_hot::callbacks::record_kind(service.kind) {
+                wanted.services.add(kind, told);
+            } else if let Some(kind) = late_kind(service.kind) {
+                wanted.demand(kind, &service.operations).deliver = true;
+                // The completion of a dispatch is told of with its record.
+                let is_told_before = kind != kinds::KERNEL_DISPATCH
+                    || service
+                        .operations
+                        .has(c::ROCPROFILER_KERNEL_DISPATCH_ENQUEUE as u32);
+                if is_told_before && kind != kinds::RUNTIME_INITIALIZATION {
+                    wanted.services.add(kind, told);
                 }
             }
         }
         for service in &context.services {
-            let Some(kind) = record_kind(service.kind) else {
-                continue;
-            };
-            let none = Demand {
-                operations: OperationSet::NONE,
-                spool: false,
-                deliver: false,
-            };
-            let demand = wanted.kinds.entry(kind).or_insert(none);
-            demand.operations.add_all(&service.operations);
-            demand.spool |= context.spool;
-            demand.deliver |= !context.spool;
+            wanted.retirement |= service.kind == RETIREMENT;
+            if let Some(kind) = record_kind(service.kind) {
+                wanted.demand(kind, &service.operations).deliver = true;
+            }
         }
+        if let Some(request) = &context.request {
+            wanted
+                .services
+                .add_request(request_of(handle, context, request));
+        }
+    }
+    if !wanted.services.is_empty() {
+        work::set_agents(crate::agents::ids());
     }
     wanted
 }
@@ -149,6 +206,7 @@ pub fn create() -> Result<u64, Status> {
         services: Vec::new(),
         code_objects: None,
         callbacks: Vec::new(),
+        request: None,
     });
     Ok(state.contexts.len() as u64)
 }
@@ -231,7 +289,8 @@ pub fn is_active(context: u64) -> Result<bool, Status> {
     Ok(state::lock().context(context)?.active)
 }
 
-/// Adds a buffered service to a context. An empty list means every operation.
+/// Adds a buffered service to a context. An empty list means every operation. A kind of a library
+/// that nothing here traces is accepted, and has no records (AMD-065).
 pub fn configure_buffer_tracing(
     context: u64,
     tracing_kind: i32,
@@ -242,7 +301,8 @@ pub fn configure_buffer_tracing(
     state.configuring()?;
     let spool = state.context(context)?.spool;
     let operations = operation_set(BUFFER_KINDS, tracing_kind, operations)?;
-    if record_kind(tracing_kind).is_none() {
+    // As AMD's: there are no such records, only callbacks.
+    if tracing_kind == c::ROCPROFILER_BUFFER_TRACING_HIP_STREAM {
         return Err(Status::NOT_IMPLEMENTED);
     }
     if !(spool && buffer == 0) {
@@ -264,19 +324,18 @@ pub fn configure_buffer_tracing(
     Ok(())
 }
 
-/// The kind of our records whose completion a callback-tracing kind reports, on the worker thread;
-/// `None` when it is not built, or is reported around calls.
+/// The kind of our records for a callback-tracing kind of work or of an event, whose records the
+/// worker thread delivers; `None` when it is not built, or is reported around calls.
 pub(crate) fn late_kind(callback_kind: i32) -> Option<u8> {
     let domain = midair_domain::of_callback_kind(callback_kind)?;
     let is_late = domain
         .callback
-        .is_some_and(|callback| callback.told == CallbackTime::Late);
+        .is_some_and(|callback| matches!(callback.told, CallbackTime::Late | CallbackTime::Work));
     (domain.built && is_late).then_some(domain.kind)
 }
 
-/// Adds a callback service to a context. An empty list means every operation. Served are code
-/// objects, API calls, runtimes, and the completion of dispatches; a tool that asks for the
-/// enqueuing of dispatches by name is refused.
+/// Adds a callback service to a context. An empty list means every operation. A kind of a library
+/// that nothing here traces is accepted, and has no events (AMD-065).
 pub fn configure_callback_tracing(
     context: u64,
     tracing_kind: i32,
@@ -289,14 +348,6 @@ pub fn configure_callback_tracing(
     let context = state.context(context)?;
     let operations = operation_set(CALLBACK_KINDS, tracing_kind, operations)?;
     if tracing_kind != c::ROCPROFILER_CALLBACK_TRACING_CODE_OBJECT {
-        let enqueue = tracing_kind == c::ROCPROFILER_CALLBACK_TRACING_KERNEL_DISPATCH
-            && operations != OperationSet::ALL
-            && operations.has(c::ROCPROFILER_KERNEL_DISPATCH_ENQUEUE as u32);
-        let served = late_kind(tracing_kind).is_some()
-            || midair_sdk_hot::callbacks::record_kind(tracing_kind).is_some();
-        if !served || enqueue {
-            return Err(Status::NOT_IMPLEMENTED);
-        }
         if context.spool {
             return Err(Status::INVALID_ARGUMENT);
         }
@@ -320,6 +371,37 @@ pub fn configure_callback_tracing(
     }
     context.code_objects = Some(CodeObjectService {
         operations,
+        callback,
+        data: Opaque(data),
+    });
+    Ok(())
+}
+
+/// Has a context's tool asked for external correlation ids of these kinds
+/// (`rocprofiler_external_correlation_id_request_kind_t`); none means all.
+///
+/// # Errors
+/// [`Status::CONFIGURATION_LOCKED`] outside of `initialize`, [`Status::CONTEXT_NOT_FOUND`],
+/// [`Status::SERVICE_ALREADY_CONFIGURED`], [`Status::KIND_NOT_FOUND`].
+pub fn configure_external_requests(
+    context: u64,
+    kinds: &[i32],
+    callback: RequestCallback,
+    data: *mut c_void,
+) -> Result<(), Status> {
+    let mut state = state::lock();
+    state.configuring()?;
+    let context = state.context(context)?;
+    let known = c::ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_NONE + 1
+        ..c::ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_LAST;
+    if kinds.iter().any(|kind| !known.contains(kind)) {
+        return Err(Status::KIND_NOT_FOUND);
+    }
+    if context.request.is_some() {
+        return Err(Status::SERVICE_ALREADY_CONFIGURED);
+    }
+    context.request = Some(RequestService {
+        kinds: kinds.to_vec(),
         callback,
         data: Opaque(data),
     });

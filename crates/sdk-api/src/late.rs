@@ -12,10 +12,12 @@ use midair_abi::records::{
     CallbackRecord, CorrelationId, KernelDispatchData, RuntimeInitializationData,
 };
 use midair_record::event::{Record, flag};
+use midair_sdk_hot::callbacks::work::Kept;
 use std::ffi::c_void;
 
-/// Calls the functions of the contexts whose services cover a record.
-pub(crate) fn deliver(record: &Record<'_>) {
+/// Calls the functions of the contexts whose services cover a record. `kept`: what their tools said
+/// when the dispatch was enqueued.
+pub(crate) fn deliver(record: &Record<'_>, kept: Option<&Kept>) {
     match record {
         // An untimed dispatch would be reported as something that it is not.
         Record::Kernel(kernel, _) if kernel.header.flags & flag::UNTIMED == 0 => {
@@ -37,7 +39,7 @@ pub(crate) fn deliver(record: &Record<'_>) {
                     kernel.rung
                 },
             };
-            call.deliver((&raw mut data).cast());
+            call.deliver((&raw mut data).cast(), kept);
         }
         Record::RuntimeInit(runtime) => {
             let mut data = RuntimeInitializationData {
@@ -52,7 +54,7 @@ pub(crate) fn deliver(record: &Record<'_>) {
                 tid: runtime.tid,
                 begin: runtime.time,
             };
-            call.deliver((&raw mut data).cast());
+            call.deliver((&raw mut data).cast(), None);
         }
         _ => {}
     }
@@ -67,7 +69,7 @@ struct Event {
 }
 
 impl Event {
-    fn deliver(&self, payload: *mut c_void) {
+    fn deliver(&self, payload: *mut c_void, kept: Option<&Kept>) {
         let services: Vec<(u64, CallbackService)> = {
             let state = state::lock();
             let contexts = (1..).zip(&state.contexts).filter(|(_, context)| {
@@ -94,7 +96,9 @@ impl Event {
                 thread_id: u64::from(self.tid),
                 correlation_id: CorrelationId {
                     internal: self.correlation,
-                    external: external::at(context, u64::from(self.tid), self.begin),
+                    external: kept
+                        .and_then(|kept| kept.external(context))
+                        .unwrap_or_else(|| external::at(context, u64::from(self.tid), self.begin)),
                     ancestor: 0,
                 },
                 kind: self.kind,
@@ -102,7 +106,7 @@ impl Event {
                 phase: c::ROCPROFILER_CALLBACK_PHASE_NONE,
                 payload,
             };
-            let mut user_data = 0;
+            let mut user_data = kept.map_or(0, |kept| kept.user_data(context));
             let user_data = &raw mut user_data;
             // SAFETY: the tool gave us this function for such calls; the payload outlives the call.
             let called = midair_tool_call::call(&[], || unsafe {

@@ -4,8 +4,10 @@ use crate::agents::list::List;
 use crate::callback_thread::handle::Listener;
 use crate::code_object::loaded::Loaded;
 use crate::external::stack::Stack;
+use crate::intercept::Interceptor;
 use crate::registration::search::Search;
 use crate::registry::Registry;
+use crate::retirement::Waiting;
 use crate::setting::store::Store;
 use midair_lockfree::AtomicEnum;
 use midair_sdk_hot::fork::ForkState;
@@ -49,6 +51,11 @@ pub(crate) struct State {
     /// External correlation ids by context and thread, and whether a tool has pushed any.
     pub external: Mutex<Option<HashMap<(u64, u64), Stack>>>,
     pub external_used: AtomicU64,
+    /// Correlation ids that wait for their retirement, and whether that is wanted.
+    pub retirement: Mutex<Option<Waiting>>,
+    pub follows_ids: AtomicBool,
+    /// Tools' functions that get runtimes' tables ([`crate::intercept`]).
+    pub interceptors: Mutex<Vec<Interceptor>>,
     /// Tools' functions that are called when a thread is made.
     pub listeners: Mutex<Vec<Listener>>,
     /// `hsa_agent_t` handles by KFD node.
@@ -83,6 +90,9 @@ impl State {
             settings: Mutex::new(None),
             external: Mutex::new(None),
             external_used: AtomicU64::new(0),
+            retirement: Mutex::new(None),
+            follows_ids: AtomicBool::new(false),
+            interceptors: Mutex::new(Vec::new()),
             listeners: Mutex::new(Vec::new()),
             agent_handles: Mutex::new(None),
             agents: OnceLock::new(),

@@ -43,6 +43,17 @@ impl Status {
     pub const FINALIZED: Status = Status(c::ROCPROFILER_STATUS_ERROR_FINALIZED);
     /// Memory or threads ran out.
     pub const OUT_OF_RESOURCES: Status = Status(c::ROCPROFILER_STATUS_ERROR_OUT_OF_RESOURCES);
+    /// No such agent.
+    pub const AGENT_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_AGENT_NOT_FOUND);
+    /// The agent is of a kind that cannot do this.
+    pub const AGENT_ARCH_NOT_SUPPORTED: Status =
+        Status(c::ROCPROFILER_STATUS_ERROR_AGENT_ARCH_NOT_SUPPORTED);
+    /// No such configuration of counters.
+    pub const PROFILE_NOT_FOUND: Status = Status(c::ROCPROFILER_STATUS_ERROR_PROFILE_NOT_FOUND);
+    /// The kernel driver is too old.
+    pub const INCOMPATIBLE_KERNEL: Status = Status(c::ROCPROFILER_STATUS_ERROR_INCOMPATIBLE_KERNEL);
+    /// The process may not do this.
+    pub const PERMISSION_DENIED: Status = Status(c::ROCPROFILER_STATUS_ERROR_PERMISSION_DENIED);
     /// There is none here.
     pub const NOT_AVAILABLE: Status = Status(c::ROCPROFILER_STATUS_ERROR_NOT_AVAILABLE);
 }

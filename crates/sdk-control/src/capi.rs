@@ -6,6 +6,7 @@ use midair_abi::registration::Configure;
 use midair_capi_build::{c_api, edge};
 use midair_sdk_api::c_api_calling;
 use midair_sdk_api::capi::{context as api, list};
+use midair_sdk_api::intercept;
 use midair_sdk_api::registration::{self, discover};
 use midair_sdk_api::status::Status;
 use midair_sdk_api::{context, notes, setting};
@@ -101,12 +102,17 @@ c_api! {
             return Err(Status::INVALID_ARGUMENT);
         }
         // SAFETY: the caller's list.
+        let tables_given = tables;
+        // SAFETY: the caller's list.
         let tables: Vec<usize> = unsafe { list(tables, count)? }.iter().map(|table| table.addr()).collect();
         if tables.contains(&0) {
             return Err(Status::INVALID_ARGUMENT);
         }
         // As AMD's: tools first, so that the first call through the tables is theirs to see.
         local::serve_the_first_table(name == c"hsa", table());
+        // SAFETY: the caller's list, as above; a tool may replace the functions that a table holds.
+        let mut offered: Vec<*mut c_void> = unsafe { list(tables_given, count)? }.to_vec();
+        intercept::offer(name, lib_version, lib_instance, &mut offered);
         local::adopt(name, lib_version, lib_instance, &tables);
         Ok(())
     }

@@ -21,7 +21,7 @@ use midair_domain::{KindSet, sets};
 use midair_record::event::{kind, note};
 use midair_record::spool::{Area, ChunkWriter, Reader, ReaderOptions, outcome};
 use midair_sdk_api::context::{self, Wanted};
-use midair_sdk_api::{changes, code_object, notes, registration};
+use midair_sdk_api::{changes, code_object, notes, registration, retirement};
 use midair_sdk_device::domain::{self, Device, Domain, Entry};
 use midair_sdk_device::queue::harvest::Harvester;
 use midair_sdk_device::queue::state;
@@ -120,6 +120,7 @@ impl Collection {
             // doorbells were missed has no counts.
             need.work |= running.need.work;
             need.called = callbacks::publish(wanted.services.clone());
+            retirement::follow(wanted.retirement);
             running.need = need;
             probe::set_kinds(need.tracked(), need.recorded);
             probe::set_called(need.called);
@@ -175,6 +176,7 @@ impl Collection {
             (Route::Direct, self.spool.ok_or("nobody reads the records")?)
         };
         callbacks::begin();
+        retirement::follow(wanted.retirement);
         let mut need = need_of(wanted);
         need.called = callbacks::publish(wanted.services.clone());
         let no_markers =
@@ -470,7 +472,14 @@ impl Collection {
         for domain in off_device(&mut self.domains) {
             busy |= domain.pass(&mut device);
         }
+        let ids = retirement::is_followed().then(|| self.harvester.ids_under_way());
+        if let Some(Some(ids)) = &ids {
+            retirement::looked(ids);
+        }
         busy |= relay(&mut running.route, self.spool, changes::worker());
+        if let Some(Some(_)) = ids {
+            retirement::delivered();
+        }
         if running.hsa_ready {
             // What ended up to now was delivered above; what is loaded up to now is announced.
             symbols::retire(code_object::unload);
@@ -595,6 +604,10 @@ impl Collection {
         relay(&mut running.route, self.spool, changes::worker());
         // What is loaded is told anew, with new numbers, when another recording begins.
         code_object::unload_all();
+        if retirement::is_followed() {
+            retirement::finish();
+            retirement::follow(false);
+        }
         if let Route::Relay { onward, .. } = &mut running.route {
             // SAFETY: the attacher's spool is mapped until the session ends.
             unsafe { onward.seal() };
@@ -618,10 +631,19 @@ fn need_of(wanted: &Wanted) -> Need {
     if kinds.intersects(markers::KINDS) && !markers::prepare() {
         kinds = kinds - markers::KINDS;
     }
+    let work = (kinds & sets::NEEDS_RUNTIME).with_if(kind::KERNEL_DISPATCH, wanted.code_objects);
+    let mut recorded = kinds & sets::HOOKED_CALLS;
+    if wanted.retirement {
+        // The record of a call tells that it has returned.
+        recorded = recorded | wanted.services.kinds() & sets::HOOKED_CALLS;
+        if work.intersects(sets::NEEDS_DEVICE) {
+            recorded = recorded | sets::HIP_CALLS;
+        }
+    }
     Need {
-        recorded: kinds & sets::HOOKED_CALLS,
+        recorded,
         called: KindSet::EMPTY,
-        work: (kinds & sets::NEEDS_RUNTIME).with_if(kind::KERNEL_DISPATCH, wanted.code_objects),
+        work,
     }
 }
 

@@ -14,8 +14,11 @@ use crate::hooks::{self, Hook};
 use crate::sink::Sink;
 use crate::state::STATE;
 use crate::symbols;
+use midair_abi::layout::rocprofiler_callback_tracing_memory_allocation_data_t as theirs;
 use midair_domain::KindSet;
 use midair_record::event::{Allocation, Header, NO_NODE, Plain, kind};
+use midair_sdk_hot::callbacks::requests::mixed;
+use midair_sdk_hot::callbacks::work::{self, Told, Work, agent_id};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::{self, original};
@@ -125,19 +128,54 @@ fn wait(record: &Allocation, pool: u64) -> bool {
     true
 }
 
+const _: () = {
+    assert!(theirs::SIZE == 48 && theirs::start_timestamp == 8 && theirs::end_timestamp == 16);
+    assert!(theirs::agent_id == 24 && theirs::address == 32 && theirs::allocation_size == 40);
+};
+
 /// A call under way.
 #[derive(Debug, Clone, Copy)]
 struct Begun {
     generation: u64,
     start: u64,
+    /// Tools were told that it begins.
+    told: Option<Told>,
 }
 
-fn begin() -> Option<Begun> {
-    let busy = Busy::enter()?;
-    (busy.accepts() && busy.wants(kind::MEMORY_ALLOCATION)).then(|| Begun {
+fn begin(operation: u32, pool: Option<u64>, address: u64, bytes: u64) -> Option<Begun> {
+    let mut busy = Busy::enter()?;
+    if !busy.accepts() || !busy.wants(kind::MEMORY_ALLOCATION) {
+        return None;
+    }
+    let mut begun = Begun {
         generation: busy.generation(),
         start: now(),
-    })
+        told: None,
+    };
+    if busy.tells(kind::MEMORY_ALLOCATION) {
+        let (correlation, ancestor) = busy
+            .enclosing()
+            .unwrap_or_else(|| (busy.fresh_correlation(), 0));
+        let work = Work {
+            kind: kind::MEMORY_ALLOCATION,
+            operation,
+            correlation,
+            ancestor,
+            tid: busy.tid(),
+            id: mixed(begun.start, u64::from(busy.tid())),
+        };
+        drop(busy);
+        let agent = pool.and_then(node_of).map_or(0, agent_id);
+        begun.told = work::begin(&work, &[theirs::SIZE as u64, 0, 0, agent, address, bytes]);
+    }
+    Some(begun)
+}
+
+/// The call failed.
+fn failed(begun: Option<Begun>) {
+    if let Some(told) = begun.and_then(|begun| begun.told) {
+        work::end(told, |_| ());
+    }
 }
 
 /// What the call did.
@@ -156,13 +194,22 @@ struct Done {
 fn end(begun: Option<Begun>, done: impl FnOnce() -> Done) {
     let Some(begun) = begun else { return };
     let end = now();
+    let done = done();
+    if let Some(told) = begun.told {
+        let agent = done.pool.and_then(node_of).map_or(0, agent_id);
+        let words = [begun.start, end, agent, done.address, done.bytes];
+        work::end(told, |payload| {
+            for (to, word) in payload.iter_mut().skip(1).zip(words) {
+                *to = word;
+            }
+        });
+    }
     let Some(mut busy) = Busy::enter() else {
         return;
     };
     if busy.generation() != begun.generation {
         return;
     }
-    let done = done();
     let stream = busy.innermost().map_or(0, |(_, stream)| stream);
     // As in AMD's records: the call's own id where it is traced, or else that of the innermost
     // traced call around it, so that an allocation is found by the id of the HIP call that made it.
@@ -210,7 +257,7 @@ pub(crate) unsafe extern "C-unwind" fn hsa_memory_allocate(
     size: u64,
     ptr: *mut c_void,
 ) -> u32 {
-    let begun = begin();
+    let begun = begin(operation::ALLOCATE, Some(region), 0, size);
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_memory_allocate(region, size, ptr) };
     if status == 0 {
@@ -221,12 +268,14 @@ pub(crate) unsafe extern "C-unwind" fn hsa_memory_allocate(
             pool: Some(region),
             api: kind::HSA_CORE_API,
         });
+    } else {
+        failed(begun);
     }
     status
 }
 
 pub(crate) unsafe extern "C-unwind" fn hsa_memory_free(ptr: *mut c_void) -> u32 {
-    let begun = begin();
+    let begun = begin(operation::FREE, None, ptr.addr() as u64, 0);
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_core::hsa_memory_free(ptr) };
     if status == 0 {
@@ -237,6 +286,8 @@ pub(crate) unsafe extern "C-unwind" fn hsa_memory_free(ptr: *mut c_void) -> u32 
             pool: None,
             api: kind::HSA_CORE_API,
         });
+    } else {
+        failed(begun);
     }
     status
 }
@@ -247,7 +298,7 @@ pub(crate) unsafe extern "C-unwind" fn hsa_amd_memory_pool_allocate(
     flags: u32,
     ptr: *mut c_void,
 ) -> u32 {
-    let begun = begin();
+    let begun = begin(operation::ALLOCATE, Some(pool), 0, size);
     // SAFETY: the application's own call, passed on.
     let status =
         unsafe { wrappers::hsa_amd_ext::hsa_amd_memory_pool_allocate(pool, size, flags, ptr) };
@@ -259,12 +310,14 @@ pub(crate) unsafe extern "C-unwind" fn hsa_amd_memory_pool_allocate(
             pool: Some(pool),
             api: kind::HSA_AMD_EXT_API,
         });
+    } else {
+        failed(begun);
     }
     status
 }
 
 pub(crate) unsafe extern "C-unwind" fn hsa_amd_memory_pool_free(ptr: *mut c_void) -> u32 {
-    let begun = begin();
+    let begun = begin(operation::FREE, None, ptr.addr() as u64, 0);
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_amd_ext::hsa_amd_memory_pool_free(ptr) };
     if status == 0 {
@@ -275,6 +328,8 @@ pub(crate) unsafe extern "C-unwind" fn hsa_amd_memory_pool_free(ptr: *mut c_void
             pool: None,
             api: kind::HSA_AMD_EXT_API,
         });
+    } else {
+        failed(begun);
     }
     status
 }
@@ -286,7 +341,7 @@ pub(crate) unsafe extern "C-unwind" fn hsa_amd_vmem_handle_create(
     flags: u64,
     handle: *mut c_void,
 ) -> u32 {
-    let begun = begin();
+    let begun = begin(operation::VMEM_ALLOCATE, Some(pool), 0, size);
     // SAFETY: the application's own call, passed on.
     let status = unsafe {
         wrappers::hsa_amd_ext::hsa_amd_vmem_handle_create(pool, size, memory_type, flags, handle)
@@ -299,12 +354,14 @@ pub(crate) unsafe extern "C-unwind" fn hsa_amd_vmem_handle_create(
             pool: Some(pool),
             api: kind::HSA_AMD_EXT_API,
         });
+    } else {
+        failed(begun);
     }
     status
 }
 
 pub(crate) unsafe extern "C-unwind" fn hsa_amd_vmem_handle_release(handle: u64) -> u32 {
-    let begun = begin();
+    let begun = begin(operation::VMEM_FREE, None, handle, 0);
     // SAFETY: the application's own call, passed on.
     let status = unsafe { wrappers::hsa_amd_ext::hsa_amd_vmem_handle_release(handle) };
     if status == 0 {
@@ -315,6 +372,8 @@ pub(crate) unsafe extern "C-unwind" fn hsa_amd_vmem_handle_release(handle: u64) 
             pool: None,
             api: kind::HSA_AMD_EXT_API,
         });
+    } else {
+        failed(begun);
     }
     status
 }

@@ -9,6 +9,7 @@
 
 pub(crate) mod entry;
 pub(crate) mod settle;
+mod told;
 
 use crate::domain::{Device, Domain};
 use crate::hooks::{self, Hook};
@@ -21,9 +22,12 @@ pub use entry::Facts;
 use entry::{Entry, Outcome, Stage};
 use midair_domain::KindSet;
 use midair_record::event::{Copy, Header, Plain, Untimed, flag, kind};
+use midair_sdk_hot::callbacks::work::Told;
 use midair_sdk_hot::wrappers::original;
 use settle::times;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
+pub(crate) use told::begins;
 
 /// Entries that are tried for a new copy.
 const TRIES: usize = 64;
@@ -63,20 +67,23 @@ pub fn begin(mut facts: Facts) -> Option<Ticket> {
     Some(Ticket(index))
 }
 
-/// The call failed: there is no copy.
-pub fn cancel(ticket: Ticket) {
-    let Some(slot) = STATE.copies.entries.get(ticket.0) else {
-        return;
-    };
+/// The call failed: there is no copy. Returns what tools were told of it.
+pub fn cancel(ticket: Ticket) -> Option<Told> {
+    let slot = STATE.copies.entries.get(ticket.0)?;
+    let mut told = None;
     if let Some(mut entry) = slot
         .hold(Stage::UnderWay)
         .or_else(|| slot.hold(Stage::Ended))
     {
-        let signal = entry.with(|entry| entry.facts.signal);
+        let signal = entry.with(|entry| {
+            told = entry.facts.told;
+            entry.facts.signal
+        });
         STATE.watchers.release(signal, Watcher::Copy(ticket.0));
         STATE.copies.count.fetch_sub(1, Relaxed);
         entry.free();
     }
+    told
 }
 
 /// Copies under way, about.
@@ -86,16 +93,23 @@ pub fn under_way() -> usize {
 
 /// One pass of the worker thread; with `last`, ends what has not ended. Returns how many ended.
 pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -> usize {
+    let mut open = Some(HashSet::new());
     if STATE.copies.count.load(Relaxed) == 0 {
+        harvester.copies = open;
         return 0;
     }
     let mut ended = 0;
+    let mut told = Vec::new();
     for (index, slot) in STATE.copies.entries.used() {
         let stage = slot.state();
         if !matches!(stage, Stage::UnderWay | Stage::Ended) {
+            if stage == Stage::Held {
+                open = None;
+            }
             continue;
         }
         let Some(mut entry) = slot.hold(stage) else {
+            open = None;
             continue;
         };
         let Entry { facts, mut outcome } = entry.with(|entry| *entry);
@@ -107,7 +121,12 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
                 None => match times(&facts) {
                     Some(outcome) => outcome,
                     // Under way again.
-                    None => continue,
+                    None => {
+                        if let Some(open) = &mut open {
+                            open.insert(facts.correlation);
+                        }
+                        continue;
+                    }
                 },
             };
             STATE.watchers.release(facts.signal, Watcher::Copy(index));
@@ -115,12 +134,18 @@ pub fn pass(harvester: &mut Harvester, sink: &mut Sink, last: Option<Untimed>) -
         if outcome == Err(Untimed::NotProfiled) {
             harvester.copy_not_profiled([facts.dst_agent, facts.src_agent], facts.asked);
         }
-        write(harvester, sink, &facts, outcome);
+        let record = write(harvester, sink, &facts, outcome);
+        told.extend(facts.told.map(|of| (of, record)));
         STATE.copies.count.fetch_sub(1, Relaxed);
         entry.free();
         ended += 1;
     }
+    harvester.copies = open;
     harvester.map_anew();
+    // No entry is held any more: a tool may take its time.
+    for (of, record) in told {
+        told::ended(of, &record);
+    }
     ended
 }
 
@@ -149,7 +174,7 @@ fn owner(address: u64) -> Option<u64> {
     (status == 0 && first >> 32 != 0 && owner != 0).then_some(owner)
 }
 
-fn write(harvester: &mut Harvester, sink: &mut Sink, facts: &Facts, outcome: Outcome) {
+fn write(harvester: &mut Harvester, sink: &mut Sink, facts: &Facts, outcome: Outcome) -> Copy {
     let outcome = outcome.and_then(|(start, end)| {
         if start != 0 && end >= start {
             Ok((start, end))
@@ -201,6 +226,7 @@ fn write(harvester: &mut Harvester, sink: &mut Sink, facts: &Facts, outcome: Out
         untimed,
     };
     sink.put(kind::MEMORY_COPY, record.bytes());
+    record
 }
 
 /// Asynchronous copies as a domain.

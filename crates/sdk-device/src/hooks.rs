@@ -12,12 +12,14 @@ use crate::copies;
 pub use crate::hook::{Hook, Purpose};
 use crate::layout::{KIND_DOORBELL, KIND_LEGACY_DOORBELL, QueueDescriptor, QueuePointer, Signal};
 use crate::queue::flight::Launch;
-use crate::queue::queue_state::Life;
+use crate::queue::queue_state::{Life, QueueState};
 use crate::queue::scan::{self, Ring};
 use crate::queue::settle::settle;
 use crate::queue::state;
+use crate::queue::told::Seen;
 use crate::symbols;
 use midair_record::event::{flag, kind};
+use midair_sdk_hot::callbacks::work;
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use midair_sdk_hot::wrappers::{self, original};
@@ -43,10 +45,11 @@ fn launch(busy: &mut Busy) -> Launch {
 }
 
 /// `count` packets from `first` of `queue` were reserved by the calling thread.
-fn reserved(busy: &mut Busy, queue: u64, first: u64, count: u64) {
+fn reserved(mut busy: Busy, queue: u64, first: u64, count: u64) {
     if !busy.accepts() || !busy.wants(kind::KERNEL_DISPATCH) {
         return;
     }
+    let mut seen = Seen::default();
     let hint = state::Hint {
         reserved: Some(first),
         ..state::Hint::default()
@@ -55,11 +58,12 @@ fn reserved(busy: &mut Busy, queue: u64, first: u64, count: u64) {
     if let Some(state) = unsafe { state::learn(QueuePointer(queue), hint) }
         && state.is_compute()
     {
-        state.reserve(first, count, launch(busy));
+        state.reserve(first, count, launch(&mut busy));
         if state.is_direct() {
-            scan::reserved(state, busy, first);
+            seen = scan::reserved(state, &mut busy, first);
         }
     }
+    seen.tell(busy);
 }
 
 macro_rules! add_write_index {
@@ -68,8 +72,8 @@ macro_rules! add_write_index {
         unsafe extern "C-unwind" fn $name(queue: *mut c_void, value: u64) -> u64 {
             // SAFETY: the application's own call, passed on.
             let old = unsafe { wrappers::hsa_core::$name(queue, value) };
-            if let Some(mut busy) = Busy::enter() {
-                reserved(&mut busy, queue.addr() as u64, old, value);
+            if let Some(busy) = Busy::enter() {
+                reserved(busy, queue.addr() as u64, old, value);
             }
             old
         }
@@ -89,9 +93,9 @@ macro_rules! cas_write_index {
             // SAFETY: the application's own call, passed on.
             let old = unsafe { wrappers::hsa_core::$name(queue, expected, value) };
             if old == expected && value > expected
-                && let Some(mut busy) = Busy::enter()
+                && let Some(busy) = Busy::enter()
             {
-                reserved(&mut busy, queue.addr() as u64, old, value - expected);
+                reserved(busy, queue.addr() as u64, old, value - expected);
             }
             old
         }
@@ -108,11 +112,11 @@ macro_rules! store_write_index {
     ($($name:ident),*) => { $(
         /// Learns the queue and who reserves.
         unsafe extern "C-unwind" fn $name(queue: *mut c_void, value: u64) {
-            if let Some(mut busy) = Busy::enter() {
+            if let Some(busy) = Busy::enter() {
                 // SAFETY: the application is using the queue.
                 let old = unsafe { original::hsa_queue_load_write_index_relaxed(queue) };
                 if value > old {
-                    reserved(&mut busy, queue.addr() as u64, old, value - old);
+                    reserved(busy, queue.addr() as u64, old, value - old);
                 }
             }
             // SAFETY: the application's own call, passed on.
@@ -125,13 +129,20 @@ store_write_index!(
     hsa_queue_store_write_index_screlease
 );
 
+/// A doorbell of a queue that is known.
+fn rung(queue: &'static QueueState, mut busy: Busy, value: i64) -> Ring {
+    let (ring, seen) = scan::doorbell(queue, &mut busy, value);
+    seen.tell(busy);
+    ring
+}
+
 /// A store to a signal: a doorbell, or the reuse of a signal that carries times.
 ///
 /// # Safety
 /// `signal` is 0 or a live signal.
 #[inline]
 unsafe fn before_store(signal: u64, value: i64) -> Ring {
-    let Some(mut busy) = Busy::enter() else {
+    let Some(busy) = Busy::enter() else {
         return Ring::Value(value);
     };
     if signal == 0 {
@@ -151,14 +162,14 @@ unsafe fn before_store(signal: u64, value: i64) -> Ring {
             unsafe { state::learn(Signal(signal).queue(), state::Hint::default()) }
         });
         return match known {
-            Some(queue) if queue.is_compute() => scan::doorbell(queue, &mut busy, value),
+            Some(queue) if queue.is_compute() => rung(queue, busy, value),
             _ => Ring::Value(value),
         };
     }
     if state::has_intercepts()
         && let Some(queue) = state::find(signal)
     {
-        return scan::doorbell(queue, &mut busy, value);
+        return rung(queue, busy, value);
     }
     settle(signal);
     Ring::Value(value)
@@ -309,12 +320,18 @@ fn copy_facts(
         value: 0,
         asked: now(),
         stale: (0, 0),
+        told: None,
     }
 }
 
 fn copy_begins(facts: impl FnOnce(&mut Busy) -> copies::Facts) -> Option<copies::Ticket> {
     let mut busy = Busy::enter()?;
-    let facts = facts(&mut busy);
+    let mut facts = facts(&mut busy);
+    if busy.accepts() && busy.wants(kind::MEMORY_COPY) && busy.tells(kind::MEMORY_COPY) {
+        drop(busy);
+        facts.told = copies::begins(&facts);
+        busy = Busy::enter()?;
+    }
     if !busy.accepts() || !busy.wants(kind::MEMORY_COPY) {
         // The signal's last copy may still be waiting to be read.
         settle(facts.signal);
@@ -323,15 +340,23 @@ fn copy_begins(facts: impl FnOnce(&mut Busy) -> copies::Facts) -> Option<copies:
     let ticket = copies::begin(facts);
     if ticket.is_none() {
         busy.dropped(kind::MEMORY_COPY);
+        drop(busy);
+        if let Some(told) = facts.told {
+            work::end(told, |_| ());
+        }
     }
     ticket
 }
 
 fn copy_asked(ticket: Option<copies::Ticket>, status: u32) -> u32 {
     if status != 0
-        && let (Some(ticket), Some(_busy)) = (ticket, Busy::enter())
+        && let (Some(ticket), Some(busy)) = (ticket, Busy::enter())
     {
-        copies::cancel(ticket);
+        let told = copies::cancel(ticket);
+        drop(busy);
+        if let Some(told) = told {
+            work::end(told, |_| ());
+        }
     }
     status
 }

@@ -26,6 +26,7 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 pub mod timing;
+pub mod told;
 pub mod watch;
 
 pub use kernels::Kernels;

@@ -14,8 +14,11 @@ use crate::queue::queue_state::MOST;
 use crate::queue::state;
 use crate::state::STATE;
 use crate::symbols;
+use midair_abi::layout::rocprofiler_callback_tracing_scratch_memory_data_t as theirs;
 use midair_domain::KindSet;
 use midair_record::event::{Header, Plain, Queue, Scratch, kind};
+use midair_sdk_hot::callbacks::requests::mixed;
+use midair_sdk_hot::callbacks::work::{self, Work, agent_id};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::probe::Busy;
 use std::ffi::c_void;
@@ -112,33 +115,83 @@ struct Event {
     queue: u64,
     flags: u32,
     bytes: u64,
+    /// `hsa_amd_tool_event_kind_t`.
+    kind: u32,
+    /// What is behind the flags: the dispatch of an allocation, and at its end bytes and slots.
+    rest: [u64; 3],
 }
 
 impl Event {
     /// # Safety
-    /// `event` is what the runtime passes to an entry of its table for tools; `with_size` only for
-    /// the end of an allocation.
-    unsafe fn read(event: *const c_void, with_size: bool) -> Event {
+    /// `event` is what the runtime passes to an entry of its table for tools; `words`: how many
+    /// follow the flags there: 3 at the end of an allocation, 1 at its begin, none elsewhere.
+    unsafe fn read(event: *const c_void, words: usize) -> Event {
         let event = event.cast::<u8>();
-        // SAFETY: the caller's promise; offsets of the structs.
+        let mut rest = [0; 3];
+        for (index, word) in rest.iter_mut().enumerate().take(words) {
+            // SAFETY: the caller's promise; offsets of the structs.
+            *word = unsafe { event.add(24 + 8 * index).cast::<u64>().read() };
+        }
+        // SAFETY: as above.
         unsafe {
             Event {
                 queue: event.add(8).cast::<u64>().read(),
                 flags: event.add(16).cast::<u32>().read(),
-                bytes: if with_size {
-                    event.add(32).cast::<u64>().read()
-                } else {
-                    0
-                },
+                bytes: rest[1],
+                kind: event.cast::<u32>().read(),
+                rest,
             }
         }
     }
 }
 
+impl Event {
+    /// The payload of a tool's callback.
+    fn payload(&self, agent: u64, queue_id: u32) -> [u64; theirs::SIZE / 8] {
+        let [first, second, third] = self.rest;
+        [
+            theirs::SIZE as u64,
+            agent,
+            u64::from(queue_id),
+            u64::from(self.flags) | u64::from(self.kind) << 32,
+            first,
+            second,
+            third,
+        ]
+    }
+}
+
+const _: () = {
+    assert!(theirs::SIZE == 56 && theirs::agent_id == 8 && theirs::queue_id == 16);
+    assert!(theirs::flags == 24 && theirs::args_kind == 28 && theirs::args == 32);
+};
+
 fn begins(event: Event, operation: u32) {
-    let Some(busy) = Busy::enter() else { return };
+    let Some(mut busy) = Busy::enter() else {
+        return;
+    };
     if !busy.accepts() || !busy.wants(kind::SCRATCH_MEMORY) {
         return;
+    }
+    let start = now();
+    let mut told = None;
+    if busy.tells(kind::SCRATCH_MEMORY) {
+        let (queue_id, node) = queue_of(&mut busy, event.queue, operation == 1);
+        let (correlation, ancestor) = busy
+            .enclosing()
+            .unwrap_or_else(|| (busy.fresh_correlation(), 0));
+        let work = Work {
+            kind: kind::SCRATCH_MEMORY,
+            operation,
+            correlation,
+            ancestor,
+            tid: busy.tid(),
+            id: mixed(start, u64::from(busy.tid())),
+        };
+        drop(busy);
+        told = work::begin(&work, &event.payload(agent_id(node), queue_id));
+        let Some(again) = Busy::enter() else { return };
+        busy = again;
     }
     let key = event.queue | u64::from(operation);
     // One whose end never came begins anew.
@@ -151,7 +204,8 @@ fn begins(event: Event, operation: u32) {
         Some(mut entry) => {
             let change = Change {
                 generation: busy.generation(),
-                start: now(),
+                start,
+                told,
             };
             entry.with(|entry| *entry = change);
             entry.publish(key);
@@ -169,8 +223,27 @@ fn ends(event: Event, operation: u32) {
     let Some(mut entry) = STATE.scratches.changes.hold_key(key, OPEN) else {
         return;
     };
-    let Change { generation, start } = entry.with(|change| *change);
+    let Change {
+        generation,
+        start,
+        told,
+    } = entry.with(|change| *change);
     entry.free();
+    if let Some(told) = told {
+        drop(busy);
+        work::end(told, |payload| {
+            let words = [u64::from(event.flags) | u64::from(event.kind) << 32];
+            for (to, word) in payload
+                .iter_mut()
+                .skip(3)
+                .zip(words.into_iter().chain(event.rest))
+            {
+                *to = word;
+            }
+        });
+        let Some(again) = Busy::enter() else { return };
+        busy = again;
+    }
     if generation != busy.generation() {
         return;
     }
@@ -217,8 +290,13 @@ unsafe fn pass_on(index: usize, event: *const c_void) -> Status {
 /// and 5 of a reclaim.
 unsafe extern "C-unwind" fn hook<const INDEX: usize>(event: *const c_void) -> Status {
     if midair_sdk_hot::probe::generation() != 0 && !event.is_null() {
-        // SAFETY: the runtime's call of this entry; only the end of an allocation has a size.
-        let read = unsafe { Event::read(event, INDEX == 1) };
+        let words = match INDEX {
+            0 => 1,
+            1 => 3,
+            _ => 0,
+        };
+        // SAFETY: the runtime's call of this entry, with what such a call has.
+        let read = unsafe { Event::read(event, words) };
         let operation = OPERATIONS.get(INDEX / 2).copied().unwrap_or(0);
         if INDEX.is_multiple_of(2) {
             begins(read, operation);

@@ -16,6 +16,7 @@ use midair_sdk_hot::wrappers::{self, original};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// HSA constants (source: api/hsa_types.json).
 mod hsa {
@@ -88,6 +89,26 @@ pub fn kernel_id(kernel_object: u64) -> u64 {
         .as_ref()
         .and_then(|k| k.kernels.get(&kernel_object).copied())
         .unwrap_or(0)
+}
+
+/// [`kernel_id`] for a thread of the application: one that was loaded a moment ago is learned by the
+/// worker thread, which is given `limit` for it.
+pub fn kernel_id_within(kernel_object: u64, limit: Duration) -> u64 {
+    let end = Instant::now() + limit;
+    loop {
+        if let Ok(known) = STATE.symbols.known.try_lock()
+            && let Some(id) = known
+                .as_ref()
+                .and_then(|known| known.kernels.get(&kernel_object))
+        {
+            return *id;
+        }
+        if Instant::now() >= end {
+            return 0;
+        }
+        set_changed();
+        std::thread::sleep(Duration::from_micros(200));
+    }
 }
 
 /// Number of a kernel that was there and whose executable was destroyed, 0 = unknown.

@@ -22,15 +22,19 @@ pub(crate) mod frame;
 pub(crate) mod open_ranges;
 pub(crate) mod out;
 pub mod ranges;
+pub mod requests;
 mod services;
+mod streams;
+pub mod work;
 
 pub use out::{readmit, take_thrown};
-pub use services::{Service, Services};
+pub use services::{Request, Service, Services};
 
 use crate::clock::now;
 use crate::external_ids;
 use crate::functions::function_of;
 use crate::markers;
+use crate::operations::{Opaque, TracingCallback};
 use crate::probe::{self, Call};
 use crate::state::STATE;
 use crate::threads::{self, MAX_OPEN, MAX_THREADS};
@@ -151,7 +155,8 @@ fn make_frames() -> bool {
 pub fn publish(services: Services) -> KindSet {
     let services = Box::new(services);
     let mut kinds = services.kinds();
-    let prepared = kinds.is_empty() || make_frames() && ranges::prepare();
+    let prepared = kinds.is_empty()
+        || make_frames() && ranges::prepare() && work::prepare() && streams::prepare();
     if !prepared {
         kinds = KindSet::EMPTY;
     }
@@ -211,6 +216,7 @@ pub fn enter(call: Call, words: &[u64]) {
     for frame in own.get(depth..).unwrap_or_default() {
         finish(frame, None, &[]);
     }
+    streams::enter(call, thread, depth, words);
     let Some(frame) = own.get(depth) else { return };
     begin_frame(call, frame, None, |body| {
         let layout = layout(body.kind);
@@ -234,6 +240,7 @@ fn begin_frame(
     if !fill(call, frame, what, put) {
         return false;
     }
+    requests::ask(frame);
     run(frame, c::ROCPROFILER_CALLBACK_PHASE_ENTER);
     if frame
         .state
@@ -255,6 +262,7 @@ pub fn exit(call: Call, result: &[u64]) -> Call {
         && let Some(frame) = frames(thread).get(depth)
     {
         finish(frame, Some(call.generation()), result);
+        streams::exit(call, thread, depth, result);
     }
     call.ended_at(end)
 }
@@ -294,51 +302,96 @@ fn put_result(body: &mut Body, result: &[u64]) {
     }
 }
 
+/// Puts the contexts that want an event into a frame's body, with their current external ids and
+/// the requests for others. The busy thread holds the frame.
+fn gather(_busy: &probe::Busy, body: &mut Body, record_kind: u8, operation: u32, tid: u64) {
+    body.count = 0;
+    body.tid = tid;
+    body.callback_kind = callback_kind(record_kind);
+    // SAFETY: null, or published and not freed before this thread, which is busy, is seen outside.
+    let Some(services) = (unsafe { STATE.services.load(Acquire).as_ref() }) else {
+        return;
+    };
+    for service in services
+        .of(record_kind)
+        .filter(|service| service.operations.has(operation))
+        // Sequentially consistent, and after `busy` was set: see `settle`.
+        .filter(|service| service.on.load(SeqCst))
+    {
+        push(
+            body,
+            service.context,
+            Some((service.callback, service.data)),
+            tid,
+        );
+    }
+    for request in services
+        .requests(record_kind)
+        .filter(|request| request.on.load(SeqCst))
+    {
+        let asked = Some((
+            request.callback,
+            request.data,
+            request.stored.contains(record_kind),
+        ));
+        let known = body
+            .contexts
+            .iter()
+            .take(body.count)
+            .position(|context| *context == request.context);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                push(body, request.context, None, tid);
+                body.count.saturating_sub(1)
+            }
+        };
+        if body.contexts.get(at) == Some(&request.context)
+            && let Some(entry) = body.requests.get_mut(at)
+        {
+            *entry = asked;
+        }
+    }
+}
+
+/// Adds a context to a frame's body, or counts that there is no room.
+fn push(body: &mut Body, context: u64, callback: Option<(TracingCallback, Opaque)>, tid: u64) {
+    let at = body.count;
+    let (Some(to), Some(external), Some(function), Some(user_data), Some(request)) = (
+        body.contexts.get_mut(at),
+        body.external.get_mut(at),
+        body.callbacks.get_mut(at),
+        body.user_data.get_mut(at),
+        body.requests.get_mut(at),
+    ) else {
+        STATE.unreported.fetch_add(1, Relaxed);
+        return;
+    };
+    (*to, *function, *user_data, *request) = (context, callback, 0, None);
+    *external = external_ids::current(context, tid);
+    body.count += 1;
+}
+
 /// Fills the frame with the call and the services that it is reported to. False when there are none.
 fn fill(call: Call, frame: &Frame, what: Option<(u8, u32)>, put: impl FnOnce(&mut Body)) -> bool {
     let Some(running) = probe::running_call(call) else {
         return false;
     };
-    // SAFETY: null, or published and not freed before this thread, which is busy, is seen outside.
-    let Some(services) = (unsafe { STATE.services.load(Acquire).as_ref() }) else {
-        return false;
-    };
     let open = running.open;
     let (record_kind, operation) = what.unwrap_or((open.kind, open.operation));
-    let interested = services
-        .of(record_kind)
-        .filter(|service| service.operations.has(operation))
-        // Sequentially consistent, and after `busy` was set: see `settle`.
-        .filter(|service| service.on.load(SeqCst));
     if frame.state.load(Acquire) != FrameState::Free {
         STATE.unreported.fetch_add(1, Relaxed);
         return false;
     }
     // SAFETY: only the thread itself uses a free frame.
     let body = unsafe { &mut *frame.body.get() };
-    body.count = 0;
     let tid = u64::from(running.busy.tid());
-    for service in interested {
-        let at = body.count;
-        let (Some(context), Some(external), Some(callback), Some(user_data)) = (
-            body.contexts.get_mut(at),
-            body.external.get_mut(at),
-            body.callbacks.get_mut(at),
-            body.user_data.get_mut(at),
-        ) else {
-            STATE.unreported.fetch_add(1, Relaxed);
-            break;
-        };
-        (*context, *callback, *user_data) =
-            (service.context, Some((service.callback, service.data)), 0);
-        *external = external_ids::current(service.context, tid);
-        body.count += 1;
-    }
+    gather(&running.busy, body, record_kind, operation, tid);
     if body.count == 0 {
         return false;
     }
+    body.id = open.correlation;
     body.generation = call.generation();
-    body.tid = tid;
     body.correlation = CorrelationId {
         internal: open.correlation,
         external: 0,
@@ -411,7 +464,7 @@ fn run(frame: &Frame, phase: i32) {
                 external: *external,
                 ..body.correlation
             },
-            kind: callback_kind(body.kind),
+            kind: body.callback_kind,
             operation: body.operation as i32,
             phase,
             payload,
@@ -433,6 +486,7 @@ fn run(frame: &Frame, phase: i32) {
 pub fn begin() {
     STATE.any_reported.store(false, Relaxed);
     STATE.unreported.store(0, Relaxed);
+    work::forget();
 }
 
 /// A session ends: nothing new is reported any more, and every thread was seen outside. When this
@@ -448,7 +502,11 @@ pub fn close(limit: Duration) -> Vec<String> {
         (0..threads::all().len())
             .flat_map(frames)
             .chain(ranges::frames(threads::all().len()))
-            .filter(|frame| frame.state.load(Acquire) != FrameState::Free)
+            .chain(streams::frames(threads::all().len()))
+            .chain(work::frames())
+            .filter(|frame| {
+                frame.state.load(Acquire) != FrameState::Free && !frame.is_kept.load(Acquire)
+            })
     };
     while live().next().is_some() && begun.elapsed() < GRACE {
         std::thread::sleep(Duration::from_micros(200));

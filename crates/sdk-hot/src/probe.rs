@@ -321,6 +321,12 @@ impl Busy {
         self.control.device.load(Relaxed).contains(kind)
     }
 
+    /// Whether tools are told of this kind of work, or asked about it; see [`crate::callbacks`].
+    #[inline]
+    pub fn tells(&self, kind: u8) -> bool {
+        self.control.called.load(Relaxed).contains(kind)
+    }
+
     /// A fresh correlation id.
     #[inline]
     pub fn fresh_correlation(&self) -> u64 {

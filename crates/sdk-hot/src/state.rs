@@ -6,6 +6,7 @@
 use crate::callbacks::Services;
 use crate::callbacks::frame::{Frame, MOST_OUT, Out};
 use crate::callbacks::open_ranges::{Anywhere, Thread};
+use crate::callbacks::work::NODES;
 use crate::fork::ForkState;
 use crate::markers::open::{ProcessRanges, Stack};
 use crate::probe::control::Control;
@@ -19,6 +20,10 @@ use std::sync::{Mutex, OnceLock};
 
 /// Contexts and threads with external correlation ids of their own; a power of two.
 const EXTERNAL_IDS: usize = 4096;
+/// Answers that wait for their records; a power of two.
+const REQUESTED: usize = 1 << 14;
+/// Streams of a process at one time; a power of two.
+const STREAMS: usize = 4096;
 
 /// A function of a call's record, by the record's kind and operation.
 type Functions = Vec<Vec<Option<&'static Function>>>;
@@ -44,6 +49,21 @@ pub(crate) struct State {
     /// them.
     pub reported_threads: AtomicPtr<Thread>,
     pub reported_anywhere: AtomicPtr<Anywhere>,
+    /// The same for work that calls cause ([`crate::callbacks::work`]), and for the streams that
+    /// calls name. A fork wipes them.
+    pub work_frames: AtomicPtr<Frame>,
+    pub stream_frames: AtomicPtr<[Frame; MAX_OPEN]>,
+    /// Where the search for a free place begins, and whether any was used in this session.
+    pub next_work: AtomicUsize,
+    pub work_told: AtomicBool,
+    /// Ids of agents by their nodes.
+    pub agent_ids: [AtomicU64; NODES],
+    /// External ids that tools gave when they were asked, by event ([`crate::callbacks::requests`]).
+    pub requested: SlotTable<AtomicKey, REQUESTED, AtomicU64>,
+    pub any_requested: AtomicBool,
+    /// Numbers of HIP's streams by their handles, and the last one.
+    pub stream_ids: SlotTable<AtomicKey, STREAMS, AtomicU64>,
+    pub last_stream: AtomicU64,
     /// Something was reported to a tool in this session.
     pub any_reported: AtomicBool,
     /// Reports that could not be made.
@@ -82,6 +102,19 @@ impl State {
             frames: AtomicPtr::new(std::ptr::null_mut()),
             reported_threads: AtomicPtr::new(std::ptr::null_mut()),
             reported_anywhere: AtomicPtr::new(std::ptr::null_mut()),
+            work_frames: AtomicPtr::new(std::ptr::null_mut()),
+            stream_frames: AtomicPtr::new(std::ptr::null_mut()),
+            next_work: AtomicUsize::new(0),
+            work_told: AtomicBool::new(false),
+            agent_ids: [const { AtomicU64::new(0) }; NODES],
+            requested: SlotTable::new(
+                [const { Slot::new(AtomicKey::new(), AtomicU64::new(0), ()) }; REQUESTED],
+            ),
+            any_requested: AtomicBool::new(false),
+            stream_ids: SlotTable::new(
+                [const { Slot::new(AtomicKey::new(), AtomicU64::new(0), ()) }; STREAMS],
+            ),
+            last_stream: AtomicU64::new(0),
             any_reported: AtomicBool::new(false),
             unreported: AtomicU64::new(0),
             out: [const { AtomicU64::new(0) }; MOST_OUT],
@@ -124,15 +157,20 @@ pub unsafe fn reset_after_fork() -> bool {
                     (
                         old.reported_threads.load(Acquire),
                         old.reported_anywhere.load(Acquire),
+                        old.work_frames.load(Acquire),
+                        old.stream_frames.load(Acquire),
                     ),
                     old.legacy_roctx_before.load(Acquire),
                 )
             },
-            |new, (control, last_generation, frames, (reported_threads, reported_anywhere), before)| {
+            |new, (control, last_generation, frames, reported, before)| {
+                let (reported_threads, reported_anywhere, work_frames, stream_frames) = reported;
                 new.last_generation.store(last_generation, Relaxed);
                 new.frames.store(frames, Release);
                 new.reported_threads.store(reported_threads, Release);
                 new.reported_anywhere.store(reported_anywhere, Release);
+                new.work_frames.store(work_frames, Release);
+                new.stream_frames.store(stream_frames, Release);
                 new.legacy_roctx_before.store(before, Release);
                 new.control.store(control, Release);
             },

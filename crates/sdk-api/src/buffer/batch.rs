@@ -88,6 +88,16 @@ impl Buffer {
             *word = external;
         }
     }
+    /// Adds a record that has no external correlation id, or counts it as dropped.
+    pub fn push_plain(&mut self, kind: u32, words: &[u64]) {
+        let full = self.batch.bytes() + words.len() * 8 > self.size && !self.batch.words.is_empty();
+        if full && !self.lossless {
+            self.batch.dropped += 1;
+            return;
+        }
+        self.batch.index.push((kind, self.batch.words.len()));
+        self.batch.words.extend_from_slice(words);
+    }
     /// Whether the callback should be called now: at the watermark, or when the next record might not fit.
     pub fn due(&self) -> bool {
         let filled = self.batch.bytes();

@@ -6,8 +6,10 @@ use crate::c_api_calling;
 use crate::callback_thread::{self, ThreadNotice};
 use crate::context;
 use crate::external;
+use crate::intercept::{self, InterceptCallback};
 use crate::status::Status;
 use midair_capi_build::c_api;
+use midair_sdk_hot::callbacks::requests::RequestCallback;
 use midair_sdk_hot::operations::TracingCallback;
 use std::ffi::{c_int, c_void};
 
@@ -104,6 +106,31 @@ c_api! {
             unsafe { put(external_correlation_id, value)? };
         }
         Ok::<(), Status>(())
+    }
+
+    /// Has the tool asked for external correlation ids; only in a tool's `initialize`. No kinds: all.
+    fn rocprofiler_configure_external_correlation_id_request_service(
+        context_id: u64,
+        kinds: *const c_int,
+        kinds_count: usize,
+        callback: Option<RequestCallback>,
+        callback_args: *mut c_void,
+    ) {
+        let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
+        // SAFETY: the caller's list.
+        let kinds = unsafe { list(kinds, kinds_count)? };
+        context::configure_external_requests(context_id, kinds, callback, callback_args)
+    }
+
+    /// Has the tool given the tables of runtimes that register after this; only while a tool is
+    /// configured.
+    fn rocprofiler_at_intercept_table_registration(
+        callback: Option<InterceptCallback>,
+        libs: c_int,
+        data: *mut c_void,
+    ) {
+        let callback = callback.ok_or(Status::INVALID_ARGUMENT)?;
+        intercept::register(callback, libs, data)
     }
 
     /// Has a buffer's callbacks called on that thread.

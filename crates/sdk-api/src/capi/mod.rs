@@ -6,6 +6,7 @@
 
 pub mod calling;
 pub mod context;
+pub mod hardware;
 pub mod info;
 pub mod names;
 pub mod registration;

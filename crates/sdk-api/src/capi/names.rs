@@ -30,6 +30,31 @@ const INTERCEPT_TABLES: &[(i32, &CStr)] = &[
     (c::ROCPROFILER_ROCJPEG_TABLE, c"ROCJPEG"),
 ];
 
+/// `rocprofiler_external_correlation_id_request_kind_t` by its numbers, without prefix.
+const REQUEST_KINDS: &[&CStr] = &[
+    c"NONE",
+    c"HSA_CORE_API",
+    c"HSA_AMD_EXT_API",
+    c"HSA_IMAGE_EXT_API",
+    c"HSA_FINALIZE_EXT_API",
+    c"HIP_RUNTIME_API",
+    c"HIP_COMPILER_API",
+    c"MARKER_CORE_API",
+    c"MARKER_CONTROL_API",
+    c"MARKER_NAME_API",
+    c"MEMORY_COPY",
+    c"KERNEL_DISPATCH",
+    c"SCRATCH_MEMORY",
+    c"RCCL_API",
+    c"OMPT",
+    c"MEMORY_ALLOCATION",
+    c"ROCDECODE_API",
+    c"ROCJPEG_API",
+    c"MARKER_CORE_RANGE_API",
+];
+const _: () =
+    assert!(REQUEST_KINDS.len() == c::ROCPROFILER_EXTERNAL_CORRELATION_REQUEST_LAST as usize);
+
 fn kind(kinds: &'static [Kind], kind: c_int) -> Result<&'static Kind, Status> {
     usize::try_from(kind)
         .ok()
@@ -57,6 +82,26 @@ unsafe fn give(found: Name, name: *mut *const c_char, length: *mut u64) -> Resul
     if !length.is_null() {
         // SAFETY: as above.
         unsafe { put(length, found.len() as u64)? };
+    }
+    Ok(())
+}
+
+/// As [`give`], for a text of ours.
+///
+/// # Safety
+/// As there.
+unsafe fn give_text(
+    found: &'static CStr,
+    name: *mut *const c_char,
+    length: *mut u64,
+) -> Result<(), Status> {
+    if !name.is_null() {
+        // SAFETY: the caller's pointer.
+        unsafe { put(name, found.as_ptr())? };
+    }
+    if !length.is_null() {
+        // SAFETY: as above.
+        unsafe { put(length, found.count_bytes() as u64)? };
     }
     Ok(())
 }
@@ -131,15 +176,19 @@ c_api! {
     /// Name of an intercept table; lives for ever.
     fn rocprofiler_query_intercept_table_name(kind_: c_int, name: *mut *const c_char, name_len: *mut u64) {
         let found = INTERCEPT_TABLES.iter().find(|(bit, _)| *bit == kind_).ok_or(Status::KIND_NOT_FOUND)?.1;
-        if !name.is_null() {
-            // SAFETY: the caller's pointer.
-            unsafe { put(name, found.as_ptr())? };
-        }
-        if !name_len.is_null() {
-            // SAFETY: as above.
-            unsafe { put(name_len, found.count_bytes() as u64)? };
-        }
-        Ok::<(), Status>(())
+        // SAFETY: the caller's pointers.
+        unsafe { give_text(found, name, name_len) }
+    }
+
+    /// Name of a kind of external correlation ids that a tool can be asked for; lives for ever.
+    fn rocprofiler_query_external_correlation_id_request_kind_name(
+        kind_: c_int,
+        name: *mut *const c_char,
+        name_len: *mut u64,
+    ) {
+        let found = usize::try_from(kind_).ok().and_then(|kind| REQUEST_KINDS.get(kind)).ok_or(Status::KIND_NOT_FOUND)?;
+        // SAFETY: the caller's pointers.
+        unsafe { give_text(found, name, name_len) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A context and the services that its tool configured.
 
+use midair_sdk_hot::callbacks::requests::RequestCallback;
 use midair_sdk_hot::operations::{Opaque, OperationSet, TracingCallback};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
@@ -24,6 +25,17 @@ pub(crate) struct CallbackService {
     pub operations: OperationSet,
     /// The tool's function.
     pub callback: TracingCallback,
+    /// Its data.
+    pub data: Opaque,
+}
+
+/// A context's wish to be asked for external correlation ids.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestService {
+    /// `rocprofiler_external_correlation_id_request_kind_t`; none means all.
+    pub kinds: Vec<i32>,
+    /// The tool's function.
+    pub callback: RequestCallback,
     /// Its data.
     pub data: Opaque,
 }
@@ -62,6 +74,8 @@ pub(crate) struct Context {
     pub code_objects: Option<CodeObjectService>,
     /// Other callback services.
     pub callbacks: Vec<CallbackService>,
+    /// It is asked for external correlation ids.
+    pub request: Option<RequestService>,
 }
 
 impl Context {
@@ -87,6 +101,11 @@ impl Context {
         true
     }
 
+    /// Whether something that ends now may belong to it: it runs, or has run, and what began then
+    /// still arrives.
+    pub fn covers_end(&self) -> bool {
+        self.started_at != 0
+    }
     /// Whether something that began at `begin` belongs to this context. Records arrive late, some
     /// after the stop.
     pub fn covers(&self, begin: u64) -> bool {

@@ -2,6 +2,7 @@
 
 use midair_lockfree::{AtomicEnum, Slot, SlotState, SlotTable, word_enum};
 use midair_record::event::Untimed;
+use midair_sdk_hot::callbacks::work::Told;
 use std::sync::atomic::AtomicUsize;
 
 /// Copies that can be under way at one time.
@@ -58,6 +59,8 @@ pub struct Facts {
     pub asked: u64,
     /// Start and end ticks in the signal before the copy.
     pub stale: (u64, u64),
+    /// Its beginning was reported to tools.
+    pub told: Option<Told>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -107,6 +110,7 @@ impl Copies {
                                 value: 0,
                                 asked: 0,
                                 stale: (0, 0),
+                                told: None,
                             },
                             outcome: Ok((0, 0)),
                         },

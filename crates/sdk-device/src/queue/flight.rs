@@ -172,6 +172,14 @@ impl Flights {
         self.head.load(Relaxed)..self.tail.load(Acquire)
     }
 
+    /// The facts of the dispatch at a position that was published, while the ring cannot have come
+    /// round to it; `None` when it may have.
+    pub fn still(&self, position: u64) -> Option<Facts> {
+        let facts = *self.at(position).facts();
+        let tail = self.tail.load(Acquire);
+        (position < tail && tail - position < FLIGHTS as u64 / 2).then_some(facts)
+    }
+
     /// Adds one. Only under the queue's spin word. `None` when the ring is full.
     pub fn push(&self, facts: Facts, stage: Stage, reason: u32) -> Option<&Flight> {
         let tail = self.tail.load(Relaxed);

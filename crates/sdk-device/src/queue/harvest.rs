@@ -13,7 +13,7 @@ use crate::symbols;
 use midair_record::event::{Header, Plain, Queue, QueueCounts, Untimed, kind, note};
 use midair_sdk_hot::clock::now;
 use midair_sdk_hot::wrappers::original;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// A doorbell held back by a gap is rung by us after this.
@@ -34,6 +34,8 @@ pub struct Harvester {
     remap: Remap,
     /// Packets that were rung past the hooks, and on how many queues.
     past: (u64, u64),
+    /// Correlation ids of the copies under way at the last pass; `None` when one was in use.
+    pub(crate) copies: Option<HashSet<u64>>,
 }
 
 impl Harvester {
@@ -132,6 +134,20 @@ impl Harvester {
             .nodes
             .entry(agent)
             .or_insert_with(|| symbols::agent_node(agent))
+    }
+
+    /// Correlation ids of the dispatches and copies that have not ended; `None` when that could not
+    /// be told of all.
+    pub fn ids_under_way(&self) -> Option<HashSet<u64>> {
+        let mut ids = self.copies.clone()?;
+        for queue in state::all() {
+            let open = queue.flights.range().map(|at| queue.flights.at(at));
+            ids.extend(
+                open.filter(|flight| flight.stage.load(Acquire) != Stage::Written)
+                    .map(|flight| flight.facts().launch.correlation),
+            );
+        }
+        Some(ids)
     }
 
     /// AMD's memory-copy operation by the agents' types: 1 host to host, 2 host to device, 3 device

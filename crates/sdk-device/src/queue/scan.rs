@@ -4,6 +4,7 @@
 use super::flight::Launch;
 use super::queue_state::{Inner, Locked, QueueState};
 use super::service::{Enqueued, Subscriber, Subscribers};
+use super::told::Seen;
 use crate::packet::{
     self, Dispatch, Image, PACKET_DISPATCH, PACKET_INVALID, PACKET_VENDOR, Packet, VendorFormat,
 };
@@ -25,7 +26,8 @@ pub enum Ring {
 }
 
 /// A doorbell with `value` (the index of the last packet) is about to be rung.
-pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring {
+/// The dispatches that were seen are still to be told of.
+pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> (Ring, Seen) {
     let Some(mut inner) = state.lock() else {
         // The thread that holds it does not run: ring without a look; the packets are counted when somebody looks
         // next, the worker thread if nobody else.
@@ -34,7 +36,7 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring
                 .passed
                 .fetch_max((value as u64).wrapping_add(1), Relaxed);
         }
-        return Ring::Value(value);
+        return (Ring::Value(value), Seen::default());
     };
     inner.take_passed(state);
     if state.is_direct()
@@ -51,9 +53,11 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring
         // The session closes: pass on, with what was held back.
         inner.held_since = 0;
         inner.rung = asked;
-        return Ring::Value(asked.wrapping_sub(1) as i64);
+        return (Ring::Value(asked.wrapping_sub(1) as i64), Seen::default());
     }
+    let before = Seen::before(state);
     look(state, &mut inner, Some(busy), asked);
+    let seen = before.until_now();
     let upto = inner.asked.min(inner.next.max(inner.rung));
     if upto < inner.asked {
         if inner.held_since == 0 {
@@ -63,20 +67,23 @@ pub fn doorbell(state: &'static QueueState, busy: &mut Busy, value: i64) -> Ring
         inner.held_since = 0;
     }
     if upto == 0 || upto <= inner.rung && upto < (value as u64).wrapping_add(1) {
-        return Ring::Hold;
+        return (Ring::Hold, seen);
     }
     inner.rung = inner.rung.max(upto);
     // A value that was rung already is passed on as it is: some runtimes ring the same packet twice
     // on purpose.
-    Ring::Value(upto.wrapping_sub(1) as i64)
+    (Ring::Value(upto.wrapping_sub(1) as i64), seen)
 }
 
 /// The calling thread has reserved packets from `first` on, on a queue whose doorbell is rung past
 /// us: those before are looked at now.
-pub fn reserved(state: &'static QueueState, busy: &mut Busy, first: u64) {
-    if let Some(mut inner) = state.lock() {
-        look(state, &mut inner, Some(busy), first);
-    }
+pub fn reserved(state: &'static QueueState, busy: &mut Busy, first: u64) -> Seen {
+    let Some(mut inner) = state.lock() else {
+        return Seen::default();
+    };
+    let before = Seen::before(state);
+    look(state, &mut inner, Some(busy), first);
+    before.until_now()
 }
 
 /// Looks at packets from `next` up to `limit` (what the application has rung, so that the trace

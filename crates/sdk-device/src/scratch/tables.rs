@@ -1,6 +1,7 @@
 //! Changes of scratch memory under way, and queues that had one.
 
 use midair_lockfree::{AtomicKey, Slot, SlotTable};
+use midair_sdk_hot::callbacks::work::Told;
 use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 /// Changes of scratch memory under way at one time: a queue has at most three.
@@ -16,6 +17,8 @@ pub(crate) const ENTRIES: usize = 6;
 pub(crate) struct Change {
     pub generation: u64,
     pub start: u64,
+    /// Tools were told that it begins.
+    pub told: Option<Told>,
 }
 
 /// A queue that had a change.
@@ -49,6 +52,7 @@ impl Scratches {
                     let none = Change {
                         generation: 0,
                         start: 0,
+                        told: None,
                     };
                     Slot::new(AtomicKey::new(), (), none)
                 }; OPEN],

@@ -1,10 +1,11 @@
 //! A call that was reported to tools, between its beginning and its end.
 
+use super::requests::RequestCallback;
 use crate::operations::{Opaque, TracingCallback};
 use midair_abi::records::CorrelationId;
 use midair_lockfree::{AtomicEnum, word_enum};
 use std::cell::UnsafeCell;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Contexts that one call is reported to at most.
 pub const MAX_CONTEXTS: usize = 8;
@@ -39,6 +40,8 @@ word_enum! {
 #[repr(C)]
 pub(crate) struct Frame {
     pub state: AtomicEnum<FrameState>,
+    /// It is open for what it keeps, not for an end that is still to be reported.
+    pub is_kept: AtomicBool,
     /// Used only by the holder of the state.
     pub body: UnsafeCell<Body>,
 }
@@ -48,12 +51,19 @@ pub(crate) struct Body {
     pub tid: u64,
     pub correlation: CorrelationId,
     pub kind: u8,
+    /// `rocprofiler_callback_tracing_kind_t`.
+    pub callback_kind: i32,
     pub operation: u32,
+    /// What the record is known by: see [`super::requests`].
+    pub id: u64,
     pub count: usize,
     pub contexts: [u64; MAX_CONTEXTS],
     pub callbacks: [Option<(TracingCallback, Opaque)>; MAX_CONTEXTS],
     pub user_data: [u64; MAX_CONTEXTS],
     pub external: [u64; MAX_CONTEXTS],
+    /// Tools that are asked for the external id, or have answered; the last says whether a buffer
+    /// wants the answer, too.
+    pub requests: [Option<(RequestCallback, Opaque, bool)>; MAX_CONTEXTS],
     pub payload: [u64; PAYLOAD],
 }
 

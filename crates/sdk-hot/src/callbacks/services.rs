@@ -1,5 +1,6 @@
 //! Which calls are reported to which contexts.
 
+use super::requests::RequestCallback;
 use crate::operations::{Opaque, OperationSet, TracingCallback};
 use midair_domain::KindSet;
 use midair_record::event::kind;
@@ -20,10 +21,31 @@ pub struct Service {
     pub data: Opaque,
 }
 
+/// A context's wish to be asked for external correlation ids.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// Handle of the context.
+    pub context: u64,
+    /// Whether it runs.
+    pub on: &'static AtomicBool,
+    /// Record kinds whose events it is asked for.
+    pub kinds: KindSet,
+    /// Those whose records go into its buffers.
+    pub stored: KindSet,
+    /// The tool's function.
+    pub callback: RequestCallback,
+    /// Its data.
+    pub data: Opaque,
+}
+
 /// The callback services of the running contexts, by record kind. Never changed once published.
 #[derive(Debug, Clone)]
 pub struct Services {
     by_kind: Vec<Vec<Service>>,
+    /// Services for HIP streams.
+    streams: Vec<Service>,
+    /// Contexts that are asked for external ids.
+    requests: Vec<Request>,
     /// Kinds with a service.
     kinds: KindSet,
 }
@@ -32,6 +54,8 @@ impl Default for Services {
     fn default() -> Services {
         Services {
             by_kind: vec![Vec::new(); usize::from(KindSet::LIMIT)],
+            streams: Vec::new(),
+            requests: Vec::new(),
             kinds: KindSet::EMPTY,
         }
     }
@@ -50,6 +74,20 @@ impl Services {
         }
     }
 
+    /// Adds a service for HIP streams.
+    pub fn add_streams(&mut self, service: Service) {
+        self.kinds = self.kinds.with(kind::HIP_RUNTIME_API_EXT);
+        self.streams.push(service);
+    }
+
+    /// Adds a context that is asked for external ids.
+    pub fn add_request(&mut self, request: Request) {
+        if !request.kinds.is_empty() {
+            self.kinds = self.kinds | request.kinds;
+            self.requests.push(request);
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
@@ -63,8 +101,20 @@ impl Services {
             .flatten()
     }
 
+    /// Services for HIP streams.
+    pub(super) fn streams(&self) -> impl Iterator<Item = &Service> {
+        self.streams.iter()
+    }
+
+    /// The contexts that are asked for the external ids of a kind.
+    pub(super) fn requests(&self, record_kind: u8) -> impl Iterator<Item = &Request> {
+        self.requests
+            .iter()
+            .filter(move |request| request.kinds.contains(record_kind))
+    }
+
     /// Kinds with a service.
-    pub(super) fn kinds(&self) -> KindSet {
+    pub fn kinds(&self) -> KindSet {
         self.kinds
     }
 }

@@ -1,0 +1,267 @@
+//! What needs hardware and drivers that midair has no part for: thread trace, streamed counters
+//! (SPM), and AMD's PC sampling. The names are there, as tools link them; each call looks at what it
+//! was given and at the machine, and answers with the status that AMD documents for what it found.
+//!
+//! Decisions: AMD-067 (`docs/deviations/amd.md`).
+
+use super::{list, put};
+use crate::hardware::{self, Agent};
+use crate::status::Status;
+use midair_abi::constants as c;
+use midair_capi_build::{c_api, edge};
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+/// Names of an enumeration by its numbers.
+macro_rules! names {
+    ($prefix:literal: $($name:literal),* $(,)?) => {
+        &[$(concat!($prefix, $name, "\0")),*]
+    };
+}
+
+const INSTRUCTION_TYPES: &[&str] = names!("ROCPROFILER_PC_SAMPLING_INSTRUCTION_TYPE_":
+    "NONE", "VALU", "MATRIX", "SCALAR", "TEX", "LDS", "LDS_DIRECT", "FLAT", "EXPORT", "MESSAGE",
+    "BARRIER", "BRANCH_NOT_TAKEN", "BRANCH_TAKEN", "JUMP", "OTHER", "NO_INST", "DUAL_VALU");
+const REASONS: &[&str] = names!("ROCPROFILER_PC_SAMPLING_INSTRUCTION_NOT_ISSUED_REASON_":
+    "NONE", "NO_INSTRUCTION_AVAILABLE", "ALU_DEPENDENCY", "WAITCNT", "INTERNAL_INSTRUCTION",
+    "BARRIER_WAIT", "ARBITER_NOT_WIN", "ARBITER_WIN_EX_STALL", "OTHER_WAIT", "SLEEP_WAIT");
+const _: () = {
+    assert!(INSTRUCTION_TYPES.len() == c::ROCPROFILER_PC_SAMPLING_INSTRUCTION_TYPE_LAST as usize);
+    assert!(
+        REASONS.len() == c::ROCPROFILER_PC_SAMPLING_INSTRUCTION_NOT_ISSUED_REASON_LAST as usize
+    );
+};
+
+fn name_in(names: &[&'static str], number: c_int) -> *const c_char {
+    usize::try_from(number)
+        .ok()
+        .and_then(|number| names.get(number))
+        .and_then(|name| CStr::from_bytes_with_nul(name.as_bytes()).ok())
+        .map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+/// Name of an instruction's type, or null.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_get_pc_sampling_instruction_type_name(
+    instruction_type: c_int,
+) -> *const c_char {
+    edge(std::ptr::null(), || {
+        name_in(INSTRUCTION_TYPES, instruction_type)
+    })
+}
+
+/// Name of the reason why an instruction was not issued, or null.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_get_pc_sampling_instruction_not_issued_reason_name(
+    not_issued_reason: c_int,
+) -> *const c_char {
+    edge(std::ptr::null(), || name_in(REASONS, not_issued_reason))
+}
+
+/// A callback that would get configurations.
+type ConfigurationsCallback = unsafe extern "C" fn(*const c_void, usize, *mut c_void) -> c_int;
+/// A function of a tool that would be called.
+type Function = unsafe extern "C" fn();
+
+c_api! {
+    /// No agent has configurations for PC sampling here.
+    fn rocprofiler_query_pc_sampling_agent_configurations(
+        agent_id: u64,
+        cb: Option<ConfigurationsCallback>,
+        _user_data: *mut c_void,
+    ) {
+        cb.ok_or(Status::INVALID_ARGUMENT)?;
+        Err(hardware::pc_sampling(agent_id))
+    }
+
+    /// Refused, with what is missing.
+    fn rocprofiler_configure_pc_sampling_service(
+        context_id: u64,
+        agent_id: u64,
+        _method: c_int,
+        _unit: c_int,
+        _interval: u64,
+        buffer_id: u64,
+        _flags: c_int,
+    ) {
+        hardware::may_configure(context_id)?;
+        hardware::has_buffer(buffer_id)?;
+        Err(hardware::pc_sampling(agent_id))
+    }
+
+    /// Refused, with what is missing.
+    fn rocprofiler_configure_dispatch_thread_trace_service(
+        context_id: u64,
+        agent_id: u64,
+        parameters: *const c_void,
+        num_parameters: usize,
+        dispatch_callback: Option<Function>,
+        shader_callback: Option<Function>,
+        _callback_userdata: *mut c_void,
+    ) {
+        hardware::may_configure(context_id)?;
+        if dispatch_callback.is_none() || shader_callback.is_none() || parameters.is_null() && num_parameters > 0 {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        Err(hardware::thread_trace(agent_id))
+    }
+
+    /// Refused, with what is missing.
+    fn rocprofiler_configure_device_thread_trace_service(
+        context_id: u64,
+        agent_id: u64,
+        parameters: *const c_void,
+        num_parameters: usize,
+        shader_callback: Option<Function>,
+        _callback_userdata: u64,
+    ) {
+        hardware::may_configure(context_id)?;
+        if shader_callback.is_none() || parameters.is_null() && num_parameters > 0 {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        Err(hardware::thread_trace(agent_id))
+    }
+
+    /// Looks for AMD's decoder in a directory. None is not available; of one that is there we do not
+    /// know the interface.
+    fn rocprofiler_thread_trace_decoder_create(handle: *mut u64, path: *const c_char) {
+        if path.is_null() {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        // SAFETY: the caller's pointer.
+        unsafe { put(handle, 0)? };
+        // SAFETY: the caller's C string.
+        Err(hardware::decoder(unsafe { CStr::from_ptr(path) }))
+    }
+
+    /// There is no decoder whose handle this could be.
+    fn rocprofiler_thread_trace_decoder_codeobj_load(
+        _handle: u64,
+        _load_id: u64,
+        _load_addr: u64,
+        _load_size: u64,
+        _data: *const c_void,
+        _size: u64,
+    ) {
+        Err(Status::INVALID_ARGUMENT)
+    }
+
+    /// There is no decoder whose handle this could be.
+    fn rocprofiler_thread_trace_decoder_codeobj_unload(_handle: u64, _load_id: u64) {
+        Err(Status::INVALID_ARGUMENT)
+    }
+
+    /// There is no decoder whose handle this could be.
+    fn rocprofiler_trace_decode(
+        _handle: u64,
+        _callback: Option<Function>,
+        _data: *mut c_void,
+        _size: u64,
+        _userdata: *mut c_void,
+    ) {
+        Err(Status::INVALID_ARGUMENT)
+    }
+
+    /// No agent has configurations for streamed counters here.
+    fn rocprofiler_spm_query_agent_configurations(
+        agent_id: u64,
+        cb: Option<ConfigurationsCallback>,
+        _user_data: *mut c_void,
+    ) {
+        cb.ok_or(Status::INVALID_ARGUMENT)?;
+        Err(hardware::spm(Agent::of(agent_id)?))
+    }
+
+    /// No agent has counters that can be streamed here.
+    fn rocprofiler_spm_iterate_agent_supported_counters(
+        agent_id: u64,
+        cb: Option<ConfigurationsCallback>,
+        _user_data: *mut c_void,
+    ) {
+        cb.ok_or(Status::INVALID_ARGUMENT)?;
+        Err(hardware::spm(Agent::of(agent_id)?))
+    }
+
+    /// Refused, with what is missing.
+    fn rocprofiler_spm_create_counter_config(
+        agent_id: u64,
+        counters_list: *const u64,
+        counters_count: usize,
+        _parameters: *const *const c_void,
+        _parameters_count: usize,
+        config_id: *mut u64,
+    ) {
+        // SAFETY: the caller's list.
+        unsafe { list(counters_list, counters_count)? };
+        if config_id.is_null() {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        hardware::spm_is_asked_for()?;
+        Err(hardware::spm(Agent::of(agent_id)?))
+    }
+
+    /// There is no configuration whose handle this could be.
+    fn rocprofiler_spm_destroy_counter_config(_config_id: u64) {
+        Err(Status::PROFILE_NOT_FOUND)
+    }
+
+    /// Refused, with what is missing.
+    fn rocprofiler_spm_configure_callback_dispatch_service(
+        context_id: u64,
+        dispatch_callback: Option<Function>,
+        _dispatch_callback_args: *mut c_void,
+        record_callback: Option<Function>,
+        _record_callback_args: *mut c_void,
+    ) {
+        if dispatch_callback.is_none() || record_callback.is_none() {
+            return Err(Status::INVALID_ARGUMENT);
+        }
+        hardware::spm_is_asked_for()?;
+        hardware::may_configure(context_id)?;
+        Err(hardware::spm(Agent::any()?))
+    }
+
+    /// Refused, with what is missing.
+    fn rocprofiler_spm_configure_buffer_dispatch_service(
+        context_id: u64,
+        buffer_id: u64,
+        callback: Option<Function>,
+        _callback_data_args: *mut c_void,
+    ) {
+        callback.ok_or(Status::INVALID_ARGUMENT)?;
+        hardware::spm_is_asked_for()?;
+        hardware::may_configure(context_id)?;
+        hardware::has_buffer(buffer_id)?;
+        Err(hardware::spm(Agent::any()?))
+    }
+}
+
+/// There is no decoder: nothing to end.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_thread_trace_decoder_destroy(_handle: u64) {}
+
+/// There is no decoder that could describe a record: null.
+#[unsafe(no_mangle)]
+pub extern "C" fn rocprofiler_thread_trace_decoder_info_string(
+    _handle: u64,
+    _info: c_int,
+) -> *const c_char {
+    std::ptr::null()
+}
+
+/// What tools of newer headers look up, beyond the JSON's.
+pub const NAMES: &[&str] = &[
+    "rocprofiler_configure_device_thread_trace_service",
+    "rocprofiler_configure_dispatch_thread_trace_service",
+    "rocprofiler_spm_configure_buffer_dispatch_service",
+    "rocprofiler_spm_configure_callback_dispatch_service",
+    "rocprofiler_spm_create_counter_config",
+    "rocprofiler_spm_destroy_counter_config",
+    "rocprofiler_spm_iterate_agent_supported_counters",
+    "rocprofiler_spm_query_agent_configurations",
+    "rocprofiler_thread_trace_decoder_codeobj_load",
+    "rocprofiler_thread_trace_decoder_codeobj_unload",
+    "rocprofiler_thread_trace_decoder_create",
+    "rocprofiler_thread_trace_decoder_destroy",
+    "rocprofiler_thread_trace_decoder_info_string",
+    "rocprofiler_trace_decode",
+];

@@ -1,0 +1,162 @@
+//! What the machine has of the hardware and drivers that thread trace, streamed counters and PC
+//! sampling need, as the statuses that AMD documents.
+
+use crate::agents;
+use crate::state;
+use crate::status::Status;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The kernel driver's device.
+const DRIVER: &CStr = c"/dev/kfd";
+/// `AMDKFD_IOC_GET_VERSION`: two 32-bit numbers, major and minor.
+const GET_VERSION: libc::c_ulong = 0x8008_4b01;
+/// The driver's first version in which AMD's SDK looks for PC sampling.
+const SAMPLING_SINCE: (u32, u32) = (1, 16);
+/// AMD's decoder of thread traces.
+const DECODER: &str = "librocprof-trace-decoder.so";
+/// AMD's library of packets for counters.
+const PACKETS: &CStr = c"libhsa-amd-aqlprofile64.so.1";
+
+/// A GPU of the machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Agent(());
+
+impl Agent {
+    /// The agent with this id.
+    ///
+    /// # Errors
+    /// [`Status::AGENT_NOT_FOUND`]; [`Status::AGENT_ARCH_NOT_SUPPORTED`] for a CPU.
+    pub fn of(id: u64) -> Result<Agent, Status> {
+        match agents::is_gpu(id) {
+            Some(true) => Ok(Agent(())),
+            Some(false) => Err(Status::AGENT_ARCH_NOT_SUPPORTED),
+            None => Err(Status::AGENT_NOT_FOUND),
+        }
+    }
+
+    /// Any of them.
+    ///
+    /// # Errors
+    /// [`Status::AGENT_NOT_FOUND`] on a machine without GPUs.
+    pub fn any() -> Result<Agent, Status> {
+        agents::ids()
+            .any(|(_, id)| agents::is_gpu(id) == Some(true))
+            .then_some(Agent(()))
+            .ok_or(Status::AGENT_NOT_FOUND)
+    }
+}
+
+/// Whether a service may be configured for a context now.
+pub(crate) fn may_configure(context: u64) -> Result<(), Status> {
+    let mut state = state::lock();
+    state.configuring()?;
+    state.context(context).map(|_| ())
+}
+
+/// Whether there is such a buffer.
+pub(crate) fn has_buffer(buffer: u64) -> Result<(), Status> {
+    state::lock().buffer(buffer).map(|_| ())
+}
+
+fn is_on(variable: &str) -> bool {
+    midair_secure::variable(variable)
+        .is_some_and(|value| ["1", "true", "on", "yes"].iter().any(|yes| value == *yes))
+}
+
+/// The driver's version; why it cannot be asked.
+fn driver_version() -> Result<(u32, u32), Status> {
+    // SAFETY: a C string; the descriptor is closed below.
+    let device = unsafe { libc::open(DRIVER.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if device < 0 {
+        // SAFETY: the calling thread's own word.
+        let denied = [libc::EACCES, libc::EPERM].contains(&unsafe { *libc::__errno_location() });
+        return Err(if denied {
+            Status::PERMISSION_DENIED
+        } else {
+            Status::NOT_AVAILABLE
+        });
+    }
+    let mut version = [0_u32; 2];
+    // SAFETY: an open descriptor, and what this request writes: two numbers.
+    let answer = unsafe { libc::ioctl(device, GET_VERSION, version.as_mut_ptr()) };
+    // SAFETY: our own descriptor.
+    unsafe { libc::close(device) };
+    let [major, minor] = version;
+    if answer == 0 {
+        Ok((major, minor))
+    } else {
+        Err(Status::NOT_AVAILABLE)
+    }
+}
+
+/// Why there is no PC sampling on an agent: it was not asked for (AMD's switch), there is no such
+/// agent or it is none that can, the driver is not there or too old; or, last, that it is not built.
+pub(crate) fn pc_sampling(agent: u64) -> Status {
+    if !is_on("ROCPROFILER_PC_SAMPLING_BETA_ENABLED") {
+        return Status::NOT_IMPLEMENTED;
+    }
+    match Agent::of(agent).and_then(|_| driver_version()) {
+        Err(why) => why,
+        Ok(version) if version < SAMPLING_SINCE => Status::INCOMPATIBLE_KERNEL,
+        Ok(_) => Status::NOT_AVAILABLE,
+    }
+}
+
+/// Why there is no thread trace of an agent.
+pub(crate) fn thread_trace(agent: u64) -> Status {
+    match Agent::of(agent).and_then(|_| driver_version()) {
+        Err(why) => why,
+        Ok(_) => Status::NOT_AVAILABLE,
+    }
+}
+
+/// Why there is no decoder: the library is not in the directory, or is one that we do not know.
+pub(crate) fn decoder(directory: &CStr) -> Status {
+    let directory = Path::new(OsStr::from_bytes(directory.to_bytes()));
+    if directory.join(DECODER).exists() {
+        Status::INCOMPATIBLE_ABI
+    } else {
+        Status::NOT_AVAILABLE
+    }
+}
+
+/// Whether streamed counters are asked for, by AMD's switch.
+pub(crate) fn spm_is_asked_for() -> Result<(), Status> {
+    if is_on("ROCPROFILER_SPM_BETA_ENABLED") {
+        Ok(())
+    } else {
+        Err(Status::NOT_IMPLEMENTED)
+    }
+}
+
+/// Why there are no streamed counters on a GPU: AMD's library of packets is not there, as for AMD's
+/// SDK, or the driver is not.
+pub(crate) fn spm(_agent: Agent) -> Status {
+    // SAFETY: a C string; nothing is loaded that is not there already, and the handle is given back.
+    let loaded = unsafe {
+        let handle = libc::dlopen(PACKETS.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
+        !handle.is_null() && libc::dlclose(handle) == 0
+    };
+    if !loaded {
+        return Status::INCOMPATIBLE_ABI;
+    }
+    driver_version().map_or_else(|why| why, |_| Status::NOT_AVAILABLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_said_so() {
+        assert_eq!(decoder(c"/nonexistent"), Status::NOT_AVAILABLE);
+        assert_eq!(Agent::of(1).unwrap_err(), Status::AGENT_NOT_FOUND);
+        // Nobody asked for it.
+        assert_eq!(pc_sampling(1), Status::NOT_IMPLEMENTED);
+        assert_eq!(spm_is_asked_for(), Err(Status::NOT_IMPLEMENTED));
+        assert_eq!(thread_trace(1), Status::AGENT_NOT_FOUND);
+        assert_eq!(may_configure(1), Err(Status::CONFIGURATION_LOCKED));
+    }
+}

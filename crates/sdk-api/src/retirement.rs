@@ -1,0 +1,181 @@
+//! When a correlation id is used no more (`CORRELATION_ID_RETIREMENT`): its call has returned, and
+//! the work that the call caused has ended. The record comes behind all others that have the id.
+//!
+//! Calls and work arrive as records, in no order between threads. An id that a record brought waits
+//! until the work under way was looked at once after that ([`looked`]) and does not have it, and
+//! what was written by then has been delivered ([`delivered`]).
+
+use crate::buffer;
+use crate::context::RETIREMENT;
+use crate::state::{self, STATE};
+use midair_record::event::{Record, flag};
+use midair_sdk_hot::clock;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// What is known of an id that waits.
+#[derive(Debug, Default, Clone, Copy)]
+struct Id {
+    /// Its call has returned, or it never had one.
+    returned: bool,
+    /// The work under way was looked at since its last record, and did not have it.
+    ended: bool,
+}
+
+/// Ids that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    ids: BTreeMap<u64, Id>,
+}
+
+impl Waiting {
+    fn saw(&mut self, id: u64, returned: bool) {
+        let known = self.ids.entry(id).or_default();
+        known.returned |= returned;
+        known.ended = false;
+    }
+}
+
+fn waiting<T>(act: impl FnOnce(&mut Waiting) -> T) -> T {
+    let mut all = STATE
+        .retirement
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    act(all.get_or_insert_default())
+}
+
+/// Whether ids are followed, as some running context wants it.
+pub fn follow(on: bool) {
+    STATE.follows_ids.store(on, Release);
+}
+
+/// Whether ids are followed.
+pub fn is_followed() -> bool {
+    STATE.follows_ids.load(Acquire)
+}
+
+/// A record is delivered. On the worker thread.
+pub(crate) fn saw(record: &Record<'_>) {
+    if !is_followed() {
+        return;
+    }
+    let alone = |flags: u8| flags & flag::NO_CALLER != 0;
+    let (id, returned) = match record {
+        Record::Api(api, _) => (api.correlation, true),
+        Record::Marker(marker, _) => (marker.correlation, true),
+        Record::Kernel(kernel, _) => (kernel.correlation, alone(kernel.header.flags)),
+        Record::Copy(copy, _) => (copy.correlation, alone(copy.header.flags)),
+        // Of these nothing says whether the id is a call's: its record comes, or the end.
+        Record::Allocation(allocation) => (allocation.correlation, false),
+        Record::Scratch(scratch) => (scratch.correlation, false),
+        _ => (0, false),
+    };
+    if id != 0 {
+        waiting(|all| all.saw(id, returned));
+    }
+}
+
+/// The work under way was looked at: `has` has the ids of what has not ended. On the worker thread, before what was written up to now is delivered.
+pub fn looked(has: &HashSet<u64>) {
+    waiting(|all| {
+        for (id, known) in &mut all.ids {
+            known.ended = !has.contains(id);
+        }
+    });
+}
+
+/// Everything that was written before the last look is delivered: what was done then is used no
+/// more. On the worker thread.
+pub fn delivered() {
+    let done: Vec<u64> = waiting(|all| {
+        let done = all.ids.iter().filter(|(_, id)| id.returned && id.ended);
+        let done: Vec<u64> = done.map(|(number, _)| *number).collect();
+        for id in &done {
+            all.ids.remove(id);
+        }
+        done
+    });
+    retire(&done);
+}
+
+/// The collecting is over, and everything delivered.
+pub fn finish() {
+    let rest: Vec<u64> = waiting(|all| std::mem::take(&mut all.ids).into_keys().collect());
+    retire(&rest);
+}
+
+fn retire(ids: &[u64]) {
+    let mut due = Vec::new();
+    for id in ids {
+        let now = clock::now();
+        let mut state = state::lock();
+        let crate::registry::Registry {
+            contexts, buffers, ..
+        } = &mut *state;
+        for context in contexts
+            .iter()
+            .filter(|context| !context.spool && context.covers_end())
+        {
+            for service in context
+                .services
+                .iter()
+                .filter(|service| service.kind == RETIREMENT)
+            {
+                let Some(buffer) = crate::registry::index(service.buffer)
+                    .and_then(|index| buffers.get_mut(index))
+                    .and_then(Option::as_mut)
+                else {
+                    continue;
+                };
+                // The record's size, kind, time and id (source: api/rocprofiler_sdk.json).
+                buffer.push_plain(RETIREMENT as u32, &[SIZE, RETIREMENT as u64, now, *id]);
+                if buffer.due() {
+                    due.push(service.buffer);
+                }
+            }
+        }
+    }
+    due.sort_unstable();
+    due.dedup();
+    for buffer in due {
+        buffer::call(buffer);
+    }
+}
+
+/// Bytes of the record.
+const SIZE: u64 = 32;
+const _: () = {
+    use midair_abi::layout::rocprofiler_buffer_tracing_correlation_id_retirement_record_t as theirs;
+    assert!(theirs::SIZE == SIZE as usize && theirs::kind == 8 && theirs::timestamp == 16);
+    assert!(theirs::internal_correlation_id == 24);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_waits_for_its_work_and_for_what_was_written() {
+        let ids = || waiting(|all| all.ids.keys().copied().collect::<Vec<_>>());
+        *STATE.retirement.lock().unwrap() = Some(Waiting::default());
+        // Two calls that have returned, and a dispatch of one that has not.
+        for (id, returned) in [(7, true), (8, true), (9, false)] {
+            waiting(|all| all.saw(id, returned));
+        }
+        delivered();
+        assert_eq!(ids(), [7, 8, 9], "nothing was looked at");
+        looked(&HashSet::from([7]));
+        delivered();
+        assert_eq!(ids(), [7, 9]);
+        looked(&HashSet::new());
+        // A record of it that was written meanwhile: it is looked at once more.
+        waiting(|all| all.saw(7, false));
+        delivered();
+        assert_eq!(ids(), [7, 9]);
+        waiting(|all| all.saw(9, true));
+        looked(&HashSet::new());
+        delivered();
+        assert_eq!(ids(), []);
+    }
+}
