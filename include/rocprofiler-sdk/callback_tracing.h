@@ -206,8 +206,8 @@ typedef int (*rocprofiler_callback_tracing_operation_args_cb_t)(rocprofiler_call
                                                                 int32_t arg_dereference_count,
                                                                 void* data);
 
-/* Adds callbacks of a kind to a context; only while tools initialize. `operations` NULL or 0 long: all of them. A kind that is
- * not served answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED. */
+/* Adds callbacks of a kind to a context; only while tools initialize. `operations` NULL or 0 long: all of them. A kind of a
+ * library that is not traced is accepted, and has no events. */
 rocprofiler_status_t
 rocprofiler_configure_callback_tracing_service(rocprofiler_context_id_t context_id,
                                                rocprofiler_callback_tracing_kind_t kind,

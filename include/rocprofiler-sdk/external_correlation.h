@@ -41,7 +41,7 @@ typedef int (*rocprofiler_external_correlation_id_request_cb_t)(rocprofiler_thre
                                                                 rocprofiler_user_data_t* external_corr_id_value,
                                                                 void* data);
 
-/* Has the tool asked. Not served: answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED. */
+/* Has the tool asked, for the kinds that it names (none: all) of which the context has a service. */
 rocprofiler_status_t
 rocprofiler_configure_external_correlation_id_request_service(rocprofiler_context_id_t context_id,
                                                               const rocprofiler_external_correlation_id_request_kind_t* kinds,
@@ -49,7 +49,7 @@ rocprofiler_configure_external_correlation_id_request_service(rocprofiler_contex
                                                               rocprofiler_external_correlation_id_request_cb_t callback,
                                                               void* callback_args) ROCPROFILER_API;
 
-/* The name of a kind of request. Not served: answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED. */
+/* The name of a kind of request; it lives for ever. */
 rocprofiler_status_t
 rocprofiler_query_external_correlation_id_request_kind_name(rocprofiler_external_correlation_id_request_kind_t kind,
                                                             const char** name,

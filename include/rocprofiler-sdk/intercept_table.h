@@ -16,7 +16,7 @@ typedef void (*rocprofiler_intercept_library_cb_t)(rocprofiler_intercept_table_t
                                                    uint64_t num_tables,
                                                    void* user_data);
 
-/* Has a tool told of tables as they come. Not served: answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED. */
+/* Has a tool given tables as runtimes register them; only while the tool is configured. */
 rocprofiler_status_t
 rocprofiler_at_intercept_table_registration(rocprofiler_intercept_library_cb_t callback,
                                             int libs,

@@ -1,4 +1,4 @@
-/* rocprofiler-sdk: sampling of program counters. Not served: the functions answer ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED or NULL.
+/* rocprofiler-sdk: sampling of program counters. No agent has it here: the functions answer with what the machine lacks.
  */
 #ifndef ROCPROFILER_SDK_PC_SAMPLING_H_
 #define ROCPROFILER_SDK_PC_SAMPLING_H_

@@ -77,15 +77,16 @@ static void tell(rocprofiler_callback_tracing_record_t record, rocprofiler_user_
     case ALLOCATION:
       EXPECT(words[0] == 48 && record.operation >= 1 && record.operation <= 4);
       if (record.phase == ENTER) {
-        EXPECT(!user->value && (record.operation == 3 ? words[4] != 0 : words[5] != 0));
+        // HIP also releases nothing at all.
+        EXPECT(!user->value && (record.operation >= 3 || words[5]));
         user->value = 5;
       } else {
-        EXPECT(record.phase == EXIT && user->value == 5 && words[4] && words[2] >= words[1] && words[1]);
-        if (record.operation == 1) {
+        EXPECT(record.phase == EXIT && user->value == 5 && words[2] >= words[1] && words[1]);
+        if (record.operation == 1 && words[4]) {
           allocated++;
           EXPECT(words[3] && words[5]);
         }
-        if (record.operation == 3) freed++;
+        if (record.operation == 3 && words[4]) freed++;
       }
       break;
     case SCRATCH:

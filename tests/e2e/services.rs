@@ -116,8 +116,7 @@ fn a_tool_of_a_started_program_is_told_of_all_work_and_given_the_table() -> Resu
     let lib = lab.inside(&lib)?;
     let mut target = lab
         .run("/lab/vadd")
-        .arg(20_000)
-        .arg(5)
+        .arg(200)
         .libs(&lib)
         .env("ROCP_TOOL_LIBRARIES", tool)
         .spawn()?;

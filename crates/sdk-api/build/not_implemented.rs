@@ -59,6 +59,24 @@ const NOT_OURS: &[&str] = &[
     "rocprofiler_configure",
 ];
 
+/// Functions with a body in `src/capi/hardware.rs`, whether or not the JSON has them.
+const HARDWARE: &[&str] = &[
+    "rocprofiler_configure_device_thread_trace_service",
+    "rocprofiler_configure_dispatch_thread_trace_service",
+    "rocprofiler_spm_configure_buffer_dispatch_service",
+    "rocprofiler_spm_configure_callback_dispatch_service",
+    "rocprofiler_spm_create_counter_config",
+    "rocprofiler_spm_destroy_counter_config",
+    "rocprofiler_spm_iterate_agent_supported_counters",
+    "rocprofiler_spm_query_agent_configurations",
+    "rocprofiler_thread_trace_decoder_codeobj_load",
+    "rocprofiler_thread_trace_decoder_codeobj_unload",
+    "rocprofiler_thread_trace_decoder_create",
+    "rocprofiler_thread_trace_decoder_destroy",
+    "rocprofiler_thread_trace_decoder_info_string",
+    "rocprofiler_trace_decode",
+];
+
 /// `not_implemented.rs`.
 pub fn generate() -> Result<String, Box<dyn Error>> {
     let mut out = String::new();
@@ -68,7 +86,10 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
         }
     }
     for function in SDK_FUNCTIONS {
-        if BUILT.contains(&function.name) || NOT_OURS.contains(&function.name) {
+        let has_a_body = [BUILT, HARDWARE, NOT_OURS]
+            .iter()
+            .any(|names| names.contains(&function.name));
+        if has_a_body {
             continue;
         }
         let (result, value) = match function.result {
@@ -86,7 +107,8 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
     }
     writeln!(
         out,
-        "/// Names that [`super`] exports with a body.\npub const BUILT: &[&str] = &{BUILT:?};"
+        "/// Names that [`super`] exports with a body.\npub const BUILT: &[&str] = &{BUILT:?};\n\
+         /// Those of `super::hardware`.\npub const HARDWARE: &[&str] = &{HARDWARE:?};"
     )?;
     Ok(out)
 }

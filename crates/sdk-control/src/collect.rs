@@ -635,9 +635,9 @@ fn need_of(wanted: &Wanted) -> Need {
     let mut recorded = kinds & sets::HOOKED_CALLS;
     if wanted.retirement {
         // The record of a call tells that it has returned.
-        recorded = recorded | wanted.services.kinds() & sets::HOOKED_CALLS;
+        recorded |= wanted.services.kinds() & sets::HOOKED_CALLS;
         if work.intersects(sets::NEEDS_DEVICE) {
-            recorded = recorded | sets::HIP_CALLS;
+            recorded |= sets::HIP_CALLS;
         }
     }
     Need {

@@ -301,7 +301,7 @@ fn a_c_tool_sees_what_was_recorded() {
             "no buffer ERROR_BUFFER_NOT_FOUND",
             "no kind ERROR_KIND_NOT_FOUND",
             "no operation ERROR_OPERATION_NOT_FOUND",
-            "not built ERROR_NOT_IMPLEMENTED",
+            "no library SUCCESS",
             "not built ERROR_NOT_IMPLEMENTED",
             "null ERROR_INVALID_ARGUMENT",
             "null ERROR_INVALID_ARGUMENT",

@@ -174,7 +174,12 @@ fn begin(operation: u32, pool: Option<u64>, address: u64, bytes: u64) -> Option<
 /// The call failed.
 fn failed(begun: Option<Begun>) {
     if let Some(told) = begun.and_then(|begun| begun.told) {
-        work::end(told, |_| ());
+        let words = [begun.map_or(0, |begun| begun.start), now()];
+        work::end(told, |payload| {
+            for (to, word) in payload.iter_mut().skip(1).zip(words) {
+                *to = word;
+            }
+        });
     }
 }
 

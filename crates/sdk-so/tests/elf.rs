@@ -10,7 +10,7 @@
 mod elf;
 
 use midair_abi::functions::SDK_FUNCTIONS;
-use midair_sdk_api::capi::{BEYOND_HEADERS, hardware, not_implemented};
+use midair_sdk_api::capi::{BEYOND_HEADERS, not_implemented};
 
 #[test]
 fn the_library_is_what_it_must_be() {
@@ -31,7 +31,7 @@ fn the_library_is_what_it_must_be() {
                 .all(|name| exported.contains(name))
     );
     exported.extend(BEYOND_HEADERS);
-    exported.extend(hardware::NAMES);
+    exported.extend(not_implemented::HARDWARE);
     exported.extend([
         midair_record::boot::ENTRY,
         midair_abi::private::LAUNCH,

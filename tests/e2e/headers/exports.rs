@@ -25,7 +25,27 @@ const LIBRARIES: [(&str, &[&str], &[&str]); 5] = [
         &["rocprofiler-sdk-rocpd/"],
         &[],
     ),
-    ("librocprofiler-sdk.so.1", &["rocprofiler-sdk/"], &[]),
+    (
+        "librocprofiler-sdk.so.1",
+        &["rocprofiler-sdk/"],
+        // Of AMD's experimental headers.
+        &[
+            "rocprofiler_configure_device_thread_trace_service",
+            "rocprofiler_configure_dispatch_thread_trace_service",
+            "rocprofiler_spm_configure_buffer_dispatch_service",
+            "rocprofiler_spm_configure_callback_dispatch_service",
+            "rocprofiler_spm_create_counter_config",
+            "rocprofiler_spm_destroy_counter_config",
+            "rocprofiler_spm_iterate_agent_supported_counters",
+            "rocprofiler_spm_query_agent_configurations",
+            "rocprofiler_thread_trace_decoder_codeobj_load",
+            "rocprofiler_thread_trace_decoder_codeobj_unload",
+            "rocprofiler_thread_trace_decoder_create",
+            "rocprofiler_thread_trace_decoder_destroy",
+            "rocprofiler_thread_trace_decoder_info_string",
+            "rocprofiler_trace_decode",
+        ],
+    ),
     (
         "librocprofiler-sdk-rocattach.so.1",
         &["rocprofiler-sdk-rocattach/"],

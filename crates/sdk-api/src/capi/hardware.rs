@@ -247,21 +247,3 @@ pub extern "C" fn rocprofiler_thread_trace_decoder_info_string(
 ) -> *const c_char {
     std::ptr::null()
 }
-
-/// What tools of newer headers look up, beyond the JSON's.
-pub const NAMES: &[&str] = &[
-    "rocprofiler_configure_device_thread_trace_service",
-    "rocprofiler_configure_dispatch_thread_trace_service",
-    "rocprofiler_spm_configure_buffer_dispatch_service",
-    "rocprofiler_spm_configure_callback_dispatch_service",
-    "rocprofiler_spm_create_counter_config",
-    "rocprofiler_spm_destroy_counter_config",
-    "rocprofiler_spm_iterate_agent_supported_counters",
-    "rocprofiler_spm_query_agent_configurations",
-    "rocprofiler_thread_trace_decoder_codeobj_load",
-    "rocprofiler_thread_trace_decoder_codeobj_unload",
-    "rocprofiler_thread_trace_decoder_create",
-    "rocprofiler_thread_trace_decoder_destroy",
-    "rocprofiler_thread_trace_decoder_info_string",
-    "rocprofiler_trace_decode",
-];

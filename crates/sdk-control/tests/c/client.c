@@ -153,7 +153,7 @@ static int initialize(client_finalize finalize, void *data) {
     say("no buffer %s\n", name(rocprofiler_configure_buffer_tracing_service(client_contexts[3], 21, NULL, 0, no_buffer)));
     say("no kind %s\n", name(rocprofiler_configure_buffer_tracing_service(client_contexts[3], 999, NULL, 0, client_buffers[0])));
     say("no operation %s\n", name(rocprofiler_configure_buffer_tracing_service(client_contexts[3], 22, only, 2, client_buffers[0])));
-    say("not built %s\n", name(rocprofiler_configure_buffer_tracing_service(client_contexts[3], 14, NULL, 0, client_buffers[0])));
+    say("no library %s\n", name(rocprofiler_configure_buffer_tracing_service(client_contexts[3], 14, NULL, 0, client_buffers[0])));
     say("not built %s\n", name(rocprofiler_create_counter_config(0, NULL, 0, NULL)));
     say("null %s\n", name(rocprofiler_create_context(NULL)));
     say("null %s\n", name(rocprofiler_create_buffer(client_contexts[0], 4096, 1, 1, NULL, NULL, &no_buffer)));

@@ -124,10 +124,16 @@ pub(super) fn ask(frame: &Frame) {
 }
 
 fn put(key: u64, value: u64) -> bool {
-    let Some((entry, _)) = STATE.requested.find_or_insert(key, PROBES) else {
+    if let Some(known) = STATE.requested.find(key, PROBES) {
+        // Two events that are told apart by nothing.
+        known.shared().store(value, Release);
+        return true;
+    }
+    let Some(entry) = STATE.requested.claim_key(key, PROBES) else {
         return false;
     };
     entry.shared().store(value, Release);
+    entry.publish(key);
     STATE.any_requested.store(true, Release);
     true
 }

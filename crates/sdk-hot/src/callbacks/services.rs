@@ -83,7 +83,7 @@ impl Services {
     /// Adds a context that is asked for external ids.
     pub fn add_request(&mut self, request: Request) {
         if !request.kinds.is_empty() {
-            self.kinds = self.kinds | request.kinds;
+            self.kinds |= request.kinds;
             self.requests.push(request);
         }
     }

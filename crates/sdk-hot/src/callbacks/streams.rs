@@ -76,15 +76,16 @@ fn number_of(handle: u64) -> u64 {
     if handle == 0 {
         return 0;
     }
-    let Some((entry, is_new)) = STATE.stream_ids.find_or_insert(handle, PROBES) else {
+    if let Some(known) = STATE.stream_ids.find(handle, PROBES) {
+        return known.shared().load(Acquire);
+    }
+    let Some(entry) = STATE.stream_ids.claim_key(handle, PROBES) else {
         return handle;
     };
-    if is_new {
-        entry
-            .shared()
-            .store(STATE.last_stream.fetch_add(1, Relaxed) + 1, Release);
-    }
-    entry.shared().load(Acquire)
+    let number = STATE.last_stream.fetch_add(1, Relaxed) + 1;
+    entry.shared().store(number, Release);
+    entry.publish(handle);
+    number
 }
 
 /// Before a call of HIP's runtime: the stream that it names is set.
