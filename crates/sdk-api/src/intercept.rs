@@ -5,26 +5,18 @@
 //! leaves in a slot is what ours call. A runtime that registered before the tool came, as in a
 //! process that is attached to, is not offered: somebody may be inside (AMD-066).
 
+pub(crate) mod held;
+
+pub use held::InterceptCallback;
+
 use crate::notes;
 use crate::state::{self, STATE};
 use crate::status::Status;
+use held::Interceptor;
 use midair_abi::constants as c;
 use midair_sdk_hot::operations::Opaque;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::PoisonError;
-
-/// `rocprofiler_intercept_library_cb_t`: kind of table, the library's version, its instance, the
-/// tables, their number, the tool's data.
-pub type InterceptCallback =
-    unsafe extern "C-unwind" fn(c_int, u64, u64, *mut *mut c_void, u64, *mut c_void);
-
-/// A tool's function, the tables it wants, and its data.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Interceptor {
-    callback: InterceptCallback,
-    libraries: c_int,
-    data: Opaque,
-}
 
 /// Tables by the names under which libraries register them, in the order of the list that comes.
 const TABLES: &[(&CStr, &[c_int])] = &[

@@ -5,37 +5,17 @@
 //! until the work under way was looked at once after that ([`looked`]) and does not have it, and
 //! what was written by then has been delivered ([`delivered`]).
 
+pub(crate) mod waiting;
+
 use crate::buffer;
 use crate::context::RETIREMENT;
 use crate::state::{self, STATE};
 use midair_record::event::{Record, flag};
 use midair_sdk_hot::clock;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Release};
-
-/// What is known of an id that waits.
-#[derive(Debug, Default, Clone, Copy)]
-struct Id {
-    /// Its call has returned, or it never had one.
-    returned: bool,
-    /// The work under way was looked at since its last record, and did not have it.
-    ended: bool,
-}
-
-/// Ids that wait.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    ids: BTreeMap<u64, Id>,
-}
-
-impl Waiting {
-    fn saw(&mut self, id: u64, returned: bool) {
-        let known = self.ids.entry(id).or_default();
-        known.returned |= returned;
-        known.ended = false;
-    }
-}
+use waiting::Waiting;
 
 fn waiting<T>(act: impl FnOnce(&mut Waiting) -> T) -> T {
     let mut all = STATE

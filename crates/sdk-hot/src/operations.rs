@@ -1,7 +1,7 @@
 //! What a tool's callback service consists of: a set of operations, its function, its data.
 
 use midair_abi::records::CallbackRecord;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 /// Words of an [`OperationSet`]: capacity for 1024 operations; the largest table has 517.
 const WORDS: usize = 16;
@@ -39,6 +39,11 @@ impl OperationSet {
 /// `rocprofiler_callback_tracing_cb_t`: record, the tool's word for enter/exit pairs, the tool's
 /// data. It may run on a thread of the application that is cancelled meanwhile.
 pub type TracingCallback = unsafe extern "C-unwind" fn(CallbackRecord, *mut u64, *mut c_void);
+
+/// `rocprofiler_external_correlation_id_request_cb_t`: thread, context, kind, operation, internal
+/// id, where the external one goes, the tool's data. Not 0: the id that was pushed is meant.
+pub type RequestCallback =
+    unsafe extern "C-unwind" fn(u64, u64, c_int, c_int, u64, *mut u64, *mut c_void) -> c_int;
 
 /// A pointer of a tool, which only the tool dereferences.
 #[derive(Debug, Clone, Copy)]

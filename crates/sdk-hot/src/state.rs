@@ -6,7 +6,11 @@
 use crate::callbacks::Services;
 use crate::callbacks::frame::{Frame, MOST_OUT, Out};
 use crate::callbacks::open_ranges::{Anywhere, Thread};
+<<<<<<< HEAD
 use crate::callbacks::work::NODES;
+=======
+use crate::callbacks::out::{MOST as OUT, Out};
+>>>>>>> 355d2eb (Types that the state holds are in modules of their own)
 use crate::fork::ForkState;
 use crate::markers::open::{ProcessRanges, Stack};
 use crate::probe::control::Control;
@@ -20,6 +24,8 @@ use std::sync::{Mutex, OnceLock};
 
 /// Contexts and threads with external correlation ids of their own; a power of two.
 const EXTERNAL_IDS: usize = 4096;
+/// Nodes of agents whose ids are kept.
+const NODES: usize = 256;
 /// Answers that wait for their records; a power of two.
 const REQUESTED: usize = 1 << 14;
 /// Streams of a process at one time; a power of two.

@@ -1,7 +1,6 @@
 //! A call that was reported to tools, between its beginning and its end.
 
-use super::requests::RequestCallback;
-use crate::operations::{Opaque, TracingCallback};
+use crate::operations::{Opaque, RequestCallback, TracingCallback};
 use midair_abi::records::CorrelationId;
 use midair_lockfree::{AtomicEnum, word_enum};
 use std::cell::UnsafeCell;

@@ -4,20 +4,16 @@
 
 use super::frame::{Body, Frame};
 use super::out;
+pub use crate::operations::RequestCallback;
 use crate::state::STATE;
 use crate::threads;
 use midair_abi::constants as c;
 use midair_domain::kind;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Slots that are searched for an answer.
 const PROBES: usize = 64;
-
-/// `rocprofiler_external_correlation_id_request_cb_t`: thread, context, kind, operation, internal
-/// id, where the external one goes, the tool's data. Not 0: the id that was pushed is meant.
-pub type RequestCallback =
-    unsafe extern "C-unwind" fn(u64, u64, c_int, c_int, u64, *mut u64, *mut c_void) -> c_int;
 
 /// AMD's request kind of a record kind, if it has one.
 pub fn request_kind(record_kind: u8) -> Option<c_int> {

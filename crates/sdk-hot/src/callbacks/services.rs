@@ -1,7 +1,6 @@
 //! Which calls are reported to which contexts.
 
-use super::requests::RequestCallback;
-use crate::operations::{Opaque, OperationSet, TracingCallback};
+use crate::operations::{Opaque, OperationSet, RequestCallback, TracingCallback};
 use midair_domain::KindSet;
 use midair_record::event::kind;
 use std::sync::atomic::AtomicBool;

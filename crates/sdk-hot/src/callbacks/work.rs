@@ -23,8 +23,6 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 const PLACES: usize = 1 << 13;
 /// Places that are tried for a new report.
 const TRIES: usize = 64;
-/// Nodes of agents whose ids are kept.
-pub(crate) const NODES: usize = 256;
 
 /// What is reported.
 #[derive(Debug, Clone, Copy)]
