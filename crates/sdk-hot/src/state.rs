@@ -6,11 +6,6 @@
 use crate::callbacks::Services;
 use crate::callbacks::frame::{Frame, MOST_OUT, Out};
 use crate::callbacks::open_ranges::{Anywhere, Thread};
-<<<<<<< HEAD
-use crate::callbacks::work::NODES;
-=======
-use crate::callbacks::out::{MOST as OUT, Out};
->>>>>>> 355d2eb (Types that the state holds are in modules of their own)
 use crate::fork::ForkState;
 use crate::markers::open::{ProcessRanges, Stack};
 use crate::probe::control::Control;
