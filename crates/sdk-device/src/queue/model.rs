@@ -253,7 +253,7 @@ impl ModelQueue {
 
     /// The calling thread rings for all packets up to `value`.
     pub(crate) fn ring(&self, value: i64) -> Ring {
-        scan::doorbell(self.state, &mut Busy::enter().unwrap(), value)
+        scan::doorbell(self.state, &mut Busy::enter().unwrap(), value).0
     }
 }
 
