@@ -68,7 +68,10 @@ static void object(record_t record, void **word, void *data) {
     const object_t *it = record.payload;
     if (it->code_object_id >= MOST) fail("too many code objects");
     if (is_load) loaded[it->code_object_id] = *it, objects_told++, *word = &loaded[it->code_object_id];
-    else bad += memcmp(&loaded[it->code_object_id], it, sizeof *it) != 0 || *word != &loaded[it->code_object_id], objects_gone++;
+    else {
+      bad += memcmp(&loaded[it->code_object_id], it, sizeof *it) != 0 || *word != &loaded[it->code_object_id];
+      objects_gone++;
+    }
     // Its kernels go before it does.
     if (!is_load)
       for (unsigned i = 0; i < MOST; i++) early += symbols[i].code_object_id == it->code_object_id && words[i] != NULL;
@@ -76,7 +79,11 @@ static void object(record_t record, void **word, void *data) {
     const symbol_t *it = record.payload;
     if (it->kernel_id >= MOST) fail("too many kernels");
     if (is_load) symbols[it->kernel_id] = *it, symbols_told++, *word = &symbols[it->kernel_id], words[it->kernel_id] = *word;
-    else bad += memcmp(&symbols[it->kernel_id], it, sizeof *it) != 0 || *word != words[it->kernel_id], words[it->kernel_id] = NULL, symbols_gone++;
+    else {
+      bad += memcmp(&symbols[it->kernel_id], it, sizeof *it) != 0 || *word != words[it->kernel_id];
+      words[it->kernel_id] = NULL;
+      symbols_gone++;
+    }
   }
 }
 

@@ -106,8 +106,8 @@ impl Prepared {
         let records = records.limited(record_limit(&request.settings)?);
         // None is sent where CUDA is recorded: there it is ours that records.
         let none = tools.files.is_empty() && tools.names.is_empty();
-        let only_others = !none && !tools.files.contains(&install.tool);
-        let tools = tools
+        let is_ours = tools.files.contains(&install.tool);
+        let tools: Vec<Tool> = tools
             .files
             .iter()
             .map(|tool| {
@@ -117,6 +117,7 @@ impl Prepared {
                 copy.map_err(|error| unreadable(tool, &error))
             })
             .collect::<Result<_, _>>()?;
+        let only_others = !none && !is_ours && !has_copy_of_ours(&tools, install);
         fault::step("session prepared");
         Ok(Prepared {
             identity,
@@ -584,6 +585,13 @@ fn memory_copy(from: &File) -> std::io::Result<Tool> {
     })?;
     let file = File::from(file);
     Ok(Tool { file, identity })
+}
+
+/// Whether one of the tools is ours by its bytes: somebody may have put it into another place.
+fn has_copy_of_ours(tools: &[Tool], install: &Install) -> bool {
+    let ours = install.open(&install.tool);
+    let ours = ours.and_then(|file| memory_copy(&file));
+    ours.is_ok_and(|ours| tools.iter().any(|tool| tool.identity == ours.identity))
 }
 
 /// Reads from `offset` on until `piece` is full or the file ends. The file's own position is others', too.

@@ -1,5 +1,5 @@
-/* rocprofiler-sdk: counters that the GPU streams while kernels run (SPM). Not served: every function answers
- * ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED.
+/* rocprofiler-sdk: counters that the GPU streams while kernels run (SPM). midair asks for none: the answer
+ * is the status of the first thing that lacks, in the arguments or on the machine.
  */
 #ifndef ROCPROFILER_SDK_EXPERIMENTAL_SPM_H_
 #define ROCPROFILER_SDK_EXPERIMENTAL_SPM_H_

@@ -1,5 +1,5 @@
-/* rocprofiler-sdk: a thread trace of all that a GPU does while the context runs. Not served: answers
- * ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED.
+/* rocprofiler-sdk: a thread trace of all that a GPU does while the context runs. midair makes none:
+ * the answer is the status of the first thing that lacks, in the arguments or on the machine.
  */
 #ifndef ROCPROFILER_SDK_EXPERIMENTAL_THREAD_TRACE_AGENT_H_
 #define ROCPROFILER_SDK_EXPERIMENTAL_THREAD_TRACE_AGENT_H_

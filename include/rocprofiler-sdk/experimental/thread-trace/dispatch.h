@@ -1,4 +1,5 @@
-/* rocprofiler-sdk: thread traces of single kernels. Not served: answers ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED. */
+/* rocprofiler-sdk: thread traces of single kernels. midair makes none: the answer is the status of
+ * the first thing that lacks, in the arguments or on the machine. */
 #ifndef ROCPROFILER_SDK_EXPERIMENTAL_THREAD_TRACE_DISPATCH_H_
 #define ROCPROFILER_SDK_EXPERIMENTAL_THREAD_TRACE_DISPATCH_H_
 

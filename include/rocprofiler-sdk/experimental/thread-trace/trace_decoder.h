@@ -1,5 +1,5 @@
-/* rocprofiler-sdk: reading the bytes of a thread trace by AMD's trace decoder, a library of its own. Not served: the functions answer
- * ROCPROFILER_STATUS_ERROR_NOT_IMPLEMENTED or NULL.
+/* rocprofiler-sdk: reading the bytes of a thread trace by AMD's trace decoder, a library of its own. midair loads
+ * none: the answer is the status of the first thing that lacks, in the arguments or on the machine, or NULL.
  */
 #ifndef ROCPROFILER_SDK_EXPERIMENTAL_THREAD_TRACE_TRACE_DECODER_H_
 #define ROCPROFILER_SDK_EXPERIMENTAL_THREAD_TRACE_TRACE_DECODER_H_
