@@ -3,7 +3,7 @@
 //! * [`Helper`] starts that process and asks it. A crash there is an answer of its own here, and
 //!   nothing else ([`Error::Died`]).
 //! * [`libraries`](fn@libraries) names the files that the library may be.
-//! * [`prepare`] does all that can be done about a group before a target is touched: counters that
+//! * [`prepare`](fn@prepare) does all that can be done about a group before a target is touched: counters that
 //!   there are, on a GPU that is known, that fit, with their template.
 #![forbid(unsafe_code)]
 
