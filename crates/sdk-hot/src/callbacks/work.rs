@@ -37,7 +37,7 @@ pub struct Work {
     pub ancestor: u64,
     /// The thread that asked for it.
     pub tid: u32,
-    /// What the record of it is known by; see [`requests::key_of`].
+    /// What the record of it is known by; see [`take`](super::requests::take).
     pub id: u64,
 }
 
