@@ -6,9 +6,8 @@ use cpp_demangle::{DemangleNodeType, DemangleOptions, DemangleWrite, ParseOption
 use std::fmt;
 
 /// Bytes of a demangled name beyond which the mangled one is kept: substitutions can make a short
-/// symbol huge. What is written of a name is shorter ([`limits::NAME`]), but the truncated name is
-/// found from its end.
-const LONGEST: usize = 16 * 1024;
+/// symbol huge.
+const LONGEST: usize = limits::DEMANGLED_NAME;
 /// Nesting beyond which a symbol is not demangled.
 const DEEPEST: u32 = 96;
 
@@ -30,8 +29,8 @@ pub(crate) fn spellings(symbol: &[u8], names: KernelNames) -> Spellings {
     let truncated = truncate(&demangled).to_owned();
     Spellings {
         formatted: formatted(&symbol, names),
-        demangled: short(demangled),
-        truncated: short(truncated),
+        demangled,
+        truncated,
     }
 }
 
@@ -43,10 +42,6 @@ pub(crate) fn unchanged(symbol: &[u8]) -> Spellings {
         demangled: symbol.clone(),
         truncated: symbol,
     }
-}
-
-fn short(name: String) -> String {
-    limits::cut(name.into(), limits::NAME).into_owned()
 }
 
 /// The symbol without the suffix of a kernel's descriptor.
@@ -71,8 +66,8 @@ impl Namer {
         }
     }
 
-    /// The name of a symbol; None when no more may be given. Names count as long as they were before
-    /// they were cut: a target can make the work a hundred times as long as the symbol.
+    /// The name of a symbol; None when no more may be given. A name counts whole, also where the user
+    /// wants it truncated: it can be a hundred times as long as the symbol.
     pub(crate) fn name(&mut self, symbol: &[u8]) -> Option<String> {
         if self.is_over {
             return None;
@@ -98,14 +93,14 @@ pub(crate) fn formatted(symbol: &str, names: KernelNames) -> String {
 fn formatted_by(symbol: &str, names: KernelNames) -> (String, usize) {
     let bare = bare(symbol);
     if names == KernelNames::Mangled {
-        return (short(bare.to_owned()), 0);
+        return (bare.to_owned(), 0);
     }
     let (whole, work) = demangle_by(bare);
     let name = match names {
         KernelNames::Truncated => truncate(&whole).to_owned(),
         _ => whole,
     };
-    (short(name), work)
+    (name, work)
 }
 
 /// Demangles, or returns the text as it is.
@@ -335,6 +330,27 @@ mod tests {
             "void ns::foo<int, 3>(int*)"
         );
         assert_eq!(formatted(symbol, KernelNames::Truncated), "foo");
+    }
+
+    /// The kernel behind PyTorch's `randn`, whose name is as long as c++filt's: nothing is cut.
+    #[test]
+    fn long_names_are_whole() {
+        let symbol = "_ZN2at6native12_GLOBAL__N_143distribution_elementwise_grid_stride_kernel\
+            IfLi4EZNS0_9templates4cuda20normal_and_transformIffPNS_17CUDAGeneratorImplE\
+            ZZZNS4_13normal_kernelIS7_EEvRKNS_10TensorBaseEddT_ENKUlvE_clEvENKUlvE0_clEvEUlfE_EEv\
+            RNS_18TensorIteratorBaseET1_T2_EUlP24curandStatePhilox4_32_10E_\
+            ZNS1_27distribution_nullary_kernelIff6float4S7_SM_SF_EEvSH_SJ_RKT3_T4_EUlifE_EEv\
+            lNS_15PhiloxCudaStateET1_T2_";
+        for names in [KernelNames::Demangled, KernelNames::Truncated] {
+            let spelled = spellings(symbol.as_bytes(), names);
+            assert_eq!(spelled.demangled.len(), 5050);
+            assert!(spelled.demangled.ends_with("{lambda(int, float)#1})"));
+            assert_eq!(
+                spelled.truncated,
+                "distribution_elementwise_grid_stride_kernel"
+            );
+        }
+        assert_eq!(formatted(symbol, KernelNames::Demangled).len(), 5050);
     }
 
     #[test]

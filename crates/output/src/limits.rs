@@ -10,6 +10,9 @@ use std::borrow::Cow;
 
 /// Bytes of the longest name or message in a file. A longer one is cut, and ends in [`MARK`].
 pub(crate) const NAME: usize = 4096;
+/// Bytes of the longest demangled name. None is cut: a kernel whose name would be longer keeps its
+/// symbol. PyTorch's `randn` launches a kernel whose name has more than 5,000 bytes.
+pub(crate) const DEMANGLED_NAME: usize = 16 << 10;
 /// Ends a name that was cut.
 pub(crate) const MARK: &str = "…";
 /// Bytes of names of kernels, code objects and devices that the index keeps of one process.
