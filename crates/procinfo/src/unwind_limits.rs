@@ -101,8 +101,12 @@ impl Tables {
         let Ok(header) = header.parse(&self.bases, 8) else {
             return Some(true);
         };
-        let pointer = header.table()?.lookup(address, &self.bases).ok()?;
-        let offset = header.table()?.pointer_to_offset(pointer).ok()?;
+        let table = header.table()?;
+        let pointer = table.lookup(address, &self.bases).ok()?;
+        // Gimli's own conversion subtracts without a check, here and in the unwinder.
+        let begin = header.eh_frame_ptr().direct().ok()?;
+        pointer.direct().ok()?.checked_sub(begin)?;
+        let offset = table.pointer_to_offset(pointer).ok()?;
         let table = self.table();
         let entry = table
             .fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset)

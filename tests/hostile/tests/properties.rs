@@ -354,3 +354,31 @@ fn a_jump_backwards_in_an_unwind_table() {
         assert_eq!(first.frames[0].names, ["spin"]);
     }
 }
+
+/// A header of unwind tables that says they begin behind the entry that it leads to: gimli 0.33
+/// subtracts one from the other, which a build with checks of overflow does not survive.
+#[test]
+fn an_unwind_entry_before_its_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let source = "asm(\".text\\n.globl hsa_init\\n.type hsa_init,@function\\nhsa_init:\\n.cfi_startproc\\n\
+         nop\\nnop\\nnop\\nnop\\nnop\\nnop\\nnop\\nret\\n.cfi_endproc\\n.size hsa_init,.-hsa_init\\n\");\n";
+    std::fs::write(at("s.c"), source).unwrap();
+    let built = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-nostdlib", "-Wl,--eh-frame-hdr", "-o"])
+        .arg(at("s.so"))
+        .arg(at("s.c"))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let mut bytes = std::fs::read(at("s.so")).unwrap();
+    // Version 1; three encodings: of the table's address, of the count, of the entries.
+    let found = bytes.windows(4).position(|four| four == [1, 0x1b, 3, 0x3b]);
+    let header = found.expect("a header");
+    // As it was, the step out of the function is made: the return address is read.
+    assert_eq!(hostile::unwind(&bytes)[0].bytes.len(), 8);
+    bytes[header + 4..header + 8].copy_from_slice(&i32::MAX.to_le_bytes());
+    let walks = hostile::unwind(&bytes);
+    assert_eq!(walks[0].frames.len(), 1, "{walks:?}");
+    assert!(walks[0].bytes.is_empty() && !walks[0].rooted, "{walks:?}");
+}
